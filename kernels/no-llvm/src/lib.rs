@@ -1,6 +1,6 @@
 //! What `cubecl-cuda` names of `cubecl-llvm`, without LLVM. See the README beside this crate.
 
-use cubecl_common::backtrace::BackTrace;
+use cubecl_environment::backtrace::BackTrace;
 use cubecl_core::ir::nvidia::SmArch;
 use cubecl_core::prelude::KernelDefinition;
 use cubecl_server::compiler::{CompilationError, Compiler};
