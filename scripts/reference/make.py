@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+"""Regenerates the committed fixtures: `python scripts/reference/make.py [CASE…]` (all cases without arguments)."""
+
+import argparse
+import importlib
+import os
+import sys
+import time
+from pathlib import Path
+
+# Thread count changes the order of floating point sums, and fixtures should come out the same everywhere.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+# Fixture folder → module in cases/ whose `make()` writes it. Order matters only for the eye.
+CASES = {
+    "noise": "noise",
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))
+    names = parser.parse_args().cases or list(CASES)
+    unknown = [name for name in names if name not in CASES]
+    if unknown:
+        parser.error(f"unknown case {', '.join(unknown)}; there are {', '.join(CASES)}")
+
+    import torch
+    from common import FIXTURES
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    for name in names:
+        start = time.time()
+        importlib.import_module(f"cases.{CASES[name]}").make()
+        size = sum(f.stat().st_size for f in (FIXTURES / name).rglob("*") if f.is_file())
+        print(f"{name}: {size / 1024:.0f} KiB in {time.time() - start:.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
