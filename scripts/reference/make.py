@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 # Fixture folder → module in cases/ whose `make()` writes it. Order matters only for the eye.
 CASES = {
     "noise": "noise",
+    "schedulers": "schedulers",
 }
 
 
