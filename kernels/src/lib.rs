@@ -1,1 +1,31 @@
-//! Placeholder.
+//! The operations that Stable Diffusion spends its time in.
+//!
+//! Every function takes and returns Burn tensors, works on every backend and under autodiff, and
+//! accepts f32, f16 and bf16. Next to each stands a plain reference in Burn's own operations,
+//! gathered in [`plain`]: it is what runs on GPUs and wherever gradients are recorded, and what the
+//! tests compare the fast paths with. On the CPU backend `flex`, outside autodiff, the functions
+//! take paths of their own.
+
+mod activation;
+mod attention;
+mod conv;
+mod linear;
+mod norm;
+mod resize;
+
+pub use activation::{geglu, gelu, quick_gelu, silu};
+pub use attention::{attention, attention_with_probs, causal_attention};
+pub use conv::conv2d;
+pub use linear::linear;
+pub use norm::{group_norm, layer_norm};
+pub use resize::upsample_nearest2x;
+
+/// The references: the same operations in Burn's own, for every backend and for autodiff.
+pub mod plain {
+    pub use crate::activation::plain::*;
+    pub use crate::attention::plain::*;
+    pub use crate::conv::plain::*;
+    pub use crate::linear::plain::*;
+    pub use crate::norm::plain::*;
+    pub use crate::resize::plain::*;
+}

@@ -1,0 +1,72 @@
+//! Group and layer normalisation. Statistics are taken in f32 whatever the type of the input.
+
+use burn::tensor::Tensor;
+
+/// Group normalisation (Wu & He 2018) of `x` `[B, C, H, W]` over `groups` groups of neighbouring
+/// channels, then `weight` `[C]` and `bias` `[C]`, then SiLU if `silu`. `eps` is added to the
+/// (biased) variance.
+///
+/// # Panics
+/// If `C` is not a multiple of `groups`.
+pub fn group_norm(
+    x: Tensor<4>,
+    groups: usize,
+    weight: Tensor<1>,
+    bias: Tensor<1>,
+    eps: f64,
+    silu: bool,
+) -> Tensor<4> {
+    let channels = x.dims()[1];
+    assert!(
+        channels.is_multiple_of(groups),
+        "{channels} channels do not divide into {groups} groups"
+    );
+    plain::group_norm(x, groups, weight, bias, eps, silu)
+}
+
+/// Layer normalisation (Ba et al. 2016) of `x` `[B, N, C]` over `C`, then `weight` `[C]` and `bias`
+/// `[C]`. `eps` is added to the (biased) variance.
+pub fn layer_norm(x: Tensor<3>, weight: Tensor<1>, bias: Tensor<1>, eps: f64) -> Tensor<3> {
+    plain::layer_norm(x, weight, bias, eps)
+}
+
+pub(crate) mod plain {
+    use burn::tensor::{DType, Tensor, activation, module};
+
+    /// Reference of [`crate::group_norm`].
+    pub fn group_norm(
+        x: Tensor<4>,
+        groups: usize,
+        weight: Tensor<1>,
+        bias: Tensor<1>,
+        eps: f64,
+        silu: bool,
+    ) -> Tensor<4> {
+        let dtype = x.dtype();
+        let [batch, channels, height, width] = x.dims();
+        let x = x
+            .cast(DType::F32)
+            .reshape([batch, groups, channels / groups * height * width]);
+        let centred = x.clone() - x.mean_dim(2);
+        let variance = centred.clone().square().mean_dim(2);
+        let normalised =
+            (centred / (variance + eps).sqrt()).reshape([batch, channels, height, width]);
+        let weight = weight.cast(DType::F32).reshape([1, channels, 1, 1]);
+        let bias = bias.cast(DType::F32).reshape([1, channels, 1, 1]);
+        let y = normalised * weight + bias;
+        let y = if silu { activation::silu(y) } else { y };
+        y.cast(dtype)
+    }
+
+    /// Reference of [`crate::layer_norm`].
+    pub fn layer_norm(x: Tensor<3>, weight: Tensor<1>, bias: Tensor<1>, eps: f64) -> Tensor<3> {
+        let dtype = x.dtype();
+        module::layer_norm(
+            x.cast(DType::F32),
+            weight.cast(DType::F32),
+            Some(bias.cast(DType::F32)),
+            eps,
+        )
+        .cast(dtype)
+    }
+}
