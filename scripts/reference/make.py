@@ -17,7 +17,21 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 CASES = {
     "noise": "noise",
     "schedulers": "schedulers",
+    "sd1-tiny": "sd1",
 }
+
+
+def silence():
+    """Progress bars and advice of the libraries hide what this program has to say."""
+    import warnings
+
+    import diffusers
+    import transformers
+
+    warnings.filterwarnings("ignore")
+    for library in (diffusers, transformers):
+        library.utils.logging.set_verbosity_error()
+        library.utils.logging.disable_progress_bar()
 
 
 def main():
@@ -30,6 +44,8 @@ def main():
 
     import torch
     from common import FIXTURES
+
+    silence()
 
     torch.set_num_threads(1)
     torch.manual_seed(0)

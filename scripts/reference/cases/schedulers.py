@@ -1,6 +1,5 @@
 """`fixtures/schedulers/`: whole trajectories of diffusers' schedulers on a fixed analytic model."""
 
-import logging
 import math
 
 import diffusers
@@ -146,7 +145,6 @@ def image_to_image(scheduler, steps, strength, original, tensors, prefix):
 
 
 def make():
-    logging.getLogger("diffusers").setLevel(logging.ERROR)
     original = torch.randn(SHAPE, generator=generator(1)) * 0.8
     tensors = {"initial_noise": torch.randn(SHAPE, generator=generator(SEED)), "original": original}
     cases, skipped = [], []
