@@ -18,6 +18,7 @@ CASES = {
     "noise": "noise",
     "schedulers": "schedulers",
     "sd1-tiny": "sd1",
+    "sdxl-tiny": "sdxl",
 }
 
 
