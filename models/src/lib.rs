@@ -2,6 +2,18 @@
 //! conditional UNet and the autoencoders, for SD 1.x, SDXL and smaller networks of the same shape.
 //!
 //! This crate reads no files. A network is built from a configuration, which deserializes from the
-//! `config.json` of diffusers or transformers, and from a [`params::ParamSource`].
+//! `config.json` of diffusers or transformers, and from a [`params::ParamSource`], which hands out
+//! parameters by the names they have in a checkpoint. Weights are f32, f16 or bf16; norms, time
+//! embeddings and softmax compute in f32, and what goes in and comes out is f32.
 
+pub mod attention;
+pub mod clip;
+mod config;
+mod layers;
 pub mod params;
+mod resnet;
+pub mod taesd;
+pub mod unet;
+pub mod vae;
+
+pub use config::{ConfigError, OneOrMany};

@@ -36,7 +36,7 @@ pub struct Params<'a> {
 }
 
 impl<'a> Params<'a> {
-    /// The root of the name tree. Weights get `dtype`, the scales and shifts of norms stay f32.
+    /// The root of the name tree. Weights get `dtype`; norms and time embeddings stay f32.
     pub fn new(source: &'a mut dyn ParamSource, device: &Device, dtype: FloatDType) -> Self {
         Self {
             source,
@@ -61,38 +61,38 @@ impl<'a> Params<'a> {
         self.source.contains(&self.key(name))
     }
 
-    /// The parameter `name` in the requested float type.
-    pub fn tensor<const D: usize>(&mut self, name: &str, shape: [usize; D]) -> Param<Tensor<D>> {
-        self.take(name, shape, self.dtype)
+    /// The same place, handing out f32 whatever was requested: norms and time embeddings.
+    pub fn f32(mut self) -> Self {
+        self.dtype = DType::F32;
+        self
     }
 
-    /// The parameter `name` in f32 whatever was requested: the scale or shift of a norm.
-    pub fn tensor_f32<const D: usize>(
+    /// The parameter `name`, which must have exactly this shape.
+    pub fn tensor<const D: usize>(&mut self, name: &str, shape: [usize; D]) -> Param<Tensor<D>> {
+        self.tensor_stored(name, &shape, shape)
+    }
+
+    /// The parameter `name` that the source has in the shape `stored`, reshaped to `shape`.
+    pub fn tensor_stored<const D: usize>(
         &mut self,
         name: &str,
+        stored: &[usize],
         shape: [usize; D],
     ) -> Param<Tensor<D>> {
-        self.take(name, shape, DType::F32)
+        let data = self.source.take(&self.key(name), stored);
+        debug_assert_eq!(data.shape().as_slice(), stored);
+        let (bytes, _, dtype) = data.into_parts();
+        let data = TensorData::from_bytes(bytes, shape, dtype).convert_dtype(self.dtype);
+        // GPU backends keep what lives as long as the model apart from what comes and goes.
+        let tensor = self.device.memory_persistent_allocations(data, |data| {
+            Tensor::<D>::from_data(data, (&self.device, self.dtype))
+        });
+        Param::initialized(ParamId::new(), tensor)
     }
 
     /// The device that the parameters go to.
     pub fn device(&self) -> &Device {
         &self.device
-    }
-
-    fn take<const D: usize>(
-        &mut self,
-        name: &str,
-        shape: [usize; D],
-        dtype: DType,
-    ) -> Param<Tensor<D>> {
-        let data = self.source.take(&self.key(name), &shape);
-        debug_assert_eq!(data.shape().as_slice(), shape);
-        // GPU backends keep what lives as long as the model apart from what comes and goes.
-        let tensor = self.device.memory_persistent_allocations(data, |data| {
-            Tensor::<D>::from_data(data.convert_dtype(dtype), (&self.device, dtype))
-        });
-        Param::initialized(ParamId::new(), tensor)
     }
 
     fn key(&self, name: &str) -> String {

@@ -1,0 +1,132 @@
+//! Residual blocks and changes of resolution, shared by the UNet and the autoencoder.
+
+use burn::prelude::*;
+use prepose_kernels as kernels;
+
+use crate::layers::{Conv2d, GroupNorm, Linear};
+use crate::params::Params;
+
+/// `silu` of the time embedding, as the residual blocks take it: one row for the whole batch when
+/// all samples are at the same timestep, else one for each. `[1 or B, T]`.
+pub(crate) type TimeEmbedding = Tensor<2>;
+
+/// diffusers' `ResnetBlock2D` with its default options.
+#[derive(Module, Debug)]
+pub(crate) struct ResnetBlock {
+    norm1: GroupNorm,
+    conv1: Conv2d,
+    time_emb_proj: Option<Linear>,
+    norm2: GroupNorm,
+    conv2: Conv2d,
+    conv_shortcut: Option<Conv2d>,
+}
+
+/// What the residual blocks of one network have in common.
+#[derive(Clone, Copy)]
+pub(crate) struct ResnetOptions {
+    pub groups: usize,
+    pub eps: f64,
+    /// Width of the time embedding, if there is one.
+    pub time: Option<usize>,
+}
+
+impl ResnetBlock {
+    pub fn load(mut params: Params, input: usize, output: usize, options: ResnetOptions) -> Self {
+        let ResnetOptions { groups, eps, time } = options;
+        Self {
+            norm1: GroupNorm::load(params.pp("norm1"), groups, input, eps),
+            conv1: Conv2d::load(params.pp("conv1"), input, output, 3),
+            time_emb_proj: time
+                .map(|time| Linear::load(params.pp("time_emb_proj"), time, output, true)),
+            norm2: GroupNorm::load(params.pp("norm2"), groups, output, eps),
+            conv2: Conv2d::load(params.pp("conv2"), output, output, 3),
+            conv_shortcut: (input != output)
+                .then(|| Conv2d::load(params.pp("conv_shortcut"), input, output, 1)),
+        }
+    }
+
+    /// `x` `[B, Cin, H, W]` to `[B, Cout, H, W]`. `time` is given exactly if the block has a time
+    /// projection.
+    pub fn forward(&self, x: Tensor<4>, time: Option<&TimeEmbedding>) -> Tensor<4> {
+        let h = self.norm1.forward_silu(x.clone());
+        let h = match (&self.time_emb_proj, time) {
+            (Some(projection), Some(time)) => {
+                let shift = projection.forward_rows(time.clone());
+                match shift.dims() {
+                    // One timestep for the whole batch: the shift joins the bias, for free.
+                    [1, channels] => self.conv1.forward_shifted(h, shift.reshape([channels])),
+                    [batch, channels] => {
+                        self.conv1.forward(h) + shift.reshape([batch, channels, 1, 1])
+                    }
+                }
+            }
+            _ => self.conv1.forward(h),
+        };
+        let h = self.conv2.forward(self.norm2.forward_silu(h));
+        let x = match &self.conv_shortcut {
+            Some(shortcut) => shortcut.forward(x),
+            None => x,
+        };
+        x + h
+    }
+}
+
+/// Halves the resolution with a strided convolution.
+#[derive(Module, Debug)]
+pub(crate) struct Downsample {
+    conv: Conv2d,
+    /// Pad below and to the right only, as the autoencoder does.
+    one_sided: bool,
+}
+
+impl Downsample {
+    pub fn load(mut params: Params, channels: usize, one_sided: bool) -> Self {
+        let padding = if one_sided { 0 } else { 1 };
+        let shape = [channels, channels, 3, 2, padding];
+        Self {
+            conv: Conv2d::load_with(params.pp("conv"), shape, true),
+            one_sided,
+        }
+    }
+
+    /// `[B, C, H, W]` to `[B, C, ⌈H/2⌉, ⌈W/2⌉]` (one-sided: rounded down).
+    pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
+        let x = if self.one_sided {
+            x.pad((0, 1, 0, 1), 0.0)
+        } else {
+            x
+        };
+        self.conv.forward(x)
+    }
+}
+
+/// Doubles the resolution (nearest neighbour) and convolves.
+#[derive(Module, Debug)]
+pub(crate) struct Upsample {
+    conv: Conv2d,
+}
+
+impl Upsample {
+    pub fn load(mut params: Params, channels: usize) -> Self {
+        Self {
+            conv: Conv2d::load(params.pp("conv"), channels, channels, 3),
+        }
+    }
+
+    /// `[B, C, H, W]` to `[B, C, 2H, 2W]`.
+    pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
+        self.conv.forward(kernels::upsample_nearest2x(x))
+    }
+
+    /// As [`Self::forward`], to a size that may be one less than double: the size of the feature
+    /// map on the way down, if that was odd. Nearest-neighbour interpolation to `2n − 1` gives the
+    /// first `2n − 1` of `2n` pixels, so this is what diffusers' `upsample_size` does.
+    pub fn forward_to(&self, x: Tensor<4>, height: usize, width: usize) -> Tensor<4> {
+        let x = kernels::upsample_nearest2x(x);
+        let x = match x.dims() {
+            [_, _, h, w] if h == height && w == width => x,
+            [batch, channels, ..] => x.slice([0..batch, 0..channels, 0..height, 0..width]),
+        };
+        self.conv.forward(x)
+    }
+}

@@ -1,0 +1,322 @@
+//! The network that denoises: diffusers' `UNet2DConditionModel` (Ho et al. 2020; Rombach et al.
+//! 2022; Podell et al. 2023 for SDXL's added conditioning).
+
+mod blocks;
+mod config;
+mod pass;
+mod time;
+mod transformer;
+
+use burn::prelude::*;
+use burn::tensor::DType;
+use prepose_kernels as kernels;
+
+pub use config::UNetConfig;
+
+use crate::attention::{Attention, AttentionProbe, KeyValue, NoProbe, Place};
+use crate::config::ConfigError;
+use crate::layers::{Conv2d, GroupNorm};
+use crate::params::Params;
+use blocks::{BlockOptions, DownBlock, MidBlock, UpBlock};
+use pass::{CrossLayer, Pass};
+use time::{TimestepEmbedding, guidance_embedding, sinusoids};
+use transformer::Transformer2d;
+
+/// SDXL's conditioning besides the prompt's hidden states.
+#[derive(Debug, Clone)]
+pub struct AddedConditioning {
+    /// The pooled text embedding `[B, C]`.
+    pub text_embeds: Tensor<2>,
+    /// Original height and width, crop top and left, target height and width, in pixels: `[B, 6]`.
+    pub time_ids: Tensor<2>,
+}
+
+/// All that a UNet derives from its conditioning and that no timestep changes: the keys and values
+/// of every cross-attention layer and the embedding of SDXL's added conditioning. Made once per
+/// prompt by [`UNet::prepare`].
+#[derive(Debug, Clone)]
+pub struct PreparedConditioning {
+    context: Vec<KeyValue>,
+    /// `[B, T]`, f32.
+    added: Option<Tensor<2>>,
+    /// `[1, guidance]`, f32.
+    guidance: Option<Tensor<2>>,
+}
+
+/// diffusers' `UNet2DConditionModel`.
+#[derive(Module, Debug)]
+pub struct UNet {
+    conv_in: Conv2d,
+    time_embedding: TimestepEmbedding,
+    add_embedding: Option<TimestepEmbedding>,
+    down_blocks: Vec<DownBlock>,
+    mid_block: MidBlock,
+    up_blocks: Vec<UpBlock>,
+    conv_norm_out: GroupNorm,
+    conv_out: Conv2d,
+    #[module(skip)]
+    config: UNetConfig,
+    #[module(skip)]
+    layers: Vec<CrossLayer>,
+}
+
+impl UNet {
+    /// Builds the network.
+    ///
+    /// # Errors
+    /// [`ConfigError`] if the configuration asks for something that is not implemented or makes no
+    /// sense. Problems with parameters are the source's to report.
+    pub fn load(config: &UNetConfig, mut params: Params) -> Result<Self, ConfigError> {
+        let plan = config.plan()?;
+        let options = BlockOptions::new(config, &plan);
+        let levels = &plan.levels;
+        let (first, last) = (levels[0], levels.len() - 1);
+        let time_dim = plan.time_dim;
+        let groups = plan.groups;
+
+        let conv_in = Conv2d::load(params.pp("conv_in"), config.in_channels, first.channels, 3);
+        let guidance = config.time_cond_proj_dim;
+        let time_embedding = params.pp("time_embedding");
+        let time_embedding =
+            TimestepEmbedding::load(time_embedding, first.channels, time_dim, guidance);
+        let add_embedding = plan.added.map(|(_, width)| {
+            TimestepEmbedding::load(params.pp("add_embedding"), width, time_dim, None)
+        });
+        let down_block = |i: usize| {
+            let input = levels[i.saturating_sub(1)].channels;
+            let params = params.pp(format!("down_blocks.{i}"));
+            DownBlock::load(params, input, &levels[i], i == last, options)
+        };
+        let down_blocks = (0..=last).map(down_block).collect();
+        let mid_block = MidBlock::load(params.pp("mid_block"), &levels[last], options);
+        let up_block = |i: usize| {
+            let level = last - i;
+            let below = levels[(level + 1).min(last)].channels;
+            let skip = levels[level.saturating_sub(1)].channels;
+            let params = params.pp(format!("up_blocks.{i}"));
+            UpBlock::load(params, [below, skip], &levels[level], level == 0, options)
+        };
+        let up_blocks = (0..=last).map(up_block).collect();
+        let norm_out = params.pp("conv_norm_out");
+        let conv_norm_out = GroupNorm::load(norm_out, groups, first.channels, config.norm_eps);
+        let conv_out = Conv2d::load(
+            params.pp("conv_out"),
+            first.channels,
+            config.out_channels,
+            3,
+        );
+        let mut unet = Self {
+            conv_in,
+            time_embedding,
+            add_embedding,
+            down_blocks,
+            mid_block,
+            up_blocks,
+            conv_norm_out,
+            conv_out,
+            config: config.clone(),
+            layers: Vec::new(),
+        };
+        unet.layers = unet.transformers().flat_map(name_layers).collect();
+        Ok(unet)
+    }
+
+    /// The configuration that the network was built from.
+    pub fn config(&self) -> &UNetConfig {
+        &self.config
+    }
+
+    /// Names of the cross-attention layers in the order of execution: a
+    /// [`LayerInfo`](crate::attention::LayerInfo)'s `index` is a position in it.
+    pub fn cross_attention_names(&self) -> impl Iterator<Item = &str> {
+        self.layers.iter().map(|layer| layer.name.as_str())
+    }
+
+    /// Predicts the noise (or velocity) in `sample` `[B, Cin, H, W]`, f32, giving `[B, Cout, H, W]`,
+    /// f32. `timesteps` has one entry for the whole batch or one for each sample. `context`
+    /// `[B, N, C]` is the encoded prompt; `added` is needed exactly if the configuration has an
+    /// `addition_embed_type`.
+    ///
+    /// A loop over timesteps should [`prepare`](Self::prepare) the conditioning once and call
+    /// [`forward_prepared`](Self::forward_prepared).
+    ///
+    /// # Panics
+    /// If shapes do not fit together or `added` is missing.
+    pub fn forward(
+        &self,
+        sample: Tensor<4>,
+        timesteps: &[f64],
+        context: Tensor<3>,
+        added: Option<&AddedConditioning>,
+    ) -> Tensor<4> {
+        self.forward_prepared(sample, timesteps, &self.prepare(context, added))
+    }
+
+    /// Computes once what does not change over the timesteps. Arguments as in
+    /// [`forward`](Self::forward). Reads `time_ids` back from the device.
+    ///
+    /// # Panics
+    /// If shapes do not fit together or `added` is missing.
+    pub fn prepare(
+        &self,
+        context: Tensor<3>,
+        added: Option<&AddedConditioning>,
+    ) -> PreparedConditioning {
+        let context = self
+            .transformers()
+            .flat_map(|(_, _, transformer)| transformer.cross_attentions())
+            .map(|attention: &Attention| attention.keys_values(context.clone()))
+            .collect();
+        let added = self.add_embedding.as_ref().map(|embedding| {
+            let added = added.expect("this UNet needs added conditioning");
+            embedding.forward(self.embed_added(added), None)
+        });
+        PreparedConditioning {
+            context,
+            added,
+            guidance: None,
+        }
+    }
+
+    /// As [`prepare`](Self::prepare), for a guidance-distilled network (one with a
+    /// `time_cond_proj_dim`, such as LCM's), which takes the guidance scale as an input. Other
+    /// networks ignore `guidance_scale`.
+    pub fn prepare_distilled(
+        &self,
+        context: Tensor<3>,
+        added: Option<&AddedConditioning>,
+        guidance_scale: f64,
+    ) -> PreparedConditioning {
+        let device = context.device();
+        let mut prepared = self.prepare(context, added);
+        let dim = self.config.time_cond_proj_dim;
+        prepared.guidance = dim.map(|dim| guidance_embedding(guidance_scale, dim, &device));
+        prepared
+    }
+
+    /// [`forward`](Self::forward) with prepared conditioning.
+    pub fn forward_prepared(
+        &self,
+        sample: Tensor<4>,
+        timesteps: &[f64],
+        conditioning: &PreparedConditioning,
+    ) -> Tensor<4> {
+        self.forward_probed(sample, timesteps, conditioning, &mut NoProbe)
+    }
+
+    /// [`forward`](Self::forward) with prepared conditioning, while `probe` observes the
+    /// cross-attention. Layers that it does not want cost what they always do.
+    ///
+    /// To differentiate with respect to the sample, load the network on a device without autodiff
+    /// and pass a sample with it (`sample.autodiff().require_grad()`): the parameters and the
+    /// conditioning are constants then.
+    ///
+    /// # Panics
+    /// If shapes do not fit together.
+    pub fn forward_probed(
+        &self,
+        sample: Tensor<4>,
+        timesteps: &[f64],
+        conditioning: &PreparedConditioning,
+        probe: &mut dyn AttentionProbe,
+    ) -> Tensor<4> {
+        let batch = sample.dims()[0];
+        assert!(
+            timesteps.len() == 1 || timesteps.len() == batch,
+            "{} timesteps for a batch of {batch}",
+            timesteps.len()
+        );
+        let mut pass = Pass {
+            time: self.embed_time(timesteps, conditioning, &sample.device()),
+            layers: &self.layers,
+            context: &conditioning.context,
+            probe,
+            next: 0,
+        };
+        let mut x = self.conv_in.forward(sample.cast(self.conv_in.dtype()));
+        let mut skips = vec![x.clone()];
+        for block in &self.down_blocks {
+            x = block.forward(x, &mut skips, &mut pass);
+        }
+        x = self.mid_block.forward(x, &mut pass);
+        for block in &self.up_blocks {
+            x = block.forward(x, &mut skips, &mut pass);
+        }
+        let x = self.conv_norm_out.forward_silu(x);
+        self.conv_out.forward(x).cast(DType::F32)
+    }
+
+    /// `silu` of the embedding of timestep, guidance scale and added conditioning, in the type of
+    /// the residual blocks.
+    fn embed_time(
+        &self,
+        timesteps: &[f64],
+        conditioning: &PreparedConditioning,
+        device: &Device,
+    ) -> Tensor<2> {
+        let timesteps: Vec<f32> = timesteps.iter().map(|&t| t as f32).collect();
+        let device = device.clone().without_autodiff();
+        let x = self.sinusoids(&timesteps, self.config.block_out_channels[0], &device);
+        let mut x = (self.time_embedding).forward(x, conditioning.guidance.clone());
+        if let Some(added) = &conditioning.added {
+            x = x + added.clone();
+        }
+        kernels::silu(x).cast(self.conv_in.dtype())
+    }
+
+    /// The input of SDXL's `add_embedding`: the pooled text and the embedded time ids, `[B, width]`.
+    fn embed_added(&self, added: &AddedConditioning) -> Tensor<2> {
+        let text = added.text_embeds.clone().cast(DType::F32);
+        let [batch, _] = text.dims();
+        let ids: Vec<f32> = added.time_ids.to_data().iter().collect();
+        let dim = self.config.addition_time_embed_dim.unwrap_or_default();
+        let ids = self.sinusoids(&ids, dim, &text.device());
+        let width = ids.dims().iter().product::<usize>() / batch;
+        Tensor::cat(vec![text, ids.reshape([batch, width])], 1)
+    }
+
+    fn sinusoids(&self, values: &[f32], dim: usize, device: &Device) -> Tensor<2> {
+        let UNetConfig {
+            flip_sin_to_cos,
+            freq_shift,
+            ..
+        } = self.config;
+        sinusoids(values, dim, flip_sin_to_cos, freq_shift, device)
+    }
+
+    /// Every transformer with the name of its block and its number in the block, in the order of
+    /// execution.
+    fn transformers(&self) -> impl Iterator<Item = (TransformerPlace, usize, &Transformer2d)> {
+        let down = self.down_blocks.iter().enumerate().map(|(i, block)| {
+            let name = format!("down_blocks.{i}");
+            ((Place::Down, name), block.transformers())
+        });
+        let mid = [(
+            (Place::Mid, "mid_block".to_string()),
+            self.mid_block.transformers(),
+        )];
+        let up = self.up_blocks.iter().enumerate().map(|(i, block)| {
+            let name = format!("up_blocks.{i}");
+            ((Place::Up, name), block.transformers())
+        });
+        let blocks = down.chain(mid).chain(up);
+        blocks.flat_map(|(place, transformers)| {
+            let numbered = transformers.iter().enumerate();
+            numbered.map(move |(i, transformer)| (place.clone(), i, transformer))
+        })
+    }
+}
+
+/// A block: where it stands and its name.
+type TransformerPlace = (Place, String);
+
+fn name_layers(
+    ((place, block), i, transformer): (TransformerPlace, usize, &Transformer2d),
+) -> Vec<CrossLayer> {
+    (0..transformer.cross_attentions().count())
+        .map(|j| CrossLayer {
+            name: format!("{block}.attentions.{i}.transformer_blocks.{j}.attn2"),
+            place,
+        })
+        .collect()
+}
