@@ -1,1 +1,3 @@
-//! Placeholder.
+//! Bytes to modules: checkpoint formats, key maps, tokenizer files, the embedded checkpoint.
+
+pub mod tokenizer;

@@ -1,0 +1,3 @@
+//! Seeded [`noise`] and [`schedulers`] as pure functions.
+
+pub mod noise;
