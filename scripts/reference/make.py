@@ -19,6 +19,7 @@ CASES = {
     "schedulers": "schedulers",
     "sd1-tiny": "sd1",
     "sdxl-tiny": "sdxl",
+    "keys": "keys",
 }
 
 
