@@ -189,7 +189,7 @@ impl ClipTextModel {
     ) -> TextEncoding {
         let [batch, n] = tokens.dims();
         assert_eq!(eos_positions.len(), batch, "one end-of-text for each text");
-        let positions = self.position_embedding.val().slice([0..n]);
+        let positions = self.position_embedding.val().slice_dim(0, 0..n);
         let mut x = module::embedding(self.token_embedding.val(), tokens) + positions.unsqueeze();
 
         let depth = self.layers.len();

@@ -131,12 +131,12 @@ fn samples_are_independent() {
     );
     assert!(deviation(&values(both.clone()), &values(each)) < 1e-6);
     let added = AddedConditioning {
-        text_embeds: added.text_embeds.slice([1..2]),
-        time_ids: added.time_ids.slice([1..2]),
+        text_embeds: added.text_embeds.slice_dim(0, 1..2),
+        time_ids: added.time_ids.slice_dim(0, 1..2),
     };
-    let sample = sample.slice([1..2]);
-    let second = unet.forward(sample, &[321.5], context.slice([1..2]), Some(&added));
-    assert!(deviation(&values(second), &values(both.slice([1..2]))) < 1e-5);
+    let sample = sample.slice_dim(0, 1..2);
+    let second = unet.forward(sample, &[321.5], context.slice_dim(0, 1..2), Some(&added));
+    assert!(deviation(&values(second), &values(both.slice_dim(0, 1..2))) < 1e-5);
 }
 
 /// The guidance embedding of distilled networks is read, and only by them.

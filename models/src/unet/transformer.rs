@@ -57,11 +57,11 @@ impl Transformer2d {
     /// `[B, C, H, W]` to the same.
     pub fn forward(&self, x: Tensor<4>, pass: &mut Pass) -> Tensor<4> {
         let [_, _, height, width] = x.dims();
-        let mut h = self.proj_in.from_map(self.norm.forward(x.clone()));
+        let mut h = self.proj_in.map_to_tokens(self.norm.forward(x.clone()));
         for block in &self.transformer_blocks {
             h = block.forward(h, height, width, pass);
         }
-        x + self.proj_out.to_map(h, height, width)
+        x + self.proj_out.tokens_to_map(h, height, width)
     }
 }
 
@@ -85,14 +85,14 @@ impl Projection {
     }
 
     /// `[B, C, H, W]` to `[B, H · W, C]`.
-    fn from_map(&self, x: Tensor<4>) -> Tensor<3> {
+    fn map_to_tokens(&self, x: Tensor<4>) -> Tensor<3> {
         let [batch, channels, height, width] = x.dims();
         let x = x.reshape([batch, channels, height * width]).swap_dims(1, 2);
         kernels::linear(x, self.weight.val(), Some(self.bias.val()))
     }
 
     /// `[B, H · W, C]` to `[B, C, H, W]`.
-    fn to_map(&self, x: Tensor<3>, height: usize, width: usize) -> Tensor<4> {
+    fn tokens_to_map(&self, x: Tensor<3>, height: usize, width: usize) -> Tensor<4> {
         let [batch, _, channels] = x.dims();
         let x = x
             .reshape([batch, height, width, channels])
