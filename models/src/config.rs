@@ -46,6 +46,14 @@ pub enum OneOrMany {
 }
 
 impl OneOrMany {
+    /// The value of the first block; none for an empty list.
+    pub fn first(&self) -> Option<usize> {
+        match self {
+            Self::One(value) => Some(*value),
+            Self::Many(values) => values.first().copied(),
+        }
+    }
+
     /// One value for each of `n` blocks, or none if the list has another length.
     pub(crate) fn spread(&self, n: usize) -> Option<Vec<usize>> {
         match self {
