@@ -20,6 +20,7 @@ CASES = {
     "sd1-tiny": "sd1",
     "sdxl-tiny": "sdxl",
     "keys": "keys",
+    "single-file": "single_file",
 }
 
 

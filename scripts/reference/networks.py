@@ -30,7 +30,7 @@ def build_vae(config, seed):
 
 def build_text_encoder(config, seed, projection=False):
     kind = CLIPTextModelWithProjection if projection else CLIPTextModel
-    return round_to_f16(randomize(kind(CLIPTextConfig(**config)), seed))
+    return round_to_f16(randomize(kind(CLIPTextConfig(**config)).float(), seed))
 
 
 def save_network(folder, config, state, file="diffusion_pytorch_model.safetensors"):
