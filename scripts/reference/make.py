@@ -21,6 +21,7 @@ CASES = {
     "sdxl-tiny": "sdxl",
     "keys": "keys",
     "single-file": "single_file",
+    "pickle": "pickle_files",
 }
 
 
