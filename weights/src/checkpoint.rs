@@ -1,0 +1,267 @@
+//! A Stable Diffusion checkpoint, opened but not yet loaded.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use burn::prelude::Device;
+use burn::tensor::FloatDType;
+use prepose_models::clip::{ClipTextConfig, ClipTextModel};
+use prepose_models::unet::{UNet, UNetConfig};
+use prepose_models::vae::{AutoencoderKl, VaeConfig};
+use serde_json::Value;
+
+use crate::error::WeightsError;
+use crate::family::Family;
+use crate::folder::{Files, open_folder};
+use crate::hash::{FileHash, hash_file};
+use crate::hub;
+use crate::lora::{self, LoraSpec};
+use crate::part::Part;
+use crate::single::open_single;
+use crate::tensors::TensorFile;
+use crate::tokenizer::ClipTokenizer;
+use crate::vae::open_vae;
+
+/// The name under which [`Checkpoint::open`] finds the checkpoint inside the binary.
+#[cfg(feature = "toybox")]
+pub const TOYBOX: &str = "toybox";
+
+/// What to do on the way from a path to networks.
+#[derive(Debug, Clone, Default)]
+pub struct LoadOptions {
+    /// A folder laid out as diffusers does it (`unet/config.json`, `vae/config.json`, …) with the
+    /// configuration of a single file whose networks are not of the usual size. A single file says
+    /// nothing about heads or groups, so they cannot be guessed.
+    pub config: Option<PathBuf>,
+    /// An autoencoder to take instead of the checkpoint's own: a file, or a folder with
+    /// `config.json`.
+    pub vae: Option<PathBuf>,
+    /// LoRAs, merged in this order.
+    pub loras: Vec<LoraSpec>,
+    /// Load what fits although tensors are missing (taken as zero), left over or of another shape.
+    pub allow_mismatch: bool,
+}
+
+/// What a checkpoint is made of, before any weight is read.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub family: Family,
+    pub unet: Part,
+    pub vae: Part,
+    /// One for SD 1.x, two for SDXL.
+    pub text: Vec<Part>,
+    /// diffusers' `scheduler_config.json`.
+    pub scheduler: Value,
+    /// diffusers' `model_index.json`, or as much of it as matters.
+    pub index: Value,
+    /// Where each text encoder's tokenizer is, if the checkpoint has its own.
+    pub tokenizers: Vec<Option<Files>>,
+}
+
+/// A Stable Diffusion checkpoint: a diffusers folder, a single file, or the one in the binary.
+///
+/// Opening reads headers and configurations only, and refuses what is broken or cannot be run.
+/// Weights are read, checked and given to the networks by `load_unet` and its siblings, one tensor
+/// at a time, so that memory holds the network and hardly more.
+#[derive(Debug)]
+pub struct Checkpoint {
+    name: String,
+    path: PathBuf,
+    parts: Parts,
+    loras: Vec<Arc<TensorFile>>,
+    allow_mismatch: bool,
+}
+
+impl Checkpoint {
+    /// Opens `toybox` (the checkpoint in the binary), a known checkpoint by the name under which it
+    /// was pulled, a diffusers folder or a single file. `./toybox` is the folder of that name.
+    ///
+    /// # Errors
+    /// [`WeightsError`] if there is nothing there, if it is damaged or no checkpoint of SD 1.x or
+    /// SDXL, or if the autoencoder or a LoRA of the options cannot be used with it.
+    pub fn open(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Self, WeightsError> {
+        let (name, path, mut parts) = Self::find(path.as_ref(), options)?;
+        if let Some(vae) = &options.vae {
+            parts.vae = open_vae(vae, parts.family)?;
+        }
+        let loras = lora::apply(&options.loras, &mut parts)?;
+        Ok(Self {
+            name,
+            path,
+            parts,
+            loras,
+            allow_mismatch: options.allow_mismatch,
+        })
+    }
+
+    fn find(path: &Path, options: &LoadOptions) -> Result<(String, PathBuf, Parts), WeightsError> {
+        let given = path.to_string_lossy();
+        #[cfg(feature = "toybox")]
+        if given == TOYBOX {
+            let files = crate::toybox::files();
+            return Ok((TOYBOX.into(), path.to_path_buf(), open_folder(files)?));
+        }
+        let known = hub::catalog(&given);
+        let path = match known {
+            Some(known) => hub::cached(known).ok_or_else(|| WeightsError::NotPulled {
+                name: given.to_string(),
+            })?,
+            None => path.to_path_buf(),
+        };
+        let is_folder = std::fs::metadata(&path)
+            .map_err(|source| match source.kind() {
+                std::io::ErrorKind::NotFound => WeightsError::NotFound {
+                    path: path.clone(),
+                    hint: hub::not_found_hint(&given),
+                },
+                _ => WeightsError::Io {
+                    path: path.clone(),
+                    source,
+                },
+            })?
+            .is_dir();
+        let name = match (known, is_folder) {
+            (Some(known), _) => known.name.to_string(),
+            (None, true) => path
+                .file_name()
+                .unwrap_or(path.as_os_str())
+                .to_string_lossy()
+                .into_owned(),
+            (None, false) => path
+                .file_stem()
+                .unwrap_or(path.as_os_str())
+                .to_string_lossy()
+                .into_owned(),
+        };
+        let parts = if is_folder {
+            open_folder(Files::Folder(path.clone()))?
+        } else {
+            open_single(
+                &path,
+                options.config.as_deref(),
+                options.vae.is_none(),
+                options.allow_mismatch,
+            )?
+        };
+        Ok((name, path, parts))
+    }
+
+    /// A short name: the file's or folder's, or the known name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where it was found; `toybox` for the checkpoint in the binary.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The architecture.
+    pub fn family(&self) -> Family {
+        self.parts.family
+    }
+
+    /// diffusers' `scheduler_config.json`, with the scheduler's class in `_class_name`.
+    pub fn scheduler_config(&self) -> &Value {
+        &self.parts.scheduler
+    }
+
+    /// Whether an empty negative prompt is encoded as zeros instead of as text: diffusers'
+    /// `force_zeros_for_empty_prompt`, a habit of SDXL.
+    pub fn zeros_for_empty_prompt(&self) -> bool {
+        let default = self.family() == Family::Sdxl;
+        self.parts
+            .index
+            .get("force_zeros_for_empty_prompt")
+            .and_then(Value::as_bool)
+            .unwrap_or(default)
+    }
+
+    /// The UNet's configuration, as diffusers writes it.
+    pub fn unet_config(&self) -> Result<UNetConfig, WeightsError> {
+        self.parts.unet.config()
+    }
+
+    /// The autoencoder's configuration.
+    pub fn vae_config(&self) -> Result<VaeConfig, WeightsError> {
+        self.parts.vae.config()
+    }
+
+    /// A tokenizer for each text encoder: the checkpoint's own, or CLIP's from the binary.
+    ///
+    /// # Errors
+    /// [`WeightsError::Tokenizer`] if the checkpoint's own cannot be used.
+    pub fn tokenizers(&self) -> Result<Vec<ClipTokenizer>, WeightsError> {
+        crate::folder::tokenizers(&self.parts.tokenizers)
+    }
+
+    /// The text encoders: one for SD 1.x, two for SDXL.
+    ///
+    /// # Errors
+    /// [`WeightsError::Mismatch`] if any parameter is missing, unused or of another shape,
+    /// [`WeightsError::NonFinite`] for weights that are no numbers, and what reading can run into.
+    pub fn load_text_encoders(
+        &self,
+        device: &Device,
+        dtype: FloatDType,
+    ) -> Result<Vec<ClipTextModel>, WeightsError> {
+        self.parts
+            .text
+            .iter()
+            .map(|part| {
+                let config: ClipTextConfig = part.config()?;
+                part.load(device, dtype, self.allow_mismatch, |params| {
+                    ClipTextModel::load(&config, params)
+                })
+            })
+            .collect()
+    }
+
+    /// The UNet.
+    ///
+    /// # Errors
+    /// As [`Self::load_text_encoders`].
+    pub fn load_unet(&self, device: &Device, dtype: FloatDType) -> Result<UNet, WeightsError> {
+        let config = self.unet_config()?;
+        self.parts
+            .unet
+            .load(device, dtype, self.allow_mismatch, |params| {
+                UNet::load(&config, params)
+            })
+    }
+
+    /// The autoencoder.
+    ///
+    /// # Errors
+    /// As [`Self::load_text_encoders`].
+    pub fn load_vae(
+        &self,
+        device: &Device,
+        dtype: FloatDType,
+    ) -> Result<AutoencoderKl, WeightsError> {
+        let config = self.vae_config()?;
+        self.parts
+            .vae
+            .load(device, dtype, self.allow_mismatch, |params| {
+                AutoencoderKl::load(&config, params)
+            })
+    }
+
+    /// SHA-256 of every file that weights come from, LoRAs last. Reads them from end to end.
+    ///
+    /// # Errors
+    /// [`WeightsError::Io`].
+    pub fn file_hashes(&self) -> Result<Vec<FileHash>, WeightsError> {
+        let parts = std::iter::once(&self.parts.unet)
+            .chain(std::iter::once(&self.parts.vae))
+            .chain(&self.parts.text);
+        let mut files: Vec<&Arc<TensorFile>> = Vec::new();
+        let stored = parts.flat_map(|part| part.entries.values().map(|entry| &entry.file));
+        for file in stored.chain(&self.loras) {
+            if !files.iter().any(|known| Arc::ptr_eq(known, file)) {
+                files.push(file);
+            }
+        }
+        files.into_iter().map(|file| hash_file(file)).collect()
+    }
+}

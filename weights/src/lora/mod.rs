@@ -1,0 +1,305 @@
+//! LoRA (Hu et al. 2021): low-rank changes to weights, merged while these are loaded.
+//!
+//! `W + weight · alpha / rank · (up · down)`, computed in f32 whatever the types in the files.
+
+mod names;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use burn::prelude::{Device, Tensor};
+use burn::tensor::{DType, TensorData};
+
+use crate::checkpoint::Parts;
+use crate::error::{WeightsError, list};
+use crate::family::{FileKind, kind};
+use crate::part::Part;
+use crate::single::unet_blocks;
+use crate::tensors::TensorFile;
+
+pub(crate) use names::{Alphas, Role, split};
+use names::Network;
+
+/// A LoRA file and how strongly to apply it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoraSpec {
+    /// The file, in kohya's or diffusers' naming.
+    pub path: PathBuf,
+    /// Factor on the change: 1 as trained, 0 nothing, negative the opposite.
+    pub weight: f32,
+}
+
+/// What one LoRA adds to one weight.
+#[derive(Debug, Clone)]
+pub(crate) struct Delta {
+    file: Arc<TensorFile>,
+    down: String,
+    up: String,
+    scale: f32,
+}
+
+/// The tensors of one changed module, as found in a file.
+#[derive(Debug, Default)]
+pub(crate) struct Module {
+    pub down: Option<String>,
+    pub up: Option<String>,
+    pub alpha: Option<String>,
+}
+
+impl Module {
+    /// The rank: rows of `down`.
+    pub fn rank(&self, file: &TensorFile) -> Option<usize> {
+        file.info(self.down.as_ref()?)?.shape.first().copied()
+    }
+}
+
+/// The modules that a LoRA file changes, by the file's names for them, and the tensors that are no
+/// part of a plain LoRA.
+pub(crate) fn modules(file: &TensorFile) -> (BTreeMap<String, Module>, Vec<String>) {
+    let mut modules: BTreeMap<String, Module> = BTreeMap::new();
+    let mut others = Vec::new();
+    for key in file.names() {
+        match split(key) {
+            Some((module, role)) => {
+                let module = modules.entry(module).or_default();
+                let slot = match role {
+                    Role::Down => &mut module.down,
+                    Role::Up => &mut module.up,
+                    Role::Alpha => &mut module.alpha,
+                };
+                *slot = Some(key.to_string());
+            }
+            None => others.push(key.to_string()),
+        }
+    }
+    (modules, others)
+}
+
+/// Notes in `parts` what each LoRA adds. Nothing is read but headers and alphas; every tensor of
+/// every file must be understood and fit a weight.
+pub(crate) fn apply(specs: &[LoraSpec], parts: &mut Parts) -> Result<Vec<Arc<TensorFile>>, WeightsError> {
+    let mut files = Vec::new();
+    for spec in specs {
+        let file = Arc::new(TensorFile::open(&spec.path)?);
+        apply_one(spec, &file, parts)?;
+        files.push(file);
+    }
+    Ok(files)
+}
+
+fn apply_one(spec: &LoraSpec, file: &Arc<TensorFile>, parts: &mut Parts) -> Result<(), WeightsError> {
+    let fail = |what: String, hint: &str| WeightsError::Lora { path: spec.path.clone(), what, hint: hint.into() };
+    if !spec.weight.is_finite() {
+        return Err(fail(format!("its weight is {}", spec.weight), "give a number"));
+    }
+    let found = kind(file);
+    if found != FileKind::Lora {
+        return Err(fail(format!("this is {}, not a LoRA", found.name()), "give a LoRA here"));
+    }
+    let (modules, others) = modules(file);
+    if let Some(relative) = others.iter().find_map(|key| names::relative(key)) {
+        return Err(fail(
+            format!("this is a {relative}, or holds one, and only plain LoRAs are supported"),
+            "use a plain LoRA, or a checkpoint into which it is merged",
+        ));
+    }
+    if !others.is_empty() {
+        return Err(fail(
+            format!("{} tensors are no part of a LoRA: {}", others.len(), list(&others)),
+            "use a plain LoRA in kohya's or diffusers' naming",
+        ));
+    }
+
+    let family = parts.family;
+    let names = Names::new(parts);
+    let alphas = Alphas::from_metadata(file);
+    let mut unknown = Vec::new();
+    let mut misfits = Vec::new();
+    let mut deltas: Vec<(Network, String, Delta)> = Vec::new();
+    for (name, module) in &modules {
+        let (Some(down), Some(up)) = (&module.down, &module.up) else {
+            misfits.push(format!("{name} is not complete (up and down)"));
+            continue;
+        };
+        let Some((network, parameter)) = names.find(name) else {
+            unknown.push(name.clone());
+            continue;
+        };
+        let target = match parts.part(network).and_then(|part| part.entries.get(&parameter)) {
+            Some(entry) => entry.shape(),
+            None => {
+                unknown.push(name.clone());
+                continue;
+            }
+        };
+        let shape = |key: &str| file.info(key).map(|info| info.shape.clone()).unwrap_or_default();
+        let Some(rank) = fits(&target, &shape(down), &shape(up)) else {
+            misfits.push(format!("{name} is {:?} · {:?} for a weight of {target:?}", shape(up), shape(down)));
+            continue;
+        };
+        let scale = match &module.alpha {
+            Some(key) => scalar(file, key)? / rank as f32,
+            None => alphas.scale(name, rank),
+        };
+        let delta =
+            Delta { file: file.clone(), down: down.clone(), up: up.clone(), scale: spec.weight * scale };
+        deltas.push((network, parameter, delta));
+    }
+    if !unknown.is_empty() {
+        return Err(fail(
+            format!("{} of {} modules are not in this checkpoint: {}", unknown.len(), modules.len(), list(&unknown)),
+            &format!("use a LoRA made for {family}"),
+        ));
+    }
+    if !misfits.is_empty() {
+        return Err(fail(
+            format!("{} of {} modules do not fit: {}", misfits.len(), modules.len(), list(&misfits)),
+            &format!("use a LoRA made for {family}"),
+        ));
+    }
+    for (network, parameter, delta) in deltas {
+        if let Some(part) = parts.part_mut(network) {
+            part.deltas.entry(parameter).or_default().push(delta);
+        }
+    }
+    Ok(())
+}
+
+/// The rank, if `up · down` has the target's shape: `[O, r] · [r, I]` for a linear layer, `[O, r, 1,
+/// 1] · [r, I, k, k]` for a convolution, where trailing 1s do not count.
+fn fits(target: &[usize], down: &[usize], up: &[usize]) -> Option<usize> {
+    fn trim(shape: &[usize]) -> &[usize] {
+        let mut shape = shape;
+        while let [rest @ .., 1] = shape
+            && rest.len() >= 2
+        {
+            shape = rest;
+        }
+        shape
+    }
+    let (target, down, up) = (trim(target), trim(down), trim(up));
+    let [out, rank] = *up else { return None };
+    (target.len() >= 2
+        && rank > 0
+        && down.first() == Some(&rank)
+        && target.first() == Some(&out)
+        && down.get(1..) == target.get(1..))
+    .then_some(rank)
+}
+
+fn scalar(file: &TensorFile, key: &str) -> Result<f32, WeightsError> {
+    let values = file.read(key, (0, 1))?;
+    values.data.iter::<f32>().next().filter(|value| value.is_finite()).ok_or_else(|| WeightsError::Lora {
+        path: file.path().to_path_buf(),
+        what: format!("{key} is not a number"),
+        hint: "the file is damaged; download it again".into(),
+    })
+}
+
+/// Adds `deltas` to the weight `data`, in f32.
+pub(crate) fn merge(data: TensorData, deltas: &[Delta]) -> Result<TensorData, WeightsError> {
+    let device = Device::flex();
+    let shape = data.shape().to_vec();
+    let matrix = |data: TensorData| {
+        let rows = data.shape().first().copied().unwrap_or(1);
+        let columns = data.num_elements() / rows.max(1);
+        let (bytes, _, dtype) = data.convert_dtype(DType::F32).into_parts();
+        Tensor::<2>::from_data(TensorData::from_bytes(bytes, [rows, columns], dtype), (&device, DType::F32))
+    };
+    let mut weight = matrix(data);
+    for delta in deltas {
+        let read = |key: &str| {
+            let values = delta.file.read(key, (0, 1))?;
+            if values.finite {
+                Ok(values.data)
+            } else {
+                Err(WeightsError::NonFinite {
+                    path: delta.file.path().to_path_buf(),
+                    part: "LoRA".into(),
+                    tensors: vec![key.to_string()],
+                })
+            }
+        };
+        let (up, down) = (read(&delta.up)?, read(&delta.down)?);
+        weight = weight + matrix(up).matmul(matrix(down)) * delta.scale;
+    }
+    let (bytes, _, dtype) = weight.into_data().into_parts();
+    Ok(TensorData::from_bytes(bytes, shape, dtype))
+}
+
+/// How to find the weight that a module name means.
+struct Names {
+    /// kohya's names for the UNet's modules: diffusers' or latent-diffusion's with underscores.
+    unet: HashMap<String, String>,
+    /// The same for the text encoders.
+    text: Vec<HashMap<String, String>>,
+}
+
+impl Names {
+    fn new(parts: &Parts) -> Self {
+        let underscored = |part: &Part| {
+            let modules = part.entries.keys().filter_map(|name| name.strip_suffix(".weight"));
+            modules.map(|module| (module.replace('.', "_"), format!("{module}.weight"))).collect()
+        };
+        let mut unet: HashMap<String, String> = underscored(&parts.unet);
+        let blocks: Vec<(String, String)> = unet_blocks(&parts.unet).modules().collect();
+        for name in parts.unet.entries.keys() {
+            let Some(module) = name.strip_suffix(".weight") else { continue };
+            for (ldm, diffusers) in &blocks {
+                if let Some(rest) = module.strip_prefix(diffusers.as_str())
+                    && (rest.is_empty() || rest.starts_with('.'))
+                {
+                    unet.insert(format!("{ldm}{rest}").replace('.', "_"), name.clone());
+                }
+            }
+        }
+        Self { unet, text: parts.text.iter().map(underscored).collect() }
+    }
+
+    fn find(&self, module: &str) -> Option<(Network, String)> {
+        let (network, rest, kohya) = names::network(module)?;
+        if !kohya {
+            return Some((network, format!("{}.weight", names::diffusers(network, rest))));
+        }
+        let table = match network {
+            Network::Unet => &self.unet,
+            Network::Text(index) => self.text.get(index)?,
+        };
+        Some((network, table.get(rest)?.clone()))
+    }
+}
+
+impl Parts {
+    fn part(&self, network: Network) -> Option<&Part> {
+        match network {
+            Network::Unet => Some(&self.unet),
+            Network::Text(index) => self.text.get(index),
+        }
+    }
+
+    fn part_mut(&mut self, network: Network) -> Option<&mut Part> {
+        match network {
+            Network::Unet => Some(&mut self.unet),
+            Network::Text(index) => self.text.get_mut(index),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes() {
+        assert_eq!(fits(&[8, 6], &[2, 6], &[8, 2]), Some(2));
+        assert_eq!(fits(&[8, 6, 1, 1], &[2, 6], &[8, 2]), Some(2));
+        assert_eq!(fits(&[8, 6], &[2, 6, 1, 1], &[8, 2, 1, 1]), Some(2));
+        assert_eq!(fits(&[8, 6, 3, 3], &[2, 6, 3, 3], &[8, 2, 1, 1]), Some(2));
+        assert_eq!(fits(&[8, 6], &[1, 6], &[8, 1]), Some(1));
+        assert_eq!(fits(&[8, 6, 3, 3], &[2, 6, 1, 1], &[8, 2, 3, 3]), None);
+        assert_eq!(fits(&[8, 6], &[2, 7], &[8, 2]), None);
+        assert_eq!(fits(&[8, 6], &[3, 6], &[8, 2]), None);
+        assert_eq!(fits(&[8], &[2, 1], &[8, 2]), None);
+    }
+}

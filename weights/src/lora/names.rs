@@ -1,0 +1,204 @@
+//! The names in LoRA files: kohya's `lora_unet_down_blocks_0_….lora_down.weight`, diffusers'
+//! `unet.down_blocks.0.….lora_A.weight`, and their older spellings.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use crate::tensors::TensorFile;
+
+/// What a tensor is to its module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Down,
+    Up,
+    Alpha,
+}
+
+/// Which network a module is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Network {
+    Unet,
+    /// The text encoder of this index.
+    Text(usize),
+}
+
+/// Splits a tensor's name into its module's name and its role there.
+pub(crate) fn split(key: &str) -> Option<(String, Role)> {
+    const ENDINGS: &[(&str, Role)] = &[
+        (".lora_down.weight", Role::Down),
+        (".lora_up.weight", Role::Up),
+        (".lora_A.weight", Role::Down),
+        (".lora_B.weight", Role::Up),
+        (".lora_A.default.weight", Role::Down),
+        (".lora_B.default.weight", Role::Up),
+        (".lora_A.default_0.weight", Role::Down),
+        (".lora_B.default_0.weight", Role::Up),
+        (".lora.down.weight", Role::Down),
+        (".lora.up.weight", Role::Up),
+        (".lora_linear_layer.down.weight", Role::Down),
+        (".lora_linear_layer.up.weight", Role::Up),
+        ("_lora.down.weight", Role::Down),
+        ("_lora.up.weight", Role::Up),
+        (".alpha", Role::Alpha),
+    ];
+    let (module, role) = ENDINGS
+        .iter()
+        .find_map(|(ending, role)| Some((key.strip_suffix(ending)?, *role)))?;
+    Some((module.to_string(), role))
+}
+
+/// The relative of LoRA that the tensor `key` belongs to.
+pub(super) fn relative(key: &str) -> Option<&'static str> {
+    const RELATIVES: &[(&str, &str)] = &[
+        ("dora_scale", "DoRA"),
+        ("lora_magnitude_vector", "DoRA"),
+        ("hada_", "LoHa"),
+        ("lokr_", "LoKr"),
+        ("oft_", "OFT"),
+        ("lora_mid", "LoCon in Tucker decomposition"),
+        ("w_norm", "full change of norms (LyCORIS)"),
+        (".diff", "full change of weights (LyCORIS)"),
+    ];
+    RELATIVES
+        .iter()
+        .find(|(part, _)| key.contains(part))
+        .map(|(_, name)| *name)
+}
+
+/// The network that a module's name names, the rest of the name, and whether it is kohya's, with
+/// underscores for dots.
+pub(super) fn network(module: &str) -> Option<(Network, &str, bool)> {
+    const PREFIXES: &[(&str, Network, bool)] = &[
+        ("lora_unet_", Network::Unet, true),
+        ("lora_te1_", Network::Text(0), true),
+        ("lora_te2_", Network::Text(1), true),
+        ("lora_te_", Network::Text(0), true),
+        ("unet.", Network::Unet, false),
+        ("text_encoder_2.", Network::Text(1), false),
+        ("text_encoder.", Network::Text(0), false),
+        // peft's own files of a UNet.
+        ("base_model.model.", Network::Unet, false),
+    ];
+    PREFIXES
+        .iter()
+        .find_map(|(prefix, network, kohya)| Some((*network, module.strip_prefix(prefix)?, *kohya)))
+}
+
+/// The diffusers name of a module, from diffusers' own old and new spellings.
+pub(super) fn diffusers(network: Network, module: &str) -> String {
+    let mut name = module.replace(".processor.", ".");
+    // Old attention processors called the output projection, a list of one, by the list's name.
+    if name.ends_with(".to_out") {
+        name.push_str(".0");
+    }
+    if matches!(network, Network::Text(_))
+        && !name.starts_with("text_model.")
+        && name != "text_projection"
+    {
+        name.insert_str(0, "text_model.");
+    }
+    name
+}
+
+/// Alphas in the metadata of files that diffusers writes, which hold none as tensors.
+#[derive(Debug, Default)]
+pub(crate) struct Alphas {
+    default: HashMap<String, f32>,
+    patterns: HashMap<String, HashMap<String, f32>>,
+    rank_stabilized: HashMap<String, bool>,
+}
+
+impl Alphas {
+    /// Reads `lora_adapter_metadata`: peft's configuration of each network, as JSON.
+    pub fn from_metadata(file: &TensorFile) -> Self {
+        let mut alphas = Self::default();
+        let table = file
+            .metadata()
+            .and_then(|metadata| metadata.get("lora_adapter_metadata"))
+            .and_then(|text| serde_json::from_str::<Value>(text).ok());
+        for (key, value) in table.iter().filter_map(Value::as_object).flatten() {
+            let Some((network, setting)) = key.split_once('.') else {
+                continue;
+            };
+            let network = network.to_string();
+            match (setting, value) {
+                ("lora_alpha", Value::Number(alpha)) => {
+                    alphas
+                        .default
+                        .insert(network, alpha.as_f64().unwrap_or(1.0) as f32);
+                }
+                ("alpha_pattern", Value::Object(pattern)) => {
+                    let pattern = pattern
+                        .iter()
+                        .filter_map(|(module, alpha)| {
+                            Some((module.clone(), alpha.as_f64()? as f32))
+                        })
+                        .collect();
+                    alphas.patterns.insert(network, pattern);
+                }
+                ("use_rslora", Value::Bool(on)) => {
+                    alphas.rank_stabilized.insert(network, *on);
+                }
+                _ => {}
+            }
+        }
+        alphas
+    }
+
+    /// `alpha / rank` of `module`, or `alpha / √rank` for a rank-stabilized one (Kalajdzievski
+    /// 2023); 1 where the file gives no alpha.
+    pub fn scale(&self, module: &str, rank: usize) -> f32 {
+        let (network, rest) = module.split_once('.').unwrap_or((module, ""));
+        let pattern = self.patterns.get(network).and_then(|pattern| {
+            pattern
+                .iter()
+                .find(|(name, _)| rest == *name || rest.ends_with(&format!(".{name}")))
+        });
+        let alpha = pattern
+            .map(|(_, alpha)| alpha)
+            .or_else(|| self.default.get(network));
+        match (alpha, self.rank_stabilized.get(network)) {
+            (None, _) => 1.0,
+            (Some(alpha), Some(true)) => alpha / (rank as f32).sqrt(),
+            (Some(alpha), _) => alpha / rank as f32,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_spellings_of_one_module() {
+        let module = "down_blocks.0.attentions.0.transformer_blocks.0.attn1.to_out.0";
+        for key in [
+            "unet.down_blocks.0.attentions.0.transformer_blocks.0.attn1.to_out.0.lora_A.weight",
+            "unet.down_blocks.0.attentions.0.transformer_blocks.0.attn1.to_out.0.lora.down.weight",
+            "unet.down_blocks.0.attentions.0.transformer_blocks.0.attn1.processor.to_out_lora.down.weight",
+            "base_model.model.down_blocks.0.attentions.0.transformer_blocks.0.attn1.to_out.0.lora_A.weight",
+        ] {
+            let (name, role) = split(key).unwrap();
+            let (network, rest, kohya) = network(&name).unwrap();
+            assert_eq!((role, network, kohya), (Role::Down, Network::Unet, false));
+            assert_eq!(diffusers(network, rest), module, "{key}");
+        }
+        let (name, _) = split("text_encoder_2.encoder.layers.1.mlp.fc1.lora_B.weight").unwrap();
+        let (network, rest, _) = network(&name).unwrap();
+        assert_eq!(network, Network::Text(1));
+        assert_eq!(
+            diffusers(network, rest),
+            "text_model.encoder.layers.1.mlp.fc1"
+        );
+    }
+
+    #[test]
+    fn relatives_are_told_apart() {
+        assert_eq!(relative("lora_unet_x.hada_w1_a"), Some("LoHa"));
+        assert_eq!(relative("lora_unet_x.lokr_w1"), Some("LoKr"));
+        assert_eq!(relative("lora_unet_x.dora_scale"), Some("DoRA"));
+        assert_eq!(relative("lora_unet_x.lora_up.bias"), None);
+        assert!(split("lora_unet_x.lora_mid.weight").is_none());
+    }
+}

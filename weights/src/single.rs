@@ -1,0 +1,149 @@
+//! Single-file checkpoints, as latent-diffusion and generative-models write them: all networks in
+//! one file, told apart by the beginnings of the names.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::checkpoint::Parts;
+use crate::configs::Configs;
+use crate::error::{Mismatch, WeightsError};
+use crate::family::{self, Family, FileKind, SD1_TEXT, SDXL_TEXT, SDXL_TEXT_2, UNET, VAE};
+use crate::folder::{Files, has_projection, insert};
+use crate::keys::{self, UnetBlocks};
+use crate::part::Part;
+use crate::tensors::TensorFile;
+
+/// Opens the single file at `path`; `config` is a folder with configurations for networks of an
+/// unusual size. Without `needs_vae` a missing autoencoder is no error.
+pub(crate) fn open_single(
+    path: &Path,
+    config: Option<&Path>,
+    needs_vae: bool,
+    allow_mismatch: bool,
+) -> Result<Parts, WeightsError> {
+    let file = Arc::new(TensorFile::open(path)?);
+    let kind = family::kind(&file);
+    let FileKind::Checkpoint(family) = kind else {
+        return Err(WeightsError::Unsupported {
+            path: path.to_path_buf(),
+            what: kind.name().into(),
+            hint: kind.way_out().into(),
+        });
+    };
+    if needs_vae && file.count(VAE) == 0 {
+        return Err(WeightsError::Unsupported {
+            path: path.to_path_buf(),
+            what: "a checkpoint without an autoencoder".into(),
+            hint: "give one with --vae".into(),
+        });
+    }
+    let files = config.map(|folder| Files::Folder(folder.to_path_buf()));
+    let configs = files
+        .clone()
+        .map_or(Configs::Embedded(family), Configs::Folder);
+    let part = |name| -> Result<Part, WeightsError> {
+        let (config, config_path) = configs.get(name)?;
+        Ok(Part::new(name, path, config, &config_path))
+    };
+
+    let mut unet = part("unet")?;
+    let mut vae = part("vae")?;
+    let mut text = vec![part("text_encoder")?];
+    if family == Family::Sdxl {
+        text.push(part("text_encoder_2")?);
+    }
+    let blocks = unet_blocks(&unet);
+    let levels = levels(&vae.config);
+    let projected = has_projection(&text[0]);
+    let text_prefix = if family == Family::Sdxl {
+        SDXL_TEXT
+    } else {
+        SD1_TEXT
+    };
+
+    let mut strays = Vec::new();
+    for key in file.names() {
+        if keys::ignored_in_checkpoint(key) {
+            continue;
+        }
+        if let Some(rest) = key.strip_prefix(UNET) {
+            insert(&mut unet, &file, key, keys::unet(rest, &blocks));
+        } else if let Some(rest) = key.strip_prefix(VAE) {
+            insert(&mut vae, &file, key, keys::vae(rest, levels));
+        } else if let Some(rest) = key.strip_prefix(text_prefix) {
+            insert(&mut text[0], &file, key, keys::clip(rest, projected));
+        } else if let (Family::Sdxl, Some(rest)) = (family, key.strip_prefix(SDXL_TEXT_2)) {
+            insert(&mut text[1], &file, key, keys::open_clip(rest));
+        } else if !beside_text_encoder(key) {
+            strays.push(key.to_string());
+        }
+    }
+    if !strays.is_empty() && !allow_mismatch {
+        return Err(Mismatch {
+            path: path.to_path_buf(),
+            part: "checkpoint".into(),
+            unused: strays,
+            hint: "allow the mismatch to load the file without them".into(),
+            ..Mismatch::default()
+        }
+        .into());
+    }
+
+    let mut scheduler = match &files {
+        Some(files) if !files.has("scheduler") => Configs::Embedded(family).get("scheduler")?.0,
+        _ => configs.get("scheduler")?.0,
+    };
+    mark_prediction(&file, &mut scheduler);
+    let index = match &files {
+        Some(files) if files.has("model_index.json") => files.json("model_index.json")?,
+        _ => Value::Null,
+    };
+    let tokenizers = vec![files; text.len()];
+    Ok(Parts {
+        family,
+        unet,
+        vae,
+        text,
+        scheduler,
+        index,
+        tokenizers,
+    })
+}
+
+/// What tools leave next to the text encoders' networks: CLIP's training temperature, and OpenAI's
+/// projection of an encoder that is used without one.
+fn beside_text_encoder(key: &str) -> bool {
+    ["cond_stage_model.", "conditioner.embedders.0."]
+        .iter()
+        .any(|prefix| {
+            matches!(
+                key.strip_prefix(prefix),
+                Some("logit_scale" | "text_projection" | "text_projection.weight")
+            )
+        })
+}
+
+/// Fine-tuned SDXL checkpoints say with empty tensors that they predict v, and that their noise
+/// schedule ends in pure noise.
+fn mark_prediction(file: &TensorFile, scheduler: &mut Value) {
+    if file.info("v_pred").is_some() {
+        scheduler["prediction_type"] = json!("v_prediction");
+    }
+    if file.info("ztsnr").is_some() {
+        scheduler["rescale_betas_zero_snr"] = json!(true);
+    }
+}
+
+/// How many resolutions a network has.
+pub(crate) fn levels(config: &Value) -> usize {
+    config["block_out_channels"].as_array().map_or(0, Vec::len)
+}
+
+/// The numbering of the blocks of the UNet `part`.
+pub(crate) fn unet_blocks(part: &Part) -> UnetBlocks {
+    // diffusers' default; a list would be one number per level, which latent-diffusion has not.
+    let layers = part.config["layers_per_block"].as_u64().unwrap_or(2);
+    UnetBlocks::new(levels(&part.config), layers as usize)
+}
