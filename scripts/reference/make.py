@@ -22,6 +22,7 @@ CASES = {
     "keys": "keys",
     "single-file": "single_file",
     "pickle": "pickle_files",
+    "lora": "lora",
 }
 
 
