@@ -23,6 +23,8 @@ CASES = {
     "single-file": "single_file",
     "pickle": "pickle_files",
     "lora": "lora",
+    "taesd-tiny": "taesd",
+    "tokenizer": "tokenizer",
 }
 
 
