@@ -1,0 +1,50 @@
+"""Builds the toybox checkpoint: all stages, one after the other, each resumable.
+
+    python scripts/toybox/build.py --out DIR
+
+A stage that was interrupted goes on from its last save; a stage that is finished is skipped. The
+minutes are those of two unshared CPU cores; `--pace 2` doubles them.
+"""
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+# In this order, since the UNet needs the text encoder. Decoder, encoder and judge need nothing.
+STAGES = {
+    "text_encoder": (["text_encoder.py"], 8),
+    "unet": (["denoiser.py"], 40),
+    "decoder": (["autoencoder.py", "decoder"], 20),
+    "encoder": (["autoencoder.py", "encoder"], 5),
+    "judge": (["judge.py"], 5),
+}
+
+
+def run(script, *arguments):
+    command = [sys.executable, str(HERE / script), *map(str, arguments)]
+    print("+", *command, flush=True)
+    subprocess.run(command, check=True)
+
+
+def build(out, pace, merges):
+    out.mkdir(parents=True, exist_ok=True)
+    for name, ((script, *part), minutes) in STAGES.items():
+        done = out / f"{name}.done"
+        if done.exists():
+            continue
+        extra = ["--merges", merges] if name == "text_encoder" and merges else []
+        run(script, *part, "--out", out, "--minutes", minutes * pace, *extra)
+        done.touch()
+    run("assemble.py", "--out", out, "--folder", out / "toybox")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--pace", type=float, default=1.0)
+    parser.add_argument("--merges", type=Path,
+                        help="bpe_simple_vocab_16e6.txt.gz, if open_clip_torch is not installed")
+    args = parser.parse_args()
+    build(args.out, args.pace, args.merges)

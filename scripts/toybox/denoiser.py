@@ -1,0 +1,121 @@
+"""The UNet, trained on cached latents and cached text embeddings.
+
+Two choices make it learn layouts early, which a plain epsilon loss learns last:
+
+* it predicts v (Salimans and Ho, 2022), so that the noisiest steps, where the layout is decided,
+  weigh as much as the others (as an epsilon loss with the weight (snr + 1) / snr);
+* training timesteps are drawn with a bias towards high noise.
+"""
+
+import argparse
+import random
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from diffusers import DDIMScheduler, UNet2DConditionModel
+from transformers import CLIPTextModel
+
+import autoencoder
+import text_encoder
+import world
+from tokenizer import MAX_LENGTH, load_tokenizer
+from training import Stage
+
+BATCH = 32
+DROPOUT = 0.08  # share of empty captions, for classifier-free guidance
+
+
+def new_unet():
+    return UNet2DConditionModel(
+        sample_size=world.GRID, in_channels=4, out_channels=4,
+        down_block_types=["CrossAttnDownBlock2D", "CrossAttnDownBlock2D", "DownBlock2D"],
+        up_block_types=["UpBlock2D", "CrossAttnUpBlock2D", "CrossAttnUpBlock2D"],
+        block_out_channels=(48, 96, 128), layers_per_block=1, norm_num_groups=16,
+        cross_attention_dim=text_encoder.WIDTH, attention_head_dim=2,  # SD1's misnomer: 2 heads
+    ).to(memory_format=torch.channels_last)
+
+
+def new_scheduler():
+    return DDIMScheduler(
+        num_train_timesteps=1000, beta_schedule="scaled_linear", beta_start=0.00085, beta_end=0.012,
+        clip_sample=False, set_alpha_to_one=False, steps_offset=1, prediction_type="v_prediction")
+
+
+@torch.no_grad()
+def cache_latents(out, count):
+    """Draws `count` scenes and keeps them with their latents in a file."""
+    path = out / "latents.pt"
+    if path.exists():
+        return torch.load(path, weights_only=False)
+    rng = random.Random(1)
+    scenes = [world.random_scene(rng) for _ in range(count)]
+    latents = []
+    for i in range(0, count, 32):
+        x = autoencoder.to_tensor([world.draw(s) for s in scenes[i:i + 32]])
+        latents.append(autoencoder.ideal_latents(x))
+    cached = dict(scenes=scenes, latents=torch.cat(latents))
+    torch.save(cached, path)
+    return cached
+
+
+class Embeddings:
+    """Text embeddings of captions, computed once each (the text encoder is frozen), kept in f16."""
+
+    def __init__(self, out):
+        self.tokenizer = load_tokenizer(out / "tokenizer")
+        self.encoder = CLIPTextModel.from_pretrained(out / "text_encoder").eval()
+        self.known = {}
+
+    @torch.no_grad()
+    def __call__(self, captions):
+        new = sorted({c for c in captions if c not in self.known})
+        if new:
+            ids = self.tokenizer(new, padding="max_length", max_length=MAX_LENGTH, truncation=True,
+                                 return_tensors="pt").input_ids
+            for c, e in zip(new, self.encoder(ids).last_hidden_state.half()):
+                self.known[c] = e.clone()
+        return torch.stack([self.known[c] for c in captions]).float()
+
+
+def train(out, minutes, scenes, peak_lr, p_relation_true, start):
+    torch.manual_seed(2)
+    cached = cache_latents(out, scenes)
+    scenes, latents = cached["scenes"], cached["latents"]
+    print("latents", tuple(latents.shape), "std", latents.std().item(), flush=True)
+    embed, rng = Embeddings(out), random.Random()
+    unet = new_unet()
+    if start:
+        unet.load_state_dict(UNet2DConditionModel.from_pretrained(start).state_dict())
+    scheduler = new_scheduler()
+    alphas = scheduler.alphas_cumprod
+    print("parameters", sum(p.numel() for p in unet.parameters()), flush=True)
+
+    fast_unet = torch.compile(unet, dynamic=False)
+    stage = Stage(out, "unet", [unet], minutes, peak_lr, ema=0.998, weight_decay=0.01,
+                  flat_until=0.4, save_every=240, on_save=lambda: unet.save_pretrained(out / "unet"))
+    while stage.running():
+        picked = [rng.randrange(len(scenes)) for _ in range(BATCH)]
+        captions = ["" if rng.random() < DROPOUT
+                    else world.random_caption(rng, scenes[i], p_relation_true) for i in picked]
+        clean = latents[picked]
+        # Density proportional to t^(2/3): high noise decides where things are.
+        t = (1000 * torch.rand(BATCH) ** 0.6).long().clamp(max=999)
+        alpha = alphas[t].view(-1, 1, 1, 1)
+        noise = torch.randn_like(clean)
+        noisy = alpha.sqrt() * clean + (1 - alpha).sqrt() * noise
+        v = alpha.sqrt() * noise - (1 - alpha).sqrt() * clean
+        noisy = noisy.contiguous(memory_format=torch.channels_last)
+        stage.step(F.mse_loss(fast_unet(noisy, t, embed(captions)).sample, v))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--minutes", type=float, required=True)
+    parser.add_argument("--scenes", type=int, default=16000)
+    parser.add_argument("--lr", type=float, default=1e-3)
+    parser.add_argument("--p-relation-true", type=float, default=world.P_RELATION_TRUE)
+    parser.add_argument("--start", type=Path, help="a UNet folder to go on from")
+    args = parser.parse_args()
+    train(args.out, args.minutes, args.scenes, args.lr, args.p_relation_true, args.start)
