@@ -25,6 +25,7 @@ CASES = {
     "lora": "lora",
     "taesd-tiny": "taesd",
     "tokenizer": "tokenizer",
+    "toybox": "toybox",
 }
 
 

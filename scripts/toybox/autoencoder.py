@@ -20,6 +20,11 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from diffusers import AutoencoderKL
+from diffusers.models.attention_processor import Attention
+from diffusers.models.downsampling import Downsample2D
+from diffusers.models.resnet import ResnetBlock2D
+from diffusers.models.upsampling import Upsample2D
+from torch import nn
 
 import world
 from training import Stage
@@ -32,8 +37,33 @@ CHANNEL_MEAN = (0.50, 0.06, -0.03, 0.06)
 CHANNEL_STD = (0.23, 0.45, 0.31, 0.12)
 
 
+@torch.no_grad()
+def start_linear(half):
+    """Makes an encoder or decoder start as a plain resampling of a linear map of its input.
+
+    Residual branches add nothing at first, the convolutions after upsampling pass everything on, and
+    changes of width are orthogonal. Colours are then learned in a hundred steps instead of a thousand.
+    """
+    def through(conv):
+        nn.init.zeros_(conv.weight)
+        middle = conv.kernel_size[0] // 2
+        nn.init.orthogonal_(tap := torch.empty(conv.weight.shape[:2]))
+        conv.weight[:, :, middle, middle] = tap
+
+    through(half.conv_in)
+    for module in half.modules():
+        if isinstance(module, ResnetBlock2D):
+            nn.init.zeros_(module.conv2.weight)
+            if module.conv_shortcut is not None:
+                through(module.conv_shortcut)
+        elif isinstance(module, Attention):
+            nn.init.zeros_(module.to_out[0].weight)
+        elif isinstance(module, (Upsample2D, Downsample2D)):
+            through(module.conv)
+
+
 def new_autoencoder():
-    return AutoencoderKL(
+    vae = AutoencoderKL(
         in_channels=3, out_channels=3, latent_channels=4, sample_size=world.SIDE,
         down_block_types=["DownEncoderBlock2D"] * 4, up_block_types=["UpDecoderBlock2D"] * 4,
         # Narrow where there are many pixels; wide where the sprites are memorised. One group a norm:
@@ -41,6 +71,9 @@ def new_autoencoder():
         block_out_channels=(16, 32, 64, 128), layers_per_block=1, norm_num_groups=1,
         scaling_factor=SCALING_FACTOR,
     ).to(memory_format=torch.channels_last)
+    start_linear(vae.encoder)
+    start_linear(vae.decoder)
+    return vae
 
 
 def block_statistics(x):
