@@ -1,10 +1,19 @@
 //! # prepose
 //!
 //! A Stable Diffusion engine on [Burn](https://burn.dev) that puts things where the prompt says.
+//!
 //! The rooms, in the order in which data flows:
 //!
+//! * [`request`]: everything that decides what one picture looks like;
 //! * [`prompt`]: what the text says: weights, chunks, token spans;
-//! * [`sampling`]: seeded noise, schedulers, and the one denoising loop with its hook points.
+//! * [`sampling`]: seeded noise, schedulers, and the one denoising loop with its hook points;
+//! * [`engine`]: text → conditioning → denoise → decode, on the networks of a checkpoint;
+//! * [`device`]: choosing where it runs;
+//! * [`output`]: pictures that carry their request, and the manifest.
 
+pub mod device;
+pub mod engine;
+pub mod output;
 pub mod prompt;
+pub mod request;
 pub mod sampling;

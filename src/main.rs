@@ -1,1 +1,7 @@
-fn main() {}
+//! The `prepose` program.
+
+mod cli;
+
+fn main() -> std::process::ExitCode {
+    cli::main()
+}

@@ -1,0 +1,54 @@
+//! `prepose devices`
+
+use std::io::Write;
+
+use prepose::device::{self, Backend};
+
+use super::{NO, OK};
+
+/// List the devices that can be used, and why the others cannot.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// One JSON object on standard output.
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<u8> {
+    let mut rows = Vec::new();
+    for listing in device::list() {
+        for (index, device) in listing.devices.iter().enumerate() {
+            let spec = match index {
+                0 => listing.backend.to_string(),
+                _ => format!("{}:{index}", listing.backend),
+            };
+            rows.push(match device {
+                Ok(device) => (listing.backend, spec, true, device.name.clone()),
+                Err(error) => (listing.backend, spec, false, error.to_string()),
+            });
+        }
+    }
+    let auto = device::open(device::DeviceSpec::Auto)?.spec.to_string();
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        let devices: Vec<_> = rows
+            .iter()
+            .map(|(backend, spec, usable, text)| {
+                let key = if *usable { "name" } else { "reason" };
+                serde_json::json!({"device": spec, "backend": backend, "usable": usable, key: text})
+            })
+            .collect();
+        writeln!(out, "{}", serde_json::json!({"auto": auto, "devices": devices}))?;
+    } else {
+        for (_, spec, usable, text) in &rows {
+            let mark = match (usable, *spec == auto) {
+                (true, true) => "auto  ",
+                (true, false) => "usable",
+                (false, _) => "  -   ",
+            };
+            writeln!(out, "{mark}  {spec:<9} {text}")?;
+        }
+    }
+    let only_cpu = rows.iter().all(|(backend, _, usable, _)| !usable || *backend == Backend::Flex);
+    Ok(if only_cpu && rows.iter().all(|row| !row.2) { NO } else { OK })
+}

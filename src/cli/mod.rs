@@ -1,0 +1,96 @@
+//! The command line: one file a command; each parses, calls and prints.
+
+mod bench;
+mod devices;
+mod generate;
+mod info;
+mod progress;
+mod pull;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+/// Everything went well.
+const OK: u8 = 0;
+/// The command did its work and the answer is no.
+const NO: u8 = 1;
+/// Wrong input, a missing file or device, a failed write, an interruption.
+const ERROR: u8 = 2;
+
+/// Stable Diffusion that puts things where the prompt says.
+///
+/// Exit codes: 0 done, 1 done and the answer is no, 2 an error.
+#[derive(Debug, Parser)]
+#[command(name = "prepose", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    /// More of the log on standard error: -v what is done, -vv how. RUST_LOG overrides it.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+    /// Nothing but errors on standard error.
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    quiet: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Make pictures from a prompt
+    Generate(Box<generate::Args>),
+    /// Say what a checkpoint, a LoRA or a picture is
+    Info(info::Args),
+    /// List the devices that can be used, and why the others cannot
+    Devices(devices::Args),
+    /// Download a known checkpoint; the only command that uses the network
+    Pull(pull::Args),
+    /// Measure speed
+    Bench(bench::Args),
+}
+
+/// Runs the program on its own arguments and returns its exit code.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    start_log(&cli);
+    let result = match &cli.command {
+        Command::Generate(args) => generate::run(args, cli.quiet),
+        Command::Info(args) => info::run(args),
+        Command::Devices(args) => devices::run(args),
+        Command::Pull(args) => pull::run(args, cli.quiet),
+        Command::Bench(args) => bench::run(args),
+    };
+    let code = result.unwrap_or_else(|error| {
+        // A closed pipe is how `| head` says thank you.
+        if is_broken_pipe(&error) {
+            return OK;
+        }
+        eprintln!("error: {error:#}");
+        ERROR
+    });
+    ExitCode::from(code)
+}
+
+fn start_log(cli: &Cli) {
+    let level = match (cli.quiet, cli.verbose) {
+        (true, _) => "error",
+        (false, 0) => "warn",
+        (false, 1) => "prepose=info,prepose_weights=info,prepose_models=info,warn",
+        (false, _) => "prepose=debug,prepose_weights=debug,prepose_models=debug,info",
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .without_time()
+        .init();
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause
+            .downcast_ref::<std::io::Error>()
+            .is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
+    })
+}

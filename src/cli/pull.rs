@@ -1,0 +1,68 @@
+//! `prepose pull`
+
+use std::io::Write;
+
+use prepose_weights::hub::{self, HubSettings, PullEvent, PullRequest};
+
+use super::OK;
+use super::progress::Progress;
+
+/// Download a known checkpoint into the Hugging Face cache, shared with Python.
+///
+/// An interrupted download goes on where it stopped, and every file is compared with its SHA-256.
+/// HF_HOME, HF_ENDPOINT, HF_HUB_OFFLINE and HF_TOKEN are honoured.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// A known name, OWNER/NAME for a diffusers folder, or OWNER/NAME/FILE; without it the known
+    /// ones are listed.
+    name: Option<String>,
+    /// The commit, branch or tag to fetch [default: the pinned commit of a known checkpoint].
+    #[arg(long)]
+    revision: Option<String>,
+    /// One JSON object on standard output.
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
+    let mut out = std::io::stdout().lock();
+    let Some(name) = &args.name else {
+        for known in hub::CATALOG {
+            let gigabytes = known.size as f64 / 1e9;
+            writeln!(out, "{:<16} {gigabytes:5.1} GB  {} ({})", known.name, known.about, known.repo)?;
+        }
+        return Ok(OK);
+    };
+    let request = PullRequest {
+        name: name.clone(),
+        revision: args.revision.clone(),
+    };
+    let quiet = quiet || args.json;
+    let mut progress = Progress::new(0, "bytes", true);
+    let pulled = hub::pull(&request, &HubSettings::from_env(), &mut |event| match event {
+        PullEvent::Start { file, size } => {
+            progress.finish();
+            progress = Progress::bytes(size, file, quiet);
+        }
+        PullEvent::Advance(bytes) => progress.advance(bytes),
+        PullEvent::Verify { file } => progress.message(format!("checking {file}")),
+        PullEvent::Done { file } => {
+            progress.finish();
+            tracing::info!("{file} is complete");
+        }
+    })?;
+    if args.json {
+        let files: Vec<_> = pulled
+            .files
+            .iter()
+            .map(|(path, sha256)| serde_json::json!({"path": path, "sha256": sha256}))
+            .collect();
+        let report = serde_json::json!({
+            "path": pulled.path, "repo": pulled.repo, "commit": pulled.commit, "files": files,
+        });
+        writeln!(out, "{report}")?;
+    } else {
+        writeln!(out, "{}", pulled.path.display())?;
+    }
+    Ok(OK)
+}

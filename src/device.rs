@@ -1,0 +1,357 @@
+//! Choosing a device when the program runs.
+
+use std::fmt;
+use std::panic::{self, AssertUnwindSafe};
+use std::str::FromStr;
+
+use burn::tensor::{Device, Tensor};
+use serde::Serialize;
+use thiserror::Error;
+
+/// A kind of device that this program knows of, built in or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Backend {
+    /// NVIDIA through CUDA.
+    Cuda,
+    /// Any GPU through Vulkan and SPIR-V.
+    Vulkan,
+    /// Apple's GPUs.
+    Metal,
+    /// Any GPU through WebGPU's shading language.
+    Wgpu,
+    /// The CPU, in plain Rust. The reference for the others.
+    Flex,
+}
+
+impl Backend {
+    /// All of them, the best first: the order in which `auto` tries.
+    pub const ALL: [Backend; 5] = [
+        Backend::Cuda,
+        Backend::Vulkan,
+        Backend::Metal,
+        Backend::Wgpu,
+        Backend::Flex,
+    ];
+
+    /// As `--device` spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Backend::Cuda => "cuda",
+            Backend::Vulkan => "vulkan",
+            Backend::Metal => "metal",
+            Backend::Wgpu => "wgpu",
+            Backend::Flex => "flex",
+        }
+    }
+
+    /// Whether this program was built with it.
+    pub fn is_built_in(self) -> bool {
+        match self {
+            Backend::Cuda => cfg!(feature = "cuda"),
+            Backend::Vulkan => cfg!(feature = "vulkan"),
+            Backend::Metal => cfg!(feature = "metal"),
+            Backend::Wgpu => cfg!(feature = "wgpu"),
+            Backend::Flex => true,
+        }
+    }
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What `--device` says: `auto`, or a backend with an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceSpec {
+    /// The first usable backend of [`Backend::ALL`]; software devices do not count.
+    Auto,
+    /// One backend's device number `index`.
+    One {
+        /// Which backend.
+        backend: Backend,
+        /// Which of its devices, in its own order.
+        index: usize,
+    },
+}
+
+impl fmt::Display for DeviceSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DeviceSpec::Auto => f.write_str("auto"),
+            DeviceSpec::One { backend, index: 0 } => write!(f, "{backend}"),
+            DeviceSpec::One { backend, index } => write!(f, "{backend}:{index}"),
+        }
+    }
+}
+
+impl FromStr for DeviceSpec {
+    type Err = DeviceError;
+
+    fn from_str(text: &str) -> Result<Self, DeviceError> {
+        let unknown = || DeviceError::Unknown { spec: text.into() };
+        let (name, index) = match text.split_once(':') {
+            Some((name, index)) => (name, index.parse().map_err(|_| unknown())?),
+            None => (text, 0),
+        };
+        match name {
+            "auto" if text == "auto" => Ok(DeviceSpec::Auto),
+            "cpu" => Ok(DeviceSpec::One {
+                backend: Backend::Flex,
+                index,
+            }),
+            _ => Backend::ALL
+                .into_iter()
+                .find(|backend| backend.name() == name)
+                .map(|backend| DeviceSpec::One { backend, index })
+                .ok_or_else(unknown),
+        }
+    }
+}
+
+/// Why a device cannot be used.
+#[derive(Debug, Error)]
+pub enum DeviceError {
+    /// Not a device's name.
+    #[error(
+        "unknown device {spec:?}; use auto, cuda[:i], vulkan[:i], metal, wgpu[:i] or flex (the CPU)"
+    )]
+    Unknown {
+        /// As typed.
+        spec: String,
+    },
+    /// The program was built without it.
+    #[error(
+        "this program was built without {backend}; build it with `cargo build --release --features {backend}`"
+    )]
+    NotBuiltIn {
+        /// Which backend.
+        backend: Backend,
+    },
+    /// The backend finds no device, or not as many.
+    #[error("{backend}:{index} does not exist: {reason}; `prepose devices` lists what is usable")]
+    Missing {
+        /// Which backend.
+        backend: Backend,
+        /// Which of its devices.
+        index: usize,
+        /// What was found instead.
+        reason: String,
+    },
+    /// The device is there and does not compute.
+    #[error("{backend}:{index} was found but does not work: {reason}")]
+    Broken {
+        /// Which backend.
+        backend: Backend,
+        /// Which of its devices.
+        index: usize,
+        /// What happened.
+        reason: String,
+    },
+}
+
+/// A device that has computed something.
+#[derive(Clone, Debug)]
+pub struct OpenDevice {
+    /// Burn's handle.
+    pub device: Device,
+    /// How `--device` names it.
+    pub spec: DeviceSpec,
+    /// What the hardware calls itself.
+    pub name: String,
+}
+
+impl OpenDevice {
+    /// Whether it is the CPU.
+    pub fn is_cpu(&self) -> bool {
+        matches!(
+            self.spec,
+            DeviceSpec::One {
+                backend: Backend::Flex,
+                ..
+            }
+        )
+    }
+}
+
+/// Opens the device that `spec` asks for and makes sure that it computes.
+pub fn open(spec: DeviceSpec) -> Result<OpenDevice, DeviceError> {
+    match spec {
+        DeviceSpec::One { backend, index } => open_one(backend, index),
+        DeviceSpec::Auto => {
+            let usable = Backend::ALL.into_iter().find_map(|backend| {
+                let opened = open_one(backend, 0).ok()?;
+                let is_software = !opened.is_cpu() && is_software(&opened.name);
+                (!is_software).then_some(opened)
+            });
+            // `flex` is last in the list and always works.
+            usable.map_or_else(|| open_one(Backend::Flex, 0), Ok)
+        }
+    }
+}
+
+/// A GPU interface run by the CPU is slower than the CPU itself.
+fn is_software(name: &str) -> bool {
+    let name = name.to_lowercase();
+    ["llvmpipe", "swiftshader", "lavapipe", "software"]
+        .iter()
+        .any(|software| name.contains(software))
+}
+
+fn open_one(backend: Backend, index: usize) -> Result<OpenDevice, DeviceError> {
+    if !backend.is_built_in() {
+        return Err(DeviceError::NotBuiltIn { backend });
+    }
+    let missing = |reason: String| DeviceError::Missing {
+        backend,
+        index,
+        reason,
+    };
+    let devices = quietly(|| enumerate(backend)).map_err(missing)?;
+    let count = devices.len();
+    let device = devices.into_iter().nth(index).ok_or_else(|| {
+        missing(match count {
+            0 => format!("no {backend} device was found"),
+            1 => format!("there is only {backend}:0"),
+            _ => format!("there are only {backend}:0 to {backend}:{}", count - 1),
+        })
+    })?;
+    let name = quietly(|| {
+        let ones = Tensor::<1>::ones([64], &device);
+        let sum: f32 = (ones.clone() + ones).sum().into_scalar();
+        assert_eq!(sum, 128.0, "64 times 1 + 1 came out wrong");
+        hardware_name(&device, backend)
+    })
+    .map_err(|reason| DeviceError::Broken {
+        backend,
+        index,
+        reason,
+    })?;
+    Ok(OpenDevice {
+        device,
+        spec: DeviceSpec::One { backend, index },
+        name,
+    })
+}
+
+/// Backends panic where a driver is missing. A panic is turned into its message here, without the
+/// default hook's output.
+fn quietly<T>(f: impl FnOnce() -> T) -> Result<T, String> {
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(|_| {}));
+    let result = panic::catch_unwind(AssertUnwindSafe(f));
+    panic::set_hook(hook);
+    result.map_err(|payload| {
+        let message = payload
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| payload.downcast_ref::<&str>().copied())
+            .unwrap_or("the driver gave no reason");
+        // The first line says what is wrong; the rest is a backend's backtrace.
+        message.lines().next().unwrap_or_default().trim().to_string()
+    })
+}
+
+fn enumerate(backend: Backend) -> Vec<Device> {
+    use burn::tensor::DeviceType;
+    let filter = match backend {
+        #[cfg(feature = "cuda")]
+        Backend::Cuda => DeviceType::Cuda,
+        #[cfg(feature = "vulkan")]
+        Backend::Vulkan => DeviceType::Vulkan,
+        #[cfg(feature = "metal")]
+        Backend::Metal => DeviceType::Metal,
+        #[cfg(feature = "wgpu")]
+        Backend::Wgpu => DeviceType::Wgpu,
+        Backend::Flex => DeviceType::Flex,
+        #[allow(unreachable_patterns)]
+        _ => return Vec::new(),
+    };
+    Device::enumerate(filter).into_vec()
+}
+
+#[cfg_attr(
+    not(any(feature = "cuda", feature = "wgpu", feature = "vulkan", feature = "metal")),
+    allow(unused_variables)
+)]
+fn hardware_name(device: &Device, backend: Backend) -> String {
+    #[cfg(any(feature = "cuda", feature = "wgpu", feature = "vulkan", feature = "metal"))]
+    if backend != Backend::Flex
+        && let Some(identity) = device.identity()
+    {
+        return identity.name.to_string();
+    }
+    match backend {
+        Backend::Flex => format!("CPU, {} threads", rayon::current_num_threads()),
+        _ => format!("{device:?}"),
+    }
+}
+
+/// A backend and what came of opening its devices.
+#[derive(Debug)]
+pub struct Listing {
+    /// Which backend.
+    pub backend: Backend,
+    /// Its devices, or why there are none.
+    pub devices: Vec<Result<OpenDevice, DeviceError>>,
+}
+
+/// Tries every device of every backend.
+pub fn list() -> Vec<Listing> {
+    Backend::ALL
+        .into_iter()
+        .map(|backend| {
+            let count = match backend.is_built_in() {
+                true => quietly(|| enumerate(backend).len()).unwrap_or(0),
+                false => 0,
+            };
+            Listing {
+                backend,
+                // With no device at all, trying the first one says why.
+                devices: (0..count.max(1)).map(|index| open_one(backend, index)).collect(),
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_understood() {
+        let parse = |text: &str| text.parse::<DeviceSpec>();
+        assert_eq!(parse("auto").unwrap(), DeviceSpec::Auto);
+        let cuda = parse("cuda:1").unwrap();
+        assert_eq!(
+            cuda,
+            DeviceSpec::One {
+                backend: Backend::Cuda,
+                index: 1
+            }
+        );
+        assert_eq!(cuda.to_string(), "cuda:1");
+        assert_eq!(parse("cpu").unwrap().to_string(), "flex");
+        for wrong in ["", "gpu", "cuda:", "cuda:x", "auto:1", "cuda:-1"] {
+            assert!(matches!(parse(wrong), Err(DeviceError::Unknown { .. })), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_cpu_is_always_there_and_has_no_second() {
+        let opened = open("flex".parse().unwrap()).unwrap();
+        assert!(opened.is_cpu());
+        let error = open("flex:7".parse().unwrap()).unwrap_err();
+        assert!(error.to_string().contains("there is only flex:0"), "{error}");
+    }
+
+    #[test]
+    fn every_backend_is_listed_without_a_panic() {
+        let listings = list();
+        assert_eq!(listings.len(), Backend::ALL.len());
+        assert!(listings.iter().all(|listing| !listing.devices.is_empty()));
+        assert!(listings.last().unwrap().devices[0].is_ok());
+    }
+}

@@ -1,0 +1,395 @@
+//! From requests to pictures: text → conditioning → denoise → decode.
+
+mod conditioning;
+mod image;
+
+use std::path::Path;
+use std::time::Instant;
+
+use burn::tensor::{Device, Tensor};
+use prepose_models::clip::ClipTextModel;
+use prepose_models::unet::UNet;
+use prepose_models::vae::AutoencoderKl;
+use prepose_weights::tokenizer::ClipTokenizer;
+use prepose_weights::{Checkpoint, Family, LoadOptions, LoraSpec, WeightsError};
+use thiserror::Error;
+
+use crate::device::OpenDevice;
+use crate::output::png::Picture;
+use crate::prompt::{Prompt, PromptError};
+use crate::request::{Dtype, ModelRequest, Request, RequestError};
+use crate::sampling::denoise::{Conditioning, DenoiseError, Hook, Run, draw};
+use crate::sampling::noise::NoiseSource;
+use crate::sampling::schedulers::{Schedule, Scheduler, SchedulerError, SchedulerKind};
+
+/// Why a picture could not be made.
+#[derive(Debug, Error)]
+pub enum EngineError {
+    /// The request makes no sense.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// The prompt or the negative prompt cannot be used.
+    #[error("cannot use the {which} {text:?}")]
+    Prompt {
+        /// `prompt` or `negative prompt`.
+        which: &'static str,
+        /// Its beginning.
+        text: String,
+        /// What is wrong with it.
+        source: PromptError,
+    },
+    /// The checkpoint could not be loaded.
+    #[error(transparent)]
+    Weights(#[from] WeightsError),
+    /// The checkpoint's or the chosen scheduler cannot be used.
+    #[error(transparent)]
+    Scheduler(#[from] SchedulerError),
+    /// The picture to start from could not be read.
+    #[error("cannot use the start picture {}", path.display())]
+    InitImage {
+        /// The file.
+        path: std::path::PathBuf,
+        /// The reason.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The start picture is not the one the request was made with.
+    #[error(
+        "{} has changed since the picture was made (its SHA-256 is not the recorded one)",
+        path.display()
+    )]
+    InitImageChanged {
+        /// The file.
+        path: std::path::PathBuf,
+    },
+    /// The loop ended early.
+    #[error(transparent)]
+    Denoise(#[from] DenoiseError),
+    /// The autoencoder's output is not a picture.
+    #[error(
+        "the decoded picture {picture} of the batch is not finite although the latents are; the \
+         autoencoder overflows in {dtype:?}, use --dtype f32, or --vae with a fixed autoencoder"
+    )]
+    NonFinitePicture {
+        /// Which picture of the batch, from 0.
+        picture: usize,
+        /// The type of the weights.
+        dtype: Dtype,
+    },
+}
+
+/// What a checkpoint is best run with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Defaults {
+    /// In pixels.
+    pub width: usize,
+    /// In pixels.
+    pub height: usize,
+    /// Denoising steps.
+    pub steps: usize,
+    /// Classifier-free guidance.
+    pub guidance_scale: f64,
+}
+
+/// A checkpoint before its weights are read: enough to check a request.
+pub struct Blueprint {
+    checkpoint: Checkpoint,
+    tokenizers: Vec<ClipTokenizer>,
+    vae_factor: usize,
+    sample_size: usize,
+}
+
+impl Blueprint {
+    /// Opens the checkpoint of `model`, its tokenizers and its configuration.
+    pub fn open(model: &ModelRequest) -> Result<Self, EngineError> {
+        let options = LoadOptions {
+            config: model.config.clone(),
+            vae: model.vae.clone(),
+            loras: model
+                .loras
+                .iter()
+                .map(|lora| LoraSpec {
+                    path: lora.path.clone(),
+                    weight: lora.weight,
+                })
+                .collect(),
+            ..LoadOptions::default()
+        };
+        let checkpoint = Checkpoint::open(Path::new(&model.checkpoint), &options)?;
+        Ok(Self {
+            tokenizers: checkpoint.tokenizers()?,
+            vae_factor: checkpoint.vae_config()?.downscale(),
+            // diffusers' default for configurations that do not say.
+            sample_size: checkpoint
+                .unet_config()?
+                .sample_size
+                .and_then(|size| size.first())
+                .unwrap_or(64),
+            checkpoint,
+        })
+    }
+
+    /// The opened checkpoint.
+    pub fn checkpoint(&self) -> &Checkpoint {
+        &self.checkpoint
+    }
+
+    /// Pixels to a latent.
+    pub fn vae_factor(&self) -> usize {
+        self.vae_factor
+    }
+
+    /// What the checkpoint is best run with; diffusers' defaults for the published families.
+    pub fn defaults(&self) -> Defaults {
+        let side = self.sample_size * self.vae_factor;
+        Defaults {
+            width: side,
+            height: side,
+            steps: 50,
+            guidance_scale: match self.checkpoint.family() {
+                Family::Sd1 => 7.5,
+                Family::Sdxl => 5.0,
+            },
+        }
+    }
+
+    /// Checks `request` as far as possible without weights, and records the start picture's hash.
+    pub fn check(&self, request: &mut Request) -> Result<(), EngineError> {
+        request.validate(self.vae_factor())?;
+        for (which, text) in [
+            ("prompt", &request.prompt),
+            ("negative prompt", &request.negative_prompt),
+        ] {
+            for tokenizer in &self.tokenizers {
+                parse(which, text, tokenizer)?;
+            }
+        }
+        schedule(&self.checkpoint, request)?;
+        if let Some(init) = &mut request.init {
+            init.sha256 = Some(image::check(init)?);
+        }
+        Ok(())
+    }
+
+    /// Loads the networks onto `device`.
+    pub fn load(self, model: &ModelRequest, device: &OpenDevice) -> Result<Engine, EngineError> {
+        let float = model.dtype.float();
+        let burn_device = &device.device;
+        // SDXL's autoencoder overflows in f16, and it is small: it keeps f32 unless bf16 was chosen.
+        let vae_float = match (self.checkpoint.family(), model.dtype) {
+            (Family::Sdxl, Dtype::F16) => Dtype::F32.float(),
+            _ => float,
+        };
+        Ok(Engine {
+            text_encoders: self.checkpoint.load_text_encoders(burn_device, float)?,
+            unet: self.checkpoint.load_unet(burn_device, float)?,
+            vae: self.checkpoint.load_vae(burn_device, vae_float)?,
+            device: burn_device.clone(),
+            dtype: model.dtype,
+            blueprint: self,
+        })
+    }
+}
+
+fn parse(which: &'static str, text: &str, tokenizer: &ClipTokenizer) -> Result<Prompt, EngineError> {
+    Prompt::parse(text, tokenizer).map_err(|source| EngineError::Prompt {
+        which,
+        text: match text.char_indices().nth(60) {
+            Some((end, _)) => format!("{}…", &text[..end]),
+            None => text.to_string(),
+        },
+        source,
+    })
+}
+
+fn scheduler(checkpoint: &Checkpoint, request: &Request) -> Result<Scheduler, EngineError> {
+    let kind = request
+        .scheduler
+        .as_deref()
+        .map(str::parse::<SchedulerKind>)
+        .transpose()?;
+    Ok(Scheduler::from_config(checkpoint.scheduler_config(), kind)?)
+}
+
+/// The schedule of `request` and the index of its first step.
+fn schedule(checkpoint: &Checkpoint, request: &Request) -> Result<(Schedule, usize), EngineError> {
+    let schedule = scheduler(checkpoint, request)?.schedule(request.steps)?;
+    let start = match &request.init {
+        Some(init) => schedule.start_index(init.strength)?,
+        None => 0,
+    };
+    Ok((schedule, start))
+}
+
+/// A checkpoint on a device.
+pub struct Engine {
+    blueprint: Blueprint,
+    text_encoders: Vec<ClipTextModel>,
+    unet: UNet,
+    vae: AutoencoderKl,
+    device: Device,
+    dtype: Dtype,
+}
+
+/// A finished batch.
+pub struct Made {
+    /// One for each request, in order.
+    pub pictures: Vec<Picture>,
+    /// Spent on text encoding.
+    pub text_seconds: f64,
+    /// Spent in the denoising loop.
+    pub denoise_seconds: f64,
+    /// Spent on decoding.
+    pub decode_seconds: f64,
+}
+
+impl Engine {
+    /// The UNet, for measurements.
+    pub fn unet(&self) -> &UNet {
+        &self.unet
+    }
+
+    /// The device the networks are on.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// What was loaded.
+    pub fn blueprint(&self) -> &Blueprint {
+        &self.blueprint
+    }
+
+    /// The name of the scheduler that `request` is sampled with.
+    pub fn scheduler_name(&self, request: &Request) -> Result<String, EngineError> {
+        Ok(scheduler(&self.blueprint.checkpoint, request)?.kind().to_string())
+    }
+
+    /// The number of UNet calls that `request` takes; 0 for one that would be refused.
+    pub fn steps(&self, request: &Request) -> usize {
+        schedule(&self.blueprint.checkpoint, request)
+            .map_or(0, |(schedule, start)| schedule.len() - start)
+    }
+
+    /// How many of the first `requests` can be made in one batch of at most `most`: they must agree
+    /// in all but prompt, negative prompt, seed and start picture, and their texts must fill the
+    /// same number of chunks, so that no picture depends on its neighbours.
+    pub fn batch_size(&self, requests: &[Request], most: usize) -> Result<usize, EngineError> {
+        let Some(first) = requests.first() else {
+            return Ok(0);
+        };
+        let shape = |request: &Request| -> Result<_, EngineError> {
+            let mut shape = request.clone();
+            shape.prompt.clear();
+            shape.negative_prompt.clear();
+            shape.seed = 0;
+            if let Some(init) = &mut shape.init {
+                init.path.clear();
+                init.sha256 = None;
+            }
+            Ok((shape, self.chunks(request)?))
+        };
+        let first = shape(first)?;
+        let mut size = 1;
+        while size < requests.len().min(most) && shape(&requests[size])? == first {
+            size += 1;
+        }
+        Ok(size)
+    }
+
+    /// Makes one picture for each of `requests`, which must fit into one batch
+    /// ([`batch_size`](Self::batch_size)).
+    ///
+    /// # Errors
+    /// A request that fails [`Blueprint::check`], a hook's error, non-finite latents or pictures.
+    pub fn generate(
+        &self,
+        requests: &[Request],
+        hooks: &mut [&mut dyn Hook],
+    ) -> Result<Made, EngineError> {
+        let started = Instant::now();
+        let conditioning = self.conditioning(requests)?;
+        let text_seconds = started.elapsed().as_secs_f64();
+
+        let started = Instant::now();
+        let latents = self.denoise(requests, conditioning, hooks)?;
+        let denoise_seconds = started.elapsed().as_secs_f64();
+
+        let started = Instant::now();
+        let tiling = requests.first().is_some_and(|request| request.vae_tiling);
+        let pictures = self.decode(latents, tiling)?;
+        Ok(Made {
+            pictures,
+            text_seconds,
+            denoise_seconds,
+            decode_seconds: started.elapsed().as_secs_f64(),
+        })
+    }
+
+    /// The final latents of a batch, f32 [B, C, h, w], in the UNet's scaling.
+    pub fn latents(
+        &self,
+        requests: &[Request],
+        hooks: &mut [&mut dyn Hook],
+    ) -> Result<Tensor<4>, EngineError> {
+        let conditioning = self.conditioning(requests)?;
+        self.denoise(requests, conditioning, hooks)
+    }
+
+    fn denoise(
+        &self,
+        requests: &[Request],
+        conditioning: Conditioning,
+        hooks: &mut [&mut dyn Hook],
+    ) -> Result<Tensor<4>, EngineError> {
+        let first = &requests[0];
+        let (schedule, start) = schedule(&self.blueprint.checkpoint, first)?;
+        let mut noise: Vec<NoiseSource> = requests
+            .iter()
+            .map(|request| NoiseSource::new(request.noise, request.seed))
+            .collect();
+        let latents = self.first_latents(requests, &schedule, start, &mut noise)?;
+        let run = Run {
+            unet: &self.unet,
+            schedule: &schedule,
+            start,
+            latents,
+            conditioning,
+            guidance_scale: first.guidance_scale,
+            noise: &mut noise,
+        };
+        Ok(run.denoise(hooks)?)
+    }
+
+    /// Pure noise, or the start pictures with noise on them.
+    fn first_latents(
+        &self,
+        requests: &[Request],
+        schedule: &Schedule,
+        start: usize,
+        noise: &mut [NoiseSource],
+    ) -> Result<Tensor<4>, EngineError> {
+        let first = &requests[0];
+        let device = &self.device;
+        let factor = self.blueprint.vae_factor();
+        let channels = self.vae.config().latent_channels;
+        let shape = [channels, first.height / factor, first.width / factor];
+        if first.init.is_none() {
+            return Ok(draw(noise, shape, device) * schedule.init_noise_sigma());
+        }
+        let mut pictures = Vec::with_capacity(requests.len());
+        for request in requests {
+            if let Some(init) = &request.init {
+                pictures.push(image::load(init, request.width, request.height, device)?);
+            }
+        }
+        let pictures = Tensor::cat(pictures, 0);
+        let distribution = match first.vae_tiling {
+            true => self.vae.encode_tiled(pictures),
+            false => self.vae.encode(pictures),
+        };
+        // diffusers draws for the autoencoder's distribution first, then the noise to start from.
+        let latents = distribution.sample(draw(noise, shape, device));
+        let latents = (latents - self.vae.shift_factor()) * self.vae.scaling_factor();
+        let fresh = draw(noise, shape, device);
+        Ok(schedule.add_noise(latents, fresh, start))
+    }
+}

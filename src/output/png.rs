@@ -1,0 +1,305 @@
+//! PNG files that carry the request that made them.
+//!
+//! Two text chunks are written: `parameters` in the form that AUTOMATIC1111's web UI introduced and
+//! most tools read, and `prepose`, the whole [`Request`] as JSON, from which the picture can be made
+//! again.
+
+use std::io::Cursor;
+use std::path::{Path, PathBuf};
+
+use png::{BitDepth, ColorType};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::files::{WriteError, write_atomically};
+use crate::request::Request;
+
+/// The chunk with the request as JSON.
+const REQUEST_KEYWORD: &str = "prepose";
+/// The chunk in the form of AUTOMATIC1111's web UI.
+const PARAMETERS_KEYWORD: &str = "parameters";
+
+/// Why a picture could not be encoded or its metadata not read.
+#[derive(Debug, Error)]
+pub enum PngError {
+    /// The file could not be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// The encoder failed.
+    #[error("cannot encode {}", path.display())]
+    Encode {
+        /// The picture.
+        path: PathBuf,
+        /// The encoder's reason.
+        source: png::EncodingError,
+    },
+    /// The file could not be opened.
+    #[error("cannot read {}", path.display())]
+    Open {
+        /// The picture.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: std::io::Error,
+    },
+    /// Not a PNG, or a broken one.
+    #[error("{} is not a readable PNG", path.display())]
+    Decode {
+        /// The picture.
+        path: PathBuf,
+        /// The decoder's reason.
+        source: png::DecodingError,
+    },
+    /// A PNG that prepose did not make, or that lost its metadata.
+    #[error(
+        "{} carries no prepose request; it was made by another program, or a program that edited it dropped its text chunks",
+        path.display()
+    )]
+    NoRequest {
+        /// The picture.
+        path: PathBuf,
+    },
+    /// A request that this version cannot read.
+    #[error("the request in {} cannot be read (made by {made_by})", path.display())]
+    Request {
+        /// The picture.
+        path: PathBuf,
+        /// The version that wrote it.
+        made_by: String,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+}
+
+/// What is stored under `prepose`.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    version: String,
+    device: String,
+    request: serde_json::Value,
+}
+
+/// A picture as bytes, [height][width][RGB].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Picture {
+    /// Width in pixels.
+    pub width: usize,
+    /// Height in pixels.
+    pub height: usize,
+    /// `width * height * 3` bytes.
+    pub rgb: Vec<u8>,
+}
+
+/// Writes `picture` to `path` with its request; all of it or nothing.
+pub fn save(
+    path: &Path,
+    picture: &Picture,
+    request: &Request,
+    scheduler: &str,
+    device: &str,
+) -> Result<(), PngError> {
+    let bytes = encode(picture, request, scheduler, device).map_err(|source| PngError::Encode {
+        path: path.to_path_buf(),
+        source,
+    })?;
+    Ok(write_atomically(path, &bytes)?)
+}
+
+/// The picture without metadata, for previews.
+pub fn save_plain(path: &Path, picture: &Picture) -> Result<(), PngError> {
+    let encode = || {
+        let mut bytes = Vec::new();
+        let mut writer = encoder(&mut bytes, picture).write_header()?;
+        writer.write_image_data(&picture.rgb)?;
+        writer.finish()?;
+        Ok(bytes)
+    };
+    let bytes = encode().map_err(|source| PngError::Encode {
+        path: path.to_path_buf(),
+        source,
+    })?;
+    Ok(write_atomically(path, &bytes)?)
+}
+
+fn encoder<'a>(bytes: &'a mut Vec<u8>, picture: &Picture) -> png::Encoder<'a, &'a mut Vec<u8>> {
+    let mut encoder = png::Encoder::new(bytes, picture.width as u32, picture.height as u32);
+    encoder.set_color(ColorType::Rgb);
+    encoder.set_depth(BitDepth::Eight);
+    encoder
+}
+
+fn encode(
+    picture: &Picture,
+    request: &Request,
+    scheduler: &str,
+    device: &str,
+) -> Result<Vec<u8>, png::EncodingError> {
+    let stored = serde_json::json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "device": device,
+        "request": request,
+    })
+    .to_string();
+    let mut bytes = Vec::new();
+    let mut encoder = encoder(&mut bytes, picture);
+    add_text(&mut encoder, PARAMETERS_KEYWORD, parameters(request, scheduler))?;
+    add_text(&mut encoder, REQUEST_KEYWORD, stored)?;
+    let mut writer = encoder.write_header()?;
+    writer.write_image_data(&picture.rgb)?;
+    writer.finish()?;
+    Ok(bytes)
+}
+
+/// tEXt is Latin-1 and read by everything; what does not fit goes into UTF-8 iTXt.
+fn add_text(
+    encoder: &mut png::Encoder<'_, &mut Vec<u8>>,
+    keyword: &str,
+    text: String,
+) -> Result<(), png::EncodingError> {
+    if text.is_ascii() {
+        encoder.add_text_chunk(keyword.into(), text)
+    } else {
+        encoder.add_itxt_chunk(keyword.into(), text)
+    }
+}
+
+/// The request in the form of AUTOMATIC1111's web UI.
+fn parameters(request: &Request, scheduler: &str) -> String {
+    use std::fmt::Write;
+    let mut text = request.prompt.clone();
+    if !request.negative_prompt.is_empty() {
+        let _ = write!(text, "\nNegative prompt: {}", request.negative_prompt);
+    }
+    let _ = write!(
+        text,
+        "\nSteps: {}, Sampler: {scheduler}, CFG scale: {}, Seed: {}, Size: {}x{}",
+        request.steps, request.guidance_scale, request.seed, request.width, request.height
+    );
+    if let Some(hash) = request.model.sha256.as_deref().and_then(|hash| hash.get(..10)) {
+        let _ = write!(text, ", Model hash: {hash}");
+    }
+    let model = Path::new(&request.model.checkpoint);
+    let model = model.file_stem().unwrap_or(model.as_os_str());
+    let _ = write!(text, ", Model: {}", model.to_string_lossy());
+    if request.clip_skip > 0 {
+        // The web UI counts the last layer as 1.
+        let _ = write!(text, ", Clip skip: {}", request.clip_skip + 1);
+    }
+    if let Some(init) = &request.init {
+        let _ = write!(text, ", Denoising strength: {}", init.strength);
+    }
+    let _ = write!(text, ", Version: prepose {}", env!("CARGO_PKG_VERSION"));
+    text
+}
+
+/// What a PNG says about itself.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PngInfo {
+    /// Width in pixels.
+    pub width: u32,
+    /// Height in pixels.
+    pub height: u32,
+    /// Text chunks, by keyword, in file order.
+    pub texts: Vec<(String, String)>,
+}
+
+/// Reads the size and the text chunks of the PNG at `path`.
+pub fn read_info(path: &Path) -> Result<PngInfo, PngError> {
+    let bytes = std::fs::read(path).map_err(|source| PngError::Open {
+        path: path.to_path_buf(),
+        source,
+    })?;
+    let decode = || {
+        let mut decoder = png::Decoder::new(Cursor::new(bytes));
+        let header = decoder.read_header_info()?;
+        let (width, height) = (header.width, header.height);
+        let mut reader = decoder.read_info()?;
+        // Text may also stand behind the pixels.
+        reader.finish()?;
+        let info = reader.info();
+        let mut texts = Vec::new();
+        for chunk in &info.uncompressed_latin1_text {
+            texts.push((chunk.keyword.clone(), chunk.text.clone()));
+        }
+        for chunk in &info.compressed_latin1_text {
+            texts.push((chunk.keyword.clone(), chunk.get_text()?));
+        }
+        for chunk in &info.utf8_text {
+            texts.push((chunk.keyword.clone(), chunk.get_text()?));
+        }
+        Ok(PngInfo {
+            width,
+            height,
+            texts,
+        })
+    };
+    decode().map_err(|source| PngError::Decode {
+        path: path.to_path_buf(),
+        source,
+    })
+}
+
+/// The request that made the picture at `path`.
+pub fn read_request(path: &Path) -> Result<Request, PngError> {
+    let info = read_info(path)?;
+    let Some((_, text)) = info.texts.iter().find(|(key, _)| key == REQUEST_KEYWORD) else {
+        return Err(PngError::NoRequest {
+            path: path.to_path_buf(),
+        });
+    };
+    let broken = |made_by: String| {
+        move |source| PngError::Request {
+            path: path.to_path_buf(),
+            made_by,
+            source,
+        }
+    };
+    let stored: Stored = serde_json::from_str(text).map_err(broken("an unknown version".into()))?;
+    serde_json::from_value(stored.request).map_err(broken(format!("prepose {}", stored.version)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::tests::request;
+
+    fn picture() -> Picture {
+        Picture {
+            width: 3,
+            height: 2,
+            rgb: (0..18).collect(),
+        }
+    }
+
+    #[test]
+    fn a_picture_carries_its_request() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.png");
+        let mut request = request();
+        request.prompt = "ein Hund, 犬, \"quoted\"".into();
+        request.negative_prompt = "blur".into();
+        save(&path, &picture(), &request, "ddim", "flex").unwrap();
+        assert_eq!(read_request(&path).unwrap(), request);
+        let info = read_info(&path).unwrap();
+        let parameters = &info.texts.iter().find(|(k, _)| k == "parameters").unwrap().1;
+        assert_eq!(
+            parameters,
+            "ein Hund, 犬, \"quoted\"\nNegative prompt: blur\nSteps: 20, Sampler: ddim, CFG scale: 7.5, \
+             Seed: 7, Size: 128x128, Model: toybox, Version: prepose 0.1.0"
+        );
+        let decoded = image::open(&path).unwrap().into_rgb8();
+        assert_eq!(decoded.into_raw(), picture().rgb);
+    }
+
+    #[test]
+    fn other_files_are_refused_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let plain = folder.path().join("plain.png");
+        save_plain(&plain, &picture()).unwrap();
+        assert!(matches!(read_request(&plain), Err(PngError::NoRequest { .. })));
+        let text = folder.path().join("text.png");
+        std::fs::write(&text, "hello").unwrap();
+        assert!(matches!(read_request(&text), Err(PngError::Decode { .. })));
+        let missing = folder.path().join("missing.png");
+        assert!(matches!(read_request(&missing), Err(PngError::Open { .. })));
+    }
+}

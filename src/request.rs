@@ -1,0 +1,278 @@
+//! Everything that decides what one picture looks like.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::sampling::noise::NoiseKind;
+
+/// One picture, as asked for. It is stored whole in the PNG, so that the picture can be made again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// The prompt as typed, weights and all.
+    pub prompt: String,
+    /// What the picture should not be; empty for nothing in particular.
+    #[serde(default)]
+    pub negative_prompt: String,
+    /// Seeds this picture's own noise.
+    pub seed: u64,
+    /// Width in pixels.
+    pub width: usize,
+    /// Height in pixels.
+    pub height: usize,
+    /// Denoising steps.
+    pub steps: usize,
+    /// Classifier-free guidance; at most 1 switches it off (Ho and Salimans, 2022).
+    pub guidance_scale: f64,
+    /// The scheduler's name, as `--scheduler` takes it; none means the checkpoint's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduler: Option<String>,
+    /// Layers of the text encoder to leave out at the end.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub clip_skip: usize,
+    /// Whose random numbers.
+    pub noise: NoiseKind,
+    /// The picture to start from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub init: Option<InitImage>,
+    /// Encode and decode in overlapping tiles: bounded memory for large pictures, faint differences.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub vae_tiling: bool,
+    /// The networks.
+    pub model: ModelRequest,
+}
+
+/// Image-to-image: start from a picture instead of pure noise (SDEdit, Meng et al., 2021).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InitImage {
+    /// Where the picture is.
+    pub path: PathBuf,
+    /// In (0, 1]: the share of the steps that is run; 1 forgets the picture.
+    pub strength: f64,
+    /// SHA-256 of the file, filled in when it is read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+}
+
+/// The networks of a request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelRequest {
+    /// `toybox`, a diffusers folder or a single file.
+    pub checkpoint: String,
+    /// SHA-256 of the checkpoint, where it was computed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+    /// A folder with the configuration of a single file of unusual size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<PathBuf>,
+    /// A separate autoencoder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vae: Option<PathBuf>,
+    /// LoRA files and their weights, merged in this order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loras: Vec<Lora>,
+    /// The type of the weights: `f32`, `f16` or `bf16`.
+    pub dtype: Dtype,
+}
+
+/// A LoRA file with its weight.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lora {
+    /// The file.
+    pub path: PathBuf,
+    /// How strongly it is merged.
+    pub weight: f32,
+}
+
+/// The type of the networks' weights. Norms, softmax and latents are f32 whatever it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Dtype {
+    /// 32 bits.
+    F32,
+    /// 16 bits with 5 of exponent.
+    F16,
+    /// 16 bits with 8 of exponent.
+    Bf16,
+}
+
+impl Dtype {
+    /// Burn's name for it.
+    pub fn float(self) -> burn::tensor::FloatDType {
+        use burn::tensor::FloatDType;
+        match self {
+            Dtype::F32 => FloatDType::F32,
+            Dtype::F16 => FloatDType::F16,
+            Dtype::Bf16 => FloatDType::BF16,
+        }
+    }
+}
+
+fn is_zero(n: &usize) -> bool {
+    *n == 0
+}
+
+/// What is wrong with a request.
+#[derive(Debug, Error, PartialEq)]
+pub enum RequestError {
+    /// Nothing to draw.
+    #[error("the prompt is empty; say what the picture should show")]
+    EmptyPrompt,
+    /// The autoencoder cannot make this size.
+    #[error(
+        "{width}x{height} is not a size this checkpoint can make: width and height must be \
+         multiples of {factor}, at least {min}, at most {max}; the nearest is {nearest_width}x{nearest_height}"
+    )]
+    Size {
+        /// Asked for.
+        width: usize,
+        /// Asked for.
+        height: usize,
+        /// Width and height are multiples of this.
+        factor: usize,
+        /// The smallest side.
+        min: usize,
+        /// The largest side.
+        max: usize,
+        /// A width that would do.
+        nearest_width: usize,
+        /// A height that would do.
+        nearest_height: usize,
+    },
+    /// A number out of its range.
+    #[error("{name} is {value}, but must be {range}")]
+    Range {
+        /// Which number.
+        name: &'static str,
+        /// What it is.
+        value: String,
+        /// What it may be.
+        range: &'static str,
+    },
+}
+
+/// The largest side of a picture; beyond it the latents alone would not fit anywhere.
+const MAX_SIDE: usize = 8192;
+
+impl Request {
+    /// Checks everything that can be checked without opening a file. `factor` is the number of
+    /// pixels to a latent.
+    pub fn validate(&self, factor: usize) -> Result<(), RequestError> {
+        if self.prompt.trim().is_empty() {
+            return Err(RequestError::EmptyPrompt);
+        }
+        // Below 8 latents a side the UNet's lowest level would be empty or a single cell.
+        let min = 8 * factor;
+        let fits = |side: usize| side.is_multiple_of(factor) && (min..=MAX_SIDE).contains(&side);
+        if !fits(self.width) || !fits(self.height) {
+            let nearest = |side: usize| (side.clamp(min, MAX_SIDE) + factor / 2) / factor * factor;
+            return Err(RequestError::Size {
+                width: self.width,
+                height: self.height,
+                factor,
+                min,
+                max: MAX_SIDE,
+                nearest_width: nearest(self.width),
+                nearest_height: nearest(self.height),
+            });
+        }
+        if !(1..=1000).contains(&self.steps) {
+            return Err(range("steps", self.steps, "between 1 and 1000"));
+        }
+        if !self.guidance_scale.is_finite() || !(0.0..=100.0).contains(&self.guidance_scale) {
+            return Err(range("guidance scale", self.guidance_scale, "between 0 and 100"));
+        }
+        if let Some(init) = &self.init
+            && !(init.strength > 0.0 && init.strength <= 1.0)
+        {
+            return Err(range("strength", init.strength, "above 0 and at most 1"));
+        }
+        if let Some(lora) = self.model.loras.iter().find(|lora| !lora.weight.is_finite()) {
+            return Err(range("a LoRA's weight", lora.weight, "a finite number"));
+        }
+        Ok(())
+    }
+}
+
+fn range(name: &'static str, value: impl ToString, range: &'static str) -> RequestError {
+    RequestError::Range {
+        name,
+        value: value.to_string(),
+        range,
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn request() -> Request {
+        Request {
+            prompt: "a dog to the left of a cat".into(),
+            negative_prompt: String::new(),
+            seed: 7,
+            width: 128,
+            height: 128,
+            steps: 20,
+            guidance_scale: 7.5,
+            scheduler: None,
+            clip_skip: 0,
+            noise: NoiseKind::Torch,
+            init: None,
+            vae_tiling: false,
+            model: ModelRequest {
+                checkpoint: "toybox".into(),
+                sha256: None,
+                config: None,
+                vae: None,
+                loras: Vec::new(),
+                dtype: Dtype::F32,
+            },
+        }
+    }
+
+    #[test]
+    fn a_request_survives_json() {
+        let mut original = request();
+        original.init = Some(InitImage {
+            path: "a b.png".into(),
+            strength: 0.6,
+            sha256: None,
+        });
+        original.model.loras.push(Lora {
+            path: "l.safetensors".into(),
+            weight: 0.8,
+        });
+        let json = serde_json::to_string(&original).unwrap();
+        assert_eq!(serde_json::from_str::<Request>(&json).unwrap(), original);
+    }
+
+    #[test]
+    fn bad_requests_are_refused() {
+        let refused = |change: fn(&mut Request)| {
+            let mut request = request();
+            change(&mut request);
+            request.validate(8).unwrap_err().to_string()
+        };
+        assert!(request().validate(8).is_ok());
+        assert!(refused(|r| r.prompt = " \n".into()).contains("empty"));
+        assert!(refused(|r| r.width = 130).contains("128x128"));
+        assert!(refused(|r| r.height = 8).contains("128x64"));
+        assert!(refused(|r| r.height = 100_000).contains("at most 8192"));
+        assert!(refused(|r| r.steps = 0).contains("steps is 0"));
+        assert!(refused(|r| r.guidance_scale = f64::NAN).contains("NaN"));
+        assert!(
+            refused(|r| r.init = Some(InitImage {
+                path: "x".into(),
+                strength: 0.0,
+                sha256: None
+            }))
+            .contains("strength is 0")
+        );
+    }
+}
