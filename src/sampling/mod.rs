@@ -1,3 +1,5 @@
-//! Seeded [`noise`] and [`schedulers`] as pure functions.
+//! Seeded [`noise`], [`schedulers`] as pure functions, and the one denoising loop in [`denoise`].
 
+pub mod denoise;
 pub mod noise;
+pub mod schedulers;

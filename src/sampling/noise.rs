@@ -1,7 +1,7 @@
 //! Seeded Gaussian noise, drawn on the host, one generator per picture.
 //!
-//! A seed is one picture's: [`draw_batch`] asks each picture's own [`NoiseSource`], so a picture is the same in
-//! any batch and at any position, on any device. The default is PyTorch's CPU generator, bit for bit, so
+//! A seed is one picture's: each picture of a batch has its own [`NoiseSource`], so that it is the same
+//! in any batch and at any position, on any device. The default is PyTorch's CPU generator, bit for bit, so
 //! that a seed means here what it means in diffusers with `torch.Generator("cpu").manual_seed(seed)`; in
 //! a batch that is diffusers' list of generators.
 //!
@@ -10,10 +10,13 @@
 
 use std::f64::consts::TAU;
 
-use burn::tensor::{Device, Tensor, TensorData};
+use serde::{Deserialize, Serialize};
 
 /// Which algorithm turns a seed into normal numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, clap::ValueEnum,
+)]
+#[serde(rename_all = "lowercase")]
 pub enum NoiseKind {
     /// `torch.randn` with a CPU generator: what diffusers' users get (MT19937; Matsumoto and Nishimura 1998).
     ///
@@ -24,24 +27,6 @@ pub enum NoiseKind {
     /// `torch.randn` on a CUDA device, as A1111's `NV` noise source reproduces it (Philox4x32-10; Salmon et al.
     /// 2011). All 64 bits of the seed count.
     Philox,
-}
-
-impl NoiseKind {
-    /// All kinds, for help texts.
-    pub const ALL: [NoiseKind; 2] = [NoiseKind::Torch, NoiseKind::Philox];
-
-    /// The name on the command line and in requests.
-    pub fn name(self) -> &'static str {
-        match self {
-            NoiseKind::Torch => "torch",
-            NoiseKind::Philox => "philox",
-        }
-    }
-
-    /// The kind of that [`name`](Self::name).
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
-    }
 }
 
 /// One picture's generator of standard normal numbers.
@@ -79,7 +64,7 @@ impl NoiseSource {
     }
 
     /// The next `n` numbers, as one call of `torch.randn`. Two draws of `n` are *not* one draw of `2n`.
-    pub fn draw(&mut self, n: usize) -> Vec<f32> {
+    pub fn randn(&mut self, n: usize) -> Vec<f32> {
         match &mut self.state {
             State::Torch(generator) => generator.normal(n),
             State::Philox { draws } => {
@@ -91,16 +76,6 @@ impl NoiseSource {
             }
         }
     }
-}
-
-/// One draw of `[C, H, W]` for each picture, stacked to `[B, C, H, W]` f32 on `device`.
-pub fn draw_batch(sources: &mut [NoiseSource], shape: [usize; 3], device: &Device) -> Tensor<4> {
-    let [c, h, w] = shape;
-    let numbers: Vec<f32> = sources
-        .iter_mut()
-        .flat_map(|source| source.draw(c * h * w))
-        .collect();
-    Tensor::from_data(TensorData::new(numbers, [sources.len(), c, h, w]), device)
 }
 
 /// PyTorch's `CPUGeneratorImpl`: a Mersenne twister and the second half of the last scalar Box–Muller pair.

@@ -1,0 +1,183 @@
+//! Schedulers as pure functions: which timesteps the UNet is asked about, and how its answers move the
+//! latents.
+//!
+//! A [`Scheduler`] is a checkpoint's `scheduler_config.json` read for one [`SchedulerKind`]; its
+//! [`Schedule`] for a number of steps is computed once on the host, with diffusers' rounding, and holds no
+//! state. What a multistep method remembers is in a [`History`] that the caller owns, and noise that a
+//! method adds is passed in. Every step is tensor arithmetic with host scalars, so no step waits for the
+//! device. Each kind follows diffusers' trajectory to 1e-5 (`tests/sampling.rs`).
+//!
+//! Where diffusers departs from the papers it is diffusers that is followed, because pictures must be
+//! the same: DDIM and PNDM step by `num_train_timesteps / steps` whatever the spacing, and PNDM's warm-up
+//! is repeated in the middle of an image-to-image run.
+
+mod betas;
+mod config;
+mod ddim;
+mod dpmpp;
+mod euler;
+mod history;
+mod lcm;
+mod pndm;
+mod schedule;
+mod timesteps;
+mod unipc;
+
+use std::fmt;
+use std::str::FromStr;
+
+pub use config::Scheduler;
+pub use history::History;
+pub use schedule::{Schedule, StepOutput};
+
+/// A sampling method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum)]
+pub enum SchedulerKind {
+    /// DDIM without noise (Song et al. 2021).
+    Ddim,
+    /// PNDM as Stable Diffusion 1.x uses it, pseudo linear multistep (Liu et al. 2022).
+    Pndm,
+    /// Euler (Karras et al. 2022, algorithm 2 without churn).
+    Euler,
+    /// Euler with ancestral noise (k-diffusion).
+    #[value(name = "euler_a")]
+    EulerA,
+    /// DPM-Solver++(2M) (Lu et al. 2022).
+    #[value(name = "dpmpp_2m")]
+    Dpmpp2m,
+    /// DPM-Solver++(2M) on the noise levels of Karras et al. 2022.
+    #[value(name = "dpmpp_2m_karras")]
+    Dpmpp2mKarras,
+    /// UniPC (Zhao et al. 2023).
+    #[value(name = "unipc")]
+    UniPc,
+    /// Latent consistency models (Luo et al. 2023); needs a checkpoint distilled for it.
+    Lcm,
+}
+
+impl SchedulerKind {
+    /// All kinds.
+    pub const ALL: [SchedulerKind; 8] = [
+        SchedulerKind::Ddim,
+        SchedulerKind::Pndm,
+        SchedulerKind::Euler,
+        SchedulerKind::EulerA,
+        SchedulerKind::Dpmpp2m,
+        SchedulerKind::Dpmpp2mKarras,
+        SchedulerKind::UniPc,
+        SchedulerKind::Lcm,
+    ];
+
+    /// The name on the command line and in requests.
+    pub fn name(self) -> &'static str {
+        match self {
+            SchedulerKind::Ddim => "ddim",
+            SchedulerKind::Pndm => "pndm",
+            SchedulerKind::Euler => "euler",
+            SchedulerKind::EulerA => "euler_a",
+            SchedulerKind::Dpmpp2m => "dpmpp_2m",
+            SchedulerKind::Dpmpp2mKarras => "dpmpp_2m_karras",
+            SchedulerKind::UniPc => "unipc",
+            SchedulerKind::Lcm => "lcm",
+        }
+    }
+
+    /// The diffusers class of the same method.
+    pub fn class_name(self) -> &'static str {
+        match self {
+            SchedulerKind::Ddim => "DDIMScheduler",
+            SchedulerKind::Pndm => "PNDMScheduler",
+            SchedulerKind::Euler => "EulerDiscreteScheduler",
+            SchedulerKind::EulerA => "EulerAncestralDiscreteScheduler",
+            SchedulerKind::Dpmpp2m | SchedulerKind::Dpmpp2mKarras => "DPMSolverMultistepScheduler",
+            SchedulerKind::UniPc => "UniPCMultistepScheduler",
+            SchedulerKind::Lcm => "LCMScheduler",
+        }
+    }
+}
+
+impl fmt::Display for SchedulerKind {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for SchedulerKind {
+    type Err = SchedulerError;
+
+    fn from_str(name: &str) -> Result<Self, SchedulerError> {
+        (Self::ALL.into_iter().find(|kind| kind.name() == name)).ok_or_else(|| {
+            SchedulerError::UnknownName {
+                name: name.to_owned(),
+            }
+        })
+    }
+}
+
+/// What the UNet was trained to predict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prediction {
+    /// The noise.
+    Epsilon,
+    /// The velocity α·ε − σ·x₀ (Salimans and Ho 2022).
+    V,
+    /// The clean latents.
+    Sample,
+}
+
+/// Why a scheduler cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SchedulerError {
+    /// No method has that name.
+    #[error("unknown scheduler {name:?}; known are {}", SchedulerKind::ALL.map(SchedulerKind::name).join(", "))]
+    UnknownName {
+        /// What was asked for.
+        name: String,
+    },
+    /// The checkpoint's own method is none of ours.
+    #[error(
+        "scheduler_config.json asks for {0:?}, which is not supported; choose one with --scheduler"
+    )]
+    UnknownClass(String),
+    /// `scheduler_config.json` has no `_class_name`.
+    #[error(
+        "scheduler_config.json does not name a class (\"_class_name\"); choose one with --scheduler"
+    )]
+    NoClass,
+    /// A value has the wrong type.
+    #[error("scheduler_config.json cannot be read: {0}")]
+    Config(#[source] serde_json::Error),
+    /// A setting would change the pictures, and this method does not do it.
+    #[error(
+        "scheduler_config.json: {key} = {value} is not supported for {kind}; choose another --scheduler"
+    )]
+    Unsupported {
+        /// The method in use.
+        kind: SchedulerKind,
+        /// The setting.
+        key: &'static str,
+        /// Its value.
+        value: String,
+    },
+    /// No steps, or more than the method can take.
+    #[error("{kind} takes 1 to {most} steps with this checkpoint, not {steps}")]
+    Steps {
+        /// The method in use.
+        kind: SchedulerKind,
+        /// How many were asked for.
+        steps: usize,
+        /// How many are possible.
+        most: usize,
+    },
+    /// Image-to-image would run no step, or not a share of them.
+    #[error(
+        "strength {strength} of {steps} steps leaves none to run; it is a share in (0, 1] and must be at least {}",
+        1.0 / *steps as f64
+    )]
+    Strength {
+        /// The share of the steps.
+        strength: f64,
+        /// The steps of the whole schedule.
+        steps: usize,
+    },
+}
