@@ -39,7 +39,7 @@ from cases import keys
 from cases.schedulers import SD1, SDXL
 from cases.sd1 import MODEL_INDEX as SD1_INDEX
 from cases.sdxl import MODEL_INDEX as SDXL_INDEX
-from common import generator, write_json, write_tensors
+from common import generator, silence, write_json, write_tensors
 from ldm import clip_ldm_state, open_clip_ldm_state, unet_to_ldm, vae_ldm_state
 from outputs import random_like
 from safetensors import safe_open
@@ -89,6 +89,10 @@ def random_weight(name, shape, rng):
     return noise.half()
 
 
+def random_weights(shapes, rng):
+    return lambda name: random_weight(name, shapes[name], rng)
+
+
 def write_streamed(path, shapes, tensor):
     """A safetensors file written tensor by tensor, so that no network is ever whole in memory."""
     header, offset = {"__metadata__": {"format": "pt"}}, 0
@@ -119,9 +123,8 @@ def write_folder(directory, family):
         folder.mkdir(exist_ok=True)
         write_json(folder / "config.json", config)
         state = {name: value.shape for name, value in shapes[network][0].items()}
-        rng = generator(1000 + seed)
         file = folder / (TEXT_FILE if part.startswith("text") else NETWORK_FILE)
-        write_streamed(file, state, lambda name: random_weight(name, state[name], rng))  # noqa: B023
+        write_streamed(file, state, random_weights(state, generator(1000 + seed)))
         print(f"wrote {file} ({file.stat().st_size / 1e9:.2f} GB)", flush=True)
 
 
@@ -315,6 +318,7 @@ def main():
     command.add_argument("--dtype", default="f32")
     command.set_defaults(run=containers)
     args = parser.parse_args()
+    silence()
     args.run(args)
 
 

@@ -96,12 +96,12 @@ def worker_unet(folder, size, batch, repeat):
     print(json.dumps({"seconds": seconds[1:]}))
 
 
-def in_turn(args, name, ours, theirs):
+def in_turn(args, name, ours, theirs, *more):
     """`rounds` runs of each, alternating; the fastest of each."""
     runs = {"prepose": [], "diffusers": []}
     for _ in range(args.rounds):
-        runs["prepose"].append(ours())
-        runs["diffusers"].append(theirs())
+        runs["prepose"].append(ours(args, *more))
+        runs["diffusers"].append(theirs(args, *more))
     result = {}
     for measure in runs["prepose"][0]:
         mine, other = (min(run[measure] for run in runs[who]) for who in ("prepose", "diffusers"))
@@ -140,12 +140,11 @@ def main():
     result = {"threads": args.threads, "cpu": processor(), "torch": torch.__version__}
     result["diffusers"] = diffusers.__version__
     name = "toybox, 50 steps"
-    result[name] = in_turn(args, name, lambda: toybox_by_prepose(args), lambda: toybox_by_diffusers(args))
+    result[name] = in_turn(args, name, toybox_by_prepose, toybox_by_diffusers)
     if args.sd15:
         for batch in (1, 2):
             name = f"SD1.5 UNet at {args.size}², batch {batch}"
-            calls = lambda: unet_by_prepose(args, batch), lambda: unet_by_diffusers(args, batch)  # noqa: B023, E731
-            result[name] = in_turn(args, name, *calls)
+            result[name] = in_turn(args, name, unet_by_prepose, unet_by_diffusers, batch)
     if args.json:
         args.json.parent.mkdir(parents=True, exist_ok=True)
         args.json.write_text(json.dumps(result, indent=1) + "\n")

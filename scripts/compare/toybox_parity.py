@@ -15,6 +15,7 @@ from pathlib import Path
 import reference_path  # noqa: F401  (first: sets the path)
 import numpy as np
 from cases import toybox
+from common import silence
 from PIL import Image
 
 
@@ -46,6 +47,7 @@ def main():
     parser.add_argument("--out", type=Path, help="keep the pictures here")
     args = parser.parse_args()
 
+    silence()
     pipe = toybox.load(args.checkpoint)
     scratch = tempfile.TemporaryDirectory()
     out = args.out or Path(scratch.name)

@@ -10,6 +10,19 @@ from safetensors.torch import save_file
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 
 
+def silence():
+    """Progress bars and advice of the libraries hide what this program has to say."""
+    import warnings
+
+    import diffusers
+    import transformers
+
+    warnings.filterwarnings("ignore")
+    for library in (diffusers, transformers):
+        library.utils.logging.set_verbosity_error()
+        library.utils.logging.disable_progress_bar()
+
+
 def case_dir(name):
     """An empty folder for the case, so that files which are no longer written do not linger."""
     path = FIXTURES / name

@@ -29,19 +29,6 @@ CASES = {
 }
 
 
-def silence():
-    """Progress bars and advice of the libraries hide what this program has to say."""
-    import warnings
-
-    import diffusers
-    import transformers
-
-    warnings.filterwarnings("ignore")
-    for library in (diffusers, transformers):
-        library.utils.logging.set_verbosity_error()
-        library.utils.logging.disable_progress_bar()
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))
@@ -51,7 +38,7 @@ def main():
         parser.error(f"unknown case {', '.join(unknown)}; there are {', '.join(CASES)}")
 
     import torch
-    from common import FIXTURES
+    from common import FIXTURES, silence
 
     silence()
 

@@ -14,7 +14,9 @@ BASES = {"sd1": diffusers.StableDiffusionPipeline, "sdxl": diffusers.StableDiffu
 
 
 def load(family):
-    pipe = BASES[family].from_pretrained(FIXTURES / "single-file" / family, dtype=torch.float32)
+    # `sd1` holds .bin files; asking for them spares a complaint about the lack of the other kind.
+    options = {"dtype": torch.float32, "use_safetensors": family == "sdxl"}
+    pipe = BASES[family].from_pretrained(FIXTURES / "single-file" / family, **options)
     pipe.set_progress_bar_config(disable=True)
     return pipe
 
@@ -146,14 +148,18 @@ def sgm_names(pipe):
     return name
 
 
+def flat_names(module):
+    """kohya names SD1.x's layers as diffusers does."""
+    return module.replace(".", "_")
+
+
 def files():
     """(file, family, adapter, tensors)"""
     sd1, sdxl = load("sd1"), load("sdxl")
-    flat = lambda name: name.replace(".", "_")  # noqa: E731
     te, te12 = {"text_encoder": "lora_te_"}, {"text_encoder": "lora_te1_", "text_encoder_2": "lora_te2_"}
 
     adapter = Adapter(sd1, with_convolutions, 101, ALPHA)
-    yield "kohya-sd1", "sd1", adapter, adapter.kohya(flat, te)
+    yield "kohya-sd1", "sd1", adapter, adapter.kohya(flat_names, te)
     adapter = Adapter(sdxl, with_convolutions, 102, ALPHA)
     yield "kohya-sdxl", "sdxl", adapter, adapter.kohya(sgm_names(sdxl), te12)
     # Without alpha, alpha is the rank.
