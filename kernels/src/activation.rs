@@ -1,20 +1,34 @@
 //! Elementwise activations and the gated one of the transformer blocks.
 
+use crate::cpu::norm::{self, Activation};
+use crate::flex::{Operand, filled};
 use burn::tensor::Tensor;
 
 /// `x · sigmoid(x)`, elementwise, any shape (Elfwing et al. 2017; "swish").
 pub fn silu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
-    plain::silu(x)
+    activate(&x, Activation::Silu).unwrap_or_else(|| plain::silu(x))
 }
 
 /// Exact GELU `x · Φ(x)` with the error function, elementwise, any shape (Hendrycks & Gimpel 2016).
 pub fn gelu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
-    plain::gelu(x)
+    activate(&x, Activation::Gelu).unwrap_or_else(|| plain::gelu(x))
 }
 
 /// `x · sigmoid(1.702 x)`, the GELU approximation of OpenAI's CLIP, elementwise, any shape.
 pub fn quick_gelu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
-    plain::quick_gelu(x)
+    activate(&x, Activation::QuickGelu).unwrap_or_else(|| plain::quick_gelu(x))
+}
+
+/// The fast path of the elementwise functions.
+fn activate<const D: usize>(x: &Tensor<D>, activation: Activation) -> Option<Tensor<D>> {
+    let from = Operand::new(x)?.contiguous();
+    let from = from.as_slice();
+    // SAFETY: as many elements are written as there are.
+    Some(unsafe {
+        filled(x.dims(), x.dtype(), |to| {
+            norm::activate(activation, from.as_ptr(), to, from.len());
+        })
+    })
 }
 
 /// The gated GELU of diffusers' `GEGLU` (Shazeer 2020): `[B, N, 2C]` to `[B, N, C]`, the first half
@@ -27,7 +41,19 @@ pub fn geglu(x: Tensor<3>) -> Tensor<3> {
         x.dims()[2].is_multiple_of(2),
         "geglu needs an even number of channels"
     );
-    plain::geglu(x)
+    fast_geglu(&x).unwrap_or_else(|| plain::geglu(x))
+}
+
+fn fast_geglu(x: &Tensor<3>) -> Option<Tensor<3>> {
+    let [batch, tokens, channels] = x.dims();
+    let from = Operand::new(x)?.contiguous();
+    let (rows, width) = (batch * tokens, channels / 2);
+    // SAFETY: `rows · width` elements are written.
+    Some(unsafe {
+        filled([batch, tokens, width], x.dtype(), |to| {
+            norm::geglu(from.as_slice().as_ptr(), to, rows, width);
+        })
+    })
 }
 
 pub(crate) mod plain {

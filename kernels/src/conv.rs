@@ -1,5 +1,8 @@
 //! Two-dimensional convolution.
 
+use crate::cpu::columns::{MAX_TAPS, Patches};
+use crate::cpu::gemm::{Gemm, Target};
+use crate::flex::{Operand, filled};
 use burn::tensor::Tensor;
 
 /// Cross-correlation of `x` `[B, Cin, H, W]` with `weight` `[Cout, Cin, k, k]` (PyTorch's layout)
@@ -12,7 +15,92 @@ pub fn conv2d(
     stride: usize,
     padding: usize,
 ) -> Tensor<4> {
-    plain::conv2d(x, weight, bias, stride, padding)
+    fast_conv2d(&x, &weight, bias.as_ref(), stride, padding)
+        .unwrap_or_else(|| plain::conv2d(x, weight, bias, stride, padding))
+}
+
+fn fast_conv2d(
+    x: &Tensor<4>,
+    weight: &Tensor<4>,
+    bias: Option<&Tensor<1>>,
+    stride: usize,
+    padding: usize,
+) -> Option<Tensor<4>> {
+    let [batch, channels, height, width] = x.dims();
+    let [out_channels, in_channels, kernel, kernel_width] = weight.dims();
+    let too_small = height.min(width) + 2 * padding < kernel;
+    if kernel != kernel_width
+        || kernel * kernel > MAX_TAPS
+        || x.shape().num_elements() == 0
+        || too_small
+    {
+        return None;
+    }
+    assert_eq!(
+        channels, in_channels,
+        "conv2d: channels of the input and of the weight"
+    );
+    let mut from = Operand::new(x)?;
+    let weight = Operand::new(weight)?.contiguous();
+    let bias = match bias {
+        Some(bias) => Some(Operand::new(bias)?.contiguous()),
+        None => None,
+    };
+    let whole_planes = |[b, c, h, w]: [isize; 4]| {
+        b >= 0 && c >= 0 && (h == width as isize || height == 1) && (w == 1 || width == 1)
+    };
+    if !whole_planes(from.strides()) {
+        from = from.contiguous();
+    }
+    let [sample_stride, channel_stride, ..] = from.strides::<4>().map(|s| s as usize);
+    let out_height = (height + 2 * padding - kernel) / stride + 1;
+    let out_width = (width + 2 * padding - kernel) / stride + 1;
+    let plane = out_height * out_width;
+    // Offsets inside a sample, and to the next, are kept in 32 bits.
+    if sample_stride + channels * channel_stride > i32::MAX as usize {
+        return None;
+    }
+    // A pointwise convolution has no rows, so that its columns are one run.
+    let pointwise = kernel == 1 && stride == 1 && padding == 0;
+    let patches = Patches {
+        from: from.as_ptr(),
+        height: if pointwise { 1 } else { height },
+        width: if pointwise { plane } else { width },
+        channel_stride,
+        sample_stride,
+        out_width: if pointwise { plane } else { out_width },
+        plane,
+        kernel,
+        stride,
+        padding,
+    };
+    let depth = channels * kernel * kernel;
+    // SAFETY: the sizes are those of the tensors, and all of the result is written.
+    Some(unsafe {
+        filled(
+            [batch, out_channels, out_height, out_width],
+            x.dtype(),
+            |to| {
+                Gemm {
+                    m: out_channels,
+                    n: batch * plane,
+                    k: depth,
+                    left: weight.as_ptr(),
+                    left_stride: depth,
+                    right: &patches,
+                    target: Target::Planes {
+                        to,
+                        ld: plane,
+                        plane,
+                        sample: out_channels * plane,
+                    },
+                    row_bias: bias.as_ref().map(Operand::as_slice),
+                    col_bias: None,
+                }
+                .run();
+            },
+        )
+    })
 }
 
 pub(crate) mod plain {

@@ -9,6 +9,8 @@
 mod activation;
 mod attention;
 mod conv;
+mod cpu;
+mod flex;
 mod linear;
 mod norm;
 mod resize;

@@ -1,5 +1,7 @@
 //! Group and layer normalisation. Statistics are taken in f32 whatever the type of the input.
 
+use crate::cpu::norm;
+use crate::flex::{Operand, filled};
 use burn::tensor::Tensor;
 
 /// Group normalisation (Wu & He 2018) of `x` `[B, C, H, W]` over `groups` groups of neighbouring
@@ -21,13 +23,79 @@ pub fn group_norm(
         channels.is_multiple_of(groups),
         "{channels} channels do not divide into {groups} groups"
     );
-    plain::group_norm(x, groups, weight, bias, eps, silu)
+    fast_group_norm(&x, groups, &weight, &bias, eps, silu)
+        .unwrap_or_else(|| plain::group_norm(x, groups, weight, bias, eps, silu))
+}
+
+fn fast_group_norm(
+    x: &Tensor<4>,
+    groups: usize,
+    weight: &Tensor<1>,
+    bias: &Tensor<1>,
+    eps: f64,
+    silu: bool,
+) -> Option<Tensor<4>> {
+    let [batch, channels, height, width] = x.dims();
+    assert_eq!(
+        [weight.dims(), bias.dims()],
+        [[channels]; 2],
+        "group_norm: weight and bias"
+    );
+    let from = Operand::new(x)?.contiguous();
+    let (weight, bias) = (
+        Operand::new(weight)?.contiguous(),
+        Operand::new(bias)?.contiguous(),
+    );
+    let problem = norm::GroupNorm {
+        batch,
+        channels,
+        plane: height * width,
+        groups,
+        weight: weight.as_slice(),
+        bias: bias.as_slice(),
+        eps,
+        silu,
+    };
+    // SAFETY: `from` has these dimensions.
+    Some(unsafe {
+        filled(x.dims(), x.dtype(), |to| {
+            problem.run(from.as_slice().as_ptr(), to)
+        })
+    })
 }
 
 /// Layer normalisation (Ba et al. 2016) of `x` `[B, N, C]` over `C`, then `weight` `[C]` and `bias`
 /// `[C]`. `eps` is added to the (biased) variance.
 pub fn layer_norm(x: Tensor<3>, weight: Tensor<1>, bias: Tensor<1>, eps: f64) -> Tensor<3> {
-    plain::layer_norm(x, weight, bias, eps)
+    fast_layer_norm(&x, &weight, &bias, eps)
+        .unwrap_or_else(|| plain::layer_norm(x, weight, bias, eps))
+}
+
+fn fast_layer_norm(
+    x: &Tensor<3>,
+    weight: &Tensor<1>,
+    bias: &Tensor<1>,
+    eps: f64,
+) -> Option<Tensor<3>> {
+    let [batch, tokens, channels] = x.dims();
+    assert_eq!(
+        [weight.dims(), bias.dims()],
+        [[channels]; 2],
+        "layer_norm: weight and bias"
+    );
+    let from = Operand::new(x)?.contiguous();
+    let (weight, bias) = (
+        Operand::new(weight)?.contiguous(),
+        Operand::new(bias)?.contiguous(),
+    );
+    let (weight, bias) = (weight.as_slice(), bias.as_slice());
+    // SAFETY: there are `batch · tokens` rows of `channels` elements.
+    Some(unsafe {
+        filled(x.dims(), x.dtype(), |to| {
+            let from = from.as_slice().as_ptr();
+            norm::layer_norm(from, to, batch * tokens, weight, bias, eps as f32);
+        })
+    })
 }
 
 pub(crate) mod plain {

@@ -1,0 +1,452 @@
+//! Matrix product for the shapes of these networks.
+//!
+//! The left operand is read where it lies, row by row: it is a weight or an activation with unit
+//! stride along the summed axis. The right operand is packed, block by block, into panels of up to
+//! 48 columns by whoever knows how it lies in memory ([`Columns`]), so that a convolution unrolls
+//! its input straight into the panels and nothing is copied twice. The scheme of blocks and register
+//! tiles follows Goto & van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008).
+
+use super::scratch::Scratch;
+use super::simd::{Level, Vector, level, multiversion};
+use core::mem::MaybeUninit;
+use rayon::prelude::*;
+
+/// Columns are packed in groups of this many.
+pub(crate) const GROUP: usize = 16;
+/// Summed elements per block: eight rows of the left operand then stay in a 32 KiB cache.
+const BLOCK_K: usize = 512;
+/// Column groups per block: with [`BLOCK_K`] at most 576 KiB of packed columns.
+const BLOCK_GROUPS: usize = 18;
+/// Multiply-adds below which a second thread costs more than it brings.
+const SERIAL: usize = 1 << 18;
+
+/// The right operand: a matrix of which blocks can be packed.
+pub(crate) trait Columns: Sync {
+    /// Writes rows `k0..k0 + kc` of the columns from `col` to `col + cols` (at most [`GROUP`]) to
+    /// `to`, one row every `stride` elements, padded with zeros to [`GROUP`] columns.
+    ///
+    /// # Safety
+    /// `to` must have room for that; rows and columns must exist.
+    unsafe fn pack(
+        &self,
+        col: usize,
+        cols: usize,
+        k0: usize,
+        kc: usize,
+        to: *mut f32,
+        stride: usize,
+    );
+}
+
+/// Where the product goes.
+#[derive(Clone, Copy)]
+pub(crate) enum Target {
+    /// Element (row, col) lies at `row · ld + (col / plane) · sample + col % plane`: a row-major
+    /// matrix when `plane` is the number of columns, a batch of pictures otherwise.
+    Planes {
+        to: *mut f32,
+        ld: usize,
+        plane: usize,
+        sample: usize,
+    },
+    /// Element (row, col) lies at `col · ld + row`.
+    Transposed { to: *mut f32, ld: usize },
+}
+
+/// `left · right + bias` with `left` `[m, k]`, `right` `[k, n]`.
+pub(crate) struct Gemm<'a> {
+    pub m: usize,
+    pub n: usize,
+    pub k: usize,
+    pub left: *const f32,
+    /// Elements from one row of `left` to the next.
+    pub left_stride: usize,
+    pub right: &'a dyn Columns,
+    pub target: Target,
+    /// One addend for each row.
+    pub row_bias: Option<&'a [f32]>,
+    /// One addend for each column.
+    pub col_bias: Option<&'a [f32]>,
+}
+
+// SAFETY: the pointers are only read, or written at places that no two tasks share.
+unsafe impl Sync for Gemm<'_> {}
+
+impl Gemm<'_> {
+    /// Computes the product on Rayon's threads.
+    ///
+    /// # Safety
+    /// `left` and `target` must cover `m × k` and `m × n` elements and not overlap; biases must
+    /// have one element for each row or column.
+    pub(crate) unsafe fn run(&self) {
+        let (row_parts, col_parts) = self.parts();
+        let groups = self.n.div_ceil(GROUP);
+        let rows = self.m.div_ceil(row_parts).next_multiple_of(8);
+        let task = |index: usize| {
+            let (part, row) = (index / row_parts, index % row_parts * rows);
+            let first = groups * part / col_parts * GROUP;
+            let last = (groups * (part + 1) / col_parts * GROUP).min(self.n);
+            let range = Range {
+                rows: (row.min(self.m), (row + rows).min(self.m)),
+                cols: (first, last),
+            };
+            // SAFETY: the ranges of the tasks are disjoint and inside the matrices.
+            unsafe { multiply(self, range) };
+        };
+        match row_parts * col_parts {
+            1 => task(0),
+            tasks => (0..tasks).into_par_iter().with_max_len(1).for_each(task),
+        }
+    }
+
+    /// Into how many row and column ranges the work is cut. Columns come first, because every row
+    /// range packs all columns again.
+    fn parts(&self) -> (usize, usize) {
+        let work = self.m * self.n * self.k;
+        let threads = rayon::current_num_threads();
+        if work < SERIAL || threads == 1 {
+            return (1, 1);
+        }
+        // Several tasks for each thread once they are large, so that uneven threads level out.
+        let tasks = threads * (work >> 23).clamp(1, 4);
+        let groups = self.n.div_ceil(GROUP);
+        let cols = (groups / 6).clamp(1, tasks);
+        let rows = tasks.div_ceil(cols).min(self.m.div_ceil(16));
+        (rows, cols.max(groups.div_ceil(BLOCK_GROUPS)))
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Range {
+    rows: (usize, usize),
+    cols: (usize, usize),
+}
+
+/// Groups in each panel when `groups` are dealt out evenly over the fewest panels.
+pub(crate) fn panels(groups: usize) -> impl Iterator<Item = usize> {
+    let widest = if level() == Level::Avx512 { 3 } else { 1 };
+    let count = groups.div_ceil(widest);
+    (0..count).map(move |i| groups * (i + 1) / count - groups * i / count)
+}
+
+/// Packs `cols` columns from `col` into panels that follow each other in `to`, each row by row.
+///
+/// # Safety
+/// `to` must have room for `kc` rows of the columns rounded up to whole groups.
+pub(crate) unsafe fn pack(
+    right: &dyn Columns,
+    (col, cols): (usize, usize),
+    (k0, kc): (usize, usize),
+    to: *mut f32,
+) {
+    let mut group = 0;
+    for width in panels(cols.div_ceil(GROUP)) {
+        // SAFETY: the panel of `width` groups starts after `group` whole ones.
+        let panel = unsafe { to.add(group * GROUP * kc) };
+        for i in 0..width {
+            let done = (group + i) * GROUP;
+            // SAFETY: as above, and the columns are in range.
+            unsafe {
+                let to = panel.add(i * GROUP);
+                right.pack(
+                    col + done,
+                    GROUP.min(cols - done),
+                    k0,
+                    kc,
+                    to,
+                    width * GROUP,
+                );
+            }
+        }
+        group += width;
+    }
+}
+
+multiversion! {
+    /// The part of the product in `range`, on this thread.
+    unsafe fn multiply(gemm: &Gemm<'_>, range: Range) = multiply_body
+}
+
+#[inline(always)]
+unsafe fn multiply_body<V: Vector>(gemm: &Gemm<'_>, range: Range) {
+    let k_blocks = gemm.k.div_ceil(BLOCK_K).max(1);
+    let (first_col, last_col) = range.cols;
+    let widest = (last_col - first_col)
+        .next_multiple_of(GROUP)
+        .min(BLOCK_GROUPS * GROUP);
+    let kc_max = gemm.k.div_ceil(k_blocks);
+    let mut scratch = Scratch::take(widest * (kc_max + 1));
+    let packed = scratch.as_mut_ptr();
+    {
+        // SAFETY: the scratch holds a packed block and one more row for the bias.
+        let bias = unsafe { packed.add(widest * kc_max) };
+        let mut col = first_col;
+        while col < last_col {
+            let cols = (last_col - col).min(BLOCK_GROUPS * GROUP);
+            if let Some(all) = gemm.col_bias {
+                for i in 0..cols.next_multiple_of(GROUP) {
+                    unsafe { *bias.add(i) = if i < cols { all[col + i] } else { 0.0 } };
+                }
+            }
+            for block in 0..k_blocks {
+                let k0 = gemm.k * block / k_blocks;
+                let kc = gemm.k * (block + 1) / k_blocks - k0;
+                unsafe { pack(gemm.right, (col, cols), (k0, kc), packed) };
+                let mut row = range.rows.0;
+                while row < range.rows.1 {
+                    let rows = (range.rows.1 - row).min(V::TILE_ROWS);
+                    let left = Left {
+                        at: unsafe { gemm.left.add(row * gemm.left_stride + k0) },
+                        stride: gemm.left_stride,
+                        rows,
+                    };
+                    let row_bias = match gemm.row_bias {
+                        Some(bias) if block == 0 => bias[row..row + rows].as_ptr(),
+                        _ => core::ptr::null(),
+                    };
+                    let mut group = 0;
+                    for width in panels(cols.div_ceil(GROUP)) {
+                        let at = group * GROUP;
+                        let col_bias = match gemm.col_bias {
+                            Some(_) if block == 0 => unsafe { bias.add(at) },
+                            _ => core::ptr::null(),
+                        };
+                        let panel = Panel {
+                            at: unsafe { packed.add(at * kc) },
+                            groups: width,
+                            kc,
+                        };
+                        let place = Place {
+                            row,
+                            col: col + at,
+                            cols: (cols - at).min(width * GROUP),
+                            plus: block > 0,
+                        };
+                        let bias = Bias {
+                            row: row_bias,
+                            col: col_bias,
+                        };
+                        unsafe { write::<V>(&gemm.target, left, panel, place, bias) };
+                        group += width;
+                    }
+                    row += rows;
+                }
+            }
+            col += cols;
+        }
+    }
+}
+
+/// Some rows of the left operand.
+#[derive(Clone, Copy)]
+pub(crate) struct Left {
+    pub at: *const f32,
+    pub stride: usize,
+    pub rows: usize,
+}
+
+/// A packed panel.
+#[derive(Clone, Copy)]
+pub(crate) struct Panel {
+    pub at: *const f32,
+    pub groups: usize,
+    pub kc: usize,
+}
+
+/// Addends for the rows and columns of a tile; null for none.
+#[derive(Clone, Copy)]
+pub(crate) struct Bias {
+    pub row: *const f32,
+    pub col: *const f32,
+}
+
+impl Bias {
+    pub(crate) const NONE: Self = Self {
+        row: core::ptr::null(),
+        col: core::ptr::null(),
+    };
+}
+
+/// Where a tile goes, and whether it is added to what is there.
+#[derive(Clone, Copy)]
+struct Place {
+    row: usize,
+    col: usize,
+    cols: usize,
+    plus: bool,
+}
+
+/// Multiplies one tile and writes it to the target.
+#[inline(always)]
+unsafe fn write<V: Vector>(target: &Target, left: Left, panel: Panel, place: Place, bias: Bias) {
+    let Place {
+        row,
+        col,
+        cols,
+        plus,
+    } = place;
+    if let Target::Planes {
+        to,
+        ld,
+        plane,
+        sample,
+    } = *target
+    {
+        let mut groups = [core::ptr::null_mut(); 3];
+        let mut direct = cols == panel.groups * GROUP;
+        for (i, group) in groups.iter_mut().enumerate().take(panel.groups) {
+            let col = col + i * GROUP;
+            let (sample_index, pixel) = if plane > col {
+                (0, col)
+            } else {
+                (col / plane, col % plane)
+            };
+            direct &= pixel + GROUP <= plane;
+            // SAFETY: only used when the whole group lies inside the plane.
+            *group = to.wrapping_add(sample_index * sample + pixel + row * ld);
+        }
+        if direct {
+            return unsafe { tile::<V>(left, panel, groups, ld, plus, bias) };
+        }
+    }
+    let mut out = MaybeUninit::<[f32; 8 * 3 * GROUP]>::uninit();
+    let width = 3 * GROUP;
+    let at = out.as_mut_ptr().cast::<f32>();
+    unsafe {
+        let groups = [at, at.add(GROUP), at.add(2 * GROUP)];
+        tile::<V>(left, panel, groups, width, false, bias);
+        match *target {
+            Target::Planes {
+                to,
+                ld,
+                plane,
+                sample,
+            } => {
+                for j in 0..cols {
+                    let col = col + j;
+                    let to = to.add(col / plane * sample + col % plane + row * ld);
+                    for i in 0..left.rows {
+                        put(to.add(i * ld), *at.add(i * width + j), plus);
+                    }
+                }
+            }
+            Target::Transposed { to, ld } => {
+                for j in 0..cols {
+                    let to = to.add((col + j) * ld + row);
+                    for i in 0..left.rows {
+                        put(to.add(i), *at.add(i * width + j), plus);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn put(to: *mut f32, value: f32, plus: bool) {
+    unsafe { *to = if plus { *to + value } else { value } };
+}
+
+/// `left · panel + bias`, written or added to the rows from each of `to` (one pointer for each
+/// group of columns) with `ld` elements between rows.
+#[inline(always)]
+pub(crate) unsafe fn tile<V: Vector>(
+    left: Left,
+    panel: Panel,
+    to: [*mut f32; 3],
+    ld: usize,
+    plus: bool,
+    bias: Bias,
+) {
+    // The widths are constants of V, so one arm remains.
+    unsafe {
+        match (V::LANES, panel.groups) {
+            (16, 3) => rows::<V, 8, 3>(left, panel, to, ld, plus, bias),
+            (16, 2) => rows::<V, 8, 2>(left, panel, to, ld, plus, bias),
+            (16, _) => rows::<V, 8, 1>(left, panel, to, ld, plus, bias),
+            (8, _) => rows::<V, 6, 2>(left, panel, to, ld, plus, bias),
+            _ => rows::<V, 4, 4>(left, panel, to, ld, plus, bias),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn rows<V: Vector, const ROWS: usize, const VECTORS: usize>(
+    mut left: Left,
+    panel: Panel,
+    mut to: [*mut f32; 3],
+    ld: usize,
+    plus: bool,
+    mut bias: Bias,
+) {
+    let mut remaining = left.rows;
+    while remaining > 0 {
+        let done = unsafe {
+            if remaining >= ROWS {
+                kernel::<V, ROWS, VECTORS>(left, panel, to, ld, plus, bias)
+            } else if remaining >= 4 {
+                kernel::<V, 4, VECTORS>(left, panel, to, ld, plus, bias)
+            } else if remaining >= 2 {
+                kernel::<V, 2, VECTORS>(left, panel, to, ld, plus, bias)
+            } else {
+                kernel::<V, 1, VECTORS>(left, panel, to, ld, plus, bias)
+            }
+        };
+        remaining -= done;
+        left.at = left.at.wrapping_add(done * left.stride);
+        to = to.map(|to| to.wrapping_add(done * ld));
+        if !bias.row.is_null() {
+            bias.row = bias.row.wrapping_add(done);
+        }
+    }
+}
+
+/// The register tile: `ROWS` × `VECTORS` accumulators. Returns `ROWS`.
+#[inline(always)]
+unsafe fn kernel<V: Vector, const ROWS: usize, const VECTORS: usize>(
+    left: Left,
+    panel: Panel,
+    to: [*mut f32; 3],
+    ld: usize,
+    plus: bool,
+    bias: Bias,
+) -> usize {
+    let width = VECTORS * V::LANES;
+    let mut sums = [[V::splat(0.0); VECTORS]; ROWS];
+    let mut right = panel.at;
+    for k in 0..panel.kc {
+        unsafe {
+            let mut columns = [V::splat(0.0); VECTORS];
+            for (j, column) in columns.iter_mut().enumerate() {
+                *column = V::load(right.add(j * V::LANES));
+            }
+            for (i, sums) in sums.iter_mut().enumerate() {
+                let factor = V::splat(*left.at.add(i * left.stride + k));
+                for (sum, column) in sums.iter_mut().zip(columns) {
+                    *sum = factor.mul_add(column, *sum);
+                }
+            }
+            right = right.add(width);
+        }
+    }
+    for (i, sums) in sums.iter().enumerate() {
+        for (j, sum) in sums.iter().enumerate() {
+            unsafe {
+                let lane = j * V::LANES;
+                let to = to[lane / GROUP].add(i * ld + lane % GROUP);
+                let mut sum = *sum;
+                if plus {
+                    sum = sum.add(V::load(to));
+                }
+                if !bias.row.is_null() {
+                    sum = sum.add(V::splat(*bias.row.add(i)));
+                }
+                if !bias.col.is_null() {
+                    sum = sum.add(V::load(bias.col.add(lane)));
+                }
+                sum.store(to);
+            }
+        }
+    }
+    ROWS
+}

@@ -1,0 +1,8 @@
+//! The CPU kernels on slices and pointers, without tensors.
+
+pub(crate) mod attention;
+pub(crate) mod columns;
+pub(crate) mod gemm;
+pub(crate) mod norm;
+mod scratch;
+pub(crate) mod simd;

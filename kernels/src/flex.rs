@@ -1,0 +1,132 @@
+//! Between Burn's tensors on the CPU backend `flex` and the kernels in [`crate::cpu`].
+
+use burn::backend::flex::{FlexTensor, Layout};
+use burn::backend::{BackendTensor, DispatchTensorKind, Flex};
+use burn::tensor::{Bytes, DType, Element, Shape, Tensor};
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+use rayon::prelude::*;
+
+/// Elements that a thread converts at a time.
+const CHUNK: usize = 1 << 16;
+
+/// An operand on `flex` outside autodiff, of type f32 or made so.
+pub(crate) struct Operand(FlexTensor);
+
+impl Operand {
+    /// `None` if the tensor is on another backend, under autodiff, or neither f32 nor f16 nor bf16.
+    pub(crate) fn new<const D: usize>(tensor: &Tensor<D>) -> Option<Self> {
+        let DispatchTensorKind::Flex(BackendTensor::Float(tensor)) =
+            tensor.clone().into_dispatch().kind
+        else {
+            return None;
+        };
+        match tensor.dtype() {
+            DType::F32 => Some(Self(tensor)),
+            DType::F16 => Some(Self(widen::<f16>(&tensor, |from, to| {
+                from.convert_to_f32_slice(to);
+            }))),
+            DType::BF16 => Some(Self(widen::<bf16>(&tensor, |from, to| {
+                from.convert_to_f32_slice(to);
+            }))),
+            _ => None,
+        }
+    }
+
+    /// Elements between neighbours along each axis.
+    pub(crate) fn strides<const D: usize>(&self) -> [isize; D] {
+        self.0
+            .layout()
+            .strides()
+            .try_into()
+            .expect("the rank of the tensor")
+    }
+
+    /// The elements from the first one on; which are part of the tensor depends on its strides.
+    pub(crate) fn as_ptr(&self) -> *const f32 {
+        self.0.storage::<f32>()[self.0.layout().start_offset()..].as_ptr()
+    }
+
+    /// The same tensor with its elements one after the other, copied only if they are not.
+    pub(crate) fn contiguous(self) -> Self {
+        if self.0.is_contiguous() {
+            self
+        } else {
+            Self(self.0.to_contiguous())
+        }
+    }
+
+    /// The elements of a contiguous tensor.
+    pub(crate) fn as_slice(&self) -> &[f32] {
+        self.0.as_slice().expect("a contiguous f32 tensor")
+    }
+}
+
+/// A contiguous f32 copy.
+fn widen<T: Element + bytemuck::Pod + Sync>(
+    tensor: &FlexTensor,
+    convert: impl Fn(&[T], &mut [f32]) + Sync + Send,
+) -> FlexTensor {
+    let tensor = tensor.to_contiguous();
+    let from = tensor
+        .as_slice::<T>()
+        .expect("a contiguous tensor of this type");
+    let mut to = vec![0.0f32; from.len()];
+    to.par_chunks_mut(CHUNK)
+        .zip(from.par_chunks(CHUNK))
+        .for_each(|(to, from)| convert(from, to));
+    let layout = Layout::contiguous(tensor.layout().shape().clone());
+    FlexTensor::new(Bytes::from_elems(to), layout, DType::F32)
+}
+
+/// A result of `shape` whose elements `fill` writes to the pointer it gets, contiguously, rounded to
+/// `dtype`.
+///
+/// # Safety
+/// `fill` must write all elements of `shape`.
+pub(crate) unsafe fn filled<const D: usize>(
+    shape: [usize; D],
+    dtype: DType,
+    fill: impl FnOnce(*mut f32),
+) -> Tensor<D> {
+    // SAFETY: contiguous strides.
+    unsafe { filled_with_layout(Layout::contiguous(Shape::from(shape)), dtype, fill) }
+}
+
+/// As [`filled`] for any layout without gaps.
+///
+/// # Safety
+/// `fill` must write all elements.
+pub(crate) unsafe fn filled_with_layout<const D: usize>(
+    layout: Layout,
+    dtype: DType,
+    fill: impl FnOnce(*mut f32),
+) -> Tensor<D> {
+    let len = layout.num_elements();
+    let mut data = Vec::<f32>::with_capacity(len);
+    fill(data.as_mut_ptr());
+    // SAFETY: `fill` has written them all.
+    unsafe { data.set_len(len) };
+    let bytes = match dtype {
+        DType::F16 => Bytes::from_elems(narrow(&data, f16::ZERO, |from, to| {
+            to.convert_from_f32_slice(from);
+        })),
+        DType::BF16 => Bytes::from_elems(narrow(&data, bf16::ZERO, |from, to| {
+            to.convert_from_f32_slice(from);
+        })),
+        _ => Bytes::from_elems(data),
+    };
+    Tensor::from_primitive::<Flex>(FlexTensor::new(bytes, layout, dtype))
+}
+
+fn narrow<T: Copy + Send + Sync>(
+    from: &[f32],
+    zero: T,
+    convert: impl Fn(&[f32], &mut [T]) + Sync + Send,
+) -> Vec<T> {
+    let mut to = vec![zero; from.len()];
+    to.par_chunks_mut(CHUNK)
+        .zip(from.par_chunks(CHUNK))
+        .for_each(|(to, from)| convert(from, to));
+    to
+}
