@@ -94,7 +94,12 @@ def random_weights(shapes, rng):
 
 
 def write_streamed(path, shapes, tensor):
-    """A safetensors file written tensor by tensor, so that no network is ever whole in memory."""
+    """A safetensors file written tensor by tensor, so that no network is ever whole in memory.
+
+    A file that is there already is kept, so that an interrupted run goes on where it was.
+    """
+    if path.exists():
+        return
     header, offset = {"__metadata__": {"format": "pt"}}, 0
     for name, shape in shapes.items():
         integer = name.endswith("position_ids")
@@ -104,10 +109,12 @@ def write_streamed(path, shapes, tensor):
         offset += size
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    with open(path, "wb") as file:
+    partial = path.with_suffix(".partial")
+    with open(partial, "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         for name in shapes:
             file.write(tensor(name).contiguous().numpy().tobytes())
+    partial.rename(path)
 
 
 def write_folder(directory, family):
@@ -271,8 +278,7 @@ def write_expected(directory, name, low_memory):
 def make(args):
     family = FAMILIES[args.family]
     args.dir.mkdir(parents=True, exist_ok=True)
-    if not args.expected_only:
-        write_folder(args.dir, family)
+    write_folder(args.dir, family)
     if args.containers:
         write_containers(args.dir, family)
     write_expected(args.dir, args.family, low_memory=args.low_memory or args.family == "sdxl")
@@ -310,7 +316,6 @@ def main():
     command.add_argument("--dir", type=Path, required=True)
     command.add_argument("--containers", action="store_true", help="also single.safetensors and single.ckpt")
     command.add_argument("--low-memory", action="store_true", help="upcast layer by layer (always for SDXL)")
-    command.add_argument("--expected-only", action="store_true", help="keep the checkpoint that is there")
     command.set_defaults(run=make)
     command = commands.add_parser("containers", help="prepose on every container of a checkpoint")
     command.add_argument("--dir", type=Path, required=True)
