@@ -57,26 +57,6 @@ impl StoredType {
         }
     }
 
-    /// PyTorch's type.
-    pub(crate) fn from_pytorch(dtype: pytorch_reader::DType) -> Self {
-        use pytorch_reader::DType as P;
-        match dtype {
-            P::F64 => Self::F64,
-            P::F32 => Self::F32,
-            P::F16 => Self::F16,
-            P::BF16 => Self::Bf16,
-            P::I64 => Self::Other("I64", 64),
-            P::I32 => Self::Other("I32", 32),
-            P::I16 => Self::Other("I16", 16),
-            P::I8 => Self::Other("I8", 8),
-            P::U64 => Self::Other("U64", 64),
-            P::U32 => Self::Other("U32", 32),
-            P::U16 => Self::Other("U16", 16),
-            P::U8 => Self::Other("U8", 8),
-            P::Bool => Self::Other("BOOL", 8),
-        }
-    }
-
     /// Bits of one element.
     pub fn bits(self) -> usize {
         match self {

@@ -53,13 +53,14 @@ pub enum WeightsError {
         hint: &'static str,
     },
     /// A PyTorch file that cannot be read.
-    #[error("{}: cannot be read as a PyTorch checkpoint; download it again, or use the safetensors \
-             version of this checkpoint", path.display())]
+    #[error("{}: cannot be read as a PyTorch checkpoint: {what}; {hint}", path.display())]
     Pytorch {
         /// The file.
         path: PathBuf,
-        /// The reader's reason.
-        source: pytorch_reader::PytorchError,
+        /// What is wrong with it.
+        what: String,
+        /// The way out.
+        hint: &'static str,
     },
     /// A JSON file that is not JSON, or whose content makes no sense.
     #[error("{}: {what}", path.display())]

@@ -266,7 +266,7 @@ mod tests {
             (
                 r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#,
                 5,
-                "cut short: 68 bytes of 71",
+                "cut short: 67 bytes of 70",
             ),
             (
                 r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#,

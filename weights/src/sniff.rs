@@ -41,7 +41,7 @@ impl Content {
             Self::Safetensors => "a safetensors file",
             Self::Zip => "a zip archive, as PyTorch saves its checkpoints",
             Self::Pickle => "a Python pickle, as PyTorch saves its checkpoints",
-            Self::Tar => "a tar archive",
+            Self::Tar => "a tar archive, PyTorch's format before version 0.2 or something else",
             Self::GitLfsPointer => "a git-lfs pointer, which stands in for the file it names",
             Self::Html => "a web page (HTML)",
             Self::Gguf => "a GGUF file",
@@ -54,7 +54,7 @@ impl Content {
 
     /// Whether the PyTorch reader takes it.
     pub(crate) fn is_pytorch(self) -> bool {
-        matches!(self, Self::Zip | Self::Pickle | Self::Tar)
+        matches!(self, Self::Zip | Self::Pickle)
     }
 
     /// What to do about a file that holds this instead of weights.

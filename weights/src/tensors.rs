@@ -43,7 +43,7 @@ impl TensorFile {
                 path,
                 FileBytes::map(path)?,
             )?)),
-            _ => Ok(Self::Pytorch(PytorchFile::open(path)?)),
+            content => Ok(Self::Pytorch(PytorchFile::open(path, content)?)),
         }
     }
 
@@ -134,7 +134,7 @@ impl TensorFile {
                         finite &= bits & 0x7c00 != 0x7c00;
                         f16::from_bits(bits)
                     }));
-                })?;
+                });
                 TensorData::new(values, shape)
             }
             DType::BF16 => {
@@ -145,7 +145,7 @@ impl TensorFile {
                         finite &= bits & 0x7f80 != 0x7f80;
                         bf16::from_bits(bits)
                     }));
-                })?;
+                });
                 TensorData::new(values, shape)
             }
             DType::F32 => {
@@ -156,7 +156,7 @@ impl TensorFile {
                         finite &= bits & 0x7f80_0000 != 0x7f80_0000;
                         f32::from_bits(bits)
                     }));
-                })?;
+                });
                 TensorData::new(values, shape)
             }
             _ => {
@@ -169,24 +169,16 @@ impl TensorFile {
                         finite &= value.is_finite();
                         value
                     }));
-                })?;
+                });
                 TensorData::new(values, shape)
             }
         };
         Ok(Values { data, finite })
     }
 
-    fn pieces(
-        &self,
-        name: &str,
-        part: (usize, usize),
-        take: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), WeightsError> {
+    fn pieces(&self, name: &str, part: (usize, usize), take: &mut dyn FnMut(&[u8])) {
         match self {
-            Self::Safetensors(file) => {
-                file.read(name, part, take);
-                Ok(())
-            }
+            Self::Safetensors(file) => file.read(name, part, take),
             Self::Pytorch(file) => file.read(name, part, take),
         }
     }

@@ -50,3 +50,64 @@ pub(crate) fn ignored_in_checkpoint(key: &str) -> bool {
     const NAMES: &[&str] = &["betas", "logvar", "scale_factor", "v_pred", "ztsnr"];
     PREFIXES.iter().any(|prefix| key.starts_with(prefix)) || NAMES.contains(&key)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::io::Read;
+
+    use super::*;
+
+    /// The names and shapes of a full-size network, as the reference implementation has them.
+    fn table(name: &str) -> Vec<Vec<String>> {
+        let path = format!("{}/../fixtures/keys/{name}.tsv.gz", env!("CARGO_MANIFEST_DIR"));
+        let mut text = String::new();
+        flate2::read::GzDecoder::new(std::fs::File::open(path).unwrap()).read_to_string(&mut text).unwrap();
+        text.lines().map(|line| line.split('\t').map(str::to_string).collect()).collect()
+    }
+
+    fn whole(target: Target) -> String {
+        match target {
+            Target::Parameters(names) if names.len() == 1 => names[0].0.clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn every_key_of_the_published_unets() {
+        for (file, levels) in [("sd1_unet", 4), ("sdxl_unet", 3)] {
+            let blocks = UnetBlocks::new(levels, 2);
+            let rows = table(file);
+            assert!(rows.len() > 600);
+            for row in rows {
+                let key = row[1].strip_prefix("model.diffusion_model.").unwrap();
+                assert_eq!(whole(unet(key, &blocks)), row[0], "{key}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_key_of_the_published_autoencoder() {
+        for row in table("vae") {
+            let key = row[1].strip_prefix("first_stage_model.").unwrap();
+            assert_eq!(whole(vae(key, 4)), row[0], "{key}");
+        }
+    }
+
+    #[test]
+    fn every_key_of_the_text_encoders() {
+        for row in table("clip_l") {
+            assert_eq!(whole(clip(&row[0], false)), row[0]);
+        }
+        let expected: BTreeSet<String> = table("clip_g").into_iter().map(|row| row[0].clone()).collect();
+        let mut found = BTreeSet::new();
+        for row in table("clip_g_openclip") {
+            match open_clip(row[0].strip_prefix("conditioner.embedders.1.model.").unwrap()) {
+                Target::Parameters(names) => found.extend(names.into_iter().map(|(name, _)| name)),
+                Target::Ignored => {}
+                Target::Unknown => panic!("{}", row[0]),
+            }
+        }
+        assert_eq!(found, expected);
+    }
+}

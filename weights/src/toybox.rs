@@ -1,0 +1,29 @@
+//! The toybox: a Stable Diffusion in miniature, inside the binary. What it is and how it was made is
+//! on its card, `weights/toybox/README.md`.
+
+use crate::folder::Files;
+
+macro_rules! embed {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_bytes!(concat!("../toybox/", $name)))),*]
+    };
+}
+
+const FILES: &[(&str, &[u8])] = embed![
+    "model_index.json",
+    "scheduler/scheduler_config.json",
+    "text_encoder/config.json",
+    "text_encoder/model.safetensors",
+    "tokenizer/merges.txt",
+    "tokenizer/tokenizer_config.json",
+    "tokenizer/vocab.json",
+    "unet/config.json",
+    "unet/diffusion_pytorch_model.safetensors",
+    "vae/config.json",
+    "vae/diffusion_pytorch_model.safetensors",
+];
+
+/// The toybox as a diffusers folder.
+pub(crate) fn files() -> Files {
+    Files::Embedded { name: "toybox", files: FILES }
+}
