@@ -69,14 +69,19 @@ pub enum PromptError {
         text: String,
     },
     /// A phrase that is not there.
-    #[error("{phrase:?} is not in the prompt{}", match .found {
-        0 => String::new(),
-        n => format!(" as often as asked for, only {n} times"),
-    })]
+    #[error("{phrase:?} is not in the prompt")]
     NotFound {
         /// What was looked for.
         phrase: String,
-        /// How often it is there.
+    },
+    /// A phrase that is not there as often as asked for.
+    #[error("the prompt has no occurrence {asked} of {phrase:?}, only {found}")]
+    NotAsOften {
+        /// What was looked for.
+        phrase: String,
+        /// Which occurrence, from 1.
+        asked: usize,
+        /// How many there are.
         found: usize,
     },
     /// The tokenizer failed.

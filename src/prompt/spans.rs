@@ -61,12 +61,15 @@ impl Prompt {
         tokenizer: &ClipTokenizer,
     ) -> Result<Span, PromptError> {
         let mut spans = self.occurrences(phrase, tokenizer)?;
-        match n < spans.len() {
-            true => Ok(spans.swap_remove(n)),
-            false => Err(PromptError::NotFound {
-                phrase: phrase.to_owned(),
-                found: spans.len(),
+        let phrase = phrase.to_owned();
+        match spans.len() {
+            0 => Err(PromptError::NotFound { phrase }),
+            found if n >= found => Err(PromptError::NotAsOften {
+                phrase,
+                asked: n + 1,
+                found,
             }),
+            _ => Ok(spans.swap_remove(n)),
         }
     }
 }

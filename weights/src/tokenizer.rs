@@ -343,6 +343,44 @@ mod tests {
         );
     }
 
+    /// Every line of `fixtures/tokenizer`: OpenAI's ids where its cleaning is no more than white space and
+    /// case, transformers' where the two differ.
+    #[test]
+    fn thousands_of_texts() {
+        #[derive(serde::Deserialize)]
+        struct Line {
+            text: String,
+            ids: Vec<u32>,
+            rule: String,
+            transformers: Option<Vec<u32>>,
+        }
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../fixtures/tokenizer/cases.jsonl.gz"
+        );
+        let file = flate2::read::GzDecoder::new(std::fs::File::open(path).unwrap());
+        let clip = ClipTokenizer::clip(Padding::EndOfText);
+        let (mut same_as_openai, mut lines) = (0, 0);
+        let mut unlike = std::collections::BTreeMap::<String, usize>::new();
+        for line in std::io::BufRead::lines(std::io::BufReader::new(file)) {
+            let line: Line = serde_json::from_str(&line.unwrap()).unwrap();
+            let found = ids(&clip, &line.text);
+            assert_eq!(
+                &found,
+                line.transformers.as_ref().unwrap_or(&line.ids),
+                "{:?}",
+                line.text
+            );
+            lines += 1;
+            match found == line.ids {
+                true => same_as_openai += 1,
+                false => *unlike.entry(line.rule).or_default() += 1,
+            }
+        }
+        println!("{same_as_openai} of {lines} as OpenAI's; unlike: {unlike:?}");
+        assert!(lines > 3000 && same_as_openai * 100 > lines * 95);
+    }
+
     #[test]
     fn ranges_point_into_the_original_text() {
         let clip = ClipTokenizer::clip(Padding::EndOfText);

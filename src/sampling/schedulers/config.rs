@@ -3,52 +3,10 @@
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::raw::Raw;
 use super::schedule::Schedule;
 use super::timesteps::{self, Spacing};
-use super::{Prediction, SchedulerError, SchedulerKind, betas};
-
-/// The keys that matter to any of the methods. What is absent takes the default of the diffusers class in use,
-/// which need not be the class that wrote the file.
-#[derive(Debug, Clone, Deserialize)]
-struct Raw {
-    num_train_timesteps: Option<usize>,
-    beta_start: Option<f64>,
-    beta_end: Option<f64>,
-    beta_schedule: Option<String>,
-    trained_betas: Option<Vec<f32>>,
-    prediction_type: Option<String>,
-    timestep_spacing: Option<String>,
-    steps_offset: Option<usize>,
-    rescale_betas_zero_snr: Option<bool>,
-    set_alpha_to_one: Option<bool>,
-    clip_sample: Option<bool>,
-    clip_sample_range: Option<f32>,
-    thresholding: Option<bool>,
-    skip_prk_steps: Option<bool>,
-    interpolation_type: Option<String>,
-    timestep_type: Option<String>,
-    use_karras_sigmas: Option<bool>,
-    use_exponential_sigmas: Option<bool>,
-    use_beta_sigmas: Option<bool>,
-    use_lu_lambdas: Option<bool>,
-    use_flow_sigmas: Option<bool>,
-    use_dynamic_shifting: Option<bool>,
-    sigma_min: Option<f64>,
-    sigma_max: Option<f64>,
-    final_sigmas_type: Option<String>,
-    algorithm_type: Option<String>,
-    solver_type: Option<String>,
-    solver_order: Option<usize>,
-    lower_order_final: Option<bool>,
-    euler_at_final: Option<bool>,
-    lambda_min_clipped: Option<Value>,
-    variance_type: Option<String>,
-    predict_x0: Option<bool>,
-    disable_corrector: Option<Vec<usize>>,
-    solver_p: Option<Value>,
-    original_inference_steps: Option<usize>,
-    timestep_scaling: Option<f32>,
-}
+use super::{Prediction, SchedulerError, SchedulerKind, betas, pndm};
 
 /// How a solver of more than first order weighs the change of its predictions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +42,8 @@ pub struct Scheduler {
     pub(super) solver: Solver,
     pub(super) solver_order: usize,
     pub(super) lower_order_final: bool,
+    /// PNDM without the paper's warm-up.
+    pub(super) skip_runge_kutta: bool,
     pub(super) euler_at_final: bool,
     /// Steps after which UniPC does not correct.
     pub(super) disable_corrector: Vec<usize>,
@@ -198,6 +158,7 @@ impl Scheduler {
             solver,
             solver_order: raw.solver_order.unwrap_or(2),
             lower_order_final: raw.lower_order_final.unwrap_or(true),
+            skip_runge_kutta: raw.skip_prk_steps.unwrap_or(false),
             euler_at_final: raw.euler_at_final.unwrap_or(false),
             disable_corrector: raw.disable_corrector.unwrap_or_default(),
             lambda_min_clipped: match raw.lambda_min_clipped.as_ref().and_then(Value::as_f64) {
@@ -219,7 +180,8 @@ impl Scheduler {
         self.prediction
     }
 
-    /// The timesteps and noise levels of `steps` steps. PNDM calls the UNet once more than that.
+    /// The timesteps and noise levels of `steps` steps. PNDM calls the UNet once more than that, or nine times more
+    /// with the warm-up of its paper (`skip_prk_steps` absent or false).
     pub fn schedule(&self, steps: usize) -> Result<Schedule, SchedulerError> {
         let train = self.alphas_cumprod.len();
         let most = match self.kind {
@@ -228,21 +190,24 @@ impl Scheduler {
             _ if self.spacing == Spacing::Leading && self.steps_offset > 0 => train - 1,
             _ => train,
         };
-        if !(1..=most).contains(&steps) {
+        let least = match self.kind == SchedulerKind::Pndm && !self.skip_runge_kutta {
+            true => 4,
+            false => 1,
+        };
+        if !(least..=most).contains(&steps) {
             return Err(SchedulerError::Steps {
                 kind: self.kind,
                 steps,
+                least,
                 most,
             });
         }
         let (timesteps, sigmas) = match self.kind {
             SchedulerKind::Ddim => (self.one_step_timesteps(steps, false), vec![]),
             SchedulerKind::Pndm => {
-                // The second timestep is visited twice: a step back for want of a history (section 3.3).
-                let mut times = self.one_step_timesteps(steps, false);
-                if let Some(&second) = times.get(1) {
-                    times.insert(1, second);
-                }
+                let times = self.one_step_timesteps(steps, false);
+                let interval = (train / steps) as f64;
+                let times = pndm::timesteps(times, self.skip_runge_kutta, interval);
                 (times, vec![])
             }
             SchedulerKind::Lcm => (self.lcm_timesteps(steps), vec![]),
@@ -387,107 +352,4 @@ fn named_kind(config: &Value) -> Result<SchedulerKind, SchedulerError> {
         (SchedulerKind::Dpmpp2m, true) => SchedulerKind::Dpmpp2mKarras,
         (kind, _) => kind,
     })
-}
-
-impl Raw {
-    /// Settings that diffusers' class of this method would obey and we do not.
-    fn refuse_unsupported(&self, kind: SchedulerKind) -> Result<(), SchedulerError> {
-        use SchedulerKind::{Ddim, Dpmpp2m, Dpmpp2mKarras, Euler, Lcm, Pndm, UniPc};
-        let dpm = matches!(kind, Dpmpp2m | Dpmpp2mKarras);
-        let solver = dpm || kind == UniPc;
-        let on = |flag: Option<bool>| (flag == Some(true)).then(|| "true".to_owned());
-        let off = |flag: Option<bool>| (flag == Some(false)).then(|| "false".to_owned());
-        let number = |value: Option<f64>| value.map(|value| value.to_string());
-        let other_than = |value: &Option<String>, known: &[&str]| {
-            value
-                .clone()
-                .filter(|value| !known.contains(&value.as_str()))
-        };
-        let order = self.solver_order.unwrap_or(2);
-        let most = if dpm { 2 } else { 3 };
-        let zero = self.final_sigmas_type.as_deref().unwrap_or("zero") == "zero";
-        let infinite = zero && order > 1 && kind == UniPc;
-        let karras = matches!(kind, Euler | UniPc);
-        let refusals = [
-            (
-                "thresholding",
-                matches!(kind, Ddim | Lcm) || solver,
-                on(self.thresholding),
-            ),
-            ("skip_prk_steps", kind == Pndm, off(self.skip_prk_steps)),
-            (
-                "interpolation_type",
-                kind == Euler,
-                other_than(&self.interpolation_type, &["linear"]),
-            ),
-            (
-                "timestep_type",
-                kind == Euler,
-                other_than(&self.timestep_type, &["discrete"]),
-            ),
-            (
-                "use_exponential_sigmas",
-                solver || kind == Euler,
-                on(self.use_exponential_sigmas),
-            ),
-            (
-                "use_beta_sigmas",
-                solver || kind == Euler,
-                on(self.use_beta_sigmas),
-            ),
-            ("use_lu_lambdas", dpm, on(self.use_lu_lambdas)),
-            ("use_flow_sigmas", solver, on(self.use_flow_sigmas)),
-            (
-                "use_dynamic_shifting",
-                solver,
-                on(self.use_dynamic_shifting),
-            ),
-            ("sigma_min", karras, number(self.sigma_min)),
-            ("sigma_max", karras, number(self.sigma_max)),
-            (
-                "final_sigmas_type",
-                solver || kind == Euler,
-                other_than(&self.final_sigmas_type, &["zero", "sigma_min"]),
-            ),
-            (
-                "algorithm_type",
-                dpm,
-                other_than(&self.algorithm_type, &["dpmsolver++", "deis"]),
-            ),
-            (
-                "solver_type",
-                dpm,
-                other_than(
-                    &self.solver_type,
-                    &["midpoint", "heun", "logrho", "bh1", "bh2"],
-                ),
-            ),
-            (
-                "solver_order",
-                solver,
-                Some(order.to_string()).filter(|_| !(1..=most).contains(&order)),
-            ),
-            (
-                "variance_type",
-                dpm,
-                other_than(&self.variance_type, &["fixed_small"]),
-            ),
-            ("lower_order_final", infinite, off(self.lower_order_final)),
-            ("predict_x0", kind == UniPc, off(self.predict_x0)),
-            (
-                "solver_p",
-                kind == UniPc,
-                self.solver_p
-                    .as_ref()
-                    .filter(|p| !p.is_null())
-                    .map(Value::to_string),
-            ),
-        ];
-        for (key, applies, value) in refusals {
-            if let (true, Some(value)) = (applies, value) {
-                return Err(SchedulerError::Unsupported { kind, key, value });
-            }
-        }
-        Ok(())
-    }
 }

@@ -11,6 +11,8 @@ pub struct History {
     pub(super) outputs: Vec<Remembered>,
     /// An earlier sample that a later step starts from again.
     pub(super) sample: Option<Remembered>,
+    /// PNDM: the answers within a Runge–Kutta step, weighted.
+    pub(super) sum: Option<Remembered>,
     /// √ᾱ of the sample that the last step returned.
     pub(super) alpha: f32,
     /// UniPC: the order of the last step.
@@ -36,9 +38,10 @@ impl History {
     /// so everything remembered is moved as if the run had been that picture's from the start. Under fixed
     /// noise predictions the edit then arrives whole, as with DDIM. A run without edits is untouched.
     pub fn edited(&mut self, before: &Tensor<4>, after: &Tensor<4>) {
-        let moved = (self.outputs.iter_mut())
+        let past = (self.outputs.iter_mut())
             .chain(&mut self.sample)
-            .filter(|past| past.per_x0 != 0.0);
+            .chain(&mut self.sum);
+        let moved = past.filter(|past| past.per_x0 != 0.0);
         let mut moved = moved.peekable();
         if moved.peek().is_none() {
             return;

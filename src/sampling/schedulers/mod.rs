@@ -19,6 +19,7 @@ mod euler;
 mod history;
 mod lcm;
 mod pndm;
+mod raw;
 mod schedule;
 mod timesteps;
 mod unipc;
@@ -159,16 +160,24 @@ pub enum SchedulerError {
         /// Its value.
         value: String,
     },
-    /// No steps, or more than the method can take.
-    #[error("{kind} takes 1 to {most} steps with this checkpoint, not {steps}")]
+    /// Fewer or more steps than the method can take.
+    #[error("{kind} takes {least} to {most} steps with this checkpoint, not {steps}")]
     Steps {
         /// The method in use.
         kind: SchedulerKind,
         /// How many were asked for.
         steps: usize,
-        /// How many are possible.
+        /// The fewest that are possible.
+        least: usize,
+        /// The most that are possible.
         most: usize,
     },
+    /// The paper's warm-up of PNDM belongs at the beginning.
+    #[error(
+        "pndm cannot start in the middle with the warm-up that this checkpoint asks for (skip_prk_steps is not \
+         true in scheduler_config.json); choose another --scheduler"
+    )]
+    WarmUp,
     /// Image-to-image would run no step, or not a share of them.
     #[error(
         "strength {strength} of {steps} steps leaves none to run; it is a share in (0, 1] and must be at least {}",

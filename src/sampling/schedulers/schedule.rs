@@ -33,7 +33,7 @@ impl Schedule {
         self.scheduler.kind
     }
 
-    /// The number of UNet calls: the steps, and one more for PNDM.
+    /// The number of UNet calls: the steps, and one or nine more for PNDM.
     pub fn len(&self) -> usize {
         self.timesteps.len()
     }
@@ -83,7 +83,11 @@ impl Schedule {
                 steps: self.steps,
             });
         }
-        Ok(self.steps - run)
+        let start = self.steps - run;
+        if start > 0 && self.kind() == SchedulerKind::Pndm && !self.scheduler.skip_runge_kutta {
+            return Err(SchedulerError::WarmUp);
+        }
+        Ok(start)
     }
 
     /// The sample as the UNet wants it, of unit variance.

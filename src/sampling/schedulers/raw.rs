@@ -1,0 +1,151 @@
+//! The keys of `scheduler_config.json`, and which of their values nobody here implements.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{SchedulerError, SchedulerKind};
+
+/// The keys that matter to any of the methods. What is absent takes the default of the diffusers class in use,
+/// which need not be the class that wrote the file.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Raw {
+    pub num_train_timesteps: Option<usize>,
+    pub beta_start: Option<f64>,
+    pub beta_end: Option<f64>,
+    pub beta_schedule: Option<String>,
+    pub trained_betas: Option<Vec<f32>>,
+    pub prediction_type: Option<String>,
+    pub timestep_spacing: Option<String>,
+    pub steps_offset: Option<usize>,
+    pub rescale_betas_zero_snr: Option<bool>,
+    pub set_alpha_to_one: Option<bool>,
+    pub clip_sample: Option<bool>,
+    pub clip_sample_range: Option<f32>,
+    pub thresholding: Option<bool>,
+    pub skip_prk_steps: Option<bool>,
+    pub interpolation_type: Option<String>,
+    pub timestep_type: Option<String>,
+    pub use_karras_sigmas: Option<bool>,
+    pub use_exponential_sigmas: Option<bool>,
+    pub use_beta_sigmas: Option<bool>,
+    pub use_lu_lambdas: Option<bool>,
+    pub use_flow_sigmas: Option<bool>,
+    pub use_dynamic_shifting: Option<bool>,
+    pub sigma_min: Option<f64>,
+    pub sigma_max: Option<f64>,
+    pub final_sigmas_type: Option<String>,
+    pub algorithm_type: Option<String>,
+    pub solver_type: Option<String>,
+    pub solver_order: Option<usize>,
+    pub lower_order_final: Option<bool>,
+    pub euler_at_final: Option<bool>,
+    pub lambda_min_clipped: Option<Value>,
+    pub variance_type: Option<String>,
+    pub predict_x0: Option<bool>,
+    pub disable_corrector: Option<Vec<usize>>,
+    pub solver_p: Option<Value>,
+    pub original_inference_steps: Option<usize>,
+    pub timestep_scaling: Option<f32>,
+}
+
+impl Raw {
+    /// Settings that diffusers' class of this method would obey and we do not.
+    pub fn refuse_unsupported(&self, kind: SchedulerKind) -> Result<(), SchedulerError> {
+        use SchedulerKind::{Ddim, Dpmpp2m, Dpmpp2mKarras, Euler, Lcm, UniPc};
+        let dpm = matches!(kind, Dpmpp2m | Dpmpp2mKarras);
+        let solver = dpm || kind == UniPc;
+        let on = |flag: Option<bool>| (flag == Some(true)).then(|| "true".to_owned());
+        let off = |flag: Option<bool>| (flag == Some(false)).then(|| "false".to_owned());
+        let number = |value: Option<f64>| value.map(|value| value.to_string());
+        let other_than = |value: &Option<String>, known: &[&str]| {
+            value
+                .clone()
+                .filter(|value| !known.contains(&value.as_str()))
+        };
+        let order = self.solver_order.unwrap_or(2);
+        let most = if dpm { 2 } else { 3 };
+        let zero = self.final_sigmas_type.as_deref().unwrap_or("zero") == "zero";
+        let infinite = zero && order > 1 && kind == UniPc;
+        let karras = matches!(kind, Euler | UniPc);
+        let refusals = [
+            (
+                "thresholding",
+                matches!(kind, Ddim | Lcm) || solver,
+                on(self.thresholding),
+            ),
+            (
+                "interpolation_type",
+                kind == Euler,
+                other_than(&self.interpolation_type, &["linear"]),
+            ),
+            (
+                "timestep_type",
+                kind == Euler,
+                other_than(&self.timestep_type, &["discrete"]),
+            ),
+            (
+                "use_exponential_sigmas",
+                solver || kind == Euler,
+                on(self.use_exponential_sigmas),
+            ),
+            (
+                "use_beta_sigmas",
+                solver || kind == Euler,
+                on(self.use_beta_sigmas),
+            ),
+            ("use_lu_lambdas", dpm, on(self.use_lu_lambdas)),
+            ("use_flow_sigmas", solver, on(self.use_flow_sigmas)),
+            (
+                "use_dynamic_shifting",
+                solver,
+                on(self.use_dynamic_shifting),
+            ),
+            ("sigma_min", karras, number(self.sigma_min)),
+            ("sigma_max", karras, number(self.sigma_max)),
+            (
+                "final_sigmas_type",
+                solver || kind == Euler,
+                other_than(&self.final_sigmas_type, &["zero", "sigma_min"]),
+            ),
+            (
+                "algorithm_type",
+                dpm,
+                other_than(&self.algorithm_type, &["dpmsolver++", "deis"]),
+            ),
+            (
+                "solver_type",
+                dpm,
+                other_than(
+                    &self.solver_type,
+                    &["midpoint", "heun", "logrho", "bh1", "bh2"],
+                ),
+            ),
+            (
+                "solver_order",
+                solver,
+                Some(order.to_string()).filter(|_| !(1..=most).contains(&order)),
+            ),
+            (
+                "variance_type",
+                dpm,
+                other_than(&self.variance_type, &["fixed_small"]),
+            ),
+            ("lower_order_final", infinite, off(self.lower_order_final)),
+            ("predict_x0", kind == UniPc, off(self.predict_x0)),
+            (
+                "solver_p",
+                kind == UniPc,
+                self.solver_p
+                    .as_ref()
+                    .filter(|p| !p.is_null())
+                    .map(Value::to_string),
+            ),
+        ];
+        for (key, applies, value) in refusals {
+            if let (true, Some(value)) = (applies, value) {
+                return Err(SchedulerError::Unsupported { kind, key, value });
+            }
+        }
+        Ok(())
+    }
+}
