@@ -42,7 +42,9 @@ def start_linear(half):
     """Makes an encoder or decoder start as a plain resampling of a linear map of its input.
 
     Residual branches add nothing at first, the convolutions after upsampling pass everything on, and
-    changes of width are orthogonal. Colours are then learned in a hundred steps instead of a thousand.
+    changes of width are orthogonal. The input's bias is a random constant that is larger than the
+    signal: normalisation divides by the size of what it gets, and without a constant to compare with,
+    light and dark backgrounds would come out the same.
     """
     def through(conv):
         nn.init.zeros_(conv.weight)
@@ -51,6 +53,7 @@ def start_linear(half):
         conv.weight[:, :, middle, middle] = tap
 
     through(half.conv_in)
+    nn.init.normal_(half.conv_in.bias)
     for module in half.modules():
         if isinstance(module, ResnetBlock2D):
             nn.init.zeros_(module.conv2.weight)
@@ -62,6 +65,24 @@ def start_linear(half):
             through(module.conv)
 
 
+@torch.no_grad()
+def fit_output(half, x, target):
+    """Sets an encoder's or decoder's last convolution by least squares, so that training starts from
+    the best linear answer (for the decoder: the thumbnail, enlarged). `target` is [N, C, h, w]."""
+    features = []
+    handle = half.conv_out.register_forward_pre_hook(lambda _, inputs: features.append(inputs[0]))
+    half(x)
+    handle.remove()
+    flat = features[0].permute(0, 2, 3, 1).reshape(-1, features[0].shape[1])
+    flat = torch.cat([flat, torch.ones(len(flat), 1)], 1)
+    wanted = target.permute(0, 2, 3, 1).reshape(len(flat), -1)
+    gram = flat.T @ flat + 1e-3 * len(flat) * torch.eye(flat.shape[1])
+    solution = torch.linalg.solve(gram, flat.T @ wanted)
+    half.conv_out.weight.zero_()
+    half.conv_out.weight[:wanted.shape[1], :, 1, 1] = solution[:-1].T
+    half.conv_out.bias[:wanted.shape[1]] = solution[-1]
+
+
 def new_autoencoder():
     vae = AutoencoderKL(
         in_channels=3, out_channels=3, latent_channels=4, sample_size=world.SIDE,
@@ -71,8 +92,10 @@ def new_autoencoder():
         block_out_channels=(16, 32, 64, 128), layers_per_block=1, norm_num_groups=1,
         scaling_factor=SCALING_FACTOR,
     ).to(memory_format=torch.channels_last)
-    start_linear(vae.encoder)
-    start_linear(vae.decoder)
+    for half, conv in ((vae.encoder, vae.quant_conv), (vae.decoder, vae.post_quant_conv)):
+        start_linear(half)
+        nn.init.zeros_(conv.bias)
+        conv.weight.data.copy_(torch.eye(conv.in_channels)[..., None, None])
     return vae
 
 
@@ -135,14 +158,16 @@ def report(decode, path):
 def train_decoder(out, minutes):
     torch.manual_seed(1)
     vae, rng = new_autoencoder(), random.Random()
+    x = batch(rng, 24)
+    fit_output(vae.decoder, ideal_latents(x) / SCALING_FACTOR, x)
 
     def on_save():
         error = report(lambda x: vae.decode(ideal_latents(x) / SCALING_FACTOR).sample,
                        out / "decoder.png")
         print("reconstruction error", round(error, 4), flush=True)
 
-    stage = Stage(out, "decoder", [vae.post_quant_conv, vae.decoder], minutes, 2e-3,
-                  ema=0.99, flat_until=0.4, on_save=on_save)
+    stage = Stage(out, "decoder", [vae.post_quant_conv, vae.decoder], minutes, 4e-4,
+                  ema=0.995, flat_until=0.25, on_save=on_save, by_width=True)
     decode = torch.compile(lambda z: vae.decode(z).sample, dynamic=False)
     while stage.running():
         x = batch(rng)
@@ -156,8 +181,10 @@ def train_decoder(out, minutes):
 def train_encoder(out, minutes):
     torch.manual_seed(3)
     vae, rng = new_autoencoder(), random.Random()
-    stage = Stage(out, "encoder", [vae.encoder, vae.quant_conv], minutes, 2e-3, ema=0.99,
-                  flat_until=0.3)
+    x = batch(rng, 24)
+    fit_output(vae.encoder, x, ideal_latents(x) / SCALING_FACTOR)
+    stage = Stage(out, "encoder", [vae.encoder, vae.quant_conv], minutes, 4e-4, ema=0.99,
+                  flat_until=0.3, by_width=True)
     while stage.running():
         x = batch(rng)
         mean, log_variance = vae.quant_conv(vae.encoder(x)).chunk(2, 1)

@@ -28,14 +28,13 @@ def run(script, *arguments):
     subprocess.run(command, check=True)
 
 
-def build(out, pace, merges):
+def build(out, pace):
     out.mkdir(parents=True, exist_ok=True)
     for name, ((script, *part), minutes) in STAGES.items():
         done = out / f"{name}.done"
         if done.exists():
             continue
-        extra = ["--merges", merges] if name == "text_encoder" and merges else []
-        run(script, *part, "--out", out, "--minutes", minutes * pace, *extra)
+        run(script, *part, "--out", out, "--minutes", minutes * pace)
         done.touch()
     run("assemble.py", "--out", out, "--folder", out / "toybox")
 
@@ -44,7 +43,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--pace", type=float, default=1.0)
-    parser.add_argument("--merges", type=Path,
-                        help="bpe_simple_vocab_16e6.txt.gz, if open_clip_torch is not installed")
     args = parser.parse_args()
-    build(args.out, args.pace, args.merges)
+    build(args.out, args.pace)

@@ -9,6 +9,7 @@ Two choices make it learn layouts early, which a plain epsilon loss learns last:
 
 import argparse
 import random
+from datetime import timedelta
 from pathlib import Path
 
 import torch
@@ -22,7 +23,7 @@ import world
 from tokenizer import MAX_LENGTH, load_tokenizer
 from training import Stage
 
-BATCH = 32
+BATCH = 12  # of each worker
 DROPOUT = 0.08  # share of empty captions, for classifier-free guidance
 
 
@@ -78,8 +79,8 @@ class Embeddings:
         return torch.stack([self.known[c] for c in captions]).float()
 
 
-def train(out, minutes, scenes, peak_lr, p_relation_true, start):
-    torch.manual_seed(2)
+def train(out, minutes, scenes, peak_lr, p_relation_true, start, rank):
+    torch.manual_seed(2)  # the same first weights on every worker
     cached = cache_latents(out, scenes)
     scenes, latents = cached["scenes"], cached["latents"]
     print("latents", tuple(latents.shape), "std", latents.std().item(), flush=True)
@@ -94,6 +95,7 @@ def train(out, minutes, scenes, peak_lr, p_relation_true, start):
     fast_unet = torch.compile(unet, dynamic=False)
     stage = Stage(out, "unet", [unet], minutes, peak_lr, ema=0.998, weight_decay=0.01,
                   flat_until=0.4, save_every=240, on_save=lambda: unet.save_pretrained(out / "unet"))
+    torch.manual_seed(100 + rank)
     while stage.running():
         picked = [rng.randrange(len(scenes)) for _ in range(BATCH)]
         captions = ["" if rng.random() < DROPOUT
@@ -117,5 +119,11 @@ if __name__ == "__main__":
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--p-relation-true", type=float, default=world.P_RELATION_TRUE)
     parser.add_argument("--start", type=Path, help="a UNet folder to go on from")
+    parser.add_argument("--workers", type=int, default=1, help="processes, all with this command")
+    parser.add_argument("--rank", type=int, default=0, help="which of the processes this is")
     args = parser.parse_args()
-    train(args.out, args.minutes, args.scenes, args.lr, args.p_relation_true, args.start)
+    if args.workers > 1:
+        torch.distributed.init_process_group(
+            "gloo", init_method=f"file://{args.out.resolve()}/workers", rank=args.rank,
+            world_size=args.workers, timeout=timedelta(minutes=30))
+    train(args.out, args.minutes, args.scenes, args.lr, args.p_relation_true, args.start, args.rank)

@@ -6,8 +6,9 @@ disturbed by noise, blur and changes of brightness, so that it cannot rely on ex
 from being kind to half-formed pictures, a part of the drawn objects are spoiled (blended with another
 object, or with their pieces shuffled) and must be called unknown.
 
-An object counts as found if enough of the cells that it would cover carry its name. What is enough is
-calibrated on held-out drawings: 99 % of the clean objects must pass.
+An object counts as found if at least half of the cells that it would cover carry its name with
+more than half of the probability. `calibrate` measures on held-out drawings what that rule finds, invents
+and forgives.
 """
 
 import argparse
@@ -85,14 +86,7 @@ def drawing(rng, disturb):
         if rng.random() < 0.5:
             picture = picture + np.random.default_rng(rng.getrandbits(32)).normal(
                 0, rng.uniform(0, 0.06), picture.shape).astype(np.float32)
-    # A cell has the label that covers most of it, if that is more than a third.
-    cells = labels.reshape(16, 8, 16, 8).transpose(0, 2, 1, 3).reshape(256, 64)
-    grid = np.zeros(256, np.int64)
-    for i, cell in enumerate(cells):
-        counts = np.bincount(cell[cell > 0]) if cell.any() else None
-        if counts is not None and counts.max() > 21:
-            grid[i] = counts.argmax()
-    return picture.clip(0, 1), grid.reshape(16, 16), scene
+    return picture.clip(0, 1), label_cells(labels), scene
 
 
 def batch(rng, size, disturb):
@@ -103,13 +97,25 @@ def batch(rng, size, disturb):
     return x, torch.from_numpy(np.stack([d[1] for d in drawings])), [d[2] for d in drawings]
 
 
+def label_cells(labels):
+    """Pixel labels [128, 128] -> cell labels [16, 16]: the commonest, if it covers over a third."""
+    cells = labels.reshape(16, 8, 16, 8).transpose(0, 2, 1, 3).reshape(256, 64)
+    grid = np.zeros(256, np.int64)
+    for i, cell in enumerate(cells):
+        counts = np.bincount(cell[cell > 0]) if cell.any() else None
+        if counts is not None and counts.max() > 21:
+            grid[i] = counts.argmax()
+    return grid.reshape(16, 16)
+
+
 def usual_cells():
     """How many cells each object covers when it is drawn."""
-    return {n: max(1.0, float((world.sprite(n)[..., 3] > 0.5).sum()) / world.CELL**2)
+    return {n: int(label_cells(world.mask(world.Thing(n, 4, 4)).astype(np.int64)).sum())
             for n in world.NAMES}
 
 
 USUAL_CELLS = usual_cells()
+ENOUGH = 0.5
 
 
 class Sight:
@@ -123,7 +129,6 @@ class Sight:
         saved = torch.load(Path(out) / "judge.pt", weights_only=True)
         self.net.load_state_dict(saved["net"])
         self.net.eval()
-        self.enough = saved.get("enough", 0.5)
 
     @torch.no_grad()
     def look(self, x):
@@ -143,19 +148,12 @@ class Sight:
         return seen
 
     def found(self, seen, name):
-        return name in seen and seen[name][0] >= self.enough
+        return name in seen and seen[name][0] >= ENOUGH
 
 
 def calibrate(out, count=600):
-    """Sets the threshold, then measures the judge on other held-out drawings."""
-    sight, rng = Sight(out), random.Random(5)
-    shares = []
-    for _ in range(count // 20):
-        x, _, scenes = batch(rng, 20, disturb=False)
-        for seen, scene in zip(sight.look(x), scenes):
-            shares += [seen.get(t.name, (0.0,))[0] for t in scene.things
-                       if sum(o.name == t.name for o in scene.things) == 1]
-    sight.enough = float(np.quantile(shares, 0.01))
+    """Measures the judge on held-out drawings."""
+    sight = Sight(out)
     tally = dict(objects=0, found=0, scenes=0, absent_claimed=0, centre_error=0.0, spoiled=0,
                  spoiled_accepted=0)
     rng = random.Random(6)
@@ -182,14 +180,12 @@ def calibrate(out, count=600):
         tally["spoiled"] += 1
         tally["spoiled_accepted"] += any(sight.found(seen, n) for n in seen)
     result = dict(
-        threshold_share=round(sight.enough, 3),
+        enough=ENOUGH,
         objects_found=round(tally["found"] / tally["objects"], 4),
         scenes_with_absent_object_claimed=round(tally["absent_claimed"] / tally["scenes"], 4),
         spoiled_objects_accepted=round(tally["spoiled_accepted"] / tally["spoiled"], 4),
         mean_centre_error_per_axis=round(tally["centre_error"] / 2 / tally["found"], 4),
         drawings=tally["scenes"])
-    saved = torch.load(out / "judge.pt", weights_only=True)
-    torch.save(saved | {"enough": sight.enough}, out / "judge.pt")
     (out / "judge.json").write_text(json.dumps(result, indent=2) + "\n")
     print(result)
 
@@ -199,7 +195,7 @@ def train(out, minutes):
     net, rng = Judge(), random.Random()
     weights = torch.ones(UNKNOWN + 1)
     weights[BACKGROUND] = 0.4
-    stage = Stage(out, "judge", [net], minutes, 2e-3, ema=0.0, weight_decay=0.01, flat_until=0.3)
+    stage = Stage(out, "judge", [net], minutes, 1.5e-3, ema=0.0, weight_decay=0.01, flat_until=0.3)
     while stage.running():
         x, labels, _ = batch(rng, BATCH, disturb=True)
         logits = net(x)

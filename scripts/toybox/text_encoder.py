@@ -70,10 +70,10 @@ def layout(scene):
     return cells
 
 
-def train(out, minutes, merges_file):
+def train(out, minutes):
     torch.manual_seed(0)
     folder = out / "tokenizer"
-    size = write_tokenizer(folder, merges_file)
+    size = write_tokenizer(folder)
     tokenizer = load_tokenizer(folder)
     encoder, decoder, rng = new_text_encoder(size), LayoutDecoder(), random.Random()
 
@@ -126,6 +126,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--minutes", type=float, required=True)
-    parser.add_argument("--merges", type=Path)
     args = parser.parse_args()
-    train(args.out, args.minutes, args.merges)
+    train(args.out, args.minutes)

@@ -5,7 +5,6 @@ only those stay that a caption word uses. A kept word gets the same pieces as wi
 merges are applied by rank, and dropping merges that a word never uses doesn't change its path.
 """
 
-import gzip
 import json
 from pathlib import Path
 
@@ -13,7 +12,8 @@ import world
 
 BOS, EOS = "<|startoftext|>", "<|endoftext|>"
 MAX_LENGTH = 77
-CLIP_MERGES = 49152 - 256 - 2 + 1  # the part of the file that CLIP itself uses
+# The merges that CLIP uses, by rank; see the NOTICE beside the file.
+CLIP_MERGES = Path(__file__).parents[2] / "weights" / "vocab" / "clip-merges.txt"
 
 
 def caption_words():
@@ -53,21 +53,10 @@ def pieces(word, ranks, used=None):
     return parts
 
 
-def find_clip_merges():
-    """The merge list that the PyPI package open_clip_torch carries (MIT; OpenAI's CLIP, MIT)."""
-    import importlib.util
-
-    for package in ("open_clip",):
-        spec = importlib.util.find_spec(package)
-        if spec:
-            return Path(spec.origin).parent / "bpe_simple_vocab_16e6.txt.gz"
-    raise SystemExit("open_clip_torch is not installed: pip install --no-deps open_clip_torch")
-
-
-def write_tokenizer(folder, merges_file=None):
+def write_tokenizer(folder):
     """Writes the files of a transformers `CLIPTokenizer`."""
-    with gzip.open(merges_file or find_clip_merges(), "rt", encoding="utf-8") as file:
-        lines = file.read().split("\n")[1:CLIP_MERGES]
+    lines = CLIP_MERGES.read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 48894
     ranks = {tuple(line.split()): i for i, line in enumerate(lines)}
     used = set()
     for word in caption_words():

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 
 
 class Stage:
@@ -24,13 +25,19 @@ class Stage:
     """
 
     def __init__(self, folder, name, modules, minutes, peak_lr, ema=0.0, weight_decay=0.0,
-                 flat_until=0.0, save_every=120, on_save=None):
+                 flat_until=0.0, save_every=120, on_save=None, by_width=False):
         self.name, self.seconds, self.peak_lr, self.decay = name, 60 * minutes, peak_lr, ema
         self.flat_until, self.save_every, self.on_save = flat_until, save_every, on_save
         self.modules = torch.nn.ModuleList(modules)
         self.parameters = [p for p in self.modules.parameters() if p.requires_grad]
-        self.optimizer = torch.optim.AdamW(self.parameters, lr=peak_lr, weight_decay=weight_decay,
-                                           betas=(0.9, 0.99))
+        # Adam moves every weight equally far, so a unit with many inputs moves in proportion to their
+        # number. `by_width` divides its rate by that (as muP does), relative to a 16-channel 3 x 3.
+        groups = {}
+        for p in self.parameters:
+            scale = min(1.0, 144 / p[0].numel()) if by_width and p.dim() > 1 else 1.0
+            groups.setdefault(scale, []).append(p)
+        self.optimizer = torch.optim.AdamW([dict(params=ps, scale=s) for s, ps in groups.items()],
+                                           lr=peak_lr, weight_decay=weight_decay, betas=(0.9, 0.99))
         self.path = Path(folder) / f"{name}.resume.pt"
         self.log_path = Path(folder) / "log.jsonl"
         self.steps, self.spent, self.average = 0, 0.0, None
@@ -64,9 +71,11 @@ class Stage:
 
     def step(self, loss, **shown):
         for group in self.optimizer.param_groups:
-            group["lr"] = self.learning_rate()
+            group["lr"] = self.learning_rate() * group["scale"]
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
+        if dist.is_initialized():
+            self.average_over_workers()
         torch.nn.utils.clip_grad_norm_(self.parameters, 1.0)
         self.optimizer.step()
         self.steps += 1
@@ -77,7 +86,7 @@ class Stage:
         self.average = value if self.average is None else 0.98 * self.average + 0.02 * value
         now = time.time()
         self.spent, self.last = self.spent + now - self.last, now
-        if self.steps % 50 == 0:
+        if self.steps % 50 == 0 and not (dist.is_initialized() and dist.get_rank() > 0):
             record = dict(stage=self.name, step=self.steps, minutes=round(self.spent / 60, 2),
                           loss=round(self.average, 5),
                           **{k: round(float(v), 5) for k, v in shown.items()})
@@ -87,7 +96,20 @@ class Stage:
         if now - self.saved > self.save_every:
             self.save()
 
+    def average_over_workers(self):
+        """Gradients, and the clock, so that all workers stop after the same step."""
+        flat = torch.cat([*(p.grad.reshape(-1) for p in self.parameters),
+                          torch.tensor([self.spent])])
+        dist.all_reduce(flat)
+        flat /= dist.get_world_size()
+        self.spent = flat[-1].item()
+        for p, mean in zip(self.parameters, flat.split([p.numel() for p in self.parameters] + [1])):
+            p.grad.copy_(mean.view_as(p))
+
     def save(self):
+        if dist.is_initialized() and dist.get_rank() > 0:
+            self.last = self.saved = time.time()
+            return
         state = dict(modules=self.modules.state_dict(), optimizer=self.optimizer.state_dict(),
                      steps=self.steps, spent=self.spent, shadow=self.shadow)
         partial = self.path.with_suffix(".partial")
