@@ -14,6 +14,8 @@ mod flex;
 mod linear;
 mod norm;
 mod resize;
+#[cfg(test)]
+mod tests;
 
 pub use activation::{geglu, gelu, quick_gelu, silu};
 pub use attention::{attention, attention_with_probs, causal_attention};

@@ -10,8 +10,10 @@ use rayon::prelude::*;
 
 /// Queries handled together: their scores against a block of keys stay in the second-level cache.
 const QUERIES: usize = 64;
-/// Keys in a block.
+/// Keys in a block, at most; fewer when they are wide, so that a block of keys and one of values stay
+/// in the second-level cache together with the scores.
 const KEYS: usize = 768;
+const BLOCK: usize = 1 << 17;
 /// Work (queries · keys · width) below which one thread does it all.
 const SERIAL: usize = 1 << 16;
 
@@ -30,6 +32,11 @@ impl Heads {
     }
 }
 
+/// Keys in a block for heads of this width.
+fn block(width: usize) -> usize {
+    (BLOCK / width / GROUP * GROUP).clamp(GROUP, KEYS)
+}
+
 /// `softmax(q kᵀ / √D) v`.
 pub(crate) struct Attention {
     pub q: Heads,
@@ -43,7 +50,7 @@ pub(crate) struct Attention {
     pub keys: usize,
     pub width: usize,
     pub causal: bool,
-    /// Where the probabilities `[B, H, N, M]` go, or null.
+    /// Where the probabilities `[B, H, N, M]` go, or null. Not together with `causal`.
     pub probs: *mut f32,
 }
 
@@ -101,8 +108,9 @@ impl Attention {
             stride: self.k.strides[2],
         };
         let rows = Patches::rows(self.v.head(batch, head), self.v.strides[2], self.width);
-        for key in (0..self.keys).step_by(KEYS) {
-            let count = KEYS.min(self.keys - key);
+        let size = block(self.width);
+        for key in (0..self.keys).step_by(size) {
+            let count = size.min(self.keys - key);
             // SAFETY: blocks of keys and values follow each other in the scratch.
             unsafe {
                 let at = keys.add(key * self.width);
@@ -130,7 +138,13 @@ impl Attention {
             let first = block * QUERIES;
             let count = QUERIES.min(self.queries - first);
             // SAFETY: the rows exist, and each block has its own.
-            unsafe { answer(Task { first, count, ..*task }) }
+            unsafe {
+                answer(Task {
+                    first,
+                    count,
+                    ..*task
+                })
+            }
         };
         if parallel {
             (0..blocks).into_par_iter().with_max_len(1).for_each(answer);
@@ -154,7 +168,8 @@ unsafe fn answer_body<V: Vector>(task: Task<'_>) {
         ..
     } = *task.problem;
     let depth = width.next_multiple_of(GROUP);
-    let widest = all_keys.min(KEYS).next_multiple_of(GROUP);
+    let block = block(width);
+    let widest = all_keys.min(block).next_multiple_of(GROUP);
     let mut scratch = Scratch::take(task.count * (widest + depth) + 2 * QUERIES);
     let scores = scratch.as_mut_ptr();
     let sums = scores.wrapping_add(task.count * widest);
@@ -186,7 +201,7 @@ unsafe fn answer_body<V: Vector>(task: Task<'_>) {
     let end = seen(task.first + task.count - 1);
     let mut key = 0;
     while key < end {
-        let keys = KEYS.min(all_keys - key);
+        let keys = block.min(all_keys - key);
         let groups = keys.div_ceil(GROUP);
         let padded = groups * GROUP;
         let mut row = 0;
@@ -328,8 +343,9 @@ unsafe fn probabilities<V: Vector>(
     for i in 0..task.count {
         let row = task.first + i;
         let at = (task.batch * problem.heads + task.head) * problem.queries + row;
-        for key in (0..problem.keys).step_by(KEYS) {
-            let keys = KEYS.min(problem.keys - key);
+        let block = block(problem.width);
+        for key in (0..problem.keys).step_by(block) {
+            let keys = block.min(problem.keys - key);
             let groups = keys.div_ceil(GROUP);
             let left = Left {
                 at: queries.wrapping_add(i * stride),

@@ -126,7 +126,7 @@ pub(crate) const MAX_TAPS: usize = 49;
 #[derive(Clone, Copy)]
 struct Tap {
     mask: u16,
-    /// The offsets are `offsets[0] + i`.
+    /// The offsets are `offsets[0] + i`, and only the first is set.
     contiguous: bool,
     offsets: [i32; GROUP],
 }
@@ -256,12 +256,12 @@ unsafe fn pack_taps(
                 core::ptr::copy_nonoverlapping(from, to, GROUP);
             } else {
                 for i in 0..GROUP {
-                    let inside = tap.mask >> i & 1 == 1;
-                    *to.add(i) = if inside {
-                        *from.offset(tap.offsets[i] as isize)
-                    } else {
-                        0.0
+                    let offset = match tap.contiguous {
+                        true => tap.offsets[0] as isize + i as isize,
+                        false => tap.offsets[i] as isize,
                     };
+                    let inside = (tap.mask >> i) & 1 == 1;
+                    *to.add(i) = if inside { *from.offset(offset) } else { 0.0 };
                 }
             }
         }

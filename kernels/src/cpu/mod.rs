@@ -4,5 +4,6 @@ pub(crate) mod attention;
 pub(crate) mod columns;
 pub(crate) mod gemm;
 pub(crate) mod norm;
+pub(crate) mod resize;
 mod scratch;
 pub(crate) mod simd;

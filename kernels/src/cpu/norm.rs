@@ -30,7 +30,7 @@ macro_rules! map {
 }
 
 /// Calls `f(i)` for `i` in `0..count`, on Rayon's threads if there are `elements` enough.
-fn each(count: usize, elements: usize, f: impl Fn(usize) + Sync + Send) {
+pub(super) fn each(count: usize, elements: usize, f: impl Fn(usize) + Sync + Send) {
     if elements < SERIAL || rayon::current_num_threads() == 1 {
         (0..count).for_each(f);
     } else {
@@ -38,10 +38,12 @@ fn each(count: usize, elements: usize, f: impl Fn(usize) + Sync + Send) {
     }
 }
 
+/// A source shared by tasks.
 #[derive(Clone, Copy)]
-struct From(*const f32);
+pub(super) struct From(pub *const f32);
+/// A destination of which every task writes its own part.
 #[derive(Clone, Copy)]
-struct To(*mut f32);
+pub(super) struct To(pub *mut f32);
 // SAFETY: read only, and written at places that no two tasks share.
 unsafe impl Send for From {}
 unsafe impl Sync for From {}
@@ -49,12 +51,12 @@ unsafe impl Send for To {}
 unsafe impl Sync for To {}
 
 impl From {
-    fn at(self, i: usize) -> *const f32 {
+    pub(super) fn at(self, i: usize) -> *const f32 {
         self.0.wrapping_add(i)
     }
 }
 impl To {
-    fn at(self, i: usize) -> *mut f32 {
+    pub(super) fn at(self, i: usize) -> *mut f32 {
         self.0.wrapping_add(i)
     }
 }

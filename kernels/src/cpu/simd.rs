@@ -403,6 +403,10 @@ pub(crate) enum Level {
 /// The best version for this processor.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn level() -> Level {
+    #[cfg(test)]
+    if let Some(level) = forced::get() {
+        return level;
+    }
     if is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512dq")
         && is_x86_feature_detected!("avx512bw")
@@ -413,6 +417,34 @@ pub(crate) fn level() -> Level {
         Level::Avx2
     } else {
         Level::Portable
+    }
+}
+
+/// Lets the tests run the versions for lesser processors too.
+#[cfg(all(test, target_arch = "x86_64"))]
+pub(crate) mod forced {
+    use super::Level;
+    use std::sync::Mutex;
+
+    static LEVEL: Mutex<Option<Level>> = Mutex::new(None);
+
+    pub(crate) fn get() -> Option<Level> {
+        *LEVEL.lock().unwrap()
+    }
+
+    /// Runs `f` at every level that this processor has, one at a time.
+    pub(crate) fn each(f: impl Fn(Level)) {
+        static ONE: Mutex<()> = Mutex::new(());
+        let _one = ONE.lock().unwrap_or_else(|error| error.into_inner());
+        let best = super::level();
+        for level in [Level::Portable, Level::Avx2, Level::Avx512] {
+            *LEVEL.lock().unwrap() = Some(level);
+            f(level);
+            *LEVEL.lock().unwrap() = None;
+            if level == best {
+                break;
+            }
+        }
     }
 }
 
