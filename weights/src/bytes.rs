@@ -51,7 +51,7 @@ impl FileBytes {
     /// Mapped pages count as this process's memory once they are touched. They are given back after
     /// each piece, so that reading a checkpoint costs what is made of it and not the file as well.
     pub fn pieces(&self, range: Range<usize>, take: &mut dyn FnMut(&[u8])) {
-        const PIECE: usize = 8 << 20;
+        const PIECE: usize = 1 << 20;
         let mut at = range.start;
         while at < range.end {
             let end = range.end.min(at + PIECE);

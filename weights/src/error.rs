@@ -83,7 +83,7 @@ pub enum WeightsError {
         hint: String,
     },
     /// A sound file of something that prepose does not run.
-    #[error("{}: this is {what}, which prepose does not run; {hint}", path.display())]
+    #[error("{}: this is {what}, which cannot be used here; {hint}", path.display())]
     Unsupported {
         /// The file or folder.
         path: PathBuf,

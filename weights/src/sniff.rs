@@ -135,7 +135,6 @@ fn is_safetensors(head: &[u8], len: u64) -> bool {
     else {
         return false;
     };
-    // A header beyond the file is a safetensors file cut short, and reported as one.
     header >= 2 && header <= MAX_SAFETENSORS_HEADER && (head.get(8) == Some(&b'{') || len == 8)
 }
 
@@ -174,11 +173,8 @@ pub(crate) fn weights_content(path: &Path) -> Result<Content, WeightsError> {
         (content, Promise::Safetensors) if content.is_pytorch() => Err(wrong(
             "if you trust where it comes from, rename it to end in .ckpt",
         )),
-        (Content::Unknown, Promise::Safetensors) => Err(WeightsError::Safetensors {
-            path: path.to_path_buf(),
-            what: "no safetensors header (PyTorch's tools call this HeaderTooLarge)".into(),
-            hint: "the download is damaged or this is another kind of file; download it again",
-        }),
+        // The parser says best what is wrong with its header.
+        (Content::Unknown, Promise::Safetensors) => Ok(Content::Safetensors),
         (content, _) if content == Content::Safetensors || content.is_pytorch() => Ok(content),
         _ => Err(wrong(content.way_out())),
     }

@@ -97,9 +97,14 @@ mod tests {
     #[test]
     fn every_key_of_the_text_encoders() {
         for row in table("clip_l") {
-            assert_eq!(whole(clip(&row[0], false)), row[0]);
+            match clip(&row[0], false) {
+                Target::Ignored => assert!(row[0].ends_with("position_ids"), "{}", row[0]),
+                target => assert_eq!(whole(target), row[0]),
+            }
         }
-        let expected: BTreeSet<String> = table("clip_g").into_iter().map(|row| row[0].clone()).collect();
+        let buffer = |name: &String| name.ends_with("position_ids");
+        let expected = table("clip_g").into_iter().map(|row| row[0].clone());
+        let expected: BTreeSet<String> = expected.filter(|name| !buffer(name)).collect();
         let mut found = BTreeSet::new();
         for row in table("clip_g_openclip") {
             match open_clip(row[0].strip_prefix("conditioner.embedders.1.model.").unwrap()) {

@@ -15,7 +15,7 @@ use crate::dtype::StoredType;
 use crate::error::WeightsError;
 use crate::sniff::Content;
 use crate::tensors::TensorInfo;
-use pickle::{Machine, Value};
+use pickle::{Fault, Machine, Value};
 
 /// A tensor as a view of a storage, in elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,12 +42,21 @@ const STATE_DICT: &str = "state_dict";
 /// Deeper than any checkpoint nests its dictionaries.
 const DEPTH: usize = 8;
 
+const DISTRUST: &str = "delete it, and get the checkpoint from a source that you trust";
 const AGAIN: &str = "download it again, or use the safetensors version of this checkpoint";
 
 impl PytorchFile {
     pub fn open(path: &Path, content: Content) -> Result<Self, WeightsError> {
         let bytes = FileBytes::map(path)?;
-        let broken = |what: String| WeightsError::Pytorch { path: path.to_path_buf(), what, hint: AGAIN };
+        let broken = |fault: Fault| {
+            let (what, hint) = match fault {
+                Fault::Damaged(what) => (what, AGAIN),
+                Fault::Attack(name) => {
+                    (format!("it would run {name} in Python, as an attack does; nothing was run"), DISTRUST)
+                }
+            };
+            WeightsError::Pytorch { path: path.to_path_buf(), what, hint }
+        };
         let mut machine = Machine::default();
         let (root, storages) = match content {
             Content::Zip => read_zip(bytes.as_slice(), &mut machine),
@@ -72,7 +81,7 @@ impl PytorchFile {
         for (name, tensor) in found {
             let storage = storages.get(&tensor.storage);
             let start = storage.and_then(|storage| tensor.start(storage)).ok_or_else(|| {
-                broken(format!("tensor {name} reaches beyond its bytes, or they are missing"))
+                broken(format!("tensor {name} reaches beyond its bytes, or they are missing").into())
             })?;
             let info = TensorInfo { dtype: tensor.dtype, shape: tensor.shape.clone() };
             tensors.insert(name, (info, tensor, start));
@@ -184,9 +193,9 @@ fn collect(
 }
 
 /// What a file holds, and where its storages lie.
-type Contents = (Value, HashMap<String, Range<usize>>);
+type Contents = Result<(Value, HashMap<String, Range<usize>>), Fault>;
 
-fn read_zip(bytes: &[u8], machine: &mut Machine) -> Result<Contents, String> {
+fn read_zip(bytes: &[u8], machine: &mut Machine) -> Contents {
     let entries = zip::entries(bytes)?;
     let pickle = entries.keys().filter(|name| *name == "data.pkl" || name.ends_with("/data.pkl"));
     let pickle = pickle.min_by_key(|name| name.len()).ok_or("this zip archive is not PyTorch's: it has no data.pkl")?;
@@ -204,9 +213,9 @@ fn read_zip(bytes: &[u8], machine: &mut Machine) -> Result<Contents, String> {
     Ok((value, storages))
 }
 
-fn read_legacy(bytes: &[u8], machine: &mut Machine) -> Result<Contents, String> {
+fn read_legacy(bytes: &[u8], machine: &mut Machine) -> Contents {
     let mut at = 0;
-    let mut next = |machine: &mut Machine| -> Result<Value, String> {
+    let mut next = |machine: &mut Machine| -> Result<Value, Fault> {
         let (value, len) = machine.run(&bytes[at..])?;
         at += len;
         Ok(value)

@@ -11,6 +11,27 @@ use std::collections::HashMap;
 use super::TensorRef;
 use crate::dtype::StoredType;
 
+/// Why a pickle was not read to its end.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// It makes no sense, in words.
+    Damaged(String),
+    /// It names this function, which only an attack would call.
+    Attack(String),
+}
+
+impl From<&str> for Fault {
+    fn from(what: &str) -> Self {
+        Self::Damaged(what.into())
+    }
+}
+
+impl From<String> for Fault {
+    fn from(what: String) -> Self {
+        Self::Damaged(what)
+    }
+}
+
 /// A Python object. Those that can change after they are put aside in the memo live in a list of
 /// their own.
 #[derive(Debug, Clone)]
@@ -53,14 +74,14 @@ struct Run<'a> {
 
 impl Machine {
     /// Runs the pickle that `bytes` starts with: the object that it makes, and its length.
-    pub fn run(&mut self, bytes: &[u8]) -> Result<(Value, usize), String> {
+    pub fn run(&mut self, bytes: &[u8]) -> Step<(Value, usize)> {
         let mut run = Run { machine: self, stack: Vec::new(), memo: HashMap::new(), bytes, at: 0 };
         let value = run.run()?;
         Ok((value, run.at))
     }
 }
 
-type Step<T> = Result<T, String>;
+type Step<T> = Result<T, Fault>;
 
 impl Run<'_> {
     fn run(&mut self) -> Step<Value> {
@@ -193,7 +214,7 @@ impl Run<'_> {
                     let storage = self.storage(id)?;
                     self.stack.push(storage);
                 }
-                other => return Err(format!("a pickle with the instruction {other:#04x}, which PyTorch never writes")),
+                other => return Err(format!("a pickle with the instruction {other:#04x}, which PyTorch never writes").into()),
             }
         }
     }
@@ -315,7 +336,7 @@ impl Run<'_> {
         let root = module.split('.').next().unwrap_or_default();
         let builtin = matches!(root, "builtins" | "__builtin__") && BUILTINS.contains(&name.as_str());
         if MODULES.contains(&root) || builtin {
-            return Err(format!("it would run {module}.{name} in Python, as an attack does; nothing was run"));
+            return Err(Fault::Attack(format!("{module}.{name}")));
         }
         self.stack.push(Value::Name(module, name));
         Ok(())
