@@ -250,7 +250,12 @@ fn quietly<T>(f: impl FnOnce() -> T) -> Result<T, String> {
             .or_else(|| payload.downcast_ref::<&str>().copied())
             .unwrap_or("the driver gave no reason");
         // The first line says what is wrong; the rest is a backend's backtrace.
-        message.lines().next().unwrap_or_default().trim().to_string()
+        message
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .to_string()
     })
 }
 
@@ -273,11 +278,21 @@ fn enumerate(backend: Backend) -> Vec<Device> {
 }
 
 #[cfg_attr(
-    not(any(feature = "cuda", feature = "wgpu", feature = "vulkan", feature = "metal")),
+    not(any(
+        feature = "cuda",
+        feature = "wgpu",
+        feature = "vulkan",
+        feature = "metal"
+    )),
     allow(unused_variables)
 )]
 fn hardware_name(device: &Device, backend: Backend) -> String {
-    #[cfg(any(feature = "cuda", feature = "wgpu", feature = "vulkan", feature = "metal"))]
+    #[cfg(any(
+        feature = "cuda",
+        feature = "wgpu",
+        feature = "vulkan",
+        feature = "metal"
+    ))]
     if backend != Backend::Flex
         && let Some(identity) = device.identity()
     {
@@ -310,7 +325,9 @@ pub fn list() -> Vec<Listing> {
             Listing {
                 backend,
                 // With no device at all, trying the first one says why.
-                devices: (0..count.max(1)).map(|index| open_one(backend, index)).collect(),
+                devices: (0..count.max(1))
+                    .map(|index| open_one(backend, index))
+                    .collect(),
             }
         })
         .collect()
@@ -335,7 +352,10 @@ mod tests {
         assert_eq!(cuda.to_string(), "cuda:1");
         assert_eq!(parse("cpu").unwrap().to_string(), "flex");
         for wrong in ["", "gpu", "cuda:", "cuda:x", "auto:1", "cuda:-1"] {
-            assert!(matches!(parse(wrong), Err(DeviceError::Unknown { .. })), "{wrong}");
+            assert!(
+                matches!(parse(wrong), Err(DeviceError::Unknown { .. })),
+                "{wrong}"
+            );
         }
     }
 
@@ -344,7 +364,10 @@ mod tests {
         let opened = open("flex".parse().unwrap()).unwrap();
         assert!(opened.is_cpu());
         let error = open("flex:7".parse().unwrap()).unwrap_err();
-        assert!(error.to_string().contains("there is only flex:0"), "{error}");
+        assert!(
+            error.to_string().contains("there is only flex:0"),
+            "{error}"
+        );
     }
 
     #[test]

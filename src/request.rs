@@ -63,7 +63,7 @@ pub struct InitImage {
 pub struct ModelRequest {
     /// `toybox`, a diffusers folder or a single file.
     pub checkpoint: String,
-    /// SHA-256 of the checkpoint, where it was computed.
+    /// SHA-256 of the checkpoint's files, filled in when the picture is made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
     /// A folder with the configuration of a single file of unusual size.
@@ -185,14 +185,23 @@ impl Request {
             return Err(range("steps", self.steps, "between 1 and 1000"));
         }
         if !self.guidance_scale.is_finite() || !(0.0..=100.0).contains(&self.guidance_scale) {
-            return Err(range("guidance scale", self.guidance_scale, "between 0 and 100"));
+            return Err(range(
+                "guidance scale",
+                self.guidance_scale,
+                "between 0 and 100",
+            ));
         }
         if let Some(init) = &self.init
             && !(init.strength > 0.0 && init.strength <= 1.0)
         {
             return Err(range("strength", init.strength, "above 0 and at most 1"));
         }
-        if let Some(lora) = self.model.loras.iter().find(|lora| !lora.weight.is_finite()) {
+        if let Some(lora) = self
+            .model
+            .loras
+            .iter()
+            .find(|lora| !lora.weight.is_finite())
+        {
             return Err(range("a LoRA's weight", lora.weight, "a finite number"));
         }
         Ok(())

@@ -34,7 +34,10 @@ fn refuses(args: &[&str], parts: &[&str]) {
     assert_eq!(output.status.code(), Some(2), "{args:?}: {message}");
     assert!(!message.contains("panicked"), "{message}");
     for part in parts {
-        assert!(message.contains(part), "{args:?}: {message:?} lacks {part:?}");
+        assert!(
+            message.contains(part),
+            "{args:?}: {message:?} lacks {part:?}"
+        );
     }
     let left: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
     assert!(left.is_empty(), "{args:?} left {left:?}");
@@ -44,16 +47,31 @@ fn refuses(args: &[&str], parts: &[&str]) {
 fn nonsense_is_refused_before_anything_is_loaded() {
     refuses(&["generate", ""], &["empty"]);
     refuses(&["generate", " \t"], &["empty"]);
-    refuses(&["generate", "a dog", "--size", "100x64"], &["multiple", "104x64"]);
+    refuses(
+        &["generate", "a dog", "--size", "100x64"],
+        &["multiple", "104x64"],
+    );
     refuses(&["generate", "a dog", "--size", "big"], &["WIDTHxHEIGHT"]);
     refuses(&["generate", "a dog", "--steps", "0"], &["steps is 0"]);
     refuses(&["generate", "a dog", "--guidance-scale", "NaN"], &["NaN"]);
     refuses(&["generate", "a dog", "--seeds", "3-1"], &["3-1"]);
     refuses(&["generate", "a dog", "--batch", "0"], &["--batch is 0"]);
-    refuses(&["generate", "a dog", "--scheduler", "magic"], &["magic", "euler"]);
-    refuses(&["generate", "a dog", "--device", "cuda:x"], &["cuda:x", "flex"]);
-    refuses(&["generate", "a dog", "--device", "flex:9"], &["flex:9", "prepose devices"]);
-    refuses(&["generate", &"dog ".repeat(5000)], &["cannot use the prompt", "tokens"]);
+    refuses(
+        &["generate", "a dog", "--scheduler", "magic"],
+        &["magic", "euler"],
+    );
+    refuses(
+        &["generate", "a dog", "--device", "cuda:x"],
+        &["cuda:x", "flex"],
+    );
+    refuses(
+        &["generate", "a dog", "--device", "flex:9"],
+        &["flex:9", "prepose devices"],
+    );
+    refuses(
+        &["generate", &"dog ".repeat(5000)],
+        &["cannot use the prompt", "tokens"],
+    );
     refuses(&["generate", "a (dog:1e9)"], &["1e9"]);
     refuses(&["generate"], &["PROMPT"]);
 }
@@ -68,22 +86,43 @@ fn files_that_are_not_there_or_not_right_are_named() {
     };
     let missing = folder.path().join("none.safetensors");
     let missing = missing.to_str().unwrap();
-    refuses(&["generate", "a dog", "--checkpoint", missing], &[missing, "no such file"]);
-    let html = write("page.safetensors", b"<!DOCTYPE html><html><body>Not found</body></html>");
-    refuses(&["generate", "a dog", "--checkpoint", &html], &[&html, "HTML"]);
+    refuses(
+        &["generate", "a dog", "--checkpoint", missing],
+        &[missing, "no such file"],
+    );
+    let html = write(
+        "page.safetensors",
+        b"<!DOCTYPE html><html><body>Not found</body></html>",
+    );
+    refuses(
+        &["generate", "a dog", "--checkpoint", &html],
+        &[&html, "HTML"],
+    );
     let lfs = write(
         "lfs.safetensors",
         b"version https://git-lfs.github.com/spec/v1\noid sha256:aa\nsize 5\n",
     );
     refuses(&["generate", "a dog", "--checkpoint", &lfs], &[&lfs, "git"]);
-    refuses(&["generate", "a dog", "--lora", missing], &[missing, "no such file"]);
-    refuses(&["generate", "a dog", "--vae", missing], &[missing, "no such file"]);
+    refuses(
+        &["generate", "a dog", "--lora", missing],
+        &[missing, "no such file"],
+    );
+    refuses(
+        &["generate", "a dog", "--vae", missing],
+        &[missing, "no such file"],
+    );
     let text = write("text.png", b"hello");
-    refuses(&["generate", "a dog", "--init-image", &text], &[&text, "start picture"]);
+    refuses(
+        &["generate", "a dog", "--init-image", &text],
+        &[&text, "start picture"],
+    );
     refuses(&["generate", "--again", &text], &[&text, "PNG"]);
     refuses(&["info", missing], &[missing]);
     refuses(&["generate", "a dog", "-o", "x.jpg"], &["x.jpg", ".png"]);
-    refuses(&["generate", "a dog", "--seeds", "0-1", "-o", "x.png"], &["2 pictures"]);
+    refuses(
+        &["generate", "a dog", "--seeds", "0-1", "-o", "x.png"],
+        &["2 pictures"],
+    );
 }
 
 #[cfg(unix)]
@@ -96,7 +135,11 @@ fn a_folder_that_cannot_be_written_is_found_out_first() {
     let below = file.join("x.png");
     let output = prepose(&["generate", "a dog", "-o", below.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("cannot create the folder"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("cannot create the folder"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
@@ -105,12 +148,21 @@ fn a_picture_is_made_described_and_made_again() {
     let prompt = "a dog to the left of a cat";
     let made = prepose_in(
         folder.path(),
-        &["generate", prompt, "--seeds", "3,4", "--steps", "4", "--batch", "2", "--device", "flex"],
+        &[
+            "generate", prompt, "--seeds", "3,4", "--steps", "4", "--batch", "2", "--device",
+            "flex",
+        ],
     );
     assert_eq!(made.status.code(), Some(0), "{}", stderr(&made));
-    let names = ["a-dog-to-the-left-of-a-cat-3.png", "a-dog-to-the-left-of-a-cat-4.png"];
+    let names = [
+        "a-dog-to-the-left-of-a-cat-3.png",
+        "a-dog-to-the-left-of-a-cat-4.png",
+    ];
     let printed = stdout(&made);
-    let printed: Vec<_> = printed.lines().map(|line| line.trim_start_matches("./")).collect();
+    let printed: Vec<_> = printed
+        .lines()
+        .map(|line| line.trim_start_matches("./"))
+        .collect();
     assert_eq!(printed, names);
 
     let manifest = fs::read_to_string(folder.path().join("manifest.jsonl")).unwrap();
@@ -127,7 +179,15 @@ fn a_picture_is_made_described_and_made_again() {
 
     let again = prepose_in(
         folder.path(),
-        &["generate", "--again", names[1], "-o", "again.png", "--device", "flex"],
+        &[
+            "generate",
+            "--again",
+            names[1],
+            "-o",
+            "again.png",
+            "--device",
+            "flex",
+        ],
     );
     assert_eq!(again.status.code(), Some(0), "{}", stderr(&again));
     let pixels = |name: &str| image::open(folder.path().join(name)).unwrap().into_rgb8();
@@ -142,12 +202,17 @@ fn json_is_a_line_a_picture() {
     let folder = tempfile::tempdir().unwrap();
     let made = prepose_in(
         folder.path(),
-        &["generate", "a dog", "a cat", "--seed", "1", "--steps", "2", "--json", "--device", "flex"],
+        &[
+            "generate", "a dog", "a cat", "--seed", "1", "--steps", "2", "--json", "--device",
+            "flex",
+        ],
     );
     assert_eq!(made.status.code(), Some(0), "{}", stderr(&made));
     assert!(stderr(&made).is_empty(), "{}", stderr(&made));
-    let lines: Vec<serde_json::Value> =
-        stdout(&made).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines: Vec<serde_json::Value> = stdout(&made)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     assert_eq!(lines.len(), 2);
     assert_eq!(lines[1]["prompt"], "a cat");
     assert!(lines[1]["seconds"]["denoise"].as_f64().unwrap() > 0.0);
@@ -158,7 +223,9 @@ fn json_is_a_line_a_picture() {
 fn ctrl_c_keeps_what_is_finished_and_leaves_no_halves() {
     let folder = tempfile::tempdir().unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_prepose"))
-        .args(["generate", "a dog", "--seeds", "0-500", "--steps", "3", "--device", "flex"])
+        .args([
+            "generate", "a dog", "--seeds", "0-500", "--steps", "3", "--device", "flex",
+        ])
         .current_dir(folder.path())
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::piped())
@@ -166,10 +233,15 @@ fn ctrl_c_keeps_what_is_finished_and_leaves_no_halves() {
         .unwrap();
     let started = std::time::Instant::now();
     while !folder.path().join("a-dog-0.png").exists() {
-        assert!(started.elapsed().as_secs() < 120, "no picture in two minutes");
+        assert!(
+            started.elapsed().as_secs() < 120,
+            "no picture in two minutes"
+        );
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    let interrupt = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    let interrupt = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status();
     assert!(interrupt.unwrap().success());
     assert_eq!(child.wait().unwrap().code(), Some(2));
     let manifest = fs::read_to_string(folder.path().join("manifest.jsonl")).unwrap();
@@ -190,7 +262,10 @@ fn the_devices_are_listed() {
     assert_eq!(listed.status.code(), Some(0), "{}", stderr(&listed));
     let listed: serde_json::Value = serde_json::from_str(&stdout(&listed)).unwrap();
     let devices = listed["devices"].as_array().unwrap();
-    let flex = devices.iter().find(|device| device["device"] == "flex").unwrap();
+    let flex = devices
+        .iter()
+        .find(|device| device["device"] == "flex")
+        .unwrap();
     assert_eq!(flex["usable"], true);
     for device in devices.iter().filter(|device| device["usable"] == false) {
         assert!(!device["reason"].as_str().unwrap().is_empty(), "{device}");

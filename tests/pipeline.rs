@@ -14,7 +14,9 @@ use safetensors::SafeTensors;
 const TOLERANCE: f32 = 1e-4;
 
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("fixtures")
+        .join(name)
 }
 
 /// A tiny checkpoint with what diffusers made of it.
@@ -71,7 +73,9 @@ impl Case {
         let file = SafeTensors::deserialize(&self.expected).unwrap();
         let tensor = file.tensor(name).unwrap();
         let bytes = tensor.data().chunks_exact(4);
-        bytes.map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
+        bytes
+            .map(|b| f32::from_le_bytes(b.try_into().unwrap()))
+            .collect()
     }
 
     /// `change` makes the request of the case `name`; its latents must be diffusers'.
@@ -93,7 +97,9 @@ impl Case {
 fn assert_close(name: &str, actual: &Tensor<4>, expected: &[f32]) {
     let actual: Vec<f32> = actual.to_data().iter::<f32>().collect();
     assert_eq!(actual.len(), expected.len(), "{name}");
-    let scale = expected.iter().fold(0f32, |max, value| max.max(value.abs()));
+    let scale = expected
+        .iter()
+        .fold(0f32, |max, value| max.max(value.abs()));
     let pairs = actual.iter().zip(expected);
     let error = pairs.fold(0f32, |max, (a, e)| max.max((a - e).abs())) / scale;
     println!("{name}: {error:.1e}");
@@ -101,7 +107,14 @@ fn assert_close(name: &str, actual: &Tensor<4>, expected: &[f32]) {
 }
 
 const SCHEDULERS: [&str; 8] = [
-    "ddim", "pndm", "euler", "euler_a", "dpmpp_2m", "dpmpp_2m_karras", "unipc", "lcm",
+    "ddim",
+    "pndm",
+    "euler",
+    "euler_a",
+    "dpmpp_2m",
+    "dpmpp_2m_karras",
+    "unipc",
+    "lcm",
 ];
 
 /// The start picture of the image-to-image cases as a PNG.
@@ -125,7 +138,9 @@ fn init_picture(case: &Case, folder: &Path) -> InitImage {
 fn sd1_text_to_image_is_diffusers() {
     let case = Case::open("sd1-tiny");
     for scheduler in SCHEDULERS {
-        case.check(&format!("txt2img/{scheduler}"), |r| r.scheduler = Some(scheduler.into()));
+        case.check(&format!("txt2img/{scheduler}"), |r| {
+            r.scheduler = Some(scheduler.into())
+        });
     }
     case.check("txt2img/ddim_no_guidance", |r| {
         r.scheduler = Some("ddim".into());
@@ -150,7 +165,9 @@ fn sd1_image_to_image_is_diffusers() {
 fn sdxl_is_diffusers() {
     let case = Case::open("sdxl-tiny");
     for scheduler in ["euler", "ddim", "dpmpp_2m_karras", "euler_a"] {
-        case.check(&format!("txt2img/{scheduler}"), |r| r.scheduler = Some(scheduler.into()));
+        case.check(&format!("txt2img/{scheduler}"), |r| {
+            r.scheduler = Some(scheduler.into())
+        });
     }
     case.check("txt2img/euler_no_negative", |r| {
         r.scheduler = Some("euler".into());
@@ -177,7 +194,10 @@ fn the_picture_is_diffusers() {
     for (position, pixel) in picture.rgb.chunks_exact(3).enumerate() {
         for (channel, byte) in pixel.iter().enumerate() {
             let value = expected[channel * plane + position] * 255.0;
-            assert!((value - f32::from(*byte)).abs() <= 1.0, "{value} against {byte}");
+            assert!(
+                (value - f32::from(*byte)).abs() <= 1.0,
+                "{value} against {byte}"
+            );
         }
     }
 }
@@ -288,12 +308,24 @@ fn hooks_run_in_order_and_can_stop() {
         stop: Some(1),
         ..Recorder::default()
     };
-    let error = case.engine.generate(&[request], &mut [&mut recorder]).err().unwrap();
+    let error = case
+        .engine
+        .generate(&[request], &mut [&mut recorder])
+        .err()
+        .unwrap();
     assert_eq!(error.to_string(), "enough");
     assert_eq!(
         recorder.calls,
         [
-            "loop of 3", "step 0", "unet", "prediction", "after", "step 1", "unet", "prediction", "after"
+            "loop of 3",
+            "step 0",
+            "unet",
+            "prediction",
+            "after",
+            "step 1",
+            "unet",
+            "prediction",
+            "after"
         ]
     );
 }
@@ -329,10 +361,16 @@ fn swapping_the_prompt_at_the_first_step_is_the_other_prompt() {
             ..request.clone()
         };
         let latents = |request: &Request, hooks: &mut [&mut dyn Hook]| -> Vec<f32> {
-            let latents = case.engine.latents(std::slice::from_ref(request), hooks).unwrap();
+            let latents = case
+                .engine
+                .latents(std::slice::from_ref(request), hooks)
+                .unwrap();
             latents.to_data().iter::<f32>().collect()
         };
-        let to = case.engine.conditioning(std::slice::from_ref(&other)).unwrap();
+        let to = case
+            .engine
+            .conditioning(std::slice::from_ref(&other))
+            .unwrap();
         let wanted = latents(&other, &mut []);
         let swapped = |at| latents(&request, &mut [&mut Swap { at, to: to.clone() }]);
         assert_eq!(swapped(0), wanted, "{scheduler}");

@@ -8,9 +8,9 @@ use burn::tensor::{Tensor, TensorData};
 use clap::Subcommand;
 use prepose::device::{self, DeviceSpec};
 use prepose::engine::Blueprint;
-use prepose_models::unet::AddedConditioning;
 use prepose::request::{Dtype, ModelRequest};
 use prepose::sampling::noise::{NoiseKind, NoiseSource};
+use prepose_models::unet::AddedConditioning;
 
 use super::OK;
 
@@ -88,14 +88,26 @@ fn unet(args: &UnetArgs) -> anyhow::Result<u8> {
     let side = size / factor;
     let on = &device.device;
     let config = unet.config();
-    let latents = Tensor::<4>::from_data(random(0, &[args.batch, config.in_channels, side, side]), on);
+    let latents =
+        Tensor::<4>::from_data(random(0, &[args.batch, config.in_channels, side, side]), on);
     let context_width = config.cross_attention_dim.first().unwrap_or(768);
     let context = Tensor::<3>::from_data(random(1, &[args.batch, 77, context_width]), on);
-    let added = config.projection_class_embeddings_input_dim.map(|width| AddedConditioning {
-        text_embeds: Tensor::from_data(random(2, &[args.batch, width - 6 * config.addition_time_embed_dim.unwrap_or(0)]), on),
-        time_ids: Tensor::from_floats([[size, size, 0, 0, size, size].map(|n| n as f32)], on)
-            .repeat_dim(0, args.batch),
-    });
+    let added = config
+        .projection_class_embeddings_input_dim
+        .map(|width| AddedConditioning {
+            text_embeds: Tensor::from_data(
+                random(
+                    2,
+                    &[
+                        args.batch,
+                        width - 6 * config.addition_time_embed_dim.unwrap_or(0),
+                    ],
+                ),
+                on,
+            ),
+            time_ids: Tensor::from_floats([[size, size, 0, 0, size, size].map(|n| n as f32)], on)
+                .repeat_dim(0, args.batch),
+        });
     let prepared = unet.prepare(context, added.as_ref());
     let mut seconds = Vec::with_capacity(args.repeat);
     for call in 0..=args.repeat {
@@ -103,7 +115,11 @@ fn unet(args: &UnetArgs) -> anyhow::Result<u8> {
         let output = unet.forward_prepared(latents.clone(), &[500.0], &prepared);
         // Reading one value back waits for the device.
         let probe: f32 = output.slice([0..1, 0..1, 0..1, 0..1]).into_scalar();
-        ensure!(probe.is_finite(), "the UNet's output is not finite in {:?}", args.dtype);
+        ensure!(
+            probe.is_finite(),
+            "the UNet's output is not finite in {:?}",
+            args.dtype
+        );
         if call > 0 {
             seconds.push(started.elapsed().as_secs_f64());
         }
@@ -123,7 +139,13 @@ fn unet(args: &UnetArgs) -> anyhow::Result<u8> {
         writeln!(
             out,
             "UNet of {} at {size}², batch {}, {:?} on {} ({}): median {median:.3} s, fastest {:.3} s of {}",
-            args.checkpoint, args.batch, args.dtype, device.spec, device.name, sorted[0], args.repeat
+            args.checkpoint,
+            args.batch,
+            args.dtype,
+            device.spec,
+            device.name,
+            sorted[0],
+            args.repeat
         )?;
     }
     Ok(OK)

@@ -38,7 +38,11 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
                 serde_json::json!({"device": spec, "backend": backend, "usable": usable, key: text})
             })
             .collect();
-        writeln!(out, "{}", serde_json::json!({"auto": auto, "devices": devices}))?;
+        writeln!(
+            out,
+            "{}",
+            serde_json::json!({"auto": auto, "devices": devices})
+        )?;
     } else {
         for (_, spec, usable, text) in &rows {
             let mark = match (usable, *spec == auto) {
@@ -49,6 +53,12 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
             writeln!(out, "{mark}  {spec:<9} {text}")?;
         }
     }
-    let only_cpu = rows.iter().all(|(backend, _, usable, _)| !usable || *backend == Backend::Flex);
-    Ok(if only_cpu && rows.iter().all(|row| !row.2) { NO } else { OK })
+    let only_cpu = rows
+        .iter()
+        .all(|(backend, _, usable, _)| !usable || *backend == Backend::Flex);
+    Ok(if only_cpu && rows.iter().all(|row| !row.2) {
+        NO
+    } else {
+        OK
+    })
 }

@@ -26,7 +26,13 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         if args.json {
             writeln!(out, "{}", png_json(&args.path, &info))?;
         } else {
-            writeln!(out, "{}: PNG, {}x{} pixels", args.path.display(), info.width, info.height)?;
+            writeln!(
+                out,
+                "{}: PNG, {}x{} pixels",
+                args.path.display(),
+                info.width,
+                info.height
+            )?;
             for (keyword, text) in &info.texts {
                 writeln!(out, "\n{keyword}:\n{text}")?;
             }

@@ -29,7 +29,11 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let Some(name) = &args.name else {
         for known in hub::CATALOG {
             let gigabytes = known.size as f64 / 1e9;
-            writeln!(out, "{:<16} {gigabytes:5.1} GB  {} ({})", known.name, known.about, known.repo)?;
+            writeln!(
+                out,
+                "{:<16} {gigabytes:5.1} GB  {} ({})",
+                known.name, known.about, known.repo
+            )?;
         }
         return Ok(OK);
     };
@@ -39,18 +43,22 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     };
     let quiet = quiet || args.json;
     let mut progress = Progress::new(0, "bytes", true);
-    let pulled = hub::pull(&request, &HubSettings::from_env(), &mut |event| match event {
-        PullEvent::Start { file, size } => {
-            progress.finish();
-            progress = Progress::bytes(size, file, quiet);
-        }
-        PullEvent::Advance(bytes) => progress.advance(bytes),
-        PullEvent::Verify { file } => progress.message(format!("checking {file}")),
-        PullEvent::Done { file } => {
-            progress.finish();
-            tracing::info!("{file} is complete");
-        }
-    })?;
+    let pulled = hub::pull(
+        &request,
+        &HubSettings::from_env(),
+        &mut |event| match event {
+            PullEvent::Start { file, size } => {
+                progress.finish();
+                progress = Progress::bytes(size, file, quiet);
+            }
+            PullEvent::Advance(bytes) => progress.advance(bytes),
+            PullEvent::Verify { file } => progress.message(format!("checking {file}")),
+            PullEvent::Done { file } => {
+                progress.finish();
+                tracing::info!("{file} is complete");
+            }
+        },
+    )?;
     if args.json {
         let files: Vec<_> = pulled
             .files

@@ -12,7 +12,10 @@ use crate::sampling::denoise::{Conditioning, TextConditioning};
 impl Engine {
     /// Both halves of the batch's conditioning. Equal texts are encoded once.
     pub fn conditioning(&self, requests: &[Request]) -> Result<Conditioning, EngineError> {
-        let chunks = requests.iter().map(|request| self.chunks(request)).collect::<Result<Vec<_>, _>>()?;
+        let chunks = requests
+            .iter()
+            .map(|request| self.chunks(request))
+            .collect::<Result<Vec<_>, _>>()?;
         let chunks = chunks.into_iter().max().unwrap_or(1);
         let guided = requests.iter().any(|request| request.guidance_scale > 1.0);
         let positive = self.half("prompt", requests, chunks, |request| &request.prompt)?;
@@ -86,7 +89,10 @@ impl Engine {
         let family = self.blueprint.checkpoint.family();
         let layer = match (family, request.clip_skip) {
             (Family::Sd1, 0) => HiddenLayer::Last,
-            (Family::Sd1, n) => HiddenLayer::Skip { n, final_norm: true },
+            (Family::Sd1, n) => HiddenLayer::Skip {
+                n,
+                final_norm: true,
+            },
             // SDXL was trained on the penultimate layer without the final norm.
             (Family::Sdxl, n) => HiddenLayer::Skip {
                 n: n + 1,

@@ -35,7 +35,10 @@ pub(super) fn load(
             values[channel * width * height + position] = f32::from(value) / 255.0 * 2.0 - 1.0;
         }
     }
-    Ok(Tensor::from_data(TensorData::new(values, [1, 3, height, width]), device))
+    Ok(Tensor::from_data(
+        TensorData::new(values, [1, 3, height, width]),
+        device,
+    ))
 }
 
 fn decode(init: &InitImage) -> Result<(image::RgbImage, String), EngineError> {
@@ -45,7 +48,11 @@ fn decode(init: &InitImage) -> Result<(image::RgbImage, String), EngineError> {
     };
     let bytes = std::fs::read(&init.path).map_err(|error| unusable(error.into()))?;
     let sha256 = format!("{:x}", Sha256::digest(&bytes));
-    if init.sha256.as_ref().is_some_and(|recorded| *recorded != sha256) {
+    if init
+        .sha256
+        .as_ref()
+        .is_some_and(|recorded| *recorded != sha256)
+    {
         return Err(EngineError::InitImageChanged {
             path: init.path.clone(),
         });

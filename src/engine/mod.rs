@@ -4,6 +4,8 @@ mod conditioning;
 mod image;
 
 use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Instant;
 
 use burn::tensor::{Device, Tensor};
@@ -12,6 +14,7 @@ use prepose_models::unet::UNet;
 use prepose_models::vae::AutoencoderKl;
 use prepose_weights::tokenizer::ClipTokenizer;
 use prepose_weights::{Checkpoint, Family, LoadOptions, LoraSpec, WeightsError};
+use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 use crate::device::OpenDevice;
@@ -92,7 +95,7 @@ pub struct Defaults {
 
 /// A checkpoint before its weights are read: enough to check a request.
 pub struct Blueprint {
-    checkpoint: Checkpoint,
+    checkpoint: Arc<Checkpoint>,
     tokenizers: Vec<ClipTokenizer>,
     vae_factor: usize,
     sample_size: usize,
@@ -124,13 +127,30 @@ impl Blueprint {
                 .sample_size
                 .and_then(|size| size.first())
                 .unwrap_or(64),
-            checkpoint,
+            checkpoint: Arc::new(checkpoint),
         })
     }
 
     /// The opened checkpoint.
     pub fn checkpoint(&self) -> &Checkpoint {
         &self.checkpoint
+    }
+
+    /// Starts computing the checkpoint's SHA-256 beside whatever comes next: a single file's own, else
+    /// that of the list of the files' hashes, LoRAs included. Gigabytes take seconds.
+    pub fn fingerprint(&self) -> JoinHandle<Result<String, WeightsError>> {
+        let checkpoint = self.checkpoint.clone();
+        std::thread::spawn(move || {
+            let mut hashes: Vec<String> = checkpoint
+                .file_hashes()?
+                .into_iter()
+                .map(|file| file.sha256)
+                .collect();
+            Ok(match hashes.len() {
+                1 => hashes.remove(0),
+                _ => format!("{:x}", Sha256::digest(hashes.join("\n"))),
+            })
+        })
     }
 
     /// Pixels to a latent.
@@ -190,7 +210,11 @@ impl Blueprint {
     }
 }
 
-fn parse(which: &'static str, text: &str, tokenizer: &ClipTokenizer) -> Result<Prompt, EngineError> {
+fn parse(
+    which: &'static str,
+    text: &str,
+    tokenizer: &ClipTokenizer,
+) -> Result<Prompt, EngineError> {
     Prompt::parse(text, tokenizer).map_err(|source| EngineError::Prompt {
         which,
         text: match text.char_indices().nth(60) {
@@ -260,7 +284,9 @@ impl Engine {
 
     /// The name of the scheduler that `request` is sampled with.
     pub fn scheduler_name(&self, request: &Request) -> Result<String, EngineError> {
-        Ok(scheduler(&self.blueprint.checkpoint, request)?.kind().to_string())
+        Ok(scheduler(&self.blueprint.checkpoint, request)?
+            .kind()
+            .to_string())
     }
 
     /// The number of UNet calls that `request` takes; 0 for one that would be refused.

@@ -117,7 +117,8 @@ impl ManifestLine {
                 num_inference_steps: request.steps,
                 guidance_scale: request.guidance_scale,
                 scheduler: scheduler.into(),
-                negative_prompt: Some(request.negative_prompt.clone()).filter(|text| !text.is_empty()),
+                negative_prompt: Some(request.negative_prompt.clone())
+                    .filter(|text| !text.is_empty()),
             },
             prompt: request.prompt.clone(),
             relation: None,
@@ -153,10 +154,23 @@ mod tests {
         assert_eq!(
             keys,
             [
-                "sample_id", "run_id", "prompt_id", "image_path", "model", "gen_params", "prompt",
-                "relation", "object_a", "object_b", "timestamp_utc", "code_version"
+                "sample_id",
+                "run_id",
+                "prompt_id",
+                "image_path",
+                "model",
+                "gen_params",
+                "prompt",
+                "relation",
+                "object_a",
+                "object_b",
+                "timestamp_utc",
+                "code_version"
             ]
         );
-        assert_eq!(json["gen_params"]["negative_prompt"], serde_json::Value::Null);
+        assert_eq!(
+            json["gen_params"]["negative_prompt"],
+            serde_json::Value::Null
+        );
     }
 }

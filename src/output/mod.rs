@@ -1,5 +1,5 @@
 //! What a run leaves behind: pictures that carry the request that made them, and a manifest.
 
+pub mod files;
 pub mod manifest;
 pub mod png;
-pub mod files;

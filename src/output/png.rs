@@ -141,7 +141,11 @@ fn encode(
     .to_string();
     let mut bytes = Vec::new();
     let mut encoder = encoder(&mut bytes, picture);
-    add_text(&mut encoder, PARAMETERS_KEYWORD, parameters(request, scheduler))?;
+    add_text(
+        &mut encoder,
+        PARAMETERS_KEYWORD,
+        parameters(request, scheduler),
+    )?;
     add_text(&mut encoder, REQUEST_KEYWORD, stored)?;
     let mut writer = encoder.write_header()?;
     writer.write_image_data(&picture.rgb)?;
@@ -174,7 +178,12 @@ fn parameters(request: &Request, scheduler: &str) -> String {
         "\nSteps: {}, Sampler: {scheduler}, CFG scale: {}, Seed: {}, Size: {}x{}",
         request.steps, request.guidance_scale, request.seed, request.width, request.height
     );
-    if let Some(hash) = request.model.sha256.as_deref().and_then(|hash| hash.get(..10)) {
+    if let Some(hash) = request
+        .model
+        .sha256
+        .as_deref()
+        .and_then(|hash| hash.get(..10))
+    {
         let _ = write!(text, ", Model hash: {hash}");
     }
     let model = Path::new(&request.model.checkpoint);
@@ -280,7 +289,12 @@ mod tests {
         save(&path, &picture(), &request, "ddim", "flex").unwrap();
         assert_eq!(read_request(&path).unwrap(), request);
         let info = read_info(&path).unwrap();
-        let parameters = &info.texts.iter().find(|(k, _)| k == "parameters").unwrap().1;
+        let parameters = &info
+            .texts
+            .iter()
+            .find(|(k, _)| k == "parameters")
+            .unwrap()
+            .1;
         assert_eq!(
             parameters,
             "ein Hund, 犬, \"quoted\"\nNegative prompt: blur\nSteps: 20, Sampler: ddim, CFG scale: 7.5, \
@@ -295,7 +309,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let plain = folder.path().join("plain.png");
         save_plain(&plain, &picture()).unwrap();
-        assert!(matches!(read_request(&plain), Err(PngError::NoRequest { .. })));
+        assert!(matches!(
+            read_request(&plain),
+            Err(PngError::NoRequest { .. })
+        ));
         let text = folder.path().join("text.png");
         std::fs::write(&text, "hello").unwrap();
         assert!(matches!(read_request(&text), Err(PngError::Decode { .. })));

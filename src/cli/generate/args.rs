@@ -1,0 +1,193 @@
+//! The arguments of `prepose generate`.
+
+use std::path::PathBuf;
+
+use prepose::device::DeviceSpec;
+use prepose::request::{Dtype, Lora};
+use prepose::sampling::noise::NoiseKind;
+use prepose::sampling::schedulers::SchedulerKind;
+
+/// Make pictures from a prompt.
+///
+/// One picture for each prompt and seed. Each PNG carries the whole request; `--again FILE.png`
+/// makes the same picture again.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  prepose generate \"a dog to the left of a cat\"
+  prepose generate \"a (red:1.3) car\" --seeds 0-7 --batch 4 -o cars/
+  prepose generate \"a castle\" --checkpoint sd15.safetensors --lora style.safetensors:0.8
+  prepose generate --again cars/a-red-car-3.png -o again.png")]
+pub struct Args {
+    /// What the pictures should show; each argument is a prompt of its own.
+    #[arg(required_unless_present = "again", conflicts_with = "again")]
+    pub(super) prompts: Vec<String>,
+    /// Make the picture in this PNG again, from the request inside it.
+    #[arg(long, value_name = "FILE.png", conflicts_with_all = [
+        "negative_prompt", "checkpoint", "config", "vae", "lora", "dtype", "seed", "seeds", "steps", "guidance_scale",
+        "size", "scheduler", "clip_skip", "noise", "init_image", "strength", "vae_tiling"])]
+    pub(super) again: Option<PathBuf>,
+    /// A file to write (one picture) or a folder.
+    #[arg(short, long, default_value = ".", value_name = "PATH")]
+    pub(super) output: PathBuf,
+
+    /// What the pictures should not show.
+    #[arg(short, long, default_value = "")]
+    pub(super) negative_prompt: String,
+    /// A diffusers folder, a .safetensors or .ckpt file, a name that `prepose pull` fetched, or the
+    /// built-in `toybox`.
+    #[arg(
+        short,
+        long,
+        default_value = "toybox",
+        value_name = "PATH|NAME",
+        help_heading = "Networks"
+    )]
+    pub(super) checkpoint: String,
+    /// A diffusers-like folder with the configuration of a single file of unusual size.
+    #[arg(long, value_name = "DIR", help_heading = "Networks")]
+    pub(super) config: Option<PathBuf>,
+    /// Another autoencoder.
+    #[arg(long, value_name = "PATH", help_heading = "Networks")]
+    pub(super) vae: Option<PathBuf>,
+    /// A LoRA to merge, with its weight; may be given several times.
+    #[arg(long, value_name = "FILE[:WEIGHT]", value_parser = parse_lora, help_heading = "Networks")]
+    pub(super) lora: Vec<Lora>,
+    /// The type of the weights; f32 on the CPU and f16 elsewhere unless given.
+    #[arg(long, help_heading = "Networks")]
+    pub(super) dtype: Option<Dtype>,
+    /// auto, cuda[:i], vulkan[:i], metal, wgpu[:i] or flex (the CPU).
+    #[arg(long, default_value = "auto", help_heading = "Networks")]
+    pub(super) device: DeviceSpec,
+
+    /// The seed of the first picture; random unless given.
+    #[arg(long, conflicts_with = "seeds", help_heading = "Sampling")]
+    pub(super) seed: Option<u64>,
+    /// Several seeds: 0-7 or 1,5,9 or both.
+    #[arg(long, value_name = "LIST", value_parser = parse_seeds, help_heading = "Sampling")]
+    pub(super) seeds: Option<Seeds>,
+    /// Denoising steps [default: the checkpoint's].
+    #[arg(short, long, help_heading = "Sampling")]
+    pub(super) steps: Option<usize>,
+    /// Classifier-free guidance; at most 1 switches it off [default: the checkpoint's].
+    #[arg(short, long, help_heading = "Sampling")]
+    pub(super) guidance_scale: Option<f64>,
+    /// Width and height in pixels, 768x512 or 512 [default: the checkpoint's].
+    #[arg(long, value_name = "WxH", value_parser = parse_size, help_heading = "Sampling")]
+    pub(super) size: Option<(usize, usize)>,
+    /// The scheduler [default: the checkpoint's].
+    #[arg(long, value_enum, help_heading = "Sampling")]
+    pub(super) scheduler: Option<SchedulerKind>,
+    /// Layers of the text encoder to leave out at the end.
+    #[arg(long, default_value_t = 0, help_heading = "Sampling")]
+    pub(super) clip_skip: usize,
+    /// Whose random numbers: PyTorch's on the CPU, or its CUDA generator's.
+    #[arg(long, value_enum, default_value = "torch", help_heading = "Sampling")]
+    pub(super) noise: NoiseKind,
+    /// Start from this picture instead of noise.
+    #[arg(long, value_name = "FILE", help_heading = "Sampling")]
+    pub(super) init_image: Option<PathBuf>,
+    /// How far to go from the start picture, in (0, 1].
+    #[arg(
+        long,
+        default_value_t = 0.8,
+        requires = "init_image",
+        help_heading = "Sampling"
+    )]
+    pub(super) strength: f64,
+    /// Encode and decode in tiles, for large pictures in little memory.
+    #[arg(long, help_heading = "Sampling")]
+    pub(super) vae_tiling: bool,
+
+    /// Pictures at a time; the result does not depend on it.
+    #[arg(short, long, default_value_t = 1)]
+    pub(super) batch: usize,
+    /// Write a preview beside each picture every so many steps.
+    #[arg(long, value_name = "STEPS")]
+    pub(super) preview_every: Option<usize>,
+    /// Where a line about each picture is appended [default: manifest.jsonl beside the pictures].
+    #[arg(long, value_name = "FILE")]
+    pub(super) manifest: Option<PathBuf>,
+    /// One JSON object a picture on standard output.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// A list of seeds; clap would take a bare `Vec` for a repeated option.
+#[derive(Clone, Debug)]
+pub(super) struct Seeds(pub(super) Vec<u64>);
+
+fn parse_seeds(text: &str) -> Result<Seeds, String> {
+    let number = |text: &str| {
+        text.trim()
+            .parse::<u64>()
+            .map_err(|_| format!("{text:?} is not a seed (0 to {})", u64::MAX))
+    };
+    let mut seeds = Vec::new();
+    for part in text.split(',') {
+        match part.split_once('-') {
+            Some((first, last)) => {
+                let (first, last) = (number(first)?, number(last)?);
+                if last < first || last - first >= 1_000_000 {
+                    return Err(format!(
+                        "{part:?} is not a range of at most a million seeds"
+                    ));
+                }
+                seeds.extend(first..=last);
+            }
+            None => seeds.push(number(part)?),
+        }
+    }
+    Ok(Seeds(seeds))
+}
+
+fn parse_size(text: &str) -> Result<(usize, usize), String> {
+    let number = |text: &str| {
+        text.parse::<usize>()
+            .map_err(|_| "give the size as WIDTHxHEIGHT, for instance 768x512".to_string())
+    };
+    match text.split_once(['x', 'X', '×']) {
+        Some((width, height)) => Ok((number(width)?, number(height)?)),
+        None => number(text).map(|side| (side, side)),
+    }
+}
+
+fn parse_lora(text: &str) -> Result<Lora, String> {
+    // The weight stands behind the last colon, unless what stands there is part of the path.
+    let (path, weight) = match text.rsplit_once(':') {
+        Some((path, weight)) if !path.is_empty() => match weight.parse() {
+            Ok(weight) => (path, weight),
+            Err(_) => (text, 1.0),
+        },
+        _ => (text, 1.0),
+    };
+    Ok(Lora {
+        path: path.into(),
+        weight,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_sizes_and_loras_are_read() {
+        assert_eq!(parse_seeds("0-2,7").unwrap().0, [0, 1, 2, 7]);
+        for wrong in ["", "a", "3-1", "0-99999999", "-1", "1,,2"] {
+            assert!(parse_seeds(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(parse_size("768x512").unwrap(), (768, 512));
+        assert_eq!(parse_size("64").unwrap(), (64, 64));
+        assert!(parse_size("64x").is_err());
+        let lora = parse_lora("a/b.safetensors:0.5").unwrap();
+        assert_eq!(
+            (lora.path.to_str().unwrap(), lora.weight),
+            ("a/b.safetensors", 0.5)
+        );
+        let lora = parse_lora("C:/b.safetensors").unwrap();
+        assert_eq!(
+            (lora.path.to_str().unwrap(), lora.weight),
+            ("C:/b.safetensors", 1.0)
+        );
+    }
+}

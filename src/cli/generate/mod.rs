@@ -1,0 +1,172 @@
+//! `prepose generate`
+
+mod args;
+mod run;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+use prepose::device;
+use prepose::engine::Blueprint;
+use prepose::output::files::{free_name, parent, prepare_folder, slug};
+use prepose::output::png;
+use prepose::request::{Dtype, InitImage, ModelRequest, Request};
+
+pub use args::Args;
+use args::Seeds;
+use run::{Provenance, Run};
+
+use super::OK;
+use super::progress::Progress;
+
+pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
+    let started = Instant::now();
+    if args.batch == 0 {
+        bail!("--batch is 0, but must be at least 1");
+    }
+    if args.preview_every == Some(0) {
+        bail!("--preview-every is 0, but must be at least 1");
+    }
+    let again = args.again.as_deref().map(png::read_request).transpose()?;
+    let model = match &again {
+        Some(request) => request.model.clone(),
+        None => model_request(args),
+    };
+    // All that can be wrong without a look at the weights is found before they are loaded.
+    let blueprint = Blueprint::open(&model)?;
+    let mut requests = match again {
+        Some(request) => vec![request],
+        None => requests(args, &model, &blueprint),
+    };
+    for request in &mut requests {
+        blueprint.check(request)?;
+    }
+    let targets = targets(args, &requests)?;
+    let device = device::open(args.device)?;
+    if args.dtype.is_none() && args.again.is_none() && !device.is_cpu() {
+        for request in &mut requests {
+            request.model.dtype = Dtype::F16;
+        }
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = stop.clone();
+    ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed))
+        .context("cannot listen for Ctrl-C")?;
+
+    let model = requests[0].model.clone();
+    let mut provenance = Provenance::Computing(blueprint.fingerprint());
+    let engine = blueprint.load(&model, &device)?;
+    tracing::info!(
+        "loaded in {:.1} s on {}",
+        started.elapsed().as_secs_f64(),
+        device.name
+    );
+    let steps: usize = requests.iter().map(|request| engine.steps(request)).sum();
+    let mut progress = Progress::new(steps as u64, "steps", quiet || args.json);
+    let run = Run {
+        args,
+        engine: &engine,
+        device: format!("{} ({})", device.spec, device.name),
+        stop: &stop,
+    };
+    let result = run.all(&mut requests, &targets, &mut provenance, &mut progress);
+    progress.finish();
+    result.map(|()| OK)
+}
+
+fn model_request(args: &Args) -> ModelRequest {
+    ModelRequest {
+        checkpoint: args.checkpoint.clone(),
+        sha256: None,
+        config: args.config.clone(),
+        vae: args.vae.clone(),
+        loras: args.lora.clone(),
+        dtype: args.dtype.unwrap_or(Dtype::F32),
+    }
+}
+
+fn requests(args: &Args, model: &ModelRequest, blueprint: &Blueprint) -> Vec<Request> {
+    let defaults = blueprint.defaults();
+    let seeds = match (&args.seeds, args.seed) {
+        (Some(Seeds(seeds)), _) => seeds.clone(),
+        (None, Some(seed)) => vec![seed],
+        (None, None) => vec![random_seed()],
+    };
+    let (width, height) = args.size.unwrap_or((defaults.width, defaults.height));
+    let one = |prompt: &String, seed: u64| Request {
+        prompt: prompt.clone(),
+        negative_prompt: args.negative_prompt.clone(),
+        seed,
+        width,
+        height,
+        steps: args.steps.unwrap_or(defaults.steps),
+        guidance_scale: args.guidance_scale.unwrap_or(defaults.guidance_scale),
+        scheduler: args.scheduler.map(|kind| kind.to_string()),
+        clip_skip: args.clip_skip,
+        noise: args.noise,
+        init: args.init_image.clone().map(|path| InitImage {
+            path,
+            strength: args.strength,
+            sha256: None,
+        }),
+        vae_tiling: args.vae_tiling,
+        model: model.clone(),
+    };
+    args.prompts
+        .iter()
+        .flat_map(|prompt| seeds.iter().map(move |seed| (prompt, *seed)))
+        .map(|(prompt, seed)| one(prompt, seed))
+        .collect()
+}
+
+/// A seed that nobody chose, small enough to be typed.
+fn random_seed() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::hash::RandomState::new().build_hasher().finish() >> 32
+}
+
+/// Where each picture goes. A file may be overwritten when it is named; in a folder a name that is
+/// taken gets a number.
+fn targets(args: &Args, requests: &[Request]) -> anyhow::Result<Vec<PathBuf>> {
+    let output = &args.output;
+    let is_file = output
+        .extension()
+        .is_some_and(|extension| extension.eq_ignore_ascii_case("png"))
+        && !output.is_dir();
+    if !is_file {
+        if let Some(extension) = output.extension().filter(|_| !output.is_dir()) {
+            bail!(
+                "{} looks like a file, but pictures are written as .png, not .{}",
+                output.display(),
+                extension.display()
+            );
+        }
+        prepare_folder(output)?;
+        let mut taken = std::collections::HashSet::new();
+        return Ok(requests
+            .iter()
+            .map(|request| {
+                let stem = format!("{}-{}", slug(&request.prompt), request.seed);
+                let mut path = free_name(output, &stem);
+                let mut n = 2;
+                while !taken.insert(path.clone()) {
+                    path = free_name(output, &format!("{stem}-{n}"));
+                    n += 1;
+                }
+                path
+            })
+            .collect());
+    }
+    if requests.len() > 1 {
+        bail!(
+            "-o {} names one file, but {} pictures were asked for; give a folder",
+            output.display(),
+            requests.len()
+        );
+    }
+    prepare_folder(parent(output))?;
+    Ok(vec![output.clone()])
+}
