@@ -139,7 +139,11 @@ fn weights_keep_the_mean() {
     let apply = |text| -> Vec<f32> {
         let prompt = parse(text, &clip);
         let chunk = prompt.iter_chunks().next().unwrap();
-        chunk.apply_weights(hidden()).into_data().to_vec().unwrap()
+        chunk
+            .apply_weights(hidden())
+            .into_data()
+            .try_to_vec()
+            .unwrap()
     };
     assert_eq!(apply("a cat"), values);
     let weighted = apply("a (cat:1.4)");

@@ -97,7 +97,7 @@ fn tensor(values: &[f32]) -> Tensor<4> {
 }
 
 fn values(tensor: Tensor<4>) -> Vec<f32> {
-    tensor.into_data().to_vec().unwrap()
+    tensor.into_data().try_to_vec().unwrap()
 }
 
 /// The fixture's model: 0.3 · x + 0.1 · sin(t / 50).

@@ -13,9 +13,7 @@ use std::f64::consts::TAU;
 use serde::{Deserialize, Serialize};
 
 /// Which algorithm turns a seed into normal numbers.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, clap::ValueEnum,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum NoiseKind {
     /// `torch.randn` with a CPU generator: what diffusers' users get (MT19937; Matsumoto and Nishimura 1998).
