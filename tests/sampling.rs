@@ -300,6 +300,14 @@ fn settings_that_would_be_ignored_are_refused() {
         message(with("_class_name", json!("HeunDiscreteScheduler")), None).contains("--scheduler")
     );
     assert!(message(with("beta_start", json!("x")), None).contains("cannot be read"));
+    for (key, value) in [
+        ("beta_end", json!(1.5)),
+        ("num_train_timesteps", json!(1e9 as u64)),
+    ] {
+        assert!(message(with(key, value), None).contains(key));
+    }
+    let zero_snr = with("rescale_betas_zero_snr", json!(true));
+    assert!(message(zero_snr, Some(SchedulerKind::Ddim)).contains("epsilon"));
     assert!(message(json!({}), None).contains("_class_name"));
     // A key that the class in use does not have is nobody's business.
     assert!(Scheduler::from_config(&with("use_flow_sigmas", json!(true)), None).is_ok());

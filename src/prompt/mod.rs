@@ -58,7 +58,7 @@ pub enum PromptError {
     /// More than [`MAX_BYTES`] bytes.
     #[error("it has {0} bytes, and at most {MAX_BYTES} are possible; shorten it")]
     TooLong(usize),
-    /// A weight that is not a number in [−[`MAX_WEIGHT`], [`MAX_WEIGHT`]].
+    /// A weight that is not a number, or beyond [`MAX_WEIGHT`].
     #[error(
         "the weight {weight} of {text:?} is not between -{MAX_WEIGHT} and {MAX_WEIGHT}; write \\( and \\) for brackets that are text"
     )]

@@ -8,8 +8,8 @@
 //! Text is cleaned as transformers' `CLIPTokenizer` does it, the one that diffusers runs: Unicode NFC, runs
 //! of white space to one space, lower case. OpenAI's own code also passes the text through `ftfy` (which
 //! repairs broken encodings and straightens curly quotes) and resolves HTML entities; diffusers does
-//! neither, and a prompt must mean here what it means there. For text without curly quotes, entities,
-//! full-width letters and mojibake all three agree.
+//! neither, and a prompt must mean here what it means there. The three agree on text without curly quotes,
+//! entities, full-width letters, mojibake, and letters whose lower case depends on their place.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -92,7 +92,7 @@ pub struct Token {
     pub bytes: Range<usize>,
 }
 
-/// CLIP's tokenizer. Cheap to ask, about 10 ms to make.
+/// CLIP's tokenizer. About 0.1 s to make.
 #[derive(Debug, Clone)]
 pub struct ClipTokenizer {
     inner: Tokenizer,

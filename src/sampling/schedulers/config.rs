@@ -21,6 +21,9 @@ pub(super) enum Solver {
     Bh2,
 }
 
+/// Far more training timesteps than any checkpoint has.
+const MAX_TRAIN: usize = 100_000;
+
 /// A checkpoint's noise schedule with the method that samples from it.
 #[derive(Debug, Clone)]
 pub struct Scheduler {
@@ -94,7 +97,7 @@ impl Scheduler {
             Some(other) => return unsupported("timestep_spacing", other),
         };
         let train = raw.num_train_timesteps.unwrap_or(1000);
-        if train < 2 {
+        if !(2..=MAX_TRAIN).contains(&train) {
             return unsupported("num_train_timesteps", &train.to_string());
         }
         // LCM is the only class whose defaults are Stable Diffusion's.
@@ -113,8 +116,15 @@ impl Scheduler {
             (None, "squaredcos_cap_v2") => betas::squared_cosine(train),
             (None, other) => return unsupported("beta_schedule", other),
         };
+        if let Some(beta) = betas.iter().find(|beta| !(0.0..1.0).contains(*beta)) {
+            return unsupported("beta_end", &format!("{end} (it leads to a beta of {beta})"));
+        }
         // PNDM does not know the setting.
         let zero_snr = raw.rescale_betas_zero_snr == Some(true) && kind != SchedulerKind::Pndm;
+        if zero_snr && !kind.uses_sigmas() && prediction == Prediction::Epsilon {
+            // Of pure noise, the noise tells nothing about the picture.
+            return unsupported("rescale_betas_zero_snr", "true with epsilon prediction");
+        }
         if zero_snr {
             betas = betas::zero_terminal_snr(&betas);
         }
