@@ -192,7 +192,7 @@ impl Checkpoint {
     /// # Errors
     /// [`WeightsError::Tokenizer`] if the checkpoint's own cannot be used.
     pub fn tokenizers(&self) -> Result<Vec<ClipTokenizer>, WeightsError> {
-        crate::folder::tokenizers(&self.parts.tokenizers)
+        crate::tokenizer_files::tokenizers(&self.parts.tokenizers)
     }
 
     /// The text encoders: one for SD 1.x, two for SDXL.

@@ -40,7 +40,9 @@ pub(crate) fn standard(family: Family, part: &str) -> (Value, PathBuf) {
         .unwrap_or_default();
     (
         value,
-        PathBuf::from(format!("the standard one of {family}")),
+        PathBuf::from(format!(
+            "the standard one of {family} (another is given with --config)"
+        )),
     )
 }
 

@@ -13,7 +13,6 @@ use crate::family::Family;
 use crate::keys::{self, Target};
 use crate::part::{Part, View};
 use crate::tensors::TensorFile;
-use crate::tokenizer::{ClipTokenizer, Padding};
 
 /// The files of a folder.
 #[derive(Debug, Clone)]
@@ -310,38 +309,4 @@ fn shards(files: &Files, index: &str, part: &str) -> Result<Vec<Arc<TensorFile>>
         opened.push(file);
     }
     Ok(opened)
-}
-
-/// A tokenizer for each text encoder: from `tokenizer/` and `tokenizer_2/` of its folder, or CLIP's.
-pub(crate) fn tokenizers(places: &[Option<Files>]) -> Result<Vec<ClipTokenizer>, WeightsError> {
-    let folders = ["tokenizer", "tokenizer_2"];
-    let paddings = [Padding::EndOfText, Padding::Exclamation];
-    let mut tokenizers = Vec::new();
-    for ((files, folder), padding) in places.iter().zip(folders).zip(paddings) {
-        tokenizers.push(match files {
-            Some(files) if files.has(folder) || files.has(&format!("{folder}/vocab.json")) => {
-                own_tokenizer(files, folder)?
-            }
-            _ => ClipTokenizer::clip(padding),
-        });
-    }
-    Ok(tokenizers)
-}
-
-fn own_tokenizer(files: &Files, folder: &str) -> Result<ClipTokenizer, WeightsError> {
-    let name = |file: &str| format!("{folder}/{file}");
-    let vocab = files.read(&name("vocab.json"))?;
-    let merges = files.read(&name("merges.txt"))?;
-    let config = name("tokenizer_config.json");
-    let config = if files.has(&config) {
-        Some(files.read(&config)?)
-    } else {
-        None
-    };
-    ClipTokenizer::from_json(&vocab, &merges, config.as_deref()).map_err(|source| {
-        WeightsError::Tokenizer {
-            path: files.path(folder),
-            source,
-        }
-    })
 }

@@ -25,6 +25,7 @@ mod single;
 mod sniff;
 mod tensors;
 pub mod tokenizer;
+mod tokenizer_files;
 #[cfg(feature = "toybox")]
 mod toybox;
 mod vae;

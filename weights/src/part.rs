@@ -1,7 +1,7 @@
 //! One network's parameters: which it has, where each is stored, and how it gets from there into
 //! the network.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, btree_map};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -141,17 +141,15 @@ impl Part {
     /// Adds the tensor `key` of `file` under the parameter `name`; a second one for the same
     /// parameter is a stray.
     pub fn insert(&mut self, name: String, file: &Arc<TensorFile>, key: &str, view: View) {
-        if self.entries.contains_key(&name) {
-            self.strays.push(key.to_string());
-        } else {
-            self.entries.insert(
-                name,
-                Entry {
+        match self.entries.entry(name) {
+            btree_map::Entry::Occupied(_) => self.strays.push(key.to_string()),
+            btree_map::Entry::Vacant(place) => {
+                place.insert(Entry {
                     file: file.clone(),
                     key: key.to_string(),
                     view,
-                },
-            );
+                });
+            }
         }
     }
 
@@ -236,8 +234,7 @@ impl PartSource<'_> {
             unused,
             misshaped: self.misshaped,
             hint: format!(
-                "the configuration is {}; give the one that belongs to these weights, or allow the mismatch \
-                 to load what fits",
+                "the configuration is {}; give the one that belongs to these weights",
                 part.config_path.display()
             ),
         };

@@ -85,7 +85,9 @@ pub(crate) fn open_single(
             path: path.to_path_buf(),
             part: "checkpoint".into(),
             unused: strays,
-            hint: "allow the mismatch to load the file without them".into(),
+            hint:
+                "they belong to no network of this family; use a clean version of this checkpoint"
+                    .into(),
             ..Mismatch::default()
         }
         .into());

@@ -135,7 +135,7 @@ fn is_safetensors(head: &[u8], len: u64) -> bool {
     else {
         return false;
     };
-    header >= 2 && header <= MAX_SAFETENSORS_HEADER && (head.get(8) == Some(&b'{') || len == 8)
+    (2..=MAX_SAFETENSORS_HEADER).contains(&header) && (head.get(8) == Some(&b'{') || len == 8)
 }
 
 /// What the file's name promises.

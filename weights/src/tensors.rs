@@ -131,13 +131,19 @@ impl TensorFile {
                 let (bits, finite) = self.words(name, part, elements, u16::from_le_bytes, |bits| {
                     bits & 0x7c00 == 0x7c00
                 });
-                (TensorData::new(bits.reinterpret_into::<f16>(), shape), finite)
+                (
+                    TensorData::new(bits.reinterpret_into::<f16>(), shape),
+                    finite,
+                )
             }
             DType::BF16 => {
                 let (bits, finite) = self.words(name, part, elements, u16::from_le_bytes, |bits| {
                     bits & 0x7f80 == 0x7f80
                 });
-                (TensorData::new(bits.reinterpret_into::<bf16>(), shape), finite)
+                (
+                    TensorData::new(bits.reinterpret_into::<bf16>(), shape),
+                    finite,
+                )
             }
             DType::F32 => {
                 let (values, finite) = self.words(name, part, elements, f32::from_le_bytes, |x| {
@@ -147,8 +153,7 @@ impl TensorFile {
             }
             _ => {
                 let narrow = |bytes| f64::from_le_bytes(bytes) as f32;
-                let (values, finite) =
-                    self.words(name, part, elements, narrow, |x| !x.is_finite());
+                let (values, finite) = self.words(name, part, elements, narrow, |x| !x.is_finite());
                 (TensorData::new(values, shape), finite)
             }
         };
@@ -169,8 +174,16 @@ impl TensorFile {
         let mut bad = false;
         self.pieces(name, part, &mut |piece| {
             let start = values.len();
-            values.extend(piece.as_chunks::<N>().0.iter().map(|bytes| from_bytes(*bytes)));
-            bad |= values[start..].iter().fold(false, |bad, value| bad | is_bad(*value));
+            values.extend(
+                piece
+                    .as_chunks::<N>()
+                    .0
+                    .iter()
+                    .map(|bytes| from_bytes(*bytes)),
+            );
+            bad |= values[start..]
+                .iter()
+                .fold(false, |bad, value| bad | is_bad(*value));
         });
         (values, !bad)
     }

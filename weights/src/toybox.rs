@@ -25,5 +25,8 @@ const FILES: &[(&str, &[u8])] = embed![
 
 /// The toybox as a diffusers folder.
 pub(crate) fn files() -> Files {
-    Files::Embedded { name: "toybox", files: FILES }
+    Files::Embedded {
+        name: "toybox",
+        files: FILES,
+    }
 }

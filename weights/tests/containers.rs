@@ -10,7 +10,10 @@ use support::{Expected, fixture, open, outputs};
 const TOLERANCE: f32 = 2e-5;
 
 fn with_config(family: &str) -> LoadOptions {
-    LoadOptions { config: Some(fixture(&format!("single-file/{family}"))), ..LoadOptions::default() }
+    LoadOptions {
+        config: Some(fixture(&format!("single-file/{family}"))),
+        ..LoadOptions::default()
+    }
 }
 
 /// Opens every container, compares the first with the reference and the others with the first.
@@ -19,7 +22,10 @@ fn same_everywhere(family: &str, containers: &[&str]) {
     let mut first = None;
     for name in containers {
         println!("{name}");
-        let checkpoint = open(&fixture(&format!("single-file/{name}")), &with_config(family));
+        let checkpoint = open(
+            &fixture(&format!("single-file/{name}")),
+            &with_config(family),
+        );
         let outputs = outputs(&checkpoint, &expected);
         match &first {
             None => {
@@ -96,17 +102,39 @@ fn separate_autoencoder() {
             std::fs::copy(&config, folder.path().join("config.json")).unwrap();
             path = copy;
         }
-        let options = LoadOptions { vae: Some(path), ..LoadOptions::default() };
+        let options = LoadOptions {
+            vae: Some(path),
+            ..LoadOptions::default()
+        };
         let checkpoint = open(&fixture("single-file/sd1"), &options);
-        let network = checkpoint.load_vae(&support::device(), burn::tensor::FloatDType::F32).unwrap();
-        expected.compare("vae/decoded", network.decode(expected.tensor("vae/latents")), TOLERANCE);
-        expected.compare("vae/mean", network.encode(expected.tensor("vae/image")).mean, TOLERANCE);
+        let network = checkpoint
+            .load_vae(&support::device(), burn::tensor::FloatDType::F32)
+            .unwrap();
+        expected.compare(
+            "vae/decoded",
+            network.decode(expected.tensor("vae/latents")),
+            TOLERANCE,
+        );
+        expected.compare(
+            "vae/mean",
+            network.encode(expected.tensor("vae/image")).mean,
+            TOLERANCE,
+        );
     }
     let whole = Expected::read("single-file/expected-sd1.safetensors");
-    let options = LoadOptions { vae: Some(fixture("single-file/sd1")), ..LoadOptions::default() };
+    let options = LoadOptions {
+        vae: Some(fixture("single-file/sd1")),
+        ..LoadOptions::default()
+    };
     let checkpoint = open(&fixture("single-file/sd1"), &options);
-    let network = checkpoint.load_vae(&support::device(), burn::tensor::FloatDType::F32).unwrap();
-    whole.compare("vae/decoded", network.decode(whole.tensor("vae/latents")), TOLERANCE);
+    let network = checkpoint
+        .load_vae(&support::device(), burn::tensor::FloatDType::F32)
+        .unwrap();
+    whole.compare(
+        "vae/decoded",
+        network.decode(whole.tensor("vae/latents")),
+        TOLERANCE,
+    );
 }
 
 #[test]
@@ -116,8 +144,17 @@ fn hashes_are_of_the_files() {
     let hashes = checkpoint.file_hashes().unwrap();
     assert_eq!(hashes.len(), 1);
     assert_eq!(hashes[0].path, path);
-    assert_eq!(hashes[0].sha256, prepose_weights::sha256_file(&path).unwrap());
-    assert_eq!(open(&fixture("single-file/sdxl"), &LoadOptions::default()).file_hashes().unwrap().len(), 8);
+    assert_eq!(
+        hashes[0].sha256,
+        prepose_weights::sha256_file(&path).unwrap()
+    );
+    assert_eq!(
+        open(&fixture("single-file/sdxl"), &LoadOptions::default())
+            .file_hashes()
+            .unwrap()
+            .len(),
+        8
+    );
 }
 
 #[test]
@@ -127,26 +164,50 @@ fn descriptions() {
         (description.kind.name(), description.to_string())
     };
     for (name, kind) in [
-        ("single-file/sd1-f16.safetensors", "a Stable Diffusion 1.x checkpoint"),
-        ("single-file/sd1-f16.ckpt", "a Stable Diffusion 1.x checkpoint"),
+        (
+            "single-file/sd1-f16.safetensors",
+            "a Stable Diffusion 1.x checkpoint",
+        ),
+        (
+            "single-file/sd1-f16.ckpt",
+            "a Stable Diffusion 1.x checkpoint",
+        ),
         ("single-file/sd1", "a Stable Diffusion 1.x checkpoint"),
-        ("single-file/sdxl-f16.safetensors", "a Stable Diffusion XL checkpoint"),
+        (
+            "single-file/sdxl-f16.safetensors",
+            "a Stable Diffusion XL checkpoint",
+        ),
         ("sdxl-tiny", "a Stable Diffusion XL checkpoint"),
         ("single-file/vae-ldm.ckpt", "an autoencoder (VAE)"),
-        ("single-file/vae-diffusers/diffusion_pytorch_model.safetensors", "an autoencoder (VAE)"),
+        (
+            "single-file/vae-diffusers/diffusion_pytorch_model.safetensors",
+            "an autoencoder (VAE)",
+        ),
         ("sd1-tiny/text_encoder/model.safetensors", "a text encoder"),
-        ("sd1-tiny/unet/diffusion_pytorch_model.safetensors", "a UNet without text encoder and autoencoder"),
+        (
+            "sd1-tiny/unet/diffusion_pytorch_model.safetensors",
+            "a UNet without text encoder and autoencoder",
+        ),
         ("lora/kohya-sd1.safetensors", "a LoRA"),
-        ("sd1-tiny/expected.safetensors", "a file of tensors of an unknown kind"),
+        (
+            "sd1-tiny/expected.safetensors",
+            "a file of tensors of an unknown kind",
+        ),
     ] {
         let (found, text) = describe(name);
         assert_eq!(found, kind, "{name}");
         println!("{text}");
     }
     let folder = describe_file(&fixture("sd1-tiny")).unwrap();
-    assert_eq!(folder.parts.keys().collect::<Vec<_>>(), ["text_encoder", "unet", "vae"]);
+    assert_eq!(
+        folder.parts.keys().collect::<Vec<_>>(),
+        ["text_encoder", "unet", "vae"]
+    );
     assert_eq!(folder.scheduler.as_deref(), Some("PNDMScheduler"));
-    let lora = describe_file(&fixture("lora/kohya-sd1.safetensors")).unwrap().lora.unwrap();
+    let lora = describe_file(&fixture("lora/kohya-sd1.safetensors"))
+        .unwrap()
+        .lora
+        .unwrap();
     assert!(lora.modules > 0 && !lora.ranks.is_empty());
 }
 
@@ -154,6 +215,12 @@ fn descriptions() {
 fn no_guessing_without_a_configuration() {
     let path: PathBuf = fixture("single-file/sd1-f16.safetensors");
     let checkpoint = Checkpoint::open(&path, &LoadOptions::default()).unwrap();
-    let error = checkpoint.load_vae(&support::device(), burn::tensor::FloatDType::F32).unwrap_err().to_string();
-    assert!(error.contains("the standard one of Stable Diffusion 1.x"), "{error}");
+    let error = checkpoint
+        .load_vae(&support::device(), burn::tensor::FloatDType::F32)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("the standard one of Stable Diffusion 1.x"),
+        "{error}"
+    );
 }

@@ -2,121 +2,12 @@
 
 mod support;
 
-use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
 
 use prepose_weights::hub::{HubError, HubSettings, PullEvent, PullRequest, Pulled, pull};
 use support::chain;
-
-const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
-
-/// A file as the hub has it.
-#[derive(Clone, Default)]
-struct Served {
-    content: Vec<u8>,
-    etag: String,
-    /// Sent instead of the content's bytes, once for each entry: break off after so many.
-    breaks: Vec<usize>,
-    /// Sent instead of the content.
-    lie: Option<Vec<u8>>,
-}
-
-struct Hub {
-    endpoint: String,
-    files: Arc<Mutex<HashMap<String, Served>>>,
-    /// Every request: path, range, authorization.
-    log: Arc<Mutex<Vec<(String, String, String)>>>,
-}
-
-impl Hub {
-    /// Serves `files` by path in the repository `me/model`; with `token`, only to those who have it.
-    fn start(files: &[(&str, Served)], token: Option<&'static str>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let endpoint = format!("http://{}", listener.local_addr().unwrap());
-        let files: HashMap<_, _> = files.iter().map(|(name, file)| (name.to_string(), file.clone())).collect();
-        let files = Arc::new(Mutex::new(files));
-        let log = Arc::new(Mutex::new(Vec::new()));
-        let (shared, logged) = (files.clone(), log.clone());
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let (files, log) = (shared.clone(), logged.clone());
-                std::thread::spawn(move || answer(stream, &files, &log, token));
-            }
-        });
-        Self { endpoint, files, log }
-    }
-
-    fn ranges(&self, file: &str) -> Vec<String> {
-        let log = self.log.lock().unwrap();
-        log.iter().filter(|(path, ..)| path.ends_with(file)).map(|(_, range, _)| range.clone()).collect()
-    }
-}
-
-fn answer(
-    mut stream: TcpStream,
-    files: &Mutex<HashMap<String, Served>>,
-    log: &Mutex<Vec<(String, String, String)>>,
-    token: Option<&str>,
-) {
-    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
-    let Some(Ok(request)) = lines.next() else { return };
-    let path = request.split(' ').nth(1).unwrap_or_default().to_string();
-    let (mut range, mut authorization) = (String::new(), String::new());
-    for line in lines.map_while(Result::ok).take_while(|line| !line.is_empty()) {
-        let (name, value) = line.split_once(": ").unwrap_or_default();
-        match name.to_ascii_lowercase().as_str() {
-            "range" => range = value.to_string(),
-            "authorization" => authorization = value.to_string(),
-            _ => {}
-        }
-    }
-    log.lock().unwrap().push((path.clone(), range.clone(), authorization.clone()));
-    let mut plain = |status: &str, body: &str| {
-        let _ = write!(
-            stream,
-            "HTTP/1.1 {status}\r\nContent-Length: {}\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n{body}",
-            body.len()
-        );
-    };
-    if token.is_some_and(|token| authorization != format!("Bearer {token}")) {
-        return plain("401 Unauthorized", "");
-    }
-    let mut files = files.lock().unwrap();
-    if path.starts_with("/api/models/me/model/revision/") {
-        let names: Vec<_> = files.keys().map(|name| serde_json::json!({ "rfilename": name })).collect();
-        return plain("200 OK", &serde_json::json!({ "sha": COMMIT, "siblings": names }).to_string());
-    }
-    let name = path.strip_prefix("/me/model/resolve/").and_then(|rest| rest.split_once('/'));
-    let Some(file) = name.and_then(|(_, name)| files.get_mut(name)) else {
-        return plain("404 Not Found", "");
-    };
-
-    let content = file.lie.as_ref().unwrap_or(&file.content);
-    let (start, end) = range.trim_start_matches("bytes=").split_once('-').unwrap();
-    let start: usize = start.parse().unwrap();
-    let end = end.parse().map_or(content.len(), |end: usize| (end + 1).min(content.len()));
-    if start >= content.len() {
-        return plain("416 Range Not Satisfiable", "");
-    }
-    let mut body = &content[start..end];
-    let _ = write!(
-        stream,
-        "HTTP/1.1 206 Partial Content\r\nContent-Length: {}\r\nContent-Range: bytes {start}-{}/{}\r\n\
-         ETag: \"{}\"\r\nX-Repo-Commit: {COMMIT}\r\nConnection: close\r\n\r\n",
-        body.len(),
-        end - 1,
-        content.len(),
-        file.etag,
-    );
-    let whole = range != "bytes=0-0";
-    if whole && !file.breaks.is_empty() {
-        body = &body[..file.breaks.remove(0).min(body.len())];
-    }
-    let _ = stream.write_all(body);
-}
+use support::server::{COMMIT, Hub, Served};
 
 fn sha256(bytes: &[u8]) -> String {
     let path = tempfile::NamedTempFile::new().unwrap();
@@ -126,15 +17,27 @@ fn sha256(bytes: &[u8]) -> String {
 
 fn large(len: usize) -> Served {
     let content: Vec<u8> = (0..len).map(|i| (i * 7 % 251) as u8).collect();
-    Served { etag: sha256(&content), content, ..Served::default() }
+    Served {
+        etag: sha256(&content),
+        content,
+        ..Served::default()
+    }
 }
 
 fn settings(hub: &Hub, cache: &Path) -> HubSettings {
-    HubSettings { cache: cache.join("hub"), endpoint: hub.endpoint.clone(), token: None, offline: false }
+    HubSettings {
+        cache: cache.join("hub"),
+        endpoint: hub.endpoint.clone(),
+        token: None,
+        offline: false,
+    }
 }
 
 fn fetch(name: &str, settings: &HubSettings) -> Result<Pulled, HubError> {
-    let request = PullRequest { name: name.into(), revision: Some("main".into()) };
+    let request = PullRequest {
+        name: name.into(),
+        revision: Some("main".into()),
+    };
     pull(&request, settings, &mut |_| {})
 }
 
@@ -147,7 +50,10 @@ fn a_file_lands_in_the_shared_cache() {
     let settings = settings(&hub, home.path());
     let mut received = 0;
     let mut done = false;
-    let request = PullRequest { name: FILE.into(), revision: Some(COMMIT.into()) };
+    let request = PullRequest {
+        name: FILE.into(),
+        revision: Some(COMMIT.into()),
+    };
     let pulled = pull(&request, &settings, &mut |event| match event {
         PullEvent::Start { size, .. } => {
             assert_eq!(size, 300_000);
@@ -162,21 +68,38 @@ fn a_file_lands_in_the_shared_cache() {
     assert_eq!(received, 300_000);
     assert_eq!(pulled.commit, COMMIT);
     let root = settings.cache.join("models--me--model");
-    assert_eq!(pulled.path, root.join("snapshots").join(COMMIT).join("weights.safetensors"));
+    assert_eq!(
+        pulled.path,
+        root.join("snapshots")
+            .join(COMMIT)
+            .join("weights.safetensors")
+    );
     let blob = root.join("blobs").join(&large(300_000).etag);
-    assert_eq!(std::fs::canonicalize(&pulled.path).unwrap(), std::fs::canonicalize(&blob).unwrap());
+    assert_eq!(
+        std::fs::canonicalize(&pulled.path).unwrap(),
+        std::fs::canonicalize(&blob).unwrap()
+    );
     assert_eq!(std::fs::read(&blob).unwrap(), large(300_000).content);
 
     // Again: found and checked, nothing asked of the network.
     let asked = hub.log.lock().unwrap().len();
-    let offline = HubSettings { offline: true, ..settings };
-    assert_eq!(pull(&request, &offline, &mut |_| {}).unwrap().path, pulled.path);
+    let offline = HubSettings {
+        offline: true,
+        ..settings
+    };
+    assert_eq!(
+        pull(&request, &offline, &mut |_| {}).unwrap().path,
+        pulled.path
+    );
     assert_eq!(hub.log.lock().unwrap().len(), asked);
 }
 
 #[test]
 fn a_broken_connection_is_continued() {
-    let file = Served { breaks: vec![100_000, 50_000], ..large(300_000) };
+    let file = Served {
+        breaks: vec![100_000, 50_000],
+        ..large(300_000)
+    };
     let hub = Hub::start(&[("weights.safetensors", file)], None);
     let home = tempfile::tempdir().unwrap();
     let pulled = fetch(FILE, &settings(&hub, home.path())).unwrap();
@@ -188,17 +111,32 @@ fn a_broken_connection_is_continued() {
 
 #[test]
 fn a_later_run_continues() {
-    let file = Served { breaks: vec![120_000, 0, 0, 0, 0, 0], ..large(300_000) };
+    let file = Served {
+        breaks: vec![120_000, 0, 0, 0, 0, 0],
+        ..large(300_000)
+    };
     let hub = Hub::start(&[("weights.safetensors", file)], None);
     let home = tempfile::tempdir().unwrap();
     let settings = settings(&hub, home.path());
     let error = fetch(FILE, &settings).unwrap_err();
     assert!(matches!(error, HubError::Network { .. }), "{error:?}");
-    assert!(chain(&error).contains("run the same command again"), "{error}");
-    hub.files.lock().unwrap().get_mut("weights.safetensors").unwrap().breaks.clear();
+    assert!(
+        chain(&error).contains("run the same command again"),
+        "{error}"
+    );
+    hub.files
+        .lock()
+        .unwrap()
+        .get_mut("weights.safetensors")
+        .unwrap()
+        .breaks
+        .clear();
     let pulled = fetch(FILE, &settings).unwrap();
     assert_eq!(std::fs::read(pulled.path).unwrap(), large(300_000).content);
-    assert_eq!(hub.ranges("weights.safetensors").last().unwrap(), "bytes=120000-");
+    assert_eq!(
+        hub.ranges("weights.safetensors").last().unwrap(),
+        "bytes=120000-"
+    );
 }
 
 #[test]
@@ -208,10 +146,17 @@ fn a_complete_part_is_finished() {
     let settings = settings(&hub, home.path());
     let blobs = settings.cache.join("models--me--model/blobs");
     std::fs::create_dir_all(&blobs).unwrap();
-    std::fs::write(blobs.join(large(1000).etag).with_extension("part"), &large(1000).content).unwrap();
+    std::fs::write(
+        blobs.join(large(1000).etag).with_extension("part"),
+        &large(1000).content,
+    )
+    .unwrap();
     let pulled = fetch(FILE, &settings).unwrap();
     assert_eq!(std::fs::read(pulled.path).unwrap(), large(1000).content);
-    assert_eq!(hub.ranges("weights.safetensors").last().unwrap(), "bytes=999-");
+    assert_eq!(
+        hub.ranges("weights.safetensors").last().unwrap(),
+        "bytes=999-"
+    );
 }
 
 #[test]
@@ -221,7 +166,11 @@ fn a_rotten_part_is_fetched_anew() {
     let settings = settings(&hub, home.path());
     let blobs = settings.cache.join("models--me--model/blobs");
     std::fs::create_dir_all(&blobs).unwrap();
-    std::fs::write(blobs.join(large(1000).etag).with_extension("part"), [9; 500]).unwrap();
+    std::fs::write(
+        blobs.join(large(1000).etag).with_extension("part"),
+        [9; 500],
+    )
+    .unwrap();
     let pulled = fetch(FILE, &settings).unwrap();
     assert_eq!(std::fs::read(pulled.path).unwrap(), large(1000).content);
 }
@@ -230,20 +179,39 @@ fn a_rotten_part_is_fetched_anew() {
 fn a_corrupt_file_is_refused_and_removed() {
     let mut lie = large(1000).content;
     lie[500] ^= 1;
-    let file = Served { lie: Some(lie), ..large(1000) };
+    let file = Served {
+        lie: Some(lie),
+        ..large(1000)
+    };
     let hub = Hub::start(&[("weights.safetensors", file)], None);
     let home = tempfile::tempdir().unwrap();
     let settings = settings(&hub, home.path());
     let error = fetch(FILE, &settings).unwrap_err();
-    let HubError::Corrupt { expected, found, .. } = &error else { panic!("{error:?}") };
+    let HubError::Corrupt {
+        expected, found, ..
+    } = &error
+    else {
+        panic!("{error:?}")
+    };
     assert_eq!(expected, &large(1000).etag);
     assert_ne!(found, expected);
     let root = settings.cache.join("models--me--model");
     assert!(!root.join("blobs").join(expected).exists());
-    assert!(!root.join("snapshots").join(COMMIT).join("weights.safetensors").is_symlink());
+    assert!(
+        !root
+            .join("snapshots")
+            .join(COMMIT)
+            .join("weights.safetensors")
+            .is_symlink()
+    );
 
     // One that rotted on this disk is noticed and fetched anew.
-    hub.files.lock().unwrap().get_mut("weights.safetensors").unwrap().lie = None;
+    hub.files
+        .lock()
+        .unwrap()
+        .get_mut("weights.safetensors")
+        .unwrap()
+        .lie = None;
     let pulled = fetch(FILE, &settings).unwrap();
     std::fs::write(root.join("blobs").join(expected), "rotten").unwrap();
     assert_eq!(fetch(FILE, &settings).unwrap().path, pulled.path);
@@ -256,11 +224,31 @@ fn access_needs_a_token() {
     let home = tempfile::tempdir().unwrap();
     let mut settings = settings(&hub, home.path());
     let error = fetch(FILE, &settings).unwrap_err();
-    assert!(matches!(error, HubError::Refused { status: 401, token: false, .. }), "{error:?}");
+    assert!(
+        matches!(
+            error,
+            HubError::Refused {
+                status: 401,
+                token: false,
+                ..
+            }
+        ),
+        "{error:?}"
+    );
     assert!(error.to_string().contains("HF_TOKEN"), "{error}");
     settings.token = Some("hf_bad".into());
     let error = fetch(FILE, &settings).unwrap_err();
-    assert!(matches!(error, HubError::Refused { status: 401, token: true, .. }), "{error:?}");
+    assert!(
+        matches!(
+            error,
+            HubError::Refused {
+                status: 401,
+                token: true,
+                ..
+            }
+        ),
+        "{error:?}"
+    );
     settings.token = Some("hf_good".into());
     fetch(FILE, &settings).unwrap();
 }
@@ -277,29 +265,53 @@ fn what_is_not_there() {
     assert!(error.to_string().contains("HF_HUB_OFFLINE"), "{error}");
     settings.offline = false;
     // Nobody listens on the port that was just given back.
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let free = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
     settings.endpoint = format!("http://{free}");
     let error = fetch(FILE, &settings).unwrap_err();
     assert!(matches!(error, HubError::Network { .. }), "{error:?}");
-    let request = PullRequest { name: "sd16".into(), revision: None };
+    let request = PullRequest {
+        name: "sd16".into(),
+        revision: None,
+    };
     let error = pull(&request, &settings, &mut |_| {}).unwrap_err();
     assert!(error.to_string().contains("sd15, sdxl-base"), "{error}");
 }
 
 #[test]
 fn a_mirror_with_another_file_than_the_known_one() {
-    let hub = Hub::start(&[("weights.safetensors", large(10))], None);
+    let hub = Hub::start(&[("diffusion_pytorch_model.safetensors", large(10))], None);
     let home = tempfile::tempdir().unwrap();
-    let settings = settings(&hub, home.path());
-    // The known checkpoint is not on this hub at all.
-    let request = PullRequest { name: "taesd".into(), revision: None };
-    let error = pull(&request, &settings, &mut |_| {}).unwrap_err();
-    assert!(matches!(error, HubError::Missing { .. }), "{error:?}");
+    let request = PullRequest {
+        name: "taesd".into(),
+        revision: None,
+    };
+    let error = pull(&request, &settings(&hub, home.path()), &mut |_| {}).unwrap_err();
+    let HubError::Other {
+        expected, found, ..
+    } = &error
+    else {
+        panic!("{error:?}")
+    };
+    assert_eq!(found, &large(10).etag);
+    assert_ne!(found, expected);
+    assert!(
+        hub.ranges(".safetensors")
+            .iter()
+            .all(|range| range == "bytes=0-0"),
+        "nothing is downloaded"
+    );
 }
 
 #[test]
 fn a_diffusers_folder() {
-    let small = |text: &str| Served { content: text.into(), etag: "a1b2c3".into(), ..Served::default() };
+    let small = |text: &str| Served {
+        content: text.into(),
+        etag: "a1b2c3".into(),
+        ..Served::default()
+    };
     let hub = Hub::start(
         &[
             ("model_index.json", small("{}")),
@@ -313,13 +325,30 @@ fn a_diffusers_folder() {
     let home = tempfile::tempdir().unwrap();
     let settings = settings(&hub, home.path());
     let pulled = fetch("me/model", &settings).unwrap();
-    assert_eq!(pulled.path, settings.cache.join("models--me--model/snapshots").join(COMMIT));
+    assert_eq!(
+        pulled.path,
+        settings
+            .cache
+            .join("models--me--model/snapshots")
+            .join(COMMIT)
+    );
     assert_eq!(pulled.files.len(), 3);
-    assert!(pulled.path.join("unet/diffusion_pytorch_model.safetensors").exists());
+    assert!(
+        pulled
+            .path
+            .join("unet/diffusion_pytorch_model.safetensors")
+            .exists()
+    );
     assert!(!pulled.path.join("README.md").exists());
 
     let hub = Hub::start(&[("a.safetensors", large(10))], None);
-    let settings = HubSettings { endpoint: hub.endpoint.clone(), ..settings };
+    let settings = HubSettings {
+        endpoint: hub.endpoint.clone(),
+        ..settings
+    };
     let error = fetch("me/model", &settings).unwrap_err();
-    assert!(error.to_string().contains("me/model/FILE: a.safetensors"), "{error}");
+    assert!(
+        error.to_string().contains("me/model/FILE: a.safetensors"),
+        "{error}"
+    );
 }

@@ -5,12 +5,17 @@ mod support;
 use std::path::Path;
 
 use prepose_weights::{LoadOptions, LoraSpec};
-use support::{Expected, chain, failure, fixture, open, outputs, read_safetensors, write_safetensors};
+use support::{
+    Expected, chain, failure, fixture, open, outputs, read_safetensors, write_safetensors,
+};
 
 const TOLERANCE: f32 = 2e-5;
 
 fn spec(name: &str, weight: f32) -> LoraSpec {
-    LoraSpec { path: fixture(&format!("lora/{name}.safetensors")), weight }
+    LoraSpec {
+        path: fixture(&format!("lora/{name}.safetensors")),
+        weight,
+    }
 }
 
 /// Merges `loras` into the checkpoint of `family` and compares with the group `name`.
@@ -26,7 +31,13 @@ fn check(name: &str, family: &str, containers: &[&str], loras: &[LoraSpec]) {
             ..LoadOptions::default()
         };
         let checkpoint = open(&fixture(&format!("single-file/{container}")), &options);
-        assert!(checkpoint.file_hashes().unwrap().iter().any(|file| file.path == loras[0].path));
+        assert!(
+            checkpoint
+                .file_hashes()
+                .unwrap()
+                .iter()
+                .any(|file| file.path == loras[0].path)
+        );
         let outputs = outputs(&checkpoint, &inputs);
         let text: &[(&str, &str)] = match family {
             "sd1" => &[("text/last", "text/last")],
@@ -40,26 +51,62 @@ fn check(name: &str, family: &str, containers: &[&str], loras: &[LoraSpec]) {
 
 #[test]
 fn kohya() {
-    check("kohya-sd1", "sd1", &["sd1", "sd1-f16.safetensors"], &[spec("kohya-sd1", 0.8)]);
-    check("kohya-sdxl", "sdxl", &["sdxl", "sdxl-f16.safetensors"], &[spec("kohya-sdxl", 0.8)]);
+    check(
+        "kohya-sd1",
+        "sd1",
+        &["sd1", "sd1-f16.safetensors"],
+        &[spec("kohya-sd1", 0.8)],
+    );
+    check(
+        "kohya-sdxl",
+        "sdxl",
+        &["sdxl", "sdxl-f16.safetensors"],
+        &[spec("kohya-sdxl", 0.8)],
+    );
 }
 
 #[test]
 fn diffusers() {
-    check("diffusers-sd1", "sd1", &["sd1"], &[spec("diffusers-sd1", 0.8)]);
-    check("diffusers-old-sd1", "sd1", &["sd1"], &[spec("diffusers-old-sd1", 0.8)]);
-    check("diffusers-sdxl", "sdxl", &["sdxl-f16.safetensors"], &[spec("diffusers-sdxl", 0.8)]);
+    check(
+        "diffusers-sd1",
+        "sd1",
+        &["sd1"],
+        &[spec("diffusers-sd1", 0.8)],
+    );
+    check(
+        "diffusers-old-sd1",
+        "sd1",
+        &["sd1"],
+        &[spec("diffusers-old-sd1", 0.8)],
+    );
+    check(
+        "diffusers-sdxl",
+        "sdxl",
+        &["sdxl-f16.safetensors"],
+        &[spec("diffusers-sdxl", 0.8)],
+    );
 }
 
 #[test]
 fn two_at_once() {
-    check("two", "sd1", &["sd1-f32.safetensors"], &[spec("kohya-sd1", 0.8), spec("diffusers-sd1", -0.5)]);
+    check(
+        "two",
+        "sd1",
+        &["sd1-f32.safetensors"],
+        &[spec("kohya-sd1", 0.8), spec("diffusers-sd1", -0.5)],
+    );
 }
 
 /// The message of merging the file at `path` into the small SD 1.x checkpoint.
 fn message(path: &Path) -> String {
-    let lora = LoraSpec { path: path.to_path_buf(), weight: 1.0 };
-    let options = LoadOptions { loras: vec![lora], ..LoadOptions::default() };
+    let lora = LoraSpec {
+        path: path.to_path_buf(),
+        weight: 1.0,
+    };
+    let options = LoadOptions {
+        loras: vec![lora],
+        ..LoadOptions::default()
+    };
     let message = chain(&failure(&fixture("single-file/sd1"), &options));
     println!("{message}\n");
     assert!(message.contains(&*path.to_string_lossy()), "{message}");
@@ -77,18 +124,33 @@ fn what_does_not_fit_is_named() {
         message(&path)
     };
     let of_sdxl = message(&fixture("lora/kohya-sdxl.safetensors"));
-    assert!(of_sdxl.contains("modules are not in this checkpoint: lora_te2_"), "{of_sdxl}");
-    assert!(of_sdxl.contains("use a LoRA made for Stable Diffusion 1.x"), "{of_sdxl}");
+    assert!(
+        of_sdxl.contains("modules are not in this checkpoint: lora_te2_"),
+        "{of_sdxl}"
+    );
+    assert!(
+        of_sdxl.contains("use a LoRA made for Stable Diffusion 1.x"),
+        "{of_sdxl}"
+    );
 
     let unknown = changed(&|tensors| {
-        for (name, ..) in tensors.iter_mut().filter(|(name, ..)| name.starts_with("lora_unet_mid_block_resnets_0_conv1.")) {
+        for (name, ..) in tensors
+            .iter_mut()
+            .filter(|(name, ..)| name.starts_with("lora_unet_mid_block_resnets_0_conv1."))
+        {
             *name = name.replace("mid_block", "muddle_block");
         }
     });
-    assert!(unknown.contains("lora_unet_muddle_block_resnets_0_conv1"), "{unknown}");
+    assert!(
+        unknown.contains("lora_unet_muddle_block_resnets_0_conv1"),
+        "{unknown}"
+    );
 
     let first_down = |tensors: &[(String, &'static str, Vec<usize>, Vec<u8>)]| {
-        tensors.iter().position(|(name, ..)| name.ends_with(".lora_down.weight")).unwrap()
+        tensors
+            .iter()
+            .position(|(name, ..)| name.ends_with(".lora_down.weight"))
+            .unwrap()
     };
     let misfit = changed(&|tensors| {
         let at = first_down(tensors);
@@ -104,26 +166,44 @@ fn what_does_not_fit_is_named() {
         let at = first_down(tensors);
         tensors[at].3[..2].copy_from_slice(&0x7e00u16.to_le_bytes());
     });
-    assert!(nan.contains("NaN or infinite") && nan.contains("lora_down"), "{nan}");
-    for (tensor, relative) in
-        [("lora_unet_x.dora_scale", "DoRA"), ("lora_unet_x.hada_w1_a", "LoHa"), ("lora_unet_x.lokr_w1", "LoKr")]
-    {
+    assert!(
+        nan.contains("NaN or infinite") && nan.contains("lora_down"),
+        "{nan}"
+    );
+    for (tensor, relative) in [
+        ("lora_unet_x.dora_scale", "DoRA"),
+        ("lora_unet_x.hada_w1_a", "LoHa"),
+        ("lora_unet_x.lokr_w1", "LoKr"),
+    ] {
         let text = changed(&|tensors| tensors.push((tensor.into(), "F16", vec![1], vec![0, 0])));
         assert!(text.contains(&format!("this is a {relative}")), "{text}");
     }
-    let stray = changed(&|tensors| tensors.push(("lora_unet_x.bias".into(), "F16", vec![1], vec![0, 0])));
-    assert!(stray.contains("1 tensors are no part of a LoRA: lora_unet_x.bias"), "{stray}");
+    let stray =
+        changed(&|tensors| tensors.push(("lora_unet_x.bias".into(), "F16", vec![1], vec![0, 0])));
+    assert!(
+        stray.contains("1 tensors are no part of a LoRA: lora_unet_x.bias"),
+        "{stray}"
+    );
 
     let none = message(&fixture("single-file/vae-ldm.safetensors"));
-    assert!(none.contains("this is an autoencoder (VAE), not a LoRA"), "{none}");
+    assert!(
+        none.contains("this is an autoencoder (VAE), not a LoRA"),
+        "{none}"
+    );
 }
 
 #[test]
 fn a_weight_of_zero_changes_nothing() {
     let expected = Expected::read("single-file/expected-sd1.safetensors");
-    let options = |loras| LoadOptions { loras, ..LoadOptions::default() };
+    let options = |loras| LoadOptions {
+        loras,
+        ..LoadOptions::default()
+    };
     let path = fixture("single-file/sd1");
     let plain = outputs(&open(&path, &options(Vec::new())), &expected);
-    let merged = outputs(&open(&path, &options(vec![spec("kohya-sd1", 0.0)])), &expected);
+    let merged = outputs(
+        &open(&path, &options(vec![spec("kohya-sd1", 0.0)])),
+        &expected,
+    );
     assert_eq!(plain, merged);
 }

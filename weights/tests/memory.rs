@@ -14,8 +14,14 @@ use support::{device, fixture, open};
 /// A line of `/proc/self/status` in bytes.
 fn status(name: &str) -> u64 {
     let text = fs::read_to_string("/proc/self/status").unwrap();
-    let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-    line.trim_matches([':', ' ', '\t', 'k', 'B']).parse::<u64>().unwrap() * 1024
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
+        .unwrap();
+    line.trim_matches([':', ' ', '\t', 'k', 'B'])
+        .parse::<u64>()
+        .unwrap()
+        * 1024
 }
 
 /// The full-size UNet of SD 1.5 in f16, all zeros, in a sparse file.
@@ -30,27 +36,38 @@ fn peak_is_below_1_3_times_the_file() {
             fs::copy(entry.path(), path(part).join(entry.file_name())).unwrap();
         }
     }
-    fs::copy(fixture("sd1-tiny/model_index.json"), path("model_index.json")).unwrap();
+    fs::copy(
+        fixture("sd1-tiny/model_index.json"),
+        path("model_index.json"),
+    )
+    .unwrap();
     fs::create_dir(path("unet")).unwrap();
     let config = concat!(env!("CARGO_MANIFEST_DIR"), "/configs/sd1/unet.json");
     fs::copy(config, path("unet/config.json")).unwrap();
 
     let mut table = String::new();
     let zipped = File::open(fixture("keys/sd1_unet.tsv.gz")).unwrap();
-    flate2::read::GzDecoder::new(zipped).read_to_string(&mut table).unwrap();
+    flate2::read::GzDecoder::new(zipped)
+        .read_to_string(&mut table)
+        .unwrap();
     let mut header = serde_json::Map::new();
     let mut end = 0;
     for line in table.lines() {
         let columns: Vec<&str> = line.split('\t').collect();
-        let shape: Vec<usize> = columns[2].split('x').map(|extent| extent.parse().unwrap()).collect();
+        let shape: Vec<usize> = columns[2]
+            .split('x')
+            .map(|extent| extent.parse().unwrap())
+            .collect();
         let start = end;
         end += 2 * shape.iter().product::<usize>();
-        let entry = serde_json::json!({"dtype": "F16", "shape": shape, "data_offsets": [start, end]});
+        let entry =
+            serde_json::json!({"dtype": "F16", "shape": shape, "data_offsets": [start, end]});
         header.insert(columns[0].into(), entry);
     }
     let header = serde_json::to_vec(&header).unwrap();
     let mut file = File::create(path("unet/diffusion_pytorch_model.safetensors")).unwrap();
-    file.write_all(&(header.len() as u64).to_le_bytes()).unwrap();
+    file.write_all(&(header.len() as u64).to_le_bytes())
+        .unwrap();
     file.write_all(&header).unwrap();
     file.set_len((8 + header.len() + end) as u64).unwrap();
 

@@ -9,7 +9,10 @@ use support::{Expected, chain, device, fixture};
 #[test]
 fn encodes_and_decodes() {
     let expected = Expected::read("taesd-tiny/expected.safetensors");
-    for path in ["taesd-tiny", "taesd-tiny/diffusion_pytorch_model.safetensors"] {
+    for path in [
+        "taesd-tiny",
+        "taesd-tiny/diffusion_pytorch_model.safetensors",
+    ] {
         let vae = load_tiny_vae(&fixture(path), &device(), FloatDType::F32).unwrap();
         expected.compare("encoded", vae.encode(expected.tensor("image")), 2e-5);
         expected.compare("decoded", vae.decode(expected.tensor("latents")), 2e-5);

@@ -4,6 +4,7 @@
 //! program has downloaded the other finds. Nothing here touches the network except [`pull`].
 
 mod error;
+mod plan;
 mod pull;
 
 use std::path::{Path, PathBuf};

@@ -10,7 +10,8 @@ use hf_hub::api::Progress;
 use hf_hub::api::sync::{Api, ApiBuilder, ApiError, ApiRepo};
 use hf_hub::{Cache, Repo, RepoType};
 
-use super::{CATALOG, HubError, HubSettings, catalog};
+use super::plan::{Plan, Wanted, folder_files, is_inside, is_name, plan};
+use super::{HubError, HubSettings};
 use crate::hash::sha256_file;
 
 /// What to pull.
@@ -72,8 +73,13 @@ pub fn pull(
     settings: &HubSettings,
     progress: &mut dyn FnMut(PullEvent),
 ) -> Result<Pulled, HubError> {
-    let (repo, revision, files, folder) = plan(request, settings)?;
+    let Plan {
+        repo,
+        revision,
+        files,
+    } = plan(request, settings)?;
     let mut session = Session::new(&repo, revision, settings)?;
+    let folder = files.is_none();
     let files = match files {
         Some(files) => files,
         None => session.choose()?,
@@ -93,79 +99,6 @@ pub fn pull(
         commit: session.revision.clone(),
         files: paths,
     })
-}
-
-/// A file to download.
-struct Wanted {
-    path: String,
-    sha256: Option<&'static str>,
-}
-
-/// Repository, revision, files if they are known by now, and whether the folder is what counts.
-type Plan = (String, String, Option<Vec<Wanted>>, bool);
-
-fn plan(request: &PullRequest, settings: &HubSettings) -> Result<Plan, HubError> {
-    let PullRequest { name, revision } = request;
-    if let Some(known) = catalog(name) {
-        let pinned = revision
-            .as_deref()
-            .is_none_or(|revision| revision == known.revision);
-        let files = known
-            .files
-            .iter()
-            // Another revision may hold another file.
-            .map(|file| Wanted {
-                path: file.path.into(),
-                sha256: file.sha256.filter(|_| pinned),
-            })
-            .collect();
-        let revision = revision.clone().unwrap_or_else(|| known.revision.into());
-        return Ok((known.repo.into(), revision, Some(files), false));
-    }
-    let mut words = name.splitn(3, '/');
-    let (Some(owner), Some(repo), file) = (words.next(), words.next(), words.next()) else {
-        return Err(unknown(name));
-    };
-    if !is_name(owner) || !is_name(repo) || file.is_some_and(|file| !is_inside(file)) {
-        return Err(unknown(name));
-    }
-    let repo = format!("{owner}/{repo}");
-    let Some(revision) = revision.clone() else {
-        let url = format!("{}/{repo}/commits/main", settings.endpoint);
-        return Err(HubError::NoRevision { repo, url });
-    };
-    let files = file.map(|file| {
-        vec![Wanted {
-            path: file.into(),
-            sha256: None,
-        }]
-    });
-    let folder = files.is_none();
-    Ok((repo, revision, files, folder))
-}
-
-fn unknown(name: &str) -> HubError {
-    let known: Vec<&str> = CATALOG.iter().map(|known| known.name).collect();
-    HubError::Unknown {
-        name: name.into(),
-        known: known.join(", "),
-    }
-}
-
-fn is_name(word: &str) -> bool {
-    !word.is_empty()
-        && !word.starts_with('.')
-        && word
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
-}
-
-/// Whether a path of a repository stays inside of it.
-fn is_inside(path: &str) -> bool {
-    !path.contains('\\')
-        && path
-            .split('/')
-            .all(|word| !word.is_empty() && word != "." && word != "..")
 }
 
 /// One repository at one revision.
@@ -518,143 +451,4 @@ impl Progress for Reporter<'_> {
     }
 
     fn finish(&mut self) {}
-}
-
-/// What to take from a diffusers repository of these files: per part the first set of weights that
-/// loading would take, and all that is small.
-fn folder_files(names: &[String]) -> Vec<String> {
-    const PARTS: &[&str] = &["unet", "vae", "text_encoder", "text_encoder_2"];
-    const SMALL: &[&str] = &["scheduler", "tokenizer", "tokenizer_2"];
-    if !names.iter().any(|name| name == "model_index.json") {
-        return Vec::new();
-    }
-    let mut chosen = vec!["model_index.json".to_string()];
-    for name in names {
-        let Some((folder, file)) = name.split_once('/') else {
-            continue;
-        };
-        let text = file.ends_with(".json") || file.ends_with(".txt");
-        if SMALL.contains(&folder) && text || PARTS.contains(&folder) && file == "config.json" {
-            chosen.push(name.clone());
-        }
-    }
-    for part in PARTS {
-        let stem = if part.starts_with("text") {
-            "model"
-        } else {
-            "diffusion_pytorch_model"
-        };
-        let has = |name: &String| names.contains(name);
-        for variant in ["", ".fp16"] {
-            let whole = format!("{part}/{stem}{variant}.safetensors");
-            let index = format!("{part}/{stem}.safetensors.index{variant}.json");
-            if has(&whole) {
-                chosen.push(whole);
-                break;
-            }
-            if has(&index) {
-                let shard = format!("{part}/{stem}{variant}-");
-                chosen.extend(
-                    names
-                        .iter()
-                        .filter(|name| name.starts_with(&shard))
-                        .cloned(),
-                );
-                chosen.push(index);
-                break;
-            }
-        }
-    }
-    chosen
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names() {
-        let settings = HubSettings {
-            cache: "/c".into(),
-            endpoint: "http://hub".into(),
-            token: None,
-            offline: false,
-        };
-        let plan = |name: &str, revision: Option<&str>| {
-            plan(
-                &PullRequest {
-                    name: name.into(),
-                    revision: revision.map(str::to_string),
-                },
-                &settings,
-            )
-        };
-        let (repo, revision, files, folder) = plan("sd15", None).unwrap();
-        assert_eq!(repo, "stable-diffusion-v1-5/stable-diffusion-v1-5");
-        assert!(revision.starts_with("451f4fe") && !folder);
-        assert!(files.unwrap()[0].sha256.is_some());
-        let (repo, _, files, folder) = plan("a/b", Some("main")).unwrap();
-        assert!(repo == "a/b" && files.is_none() && folder);
-        let (_, _, files, _) = plan("a/b/c/d.safetensors", Some("main")).unwrap();
-        assert_eq!(files.unwrap()[0].path, "c/d.safetensors");
-        assert!(matches!(
-            plan("a/b", None),
-            Err(HubError::NoRevision { .. })
-        ));
-        for bad in [
-            "sd16",
-            "a/../b",
-            "../b",
-            "a/b/../c",
-            "a/b//c",
-            "/etc/passwd",
-        ] {
-            assert!(
-                matches!(plan(bad, Some("main")), Err(HubError::Unknown { .. })),
-                "{bad}"
-            );
-        }
-    }
-
-    #[test]
-    fn one_set_of_weights_per_part() {
-        let names = [
-            "README.md",
-            "model_index.json",
-            "sd_xl_base_1.0.safetensors",
-            "scheduler/scheduler_config.json",
-            "text_encoder/config.json",
-            "text_encoder/model.fp16.safetensors",
-            "text_encoder/model.safetensors",
-            "text_encoder/flax_model.msgpack",
-            "tokenizer/merges.txt",
-            "unet/config.json",
-            "unet/diffusion_pytorch_model.safetensors.index.json",
-            "unet/diffusion_pytorch_model-00001-of-00002.safetensors",
-            "unet/diffusion_pytorch_model-00002-of-00002.safetensors",
-            "vae/config.json",
-            "vae/diffusion_pytorch_model.fp16.safetensors",
-            "vae_1_0/config.json",
-        ]
-        .map(String::from);
-        let mut chosen = folder_files(&names);
-        chosen.sort();
-        assert_eq!(
-            chosen,
-            [
-                "model_index.json",
-                "scheduler/scheduler_config.json",
-                "text_encoder/config.json",
-                "text_encoder/model.safetensors",
-                "tokenizer/merges.txt",
-                "unet/config.json",
-                "unet/diffusion_pytorch_model-00001-of-00002.safetensors",
-                "unet/diffusion_pytorch_model-00002-of-00002.safetensors",
-                "unet/diffusion_pytorch_model.safetensors.index.json",
-                "vae/config.json",
-                "vae/diffusion_pytorch_model.fp16.safetensors",
-            ]
-        );
-        assert!(folder_files(&names[..1]).is_empty());
-    }
 }

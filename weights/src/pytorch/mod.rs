@@ -3,6 +3,7 @@
 //!
 //! Nothing in a file is run, see [`pickle`].
 
+mod objects;
 mod pickle;
 mod zip;
 

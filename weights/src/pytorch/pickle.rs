@@ -9,6 +9,7 @@
 use std::collections::HashMap;
 
 use super::TensorRef;
+use super::objects::name_value;
 use crate::dtype::StoredType;
 
 /// Why a pickle was not read to its end.
@@ -47,7 +48,10 @@ pub(super) enum Value {
     /// A name of Python's: module and name.
     Name(String, String),
     /// Bytes that lie elsewhere in the file.
-    Storage { key: String, dtype: Option<StoredType> },
+    Storage {
+        key: String,
+        dtype: Option<StoredType>,
+    },
     Tensor(TensorRef),
     /// Anything else.
     Opaque,
@@ -75,13 +79,19 @@ struct Run<'a> {
 impl Machine {
     /// Runs the pickle that `bytes` starts with: the object that it makes, and its length.
     pub fn run(&mut self, bytes: &[u8]) -> Step<(Value, usize)> {
-        let mut run = Run { machine: self, stack: Vec::new(), memo: HashMap::new(), bytes, at: 0 };
+        let mut run = Run {
+            machine: self,
+            stack: Vec::new(),
+            memo: HashMap::new(),
+            bytes,
+            at: 0,
+        };
         let value = run.run()?;
         Ok((value, run.at))
     }
 }
 
-type Step<T> = Result<T, Fault>;
+pub(super) type Step<T> = Result<T, Fault>;
 
 impl Run<'_> {
     fn run(&mut self) -> Step<Value> {
@@ -89,13 +99,17 @@ impl Run<'_> {
             let op = self.byte()?;
             match op {
                 b'.' => return self.pop(),
-                0x80 => _ = self.byte()?,    // protocol
-                0x95 => _ = self.take(8)?,   // frame
+                0x80 => _ = self.byte()?,  // protocol
+                0x95 => _ = self.take(8)?, // frame
                 b'(' => self.stack.push(Value::Mark),
                 b'0' => _ = self.pop()?,
                 b'1' => _ = self.pop_mark()?,
                 b'2' => {
-                    let top = self.stack.last().cloned().ok_or("a pickle with an empty stack")?;
+                    let top = self
+                        .stack
+                        .last()
+                        .cloned()
+                        .ok_or("a pickle with an empty stack")?;
                     self.stack.push(top);
                 }
                 b'N' => self.stack.push(Value::None),
@@ -152,7 +166,11 @@ impl Run<'_> {
                 }
                 0x85..=0x87 => {
                     let len = usize::from(op - 0x84);
-                    let from = self.stack.len().checked_sub(len).ok_or("a pickle with an empty stack")?;
+                    let from = self
+                        .stack
+                        .len()
+                        .checked_sub(len)
+                        .ok_or("a pickle with an empty stack")?;
                     let items = self.stack.split_off(from);
                     self.push_list(items);
                 }
@@ -179,16 +197,16 @@ impl Run<'_> {
                 }
                 b'c' => {
                     let (module, name) = (self.line()?, self.line()?);
-                    self.name(module, name)?;
+                    self.push_name(module, name)?;
                 }
                 0x93 => match (self.pop()?, self.pop()?) {
-                    (Value::Str(name), Value::Str(module)) => self.name(module, name)?,
+                    (Value::Str(name), Value::Str(module)) => self.push_name(module, name)?,
                     _ => return Err("a pickle whose names are no text".into()),
                 },
                 b'R' | 0x81 => {
                     let arguments = self.pop()?;
                     let callable = self.pop()?;
-                    let made = self.call(callable, arguments)?;
+                    let made = self.machine.call(callable, arguments)?;
                     self.stack.push(made);
                 }
                 0x92 => {
@@ -199,7 +217,7 @@ impl Run<'_> {
                 }
                 b'i' => {
                     let (module, name) = (self.line()?, self.line()?);
-                    self.name(module, name)?;
+                    self.push_name(module, name)?;
                     self.pop()?;
                     self.pop_mark()?;
                     self.stack.push(Value::Opaque);
@@ -211,10 +229,15 @@ impl Run<'_> {
                 b'b' => _ = self.pop()?, // an object's state; no object here has any
                 b'Q' => {
                     let id = self.pop()?;
-                    let storage = self.storage(id)?;
+                    let storage = self.machine.storage(id)?;
                     self.stack.push(storage);
                 }
-                other => return Err(format!("a pickle with the instruction {other:#04x}, which PyTorch never writes").into()),
+                other => {
+                    return Err(format!(
+                        "a pickle with the instruction {other:#04x}, which PyTorch never writes"
+                    )
+                    .into());
+                }
             }
         }
     }
@@ -225,32 +248,50 @@ impl Run<'_> {
 
     fn take(&mut self, len: usize) -> Step<&[u8]> {
         let end = self.at.checked_add(len);
-        let taken = end.and_then(|end| self.bytes.get(self.at..end)).ok_or("a pickle that is cut short")?;
+        let taken = end
+            .and_then(|end| self.bytes.get(self.at..end))
+            .ok_or("a pickle that is cut short")?;
         self.at += len;
         Ok(taken)
     }
 
     /// A little-endian number of so many bytes.
     fn length(&mut self, bytes: usize) -> Step<usize> {
-        let value = self.take(bytes)?.iter().rev().fold(0u64, |value, byte| value << 8 | u64::from(*byte));
+        let value = self
+            .take(bytes)?
+            .iter()
+            .rev()
+            .fold(0u64, |value, byte| value << 8 | u64::from(*byte));
         usize::try_from(value).map_err(|_| "a pickle with an impossible length".into())
     }
 
     fn line(&mut self) -> Step<String> {
         let rest = &self.bytes[self.at..];
-        let len = rest.iter().position(|byte| *byte == b'\n').ok_or("a pickle that is cut short")?;
-        let line = String::from_utf8_lossy(&rest[..len]).trim_end_matches('\r').to_string();
+        let len = rest
+            .iter()
+            .position(|byte| *byte == b'\n')
+            .ok_or("a pickle that is cut short")?;
+        let line = String::from_utf8_lossy(&rest[..len])
+            .trim_end_matches('\r')
+            .to_string();
         self.at += len + 1;
         Ok(line)
     }
 
     fn pop(&mut self) -> Step<Value> {
-        self.stack.pop().ok_or_else(|| "a pickle with an empty stack".into())
+        self.stack
+            .pop()
+            .ok_or_else(|| "a pickle with an empty stack".into())
     }
 
     fn pop_mark(&mut self) -> Step<Vec<Value>> {
-        let mark = self.stack.iter().rposition(|value| matches!(value, Value::Mark));
-        let items = self.stack.split_off(mark.ok_or("a pickle without the mark that it refers to")? + 1);
+        let mark = self
+            .stack
+            .iter()
+            .rposition(|value| matches!(value, Value::Mark));
+        let items = self
+            .stack
+            .split_off(mark.ok_or("a pickle without the mark that it refers to")? + 1);
         self.stack.pop();
         Ok(items)
     }
@@ -268,7 +309,11 @@ impl Run<'_> {
         let value = if len > 8 {
             Value::Opaque
         } else {
-            let fill = if signed && bytes.last().is_some_and(|byte| byte & 0x80 != 0) { 0xff } else { 0 };
+            let fill = if signed && bytes.last().is_some_and(|byte| byte & 0x80 != 0) {
+                0xff
+            } else {
+                0
+            };
             let mut wide = [fill; 8];
             wide[..len].copy_from_slice(bytes);
             Value::Int(i64::from_le_bytes(wide))
@@ -279,24 +324,43 @@ impl Run<'_> {
 
     fn put(&mut self, op: u8) -> Step<()> {
         let index = match op {
-            b'p' => self.line()?.parse().map_err(|_| "a pickle with a memo that is no number")?,
+            b'p' => self
+                .line()?
+                .parse()
+                .map_err(|_| "a pickle with a memo that is no number")?,
             b'q' => self.length(1)? as u64,
             b'r' => self.length(4)? as u64,
             _ => self.memo.len() as u64,
         };
-        let top = self.stack.last().cloned().ok_or("a pickle with an empty stack")?;
+        let top = self
+            .stack
+            .last()
+            .cloned()
+            .ok_or("a pickle with an empty stack")?;
         self.memo.insert(index, top);
         Ok(())
     }
 
     fn get(&mut self, op: u8) -> Step<()> {
         let index = match op {
-            b'g' => self.line()?.parse().map_err(|_| "a pickle with a memo that is no number")?,
+            b'g' => self
+                .line()?
+                .parse()
+                .map_err(|_| "a pickle with a memo that is no number")?,
             b'h' => self.length(1)? as u64,
             _ => self.length(4)? as u64,
         };
-        let value = self.memo.get(&index).cloned().ok_or("a pickle that recalls what it never stored")?;
+        let value = self
+            .memo
+            .get(&index)
+            .cloned()
+            .ok_or("a pickle that recalls what it never stored")?;
         self.stack.push(value);
+        Ok(())
+    }
+
+    fn push_name(&mut self, module: String, name: String) -> Step<()> {
+        self.stack.push(name_value(module, name)?);
         Ok(())
     }
 
@@ -321,110 +385,6 @@ impl Run<'_> {
             self.machine.dicts[*dict].extend(items);
         }
     }
-
-    /// A name is only refused when nothing but an attack would use it; what is called by it is
-    /// never run either way.
-    fn name(&mut self, module: String, name: String) -> Step<()> {
-        const MODULES: &[&str] = &[
-            "os", "posix", "nt", "subprocess", "sys", "socket", "shutil", "runpy", "importlib", "pty", "ctypes",
-            "webbrowser", "pickle", "_pickle", "commands", "code", "asyncio", "http", "urllib", "requests",
-        ];
-        const BUILTINS: &[&str] = &[
-            "eval", "exec", "compile", "open", "__import__", "getattr", "setattr", "delattr", "globals", "locals",
-            "breakpoint", "input", "vars", "apply", "execfile",
-        ];
-        let root = module.split('.').next().unwrap_or_default();
-        let builtin = matches!(root, "builtins" | "__builtin__") && BUILTINS.contains(&name.as_str());
-        if MODULES.contains(&root) || builtin {
-            return Err(Fault::Attack(format!("{module}.{name}")));
-        }
-        self.stack.push(Value::Name(module, name));
-        Ok(())
-    }
-
-    /// What `callable(*arguments)` makes.
-    fn call(&mut self, callable: Value, arguments: Value) -> Step<Value> {
-        let (Value::Name(module, name), Value::List(arguments)) = (callable, arguments) else {
-            return Ok(Value::Opaque);
-        };
-        let arguments = self.machine.lists[arguments].clone();
-        match (module.as_str(), name.as_str()) {
-            ("collections", "OrderedDict" | "defaultdict") | ("builtins" | "__builtin__", "dict") => {
-                let mut items = Vec::new();
-                if let Some(Value::List(list)) = arguments.first() {
-                    for pair in &self.machine.lists[*list] {
-                        if let Value::List(pair) = pair
-                            && let [key, value] = self.machine.lists[*pair].as_slice()
-                        {
-                            items.push((key.clone(), value.clone()));
-                        }
-                    }
-                }
-                self.machine.dicts.push(items);
-                Ok(Value::Dict(self.machine.dicts.len() - 1))
-            }
-            ("torch._utils", "_rebuild_tensor" | "_rebuild_tensor_v2" | "_rebuild_tensor_v3") => {
-                self.tensor(&name, &arguments).map(Value::Tensor)
-            }
-            ("torch._utils", "_rebuild_parameter" | "_rebuild_parameter_with_state") => {
-                Ok(arguments.first().cloned().unwrap_or(Value::Opaque))
-            }
-            _ => Ok(Value::Opaque),
-        }
-    }
-
-    /// The tensor that `_rebuild_tensor…(storage, offset, size, stride, …)` makes.
-    fn tensor(&self, name: &str, arguments: &[Value]) -> Step<TensorRef> {
-        let [Value::Storage { key, dtype }, Value::Int(offset), size, stride, ..] = arguments else {
-            return Err("a tensor whose parts are not where they belong".into());
-        };
-        // The third version has bytes without a type, and the type after the hooks.
-        let dtype = match (name, arguments.get(6)) {
-            ("_rebuild_tensor_v3", Some(Value::Name(_, name))) => dtype_of(name),
-            _ => *dtype,
-        };
-        let tensor = TensorRef {
-            storage: key.clone(),
-            dtype: dtype.ok_or("a tensor of an unknown type")?,
-            offset: usize::try_from(*offset).map_err(|_| "a tensor with a negative offset")?,
-            shape: self.numbers(size)?,
-            stride: self.numbers(stride)?,
-        };
-        if tensor.shape.len() != tensor.stride.len() {
-            return Err("a tensor with more sizes than strides".into());
-        }
-        Ok(tensor)
-    }
-
-    fn numbers(&self, list: &Value) -> Step<Vec<usize>> {
-        let numbers = match list {
-            Value::List(list) => self.machine.lists[*list].iter().map(|item| match item {
-                Value::Int(number) => usize::try_from(*number).ok(),
-                _ => None,
-            }),
-            _ => return Err("a tensor without a size".into()),
-        };
-        numbers.collect::<Option<_>>().ok_or_else(|| "a tensor whose size is no number".into())
-    }
-
-    /// The storage that `("storage", type, key, location, elements)` refers to.
-    fn storage(&mut self, id: Value) -> Step<Value> {
-        let Value::List(list) = id else {
-            return Ok(Value::Opaque);
-        };
-        let (dtype, key, elements) = match self.machine.lists[list].as_slice() {
-            [Value::Str(kind), Value::Name(_, name), Value::Str(key), _, Value::Int(elements), ..]
-                if kind == "storage" =>
-            {
-                let elements = usize::try_from(*elements).map_err(|_| "a storage of negative size")?;
-                (storage_type(name), key.clone(), elements)
-            }
-            // A module's source code, in whole models of the legacy format.
-            _ => return Ok(Value::Opaque),
-        };
-        self.machine.storages.insert(key.clone(), (dtype, elements));
-        Ok(Value::Storage { key, dtype })
-    }
 }
 
 fn pairs(items: Vec<Value>) -> Vec<(Value, Value)> {
@@ -434,41 +394,4 @@ fn pairs(items: Vec<Value>) -> Vec<(Value, Value)> {
         pairs.push((key, value));
     }
     pairs
-}
-
-/// The element type of a storage class of `torch`; none for bytes without a type.
-fn storage_type(class: &str) -> Option<StoredType> {
-    Some(match class {
-        "DoubleStorage" => StoredType::F64,
-        "FloatStorage" => StoredType::F32,
-        "HalfStorage" => StoredType::F16,
-        "BFloat16Storage" => StoredType::Bf16,
-        "LongStorage" => StoredType::Other("I64", 64),
-        "IntStorage" => StoredType::Other("I32", 32),
-        "ShortStorage" => StoredType::Other("I16", 16),
-        "CharStorage" => StoredType::Other("I8", 8),
-        "ByteStorage" => StoredType::Other("U8", 8),
-        "BoolStorage" => StoredType::Other("BOOL", 8),
-        "ComplexFloatStorage" => StoredType::Other("C64", 64),
-        _ => return None,
-    })
-}
-
-/// The type `torch.{name}`.
-fn dtype_of(name: &str) -> Option<StoredType> {
-    Some(match name {
-        "float64" => StoredType::F64,
-        "float32" => StoredType::F32,
-        "float16" => StoredType::F16,
-        "bfloat16" => StoredType::Bf16,
-        "int64" | "uint64" => StoredType::Other("I64", 64),
-        "int32" | "uint32" => StoredType::Other("I32", 32),
-        "int16" | "uint16" => StoredType::Other("I16", 16),
-        "int8" => StoredType::Other("I8", 8),
-        "uint8" => StoredType::Other("U8", 8),
-        "bool" => StoredType::Other("BOOL", 8),
-        "float8_e4m3fn" => StoredType::Other("F8_E4M3", 8),
-        "float8_e5m2" => StoredType::Other("F8_E5M2", 8),
-        _ => return None,
-    })
 }

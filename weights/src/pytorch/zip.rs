@@ -14,10 +14,16 @@ pub(super) fn entries(bytes: &[u8]) -> Result<HashMap<String, Range<usize>>, Str
     let mut files = HashMap::new();
     let mut at = directory.offset;
     for _ in 0..directory.count {
-        let fixed = bytes.get(at..at + 46).filter(|fixed| fixed.starts_with(b"PK\x01\x02")).ok_or_else(broken)?;
+        let fixed = bytes
+            .get(at..at + 46)
+            .filter(|fixed| fixed.starts_with(b"PK\x01\x02"))
+            .ok_or_else(broken)?;
         let method = u16_at(fixed, 10);
-        let [name_len, extra_len, comment_len] = [28, 30, 32].map(|at| usize::from(u16_at(fixed, at)));
-        let variable = bytes.get(at + 46..at + 46 + name_len + extra_len).ok_or_else(broken)?;
+        let [name_len, extra_len, comment_len] =
+            [28, 30, 32].map(|at| usize::from(u16_at(fixed, at)));
+        let variable = bytes
+            .get(at + 46..at + 46 + name_len + extra_len)
+            .ok_or_else(broken)?;
         let (name, extra) = variable.split_at(name_len);
         let name = String::from_utf8_lossy(name).into_owned();
         let [packed, size, offset] = sizes(fixed, extra).ok_or_else(broken)?;
@@ -27,7 +33,9 @@ pub(super) fn entries(bytes: &[u8]) -> Result<HashMap<String, Range<usize>>, Str
             if name.ends_with('/') {
                 continue;
             }
-            return Err(format!("{name} in it is compressed, which PyTorch never does"));
+            return Err(format!(
+                "{name} in it is compressed, which PyTorch never does"
+            ));
         }
         let local = bytes
             .get(offset..)
@@ -35,7 +43,10 @@ pub(super) fn entries(bytes: &[u8]) -> Result<HashMap<String, Range<usize>>, Str
             .filter(|local| local.starts_with(b"PK\x03\x04"))
             .ok_or_else(broken)?;
         let start = offset + 30 + usize::from(u16_at(local, 26)) + usize::from(u16_at(local, 28));
-        let end = start.checked_add(size).filter(|end| *end <= bytes.len()).ok_or_else(broken)?;
+        let end = start
+            .checked_add(size)
+            .filter(|end| *end <= bytes.len())
+            .ok_or_else(broken)?;
         files.insert(name, start..end);
     }
     Ok(files)
@@ -50,17 +61,29 @@ impl Directory {
     /// From the record that ends the archive, before a comment of at most 64 KiB.
     fn find(bytes: &[u8]) -> Option<Self> {
         let from = bytes.len().saturating_sub(22 + 0xffff);
-        let end = from + bytes[from..].windows(4).rposition(|window| window == b"PK\x05\x06")?;
+        let end = from
+            + bytes[from..]
+                .windows(4)
+                .rposition(|window| window == b"PK\x05\x06")?;
         let record = bytes.get(end..end + 22)?;
         let (count, offset) = (u16_at(record, 10), u32_at(record, 16));
         // Large archives keep these in a second record, which a locator right before this one finds.
         let locator = end.checked_sub(20).and_then(|at| bytes.get(at..at + 20));
         if let Some(locator) = locator.filter(|locator| locator.starts_with(b"PK\x06\x07")) {
             let at = usize::try_from(u64_at(locator, 8)).ok()?;
-            let record = bytes.get(at..)?.get(..56).filter(|record| record.starts_with(b"PK\x06\x06"))?;
-            return Some(Self { offset: u64_at(record, 48).try_into().ok()?, count: u64_at(record, 32) });
+            let record = bytes
+                .get(at..)?
+                .get(..56)
+                .filter(|record| record.starts_with(b"PK\x06\x06"))?;
+            return Some(Self {
+                offset: u64_at(record, 48).try_into().ok()?,
+                count: u64_at(record, 32),
+            });
         }
-        Some(Self { offset: offset as usize, count: count.into() })
+        Some(Self {
+            offset: offset as usize,
+            count: count.into(),
+        })
     }
 }
 
@@ -73,7 +96,10 @@ fn sizes(fixed: &[u8], mut extra: &[u8]) -> Option<[usize; 3]> {
         let (id, len) = (u16_at(extra, 0), usize::from(u16_at(extra, 2)));
         let mut field = extra.get(4..4 + len)?;
         if id == 1 {
-            for value in values.iter_mut().filter(|value| **value == u64::from(u32::MAX)) {
+            for value in values
+                .iter_mut()
+                .filter(|value| **value == u64::from(u32::MAX))
+            {
                 *value = u64::from_le_bytes(*field.first_chunk()?);
                 field = &field[8..];
             }

@@ -2,6 +2,8 @@
 
 #![allow(dead_code)] // Each test binary uses a part.
 
+pub mod server;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -14,7 +16,9 @@ use safetensors::SafeTensors;
 
 /// A fixture's path.
 pub fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../fixtures")
+        .join(name)
 }
 
 /// Named f32 tensors.
@@ -29,8 +33,11 @@ impl Expected {
                 .into_iter()
                 .filter(|(_, view)| view.dtype() == safetensors::Dtype::F32)
                 .map(|(name, view)| {
-                    let values: Vec<f32> =
-                        view.data().chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect();
+                    let values: Vec<f32> = view
+                        .data()
+                        .chunks_exact(4)
+                        .map(|b| f32::from_le_bytes(b.try_into().unwrap()))
+                        .collect();
                     (name, TensorData::new(values, view.shape().to_vec()))
                 })
                 .collect(),
@@ -38,7 +45,10 @@ impl Expected {
     }
 
     pub fn data(&self, name: &str) -> TensorData {
-        self.0.get(name).unwrap_or_else(|| panic!("no tensor {name}")).clone()
+        self.0
+            .get(name)
+            .unwrap_or_else(|| panic!("no tensor {name}"))
+            .clone()
     }
 
     pub fn tensor<const D: usize>(&self, name: &str) -> Tensor<D> {
@@ -59,7 +69,10 @@ impl Expected {
         let expected: Vec<f32> = self.data(name).iter::<f32>().collect();
         assert_eq!(found.shape(), self.data(name).shape(), "{name}");
         let scale = expected.iter().fold(0f32, |max, x| max.max(x.abs()));
-        let worst = expected.iter().zip(found.iter::<f32>()).fold(0f32, |max, (e, f)| max.max((e - f).abs()));
+        let worst = expected
+            .iter()
+            .zip(found.iter::<f32>())
+            .fold(0f32, |max, (e, f)| max.max((e - f).abs()));
         println!("  {name}: {:.1e}", worst / scale);
         assert!(worst <= tolerance * scale, "{name}: {worst} of {scale}");
     }
@@ -89,7 +102,9 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 pub fn outputs(checkpoint: &Checkpoint, expected: &Expected) -> BTreeMap<&'static str, TensorData> {
     let device = device();
     let mut outputs = BTreeMap::new();
-    let encoders = checkpoint.load_text_encoders(&device, FloatDType::F32).unwrap();
+    let encoders = checkpoint
+        .load_text_encoders(&device, FloatDType::F32)
+        .unwrap();
     let unet = checkpoint.load_unet(&device, FloatDType::F32).unwrap();
     let vae = checkpoint.load_vae(&device, FloatDType::F32).unwrap();
 
@@ -100,29 +115,53 @@ pub fn outputs(checkpoint: &Checkpoint, expected: &Expected) -> BTreeMap<&'stati
         // The end-of-text token has the largest id.
         let eos: Vec<usize> = ids
             .chunks(width)
-            .map(|row| row.iter().position(|id| Some(id) == row.iter().max()).unwrap())
+            .map(|row| {
+                row.iter()
+                    .position(|id| Some(id) == row.iter().max())
+                    .unwrap()
+            })
             .collect();
-        encoder.forward(Tensor::from_data(TensorData::new(ids, [rows, width]), &device), &eos, layer)
+        encoder.forward(
+            Tensor::from_data(TensorData::new(ids, [rows, width]), &device),
+            &eos,
+            layer,
+        )
     };
     let (context, added) = if let [first, second] = encoders.as_slice() {
-        let penultimate = HiddenLayer::Skip { n: 1, final_norm: false };
+        let penultimate = HiddenLayer::Skip {
+            n: 1,
+            final_norm: false,
+        };
         let first = encode(first, "text/tokens", penultimate);
         let second = encode(second, "text_2/tokens", penultimate);
         let context = Tensor::cat(vec![first.hidden, second.hidden], 2);
         outputs.insert("context", context.clone().into_data());
         outputs.insert("unet/text_embeds", second.pooled.clone().into_data());
-        let added =
-            AddedConditioning { text_embeds: second.pooled, time_ids: expected.tensor("unet/time_ids") };
+        let added = AddedConditioning {
+            text_embeds: second.pooled,
+            time_ids: expected.tensor("unet/time_ids"),
+        };
         (context, Some(added))
     } else {
         let text = encode(&encoders[0], "text/tokens", HiddenLayer::Last);
         outputs.insert("text/last", text.hidden.clone().into_data());
         (text.hidden, None)
     };
-    let out = unet.forward(expected.tensor("unet/sample"), &[321.0], context, added.as_ref());
+    let out = unet.forward(
+        expected.tensor("unet/sample"),
+        &[321.0],
+        context,
+        added.as_ref(),
+    );
     outputs.insert("unet/out", out.into_data());
-    outputs.insert("vae/decoded", vae.decode(expected.tensor("vae/latents")).into_data());
-    outputs.insert("vae/mean", vae.encode(expected.tensor("vae/image")).mean.into_data());
+    outputs.insert(
+        "vae/decoded",
+        vae.decode(expected.tensor("vae/latents")).into_data(),
+    );
+    outputs.insert(
+        "vae/mean",
+        vae.encode(expected.tensor("vae/image")).mean.into_data(),
+    );
     outputs
 }
 

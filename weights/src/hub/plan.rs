@@ -1,0 +1,229 @@
+//! Which files of which repository a name stands for.
+
+use super::{CATALOG, HubError, HubSettings, PullRequest, catalog};
+
+/// A file to download.
+pub(super) struct Wanted {
+    pub path: String,
+    pub sha256: Option<&'static str>,
+}
+
+/// What a request stands for.
+pub(super) struct Plan {
+    pub repo: String,
+    pub revision: String,
+    /// What to download; none if the hub must be asked what a diffusers folder holds.
+    pub files: Option<Vec<Wanted>>,
+}
+
+pub(super) fn plan(request: &PullRequest, settings: &HubSettings) -> Result<Plan, HubError> {
+    let PullRequest { name, revision } = request;
+    if let Some(known) = catalog(name) {
+        let pinned = revision
+            .as_deref()
+            .is_none_or(|revision| revision == known.revision);
+        let files = known
+            .files
+            .iter()
+            // Another revision may hold another file.
+            .map(|file| Wanted {
+                path: file.path.into(),
+                sha256: file.sha256.filter(|_| pinned),
+            })
+            .collect();
+        let revision = revision.as_deref().unwrap_or(known.revision);
+        return Ok(Plan {
+            repo: known.repo.into(),
+            revision: revision.into(),
+            files: Some(files),
+        });
+    }
+    let mut words = name.splitn(3, '/');
+    let (Some(owner), Some(repo), file) = (words.next(), words.next(), words.next()) else {
+        return Err(unknown(name));
+    };
+    if !is_name(owner) || !is_name(repo) || file.is_some_and(|file| !is_inside(file)) {
+        return Err(unknown(name));
+    }
+    let repo = format!("{owner}/{repo}");
+    let Some(revision) = revision.clone() else {
+        let url = format!("{}/{repo}/commits/main", settings.endpoint);
+        return Err(HubError::NoRevision { repo, url });
+    };
+    let files = file.map(|file| {
+        vec![Wanted {
+            path: file.into(),
+            sha256: None,
+        }]
+    });
+    Ok(Plan {
+        repo,
+        revision,
+        files,
+    })
+}
+
+fn unknown(name: &str) -> HubError {
+    let known: Vec<&str> = CATALOG.iter().map(|known| known.name).collect();
+    HubError::Unknown {
+        name: name.into(),
+        known: known.join(", "),
+    }
+}
+
+pub(super) fn is_name(word: &str) -> bool {
+    !word.is_empty()
+        && !word.starts_with('.')
+        && word
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+}
+
+/// Whether a path of a repository stays inside of it.
+pub(super) fn is_inside(path: &str) -> bool {
+    !path.contains('\\')
+        && path
+            .split('/')
+            .all(|word| !word.is_empty() && word != "." && word != "..")
+}
+
+/// What to take from a diffusers repository of these files: per part the first set of weights that
+/// loading would take, and all that is small.
+pub(super) fn folder_files(names: &[String]) -> Vec<String> {
+    const PARTS: &[&str] = &["unet", "vae", "text_encoder", "text_encoder_2"];
+    const SMALL: &[&str] = &["scheduler", "tokenizer", "tokenizer_2"];
+    if !names.iter().any(|name| name == "model_index.json") {
+        return Vec::new();
+    }
+    let mut chosen = vec!["model_index.json".to_string()];
+    for name in names {
+        let Some((folder, file)) = name.split_once('/') else {
+            continue;
+        };
+        let text = file.ends_with(".json") || file.ends_with(".txt");
+        if SMALL.contains(&folder) && text || PARTS.contains(&folder) && file == "config.json" {
+            chosen.push(name.clone());
+        }
+    }
+    for part in PARTS {
+        let stem = if part.starts_with("text") {
+            "model"
+        } else {
+            "diffusion_pytorch_model"
+        };
+        let has = |name: &String| names.contains(name);
+        for variant in ["", ".fp16"] {
+            let whole = format!("{part}/{stem}{variant}.safetensors");
+            let index = format!("{part}/{stem}.safetensors.index{variant}.json");
+            if has(&whole) {
+                chosen.push(whole);
+                break;
+            }
+            if has(&index) {
+                let shard = format!("{part}/{stem}{variant}-");
+                chosen.extend(
+                    names
+                        .iter()
+                        .filter(|name| name.starts_with(&shard))
+                        .cloned(),
+                );
+                chosen.push(index);
+                break;
+            }
+        }
+    }
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        let settings = HubSettings {
+            cache: "/c".into(),
+            endpoint: "http://hub".into(),
+            token: None,
+            offline: false,
+        };
+        let plan = |name: &str, revision: Option<&str>| {
+            plan(
+                &PullRequest {
+                    name: name.into(),
+                    revision: revision.map(str::to_string),
+                },
+                &settings,
+            )
+        };
+        let known = plan("sd15", None).unwrap();
+        assert_eq!(known.repo, "stable-diffusion-v1-5/stable-diffusion-v1-5");
+        assert!(known.revision.starts_with("451f4fe"));
+        assert!(known.files.unwrap()[0].sha256.is_some());
+        let other = plan("sd15", Some("main")).unwrap();
+        assert!(other.revision == "main" && other.files.unwrap()[0].sha256.is_none());
+        let folder = plan("a/b", Some("main")).unwrap();
+        assert!(folder.repo == "a/b" && folder.files.is_none());
+        let file = plan("a/b/c/d.safetensors", Some("main")).unwrap();
+        assert_eq!(file.files.unwrap()[0].path, "c/d.safetensors");
+        assert!(matches!(
+            plan("a/b", None),
+            Err(HubError::NoRevision { .. })
+        ));
+        for bad in [
+            "sd16",
+            "a/../b",
+            "../b",
+            "a/b/../c",
+            "a/b//c",
+            "/etc/passwd",
+        ] {
+            assert!(
+                matches!(plan(bad, Some("main")), Err(HubError::Unknown { .. })),
+                "{bad}"
+            );
+        }
+    }
+
+    #[test]
+    fn one_set_of_weights_per_part() {
+        let names = [
+            "README.md",
+            "model_index.json",
+            "sd_xl_base_1.0.safetensors",
+            "scheduler/scheduler_config.json",
+            "text_encoder/config.json",
+            "text_encoder/model.fp16.safetensors",
+            "text_encoder/model.safetensors",
+            "text_encoder/flax_model.msgpack",
+            "tokenizer/merges.txt",
+            "unet/config.json",
+            "unet/diffusion_pytorch_model.safetensors.index.json",
+            "unet/diffusion_pytorch_model-00001-of-00002.safetensors",
+            "unet/diffusion_pytorch_model-00002-of-00002.safetensors",
+            "vae/config.json",
+            "vae/diffusion_pytorch_model.fp16.safetensors",
+            "vae_1_0/config.json",
+        ]
+        .map(String::from);
+        let mut chosen = folder_files(&names);
+        chosen.sort();
+        assert_eq!(
+            chosen,
+            [
+                "model_index.json",
+                "scheduler/scheduler_config.json",
+                "text_encoder/config.json",
+                "text_encoder/model.safetensors",
+                "tokenizer/merges.txt",
+                "unet/config.json",
+                "unet/diffusion_pytorch_model-00001-of-00002.safetensors",
+                "unet/diffusion_pytorch_model-00002-of-00002.safetensors",
+                "unet/diffusion_pytorch_model.safetensors.index.json",
+                "vae/config.json",
+                "vae/diffusion_pytorch_model.fp16.safetensors",
+            ]
+        );
+        assert!(folder_files(&names[..1]).is_empty());
+    }
+}
