@@ -104,6 +104,7 @@ pub(crate) unsafe fn filled_with_layout<const D: usize>(
 ) -> Tensor<D> {
     let len = layout.num_elements();
     let mut data = Vec::<f32>::with_capacity(len);
+    use_huge_pages(&mut data);
     fill(data.as_mut_ptr());
     // SAFETY: `fill` has written them all.
     unsafe { data.set_len(len) };
@@ -117,6 +118,25 @@ pub(crate) unsafe fn filled_with_layout<const D: usize>(
         _ => Bytes::from_elems(data),
     };
     Tensor::from_primitive::<Flex>(FlexTensor::new(bytes, layout, dtype))
+}
+
+/// Large results come fresh from the system each time, and the first touch of each 4 KiB page costs
+/// as much as computing what goes there; with pages of 2 MiB it does not.
+fn use_huge_pages(data: &mut Vec<f32>) {
+    #[cfg(target_os = "linux")]
+    {
+        const HUGE: usize = 2 << 20;
+        let size = data.capacity() * size_of::<f32>();
+        let start = data.as_mut_ptr() as usize;
+        let (first, end) = (start.next_multiple_of(HUGE), (start + size) / HUGE * HUGE);
+        if end > first + HUGE {
+            // SAFETY: advice about memory inside the vector's; it changes no contents, and to fail
+            // is no harm.
+            unsafe { libc::madvise(first as *mut libc::c_void, end - first, libc::MADV_HUGEPAGE) };
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = data;
 }
 
 fn narrow<T: Copy + Send + Sync>(

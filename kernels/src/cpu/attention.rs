@@ -9,11 +9,14 @@ use core::f32::consts::LOG2_E;
 use rayon::prelude::*;
 
 /// Queries handled together: their scores against a block of keys stay in the second-level cache.
-const QUERIES: usize = 64;
+/// More of them when heads are so wide that keys and values come from further away.
+const fn queries_at_once(width: usize) -> usize {
+    if width > 256 { 256 } else { 64 }
+}
 /// Keys in a block, at most; fewer when they are wide, so that a block of keys and one of values stay
 /// in the second-level cache together with the scores.
 const KEYS: usize = 768;
-const BLOCK: usize = 1 << 17;
+const BLOCK: usize = 1 << 16;
 /// Work (queries · keys · width) below which one thread does it all.
 const SERIAL: usize = 1 << 16;
 
@@ -132,11 +135,12 @@ impl Attention {
             first: 0,
             count: 0,
         };
-        let blocks = self.queries.div_ceil(QUERIES);
+        let at_once = queries_at_once(self.width);
+        let blocks = self.queries.div_ceil(at_once);
         let task = &task;
         let answer = |block: usize| {
-            let first = block * QUERIES;
-            let count = QUERIES.min(self.queries - first);
+            let first = block * at_once;
+            let count = at_once.min(self.queries - first);
             // SAFETY: the rows exist, and each block has its own.
             unsafe {
                 answer(Task {
@@ -170,11 +174,11 @@ unsafe fn answer_body<V: Vector>(task: Task<'_>) {
     let depth = width.next_multiple_of(GROUP);
     let block = block(width);
     let widest = all_keys.min(block).next_multiple_of(GROUP);
-    let mut scratch = Scratch::take(task.count * (widest + depth) + 2 * QUERIES);
+    let mut scratch = Scratch::take(task.count * (widest + depth) + 2 * task.count);
     let scores = scratch.as_mut_ptr();
     let sums = scores.wrapping_add(task.count * widest);
     let largest = sums.wrapping_add(task.count * depth);
-    let total = largest.wrapping_add(QUERIES);
+    let total = largest.wrapping_add(task.count);
     let query_stride = task.problem.q.strides[2];
     let queries = task
         .problem

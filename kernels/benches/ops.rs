@@ -1,0 +1,171 @@
+//! The operations at the shapes of SD1.5 and of the toybox: fast path, plain reference, wall and CPU
+//! milliseconds, the least of several runs. `torch_ops.py` does the same in PyTorch.
+//!
+//! ```text
+//! RAYON_NUM_THREADS=2 cargo bench -p prepose-kernels --no-default-features
+//! ```
+
+use burn::tensor::{Device, Distribution, Tensor};
+use prepose_kernels as fast;
+use prepose_kernels::plain;
+use std::time::Instant;
+
+fn random<const D: usize>(shape: [usize; D]) -> Tensor<D> {
+    Tensor::random(shape, Distribution::Normal(0.0, 1.0), &Device::flex())
+}
+
+/// Least wall and CPU seconds of several runs of about a billion operations together.
+fn time<T>(operations: usize, f: &dyn Fn() -> T) -> (f64, f64) {
+    f();
+    let mut best = (f64::MAX, f64::MAX);
+    for _ in 0..(1_000_000_000 / operations.max(1)).clamp(3, 100) {
+        let (wall, cpu) = (Instant::now(), cpu_seconds());
+        std::hint::black_box(f());
+        best.0 = best.0.min(wall.elapsed().as_secs_f64());
+        best.1 = best.1.min(cpu_seconds() - cpu);
+    }
+    best
+}
+
+/// CPU time of this process; zero where the system does not tell.
+fn cpu_seconds() -> f64 {
+    #[cfg(unix)]
+    {
+        let mut time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: the pointer is valid for the call.
+        unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
+        time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+    }
+    #[cfg(not(unix))]
+    0.0
+}
+
+fn report<T>(name: &str, operations: usize, fast: &dyn Fn() -> T, plain: &dyn Fn() -> T) {
+    let (fast, plain) = (time(operations, fast), time(operations, plain));
+    println!(
+        "{name:44} {:10.3} {:10.3} {:10.3} {:10.3}",
+        fast.0 * 1e3,
+        fast.1 * 1e3,
+        plain.0 * 1e3,
+        plain.1 * 1e3
+    );
+}
+
+fn linear(m: usize, k: usize, n: usize) {
+    let (x, w, b) = (random([1, m, k]), random([n, k]), random([n]));
+    let args = || (x.clone(), w.clone(), Some(b.clone()));
+    report(
+        &format!("linear {m}x{k}->{n}"),
+        2 * m * k * n,
+        &|| {
+            let (x, w, b) = args();
+            fast::linear(x, w, b)
+        },
+        &|| {
+            let (x, w, b) = args();
+            plain::linear(x, w, b)
+        },
+    );
+}
+
+fn conv(batch: usize, cin: usize, cout: usize, size: usize, k: usize, stride: usize) {
+    let x = random([batch, cin, size, size]);
+    let (w, b) = (random([cout, cin, k, k]), random([cout]));
+    let args = || (x.clone(), w.clone(), Some(b.clone()));
+    report(
+        &format!("conv {batch}x{cin}->{cout} {size}² k{k} s{stride}"),
+        2 * batch * cin * cout * k * k * (size / stride).pow(2),
+        &|| {
+            let (x, w, b) = args();
+            fast::conv2d(x, w, b, stride, k / 2)
+        },
+        &|| {
+            let (x, w, b) = args();
+            plain::conv2d(x, w, b, stride, k / 2)
+        },
+    );
+}
+
+fn attention(batch: usize, heads: usize, n: usize, m: usize, d: usize) {
+    let rows = |n| random([batch, n, heads, d]).swap_dims(1, 2);
+    let (q, k, v) = (rows(n), rows(m), rows(m));
+    report(
+        &format!("attention {batch}x{heads}x{n}x{m}x{d}"),
+        4 * batch * heads * n * m * d,
+        &|| fast::attention(q.clone(), k.clone(), v.clone()),
+        &|| plain::attention(q.clone(), k.clone(), v.clone()),
+    );
+}
+
+fn group_norm(batch: usize, channels: usize, size: usize) {
+    let x = random([batch, channels, size, size]);
+    let (w, b) = (random([channels]), random([channels]));
+    let args = || (x.clone(), w.clone(), b.clone());
+    report(
+        &format!("group_norm+silu {batch}x{channels} {size}²"),
+        16 * batch * channels * size * size,
+        &|| {
+            let (x, w, b) = args();
+            fast::group_norm(x, 32, w, b, 1e-5, true)
+        },
+        &|| {
+            let (x, w, b) = args();
+            plain::group_norm(x, 32, w, b, 1e-5, true)
+        },
+    );
+}
+
+fn main() {
+    let threads = rayon::current_num_threads();
+    println!("{threads} threads: fast wall ms, fast cpu ms, plain wall ms, plain cpu ms");
+    for [m, k, n] in [
+        [1024, 1024, 1024],
+        [8192, 320, 320],
+        [512, 128, 1024],
+        [32, 256, 1024],
+        [2, 128, 512],
+    ] {
+        linear(m, k, n);
+    }
+    for [batch, cin, cout, size, k, stride] in [
+        [2, 320, 320, 64, 3, 1],
+        [2, 320, 320, 64, 3, 2],
+        [2, 1280, 1280, 8, 3, 1],
+        [2, 128, 128, 16, 3, 1],
+        [2, 256, 256, 4, 3, 1],
+        [2, 640, 320, 64, 1, 1],
+        [1, 128, 128, 256, 3, 1],
+    ] {
+        conv(batch, cin, cout, size, k, stride);
+    }
+    for [batch, heads, n, m, d] in [
+        [2, 8, 4096, 4096, 40],
+        [2, 8, 1024, 1024, 80],
+        [2, 8, 4096, 77, 40],
+        [1, 1, 4096, 4096, 512],
+        [2, 4, 256, 256, 32],
+        [2, 4, 256, 77, 32],
+    ] {
+        attention(batch, heads, n, m, d);
+    }
+    group_norm(2, 320, 64);
+    group_norm(2, 128, 16);
+    group_norm(1, 128, 256);
+    let (x, w, b) = (random([1, 8192, 320]), random([320]), random([320]));
+    report(
+        "layer_norm 8192x320",
+        8 * 8192 * 320,
+        &|| fast::layer_norm(x.clone(), w.clone(), b.clone(), 1e-5),
+        &|| plain::layer_norm(x.clone(), w.clone(), b.clone(), 1e-5),
+    );
+    let x = random([1, 8192, 2560]);
+    report(
+        "geglu 8192x1280",
+        40 * 8192 * 1280,
+        &|| fast::geglu(x.clone()),
+        &|| plain::geglu(x.clone()),
+    );
+}
