@@ -36,13 +36,13 @@ from pathlib import Path
 import reference_path  # noqa: F401  (first: sets the path)
 import torch
 from cases import keys
-from cases.schedulers import SD1, SDXL
 from cases.sd1 import MODEL_INDEX as SD1_INDEX
 from cases.sdxl import MODEL_INDEX as SDXL_INDEX
 from common import generator, silence, write_json, write_tensors
 from ldm import clip_ldm_state, open_clip_ldm_state, unet_to_ldm, vae_ldm_state
 from outputs import random_like
 from safetensors import safe_open
+from scheduler_configs import SD1, SDXL
 from vocabulary import FULL_MERGES, write_tokenizer
 
 PROMPT = "a photo of a cat on the left of a dog, highly detailed"

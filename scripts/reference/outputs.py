@@ -2,8 +2,8 @@
 
 import diffusers
 import torch
-from cases.schedulers import SCHEDULERS
 from common import generator
+from scheduler_configs import SCHEDULERS
 
 CONTEXT = 77
 PROMPTS = ["a photo of a cat on the left of a dog", "", "two red birds, a bench & 3 kites; it's a very long line " * 8]

@@ -2,7 +2,6 @@
 
 import diffusers
 import torch
-from cases.schedulers import SCHEDULERS, SD1
 from common import case_dir, generator, write_case, write_json
 from networks import (
     TINY_MERGES,
@@ -26,6 +25,7 @@ from outputs import (
     vae_outputs,
     with_scheduler,
 )
+from scheduler_configs import SCHEDULERS, SD1
 from vocabulary import write_tokenizer
 
 # The keys that SD1.5's own config.json files have, no more: the rest must come from the library's defaults.

@@ -2,7 +2,6 @@
 
 import diffusers
 import torch
-from cases.schedulers import SDXL
 from cases.sd1 import TEXT as SD1_TEXT
 from cases.sd1 import VAE as SD1_VAE
 from common import case_dir, generator, write_case, write_json
@@ -19,6 +18,7 @@ from outputs import (
     vae_outputs,
     with_scheduler,
 )
+from scheduler_configs import SDXL
 from vocabulary import write_tokenizer
 
 UNET = {

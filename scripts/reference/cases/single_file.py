@@ -5,7 +5,6 @@ import types
 from collections import OrderedDict
 
 import torch
-from cases.schedulers import SD1, SDXL
 from cases.sd1 import MODEL_INDEX as SD1_INDEX
 from cases.sd1 import TEXT, UNET, VAE
 from cases.sdxl import MODEL_INDEX as SDXL_INDEX
@@ -22,6 +21,7 @@ from ldm import (
 from networks import TINY_MERGES, classic_text_state, save_network, save_state
 from outputs import random_like
 from safetensors.torch import save_file
+from scheduler_configs import SD1, SDXL
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
 from vocabulary import write_tokenizer
 

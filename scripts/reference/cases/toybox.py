@@ -4,9 +4,9 @@ from pathlib import Path
 
 import diffusers
 import torch
-from cases.schedulers import SCHEDULERS
 from common import FIXTURES, case_dir, generator, write_json, write_tensors
 from networks import read_json
+from scheduler_configs import SCHEDULERS
 
 TOYBOX = FIXTURES.parent / "weights/toybox"
 REQUESTS = [
