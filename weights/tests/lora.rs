@@ -6,7 +6,7 @@ use std::path::Path;
 
 use prepose_weights::{LoadOptions, LoraSpec};
 use support::{
-    Expected, chain, failure, fixture, open, outputs, read_safetensors, write_safetensors,
+    Expected, Stored, chain, failure, fixture, open, outputs, read_safetensors, write_safetensors,
 };
 
 const TOLERANCE: f32 = 2e-5;
@@ -116,7 +116,7 @@ fn message(path: &Path) -> String {
 #[test]
 fn what_does_not_fit_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    let changed = |change: &dyn Fn(&mut Vec<(String, &'static str, Vec<usize>, Vec<u8>)>)| {
+    let changed = |change: &dyn Fn(&mut Vec<Stored>)| {
         let mut tensors = read_safetensors(&fixture("lora/kohya-sd1.safetensors"));
         change(&mut tensors);
         let path = folder.path().join("changed.safetensors");
@@ -146,7 +146,7 @@ fn what_does_not_fit_is_named() {
         "{unknown}"
     );
 
-    let first_down = |tensors: &[(String, &'static str, Vec<usize>, Vec<u8>)]| {
+    let first_down = |tensors: &[Stored]| {
         tensors
             .iter()
             .position(|(name, ..)| name.ends_with(".lora_down.weight"))

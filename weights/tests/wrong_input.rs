@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use prepose_weights::{Checkpoint, LoadOptions, WeightsError};
-use support::{chain, failure, fixture, read_safetensors, write_safetensors};
+use support::{Stored, chain, failure, fixture, read_safetensors, write_safetensors};
 
 /// Fails to load `path` and expects `parts` in the message, the path among them.
 fn expect(path: &Path, options: &LoadOptions, parts: &[&str]) -> WeightsError {
@@ -45,11 +45,7 @@ impl Bad {
     }
 
     /// The f16 checkpoint with its tensors changed.
-    fn changed(
-        &self,
-        name: &str,
-        change: impl FnOnce(&mut Vec<(String, &'static str, Vec<usize>, Vec<u8>)>),
-    ) -> PathBuf {
+    fn changed(&self, name: &str, change: impl FnOnce(&mut Vec<Stored>)) -> PathBuf {
         let mut tensors = read_safetensors(&fixture("single-file/sd1-f16.safetensors"));
         change(&mut tensors);
         let path = self.0.path().join(name);
@@ -358,10 +354,11 @@ fn folders_with_faults() {
         &["one part of a checkpoint", "the folder above"],
     );
 
-    let faults: &[(&str, &dyn Fn(&Path), &str)] = &[
+    type Fault = (&'static str, fn(&Path), &'static str);
+    let faults: &[Fault] = &[
         (
             "sd3",
-            &|f| {
+            |f| {
                 fs::write(
                     f.join("model_index.json"),
                     r#"{"_class_name": "StableDiffusion3Pipeline"}"#,
@@ -372,22 +369,22 @@ fn folders_with_faults() {
         ),
         (
             "json",
-            &|f| fs::write(f.join("unet/config.json"), "{").unwrap(),
+            |f| fs::write(f.join("unet/config.json"), "{").unwrap(),
             "not valid JSON",
         ),
         (
             "unet",
-            &|f| fs::remove_file(f.join("unet/diffusion_pytorch_model.bin")).unwrap(),
+            |f| fs::remove_file(f.join("unet/diffusion_pytorch_model.bin")).unwrap(),
             "no weights here",
         ),
         (
             "config",
-            &|f| fs::remove_file(f.join("vae/config.json")).unwrap(),
+            |f| fs::remove_file(f.join("vae/config.json")).unwrap(),
             "vae/config.json",
         ),
         (
             "lfs",
-            &|f| {
+            |f| {
                 fs::write(
                     f.join("unet/diffusion_pytorch_model.bin"),
                     "version https://git-lfs.github.com/spec/v1\n",
@@ -398,7 +395,7 @@ fn folders_with_faults() {
         ),
         (
             "vocab",
-            &|f| fs::write(f.join("tokenizer/vocab.json"), "[]").unwrap(),
+            |f| fs::write(f.join("tokenizer/vocab.json"), "[]").unwrap(),
             "tokenizer",
         ),
     ];

@@ -17,7 +17,7 @@ use crate::hash::sha256_file;
 /// What to pull.
 #[derive(Debug, Clone, Default)]
 pub struct PullRequest {
-    /// A name of [`CATALOG`], `OWNER/NAME` for a diffusers folder, or `OWNER/NAME/FILE`.
+    /// A name of [`CATALOG`](super::CATALOG), `OWNER/NAME` for a diffusers folder, or `OWNER/NAME/FILE`.
     pub name: String,
     /// A commit, branch or tag; known checkpoints have their own.
     pub revision: Option<String>,

@@ -165,8 +165,11 @@ pub fn outputs(checkpoint: &Checkpoint, expected: &Expected) -> BTreeMap<&'stati
     outputs
 }
 
-/// Writes a safetensors file of `tensors`: name, type, shape, bytes.
-pub fn write_safetensors(path: &Path, tensors: &[(String, &str, Vec<usize>, Vec<u8>)]) {
+/// A stored tensor: name, type, shape, bytes.
+pub type Stored = (String, &'static str, Vec<usize>, Vec<u8>);
+
+/// Writes a safetensors file.
+pub fn write_safetensors(path: &Path, tensors: &[Stored]) {
     let mut header = serde_json::Map::new();
     let mut data: Vec<u8> = Vec::new();
     for (name, dtype, shape, bytes) in tensors {
@@ -185,7 +188,7 @@ pub fn write_safetensors(path: &Path, tensors: &[(String, &str, Vec<usize>, Vec<
 }
 
 /// A safetensors file taken apart, to be changed and written again.
-pub fn read_safetensors(path: &Path) -> Vec<(String, &'static str, Vec<usize>, Vec<u8>)> {
+pub fn read_safetensors(path: &Path) -> Vec<Stored> {
     let bytes = std::fs::read(path).unwrap();
     let file = SafeTensors::deserialize(&bytes).unwrap();
     file.tensors()
