@@ -1,39 +1,23 @@
 //! What the networks promise besides parity: half precision, prepared conditioning, the attention
-//! hook, gradients, and refusals.
+//! hook, and gradients.
 
 mod support;
 
 use burn::prelude::*;
 use burn::tensor::FloatDType;
-use prepose_models::ConfigError;
 use prepose_models::attention::{AttentionProbe, LayerInfo, Place};
-use prepose_models::clip::{ClipTextConfig, ClipTextModel, HiddenLayer};
+use prepose_models::clip::{ClipTextModel, HiddenLayer};
 use prepose_models::params::Params;
-use prepose_models::taesd::{AutoencoderTiny, TinyVaeConfig};
+use prepose_models::taesd::AutoencoderTiny;
 use prepose_models::unet::{AddedConditioning, UNet, UNetConfig};
-use prepose_models::vae::{AutoencoderKl, VaeConfig};
-use serde_json::{Value, json};
-use support::{RandomSource, deviation, noise_tensor};
+use prepose_models::vae::AutoencoderKl;
+use serde_json::json;
+use support::{
+    RandomSource, deviation, noise_tensor, tiny_clip, tiny_preview, tiny_unet, tiny_vae,
+};
 
 fn device() -> Device {
     Device::flex()
-}
-
-fn tiny_unet(extra: Value) -> UNetConfig {
-    let mut config = json!({
-        "_class_name": "UNet2DConditionModel",
-        "block_out_channels": [8, 16],
-        "down_block_types": ["CrossAttnDownBlock2D", "DownBlock2D"],
-        "up_block_types": ["UpBlock2D", "CrossAttnUpBlock2D"],
-        "layers_per_block": 1,
-        "norm_num_groups": 4,
-        "attention_head_dim": 2,
-        "cross_attention_dim": 12,
-    });
-    for (key, value) in extra.as_object().unwrap() {
-        config[key] = value.clone();
-    }
-    serde_json::from_value(config).unwrap()
 }
 
 fn load_unet(config: &UNetConfig, dtype: FloatDType) -> UNet {
@@ -84,7 +68,7 @@ fn half_precision_is_close() {
         let text = ClipTextModel::load(&tiny_clip(json!({})), params).unwrap();
         let text = text.forward(tokens.clone(), &[8], HiddenLayer::Last);
         let params = Params::new(&mut source, &device(), dtype);
-        let tiny = AutoencoderTiny::load(&tiny_tiny_vae(json!({})), params).unwrap();
+        let tiny = AutoencoderTiny::load(&tiny_preview(json!({})), params).unwrap();
         let preview = tiny.decode(latents());
         let outputs = [noise, image, moments.mean, preview];
         let text = [values(text.hidden), values(text.pooled)];
@@ -283,43 +267,6 @@ fn gradient_of_the_sample_matches_central_differences() {
     }
 }
 
-fn tiny_vae(extra: Value) -> VaeConfig {
-    let mut config = json!({
-        "block_out_channels": [8, 16],
-        "down_block_types": ["DownEncoderBlock2D", "DownEncoderBlock2D"],
-        "up_block_types": ["UpDecoderBlock2D", "UpDecoderBlock2D"],
-        "norm_num_groups": 4,
-    });
-    for (key, value) in extra.as_object().unwrap() {
-        config[key] = value.clone();
-    }
-    serde_json::from_value(config).unwrap()
-}
-
-fn tiny_clip(extra: Value) -> ClipTextConfig {
-    let mut config = json!({
-        "vocab_size": 20, "hidden_size": 16, "intermediate_size": 24,
-        "num_hidden_layers": 2, "num_attention_heads": 2,
-    });
-    for (key, value) in extra.as_object().unwrap() {
-        config[key] = value.clone();
-    }
-    serde_json::from_value(config).unwrap()
-}
-
-fn tiny_tiny_vae(extra: Value) -> TinyVaeConfig {
-    let mut config = json!({
-        "encoder_block_out_channels": [8, 8],
-        "decoder_block_out_channels": [8, 8],
-        "num_encoder_blocks": [1, 2],
-        "num_decoder_blocks": [2, 1],
-    });
-    for (key, value) in extra.as_object().unwrap() {
-        config[key] = value.clone();
-    }
-    serde_json::from_value(config).unwrap()
-}
-
 /// What a latent distribution's sample is.
 #[test]
 fn samples_of_a_distribution() {
@@ -332,141 +279,4 @@ fn samples_of_a_distribution() {
     let noise: Tensor<4> = noise_tensor(2, [1, 4, 4, 4], &device());
     let expected = latents.mean.clone() + noise.clone() * (latents.logvar.clone() / 2.0).exp();
     assert!(deviation(&values(latents.sample(noise)), &values(expected)) < 1e-6);
-}
-
-/// The key and the value that a refusal names.
-fn refusal(result: Result<(), ConfigError>) -> Option<(String, String)> {
-    match result {
-        Err(ConfigError::Unsupported { key, value, .. }) => Some((key, value)),
-        Err(ConfigError::Invalid { key, value, .. }) => Some((key, value)),
-        Ok(()) => None,
-    }
-}
-
-#[test]
-fn unet_configurations_are_checked() {
-    let default: UNetConfig = serde_json::from_value(json!({})).unwrap();
-    assert_eq!(default, UNetConfig::default());
-    for (extra, refused) in [
-        (json!({"unknown_key": 1, "sample_size": [96, 64]}), None),
-        (
-            json!({"attention_head_dim": [2, 4], "cross_attention_dim": [12, 12]}),
-            None,
-        ),
-        (json!({"num_attention_heads": 4}), None),
-        (json!({"only_cross_attention": [false, false]}), None),
-        (
-            json!({"mid_block_scale_factor": 1.0, "class_embed_type": null}),
-            None,
-        ),
-        (
-            json!({"class_embed_type": "timestep"}),
-            Some("class_embed_type"),
-        ),
-        (
-            json!({"resnet_time_scale_shift": "scale_shift"}),
-            Some("resnet_time_scale_shift"),
-        ),
-        (
-            json!({"only_cross_attention": [false, true]}),
-            Some("only_cross_attention"),
-        ),
-        (
-            json!({"only_cross_attention": true}),
-            Some("only_cross_attention"),
-        ),
-        (
-            json!({"addition_embed_type": "image"}),
-            Some("addition_embed_type"),
-        ),
-        (
-            json!({"addition_embed_type": "text_time"}),
-            Some("addition_time_embed_dim"),
-        ),
-        (
-            json!({"mid_block_type": "UNetMidBlock2D"}),
-            Some("mid_block_type"),
-        ),
-        (json!({"mid_block_type": null}), Some("mid_block_type")),
-        (
-            json!({"down_block_types": ["CrossAttnDownBlock2D", "KDownBlock2D"]}),
-            Some("down_block_types"),
-        ),
-        (
-            json!({"up_block_types": ["UpBlock2D"]}),
-            Some("up_block_types"),
-        ),
-        (
-            json!({"block_out_channels": []}),
-            Some("block_out_channels"),
-        ),
-        (
-            json!({"layers_per_block": [1, 2, 3]}),
-            Some("layers_per_block"),
-        ),
-        (json!({"layers_per_block": 0}), Some("layers_per_block")),
-        (json!({"attention_head_dim": 3}), Some("attention_head_dim")),
-        (json!({"norm_num_groups": 3}), Some("norm_num_groups")),
-        (json!({"norm_num_groups": null}), Some("norm_num_groups")),
-        (
-            json!({"_class_name": "SD3Transformer2DModel"}),
-            Some("_class_name"),
-        ),
-        (json!({"downsample_padding": 0}), Some("downsample_padding")),
-    ] {
-        let error = refusal(tiny_unet(extra.clone()).check());
-        let key = error.as_ref().map(|(key, _)| key.as_str());
-        assert_eq!(key, refused, "{extra}: {error:?}");
-    }
-    let error = tiny_unet(json!({"class_embed_type": "timestep"})).check();
-    assert_eq!(
-        error.unwrap_err().to_string(),
-        "`class_embed_type` is \"timestep\" in the configuration of the UNet; only null is supported"
-    );
-}
-
-#[test]
-fn other_configurations_are_checked() {
-    let vae = |extra| refusal(tiny_vae(extra).check()).map(|(key, _)| key);
-    assert_eq!(vae(json!({})), None);
-    assert_eq!(vae(json!({"latents_mean": null})), None);
-    assert_eq!(
-        vae(json!({"latents_mean": [0.1]})).as_deref(),
-        Some("latents_mean")
-    );
-    assert_eq!(vae(json!({"act_fn": "relu"})).as_deref(), Some("act_fn"));
-    assert_eq!(
-        vae(json!({"up_block_types": ["UpDecoderBlock2D", "AttnUpDecoderBlock2D"]})).as_deref(),
-        Some("up_block_types")
-    );
-    assert_eq!(
-        vae(json!({"_class_name": "AutoencoderDC"})).as_deref(),
-        Some("_class_name")
-    );
-
-    let clip = |extra| refusal(tiny_clip(extra).check()).map(|(key, _)| key);
-    assert_eq!(clip(json!({"hidden_act": "gelu"})), None);
-    assert_eq!(
-        clip(json!({"hidden_act": "relu"})).as_deref(),
-        Some("hidden_act")
-    );
-    assert_eq!(
-        clip(json!({"architectures": ["T5EncoderModel"]})).as_deref(),
-        Some("architectures")
-    );
-    assert_eq!(
-        clip(json!({"num_attention_heads": 3})).as_deref(),
-        Some("num_attention_heads")
-    );
-
-    let tiny = |extra| refusal(tiny_tiny_vae(extra).check()).map(|(key, _)| key);
-    assert_eq!(tiny(json!({"shift_factor": 0.0})), None);
-    assert_eq!(
-        tiny(json!({"upsample_fn": "bilinear"})).as_deref(),
-        Some("upsample_fn")
-    );
-    assert_eq!(
-        tiny(json!({"encoder_block_out_channels": [8, 16]})).as_deref(),
-        Some("encoder_block_out_channels")
-    );
 }

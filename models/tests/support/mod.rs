@@ -7,9 +7,14 @@ use std::path::{Path, PathBuf};
 
 use burn::prelude::*;
 use burn::tensor::{DType, TensorData};
+use prepose_models::clip::ClipTextConfig;
 use prepose_models::params::ParamSource;
+use prepose_models::taesd::TinyVaeConfig;
+use prepose_models::unet::UNetConfig;
+use prepose_models::vae::VaeConfig;
 use safetensors::{Dtype, SafeTensors};
 use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
 /// A file below `fixtures/`.
 pub fn fixture(path: &str) -> PathBuf {
@@ -199,4 +204,58 @@ pub fn noise(seed: u64, count: usize) -> Vec<f32> {
 pub fn noise_tensor<const D: usize>(seed: u64, shape: [usize; D], device: &Device) -> Tensor<D> {
     let data = TensorData::new(noise(seed, shape.iter().product()), shape);
     Tensor::from_data(data, (device, DType::F32))
+}
+
+/// A configuration from `config`, with the keys of `extra` over it.
+fn with<T: DeserializeOwned>(mut config: Value, extra: Value) -> T {
+    for (key, value) in extra.as_object().expect("an object") {
+        config[key] = value.clone();
+    }
+    serde_json::from_value(config).expect("a configuration")
+}
+
+/// A UNet of two levels, one of them with cross-attention, and `extra`.
+pub fn tiny_unet(extra: Value) -> UNetConfig {
+    let config = json!({
+        "_class_name": "UNet2DConditionModel",
+        "block_out_channels": [8, 16],
+        "down_block_types": ["CrossAttnDownBlock2D", "DownBlock2D"],
+        "up_block_types": ["UpBlock2D", "CrossAttnUpBlock2D"],
+        "layers_per_block": 1,
+        "norm_num_groups": 4,
+        "attention_head_dim": 2,
+        "cross_attention_dim": 12,
+    });
+    with(config, extra)
+}
+
+/// An autoencoder of two levels, and `extra`.
+pub fn tiny_vae(extra: Value) -> VaeConfig {
+    let config = json!({
+        "block_out_channels": [8, 16],
+        "down_block_types": ["DownEncoderBlock2D", "DownEncoderBlock2D"],
+        "up_block_types": ["UpDecoderBlock2D", "UpDecoderBlock2D"],
+        "norm_num_groups": 4,
+    });
+    with(config, extra)
+}
+
+/// A text encoder of two layers, and `extra`.
+pub fn tiny_clip(extra: Value) -> ClipTextConfig {
+    let config = json!({
+        "vocab_size": 20, "hidden_size": 16, "intermediate_size": 24,
+        "num_hidden_layers": 2, "num_attention_heads": 2,
+    });
+    with(config, extra)
+}
+
+/// A tiny autoencoder of two stages, and `extra`.
+pub fn tiny_preview(extra: Value) -> TinyVaeConfig {
+    let config = json!({
+        "encoder_block_out_channels": [8, 8],
+        "decoder_block_out_channels": [8, 8],
+        "num_encoder_blocks": [1, 2],
+        "num_decoder_blocks": [2, 1],
+    });
+    with(config, extra)
 }
