@@ -182,6 +182,11 @@ impl Checkpoint {
         self.parts.unet.config()
     }
 
+    /// The text encoders' configurations.
+    pub fn text_encoder_configs(&self) -> Result<Vec<ClipTextConfig>, WeightsError> {
+        self.parts.text.iter().map(Part::config).collect()
+    }
+
     /// The autoencoder's configuration.
     pub fn vae_config(&self) -> Result<VaeConfig, WeightsError> {
         self.parts.vae.config()

@@ -20,6 +20,7 @@ pub(crate) enum Files {
     /// On the disk.
     Folder(PathBuf),
     /// In the binary, by their path below the root.
+    #[cfg_attr(not(feature = "toybox"), allow(dead_code))]
     Embedded {
         name: &'static str,
         files: &'static [(&'static str, &'static [u8])],
@@ -190,7 +191,9 @@ fn family(files: &Files, index: &Value) -> Result<Family, WeightsError> {
         hint: hint.into(),
     };
     let family = match class {
-        "StableDiffusionPipeline" | "StableDiffusionImg2ImgPipeline" => Family::Sd1,
+        "StableDiffusionPipeline"
+        | "StableDiffusionImg2ImgPipeline"
+        | "LatentConsistencyModelPipeline" => Family::Sd1,
         "StableDiffusionXLPipeline" | "StableDiffusionXLImg2ImgPipeline" => Family::Sdxl,
         other => {
             return Err(unsupported(

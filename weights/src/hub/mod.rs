@@ -223,6 +223,27 @@ mod tests {
     }
 
     #[test]
+    fn a_known_checkpoint_is_found_when_all_of_it_is_there() {
+        let home = tempfile::tempdir().unwrap();
+        let settings = HubSettings {
+            cache: home.path().into(),
+            endpoint: String::new(),
+            token: None,
+            offline: true,
+        };
+        let taesd = catalog("taesd").unwrap();
+        assert_eq!(cached_in(taesd, &settings), None);
+        let snapshot = format!("models--madebyollin--taesd/snapshots/{}", taesd.revision);
+        let snapshot = home.path().join(snapshot);
+        std::fs::create_dir_all(&snapshot).unwrap();
+        std::fs::write(snapshot.join("config.json"), "{}").unwrap();
+        assert_eq!(cached_in(taesd, &settings), None);
+        let weights = snapshot.join("diffusion_pytorch_model.safetensors");
+        std::fs::write(&weights, "").unwrap();
+        assert_eq!(cached_in(taesd, &settings), Some(weights));
+    }
+
+    #[test]
     fn hashes_and_revisions_are_whole() {
         for known in CATALOG {
             assert_eq!(known.revision.len(), 40, "{}", known.name);

@@ -80,9 +80,15 @@ pub(super) fn network(module: &str) -> Option<(Network, &str, bool)> {
         // peft's own files of a UNet.
         ("base_model.model.", Network::Unet, false),
     ];
-    PREFIXES
-        .iter()
-        .find_map(|(prefix, network, kohya)| Some((*network, module.strip_prefix(prefix)?, *kohya)))
+    let prefixed = PREFIXES.iter().find_map(|(prefix, network, kohya)| {
+        Some((*network, module.strip_prefix(prefix)?, *kohya))
+    });
+    // diffusers' first LoRA files were of the UNet's attention processors, and did not say so.
+    prefixed.or_else(|| {
+        module
+            .contains(".processor.")
+            .then_some((Network::Unet, module, false))
+    })
 }
 
 /// The diffusers name of a module, from diffusers' own old and new spellings.
@@ -177,6 +183,7 @@ mod tests {
             "unet.down_blocks.0.attentions.0.transformer_blocks.0.attn1.to_out.0.lora_A.weight",
             "unet.down_blocks.0.attentions.0.transformer_blocks.0.attn1.to_out.0.lora.down.weight",
             "unet.down_blocks.0.attentions.0.transformer_blocks.0.attn1.processor.to_out_lora.down.weight",
+            "down_blocks.0.attentions.0.transformer_blocks.0.attn1.processor.to_out_lora.down.weight",
             "base_model.model.down_blocks.0.attentions.0.transformer_blocks.0.attn1.to_out.0.lora_A.weight",
         ] {
             let (name, role) = split(key).unwrap();

@@ -121,3 +121,58 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An archive of one file whose sizes and offset are given in 64 bits, as those of archives
+    /// beyond 4 GiB are.
+    #[test]
+    fn sizes_of_64_bits() {
+        let (name, data) = (b"archive/data/0", b"numbers");
+        let mut bytes = b"before it ".to_vec();
+        let local = bytes.len() as u64;
+        bytes.extend_from_slice(b"PK\x03\x04");
+        bytes.extend_from_slice(&[0; 22]);
+        bytes.extend_from_slice(&(name.len() as u16).to_le_bytes());
+        bytes.extend_from_slice(&3u16.to_le_bytes());
+        bytes.extend_from_slice(name);
+        bytes.extend_from_slice(b"pad");
+        let start = bytes.len();
+        bytes.extend_from_slice(data);
+
+        let directory = bytes.len() as u64;
+        bytes.extend_from_slice(b"PK\x01\x02");
+        bytes.extend_from_slice(&[0; 16]);
+        bytes.extend_from_slice(&[0xff; 8]); // both sizes
+        bytes.extend_from_slice(&(name.len() as u16).to_le_bytes());
+        bytes.extend_from_slice(&28u16.to_le_bytes());
+        bytes.extend_from_slice(&[0; 10]);
+        bytes.extend_from_slice(&[0xff; 4]); // offset
+        bytes.extend_from_slice(name);
+        bytes.extend_from_slice(&[1, 0, 24, 0]);
+        for value in [data.len() as u64, data.len() as u64, local] {
+            bytes.extend_from_slice(&value.to_le_bytes());
+        }
+
+        let record = bytes.len() as u64;
+        bytes.extend_from_slice(b"PK\x06\x06");
+        bytes.extend_from_slice(&[0; 20]);
+        for value in [1, 1, record - directory, directory] {
+            bytes.extend_from_slice(&value.to_le_bytes());
+        }
+        bytes.extend_from_slice(b"PK\x06\x07\0\0\0\0");
+        bytes.extend_from_slice(&record.to_le_bytes());
+        bytes.extend_from_slice(&[1, 0, 0, 0]);
+        bytes.extend_from_slice(b"PK\x05\x06");
+        bytes.extend_from_slice(&[0xff; 16]);
+        bytes.extend_from_slice(&[0; 2]);
+
+        let entries = entries(&bytes).unwrap();
+        assert_eq!(entries["archive/data/0"], start..start + data.len());
+        for len in 0..bytes.len() {
+            let _ = super::entries(&bytes[..len]);
+        }
+    }
+}
