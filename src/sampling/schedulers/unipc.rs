@@ -154,10 +154,12 @@ fn solve(rows: &[Vec<f32>], sums: &[f32]) -> Vec<f32> {
     for column in 0..n {
         let pivot = (column..n).max_by(|&a, &b| m[a][column].abs().total_cmp(&m[b][column].abs()));
         m.swap(column, pivot.unwrap_or(column));
-        for row in column + 1..n {
-            let factor = m[row][column] / m[column][column];
-            for k in column..=n {
-                m[row][k] -= factor * m[column][k];
+        let (done, below) = m.split_at_mut(column + 1);
+        let pivot = &done[column];
+        for row in below {
+            let factor = row[column] / pivot[column];
+            for (value, above) in row.iter_mut().zip(pivot).skip(column) {
+                *value -= factor * above;
             }
         }
     }
