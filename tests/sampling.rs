@@ -224,6 +224,93 @@ fn sd1() -> Value {
     })
 }
 
+/// Settings that the fixture leaves out: the first four numbers of the last sample of diffusers 0.42.1 on the
+/// fixture's model, start and noise from seed 7. The configuration is SD1.5's with these changes; null removes.
+#[test]
+fn rarer_settings() {
+    let cases: [(&str, usize, Value, [f32; 4]); 9] = [
+        (
+            "pndm",
+            20,
+            json!({"skip_prk_steps": null, "prediction_type": "v_prediction"}),
+            [-0.50678563, 0.22945794, 0.53423285, -0.8509187],
+        ),
+        (
+            "unipc",
+            10,
+            json!({"solver_order": 3}),
+            [-4.434877, 2.0928464, 4.7950568, -7.4860454],
+        ),
+        (
+            "unipc",
+            10,
+            json!({"solver_type": "bh1", "final_sigmas_type": "sigma_min"}),
+            [-4.3399706, 2.151849, 4.8391976, -7.374358],
+        ),
+        (
+            "unipc",
+            5,
+            json!({"use_karras_sigmas": true, "final_sigmas_type": "sigma_min"}),
+            [-4.178559, 1.7089558, 4.1461463, -6.930481],
+        ),
+        (
+            "dpmpp_2m",
+            5,
+            json!({"solver_type": "heun"}),
+            [-4.8849607, 2.0109899, 4.8656316, -8.10824],
+        ),
+        (
+            "dpmpp_2m",
+            20,
+            json!({"beta_schedule": "squaredcos_cap_v2", "lambda_min_clipped": -5.1}),
+            [-42.276546, 13.10037, 36.02415, -68.160645],
+        ),
+        (
+            "ddim",
+            10,
+            json!({"beta_schedule": "squaredcos_cap_v2"}),
+            [-2.5612957, 1.4406655, 3.0973136, -4.43188],
+        ),
+        (
+            "lcm",
+            4,
+            json!({"original_inference_steps": 100, "timestep_scaling": 7.0, "clip_sample": true, "clip_sample_range": 2.0}),
+            [-1.2836765, 0.09260242, 1.538131, 0.9710943],
+        ),
+        (
+            "euler",
+            7,
+            json!({"num_train_timesteps": 600, "use_karras_sigmas": true}),
+            [-2.1170275, 1.1380708, 2.4855485, -3.6385148],
+        ),
+    ];
+    for (name, steps, changes, expected) in cases {
+        let mut config = sd1();
+        for (key, value) in changes.as_object().unwrap() {
+            config[key] = value.clone();
+        }
+        let scheduler = Scheduler::from_config(&config, Some(name.parse().unwrap())).unwrap();
+        let schedule = scheduler.schedule(steps).unwrap();
+        let mut source = NoiseSource::new(NoiseKind::Torch, 7);
+        let mut history = History::default();
+        let mut sample = tensor(&source.randn(16)) * schedule.init_noise_sigma();
+        for (i, &time) in schedule.timesteps().iter().enumerate() {
+            let input = schedule.scale_model_input(sample.clone(), i);
+            let noise = schedule.needs_noise(i).then(|| tensor(&source.randn(16)));
+            let answer = fake_model(input, time);
+            sample = schedule
+                .step(&mut history, i, answer, sample, noise)
+                .prev_sample;
+        }
+        for (a, b) in values(sample).iter().zip(expected) {
+            assert!(
+                (a - b).abs() < 1e-5 * b.abs().max(1.0),
+                "{name} {changes}: {a}, not {b}"
+            );
+        }
+    }
+}
+
 /// How much of an edit before step `at` arrives in the final latents, relative to DDIM's share, when the
 /// predicted noise does not depend on the sample.
 fn edit_response(kind: SchedulerKind, steps: usize, at: usize, told: bool) -> f32 {
