@@ -76,7 +76,10 @@ pub const CATALOG: &[Known] = &[
                 path: "diffusion_pytorch_model.safetensors",
                 sha256: Some("a1d993488569e928462932c8c38a0760b874d166399b14414135bd9c42df5815"),
             },
-            KnownFile { path: "config.json", sha256: None },
+            KnownFile {
+                path: "config.json",
+                sha256: None,
+            },
         ],
         size: 334_643_276,
     },
@@ -90,7 +93,10 @@ pub const CATALOG: &[Known] = &[
                 path: "diffusion_pytorch_model.safetensors",
                 sha256: Some("1b909373b28f2137098b0fd9dbc6f97f8410854f31f84ddc9fa04b077b0ace2c"),
             },
-            KnownFile { path: "config.json", sha256: None },
+            KnownFile {
+                path: "config.json",
+                sha256: None,
+            },
         ],
         size: 334_643_238,
     },
@@ -104,7 +110,10 @@ pub const CATALOG: &[Known] = &[
                 path: "diffusion_pytorch_model.safetensors",
                 sha256: Some("db169d69145ec4ff064e49d99c95fa05d3eb04ee453de35824a6d0f325513549"),
             },
-            KnownFile { path: "config.json", sha256: None },
+            KnownFile {
+                path: "config.json",
+                sha256: None,
+            },
         ],
         size: 9_793_292,
     },
@@ -127,32 +136,51 @@ impl HubSettings {
     /// From the variables that huggingface_hub reads: `HF_HUB_CACHE`, `HF_HOME`, `XDG_CACHE_HOME`,
     /// `HF_ENDPOINT`, `HF_TOKEN`, `HF_TOKEN_PATH`, `HF_HUB_OFFLINE`.
     pub fn from_env() -> Self {
-        Self::from_variables(&|name| std::env::var(name).ok().filter(|value| !value.trim().is_empty()))
+        Self::from_variables(&|name| {
+            std::env::var(name)
+                .ok()
+                .filter(|value| !value.trim().is_empty())
+        })
     }
 
     fn from_variables(get: &dyn Fn(&str) -> Option<String>) -> Self {
         let home = get("HF_HOME").map(PathBuf::from).unwrap_or_else(|| {
             let cache = get("XDG_CACHE_HOME").map(PathBuf::from).unwrap_or_else(|| {
                 // A machine without a home folder keeps its downloads where it works.
-                PathBuf::from(get("HOME").or_else(|| get("USERPROFILE")).unwrap_or_default()).join(".cache")
+                PathBuf::from(
+                    get("HOME")
+                        .or_else(|| get("USERPROFILE"))
+                        .unwrap_or_default(),
+                )
+                .join(".cache")
             });
             cache.join("huggingface")
         });
         let token_file = get("HF_TOKEN_PATH").map_or_else(|| home.join("token"), PathBuf::from);
         let token = get("HF_TOKEN").or_else(|| std::fs::read_to_string(token_file).ok());
-        let yes = |value: String| ["1", "on", "yes", "true"].contains(&value.to_ascii_lowercase().as_str());
+        let yes = |value: String| {
+            ["1", "on", "yes", "true"].contains(&value.to_ascii_lowercase().as_str())
+        };
         Self {
             cache: get("HF_HUB_CACHE").map_or_else(|| home.join("hub"), PathBuf::from),
-            endpoint: get("HF_ENDPOINT")
-                .map_or_else(|| "https://huggingface.co".into(), |url| url.trim_end_matches('/').to_string()),
-            token: token.map(|token| token.trim().to_string()).filter(|token| !token.is_empty()),
+            endpoint: get("HF_ENDPOINT").map_or_else(
+                || "https://huggingface.co".into(),
+                |url| url.trim_end_matches('/').to_string(),
+            ),
+            token: token
+                .map(|token| token.trim().to_string())
+                .filter(|token| !token.is_empty()),
             offline: get("HF_HUB_OFFLINE").is_some_and(yes),
         }
     }
 
     fn snapshot(&self, repo: &str, commit: &str) -> PathBuf {
         Cache::new(self.cache.clone())
-            .repo(Repo::with_revision(repo.into(), RepoType::Model, commit.into()))
+            .repo(Repo::with_revision(
+                repo.into(),
+                RepoType::Model,
+                commit.into(),
+            ))
             .pointer_path(commit)
     }
 }
@@ -179,7 +207,9 @@ fn cached_in(known: &Known, settings: &HubSettings) -> Option<PathBuf> {
 /// `path`, or where the known checkpoint of that name lies.
 pub(crate) fn resolve(path: &Path) -> Result<PathBuf, WeightsError> {
     match catalog(&path.to_string_lossy()) {
-        Some(known) => cached(known).ok_or_else(|| WeightsError::NotPulled { name: known.name.into() }),
+        Some(known) => cached(known).ok_or_else(|| WeightsError::NotPulled {
+            name: known.name.into(),
+        }),
         None => Ok(path.to_path_buf()),
     }
 }
@@ -189,7 +219,9 @@ pub(crate) fn not_found_hint(given: &str) -> String {
     let names: Vec<&str> = CATALOG.iter().map(|known| known.name).collect();
     let mut hint = String::new();
     if given.split('/').count() == 2 && !given.starts_with('.') && !given.starts_with('/') {
-        hint = format!("; if it is a repository on the hub, run `prepose pull {given}` and give the path it prints");
+        hint = format!(
+            "; if it is a repository on the hub, run `prepose pull {given}` and give the path it prints"
+        );
     }
     format!("{hint}; the known names are toybox, {}", names.join(", "))
 }
@@ -202,7 +234,10 @@ mod tests {
     fn settings_follow_the_environment() {
         let get = |variables: &'static [(&str, &str)]| {
             HubSettings::from_variables(&move |name| {
-                variables.iter().find(|(n, _)| *n == name).map(|(_, value)| value.to_string())
+                variables
+                    .iter()
+                    .find(|(n, _)| *n == name)
+                    .map(|(_, value)| value.to_string())
             })
         };
         let plain = get(&[("HOME", "/home/me")]);
@@ -219,7 +254,10 @@ mod tests {
         assert_eq!(set.endpoint, "https://mirror.example");
         assert_eq!(set.token.as_deref(), Some("hf_x"));
         assert!(set.offline);
-        assert_eq!(get(&[("HF_HUB_CACHE", "/c"), ("HF_HUB_OFFLINE", "0")]).cache, Path::new("/c"));
+        assert_eq!(
+            get(&[("HF_HUB_CACHE", "/c"), ("HF_HUB_OFFLINE", "0")]).cache,
+            Path::new("/c")
+        );
     }
 
     #[test]
@@ -248,7 +286,11 @@ mod tests {
         for known in CATALOG {
             assert_eq!(known.revision.len(), 40, "{}", known.name);
             for file in known.files {
-                assert!(file.sha256.is_none_or(|sha| sha.len() == 64), "{}", known.name);
+                assert!(
+                    file.sha256.is_none_or(|sha| sha.len() == 64),
+                    "{}",
+                    known.name
+                );
             }
         }
     }

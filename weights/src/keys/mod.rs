@@ -60,10 +60,17 @@ mod tests {
 
     /// The names and shapes of a full-size network, as the reference implementation has them.
     fn table(name: &str) -> Vec<Vec<String>> {
-        let path = format!("{}/../fixtures/keys/{name}.tsv.gz", env!("CARGO_MANIFEST_DIR"));
+        let path = format!(
+            "{}/../fixtures/keys/{name}.tsv.gz",
+            env!("CARGO_MANIFEST_DIR")
+        );
         let mut text = String::new();
-        flate2::read::GzDecoder::new(std::fs::File::open(path).unwrap()).read_to_string(&mut text).unwrap();
-        text.lines().map(|line| line.split('\t').map(str::to_string).collect()).collect()
+        flate2::read::GzDecoder::new(std::fs::File::open(path).unwrap())
+            .read_to_string(&mut text)
+            .unwrap();
+        text.lines()
+            .map(|line| line.split('\t').map(str::to_string).collect())
+            .collect()
     }
 
     fn whole(target: Target) -> String {
@@ -107,7 +114,11 @@ mod tests {
         let expected: BTreeSet<String> = expected.filter(|name| !buffer(name)).collect();
         let mut found = BTreeSet::new();
         for row in table("clip_g_openclip") {
-            match open_clip(row[0].strip_prefix("conditioner.embedders.1.model.").unwrap()) {
+            match open_clip(
+                row[0]
+                    .strip_prefix("conditioner.embedders.1.model.")
+                    .unwrap(),
+            ) {
                 Target::Parameters(names) => found.extend(names.into_iter().map(|(name, _)| name)),
                 Target::Ignored => {}
                 Target::Unknown => panic!("{}", row[0]),

@@ -18,8 +18,8 @@ use crate::part::Part;
 use crate::single::unet_blocks;
 use crate::tensors::TensorFile;
 
-pub(crate) use names::{Alphas, Role, split};
 use names::Network;
+pub(crate) use names::{Alphas, Role, split};
 
 /// A LoRA file and how strongly to apply it.
 #[derive(Debug, Clone, PartialEq)]
@@ -78,7 +78,10 @@ pub(crate) fn modules(file: &TensorFile) -> (BTreeMap<String, Module>, Vec<Strin
 
 /// Notes in `parts` what each LoRA adds. Nothing is read but headers and alphas; every tensor of
 /// every file must be understood and fit a weight.
-pub(crate) fn apply(specs: &[LoraSpec], parts: &mut Parts) -> Result<Vec<Arc<TensorFile>>, WeightsError> {
+pub(crate) fn apply(
+    specs: &[LoraSpec],
+    parts: &mut Parts,
+) -> Result<Vec<Arc<TensorFile>>, WeightsError> {
     let mut files = Vec::new();
     for spec in specs {
         let file = Arc::new(TensorFile::open(&spec.path)?);
@@ -88,14 +91,28 @@ pub(crate) fn apply(specs: &[LoraSpec], parts: &mut Parts) -> Result<Vec<Arc<Ten
     Ok(files)
 }
 
-fn apply_one(spec: &LoraSpec, file: &Arc<TensorFile>, parts: &mut Parts) -> Result<(), WeightsError> {
-    let fail = |what: String, hint: &str| WeightsError::Lora { path: spec.path.clone(), what, hint: hint.into() };
+fn apply_one(
+    spec: &LoraSpec,
+    file: &Arc<TensorFile>,
+    parts: &mut Parts,
+) -> Result<(), WeightsError> {
+    let fail = |what: String, hint: &str| WeightsError::Lora {
+        path: spec.path.clone(),
+        what,
+        hint: hint.into(),
+    };
     if !spec.weight.is_finite() {
-        return Err(fail(format!("its weight is {}", spec.weight), "give a number"));
+        return Err(fail(
+            format!("its weight is {}", spec.weight),
+            "give a number",
+        ));
     }
     let found = kind(file);
     if found != FileKind::Lora {
-        return Err(fail(format!("this is {}, not a LoRA", found.name()), "give a LoRA here"));
+        return Err(fail(
+            format!("this is {}, not a LoRA", found.name()),
+            "give a LoRA here",
+        ));
     }
     let (modules, others) = modules(file);
     if let Some(relative) = others.iter().find_map(|key| names::relative(key)) {
@@ -106,7 +123,11 @@ fn apply_one(spec: &LoraSpec, file: &Arc<TensorFile>, parts: &mut Parts) -> Resu
     }
     if !others.is_empty() {
         return Err(fail(
-            format!("{} tensors are no part of a LoRA: {}", others.len(), list(&others)),
+            format!(
+                "{} tensors are no part of a LoRA: {}",
+                others.len(),
+                list(&others)
+            ),
             "use a plain LoRA in kohya's or diffusers' naming",
         ));
     }
@@ -126,35 +147,60 @@ fn apply_one(spec: &LoraSpec, file: &Arc<TensorFile>, parts: &mut Parts) -> Resu
             unknown.push(name.clone());
             continue;
         };
-        let target = match parts.part(network).and_then(|part| part.entries.get(&parameter)) {
+        let target = match parts
+            .part(network)
+            .and_then(|part| part.entries.get(&parameter))
+        {
             Some(entry) => entry.shape(),
             None => {
                 unknown.push(name.clone());
                 continue;
             }
         };
-        let shape = |key: &str| file.info(key).map(|info| info.shape.clone()).unwrap_or_default();
+        let shape = |key: &str| {
+            file.info(key)
+                .map(|info| info.shape.clone())
+                .unwrap_or_default()
+        };
         let Some(rank) = fits(&target, &shape(down), &shape(up)) else {
-            misfits.push(format!("{name} is {:?} · {:?} for a weight of {target:?}", shape(up), shape(down)));
+            misfits.push(format!(
+                "{name} is {:?} · {:?} for a weight of {target:?}",
+                shape(up),
+                shape(down)
+            ));
             continue;
         };
         let scale = match &module.alpha {
             Some(key) => scalar(file, key)? / rank as f32,
             None => alphas.scale(name, rank),
         };
-        let delta =
-            Delta { file: file.clone(), down: down.clone(), up: up.clone(), scale: spec.weight * scale };
+        let delta = Delta {
+            file: file.clone(),
+            down: down.clone(),
+            up: up.clone(),
+            scale: spec.weight * scale,
+        };
         deltas.push((network, parameter, delta));
     }
     if !unknown.is_empty() {
         return Err(fail(
-            format!("{} of {} modules are not in this checkpoint: {}", unknown.len(), modules.len(), list(&unknown)),
+            format!(
+                "{} of {} modules are not in this checkpoint: {}",
+                unknown.len(),
+                modules.len(),
+                list(&unknown)
+            ),
             &format!("use a LoRA made for {family}"),
         ));
     }
     if !misfits.is_empty() {
         return Err(fail(
-            format!("{} of {} modules do not fit: {}", misfits.len(), modules.len(), list(&misfits)),
+            format!(
+                "{} of {} modules do not fit: {}",
+                misfits.len(),
+                modules.len(),
+                list(&misfits)
+            ),
             &format!("use a LoRA made for {family}"),
         ));
     }
@@ -190,11 +236,16 @@ fn fits(target: &[usize], down: &[usize], up: &[usize]) -> Option<usize> {
 
 fn scalar(file: &TensorFile, key: &str) -> Result<f32, WeightsError> {
     let values = file.read(key, (0, 1))?;
-    values.data.iter::<f32>().next().filter(|value| value.is_finite()).ok_or_else(|| WeightsError::Lora {
-        path: file.path().to_path_buf(),
-        what: format!("{key} is not a number"),
-        hint: "the file is damaged; download it again".into(),
-    })
+    values
+        .data
+        .iter::<f32>()
+        .next()
+        .filter(|value| value.is_finite())
+        .ok_or_else(|| WeightsError::Lora {
+            path: file.path().to_path_buf(),
+            what: format!("{key} is not a number"),
+            hint: "the file is damaged; download it again".into(),
+        })
 }
 
 /// Adds `deltas` to the weight `data`, in f32.
@@ -205,7 +256,10 @@ pub(crate) fn merge(data: TensorData, deltas: &[Delta]) -> Result<TensorData, We
         let rows = data.shape().first().copied().unwrap_or(1);
         let columns = data.num_elements() / rows.max(1);
         let (bytes, _, dtype) = data.convert_dtype(DType::F32).into_parts();
-        Tensor::<2>::from_data(TensorData::from_bytes(bytes, [rows, columns], dtype), (&device, DType::F32))
+        Tensor::<2>::from_data(
+            TensorData::from_bytes(bytes, [rows, columns], dtype),
+            (&device, DType::F32),
+        )
     };
     let mut weight = matrix(data);
     for delta in deltas {
@@ -239,13 +293,20 @@ struct Names {
 impl Names {
     fn new(parts: &Parts) -> Self {
         let underscored = |part: &Part| {
-            let modules = part.entries.keys().filter_map(|name| name.strip_suffix(".weight"));
-            modules.map(|module| (module.replace('.', "_"), format!("{module}.weight"))).collect()
+            let modules = part
+                .entries
+                .keys()
+                .filter_map(|name| name.strip_suffix(".weight"));
+            modules
+                .map(|module| (module.replace('.', "_"), format!("{module}.weight")))
+                .collect()
         };
         let mut unet: HashMap<String, String> = underscored(&parts.unet);
         let blocks: Vec<(String, String)> = unet_blocks(&parts.unet).modules().collect();
         for name in parts.unet.entries.keys() {
-            let Some(module) = name.strip_suffix(".weight") else { continue };
+            let Some(module) = name.strip_suffix(".weight") else {
+                continue;
+            };
             for (ldm, diffusers) in &blocks {
                 if let Some(rest) = module.strip_prefix(diffusers.as_str())
                     && (rest.is_empty() || rest.starts_with('.'))
@@ -254,13 +315,19 @@ impl Names {
                 }
             }
         }
-        Self { unet, text: parts.text.iter().map(underscored).collect() }
+        Self {
+            unet,
+            text: parts.text.iter().map(underscored).collect(),
+        }
     }
 
     fn find(&self, module: &str) -> Option<(Network, String)> {
         let (network, rest, kohya) = names::network(module)?;
         if !kohya {
-            return Some((network, format!("{}.weight", names::diffusers(network, rest))));
+            return Some((
+                network,
+                format!("{}.weight", names::diffusers(network, rest)),
+            ));
         }
         let table = match network {
             Network::Unet => &self.unet,

@@ -52,11 +52,16 @@ impl PytorchFile {
         let broken = |fault: Fault| {
             let (what, hint) = match fault {
                 Fault::Damaged(what) => (what, AGAIN),
-                Fault::Attack(name) => {
-                    (format!("it would run {name} in Python, as an attack does; nothing was run"), DISTRUST)
-                }
+                Fault::Attack(name) => (
+                    format!("it would run {name} in Python, as an attack does; nothing was run"),
+                    DISTRUST,
+                ),
             };
-            WeightsError::Pytorch { path: path.to_path_buf(), what, hint }
+            WeightsError::Pytorch {
+                path: path.to_path_buf(),
+                what,
+                hint,
+            }
         };
         let mut machine = Machine::default();
         let (root, storages) = match content {
@@ -81,16 +86,28 @@ impl PytorchFile {
         let mut tensors = BTreeMap::new();
         for (name, tensor) in found {
             let storage = storages.get(&tensor.storage);
-            let start = storage.and_then(|storage| tensor.start(storage)).ok_or_else(|| {
-                broken(format!("tensor {name} reaches beyond its bytes, or they are missing").into())
-            })?;
-            let info = TensorInfo { dtype: tensor.dtype, shape: tensor.shape.clone() };
+            let start = storage
+                .and_then(|storage| tensor.start(storage))
+                .ok_or_else(|| {
+                    broken(
+                        format!("tensor {name} reaches beyond its bytes, or they are missing")
+                            .into(),
+                    )
+                })?;
+            let info = TensorInfo {
+                dtype: tensor.dtype,
+                shape: tensor.shape.clone(),
+            };
             tensors.insert(name, (info, tensor, start));
         }
         if tensors.is_empty() {
             return Err(broken("it holds no tensors".into()));
         }
-        Ok(Self { path: path.to_path_buf(), bytes, tensors })
+        Ok(Self {
+            path: path.to_path_buf(),
+            bytes,
+            tensors,
+        })
     }
 
     pub fn path(&self) -> &Path {
@@ -98,7 +115,9 @@ impl PytorchFile {
     }
 
     pub fn tensors(&self) -> impl Iterator<Item = (&str, &TensorInfo)> {
-        self.tensors.iter().map(|(name, (info, ..))| (name.as_str(), info))
+        self.tensors
+            .iter()
+            .map(|(name, (info, ..))| (name.as_str(), info))
     }
 
     pub fn info(&self, name: &str) -> Option<&TensorInfo> {
@@ -107,12 +126,15 @@ impl PytorchFile {
 
     /// As [`crate::safetensors::SafetensorsFile::read`], in row-major order whatever the strides.
     pub fn read(&self, name: &str, (index, of): (usize, usize), take: &mut dyn FnMut(&[u8])) {
-        let Some((_, tensor, start)) = self.tensors.get(name) else { return };
+        let Some((_, tensor, start)) = self.tensors.get(name) else {
+            return;
+        };
         let width = tensor.dtype.bits() / 8;
         let elements = tensor.shape.iter().product::<usize>();
         let (first, last) = (index * (elements / of), (index + 1) * (elements / of));
         if tensor.is_contiguous() {
-            self.bytes.pieces(start + first * width..start + last * width, take);
+            self.bytes
+                .pieces(start + first * width..start + last * width, take);
             return;
         }
         let bytes = self.bytes.as_slice();
@@ -139,18 +161,25 @@ impl TensorRef {
             reach = reach.checked_add((extent - 1).checked_mul(*stride)?)?;
         }
         // Strides of 0 can make much of little; no weight has that many numbers.
-        let elements = self.shape.iter().try_fold(1usize, |product, extent| product.checked_mul(*extent))?;
+        let elements = self
+            .shape
+            .iter()
+            .try_fold(1usize, |product, extent| product.checked_mul(*extent))?;
         let end = start.checked_add(reach.checked_mul(width)?)?;
         (end <= storage.end && elements <= 1 << 34).then_some(start)
     }
 
     fn is_contiguous(&self) -> bool {
         let mut expected = 1;
-        self.shape.iter().zip(&self.stride).rev().all(|(extent, stride)| {
-            let fits = *extent == 1 || *stride == expected;
-            expected *= extent;
-            fits
-        })
+        self.shape
+            .iter()
+            .zip(&self.stride)
+            .rev()
+            .all(|(extent, stride)| {
+                let fits = *extent == 1 || *stride == expected;
+                expected *= extent;
+                fits
+            })
     }
 
     /// The position in the storage, after the offset, of the element with this row-major number.
@@ -186,7 +215,14 @@ fn collect(
         match value {
             Value::Tensor(tensor) => found.push((format!("{prefix}{key}"), tensor.clone())),
             Value::Dict(inner) => {
-                collect(machine, *inner, &format!("{prefix}{key}."), depth - 1, seen, found);
+                collect(
+                    machine,
+                    *inner,
+                    &format!("{prefix}{key}."),
+                    depth - 1,
+                    seen,
+                    found,
+                );
             }
             _ => {}
         }
@@ -198,8 +234,12 @@ type Contents = Result<(Value, HashMap<String, Range<usize>>), Fault>;
 
 fn read_zip(bytes: &[u8], machine: &mut Machine) -> Contents {
     let entries = zip::entries(bytes)?;
-    let pickle = entries.keys().filter(|name| *name == "data.pkl" || name.ends_with("/data.pkl"));
-    let pickle = pickle.min_by_key(|name| name.len()).ok_or("this zip archive is not PyTorch's: it has no data.pkl")?;
+    let pickle = entries
+        .keys()
+        .filter(|name| *name == "data.pkl" || name.ends_with("/data.pkl"));
+    let pickle = pickle
+        .min_by_key(|name| name.len())
+        .ok_or("this zip archive is not PyTorch's: it has no data.pkl")?;
     let root = pickle.strip_suffix("data.pkl").unwrap_or_default();
     let order = entries.get(&format!("{root}byteorder"));
     if order.is_some_and(|order| bytes[order.clone()].trim_ascii() == b"big") {
@@ -247,12 +287,20 @@ fn read_legacy(bytes: &[u8], machine: &mut Machine) -> Contents {
         let Value::Str(key) = key else {
             return Err("a storage has no name".into());
         };
-        let (dtype, elements) = machine.storages.get(key).ok_or("a storage belongs to nothing")?;
+        let (dtype, elements) = machine
+            .storages
+            .get(key)
+            .ok_or("a storage belongs to nothing")?;
         let width = dtype.map_or(1, |dtype| dtype.bits() / 8);
         let start = at + 8;
-        let end = elements.checked_mul(width).and_then(|len| start.checked_add(len));
+        let end = elements
+            .checked_mul(width)
+            .and_then(|len| start.checked_add(len));
         let end = end.filter(|end| *end <= bytes.len()).ok_or_else(|| {
-            format!("it is cut short: {} bytes of more, so a download or a copy stopped early", bytes.len())
+            format!(
+                "it is cut short: {} bytes of more, so a download or a copy stopped early",
+                bytes.len()
+            )
         })?;
         let stored = bytes[at..start].try_into().map(u64::from_le_bytes);
         if stored.ok() != Some(*elements as u64) {
@@ -272,14 +320,21 @@ mod tests {
     use crate::sniff::sniff;
 
     fn fixture(name: &str) -> PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/pickle").join(name)
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../fixtures/pickle")
+            .join(name)
     }
 
     fn values(file: &PytorchFile, name: &str) -> Vec<f64> {
         let mut bytes = Vec::new();
         file.read(name, (0, 1), &mut |piece| bytes.extend_from_slice(piece));
         fn decode<const N: usize>(bytes: &[u8], one: impl Fn([u8; N]) -> f64) -> Vec<f64> {
-            bytes.as_chunks::<N>().0.iter().map(|chunk| one(*chunk)).collect()
+            bytes
+                .as_chunks::<N>()
+                .0
+                .iter()
+                .map(|chunk| one(*chunk))
+                .collect()
         }
         match file.info(name).unwrap().dtype {
             StoredType::F64 => decode(&bytes, f64::from_le_bytes),
@@ -303,7 +358,11 @@ mod tests {
             let file = PytorchFile::open(&path, sniff(&path).unwrap()).unwrap();
             assert_eq!(file.tensors().count(), expected.len(), "{name}");
             for (tensor, view) in expected.tensors() {
-                assert_eq!(file.info(&tensor).unwrap().shape, view.shape(), "{name}: {tensor}");
+                assert_eq!(
+                    file.info(&tensor).unwrap().shape,
+                    view.shape(),
+                    "{name}: {tensor}"
+                );
                 let reference: Vec<f64> = view
                     .data()
                     .as_chunks::<4>()
@@ -311,7 +370,10 @@ mod tests {
                     .iter()
                     .map(|b| f32::from_le_bytes(*b).into())
                     .collect();
-                let found: Vec<f64> = values(&file, &tensor).iter().map(|value| f64::from(*value as f32)).collect();
+                let found: Vec<f64> = values(&file, &tensor)
+                    .iter()
+                    .map(|value| f64::from(*value as f32))
+                    .collect();
                 assert_eq!(found, reference, "{name}: {tensor}");
             }
         }
@@ -321,7 +383,9 @@ mod tests {
     fn attacks_are_named() {
         for name in ["evil.pt", "evil-legacy.pt", "evil-plain.pkl", "sneaky.pt"] {
             let path = fixture(name);
-            let error = PytorchFile::open(&path, sniff(&path).unwrap()).unwrap_err().to_string();
+            let error = PytorchFile::open(&path, sniff(&path).unwrap())
+                .unwrap_err()
+                .to_string();
             println!("{error}");
             assert!(error.contains("nothing was run"), "{error}");
         }
@@ -333,7 +397,10 @@ mod tests {
         let path = fixture("zip.pt");
         let bytes = std::fs::read(&path).unwrap();
         let entries = zip::entries(&bytes).unwrap();
-        let (_, range) = entries.iter().find(|(name, _)| name.ends_with("data.pkl")).unwrap();
+        let (_, range) = entries
+            .iter()
+            .find(|(name, _)| name.ends_with("data.pkl"))
+            .unwrap();
         let pickle = &bytes[range.clone()];
         for len in 0..pickle.len() {
             assert!(Machine::default().run(&pickle[..len]).is_err());
