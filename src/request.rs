@@ -75,6 +75,9 @@ pub struct ModelRequest {
     /// LoRA files and their weights, merged in this order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loras: Vec<Lora>,
+    /// Load what fits although tensors are missing, left over or of another shape.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_mismatch: bool,
     /// The type of the weights: `f32`, `f16` or `bf16`.
     pub dtype: Dtype,
 }
@@ -240,6 +243,7 @@ pub(crate) mod tests {
                 config: None,
                 vae: None,
                 loras: Vec::new(),
+                allow_mismatch: false,
                 dtype: Dtype::F32,
             },
         }

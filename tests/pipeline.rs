@@ -36,6 +36,7 @@ impl Case {
             config: None,
             vae: None,
             loras: Vec::new(),
+            allow_mismatch: false,
             dtype: Dtype::F32,
         };
         let text = std::fs::read_to_string(folder.join("case.json")).unwrap();

@@ -33,7 +33,10 @@ fn requests(model: &ModelRequest) -> Vec<(Request, PathBuf)> {
     };
     let entries = case["requests"].as_array().unwrap();
     let file = |entry: &serde_json::Value| folder().join(entry["file"].as_str().unwrap());
-    entries.iter().map(|entry| (request(entry), file(entry))).collect()
+    entries
+        .iter()
+        .map(|entry| (request(entry), file(entry)))
+        .collect()
 }
 
 #[test]
@@ -44,16 +47,25 @@ fn the_toybox_draws_what_diffusers_draws_with_it() {
         config: None,
         vae: None,
         loras: Vec::new(),
+        allow_mismatch: false,
         dtype: Dtype::F32,
     };
     let device = device::open("flex".parse().unwrap()).unwrap();
-    let engine = Blueprint::open(&model).unwrap().load(&model, &device).unwrap();
+    let engine = Blueprint::open(&model)
+        .unwrap()
+        .load(&model, &device)
+        .unwrap();
     for (request, file) in requests(&model) {
-        let made = engine.generate(std::slice::from_ref(&request), &mut []).unwrap();
+        let made = engine
+            .generate(std::slice::from_ref(&request), &mut [])
+            .unwrap();
         let expected = image::open(&file).unwrap().into_rgb8();
         let pairs = made.pictures[0].rgb.iter().zip(expected.as_raw());
         let difference = pairs.map(|(a, b)| a.abs_diff(*b)).max().unwrap();
-        println!("{} by {:?}: {difference}/255", request.prompt, request.scheduler);
+        println!(
+            "{} by {:?}: {difference}/255",
+            request.prompt, request.scheduler
+        );
         assert!(difference <= 1, "{}: {difference}/255", request.prompt);
         assert_eq!(made.pictures[0].rgb.len(), expected.as_raw().len());
     }

@@ -68,6 +68,7 @@ fn unet(args: &UnetArgs) -> anyhow::Result<u8> {
         config: None,
         vae: None,
         loras: Vec::new(),
+        allow_mismatch: false,
         dtype: args.dtype,
     };
     let blueprint = Blueprint::open(&model)?;

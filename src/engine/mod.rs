@@ -115,7 +115,7 @@ impl Blueprint {
                     weight: lora.weight,
                 })
                 .collect(),
-            ..LoadOptions::default()
+            allow_mismatch: model.allow_mismatch,
         };
         let checkpoint = Checkpoint::open(Path::new(&model.checkpoint), &options)?;
         Ok(Self {

@@ -210,7 +210,7 @@ impl fmt::Display for Mismatch {
                 .collect();
             write!(f, " {} of another shape ({});", shapes.len(), list(&shapes))?;
         }
-        write!(f, " {}", self.hint)
+        write!(f, " {}; --allow-mismatch loads what fits", self.hint)
     }
 }
 

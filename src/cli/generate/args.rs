@@ -23,7 +23,7 @@ pub struct Args {
     pub(super) prompts: Vec<String>,
     /// Make the picture in this PNG again, from the request inside it.
     #[arg(long, value_name = "FILE.png", conflicts_with_all = [
-        "negative_prompt", "checkpoint", "config", "vae", "lora", "dtype", "seed", "seeds", "steps", "guidance_scale",
+        "negative_prompt", "checkpoint", "config", "vae", "lora", "allow_mismatch", "dtype", "seed", "seeds", "steps", "guidance_scale",
         "size", "scheduler", "clip_skip", "noise", "init_image", "strength", "vae_tiling"])]
     pub(super) again: Option<PathBuf>,
     /// A file to write (one picture) or a folder.
@@ -52,6 +52,9 @@ pub struct Args {
     /// A LoRA to merge, with its weight; may be given several times.
     #[arg(long, value_name = "FILE[:WEIGHT]", value_parser = parse_lora, help_heading = "Networks")]
     pub(super) lora: Vec<Lora>,
+    /// Load what fits although tensors are missing (taken as zero), left over or of another shape.
+    #[arg(long, help_heading = "Networks")]
+    pub(super) allow_mismatch: bool,
     /// The type of the weights; f32 on the CPU and f16 elsewhere unless given.
     #[arg(long, help_heading = "Networks")]
     pub(super) dtype: Option<Dtype>,

@@ -84,6 +84,7 @@ fn model_request(args: &Args) -> ModelRequest {
         config: args.config.clone(),
         vae: args.vae.clone(),
         loras: args.lora.clone(),
+        allow_mismatch: args.allow_mismatch,
         dtype: args.dtype.unwrap_or(Dtype::F32),
     }
 }
