@@ -1,7 +1,7 @@
 //! Two-dimensional convolution.
 
-use crate::cpu::columns::{MAX_TAPS, Patches};
-use crate::cpu::gemm::{Gemm, Target};
+use crate::cpu::columns::{MAX_TAPS, Patches, Transposed};
+use crate::cpu::gemm::{GROUP, Gemm, Target};
 use crate::flex::{Operand, filled};
 use burn::tensor::Tensor;
 
@@ -49,19 +49,29 @@ fn fast_conv2d(
     let whole_planes = |[b, c, h, w]: [isize; 4]| {
         b >= 0 && c >= 0 && (h == width as isize || height == 1) && (w == 1 || width == 1)
     };
-    if !whole_planes(from.strides()) {
+    let pointwise = kernel == 1 && stride == 1 && padding == 0;
+    // Tokens seen as a picture, as between a transformer block and a convolution.
+    let tokens = |[b, c, h, w]: [isize; 4]| {
+        let (row, plane) = (w * width as isize, w * (height * width) as isize);
+        pointwise && c == 1 && w > 0 && (h == row || height == 1) && (b == plane || batch == 1)
+    };
+    let channels_last = tokens(from.strides());
+    if !channels_last && !whole_planes(from.strides()) {
         from = from.contiguous();
     }
-    let [sample_stride, channel_stride, ..] = from.strides::<4>().map(|s| s as usize);
+    let [sample_stride, channel_stride, _, pixel_stride] = from.strides::<4>().map(|s| s as usize);
     let out_height = (height + 2 * padding - kernel) / stride + 1;
     let out_width = (width + 2 * padding - kernel) / stride + 1;
     let plane = out_height * out_width;
-    // Offsets inside a sample, and to the next, are kept in 32 bits.
-    if sample_stride + channels * channel_stride > i32::MAX as usize {
+    // Offsets inside a plane, and to the samples of one group of columns, are kept in 32 bits.
+    if (GROUP / plane + 1) * sample_stride + height * width > i32::MAX as usize {
         return None;
     }
+    let transposed = Transposed {
+        from: from.as_ptr(),
+        stride: pixel_stride,
+    };
     // A pointwise convolution has no rows, so that its columns are one run.
-    let pointwise = kernel == 1 && stride == 1 && padding == 0;
     let patches = Patches {
         from: from.as_ptr(),
         height: if pointwise { 1 } else { height },
@@ -87,7 +97,7 @@ fn fast_conv2d(
                     k: depth,
                     left: weight.as_ptr(),
                     left_stride: depth,
-                    right: &patches,
+                    right: if channels_last { &transposed } else { &patches },
                     target: Target::Planes {
                         to,
                         ld: plane,

@@ -20,6 +20,7 @@ mod tests;
 pub use activation::{geglu, gelu, quick_gelu, silu};
 pub use attention::{attention, attention_with_probs, causal_attention};
 pub use conv::conv2d;
+pub use flex::keep_freed_memory;
 pub use linear::linear;
 pub use norm::{group_norm, layer_norm};
 pub use resize::upsample_nearest2x;
