@@ -128,7 +128,7 @@ def to_pictures(x):
 
 
 def batch(rng, size=BATCH):
-    scenes = [world.crowded_scene(rng) if rng.random() < 0.7 else world.random_scene(rng)
+    scenes = [world.crowded_scene(rng) if rng.random() < 0.8 else world.random_scene(rng)
               for _ in range(size)]
     return to_tensor([world.draw(s) for s in scenes])
 
@@ -166,8 +166,8 @@ def train_decoder(out, minutes):
                        out / "decoder.png")
         print("reconstruction error", round(error, 4), flush=True)
 
-    stage = Stage(out, "decoder", [vae.post_quant_conv, vae.decoder], minutes, 4e-4,
-                  ema=0.995, flat_until=0.25, on_save=on_save, by_width=True)
+    stage = Stage(out, "decoder", [vae.post_quant_conv, vae.decoder], minutes, 8e-4,
+                  ema=0.995, flat_until=0.5, on_save=on_save, by_width=True)
     decode = torch.compile(lambda z: vae.decode(z).sample, dynamic=False)
     while stage.running():
         x = batch(rng)
@@ -197,11 +197,14 @@ def join(out, folder):
     vae = new_autoencoder()
     for name, modules in (("decoder", [vae.post_quant_conv, vae.decoder]),
                           ("encoder", [vae.encoder, vae.quant_conv])):
-        if (out / f"{name}.resume.pt").exists():
-            stage = Stage(out, name, modules, 1, 0.0, ema=0.99)
+        path = out / f"{name}.resume.pt"
+        if path.exists():
+            parameters = nn.ModuleList(modules).parameters()
             with torch.no_grad():
-                for p, averaged in zip(stage.parameters, stage.shadow):
+                for p, averaged in zip(parameters, torch.load(path, weights_only=True)["shadow"]):
                     p.copy_(averaged)
+        else:
+            print(f"{path} is not there: the {name} is untrained")
     vae.save_pretrained(folder)
     return vae
 

@@ -18,10 +18,12 @@ import numpy as np
 import torch
 from diffusers import StableDiffusionPipeline
 
+import autoencoder
+import denoiser
+import text_encoder
 import world
 from judge import Sight
 
-BEGIN, END = "<!-- measured -->", "<!-- /measured -->"
 
 
 def true_relation(relation, a, b):
@@ -117,12 +119,29 @@ def card_table(result):
     return "\n".join(lines)
 
 
-def write_card(card, result):
+def training_table(log):
+    """The last line that each stage wrote to the training log."""
+    last = {}
+    for line in log.read_text().splitlines():
+        record = json.loads(line)
+        last[record["stage"]] = record
+    rows = [f"| {name} | {r['step']:,} | {BATCHES[name]} | {r['minutes']:.0f} |"
+            for name, r in last.items() if name in BATCHES]
+    return "\n".join(["| stage | steps | samples a step | minutes |", "| --- | --- | --- | --- |", *rows])
+
+
+BATCHES = dict(text_encoder=text_encoder.BATCH, unet=denoiser.BATCH * denoiser.USUAL_WORKERS,
+               decoder=autoencoder.BATCH, encoder=autoencoder.BATCH)
+
+
+def write_card(card, blocks):
+    """Replaces what stands between <!-- name --> and <!-- /name --> for each block."""
     text = card.read_text(encoding="utf-8")
-    block = f"{BEGIN}\n{card_table(result)}\n{END}"
-    text, count = re.subn(f"{BEGIN}.*?{END}", lambda _: block, text, flags=re.S)
-    if count != 1:
-        raise SystemExit(f"{card} has no place marked {BEGIN} … {END} for the numbers")
+    for name, block in blocks.items():
+        begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+        text, count = re.subn(f"{begin}.*?{end}", lambda _: f"{begin}\n{block}\n{end}", text, flags=re.S)
+        if count != 1:
+            raise SystemExit(f"{card} has no place marked {begin} … {end}")
     card.write_text(text, encoding="utf-8")
 
 
@@ -130,7 +149,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--checkpoint", type=Path, required=True)
     parser.add_argument("--prompts", type=Path, required=True, help="SpatialBench-UC's prompts.jsonl")
-    parser.add_argument("--judge", type=Path, required=True, help="the folder with judge.pt")
+    parser.add_argument("--run", type=Path, required=True, help="the training folder (its judge)")
     parser.add_argument("--json", type=Path, required=True, help="where the measurements go")
     parser.add_argument("--card", type=Path, help="a card to put the numbers into")
     parser.add_argument("--sheet", type=Path, help="write pictures here, to look at")
@@ -145,20 +164,21 @@ if __name__ == "__main__":
     prompts = [json.loads(line) for line in args.prompts.read_text().splitlines()]
     prompts = [p for i, p in enumerate(prompts) if i // 4 % args.every == 0]
     painter = Painter(args.checkpoint, args.steps, args.guidance_scale, args.batch)
-    sight = Sight(args.judge)
+    sight = Sight(args.run)
     relations, painted = measure_relations(painter, sight, prompts, args.seeds)
     order, more = measure_order(painter, sight, prompts, args.seeds)
     command = (f"python scripts/toybox/measure.py --checkpoint {args.checkpoint.name} "
-               f"--prompts prompts.jsonl --judge JUDGE --json measured.json --steps {args.steps} "
+               f"--prompts prompts.jsonl --run DIR --json measured.json --steps {args.steps} "
                f"--guidance-scale {args.guidance_scale} --seeds {args.seeds} --every {args.every}")
     result = dict(
         settings=dict(steps=args.steps, guidance_scale=args.guidance_scale, seeds=args.seeds,
                       every=args.every, command=command, seconds=round(time.time() - started),
                       scheduler=type(painter.pipeline.scheduler).__name__),
-        relations=relations, order=order, judge=json.loads((args.judge / "judge.json").read_text()))
+        relations=relations, order=order, judge=json.loads((args.run / "judge.json").read_text()))
     args.json.write_text(json.dumps(result, indent=2) + "\n")
     if args.card:
-        write_card(args.card, result)
+        write_card(args.card, dict(measured=card_table(result),
+                                   trained=training_table(args.run / "log.jsonl")))
     if args.sheet:
         pick = painted[:: max(1, len(painted) // 36)][:36] + more[:: max(1, len(more) // 12)][:12]
         for (prompt, *_), _ in pick:

@@ -46,6 +46,8 @@ class Stage:
             state = torch.load(self.path, weights_only=True)
             self.modules.load_state_dict(state["modules"])
             self.optimizer.load_state_dict(state["optimizer"])
+            for group, scale in zip(self.optimizer.param_groups, groups):
+                group["scale"] = scale
             self.steps, self.spent = state["steps"], state["spent"]
             if self.shadow:
                 self.shadow = state["shadow"]
