@@ -53,7 +53,8 @@ fn powers_of_two() {
 
 #[test]
 fn activations_are_accurate_to_a_millionth() {
-    let functions: [(Activation, fn(f64) -> f64); 3] = [
+    type Reference = fn(f64) -> f64;
+    let functions: [(Activation, Reference); 3] = [
         (Activation::Silu, reference::silu),
         (Activation::Gelu, reference::gelu),
         (Activation::QuickGelu, reference::quick_gelu),
