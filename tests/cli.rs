@@ -105,7 +105,7 @@ fn files_that_are_not_there_or_not_right_are_named() {
     refuses(&["generate", "a dog", "--checkpoint", &lfs], &[&lfs, "git"]);
     refuses(
         &["generate", "a dog", "--lora", missing],
-        &[missing, "no such file"],
+        &[missing, "No such file"],
     );
     refuses(
         &["generate", "a dog", "--vae", missing],
