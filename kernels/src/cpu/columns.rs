@@ -1,6 +1,7 @@
 //! The two ways in which right operands lie in memory.
 
 use super::gemm::{Columns, GROUP};
+#[cfg(target_arch = "x86_64")]
 use super::simd::{Level, level};
 
 /// The transpose of a row-major matrix: column `j` lies at `j · stride` with unit stride along the

@@ -421,13 +421,14 @@ pub(crate) fn level() -> Level {
 }
 
 /// Lets the tests run the versions for lesser processors too.
-#[cfg(all(test, target_arch = "x86_64"))]
+#[cfg(test)]
 pub(crate) mod forced {
     use super::Level;
     use std::sync::Mutex;
 
     static LEVEL: Mutex<Option<Level>> = Mutex::new(None);
 
+    #[cfg(target_arch = "x86_64")]
     pub(crate) fn get() -> Option<Level> {
         *LEVEL.lock().unwrap()
     }
