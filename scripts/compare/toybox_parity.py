@@ -22,7 +22,7 @@ from PIL import Image
 def by_prepose(binary, checkpoint, request, path):
     command = [str(binary), "generate", request["prompt"], "--checkpoint", str(checkpoint), "--device", "flex"]
     command += ["--dtype", "f32", "--seed", str(request["seed"]), "--steps", str(request["steps"])]
-    command += ["--scheduler", request["scheduler"], "--guidance-scale", str(toybox.GUIDANCE), "-o", str(path)]
+    command += ["--scheduler", request["scheduler"], "--guidance-scale", str(toybox.GUIDANCE), "-o", str(path), "--json"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return Image.open(path).convert("RGB")
 
