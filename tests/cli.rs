@@ -47,6 +47,7 @@ fn refuses(args: &[&str], parts: &[&str]) {
 fn nonsense_is_refused_before_anything_is_loaded() {
     refuses(&["generate", ""], &["empty"]);
     refuses(&["generate", " \t"], &["empty"]);
+    refuses(&["generate", "()"], &["empty"]);
     refuses(
         &["generate", "a dog", "--size", "100x64"],
         &["multiple", "104x64"],

@@ -180,7 +180,11 @@ impl Blueprint {
             ("negative prompt", &request.negative_prompt),
         ] {
             for tokenizer in &self.tokenizers {
-                parse(which, text, tokenizer)?;
+                let parsed = parse(which, text, tokenizer)?;
+                // Brackets alone are no prompt either.
+                if which == "prompt" && parsed.is_empty() {
+                    return Err(RequestError::EmptyPrompt.into());
+                }
             }
         }
         schedule(&self.checkpoint, request)?;

@@ -78,7 +78,7 @@ struct Stored {
     request: serde_json::Value,
 }
 
-/// A picture as bytes, [height][width][RGB].
+/// A picture as bytes: rows from the top, pixels from the left, red, green and blue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Picture {
     /// Width in pixels.
