@@ -53,6 +53,7 @@ enum Command {
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     start_log(&cli);
+    prepose_kernels::keep_freed_memory();
     let result = match &cli.command {
         Command::Generate(args) => generate::run(args, cli.quiet),
         Command::Info(args) => info::run(args),

@@ -158,7 +158,8 @@ impl Blueprint {
         self.vae_factor
     }
 
-    /// What the checkpoint is best run with; diffusers' defaults for the published families.
+    /// What the checkpoint is best run with: diffusers' defaults for the published families, the
+    /// card's advice for the toybox.
     pub fn defaults(&self) -> Defaults {
         let side = self.sample_size * self.vae_factor;
         Defaults {
@@ -166,6 +167,7 @@ impl Blueprint {
             height: side,
             steps: 50,
             guidance_scale: match self.checkpoint.family() {
+                _ if self.checkpoint.name() == "toybox" => 4.0,
                 Family::Sd1 => 7.5,
                 Family::Sdxl => 5.0,
             },
