@@ -18,7 +18,7 @@ const fn queries_at_once(width: usize) -> usize {
 const KEYS: usize = 768;
 const BLOCK: usize = 1 << 16;
 /// Work (queries · keys · width) below which one thread does it all.
-const SERIAL: usize = 1 << 16;
+const SERIAL: usize = 1 << 20;
 
 /// A tensor `[B, H, N, D]` with unit stride along `D`.
 #[derive(Clone, Copy)]

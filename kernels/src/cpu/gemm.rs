@@ -17,8 +17,8 @@ pub(crate) const GROUP: usize = 16;
 const BLOCK_K: usize = 512;
 /// Column groups per block: with [`BLOCK_K`] at most 576 KiB of packed columns.
 const BLOCK_GROUPS: usize = 18;
-/// Multiply-adds below which a second thread costs more than it brings.
-const SERIAL: usize = 1 << 18;
+/// Multiply-adds (about 30 µs of one core) below which waking a second thread costs more than it brings.
+const SERIAL: usize = 1 << 21;
 
 /// The right operand: a matrix of which blocks can be packed.
 pub(crate) trait Columns: Sync {

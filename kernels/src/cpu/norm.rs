@@ -4,7 +4,7 @@ use super::simd::{Vector, gelu, multiversion, sigmoid, silu};
 use rayon::prelude::*;
 
 /// Elements below which one thread does it all.
-const SERIAL: usize = 1 << 15;
+const SERIAL: usize = 1 << 16;
 /// Elements summed in f32 before the sums go to f64.
 const CHUNK: usize = 4096;
 
