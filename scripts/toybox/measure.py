@@ -97,7 +97,8 @@ def measure_order(painter, sight, prompts, seeds):
 
 def card_table(result):
     r, o, s, j = result["relations"], result["order"], result["settings"], result["judge"]
-    percent = lambda v: f"{v['percent']} ± {v['standard_error']} % ({v['count']} of {v['of']})"
+    percent = lambda v: (f"{v['percent']} ± {v['standard_error']} % ({v['count']} of {v['of']})"
+                         if v["of"] else "no picture counts")
     rows = [
         ("both objects found, SpatialBench-UC prompts", percent(r["found"])),
         ("relation right, of those", percent(r["right"])),
@@ -145,21 +146,7 @@ def write_card(card, blocks):
     card.write_text(text, encoding="utf-8")
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--checkpoint", type=Path, required=True)
-    parser.add_argument("--prompts", type=Path, required=True, help="SpatialBench-UC's prompts.jsonl")
-    parser.add_argument("--run", type=Path, required=True, help="the training folder (its judge)")
-    parser.add_argument("--json", type=Path, required=True, help="where the measurements go")
-    parser.add_argument("--card", type=Path, help="a card to put the numbers into")
-    parser.add_argument("--sheet", type=Path, help="write pictures here, to look at")
-    parser.add_argument("--steps", type=int, default=25)
-    parser.add_argument("--guidance-scale", type=float, default=4.0)
-    parser.add_argument("--seeds", type=int, default=4)
-    parser.add_argument("--every", type=int, default=1, help="measure every n-th pair of prompts")
-    parser.add_argument("--batch", type=int, default=20)
-    args = parser.parse_args()
-
+def measure(args):
     started = time.time()
     prompts = [json.loads(line) for line in args.prompts.read_text().splitlines()]
     prompts = [p for i, p in enumerate(prompts) if i // 4 % args.every == 0]
@@ -185,3 +172,19 @@ if __name__ == "__main__":
             print(prompt)
         world.contact_sheet([picture for _, picture in pick], 12).save(args.sheet)
     print(json.dumps(result, indent=2))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--checkpoint", type=Path, required=True)
+    parser.add_argument("--prompts", type=Path, required=True, help="SpatialBench-UC's prompts.jsonl")
+    parser.add_argument("--run", type=Path, required=True, help="the training folder (its judge)")
+    parser.add_argument("--json", type=Path, required=True, help="where the measurements go")
+    parser.add_argument("--card", type=Path, help="a card to put the numbers into")
+    parser.add_argument("--sheet", type=Path, help="write pictures here, to look at")
+    parser.add_argument("--steps", type=int, default=25)
+    parser.add_argument("--guidance-scale", type=float, default=4.0)
+    parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--every", type=int, default=1, help="measure every n-th pair of prompts")
+    parser.add_argument("--batch", type=int, default=20)
+    measure(parser.parse_args())
