@@ -1,6 +1,7 @@
 """Puts the trained parts into one diffusers folder, in f16."""
 
 import argparse
+import json
 import shutil
 from pathlib import Path
 
@@ -15,11 +16,15 @@ from tokenizer import load_tokenizer
 
 
 def as_other_checkpoints_do(out, folder):
-    """Undoes two novelties of transformers 5, so that older readers find what SD1.5 has.
+    """Undoes two novelties of transformers 5, and tidies the configurations, so that older readers find what SD1.5 has.
 
     Its CLIPTextModel saves keys without the prefix `text_model.` (it reads both), and its tokenizers
     save one tokenizer.json instead of vocab.json and merges.txt.
     """
+    for config in folder.rglob("*config.json"):  # no paths of the machine that it was made on
+        text = json.loads(config.read_text())
+        text.pop("_name_or_path", None)
+        config.write_text(json.dumps(text, indent=2) + "\n")
     path = folder / "text_encoder" / "model.safetensors"
     tensors = {"text_model." + key.removeprefix("text_model."): value
                for key, value in load_file(path).items()}
