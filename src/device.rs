@@ -8,6 +8,8 @@ use burn::tensor::{Device, Tensor};
 use serde::Serialize;
 use thiserror::Error;
 
+use crate::request::Dtype;
+
 /// A kind of device that this program knows of, built in or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -150,6 +152,14 @@ pub enum DeviceError {
         /// What happened.
         reason: String,
     },
+    /// The device does not compute in the type of the weights.
+    #[error("{device} does not compute in {dtype:?}; use --dtype f32")]
+    Dtype {
+        /// As `--device` names it.
+        device: String,
+        /// What was asked for.
+        dtype: Dtype,
+    },
 }
 
 /// A device that has computed something.
@@ -164,6 +174,28 @@ pub struct OpenDevice {
 }
 
 impl OpenDevice {
+    /// The type for weights that nobody chose: f16 where a GPU computes in it, else f32.
+    pub fn default_dtype(&self) -> Dtype {
+        match !self.is_cpu() && self.check_dtype(Dtype::F16).is_ok() {
+            true => Dtype::F16,
+            false => Dtype::F32,
+        }
+    }
+
+    /// Whether the device computes in `dtype`.
+    ///
+    /// # Errors
+    /// [`DeviceError::Dtype`] if it does not.
+    pub fn check_dtype(&self, dtype: Dtype) -> Result<(), DeviceError> {
+        match self.device.supports_dtype(dtype.float()) {
+            true => Ok(()),
+            false => Err(DeviceError::Dtype {
+                device: self.spec.to_string(),
+                dtype,
+            }),
+        }
+    }
+
     /// Whether it is the CPU.
     pub fn is_cpu(&self) -> bool {
         matches!(

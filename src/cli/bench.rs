@@ -79,6 +79,7 @@ fn unet(args: &UnetArgs) -> anyhow::Result<u8> {
         "--size is {size}, but must be a multiple of {factor}"
     );
     let device = device::open(args.device)?;
+    device.check_dtype(args.dtype)?;
     let checkpoint = blueprint.checkpoint();
     let unet = checkpoint.load_unet(&device.device, model.dtype.float())?;
 

@@ -167,7 +167,7 @@ impl Blueprint {
             height: side,
             steps: 50,
             guidance_scale: match self.checkpoint.family() {
-                _ if self.checkpoint.name() == "toybox" => 4.0,
+                _ if self.checkpoint.name() == "toybox" => 3.0,
                 Family::Sd1 => 7.5,
                 Family::Sdxl => 5.0,
             },

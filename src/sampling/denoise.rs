@@ -134,6 +134,9 @@ pub enum DenoiseError {
     /// A hook ended it.
     #[error(transparent)]
     Hook(HookError),
+    /// The device failed; backends say so when results are read.
+    #[error("the device failed while denoising: {}", .0.lines().next().unwrap_or_default())]
+    Device(String),
     /// Not-a-number or infinity in the latents.
     #[error(
         "the latents of picture {picture} of the batch became non-finite; the weights' type is too \
@@ -266,7 +269,9 @@ pub(crate) fn draw(sources: &mut [NoiseSource], shape: [usize; 3], device: &Devi
 
 fn check_finite(latents: &Tensor<4>) -> Result<(), DenoiseError> {
     let pictures = latents.dims()[0];
-    let data = latents.to_data();
+    let data = latents
+        .try_to_data()
+        .map_err(|error| DenoiseError::Device(format!("{error:?}")))?;
     let values = data.as_slice::<f32>().unwrap_or_default();
     let each = values.len() / pictures.max(1);
     match values

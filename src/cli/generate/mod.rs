@@ -46,11 +46,12 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     }
     let targets = targets(args, &requests)?;
     let device = device::open(args.device)?;
-    if args.dtype.is_none() && args.again.is_none() && !device.is_cpu() {
+    if args.dtype.is_none() && args.again.is_none() {
         for request in &mut requests {
-            request.model.dtype = Dtype::F16;
+            request.model.dtype = device.default_dtype();
         }
     }
+    device.check_dtype(requests[0].model.dtype)?;
     let stop = Arc::new(AtomicBool::new(false));
     let flag = stop.clone();
     ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed))
