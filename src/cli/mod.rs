@@ -14,14 +14,12 @@ use tracing_subscriber::EnvFilter;
 
 /// Everything went well.
 const OK: u8 = 0;
-/// The command did its work and the answer is no.
-const NO: u8 = 1;
 /// Wrong input, a missing file or device, a failed write, an interruption.
 const ERROR: u8 = 2;
 
 /// Stable Diffusion that puts things where the prompt says.
 ///
-/// Exit codes: 0 done, 1 done and the answer is no, 2 an error.
+/// Exit codes: 0 done, 2 an error; 1 is kept for commands whose answer can be no.
 #[derive(Debug, Parser)]
 #[command(name = "prepose", version, max_term_width = 100)]
 struct Cli {
