@@ -9,6 +9,7 @@ use prepose::engine::{Blueprint, Engine};
 use prepose::request::{Dtype, InitImage, ModelRequest, Request};
 use prepose::sampling::denoise::{Hook, HookError, State};
 use prepose::sampling::noise::NoiseKind;
+use prepose_models::attention::{AttentionProbe, LayerInfo};
 use safetensors::SafeTensors;
 
 const TOLERANCE: f32 = 1e-4;
@@ -288,7 +289,7 @@ impl Hook for Recorder {
         Ok(prediction)
     }
 
-    fn after_step(&mut self, state: &State, denoised: &Tensor<4>) -> Result<(), HookError> {
+    fn after_step(&mut self, state: &mut State, denoised: &Tensor<4>) -> Result<(), HookError> {
         assert_eq!(denoised.dims(), state.latents().dims());
         self.calls.push("after".into());
         match self.stop == Some(state.step) {
@@ -377,5 +378,72 @@ fn swapping_the_prompt_at_the_first_step_is_the_other_prompt() {
         assert_eq!(swapped(0), wanted, "{scheduler}");
         assert_ne!(swapped(5), wanted, "{scheduler}");
         assert_ne!(swapped(5), latents(&request, &mut []), "{scheduler}");
+    }
+}
+
+/// Keeps the probabilities of one layer at each step.
+#[derive(Default)]
+struct Watcher(Vec<Tensor<4>>);
+
+impl AttentionProbe for Watcher {
+    fn wants(&self, layer: &LayerInfo) -> bool {
+        layer.index == 1
+    }
+
+    fn record(&mut self, _layer: &LayerInfo, probabilities: Tensor<4>) {
+        self.0.push(probabilities);
+    }
+}
+
+impl Hook for Watcher {
+    fn probe(&mut self, state: &State) -> Option<&mut dyn AttentionProbe> {
+        (state.step != 1).then_some(self)
+    }
+}
+
+#[test]
+fn a_hook_sees_the_attention_of_the_steps_it_asks_for() {
+    let case = Case::open("sdxl-tiny");
+    let request = Request {
+        steps: 3,
+        ..case.request.clone()
+    };
+    let plain = case.engine.latents(&[request.clone()], &mut []).unwrap();
+    let mut watcher = Watcher::default();
+    let watched = (case.engine)
+        .latents(&[request], &mut [&mut watcher])
+        .unwrap();
+    assert_close(
+        "watched",
+        &watched,
+        &plain.to_data().try_to_vec::<f32>().unwrap(),
+    );
+    assert_eq!(watcher.0.len(), 2);
+    // Both halves of classifier-free guidance, and a distribution over the tokens.
+    assert_eq!(watcher.0[0].dims()[0], 2);
+    let sums = watcher.0[0].clone().sum_dim(3).to_data();
+    assert!(sums.iter::<f32>().all(|sum| (sum - 1.0).abs() < 1e-5));
+}
+
+#[test]
+fn a_batch_that_shrinks_on_the_way_makes_the_same_pictures() {
+    let case = Case::open("sd1-tiny");
+    for scheduler in ["unipc", "euler_a", "dpmpp_2m"] {
+        let requests: Vec<Request> = (0..3)
+            .map(|seed| Request {
+                seed,
+                prompt: format!("a cat {seed}"),
+                ..case.with_scheduler(scheduler)
+            })
+            .collect();
+        let whole = case.engine.latents(&requests, &mut []).unwrap();
+        let mut session = case.engine.begin(&requests, &mut []).unwrap();
+        session.advance(2, &mut []).unwrap();
+        session.retain(&[2, 0], &mut []);
+        session.advance(1, &mut []).unwrap();
+        session.retain(&[1], &mut []);
+        session.advance(usize::MAX, &mut []).unwrap();
+        let expected = whole.narrow(0, 0, 1).to_data().try_to_vec::<f32>().unwrap();
+        assert_close(scheduler, &session.finish().unwrap(), &expected);
     }
 }

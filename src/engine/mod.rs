@@ -2,6 +2,7 @@
 
 mod conditioning;
 mod image;
+mod session;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use prepose_models::unet::UNet;
 use prepose_models::vae::AutoencoderKl;
 use prepose_weights::tokenizer::ClipTokenizer;
 use prepose_weights::{Checkpoint, Family, LoadOptions, LoraSpec, WeightsError};
+pub use session::Session;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
@@ -21,7 +23,7 @@ use crate::device::OpenDevice;
 use crate::output::png::Picture;
 use crate::prompt::{Prompt, PromptError};
 use crate::request::{Dtype, ModelRequest, Request, RequestError};
-use crate::sampling::denoise::{Conditioning, DenoiseError, Hook, Run, draw};
+use crate::sampling::denoise::{DenoiseError, Hook, draw};
 use crate::sampling::noise::NoiseSource;
 use crate::sampling::schedulers::{Schedule, Scheduler, SchedulerError, SchedulerKind};
 
@@ -338,11 +340,12 @@ impl Engine {
         hooks: &mut [&mut dyn Hook],
     ) -> Result<Made, EngineError> {
         let started = Instant::now();
-        let conditioning = self.conditioning(requests)?;
+        let mut session = self.begin(requests, hooks)?;
         let text_seconds = started.elapsed().as_secs_f64();
 
         let started = Instant::now();
-        let latents = self.denoise(requests, conditioning, hooks)?;
+        session.advance(usize::MAX, hooks)?;
+        let latents = session.finish()?;
         let denoise_seconds = started.elapsed().as_secs_f64();
 
         let started = Instant::now();
@@ -362,33 +365,9 @@ impl Engine {
         requests: &[Request],
         hooks: &mut [&mut dyn Hook],
     ) -> Result<Tensor<4>, EngineError> {
-        let conditioning = self.conditioning(requests)?;
-        self.denoise(requests, conditioning, hooks)
-    }
-
-    fn denoise(
-        &self,
-        requests: &[Request],
-        conditioning: Conditioning,
-        hooks: &mut [&mut dyn Hook],
-    ) -> Result<Tensor<4>, EngineError> {
-        let first = &requests[0];
-        let (schedule, start) = schedule(&self.blueprint.checkpoint, first)?;
-        let mut noise: Vec<NoiseSource> = requests
-            .iter()
-            .map(|request| NoiseSource::new(request.noise, request.seed))
-            .collect();
-        let latents = self.first_latents(requests, &schedule, start, &mut noise)?;
-        let run = Run {
-            unet: &self.unet,
-            schedule: &schedule,
-            start,
-            latents,
-            conditioning,
-            guidance_scale: first.guidance_scale,
-            noise: &mut noise,
-        };
-        Ok(run.denoise(hooks)?)
+        let mut session = self.begin(requests, hooks)?;
+        session.advance(usize::MAX, hooks)?;
+        session.finish()
     }
 
     /// Pure noise, or the start pictures with noise on them.

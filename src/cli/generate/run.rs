@@ -40,7 +40,7 @@ struct Previews<'a> {
 impl Hook for Watch<'_> {
     fn after_step(
         &mut self,
-        state: &State,
+        state: &mut State,
         denoised: &burn::tensor::Tensor<4>,
     ) -> Result<(), HookError> {
         self.progress.advance(self.pictures);

@@ -1,6 +1,6 @@
 //! What multistep methods remember between steps.
 
-use burn::tensor::Tensor;
+use burn::tensor::{Int, Tensor};
 
 /// The memory of one run. Methods of one step leave it empty.
 #[derive(Debug, Clone, Default)]
@@ -49,6 +49,16 @@ impl History {
         let x0 = (after.clone() - before.clone()) / self.alpha;
         for past in moved {
             past.value = past.value.clone() + x0.clone() * past.per_x0;
+        }
+    }
+
+    /// Goes on with the rows `keep` of the batch.
+    pub fn select(&mut self, keep: &Tensor<1, Int>) {
+        let past = (self.outputs.iter_mut())
+            .chain(&mut self.sample)
+            .chain(&mut self.sum);
+        for past in past {
+            past.value = past.value.clone().select(0, keep.clone());
         }
     }
 

@@ -100,6 +100,27 @@ impl Schedule {
         }
     }
 
+    /// What [`scale_model_input`](Self::scale_model_input) multiplies with.
+    pub fn input_scale(&self, i: usize) -> f64 {
+        match self.kind() {
+            SchedulerKind::Euler | SchedulerKind::EulerA => {
+                f64::from(self.sigmas[i]).hypot(1.0).recip()
+            }
+            _ => 1.0,
+        }
+    }
+
+    /// The noise level of call `i` as σ = √(1 − ᾱ) / √ᾱ.
+    pub fn sigma(&self, i: usize) -> f64 {
+        match self.kind() {
+            SchedulerKind::Ddim | SchedulerKind::Pndm | SchedulerKind::Lcm => {
+                let alpha = f64::from(self.alpha_cumprod(i));
+                ((1.0 - alpha) / alpha).sqrt()
+            }
+            _ => f64::from(self.sigmas[i]),
+        }
+    }
+
     /// Clean latents with noise of the level of call `i`, the start of image-to-image.
     pub fn add_noise(&self, original: Tensor<4>, noise: Tensor<4>, i: usize) -> Tensor<4> {
         match self.kind() {

@@ -1,0 +1,100 @@
+//! A batch on its way from noise to latents.
+
+use burn::tensor::Tensor;
+
+use super::{Engine, EngineError, schedule};
+use crate::request::Request;
+use crate::sampling::denoise::{Denoising, Hook, Run};
+use crate::sampling::noise::NoiseSource;
+
+/// A batch that is denoised bit by bit. The hooks that the requests themselves ask for are its own; those
+/// of the caller must be the same in every call.
+pub struct Session<'a> {
+    denoising: Denoising<'a>,
+    plugins: Vec<Box<dyn Hook>>,
+}
+
+impl Engine {
+    /// Encodes the texts of `requests`, which must fit into one batch
+    /// ([`batch_size`](Self::batch_size)), and draws their noise.
+    ///
+    /// # Errors
+    /// A request that fails [`Blueprint::check`](super::Blueprint::check), a hook's error.
+    pub fn begin(
+        &self,
+        requests: &[Request],
+        hooks: &mut [&mut dyn Hook],
+    ) -> Result<Session<'_>, EngineError> {
+        let first = &requests[0];
+        let plan = self.conditioning(requests)?.into();
+        let (schedule, start) = schedule(&self.blueprint.checkpoint, first)?;
+        let mut noise: Vec<NoiseSource> = requests
+            .iter()
+            .map(|request| NoiseSource::new(request.noise, request.seed))
+            .collect();
+        let latents = self.first_latents(requests, &schedule, start, &mut noise)?;
+        let mut plugins = Vec::new();
+        let run = Run {
+            unet: &self.unet,
+            schedule,
+            start,
+            latents,
+            plan,
+            guidance_scale: first.guidance_scale,
+            noise,
+        };
+        Ok(Session {
+            denoising: run.begin(&mut join(&mut plugins, hooks))?,
+            plugins,
+        })
+    }
+}
+
+impl Session<'_> {
+    /// Steps that are left.
+    pub fn remaining(&self) -> usize {
+        self.denoising.remaining()
+    }
+
+    /// Takes up to `steps` more steps.
+    ///
+    /// # Errors
+    /// A hook's.
+    pub fn advance(
+        &mut self,
+        steps: usize,
+        hooks: &mut [&mut dyn Hook],
+    ) -> Result<(), EngineError> {
+        let mut hooks = join(&mut self.plugins, hooks);
+        Ok(self.denoising.advance(steps, &mut hooks)?)
+    }
+
+    /// Goes on with the pictures `keep` of the batch only, in that order.
+    ///
+    /// # Panics
+    /// If `keep` names a picture that is not in the batch, or none.
+    pub fn retain(&mut self, keep: &[usize], hooks: &mut [&mut dyn Hook]) {
+        let mut hooks = join(&mut self.plugins, hooks);
+        self.denoising.retain(keep, &mut hooks);
+    }
+
+    /// The latents, f32 [B, C, h, w], in the UNet's scaling.
+    ///
+    /// # Errors
+    /// Non-finite latents.
+    pub fn finish(self) -> Result<Tensor<4>, EngineError> {
+        Ok(self.denoising.finish()?)
+    }
+}
+
+/// The batch's own hooks, then the caller's.
+fn join<'a>(
+    plugins: &'a mut [Box<dyn Hook>],
+    hooks: &'a mut [&mut dyn Hook],
+) -> Vec<&'a mut dyn Hook> {
+    let plugins = plugins
+        .iter_mut()
+        .map(|hook| hook.as_mut() as &mut dyn Hook);
+    let hooks = hooks.iter_mut().map(|hook| &mut **hook as &mut dyn Hook);
+    plugins.chain(hooks).collect()
+}

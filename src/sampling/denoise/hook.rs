@@ -1,0 +1,145 @@
+//! The points at which something acts inside the loop, and what it sees there.
+
+use burn::tensor::Tensor;
+use prepose_models::attention::{AttentionProbe, LayerInfo};
+use prepose_models::unet::{PreparedConditioning, UNet};
+
+use super::{Conditioning, ConditioningPlan};
+use crate::sampling::schedulers::{History, Schedule};
+
+/// What a hook sees and may change. It lives for one run of the loop.
+pub struct State<'a> {
+    /// The network, for a guidance's own forward passes.
+    pub unet: &'a UNet,
+    /// Timesteps and noise levels.
+    pub schedule: Schedule,
+    /// The step that is being taken, from 0.
+    pub step: usize,
+    /// The number of steps (UNet calls) of this run.
+    pub steps: usize,
+    /// The training timestep of this step, in [0, 1000).
+    pub timestep: f64,
+    /// The step's index in the whole schedule: larger than `step` in image-to-image.
+    pub(super) index: usize,
+    pub(super) latents: Tensor<4>,
+    pub(super) history: History,
+    pub(super) plan: ConditioningPlan,
+    pub(super) guidance_scale: f64,
+}
+
+impl State<'_> {
+    /// The latents as the scheduler keeps them, f32 [B, C, h, w].
+    pub fn latents(&self) -> &Tensor<4> {
+        &self.latents
+    }
+
+    /// Replaces the latents. Multistep schedulers are told, so that the edit survives the samples
+    /// that they remember.
+    pub fn edit_latents(&mut self, edited: Tensor<4>) {
+        self.history.edited(&self.latents, &edited);
+        self.latents = edited;
+    }
+
+    /// What the UNet is told at this step.
+    pub fn conditioning(&self) -> &Conditioning {
+        self.plan.at(self.step)
+    }
+
+    /// Tells the UNet something else from this step on.
+    pub fn set_conditioning(&mut self, conditioning: Conditioning) {
+        self.plan.replace(self.step, conditioning);
+    }
+
+    /// Whether the UNet is told at this step what it is told at the end: without a prompt schedule
+    /// always.
+    pub fn is_final_text(&self) -> bool {
+        self.plan.is_final(self.step)
+    }
+
+    /// `latents` as the UNet wants them at this step; linear in `latents`, with the factor
+    /// [`input_scale`](Self::input_scale).
+    pub fn model_input(&self, latents: Tensor<4>) -> Tensor<4> {
+        self.schedule.scale_model_input(latents, self.index)
+    }
+
+    /// The gradient with respect to the latents is this many times that with respect to the UNet's
+    /// input: 1 for most schedulers, 1/√(σ² + 1) where the latents are kept in σ's space.
+    pub fn input_scale(&self) -> f64 {
+        self.schedule.input_scale(self.index)
+    }
+
+    /// The noise level of this step as σ = √(1 − ᾱ) / √ᾱ.
+    pub fn sigma(&self) -> f64 {
+        self.schedule.sigma(self.index)
+    }
+
+    /// The conditional half of what the run ends with, ready for the UNet: what a guidance's own
+    /// forward pass reads, since the prompt before a switch may not name the objects.
+    pub fn positive(&mut self) -> PreparedConditioning {
+        (self.plan)
+            .prepare_positive(self.unet, self.guidance_scale)
+            .clone()
+    }
+}
+
+/// Why a hook ended the run.
+pub type HookError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Something that acts inside the loop. Each method is one point of a step, in this order; a hook
+/// implements those it needs. Hooks run in the order in which they are given.
+pub trait Hook {
+    /// Once, before the first step.
+    fn before_loop(&mut self, _state: &mut State) -> Result<(), HookError> {
+        Ok(())
+    }
+
+    /// Before a step: may edit the latents. Gradient steps happen here.
+    fn before_step(&mut self, _state: &mut State) -> Result<(), HookError> {
+        Ok(())
+    }
+
+    /// Right before the UNet call: may swap the conditioning.
+    fn before_unet(&mut self, _state: &mut State) -> Result<(), HookError> {
+        Ok(())
+    }
+
+    /// Asked before the UNet call: an observer of its cross-attention. It sees all rows of the call,
+    /// with classifier-free guidance the B negative ones first.
+    fn probe(&mut self, _state: &State) -> Option<&mut dyn AttentionProbe> {
+        None
+    }
+
+    /// After both halves of the prediction, [B, C, h, w], were combined; what is returned goes to
+    /// the scheduler.
+    fn after_prediction(
+        &mut self,
+        _state: &State,
+        prediction: Tensor<4>,
+    ) -> Result<Tensor<4>, HookError> {
+        Ok(prediction)
+    }
+
+    /// After a step: `denoised`, [B, C, h, w], is what the scheduler now expects the final latents
+    /// to be. May edit the new latents.
+    fn after_step(&mut self, _state: &mut State, _denoised: &Tensor<4>) -> Result<(), HookError> {
+        Ok(())
+    }
+
+    /// The batch shrinks to its rows `keep`, in that order.
+    fn retain(&mut self, _keep: &[usize]) {}
+}
+
+/// Several observers of one UNet call.
+pub(super) struct Probes<'a>(pub(super) Vec<&'a mut dyn AttentionProbe>);
+
+impl AttentionProbe for Probes<'_> {
+    fn wants(&self, layer: &LayerInfo) -> bool {
+        self.0.iter().any(|probe| probe.wants(layer))
+    }
+
+    fn record(&mut self, layer: &LayerInfo, probabilities: Tensor<4>) {
+        for probe in self.0.iter_mut().filter(|probe| probe.wants(layer)) {
+            probe.record(layer, probabilities.clone());
+        }
+    }
+}

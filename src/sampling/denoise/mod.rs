@@ -1,0 +1,230 @@
+//! The one denoising loop, and the points at which a guidance, a prompt schedule, a preview or a
+//! progress bar hooks into it.
+
+mod conditioning;
+mod hook;
+
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use prepose_models::unet::UNet;
+use thiserror::Error;
+
+use super::noise::NoiseSource;
+use super::schedulers::{History, Schedule};
+pub use conditioning::{Conditioning, ConditioningPlan, TextConditioning};
+use hook::Probes;
+pub use hook::{Hook, HookError, State};
+
+/// Why a run did not end with latents.
+#[derive(Debug, Error)]
+pub enum DenoiseError {
+    /// A hook ended it.
+    #[error(transparent)]
+    Hook(HookError),
+    /// The device failed; backends say so when results are read.
+    #[error("the device failed while denoising: {}", .0.lines().next().unwrap_or_default())]
+    Device(String),
+    /// Not-a-number or infinity in the latents.
+    #[error(
+        "the latents of picture {picture} of the batch became non-finite; the weights' type is too \
+         narrow for this checkpoint (try --dtype f32 or bf16), or the checkpoint is damaged"
+    )]
+    NonFinite {
+        /// Which picture of the batch, from 0.
+        picture: usize,
+    },
+}
+
+/// One run of the loop.
+pub struct Run<'a> {
+    /// The network.
+    pub unet: &'a UNet,
+    /// Which steps to take.
+    pub schedule: Schedule,
+    /// The index in the schedule of the first step: 0, or later in image-to-image.
+    pub start: usize,
+    /// Noisy latents at the first step's noise level, f32 [B, C, h, w].
+    pub latents: Tensor<4>,
+    /// What the UNet is told, step by step.
+    pub plan: ConditioningPlan,
+    /// The scale of classifier-free guidance; read only with a negative half.
+    pub guidance_scale: f64,
+    /// One source a picture, for schedulers that add noise on the way.
+    pub noise: Vec<NoiseSource>,
+}
+
+impl<'a> Run<'a> {
+    /// Runs all steps and returns the final latents, f32 [B, C, h, w].
+    pub fn denoise(self, hooks: &mut [&mut dyn Hook]) -> Result<Tensor<4>, DenoiseError> {
+        let mut denoising = self.begin(hooks)?;
+        denoising.advance(denoising.remaining(), hooks)?;
+        denoising.finish()
+    }
+
+    /// Begins a run that is taken further bit by bit.
+    pub fn begin(self, hooks: &mut [&mut dyn Hook]) -> Result<Denoising<'a>, DenoiseError> {
+        let mut denoising = Denoising {
+            next: self.start,
+            start: self.start,
+            noise: self.noise,
+            state: State {
+                unet: self.unet,
+                step: 0,
+                steps: self.schedule.len() - self.start,
+                timestep: self.schedule.timestep(self.start),
+                schedule: self.schedule,
+                index: self.start,
+                latents: self.latents,
+                history: History::default(),
+                plan: self.plan,
+                guidance_scale: self.guidance_scale,
+            },
+        };
+        for hook in hooks.iter_mut() {
+            hook.before_loop(&mut denoising.state)
+                .map_err(DenoiseError::Hook)?;
+        }
+        Ok(denoising)
+    }
+}
+
+/// A run under way.
+pub struct Denoising<'a> {
+    state: State<'a>,
+    start: usize,
+    /// The index in the schedule of the next step.
+    next: usize,
+    noise: Vec<NoiseSource>,
+}
+
+impl Denoising<'_> {
+    /// Steps that are left.
+    pub fn remaining(&self) -> usize {
+        self.state.schedule.len() - self.next
+    }
+
+    /// The latents after the steps taken so far, f32 [B, C, h, w].
+    pub fn latents(&self) -> &Tensor<4> {
+        &self.state.latents
+    }
+
+    /// Takes up to `steps` more steps. `hooks` must be those that the run began with.
+    pub fn advance(
+        &mut self,
+        steps: usize,
+        hooks: &mut [&mut dyn Hook],
+    ) -> Result<(), DenoiseError> {
+        for _ in 0..steps.min(self.remaining()) {
+            self.step(hooks).map_err(DenoiseError::Hook)?;
+            self.next += 1;
+        }
+        Ok(())
+    }
+
+    /// Goes on with the pictures `keep` of the batch only, in that order; the hooks are told. A picture
+    /// does not depend on its neighbours, so the others' results do not change.
+    ///
+    /// # Panics
+    /// If `keep` names a picture that is not in the batch, or none.
+    pub fn retain(&mut self, keep: &[usize], hooks: &mut [&mut dyn Hook]) {
+        let state = &mut self.state;
+        let pictures = state.latents.dims()[0];
+        assert!(
+            !keep.is_empty() && keep.iter().all(|&row| row < pictures),
+            "rows {keep:?} of a batch of {pictures}"
+        );
+        let rows: Vec<i32> = keep.iter().map(|&row| row as i32).collect();
+        let rows = TensorData::new(rows, [keep.len()]);
+        let rows: Tensor<1, Int> = Tensor::from_data(rows, &state.latents.device());
+        state.latents = state.latents.clone().select(0, rows.clone());
+        state.history.select(&rows);
+        state.plan.select(&rows);
+        self.noise = keep.iter().map(|&row| self.noise[row].clone()).collect();
+        for hook in hooks.iter_mut() {
+            hook.retain(keep);
+        }
+    }
+
+    /// The final latents, f32 [B, C, h, w], if they are finite.
+    pub fn finish(self) -> Result<Tensor<4>, DenoiseError> {
+        check_finite(&self.state.latents)?;
+        Ok(self.state.latents)
+    }
+
+    fn step(&mut self, hooks: &mut [&mut dyn Hook]) -> Result<(), HookError> {
+        let (state, index) = (&mut self.state, self.next);
+        state.step = index - self.start;
+        state.index = index;
+        state.timestep = state.schedule.timestep(index);
+        for hook in hooks.iter_mut() {
+            hook.before_step(state)?;
+        }
+        for hook in hooks.iter_mut() {
+            hook.before_unet(state)?;
+        }
+        let mut prediction = predict(state, hooks);
+        for hook in hooks.iter_mut() {
+            prediction = hook.after_prediction(state, prediction)?;
+        }
+        let [_, channels, height, width] = state.latents.dims();
+        let device = state.latents.device();
+        let fresh = (state.schedule)
+            .needs_noise(index)
+            .then(|| draw(&mut self.noise, [channels, height, width], &device));
+        let latents = state.latents.clone();
+        let output = (state.schedule).step(&mut state.history, index, prediction, latents, fresh);
+        state.latents = output.prev_sample;
+        for hook in hooks.iter_mut() {
+            hook.after_step(state, &output.pred_original)?;
+        }
+        Ok(())
+    }
+}
+
+/// The UNet's prediction, both halves of classifier-free guidance in one call.
+fn predict(state: &mut State, hooks: &mut [&mut dyn Hook]) -> Tensor<4> {
+    let (unet, scale) = (state.unet, state.guidance_scale);
+    let prepared = state.plan.prepare(state.step, unet, scale).clone();
+    let guided = state.conditioning().negative.is_some();
+    let input = state.model_input(state.latents.clone());
+    let input = match guided {
+        true => Tensor::cat(vec![input.clone(), input], 0),
+        false => input,
+    };
+    let probes = hooks.iter_mut().filter_map(|hook| hook.probe(state));
+    let mut probes = Probes(probes.collect());
+    let output = unet.forward_probed(input, &[state.timestep], &prepared, &mut probes);
+    if !guided {
+        return output;
+    }
+    let pictures = output.dims()[0] / 2;
+    let negative = output.clone().narrow(0, 0, pictures);
+    let positive = output.narrow(0, pictures, pictures);
+    negative.clone() + (positive - negative) * scale
+}
+
+/// One draw for each picture, [B, C, h, w] for a `shape` of [C, h, w].
+pub(crate) fn draw(sources: &mut [NoiseSource], shape: [usize; 3], device: &Device) -> Tensor<4> {
+    let [channels, height, width] = shape;
+    let numbers: Vec<f32> = sources
+        .iter_mut()
+        .flat_map(|source| source.randn(channels * height * width))
+        .collect();
+    let data = TensorData::new(numbers, [sources.len(), channels, height, width]);
+    Tensor::from_data(data, device)
+}
+
+fn check_finite(latents: &Tensor<4>) -> Result<(), DenoiseError> {
+    let pictures = latents.dims()[0];
+    let data = latents
+        .try_to_data()
+        .map_err(|error| DenoiseError::Device(format!("{error:?}")))?;
+    let values = data.as_slice::<f32>().unwrap_or_default();
+    let each = values.len() / pictures.max(1);
+    match values
+        .chunks(each.max(1))
+        .position(|picture| picture.iter().any(|value| !value.is_finite()))
+    {
+        Some(picture) => Err(DenoiseError::NonFinite { picture }),
+        None => Ok(()),
+    }
+}
