@@ -9,6 +9,7 @@
 //! * [`sampling`]: seeded noise, schedulers, and the one denoising loop with its hook points;
 //! * [`engine`]: text → conditioning → denoise → decode, on the networks of a checkpoint;
 //! * [`device`]: choosing where it runs;
+//! * [`search`]: best-of-N noise search;
 //! * [`output`]: pictures that carry their request, and the manifest.
 
 pub mod device;
@@ -17,3 +18,4 @@ pub mod output;
 pub mod prompt;
 pub mod request;
 pub mod sampling;
+pub mod search;

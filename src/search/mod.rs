@@ -1,0 +1,201 @@
+//! Best-of-N noise search: many noises for one prompt, the best picture is kept.
+//!
+//! Candidates are scored while they are made, so those that go wrong can be dropped early (successive
+//! halving; Jamieson and Talwalkar, 2016): where things are is decided in the first steps.
+
+mod plan;
+
+use burn::tensor::Tensor;
+
+pub use plan::{Pruning, SearchError};
+
+use crate::engine::{Engine, EngineError, Session};
+use crate::request::Request;
+use crate::sampling::denoise::Hook;
+
+/// Scores the pictures of a batch while they are made.
+pub trait Meter: Hook {
+    /// How good each picture of the batch looks so far, in the order of its rows; higher is better. Scores of
+    /// different batches at the same step can be compared.
+    fn scores(&self) -> Vec<f64>;
+}
+
+/// One noise of a search.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate {
+    /// Which one, from 0.
+    pub index: usize,
+    /// Its seed: a plain run with it makes the same picture.
+    pub seed: u64,
+    /// Its score when it was last looked at; higher is better.
+    pub score: f64,
+    /// Steps that it was taken through.
+    pub steps: usize,
+}
+
+/// What a search came to.
+pub struct Found {
+    /// All candidates, in order.
+    pub candidates: Vec<Candidate>,
+    /// Those that were finished, best first, as indices into `candidates`.
+    pub finished: Vec<usize>,
+    /// The final latents of `finished`, f32 [F, C, h, w], in the UNet's scaling.
+    pub latents: Tensor<4>,
+    /// Steps taken through the UNet by all candidates together.
+    pub unet_calls: usize,
+}
+
+/// The seed of candidate `index` of a search that began with `seed`. The first is `seed` itself, so the search
+/// never does worse than the plain picture by its own measure; the others lie far from small seeds, so searches
+/// with neighbouring seeds share nothing.
+pub fn candidate_seed(seed: u64, index: usize) -> u64 {
+    seed.wrapping_add((index as u64) << 32)
+}
+
+/// A search for the best noise of one request.
+pub struct Search<'a> {
+    /// The networks.
+    pub engine: &'a Engine,
+    /// What to make; its seed is the first candidate's.
+    pub request: &'a Request,
+    /// The number of candidates, at least 1.
+    pub best_of: usize,
+    /// When to drop candidates, if at all.
+    pub pruning: Option<Pruning>,
+    /// Pictures at a time, at least 1.
+    pub batch: usize,
+}
+
+/// Some candidates on their way.
+struct Group<'a, M> {
+    session: Session<'a>,
+    meter: M,
+    /// Index of the candidate of each row.
+    rows: Vec<usize>,
+}
+
+impl Search<'_> {
+    /// Runs the search. `meter` makes a fresh meter for each batch; `hooks` are the caller's, such as a progress bar:
+    /// they see one batch after another.
+    ///
+    /// # Errors
+    /// As [`Engine::generate`].
+    pub fn run<M: Meter>(
+        &self,
+        meter: impl Fn(&[Request]) -> Result<M, EngineError>,
+        hooks: &mut [&mut dyn Hook],
+    ) -> Result<Found, EngineError> {
+        let mut candidates: Vec<Candidate> = (0..self.best_of)
+            .map(|index| Candidate {
+                index,
+                seed: candidate_seed(self.request.seed, index),
+                score: f64::NEG_INFINITY,
+                steps: 0,
+            })
+            .collect();
+        let steps = self.engine.steps(self.request);
+        let rounds = match &self.pruning {
+            Some(pruning) => pruning.rounds(steps, self.best_of),
+            None => Vec::new(),
+        };
+
+        let mut groups = Vec::new();
+        let all: Vec<usize> = (0..self.best_of).collect();
+        // Without pruning each batch is finished before the next begins, so only results are kept.
+        for rows in all.chunks(self.batch) {
+            let requests: Vec<Request> = (rows.iter())
+                .map(|&row| Request {
+                    seed: candidates[row].seed,
+                    ..self.request.clone()
+                })
+                .collect();
+            let mut meter = meter(&requests)?;
+            let session = (self.engine).begin(&requests, &mut join(&mut meter, hooks))?;
+            let mut group = Group {
+                session,
+                meter,
+                rows: rows.to_vec(),
+            };
+            let until = rounds.first().map_or(steps, |round| round.after);
+            group.advance(until, &mut candidates, hooks)?;
+            groups.push(group);
+        }
+        for (round, next) in rounds.iter().zip(1..) {
+            let mut alive: Vec<usize> =
+                groups.iter().flat_map(|group| group.rows.clone()).collect();
+            best_first(&mut alive, &candidates);
+            alive.truncate(round.keep);
+            groups.retain_mut(|group| group.retain(&alive, hooks));
+            let until = rounds.get(next).map_or(steps, |round| round.after);
+            for group in &mut groups {
+                group.advance(until - round.after, &mut candidates, hooks)?;
+            }
+        }
+
+        let mut finished = Vec::new();
+        let mut latents = Vec::new();
+        for group in groups {
+            finished.extend(group.rows);
+            latents.push(group.session.finish()?);
+        }
+        let latents = Tensor::cat(latents, 0);
+        let mut order: Vec<usize> = (0..finished.len()).collect();
+        order.sort_by(|&a, &b| compare(&candidates[finished[a]], &candidates[finished[b]]));
+        let rows = order.iter().map(|&row| latents.clone().narrow(0, row, 1));
+        Ok(Found {
+            latents: Tensor::cat(rows.collect(), 0),
+            finished: order.iter().map(|&row| finished[row]).collect(),
+            unet_calls: candidates.iter().map(|candidate| candidate.steps).sum(),
+            candidates,
+        })
+    }
+}
+
+impl<M: Meter> Group<'_, M> {
+    /// Takes `steps` more steps and writes down the scores.
+    fn advance(
+        &mut self,
+        steps: usize,
+        candidates: &mut [Candidate],
+        hooks: &mut [&mut dyn Hook],
+    ) -> Result<(), EngineError> {
+        (self.session).advance(steps, &mut join(&mut self.meter, hooks))?;
+        for (&row, score) in self.rows.iter().zip(self.meter.scores()) {
+            candidates[row].score = score;
+            candidates[row].steps += steps;
+        }
+        Ok(())
+    }
+
+    /// Keeps the rows that are `alive`; false if there are none.
+    fn retain(&mut self, alive: &[usize], hooks: &mut [&mut dyn Hook]) -> bool {
+        let keep: Vec<usize> = (0..self.rows.len())
+            .filter(|&row| alive.contains(&self.rows[row]))
+            .collect();
+        if !keep.is_empty() && keep.len() < self.rows.len() {
+            (self.session).retain(&keep, &mut join(&mut self.meter, hooks));
+            self.rows = keep.iter().map(|&row| self.rows[row]).collect();
+        }
+        !keep.is_empty()
+    }
+}
+
+/// The better candidate first; of equals the earlier. A score that is not a number is the worst.
+fn compare(a: &Candidate, b: &Candidate) -> std::cmp::Ordering {
+    let worth = |candidate: &Candidate| match candidate.score.is_nan() {
+        true => f64::NEG_INFINITY,
+        false => candidate.score,
+    };
+    (worth(b).total_cmp(&worth(a))).then(a.index.cmp(&b.index))
+}
+
+fn best_first(rows: &mut [usize], candidates: &[Candidate]) {
+    rows.sort_by(|&a, &b| compare(&candidates[a], &candidates[b]));
+}
+
+/// The meter, then the caller's hooks.
+fn join<'a>(meter: &'a mut impl Meter, hooks: &'a mut [&mut dyn Hook]) -> Vec<&'a mut dyn Hook> {
+    let meter = std::iter::once(meter as &mut dyn Hook);
+    let hooks = hooks.iter_mut().map(|hook| &mut **hook as &mut dyn Hook);
+    meter.chain(hooks).collect()
+}

@@ -1,0 +1,117 @@
+//! When a search drops candidates.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// What is wrong with a search.
+#[derive(Debug, Error, PartialEq)]
+pub enum SearchError {
+    /// Nothing to choose from.
+    #[error("best of 0 pictures is none; ask for at least 1")]
+    NoCandidate,
+    /// Pruning needs an order of steps within the run.
+    #[error(
+        "cannot drop candidates after steps {at:?} of {steps}: the steps must ascend from 1 to at most {last}"
+    )]
+    Steps {
+        /// Asked for.
+        at: Vec<usize>,
+        /// Of the run.
+        steps: usize,
+        /// The last step after which dropping saves anything.
+        last: usize,
+    },
+    /// Nothing says which candidate is better.
+    #[error(
+        "the prompt states no relation to search by: {0:?}; say it in the prompt (\"a dog to the left of a cat\") \
+         or with --relation \"dog | left of | cat\""
+    )]
+    NoRelation(String),
+}
+
+/// Successive halving: after each of these steps the worse half of the candidates is dropped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Pruning {
+    /// After 15, 25 and 40 % of the steps.
+    Default(()),
+    /// After these numbers of steps.
+    After(Vec<usize>),
+}
+
+/// One round of pruning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Round {
+    /// Steps taken before it.
+    pub after: usize,
+    /// Candidates that go on.
+    pub keep: usize,
+}
+
+impl Pruning {
+    /// Shares of the steps after which candidates are dropped by default.
+    const SHARES: [f64; 3] = [0.15, 0.25, 0.4];
+
+    /// # Errors
+    /// Steps that do not ascend, or lie outside the run of `steps`.
+    pub fn check(&self, steps: usize) -> Result<(), SearchError> {
+        if let Pruning::After(at) = self {
+            let last = steps.saturating_sub(1);
+            let ascending = at.windows(2).all(|pair| pair[0] < pair[1]);
+            let inside = at.iter().all(|step| (1..=last).contains(step));
+            if at.is_empty() || !ascending || !inside {
+                return Err(SearchError::Steps {
+                    at: at.clone(),
+                    steps,
+                    last,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The rounds for `candidates` over `steps`; each keeps half, rounded up.
+    pub fn rounds(&self, steps: usize, candidates: usize) -> Vec<Round> {
+        let mut after: Vec<usize> = match self {
+            Pruning::After(at) => at.clone(),
+            Pruning::Default(()) => Self::SHARES
+                .iter()
+                .map(|share| (share * steps as f64).round() as usize)
+                .filter(|step| (1..steps).contains(step))
+                .collect(),
+        };
+        after.dedup();
+        let mut keep = candidates;
+        let rounds = after.into_iter().map(|after| {
+            keep = keep.div_ceil(2);
+            Round { after, keep }
+        });
+        rounds.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halving_leaves_an_eighth_for_a_third_of_the_cost() {
+        let rounds = Pruning::Default(()).rounds(20, 32);
+        let expected = [(3, 16), (5, 8), (8, 4)];
+        assert_eq!(rounds, expected.map(|(after, keep)| Round { after, keep }));
+        // Short runs have fewer rounds, and one candidate stays one.
+        assert_eq!(
+            Pruning::Default(()).rounds(2, 1),
+            [Round { after: 1, keep: 1 }]
+        );
+        assert!(Pruning::Default(()).rounds(1, 8).is_empty());
+    }
+
+    #[test]
+    fn impossible_steps_are_refused() {
+        for at in [vec![], vec![0], vec![20], vec![5, 5], vec![6, 5]] {
+            assert!(Pruning::After(at.clone()).check(20).is_err(), "{at:?}");
+        }
+        assert!(Pruning::After(vec![1, 19]).check(20).is_ok());
+    }
+}
