@@ -113,8 +113,20 @@ fn fast_conv2d(
     })
 }
 
+/// Gradient of [`conv2d`] with respect to its input of shape `input` `[B, Cin, H, W]`, from the
+/// gradient with respect to its result, `grad` `[B, Cout, H', W']`: the convolution's transpose.
+pub fn conv2d_input_grad(
+    grad: Tensor<4>,
+    weight: Tensor<4>,
+    input: [usize; 4],
+    stride: usize,
+    padding: usize,
+) -> Tensor<4> {
+    plain::conv2d_input_grad(grad, weight, input, stride, padding)
+}
+
 pub(crate) mod plain {
-    use burn::tensor::ops::ConvOptions;
+    use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
     use burn::tensor::{Tensor, module};
 
     /// Reference of [`crate::conv2d`].
@@ -127,5 +139,25 @@ pub(crate) mod plain {
     ) -> Tensor<4> {
         let options = ConvOptions::new([stride; 2], [padding; 2], [1, 1], 1);
         module::conv2d(x, weight, bias, options)
+    }
+
+    /// Reference of [`crate::conv2d_input_grad`].
+    pub fn conv2d_input_grad(
+        grad: Tensor<4>,
+        weight: Tensor<4>,
+        input: [usize; 4],
+        stride: usize,
+        padding: usize,
+    ) -> Tensor<4> {
+        let [_, _, out_height, out_width] = grad.dims();
+        let [_, _, kernel_height, kernel_width] = weight.dims();
+        // Pixels at the lower and right border that no output of a strided convolution reaches.
+        let rest = |input, out, kernel| input + 2 * padding - ((out - 1) * stride + kernel);
+        let unreached = [
+            rest(input[2], out_height, kernel_height),
+            rest(input[3], out_width, kernel_width),
+        ];
+        let options = ConvTransposeOptions::new([stride; 2], [padding; 2], unreached, [1, 1], 1);
+        module::conv_transpose2d(grad, weight, None, options)
     }
 }

@@ -17,13 +17,15 @@ mod resize;
 #[cfg(test)]
 mod tests;
 
-pub use activation::{geglu, gelu, quick_gelu, silu};
-pub use attention::{attention, attention_with_probs, causal_attention};
-pub use conv::conv2d;
+pub use activation::{geglu, geglu_input_grad, gelu, quick_gelu, silu};
+pub use attention::{
+    attention, attention_input_grads, attention_query_grad, attention_with_probs, causal_attention,
+};
+pub use conv::{conv2d, conv2d_input_grad};
 pub use flex::keep_freed_memory;
-pub use linear::linear;
-pub use norm::{group_norm, layer_norm};
-pub use resize::upsample_nearest2x;
+pub use linear::{linear, linear_input_grad};
+pub use norm::{group_norm, group_norm_input_grad, layer_norm, layer_norm_input_grad};
+pub use resize::{upsample_nearest2x, upsample_nearest2x_input_grad};
 
 /// The references: the same operations in Burn's own, for every backend and for autodiff.
 pub mod plain {

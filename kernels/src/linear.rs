@@ -94,11 +94,22 @@ fn fast_linear(x: &Tensor<3>, weight: &Tensor<2>, bias: Option<&Tensor<1>>) -> O
     })
 }
 
+/// Gradient of [`linear`] with respect to its input: `grad W` for `grad` `[B, N, Out]` and `weight`
+/// `[Out, In]`, giving `[B, N, In]`.
+pub fn linear_input_grad(grad: Tensor<3>, weight: Tensor<2>) -> Tensor<3> {
+    plain::linear_input_grad(grad, weight)
+}
+
 pub(crate) mod plain {
     use burn::tensor::{Tensor, module};
 
     /// Reference of [`crate::linear`].
     pub fn linear(x: Tensor<3>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<3> {
         module::linear(x, weight.transpose(), bias)
+    }
+
+    /// Reference of [`crate::linear_input_grad`].
+    pub fn linear_input_grad(grad: Tensor<3>, weight: Tensor<2>) -> Tensor<3> {
+        module::linear(grad, weight, None)
     }
 }

@@ -98,6 +98,39 @@ fn fast_layer_norm(
     })
 }
 
+/// Gradient of [`group_norm`] with respect to its input `x`, from the gradient with respect to its
+/// result, `grad` `[B, C, H, W]`. The other arguments are those of the forward pass.
+///
+/// # Panics
+/// If `C` is not a multiple of `groups`.
+pub fn group_norm_input_grad(
+    grad: Tensor<4>,
+    x: Tensor<4>,
+    groups: usize,
+    weight: Tensor<1>,
+    bias: Tensor<1>,
+    eps: f64,
+    silu: bool,
+) -> Tensor<4> {
+    let channels = x.dims()[1];
+    assert!(
+        channels.is_multiple_of(groups),
+        "{channels} channels do not divide into {groups} groups"
+    );
+    plain::group_norm_input_grad(grad, x, groups, weight, bias, eps, silu)
+}
+
+/// Gradient of [`layer_norm`] with respect to its input `x`, from the gradient with respect to its
+/// result, `grad` `[B, N, C]`. It does not depend on the bias.
+pub fn layer_norm_input_grad(
+    grad: Tensor<3>,
+    x: Tensor<3>,
+    weight: Tensor<1>,
+    eps: f64,
+) -> Tensor<3> {
+    plain::layer_norm_input_grad(grad, x, weight, eps)
+}
+
 pub(crate) mod plain {
     use burn::tensor::{DType, Tensor, activation, module};
 
@@ -136,5 +169,60 @@ pub(crate) mod plain {
             eps,
         )
         .cast(dtype)
+    }
+
+    /// Reference of [`crate::group_norm_input_grad`].
+    pub fn group_norm_input_grad(
+        grad: Tensor<4>,
+        x: Tensor<4>,
+        groups: usize,
+        weight: Tensor<1>,
+        bias: Tensor<1>,
+        eps: f64,
+        silu: bool,
+    ) -> Tensor<4> {
+        let dtype = grad.dtype();
+        let shape @ [batch, channels, height, width] = x.dims();
+        let grouped = [batch, groups, channels / groups * height * width];
+        let (normalised, deviation) = normalise(x.cast(DType::F32).reshape(grouped), eps);
+        let weight = weight.cast(DType::F32).reshape([1, channels, 1, 1]);
+        let mut grad = grad.cast(DType::F32);
+        if silu {
+            let bias = bias.cast(DType::F32).reshape([1, channels, 1, 1]);
+            let y = normalised.clone().reshape(shape) * weight.clone() + bias;
+            let sigmoid = activation::sigmoid(y.clone());
+            // silu'(y) = σ(y) (1 + y (1 − σ(y)))
+            grad = grad * (sigmoid.clone() * (y * (-sigmoid + 1.0) + 1.0));
+        }
+        let grad = (grad * weight).reshape(grouped);
+        normalise_grad(grad, normalised, deviation)
+            .reshape(shape)
+            .cast(dtype)
+    }
+
+    /// Reference of [`crate::layer_norm_input_grad`].
+    pub fn layer_norm_input_grad(
+        grad: Tensor<3>,
+        x: Tensor<3>,
+        weight: Tensor<1>,
+        eps: f64,
+    ) -> Tensor<3> {
+        let dtype = grad.dtype();
+        let (normalised, deviation) = normalise(x.cast(DType::F32), eps);
+        let grad = grad.cast(DType::F32) * weight.cast(DType::F32).unsqueeze();
+        normalise_grad(grad, normalised, deviation).cast(dtype)
+    }
+
+    /// `x` with mean 0 and variance 1 along the last axis, and the deviation it was divided by.
+    fn normalise(x: Tensor<3>, eps: f64) -> (Tensor<3>, Tensor<3>) {
+        let centred = x.clone() - x.mean_dim(2);
+        let deviation = (centred.clone().square().mean_dim(2) + eps).sqrt();
+        (centred / deviation.clone(), deviation)
+    }
+
+    /// Gradient through [`normalise`]: the part of `grad` that changes neither mean nor variance.
+    fn normalise_grad(grad: Tensor<3>, normalised: Tensor<3>, deviation: Tensor<3>) -> Tensor<3> {
+        let along = (grad.clone() * normalised.clone()).mean_dim(2);
+        (grad.clone() - grad.mean_dim(2) - normalised * along) / deviation
     }
 }

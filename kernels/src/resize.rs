@@ -21,8 +21,14 @@ fn fast_upsample(x: &Tensor<4>) -> Option<Tensor<4>> {
     })
 }
 
+/// Gradient of [`upsample_nearest2x`] with respect to its input: the sum of each 2 × 2 pixels of
+/// `grad` `[B, C, 2H, 2W]`, giving `[B, C, H, W]`.
+pub fn upsample_nearest2x_input_grad(grad: Tensor<4>) -> Tensor<4> {
+    plain::upsample_nearest2x_input_grad(grad)
+}
+
 pub(crate) mod plain {
-    use burn::tensor::Tensor;
+    use burn::tensor::{DType, Tensor};
 
     /// Reference of [`crate::upsample_nearest2x`].
     pub fn upsample_nearest2x(x: Tensor<4>) -> Tensor<4> {
@@ -30,5 +36,18 @@ pub(crate) mod plain {
         x.reshape([batch, channels, height, 1, width, 1])
             .expand([batch, channels, height, 2, width, 2])
             .reshape([batch, channels, height * 2, width * 2])
+    }
+
+    /// Reference of [`crate::upsample_nearest2x_input_grad`].
+    pub fn upsample_nearest2x_input_grad(grad: Tensor<4>) -> Tensor<4> {
+        let dtype = grad.dtype();
+        let [batch, channels, height, width] = grad.dims();
+        let (height, width) = (height / 2, width / 2);
+        grad.cast(DType::F32)
+            .reshape([batch, channels, height, 2, width, 2])
+            .sum_dim(5)
+            .sum_dim(3)
+            .reshape([batch, channels, height, width])
+            .cast(dtype)
     }
 }
