@@ -66,13 +66,22 @@ impl AttentionProbe for NoProbe {
 /// The keys and values `[B, heads, tokens, D]` of one cross-attention layer for one context.
 #[derive(Debug, Clone)]
 pub(crate) struct KeyValue {
-    key: Tensor<4>,
-    value: Tensor<4>,
+    pub key: Tensor<4>,
+    pub value: Tensor<4>,
 }
 
 impl KeyValue {
     pub fn tokens(&self) -> usize {
         self.key.dims()[2]
+    }
+
+    /// The rows `start..start + count` of the batch.
+    pub fn narrow(&self, start: usize, count: usize) -> Self {
+        let narrow = |x: &Tensor<4>| x.clone().narrow(0, start, count);
+        Self {
+            key: narrow(&self.key),
+            value: narrow(&self.value),
+        }
     }
 }
 
@@ -132,16 +141,25 @@ impl Attention {
 
     /// `x` `[B, N, C]` attends to itself.
     pub fn to_self(&self, x: Tensor<3>) -> Tensor<3> {
-        let KeyValue { key, value } = self.keys_values(x.clone());
-        let query = self.split_heads(self.to_q.forward(x));
+        let [query, key, value] = self.project(x);
         self.finish(kernels::attention(query, key, value))
     }
 
     /// `x` `[B, N, C]` attends to itself, each position to itself and those before it.
     pub fn to_past(&self, x: Tensor<3>) -> Tensor<3> {
-        let KeyValue { key, value } = self.keys_values(x.clone());
-        let query = self.split_heads(self.to_q.forward(x));
+        let [query, key, value] = self.project(x);
         self.finish(kernels::causal_attention(query, key, value))
+    }
+
+    /// Queries, keys and values `[B, heads, N, D]` of `x` `[B, N, C]` for itself.
+    pub fn project(&self, x: Tensor<3>) -> [Tensor<4>; 3] {
+        let KeyValue { key, value } = self.keys_values(x.clone());
+        [self.queries(x), key, value]
+    }
+
+    /// Queries `[B, heads, N, D]` of `x` `[B, N, C]`.
+    pub fn queries(&self, x: Tensor<3>) -> Tensor<4> {
+        self.split_heads(self.to_q.forward(x))
     }
 
     /// Keys and values of a context `[B, M, context_dim]`.
@@ -153,24 +171,6 @@ impl Attention {
         }
     }
 
-    /// `x` `[B, N, C]` attends to a context. With `want_probabilities` also the probabilities
-    /// `[B, heads, N, M]`.
-    pub fn to_context(
-        &self,
-        x: Tensor<3>,
-        context: &KeyValue,
-        want_probabilities: bool,
-    ) -> (Tensor<3>, Option<Tensor<4>>) {
-        let query = self.split_heads(self.to_q.forward(x));
-        let KeyValue { key, value } = context.clone();
-        if want_probabilities {
-            let (y, probabilities) = kernels::attention_with_probs(query, key, value);
-            (self.finish(y), Some(probabilities))
-        } else {
-            (self.finish(kernels::attention(query, key, value)), None)
-        }
-    }
-
     /// `[B, N, heads · D]` to `[B, heads, N, D]`.
     fn split_heads(&self, x: Tensor<3>) -> Tensor<4> {
         let [batch, n, channels] = x.dims();
@@ -179,10 +179,36 @@ impl Attention {
             .swap_dims(1, 2)
     }
 
-    /// Joins the heads and projects.
-    fn finish(&self, y: Tensor<4>) -> Tensor<3> {
+    /// `[B, heads, N, D]` to `[B, N, heads · D]`, in the type of the weights.
+    fn join_heads(&self, y: Tensor<4>) -> Tensor<3> {
         let [batch, heads, n, d] = y.dims();
         let y = y.swap_dims(1, 2).reshape([batch, n, heads * d]);
-        self.to_out.forward(y.cast(self.to_out.dtype()))
+        y.cast(self.to_out.dtype())
+    }
+
+    /// Joins the heads of an attention's result `[B, heads, N, D]` and projects it.
+    pub fn finish(&self, y: Tensor<4>) -> Tensor<3> {
+        self.to_out.forward(self.join_heads(y))
+    }
+
+    /// The gradient to the input of [`Self::finish`] from that of its result.
+    pub fn finish_input_grad(&self, grad: Tensor<3>) -> Tensor<4> {
+        self.split_heads(self.to_out.input_grad(grad))
+    }
+
+    /// The gradient to the input of [`Self::queries`] from that of its result.
+    pub fn queries_input_grad(&self, grad: Tensor<4>) -> Tensor<3> {
+        self.to_q.input_grad(self.join_heads(grad))
+    }
+
+    /// The gradient to the input of [`Self::project`] from those of its results.
+    pub fn project_input_grad(
+        &self,
+        (query, key, value): (Tensor<4>, Tensor<4>, Tensor<4>),
+    ) -> Tensor<3> {
+        let query = self.queries_input_grad(query);
+        let key = self.to_k.input_grad(self.join_heads(key));
+        let value = self.to_v.input_grad(self.join_heads(value));
+        query + key + value
     }
 }

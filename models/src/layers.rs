@@ -26,6 +26,11 @@ impl Linear {
         kernels::linear(x, self.weight.val(), self.bias.as_ref().map(Param::val))
     }
 
+    /// The gradient to the input `[B, N, In]` from that of the output `[B, N, Out]`.
+    pub fn input_grad(&self, grad: Tensor<3>) -> Tensor<3> {
+        kernels::linear_input_grad(grad, self.weight.val())
+    }
+
     /// `[B, In]` to `[B, Out]`.
     pub fn forward_rows(&self, x: Tensor<2>) -> Tensor<2> {
         self.forward(x.unsqueeze_dim(0)).squeeze_dim(0)
@@ -77,6 +82,11 @@ impl Conv2d {
         self.apply(x, Some(bias))
     }
 
+    /// The gradient to the input of the shape `input` from that of the output.
+    pub fn input_grad(&self, grad: Tensor<4>, input: [usize; 4]) -> Tensor<4> {
+        kernels::conv2d_input_grad(grad, self.weight.val(), input, self.stride, self.padding)
+    }
+
     fn apply(&self, x: Tensor<4>, bias: Option<Tensor<1>>) -> Tensor<4> {
         kernels::conv2d(x, self.weight.val(), bias, self.stride, self.padding)
     }
@@ -121,6 +131,21 @@ impl GroupNorm {
         let (weight, bias) = (self.weight.val(), self.bias.val());
         kernels::group_norm(x, self.groups, weight, bias, self.eps, silu)
     }
+
+    /// The gradient to the input `x` from that of [`Self::forward`]'s result.
+    pub fn input_grad(&self, grad: Tensor<4>, x: Tensor<4>) -> Tensor<4> {
+        self.apply_input_grad(grad, x, false)
+    }
+
+    /// The gradient to the input `x` from that of [`Self::forward_silu`]'s result.
+    pub fn silu_input_grad(&self, grad: Tensor<4>, x: Tensor<4>) -> Tensor<4> {
+        self.apply_input_grad(grad, x, true)
+    }
+
+    fn apply_input_grad(&self, grad: Tensor<4>, x: Tensor<4>, silu: bool) -> Tensor<4> {
+        let (weight, bias) = (self.weight.val(), self.bias.val());
+        kernels::group_norm_input_grad(grad, x, self.groups, weight, bias, self.eps, silu)
+    }
 }
 
 /// Layer normalisation with f32 scale and shift.
@@ -144,5 +169,10 @@ impl LayerNorm {
     /// `[B, N, C]` to the same.
     pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
         kernels::layer_norm(x, self.weight.val(), self.bias.val(), self.eps)
+    }
+
+    /// The gradient to the input `x` from that of the output.
+    pub fn input_grad(&self, grad: Tensor<3>, x: Tensor<3>) -> Tensor<3> {
+        kernels::layer_norm_input_grad(grad, x, self.weight.val(), self.eps)
     }
 }

@@ -48,8 +48,14 @@ impl ResnetBlock {
     /// `x` `[B, Cin, H, W]` to `[B, Cout, H, W]`. `time` is given exactly if the block has a time
     /// projection.
     pub fn forward(&self, x: Tensor<4>, time: Option<&TimeEmbedding>) -> Tensor<4> {
-        let h = self.norm1.forward_silu(x.clone());
-        let h = match (&self.time_emb_proj, time) {
+        let h = self.first_half(x.clone(), time);
+        self.second_half(x, h)
+    }
+
+    /// Up to the input of the second norm, `[B, Cout, H, W]`.
+    pub fn first_half(&self, x: Tensor<4>, time: Option<&TimeEmbedding>) -> Tensor<4> {
+        let h = self.norm1.forward_silu(x);
+        match (&self.time_emb_proj, time) {
             (Some(projection), Some(time)) => {
                 let shift = projection.forward_rows(time.clone());
                 match shift.dims() {
@@ -61,13 +67,31 @@ impl ResnetBlock {
                 }
             }
             _ => self.conv1.forward(h),
-        };
+        }
+    }
+
+    /// The result for the input `x`, from what [`Self::first_half`] made of it.
+    pub fn second_half(&self, x: Tensor<4>, h: Tensor<4>) -> Tensor<4> {
         let h = self.conv2.forward(self.norm2.forward_silu(h));
         let x = match &self.conv_shortcut {
             Some(shortcut) => shortcut.forward(x),
             None => x,
         };
         x + h
+    }
+
+    /// The gradient to the input `x`, of which the first half made `h`, from that of the output.
+    pub fn input_grad(&self, grad: Tensor<4>, x: Tensor<4>, h: Tensor<4>) -> Tensor<4> {
+        let input = x.dims();
+        let inner = self.conv2.input_grad(grad.clone(), h.dims());
+        let inner = self.norm2.silu_input_grad(inner, h);
+        let inner = self.conv1.input_grad(inner, input);
+        let inner = self.norm1.silu_input_grad(inner, x);
+        let shortcut = match &self.conv_shortcut {
+            Some(shortcut) => shortcut.input_grad(grad, input),
+            None => grad,
+        };
+        inner + shortcut
     }
 }
 
@@ -97,6 +121,12 @@ impl Downsample {
             x
         };
         self.conv.forward(x)
+    }
+
+    /// The gradient to the input of the shape `input` from that of the output; two-sided only.
+    pub fn input_grad(&self, grad: Tensor<4>, input: [usize; 4]) -> Tensor<4> {
+        debug_assert!(!self.one_sided);
+        self.conv.input_grad(grad, input)
     }
 }
 
@@ -128,5 +158,16 @@ impl Upsample {
             [batch, channels, ..] => x.slice([0..batch, 0..channels, 0..height, 0..width]),
         };
         self.conv.forward(x)
+    }
+    /// The gradient to the input of [`Self::forward_to`] from that of its result.
+    pub fn input_grad(&self, grad: Tensor<4>) -> Tensor<4> {
+        let [batch, channels, height, width] = grad.dims();
+        let grad = self.conv.input_grad(grad, [batch, channels, height, width]);
+        // What was cut off there counts for nothing here.
+        let grad = match (height % 2, width % 2) {
+            (0, 0) => grad,
+            (below, right) => grad.pad((0, right, 0, below), 0.0),
+        };
+        kernels::upsample_nearest2x_input_grad(grad)
     }
 }

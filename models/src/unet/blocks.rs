@@ -4,7 +4,7 @@
 use burn::prelude::*;
 
 use super::config::{LevelPlan, UNetConfig, UNetPlan};
-use super::pass::Pass;
+use super::steps::{Step, Steps};
 use super::transformer::{Transformer2d, TransformerOptions};
 use crate::params::Params;
 use crate::resnet::{Downsample, ResnetBlock, ResnetOptions, Upsample};
@@ -89,25 +89,19 @@ impl DownBlock {
         &self.attentions
     }
 
-    /// Pushes every intermediate feature map on `skips` and returns the last.
-    pub fn forward(
-        &self,
-        mut x: Tensor<4>,
-        skips: &mut Vec<Tensor<4>>,
-        pass: &mut Pass,
-    ) -> Tensor<4> {
+    /// Every intermediate feature map is a branch.
+    pub fn steps<'a>(&'a self, steps: &mut Steps<'a>) {
         for (i, resnet) in self.resnets.iter().enumerate() {
-            x = resnet.forward(x, Some(&pass.time));
-            if let Some(attention) = self.attentions.get(i) {
-                x = attention.forward(x, pass);
+            steps.push(Step::Resnet(resnet));
+            if let Some(transformer) = self.attentions.get(i) {
+                steps.transformer(transformer);
             }
-            skips.push(x.clone());
+            steps.push(Step::Branch);
         }
         if let Some(downsampler) = &self.downsampler {
-            x = downsampler.forward(x);
-            skips.push(x.clone());
+            steps.push(Step::Downsample(downsampler));
+            steps.push(Step::Branch);
         }
-        x
     }
 }
 
@@ -137,13 +131,12 @@ impl MidBlock {
         &self.attentions
     }
 
-    pub fn forward(&self, x: Tensor<4>, pass: &mut Pass) -> Tensor<4> {
-        let mut x = self.resnets[0].forward(x, Some(&pass.time));
-        for (attention, resnet) in self.attentions.iter().zip(&self.resnets[1..]) {
-            x = attention.forward(x, pass);
-            x = resnet.forward(x, Some(&pass.time));
+    pub fn steps<'a>(&'a self, steps: &mut Steps<'a>) {
+        steps.push(Step::Resnet(&self.resnets[0]));
+        for (transformer, resnet) in self.attentions.iter().zip(&self.resnets[1..]) {
+            steps.transformer(transformer);
+            steps.push(Step::Resnet(resnet));
         }
-        x
     }
 }
 
@@ -192,26 +185,17 @@ impl UpBlock {
         &self.attentions
     }
 
-    /// Pops one of `skips` for each residual block.
-    pub fn forward(
-        &self,
-        mut x: Tensor<4>,
-        skips: &mut Vec<Tensor<4>>,
-        pass: &mut Pass,
-    ) -> Tensor<4> {
+    /// Each residual block takes in the branch of the same size.
+    pub fn steps<'a>(&'a self, steps: &mut Steps<'a>) {
         for (i, resnet) in self.resnets.iter().enumerate() {
-            let skip = skips.pop().expect("one skip for each residual block");
-            x = resnet.forward(Tensor::cat(vec![x, skip], 1), Some(&pass.time));
-            if let Some(attention) = self.attentions.get(i) {
-                x = attention.forward(x, pass);
+            steps.push(Step::Concatenate);
+            steps.push(Step::Resnet(resnet));
+            if let Some(transformer) = self.attentions.get(i) {
+                steps.transformer(transformer);
             }
         }
-        match (&self.upsampler, skips.last().map(Tensor::dims)) {
-            // An odd feature map was rounded up on the way down.
-            (Some(upsampler), Some([_, _, height, width])) => {
-                upsampler.forward_to(x, height, width)
-            }
-            _ => x,
+        if let Some(upsampler) = &self.upsampler {
+            steps.push(Step::Upsample(upsampler));
         }
     }
 }

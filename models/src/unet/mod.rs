@@ -4,6 +4,8 @@
 mod blocks;
 mod config;
 mod pass;
+mod record;
+mod steps;
 mod time;
 mod transformer;
 
@@ -12,13 +14,15 @@ use burn::tensor::DType;
 use prepose_kernels as kernels;
 
 pub use config::UNetConfig;
+pub use record::{MapCotangents, Memory, RecordOptions, Recording};
 
-use crate::attention::{Attention, AttentionProbe, KeyValue, NoProbe, Place};
+use crate::attention::{Attention, AttentionProbe, KeyValue, LayerInfo, NoProbe, Place};
 use crate::config::ConfigError;
 use crate::layers::{Conv2d, GroupNorm};
 use crate::params::Params;
 use blocks::{BlockOptions, DownBlock, MidBlock, UpBlock};
 use pass::{CrossLayer, Pass};
+use steps::{Step, Steps};
 use time::{TimestepEmbedding, guidance_embedding, sinusoids};
 use transformer::Transformer2d;
 
@@ -41,6 +45,22 @@ pub struct PreparedConditioning {
     added: Option<Tensor<2>>,
     /// `[1, guidance]`, f32.
     guidance: Option<Tensor<2>>,
+}
+
+impl PreparedConditioning {
+    /// The conditioning of the samples `start..start + samples` of the batch, such as the half with
+    /// the prompt of a batch that also has one without.
+    ///
+    /// # Panics
+    /// If the batch has fewer samples.
+    pub fn narrow(&self, start: usize, samples: usize) -> Self {
+        let context = self.context.iter();
+        Self {
+            context: context.map(|layer| layer.narrow(start, samples)).collect(),
+            added: (self.added.clone()).map(|added| added.narrow(0, start, samples)),
+            guidance: self.guidance.clone(),
+        }
+    }
 }
 
 /// diffusers' `UNet2DConditionModel`.
@@ -164,7 +184,7 @@ impl UNet {
     ) -> PreparedConditioning {
         let context = self
             .transformers()
-            .flat_map(|(_, _, transformer)| transformer.cross_attentions())
+            .flat_map(|(_, transformer)| transformer.cross_attentions())
             .map(|attention: &Attention| attention.keys_values(context.clone()))
             .collect();
         let added = self.add_embedding.as_ref().map(|embedding| {
@@ -220,30 +240,72 @@ impl UNet {
         conditioning: &PreparedConditioning,
         probe: &mut dyn AttentionProbe,
     ) -> Tensor<4> {
-        let batch = sample.dims()[0];
-        assert!(
-            timesteps.len() == 1 || timesteps.len() == batch,
-            "{} timesteps for a batch of {batch}",
-            timesteps.len()
-        );
+        let layers = self.layer_infos(&sample, conditioning);
+        let wanted: Vec<_> = layers.iter().map(|layer| probe.wants(layer)).collect();
         let mut pass = Pass {
-            time: self.embed_time(timesteps, conditioning, &sample.device()),
-            layers: &self.layers,
+            time: self.embed_time(timesteps, conditioning, &sample),
             context: &conditioning.context,
+            layers: &layers,
+            wanted: &wanted,
             probe,
-            next: 0,
+            branches: Vec::new(),
+            tape: None,
+            end: None,
         };
-        let mut x = self.conv_in.forward(sample.cast(self.conv_in.dtype()));
-        let mut skips = vec![x.clone()];
-        for block in &self.down_blocks {
-            x = block.forward(x, &mut skips, &mut pass);
-        }
-        x = self.mid_block.forward(x, &mut pass);
-        for block in &self.up_blocks {
-            x = block.forward(x, &mut skips, &mut pass);
-        }
+        self.run_on(&self.steps(), self.input(sample), &mut pass)
+    }
+
+    /// The sample in the type of the first step.
+    fn input(&self, sample: Tensor<4>) -> Tensor<4> {
+        sample.cast(self.conv_in.dtype())
+    }
+
+    /// From the state before `steps`, the last ones of all, to the output.
+    fn run_on(&self, steps: &[Step], x: Tensor<4>, pass: &mut Pass) -> Tensor<4> {
+        let x = (steps.iter()).try_fold(x, |x, step| step.forward(x, pass));
+        let x = x.expect("a pass without an end reaches the output");
         let x = self.conv_norm_out.forward_silu(x);
         self.conv_out.forward(x).cast(DType::F32)
+    }
+
+    /// All but the last norm and convolution.
+    fn steps(&self) -> Vec<Step<'_>> {
+        let mut steps = Steps::default();
+        steps.push(Step::Convolve(&self.conv_in));
+        steps.push(Step::Branch);
+        for block in &self.down_blocks {
+            block.steps(&mut steps);
+        }
+        self.mid_block.steps(&mut steps);
+        for block in &self.up_blocks {
+            block.steps(&mut steps);
+        }
+        steps.into_list()
+    }
+
+    /// What the cross-attention layers will look like for this sample.
+    fn layer_infos(
+        &self,
+        sample: &Tensor<4>,
+        conditioning: &PreparedConditioning,
+    ) -> Vec<LayerInfo<'_>> {
+        let [_, _, height, width] = sample.dims();
+        let layers = self.layers.iter().zip(&conditioning.context).enumerate();
+        layers
+            .map(|(index, (layer, context))| {
+                // Each resolution is half of the one above, rounded up.
+                let size = |full: usize| full.div_ceil(1 << layer.level);
+                LayerInfo {
+                    name: &layer.name,
+                    place: layer.place,
+                    index,
+                    height: size(height),
+                    width: size(width),
+                    heads: layer.heads,
+                    tokens: context.tokens(),
+                }
+            })
+            .collect()
     }
 
     /// `silu` of the embedding of timestep, guidance scale and added conditioning, in the type of
@@ -252,10 +314,16 @@ impl UNet {
         &self,
         timesteps: &[f64],
         conditioning: &PreparedConditioning,
-        device: &Device,
+        sample: &Tensor<4>,
     ) -> Tensor<2> {
+        let batch = sample.dims()[0];
+        assert!(
+            timesteps.len() == 1 || timesteps.len() == batch,
+            "{} timesteps for a batch of {batch}",
+            timesteps.len()
+        );
         let timesteps: Vec<f32> = timesteps.iter().map(|&t| t as f32).collect();
-        let device = device.clone().without_autodiff();
+        let device = sample.device().without_autodiff();
         let x = self.sinusoids(&timesteps, self.config.block_out_channels[0], &device);
         let mut x = (self.time_embedding).forward(x, conditioning.guidance.clone());
         if let Some(added) = &conditioning.added {
@@ -284,39 +352,47 @@ impl UNet {
         sinusoids(values, dim, flip_sin_to_cos, freq_shift, device)
     }
 
-    /// Every transformer with the name of its block and its number in the block, in the order of
-    /// execution.
-    fn transformers(&self) -> impl Iterator<Item = (TransformerPlace, usize, &Transformer2d)> {
+    /// Every transformer with its place, in the order of execution.
+    fn transformers(&self) -> impl Iterator<Item = (TransformerPlace, &Transformer2d)> {
+        let last = self.down_blocks.len() - 1;
         let down = self.down_blocks.iter().enumerate().map(|(i, block)| {
             let name = format!("down_blocks.{i}");
-            ((Place::Down, name), block.transformers())
+            (Place::Down, name, i, block.transformers())
         });
-        let mid = [(
-            (Place::Mid, "mid_block".to_string()),
-            self.mid_block.transformers(),
-        )];
-        let up = self.up_blocks.iter().enumerate().map(|(i, block)| {
+        let mid = self.mid_block.transformers();
+        let mid = [(Place::Mid, "mid_block".to_string(), last, mid)];
+        let up = self.up_blocks.iter().enumerate().map(move |(i, block)| {
             let name = format!("up_blocks.{i}");
-            ((Place::Up, name), block.transformers())
+            (Place::Up, name, last - i, block.transformers())
         });
         let blocks = down.chain(mid).chain(up);
-        blocks.flat_map(|(place, transformers)| {
+        blocks.flat_map(|(place, block, level, transformers)| {
             let numbered = transformers.iter().enumerate();
-            numbered.map(move |(i, transformer)| (place.clone(), i, transformer))
+            numbered.map(move |(i, transformer)| {
+                let name = format!("{block}.attentions.{i}");
+                (TransformerPlace { place, name, level }, transformer)
+            })
         })
     }
 }
 
-/// A block: where it stands and its name.
-type TransformerPlace = (Place, String);
+struct TransformerPlace {
+    place: Place,
+    name: String,
+    /// The resolution, counted from 0 for that of the sample.
+    level: usize,
+}
 
 fn name_layers(
-    ((place, block), i, transformer): (TransformerPlace, usize, &Transformer2d),
+    (TransformerPlace { place, name, level }, transformer): (TransformerPlace, &Transformer2d),
 ) -> Vec<CrossLayer> {
-    (0..transformer.cross_attentions().count())
-        .map(|j| CrossLayer {
-            name: format!("{block}.attentions.{i}.transformer_blocks.{j}.attn2"),
+    let layers = transformer.cross_attentions().enumerate();
+    layers
+        .map(|(i, attention)| CrossLayer {
+            name: format!("{name}.transformer_blocks.{i}.attn2"),
             place,
+            level,
+            heads: attention.heads(),
         })
         .collect()
 }

@@ -1,6 +1,10 @@
-//! What goes along with a forward pass through the blocks.
+//! What goes along with a forward pass through the steps.
+
+use std::any::Any;
+use std::collections::VecDeque;
 
 use burn::prelude::*;
+use prepose_kernels as kernels;
 
 use crate::attention::{Attention, AttentionProbe, KeyValue, LayerInfo, Place};
 use crate::resnet::TimeEmbedding;
@@ -10,45 +14,72 @@ use crate::resnet::TimeEmbedding;
 pub(crate) struct CrossLayer {
     pub name: String,
     pub place: Place,
+    /// The resolution, counted from 0 for that of the sample; each halves the one before.
+    pub level: usize,
+    pub heads: usize,
 }
 
 /// The state of one forward pass.
 pub(crate) struct Pass<'a> {
     pub time: TimeEmbedding,
-    /// Every cross-attention layer with its keys and values, in the order of execution.
-    pub layers: &'a [CrossLayer],
+    /// The keys and values of every cross-attention layer, in the order of execution.
     pub context: &'a [KeyValue],
+    pub layers: &'a [LayerInfo<'a>],
+    /// Whether the probe wants their probabilities.
+    pub wanted: &'a [bool],
     pub probe: &'a mut dyn AttentionProbe,
-    /// The cross-attention layer that comes next.
-    pub next: usize,
+    /// Feature maps that a later step adds or appends.
+    pub branches: Vec<Tensor<4>>,
+    /// Where steps keep what their gradient needs, if one is asked for.
+    pub tape: Option<Tape>,
+    /// The cross-attention layer that the pass ends in, if it shall not run to the output.
+    pub end: Option<usize>,
 }
 
 impl Pass<'_> {
-    /// `query` `[B, height · width, C]` attends to the text in the layer that comes next.
+    /// Keeps a tensor or a shape on the tape, if there is one.
+    pub fn keep<T: Any + Send + Clone>(&mut self, x: &T) {
+        if let Some(tape) = &mut self.tape {
+            tape.0.push_back(Box::new(x.clone()));
+        }
+    }
+
+    /// `queries` `[B, heads, height · width, D]` attend to the text, giving
+    /// `[B, height · width, C]`. `None` if the pass ends here.
     pub fn cross_attention(
         &mut self,
+        layer: usize,
         attention: &Attention,
-        query: Tensor<3>,
-        height: usize,
-        width: usize,
-    ) -> Tensor<3> {
-        let index = self.next;
-        self.next += 1;
-        let (layer, context) = (&self.layers[index], &self.context[index]);
-        let info = LayerInfo {
-            name: &layer.name,
-            place: layer.place,
-            index,
-            height,
-            width,
-            heads: attention.heads(),
-            tokens: context.tokens(),
+        queries: Tensor<4>,
+    ) -> Option<Tensor<3>> {
+        let ends = self.end == Some(layer);
+        let KeyValue { key, value } = self.context[layer].clone();
+        let y = if self.wanted[layer] {
+            let (y, probabilities) = kernels::attention_with_probs(queries, key, value);
+            self.probe.record(&self.layers[layer], probabilities);
+            y
+        } else if ends {
+            return None;
+        } else {
+            kernels::attention(queries, key, value)
         };
-        let wanted = self.probe.wants(&info);
-        let (y, probabilities) = attention.to_context(query, context, wanted);
-        if let Some(probabilities) = probabilities {
-            self.probe.record(&info, probabilities);
-        }
-        y
+        (!ends).then(|| attention.finish(y))
+    }
+}
+
+/// What a step leaves for its gradient, read in the order in which it was kept.
+#[derive(Default)]
+pub(crate) struct Tape(VecDeque<Box<dyn Any + Send>>);
+
+impl Tape {
+    /// Drops all but the first, which is a block's input.
+    pub fn keep_input_only(&mut self) {
+        self.0.truncate(1);
+    }
+
+    /// The next of what was kept, which is there and of this type.
+    pub fn read<T: Any>(&mut self) -> T {
+        let kept = self.0.pop_front().and_then(|kept| kept.downcast().ok());
+        *kept.expect("a gradient reads what its step keeps, in the same order")
     }
 }

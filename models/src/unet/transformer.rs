@@ -4,8 +4,8 @@ use burn::module::Param;
 use burn::prelude::*;
 use prepose_kernels as kernels;
 
-use super::pass::Pass;
-use crate::attention::{Attention, AttentionShape, DIFFUSERS_NAMES};
+use super::pass::{Pass, Tape};
+use crate::attention::{Attention, AttentionShape, DIFFUSERS_NAMES, KeyValue};
 use crate::layers::{GroupNorm, LayerNorm, Linear};
 use crate::params::Params;
 
@@ -54,14 +54,31 @@ impl Transformer2d {
         self.transformer_blocks.iter().map(|block| &block.attn2)
     }
 
-    /// `[B, C, H, W]` to the same.
-    pub fn forward(&self, x: Tensor<4>, pass: &mut Pass) -> Tensor<4> {
-        let [_, _, height, width] = x.dims();
-        let mut h = self.proj_in.map_to_tokens(self.norm.forward(x.clone()));
-        for block in &self.transformer_blocks {
-            h = block.forward(h, height, width, pass);
-        }
-        x + self.proj_out.tokens_to_map(h, height, width)
+    pub fn blocks(&self) -> &[TransformerBlock] {
+        &self.transformer_blocks
+    }
+
+    /// Feature maps `[B, C, H, W]` to tokens `[B, H, W, C]`.
+    pub fn enter(&self, x: Tensor<4>) -> Tensor<4> {
+        let [batch, channels, height, width] = x.dims();
+        let tokens = self.proj_in.map_to_tokens(self.norm.forward(x));
+        tokens.reshape([batch, height, width, channels])
+    }
+
+    /// The gradient to the input `x` of [`Self::enter`] from that of its result.
+    pub fn enter_input_grad(&self, grad: Tensor<4>, x: Tensor<4>) -> Tensor<4> {
+        let grad = self.proj_in.map_to_tokens_input_grad(grad);
+        self.norm.input_grad(grad, x)
+    }
+
+    /// Tokens `[B, H, W, C]` to what is added to the feature maps `[B, C, H, W]`.
+    pub fn leave(&self, x: Tensor<4>) -> Tensor<4> {
+        self.proj_out.tokens_to_map(x)
+    }
+
+    /// The gradient to the input of [`Self::leave`] from that of its result.
+    pub fn leave_input_grad(&self, grad: Tensor<4>) -> Tensor<4> {
+        self.proj_out.tokens_to_map_input_grad(grad)
     }
 }
 
@@ -91,20 +108,39 @@ impl Projection {
         kernels::linear(x, self.weight.val(), Some(self.bias.val()))
     }
 
-    /// `[B, H · W, C]` to `[B, C, H, W]`.
-    fn tokens_to_map(&self, x: Tensor<3>, height: usize, width: usize) -> Tensor<4> {
-        let [batch, _, channels] = x.dims();
-        let x = x
+    /// `[B, H, W, C]` to `[B, C, H, W]`.
+    fn tokens_to_map(&self, x: Tensor<4>) -> Tensor<4> {
+        let x = x.permute([0, 3, 1, 2]);
+        kernels::conv2d(x, self.kernel(), Some(self.bias.val()), 1, 0)
+    }
+
+    /// The gradient to the input of [`Self::map_to_tokens`], `[B, C, H, W]`, from that of its result
+    /// as `[B, H, W, C]`.
+    fn map_to_tokens_input_grad(&self, grad: Tensor<4>) -> Tensor<4> {
+        let grad = grad.permute([0, 3, 1, 2]);
+        let shape = grad.dims();
+        kernels::conv2d_input_grad(grad, self.kernel(), shape, 1, 0)
+    }
+
+    /// The gradient to the input of [`Self::tokens_to_map`] from that of its result.
+    fn tokens_to_map_input_grad(&self, grad: Tensor<4>) -> Tensor<4> {
+        let [batch, channels, height, width] = grad.dims();
+        let grad = grad.reshape([batch, channels, height * width]);
+        kernels::linear_input_grad(grad.swap_dims(1, 2), self.weight.val())
             .reshape([batch, height, width, channels])
-            .permute([0, 3, 1, 2]);
-        let weight = self.weight.val().reshape([channels, channels, 1, 1]);
-        kernels::conv2d(x, weight, Some(self.bias.val()), 1, 0)
+    }
+
+    /// The weight of the 1×1 convolution.
+    fn kernel(&self) -> Tensor<4> {
+        let weight = self.weight.val();
+        let [output, input] = weight.dims();
+        weight.reshape([output, input, 1, 1])
     }
 }
 
 /// diffusers' `BasicTransformerBlock` with its default options.
 #[derive(Module, Debug)]
-struct TransformerBlock {
+pub(crate) struct TransformerBlock {
     norm1: LayerNorm,
     attn1: Attention,
     norm2: LayerNorm,
@@ -135,13 +171,90 @@ impl TransformerBlock {
         }
     }
 
-    /// `[B, H · W, C]` to the same.
-    fn forward(&self, x: Tensor<3>, height: usize, width: usize, pass: &mut Pass) -> Tensor<3> {
-        let x = self.attn1.to_self(self.norm1.forward(x.clone())) + x;
-        let query = self.norm2.forward(x.clone());
-        let x = pass.cross_attention(&self.attn2, query, height, width) + x;
-        self.ff.forward(self.norm3.forward(x.clone())) + x
+    /// Tokens `[B, H, W, C]` to the same. `None` if the pass ends in this block.
+    pub fn forward(&self, x: Tensor<4>, layer: usize, pass: &mut Pass) -> Option<Tensor<4>> {
+        let shape = x.dims();
+        let (x, gate) = self.open(x, layer, pass)?;
+        let x = self.ff.close(gate) + x;
+        Some(x.reshape(shape))
     }
+
+    /// Up to the gate of the feed-forward, which is all that the gradient needs: the feed-forward's
+    /// residual and the gate's input. `None` if the pass ends in this block, whose attention to the
+    /// text is number `layer`.
+    pub fn open(
+        &self,
+        x: Tensor<4>,
+        layer: usize,
+        pass: &mut Pass,
+    ) -> Option<(Tensor<3>, Tensor<3>)> {
+        pass.keep(&x);
+        let x = tokens(x);
+        let [query, key, value] = self.attn1.project(self.norm1.forward(x.clone()));
+        pass.keep(&query);
+        pass.keep(&key);
+        pass.keep(&value);
+        let y = kernels::attention(query, key, value);
+        pass.keep(&y);
+        let x = self.attn1.finish(y) + x;
+
+        pass.keep(&x);
+        let query = self.attn2.queries(self.norm2.forward(x.clone()));
+        pass.keep(&query);
+        let x = pass.cross_attention(layer, &self.attn2, query)? + x;
+
+        pass.keep(&x);
+        let gate = self.ff.open(self.norm3.forward(x.clone()));
+        pass.keep(&gate);
+        Some((x, gate))
+    }
+
+    /// The gradient to the input from that of the output, if any, and that of the probabilities, if
+    /// any, in the attention to `context`. `None` if there is neither.
+    pub fn input_grad(
+        &self,
+        grad: Option<Tensor<4>>,
+        grad_probabilities: Option<Tensor<4>>,
+        context: &KeyValue,
+        mut tape: Tape,
+    ) -> Option<Tensor<4>> {
+        let x: Tensor<4> = tape.read();
+        let shape = x.dims();
+        let [query, key, value, y] = [(); 4].map(|()| tape.read());
+        let (x2, query2) = (tape.read(), tape.read());
+
+        let grad = grad.map(|grad| {
+            let (grad, x3) = (tokens(grad), tape.read());
+            let inner = self.ff.input_grad(grad.clone(), tape.read());
+            self.norm3.input_grad(inner, x3) + grad
+        });
+
+        if grad.is_none() && grad_probabilities.is_none() {
+            return None;
+        }
+        let inner = grad.clone();
+        let inner = inner.map(|grad| self.attn2.finish_input_grad(grad));
+        let (key2, value2) = (context.key.clone(), context.value.clone());
+        let inner = kernels::attention_query_grad(inner, grad_probabilities, query2, key2, value2);
+        let inner = self.attn2.queries_input_grad(inner);
+        let inner = self.norm2.input_grad(inner, x2);
+        let grad = match grad {
+            Some(grad) => inner + grad,
+            None => inner,
+        };
+
+        let inner = self.attn1.finish_input_grad(grad.clone());
+        let inner = kernels::attention_input_grads(inner, query, key, value, y);
+        let inner = self.attn1.project_input_grad(inner);
+        let grad = self.norm1.input_grad(inner, tokens(x)) + grad;
+        Some(grad.reshape(shape))
+    }
+}
+
+/// `[B, H, W, C]` to `[B, H · W, C]`.
+fn tokens(x: Tensor<4>) -> Tensor<3> {
+    let [batch, height, width, channels] = x.dims();
+    x.reshape([batch, height * width, channels])
 }
 
 /// Four times as wide inside, gated with GELU.
@@ -160,7 +273,17 @@ impl FeedForward {
         }
     }
 
-    fn forward(&self, x: Tensor<3>) -> Tensor<3> {
-        self.out.forward(kernels::geglu(self.proj.forward(x)))
+    /// The input of the gate.
+    fn open(&self, x: Tensor<3>) -> Tensor<3> {
+        self.proj.forward(x)
+    }
+
+    fn close(&self, gate: Tensor<3>) -> Tensor<3> {
+        self.out.forward(kernels::geglu(gate))
+    }
+
+    fn input_grad(&self, grad: Tensor<3>, gate: Tensor<3>) -> Tensor<3> {
+        let grad = kernels::geglu_input_grad(self.out.input_grad(grad), gate);
+        self.proj.input_grad(grad)
     }
 }
