@@ -16,6 +16,15 @@ pub struct Request {
     /// What the picture should not be; empty for nothing in particular.
     #[serde(default)]
     pub negative_prompt: String,
+    /// Another prompt from some step on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub switch: Option<PromptSwitch>,
+    /// A neutral prompt for the first steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_order: Option<DelayedOrder>,
+    /// Relations that hold instead of those that the prompt states, as `dog | left of | cat`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub relations: Vec<String>,
     /// Seeds this picture's own noise.
     pub seed: u64,
     /// Width in pixels.
@@ -42,6 +51,28 @@ pub struct Request {
     pub vae_tiling: bool,
     /// The networks.
     pub model: ModelRequest,
+}
+
+/// A change of the prompt while the picture is made, as in the order-swap experiments of OTS-Bench
+/// (arXiv 2603.03714).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PromptSwitch {
+    /// The prompt to go on with.
+    pub to: String,
+    /// The first step with it, from 1; the steps before it have the request's own prompt.
+    pub at: usize,
+}
+
+/// Delayed order conditioning (arXiv 2603.03714): the layout forms under a prompt that names the objects in no order,
+/// then the request's own prompt takes over.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DelayedOrder {
+    /// The prompt for the first steps.
+    pub neutral_prompt: String,
+    /// How many steps have it, at least 1.
+    pub steps: usize,
 }
 
 /// Image-to-image: start from a picture instead of pure noise (SDEdit, Meng et al., 2021).
@@ -123,6 +154,21 @@ fn is_zero(n: &usize) -> bool {
 /// What is wrong with a request.
 #[derive(Debug, Error, PartialEq)]
 pub enum RequestError {
+    /// A prompt that never gets its turn.
+    #[error(
+        "the prompt is to change at step {at}, but there are {steps} steps; it can change at 1 to {last}"
+    )]
+    Switch {
+        /// Asked for.
+        at: usize,
+        /// The run's.
+        steps: usize,
+        /// The last step at which a change has an effect.
+        last: usize,
+    },
+    /// Two ways of saying how the prompt changes.
+    #[error("--delay-order and --switch-to both say how the prompt changes; give one of them")]
+    TwoSwitches,
     /// Nothing to draw.
     #[error("the prompt is empty; say what the picture should show")]
     EmptyPrompt,
@@ -163,11 +209,47 @@ pub enum RequestError {
 const MAX_SIDE: usize = 8192;
 
 impl Request {
+    /// The prompts with the step, from 0, at which each begins; what a prompt itself schedules is still inside it.
+    pub fn texts(&self) -> Vec<(usize, &str)> {
+        match (&self.delay_order, &self.switch) {
+            (Some(delay), _) => vec![(0, &delay.neutral_prompt), (delay.steps, &self.prompt)],
+            (None, Some(switch)) => vec![(0, &self.prompt), (switch.at, &switch.to)],
+            (None, None) => vec![(0, &self.prompt)],
+        }
+    }
+
+    /// The prompt that the run ends with: what the picture should show.
+    pub fn final_prompt(&self) -> &str {
+        self.switch
+            .as_ref()
+            .map_or(&self.prompt, |switch| &switch.to)
+    }
+
+    /// Checks that the prompt changes within a run of `steps` UNet calls.
+    pub fn check_switch(&self, steps: usize) -> Result<(), RequestError> {
+        match self.texts()[..] {
+            [_, (at, _)] if at == 0 || at >= steps => Err(RequestError::Switch {
+                at,
+                steps,
+                last: steps.saturating_sub(1),
+            }),
+            _ => Ok(()),
+        }
+    }
+
     /// Checks everything that can be checked without opening a file. `factor` is the number of
     /// pixels to a latent.
     pub fn validate(&self, factor: usize) -> Result<(), RequestError> {
         if self.prompt.trim().is_empty() {
             return Err(RequestError::EmptyPrompt);
+        }
+        if self.switch.is_some() && self.delay_order.is_some() {
+            return Err(RequestError::TwoSwitches);
+        }
+        for (_, text) in self.texts() {
+            if text.trim().is_empty() {
+                return Err(RequestError::EmptyPrompt);
+            }
         }
         // Below 8 latents a side the UNet's lowest level would be empty or a single cell.
         let min = 8 * factor;
@@ -227,6 +309,9 @@ pub(crate) mod tests {
         Request {
             prompt: "a dog to the left of a cat".into(),
             negative_prompt: String::new(),
+            switch: None,
+            delay_order: None,
+            relations: Vec::new(),
             seed: 7,
             width: 128,
             height: 128,
@@ -277,6 +362,19 @@ pub(crate) mod tests {
         assert!(refused(|r| r.width = 130).contains("128x128"));
         assert!(refused(|r| r.height = 8).contains("128x64"));
         assert!(refused(|r| r.height = 100_000).contains("at most 8192"));
+        let switch = |r: &mut Request| {
+            let to = "a cat".into();
+            r.switch = Some(PromptSwitch { to, at: 20 });
+        };
+        let mut late = request();
+        switch(&mut late);
+        assert!(
+            late.check_switch(20)
+                .unwrap_err()
+                .to_string()
+                .contains("1 to 19")
+        );
+        assert!(late.check_switch(21).is_ok());
         assert!(refused(|r| r.steps = 0).contains("steps is 0"));
         assert!(refused(|r| r.guidance_scale = f64::NAN).contains("NaN"));
         assert!(

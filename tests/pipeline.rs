@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use burn::tensor::Tensor;
 use prepose::device;
 use prepose::engine::{Blueprint, Engine};
-use prepose::request::{Dtype, InitImage, ModelRequest, Request};
+use prepose::request::{DelayedOrder, Dtype, InitImage, ModelRequest, PromptSwitch, Request};
 use prepose::sampling::denoise::{Hook, HookError, State};
 use prepose::sampling::noise::NoiseKind;
 use prepose_models::attention::{AttentionProbe, LayerInfo};
@@ -47,6 +47,9 @@ impl Case {
         let request = Request {
             prompt: asked["prompt"].as_str().unwrap().into(),
             negative_prompt: asked["negative_prompt"].as_str().unwrap().into(),
+            switch: None,
+            delay_order: None,
+            relations: Vec::new(),
             seed: case["seed"].as_u64().unwrap(),
             width: size("width"),
             height: size("height"),
@@ -378,6 +381,25 @@ fn swapping_the_prompt_at_the_first_step_is_the_other_prompt() {
         assert_eq!(swapped(0), wanted, "{scheduler}");
         assert_ne!(swapped(5), wanted, "{scheduler}");
         assert_ne!(swapped(5), latents(&request, &mut []), "{scheduler}");
+        // The same by request, from either end.
+        let switch = PromptSwitch {
+            to: other.prompt.clone(),
+            at: 5,
+        };
+        let switched = Request {
+            switch: Some(switch),
+            ..request.clone()
+        };
+        assert_eq!(swapped(5), latents(&switched, &mut []), "{scheduler}");
+        let delay = DelayedOrder {
+            neutral_prompt: request.prompt.clone(),
+            steps: 5,
+        };
+        let delayed = Request {
+            delay_order: Some(delay),
+            ..other
+        };
+        assert_eq!(swapped(5), latents(&delayed, &mut []), "{scheduler}");
     }
 }
 

@@ -19,6 +19,9 @@ fn requests(model: &ModelRequest) -> Vec<(Request, PathBuf)> {
     let request = |entry: &serde_json::Value| Request {
         prompt: entry["prompt"].as_str().unwrap().into(),
         negative_prompt: String::new(),
+        switch: None,
+        delay_order: None,
+        relations: Vec::new(),
         seed: entry["seed"].as_u64().unwrap(),
         width: entry["size"][0].as_u64().unwrap() as usize,
         height: entry["size"][1].as_u64().unwrap() as usize,

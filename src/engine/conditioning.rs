@@ -7,74 +7,83 @@ use prepose_weights::Family;
 
 use super::{Engine, EngineError, parse};
 use crate::request::Request;
-use crate::sampling::denoise::{Conditioning, TextConditioning};
+use crate::sampling::denoise::{Conditioning, ConditioningPlan, TextConditioning};
+
+/// The prompt and the negative prompt of each request of a batch at some step.
+type Texts = Vec<(String, String)>;
 
 impl Engine {
-    /// Both halves of the batch's conditioning. Equal texts are encoded once.
+    /// What the UNet is told at the first step.
+    ///
+    /// # Errors
+    /// A prompt that cannot be used.
     pub fn conditioning(&self, requests: &[Request]) -> Result<Conditioning, EngineError> {
-        let chunks = requests
-            .iter()
-            .map(|request| self.chunks(request))
-            .collect::<Result<Vec<_>, _>>()?;
-        let chunks = chunks.into_iter().max().unwrap_or(1);
-        let guided = requests.iter().any(|request| request.guidance_scale > 1.0);
-        let positive = self.half("prompt", requests, chunks, |request| &request.prompt)?;
-        let negative = match guided {
-            true => Some(self.half("negative prompt", requests, chunks, |request| {
-                &request.negative_prompt
-            })?),
-            false => None,
-        };
-        Ok(Conditioning { positive, negative })
+        Ok(self.plan(requests, 1)?.at(0).clone())
     }
 
-    /// The number of chunks that a request's longer text fills.
+    /// What the UNet is told over `steps` steps. Equal texts are encoded once.
+    pub(super) fn plan(
+        &self,
+        requests: &[Request],
+        steps: usize,
+    ) -> Result<ConditioningPlan, EngineError> {
+        let timelines = requests
+            .iter()
+            .map(|request| timeline(request, steps))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut different: Vec<Texts> = Vec::new();
+        let mut at_step = Vec::with_capacity(steps);
+        for step in 0..steps {
+            let texts: Texts = timelines.iter().map(|line| line[step].clone()).collect();
+            let known = different.iter().position(|known| *known == texts);
+            at_step.push(known.unwrap_or(different.len()));
+            if known.is_none() {
+                different.push(texts);
+            }
+        }
+        let mut chunks = 1;
+        for (positive, negative) in different.iter().flatten() {
+            chunks = chunks.max(self.text_chunks(positive, negative)?);
+        }
+        let guided = requests.iter().any(|request| request.guidance_scale > 1.0);
+        let mut encoded = Encoded {
+            engine: self,
+            request: &requests[0],
+            chunks,
+            known: Vec::new(),
+        };
+        let conditionings = different.iter().map(|texts| {
+            let positive = encoded.half("prompt", texts.iter().map(|(text, _)| text))?;
+            let negative = match guided {
+                true => {
+                    let texts = texts.iter().map(|(_, text)| text);
+                    Some(encoded.half("negative prompt", texts)?)
+                }
+                false => None,
+            };
+            Ok(Conditioning { positive, negative })
+        });
+        let conditionings = conditionings.collect::<Result<_, EngineError>>()?;
+        Ok(ConditioningPlan::new(conditionings, at_step))
+    }
+
+    /// The number of chunks that the longest of a request's texts fills.
     pub(super) fn chunks(&self, request: &Request) -> Result<usize, EngineError> {
         let mut chunks = 1;
-        for tokenizer in &self.blueprint.tokenizers {
-            let positive = parse("prompt", &request.prompt, tokenizer)?;
-            let negative = parse("negative prompt", &request.negative_prompt, tokenizer)?;
-            chunks = chunks.max(positive.chunks()).max(negative.chunks());
+        for (positive, negative) in timeline(request, self.steps(request))? {
+            chunks = chunks.max(self.text_chunks(&positive, &negative)?);
         }
         Ok(chunks)
     }
 
-    /// One half: the texts that `text` picks, stacked.
-    fn half<'a>(
-        &self,
-        which: &'static str,
-        requests: &'a [Request],
-        chunks: usize,
-        text: impl Fn(&'a Request) -> &'a String,
-    ) -> Result<TextConditioning, EngineError> {
-        let mut encoded: Vec<(&String, TextConditioning)> = Vec::new();
-        let mut rows = Vec::with_capacity(requests.len());
-        for request in requests {
-            let text = text(request);
-            let row = match encoded.iter().find(|(known, _)| *known == text) {
-                Some((_, row)) => row.clone(),
-                None => {
-                    let row = self.encode(which, text, chunks, request)?;
-                    encoded.push((text, row.clone()));
-                    row
-                }
-            };
-            rows.push(row);
+    fn text_chunks(&self, positive: &str, negative: &str) -> Result<usize, EngineError> {
+        let mut chunks = 1;
+        for tokenizer in &self.blueprint.tokenizers {
+            let positive = parse("prompt", positive, tokenizer)?;
+            let negative = parse("negative prompt", negative, tokenizer)?;
+            chunks = chunks.max(positive.chunks()).max(negative.chunks());
         }
-        let added: Option<Vec<_>> = rows.iter().map(|row| row.added.clone()).collect();
-        Ok(TextConditioning {
-            context: Tensor::cat(rows.into_iter().map(|row| row.context).collect(), 0),
-            added: added.map(|added| {
-                let (texts, ids): (Vec<_>, Vec<_>) = added
-                    .into_iter()
-                    .map(|added| (added.text_embeds, added.time_ids))
-                    .unzip();
-                AddedConditioning {
-                    text_embeds: Tensor::cat(texts, 0),
-                    time_ids: Tensor::cat(ids, 0),
-                }
-            }),
-        })
+        Ok(chunks)
     }
 
     /// One text through every text encoder: context [1, chunks × N, C] and, for SDXL, the pooled
@@ -147,4 +156,61 @@ impl Engine {
         let (height, width) = (request.height as f32, request.width as f32);
         Tensor::from_floats([[height, width, 0.0, 0.0, height, width]], &self.device)
     }
+}
+
+/// Texts of one batch that are already encoded.
+struct Encoded<'a> {
+    engine: &'a Engine,
+    /// Any of the batch: all agree in what matters here.
+    request: &'a Request,
+    chunks: usize,
+    known: Vec<(&'static str, String, TextConditioning)>,
+}
+
+impl Encoded<'_> {
+    /// One half of the conditioning: the texts stacked.
+    fn half<'t>(
+        &mut self,
+        which: &'static str,
+        texts: impl Iterator<Item = &'t String>,
+    ) -> Result<TextConditioning, EngineError> {
+        let rows = texts
+            .map(|text| self.one(which, text))
+            .collect::<Result<Vec<_>, _>>()?;
+        let added: Option<Vec<_>> = rows.iter().map(|row| row.added.clone()).collect();
+        Ok(TextConditioning {
+            context: Tensor::cat(rows.into_iter().map(|row| row.context).collect(), 0),
+            added: added.map(|added| {
+                let (texts, ids): (Vec<_>, Vec<_>) = added
+                    .into_iter()
+                    .map(|added| (added.text_embeds, added.time_ids))
+                    .unzip();
+                AddedConditioning {
+                    text_embeds: Tensor::cat(texts, 0),
+                    time_ids: Tensor::cat(ids, 0),
+                }
+            }),
+        })
+    }
+
+    fn one(&mut self, which: &'static str, text: &str) -> Result<TextConditioning, EngineError> {
+        let mut known = self.known.iter();
+        if let Some((_, _, row)) = known.find(|(w, t, _)| *w == which && t == text) {
+            return Ok(row.clone());
+        }
+        let row = self.engine.encode(which, text, self.chunks, self.request)?;
+        self.known.push((which, text.to_string(), row.clone()));
+        Ok(row)
+    }
+}
+
+/// The prompt and the negative prompt of `request` at each of `steps` steps.
+fn timeline(request: &Request, steps: usize) -> Result<Texts, EngineError> {
+    let texts = request.texts();
+    let at = |step: usize| {
+        let mut begun = texts.iter().rev();
+        let (_, positive) = begun.find(|(first, _)| *first <= step).unwrap_or(&texts[0]);
+        Ok((positive.to_string(), request.negative_prompt.clone()))
+    };
+    (0..steps).map(at).collect()
 }

@@ -179,10 +179,9 @@ impl Blueprint {
     /// Checks `request` as far as possible without weights, and records the start picture's hash.
     pub fn check(&self, request: &mut Request) -> Result<(), EngineError> {
         request.validate(self.vae_factor())?;
-        for (which, text) in [
-            ("prompt", &request.prompt),
-            ("negative prompt", &request.negative_prompt),
-        ] {
+        let prompts = request.texts().into_iter();
+        let texts = prompts.map(|(_, text)| ("prompt", text));
+        for (which, text) in texts.chain([("negative prompt", &*request.negative_prompt)]) {
             for tokenizer in &self.tokenizers {
                 let parsed = parse(which, text, tokenizer)?;
                 // Brackets alone are no prompt either.
@@ -191,7 +190,8 @@ impl Blueprint {
                 }
             }
         }
-        schedule(&self.checkpoint, request)?;
+        let (schedule, start) = schedule(&self.checkpoint, request)?;
+        request.check_switch(schedule.len() - start)?;
         if let Some(init) = &mut request.init {
             init.sha256 = Some(image::check(init)?);
         }
@@ -314,6 +314,9 @@ impl Engine {
             let mut shape = request.clone();
             shape.prompt.clear();
             shape.negative_prompt.clear();
+            shape.relations.clear();
+            shape.switch = None;
+            shape.delay_order = None;
             shape.seed = 0;
             if let Some(init) = &mut shape.init {
                 init.path.clear();

@@ -26,8 +26,8 @@ impl Engine {
         hooks: &mut [&mut dyn Hook],
     ) -> Result<Session<'_>, EngineError> {
         let first = &requests[0];
-        let plan = self.conditioning(requests)?.into();
         let (schedule, start) = schedule(&self.blueprint.checkpoint, first)?;
+        let plan = self.plan(requests, schedule.len() - start)?;
         let mut noise: Vec<NoiseSource> = requests
             .iter()
             .map(|request| NoiseSource::new(request.noise, request.seed))

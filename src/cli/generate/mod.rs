@@ -101,6 +101,9 @@ fn requests(args: &Args, model: &ModelRequest, blueprint: &Blueprint) -> Vec<Req
     let one = |prompt: &String, seed: u64| Request {
         prompt: prompt.clone(),
         negative_prompt: args.negative_prompt.clone(),
+        switch: None,
+        delay_order: None,
+        relations: Vec::new(),
         seed,
         width,
         height,

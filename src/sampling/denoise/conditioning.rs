@@ -131,7 +131,8 @@ impl ConditioningPlan {
         self.text(step) == self.text(usize::MAX)
     }
 
-    pub(super) fn at(&self, step: usize) -> &Conditioning {
+    /// What holds at `step`, from 0.
+    pub fn at(&self, step: usize) -> &Conditioning {
         &self.texts[self.text(step)].conditioning
     }
 
