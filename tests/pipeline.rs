@@ -7,9 +7,10 @@ use burn::tensor::Tensor;
 use prepose::device;
 use prepose::engine::{Blueprint, Engine};
 use prepose::request::{DelayedOrder, Dtype, InitImage, ModelRequest, PromptSwitch, Request};
-use prepose::sampling::denoise::{Hook, HookError, State};
+use prepose::sampling::denoise::{Hook, HookError, Rows, State};
 use prepose::sampling::noise::NoiseKind;
 use prepose_models::attention::{AttentionProbe, LayerInfo};
+use prepose_models::unet::Recording;
 use safetensors::SafeTensors;
 
 const TOLERANCE: f32 = 1e-4;
@@ -418,7 +419,8 @@ impl AttentionProbe for Watcher {
 }
 
 impl Hook for Watcher {
-    fn probe(&mut self, state: &State) -> Option<&mut dyn AttentionProbe> {
+    fn probe(&mut self, state: &State, rows: Rows) -> Option<&mut dyn AttentionProbe> {
+        assert_eq!(rows, Rows::Both);
         (state.step != 1).then_some(self)
     }
 }
@@ -430,7 +432,9 @@ fn a_hook_sees_the_attention_of_the_steps_it_asks_for() {
         steps: 3,
         ..case.request.clone()
     };
-    let plain = case.engine.latents(&[request.clone()], &mut []).unwrap();
+    let plain = (case.engine)
+        .latents(std::slice::from_ref(&request), &mut [])
+        .unwrap();
     let mut watcher = Watcher::default();
     let watched = (case.engine)
         .latents(&[request], &mut [&mut watcher])
@@ -467,5 +471,50 @@ fn a_batch_that_shrinks_on_the_way_makes_the_same_pictures() {
         session.advance(usize::MAX, &mut []).unwrap();
         let expected = whole.narrow(0, 0, 1).to_data().try_to_vec::<f32>().unwrap();
         assert_close(scheduler, &session.finish().unwrap(), &expected);
+    }
+}
+
+/// Has the conditional half recorded.
+#[derive(Default)]
+struct OnePass {
+    watcher: Watcher,
+    gradients: Vec<Tensor<4>>,
+}
+
+impl Hook for OnePass {
+    fn recorder(&mut self, _state: &State) -> Option<&mut dyn AttentionProbe> {
+        Some(&mut self.watcher)
+    }
+
+    fn recorded(&mut self, _state: &State, recording: Recording) -> Result<(), HookError> {
+        let maps = self.watcher.0.last().unwrap().clone();
+        let gradient = recording.sample_gradient(&move |_: &LayerInfo| Some(maps.clone()));
+        self.gradients.push(gradient);
+        Ok(())
+    }
+}
+
+#[test]
+fn recording_the_conditional_half_does_not_change_the_picture() {
+    for name in ["sd1-tiny", "sdxl-tiny"] {
+        let case = Case::open(name);
+        let request = Request {
+            steps: 3,
+            ..case.with_scheduler("ddim")
+        };
+        let unguided = Request {
+            guidance_scale: 1.0,
+            ..request.clone()
+        };
+        for request in [request, unguided] {
+            let plain = case.engine.latents(std::slice::from_ref(&request), &mut []);
+            let expected = plain.unwrap().to_data().try_to_vec::<f32>().unwrap();
+            let mut hook = OnePass::default();
+            let recorded = case.engine.latents(&[request], &mut [&mut hook]).unwrap();
+            assert_close("recorded", &recorded, &expected);
+            assert_eq!(hook.gradients.len(), 3);
+            let size: f32 = hook.gradients[0].clone().abs().sum().into_scalar();
+            assert!(size.is_finite() && size > 0.0);
+        }
     }
 }

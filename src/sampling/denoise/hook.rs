@@ -2,7 +2,7 @@
 
 use burn::tensor::Tensor;
 use prepose_models::attention::{AttentionProbe, LayerInfo};
-use prepose_models::unet::{PreparedConditioning, UNet};
+use prepose_models::unet::{PreparedConditioning, Recording, UNet};
 
 use super::{Conditioning, ConditioningPlan};
 use crate::sampling::schedulers::{History, Schedule};
@@ -85,6 +85,17 @@ impl State<'_> {
 /// Why a hook ended the run.
 pub type HookError = Box<dyn std::error::Error + Send + Sync>;
 
+/// The rows of a batch of B pictures in one UNet call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rows {
+    /// The B unconditional ones, then the B conditional ones.
+    Both,
+    /// The unconditional ones.
+    Negative,
+    /// The conditional ones; all there are without classifier-free guidance.
+    Positive,
+}
+
 /// Something that acts inside the loop. Each method is one point of a step, in this order; a hook
 /// implements those it needs. Hooks run in the order in which they are given.
 pub trait Hook {
@@ -103,10 +114,23 @@ pub trait Hook {
         Ok(())
     }
 
-    /// Asked before the UNet call: an observer of its cross-attention. It sees all rows of the call,
-    /// with classifier-free guidance the B negative ones first.
-    fn probe(&mut self, _state: &State) -> Option<&mut dyn AttentionProbe> {
+    /// Asked before each UNet call of the step: an observer of its cross-attention, which will see
+    /// these `rows` of classifier-free guidance.
+    fn probe(&mut self, _state: &State, _rows: Rows) -> Option<&mut dyn AttentionProbe> {
         None
+    }
+
+    /// Asked before the step's UNet calls: an observer of the conditional half, which is then recorded, so
+    /// that [`recorded`](Self::recorded) can differentiate what was observed. This is how a guidance gets by
+    /// without a forward pass of its own. Of several hooks that ask, the first gets it; its
+    /// [`probe`](Self::probe) is not asked for the conditional half then.
+    fn recorder(&mut self, _state: &State) -> Option<&mut dyn AttentionProbe> {
+        None
+    }
+
+    /// After the conditional half was recorded, on [`State::model_input`] of the latents.
+    fn recorded(&mut self, _state: &State, _recording: Recording) -> Result<(), HookError> {
+        Ok(())
     }
 
     /// After both halves of the prediction, [B, C, h, w], were combined; what is returned goes to

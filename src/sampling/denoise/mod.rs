@@ -5,14 +5,14 @@ mod conditioning;
 mod hook;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use prepose_models::unet::UNet;
+use prepose_models::unet::{RecordOptions, UNet};
 use thiserror::Error;
 
 use super::noise::NoiseSource;
 use super::schedulers::{History, Schedule};
 pub use conditioning::{Conditioning, ConditioningPlan, TextConditioning};
 use hook::Probes;
-pub use hook::{Hook, HookError, State};
+pub use hook::{Hook, HookError, Rows, State};
 
 /// Why a run did not end with latents.
 #[derive(Debug, Error)]
@@ -161,7 +161,7 @@ impl Denoising<'_> {
         for hook in hooks.iter_mut() {
             hook.before_unet(state)?;
         }
-        let mut prediction = predict(state, hooks);
+        let mut prediction = predict(state, hooks)?;
         for hook in hooks.iter_mut() {
             prediction = hook.after_prediction(state, prediction)?;
         }
@@ -180,26 +180,56 @@ impl Denoising<'_> {
     }
 }
 
-/// The UNet's prediction, both halves of classifier-free guidance in one call.
-fn predict(state: &mut State, hooks: &mut [&mut dyn Hook]) -> Tensor<4> {
+/// The UNet's prediction. Both halves of classifier-free guidance are one call, unless a hook records the
+/// conditional one.
+fn predict(state: &mut State, hooks: &mut [&mut dyn Hook]) -> Result<Tensor<4>, HookError> {
     let (unet, scale) = (state.unet, state.guidance_scale);
     let prepared = state.plan.prepare(state.step, unet, scale).clone();
     let guided = state.conditioning().negative.is_some();
     let input = state.model_input(state.latents.clone());
-    let input = match guided {
-        true => Tensor::cat(vec![input.clone(), input], 0),
-        false => input,
+    let pictures = input.dims()[0];
+    let timestep = [state.timestep];
+    let forward = |rows, input, prepared: &_, hooks: &mut [&mut dyn Hook]| {
+        let probes = hooks.iter_mut().filter_map(|hook| hook.probe(state, rows));
+        unet.forward_probed(input, &timestep, prepared, &mut Probes(probes.collect()))
     };
-    let probes = hooks.iter_mut().filter_map(|hook| hook.probe(state));
-    let mut probes = Probes(probes.collect());
-    let output = unet.forward_probed(input, &[state.timestep], &prepared, &mut probes);
-    if !guided {
-        return output;
-    }
-    let pictures = output.dims()[0] / 2;
-    let negative = output.clone().narrow(0, 0, pictures);
-    let positive = output.narrow(0, pictures, pictures);
-    negative.clone() + (positive - negative) * scale
+    let recorder = (hooks.iter_mut()).position(|hook| hook.recorder(state).is_some());
+    let (negative, positive) =
+        match recorder {
+            None if !guided => return Ok(forward(Rows::Positive, input, &prepared, hooks)),
+            None => {
+                let input = Tensor::cat(vec![input.clone(), input], 0);
+                let output = forward(Rows::Both, input, &prepared, hooks);
+                let negative = output.clone().narrow(0, 0, pictures);
+                (negative, output.narrow(0, pictures, pictures))
+            }
+            Some(recorder) => {
+                let negative = guided.then(|| {
+                    let prepared = prepared.narrow(0, pictures);
+                    forward(Rows::Negative, input.clone(), &prepared, hooks)
+                });
+                let probes = hooks.iter_mut().enumerate().filter_map(|(index, hook)| {
+                    match index == recorder {
+                        true => hook.recorder(state),
+                        false => hook.probe(state, Rows::Positive),
+                    }
+                });
+                let mut probes = Probes(probes.collect());
+                let prepared = prepared.narrow(if guided { pictures } else { 0 }, pictures);
+                let options = RecordOptions {
+                    whole: true,
+                    ..RecordOptions::default()
+                };
+                let recording = unet.record(input, &timestep, &prepared, &mut probes, options);
+                let positive = recording.output().cloned().expect("a whole recording");
+                hooks[recorder].recorded(state, recording)?;
+                match negative {
+                    Some(negative) => (negative, positive),
+                    None => return Ok(positive),
+                }
+            }
+        };
+    Ok(negative.clone() + (positive - negative) * scale)
 }
 
 /// One draw for each picture, [B, C, h, w] for a `shape` of [C, h, w].
