@@ -1,7 +1,7 @@
 //! Two-dimensional convolution.
 
 use crate::cpu::columns::{MAX_TAPS, Patches, Transposed};
-use crate::cpu::gemm::{GROUP, Gemm, Target};
+use crate::cpu::gemm::{Columns, GROUP, Gemm, Rows, Target};
 use crate::flex::{Operand, filled};
 use burn::tensor::Tensor;
 
@@ -40,50 +40,25 @@ fn fast_conv2d(
         channels, in_channels,
         "conv2d: channels of the input and of the weight"
     );
-    let mut from = Operand::new(x)?;
+    let pointwise = kernel == 1 && stride == 1 && padding == 0;
+    let from = Pictures::new(x, pointwise)?;
     let weight = Operand::new(weight)?.contiguous();
     let bias = match bias {
         Some(bias) => Some(Operand::new(bias)?.contiguous()),
         None => None,
     };
-    let whole_planes = |[b, c, h, w]: [isize; 4]| {
-        b >= 0 && c >= 0 && (h == width as isize || height == 1) && (w == 1 || width == 1)
-    };
-    let pointwise = kernel == 1 && stride == 1 && padding == 0;
-    // Tokens seen as a picture, as between a transformer block and a convolution.
-    let tokens = |[b, c, h, w]: [isize; 4]| {
-        let (row, plane) = (w * width as isize, w * (height * width) as isize);
-        pointwise && c == 1 && w > 0 && (h == row || height == 1) && (b == plane || batch == 1)
-    };
-    let channels_last = tokens(from.strides());
-    if !channels_last && !whole_planes(from.strides()) {
-        from = from.contiguous();
-    }
-    let [sample_stride, channel_stride, _, pixel_stride] = from.strides::<4>().map(|s| s as usize);
     let out_height = (height + 2 * padding - kernel) / stride + 1;
     let out_width = (width + 2 * padding - kernel) / stride + 1;
     let plane = out_height * out_width;
-    // Offsets inside a plane, and to the samples of one group of columns, are kept in 32 bits.
-    if (GROUP / plane + 1) * sample_stride + height * width > i32::MAX as usize {
+    if !from.offsets_fit(plane) {
         return None;
     }
-    let transposed = Transposed {
-        from: from.as_ptr(),
-        stride: pixel_stride,
-    };
-    // A pointwise convolution has no rows, so that its columns are one run.
-    let patches = Patches {
-        from: from.as_ptr(),
-        height: if pointwise { 1 } else { height },
-        width: if pointwise { plane } else { width },
-        channel_stride,
-        sample_stride,
-        out_width: if pointwise { plane } else { out_width },
-        plane,
-        kernel,
+    let columns = from.columns(
+        [out_height, out_width],
+        [kernel; 2],
         stride,
-        padding,
-    };
+        [padding as isize; 2],
+    );
     let depth = channels * kernel * kernel;
     // SAFETY: the sizes are those of the tensors, and all of the result is written.
     Some(unsafe {
@@ -95,9 +70,11 @@ fn fast_conv2d(
                     m: out_channels,
                     n: batch * plane,
                     k: depth,
-                    left: weight.as_ptr(),
-                    left_stride: depth,
-                    right: if channels_last { &transposed } else { &patches },
+                    left: Rows::Along {
+                        from: weight.as_ptr(),
+                        stride: depth,
+                    },
+                    right: &*columns,
                     target: Target::Planes {
                         to,
                         ld: plane,
@@ -113,6 +90,88 @@ fn fast_conv2d(
     })
 }
 
+/// Pictures `[B, C, H, W]` from which patches can be taken without a copy.
+struct Pictures {
+    operand: Operand,
+    size: [usize; 2],
+    /// For kernels of one pixel, which see a plane as one run.
+    pointwise: bool,
+    /// Tokens seen as pictures, as between a transformer block and a convolution.
+    channels_last: bool,
+    /// Elements from one sample, channel and pixel to the next.
+    strides: [usize; 3],
+}
+
+impl Pictures {
+    fn new(x: &Tensor<4>, pointwise: bool) -> Option<Self> {
+        let [batch, _, height, width] = x.dims();
+        let mut operand = Operand::new(x)?;
+        let whole_planes = |[b, c, h, w]: [isize; 4]| {
+            b >= 0 && c >= 0 && (h == width as isize || height == 1) && (w == 1 || width == 1)
+        };
+        let tokens = |[b, c, h, w]: [isize; 4]| {
+            let (row, plane) = (w * width as isize, w * (height * width) as isize);
+            pointwise && c == 1 && w > 0 && (h == row || height == 1) && (b == plane || batch == 1)
+        };
+        let channels_last = tokens(operand.strides());
+        if !channels_last && !whole_planes(operand.strides()) {
+            operand = operand.contiguous();
+        }
+        let [sample, channel, _, pixel] = operand.strides::<4>().map(|s| s as usize);
+        Some(Self {
+            operand,
+            size: [height, width],
+            pointwise,
+            channels_last,
+            strides: [sample, channel, pixel],
+        })
+    }
+
+    /// Offsets inside a plane, and to the samples of one group of columns, are kept in 32 bits. `plane`
+    /// is the number of columns for each sample.
+    fn offsets_fit(&self, plane: usize) -> bool {
+        let [height, width] = self.size;
+        (GROUP / plane.max(1) + 1) * self.strides[0] + height * width <= i32::MAX as usize
+    }
+
+    /// A column for each pixel of pictures of size `out`, of the neighbourhoods `kernel` that start
+    /// `padding` before `stride` times its position.
+    fn columns(
+        &self,
+        out: [usize; 2],
+        kernel: [usize; 2],
+        stride: usize,
+        padding: [isize; 2],
+    ) -> Box<dyn Columns> {
+        let from = self.operand.as_ptr();
+        let [sample_stride, channel_stride, pixel] = self.strides;
+        if self.channels_last {
+            return Box::new(Transposed {
+                from,
+                stride: pixel,
+            });
+        }
+        let plane = out[0] * out[1];
+        let [height, width] = if self.pointwise {
+            [1, plane]
+        } else {
+            self.size
+        };
+        Box::new(Patches {
+            from,
+            height,
+            width,
+            channel_stride,
+            sample_stride,
+            out_width: if self.pointwise { plane } else { out[1] },
+            plane,
+            kernel,
+            stride,
+            padding,
+        })
+    }
+}
+
 /// Gradient of [`conv2d`] with respect to its input of shape `input` `[B, Cin, H, W]`, from the
 /// gradient with respect to its result, `grad` `[B, Cout, H', W']`: the convolution's transpose.
 pub fn conv2d_input_grad(
@@ -122,7 +181,122 @@ pub fn conv2d_input_grad(
     stride: usize,
     padding: usize,
 ) -> Tensor<4> {
-    plain::conv2d_input_grad(grad, weight, input, stride, padding)
+    fast_conv2d_input_grad(&grad, &weight, input, stride, padding)
+        .unwrap_or_else(|| plain::conv2d_input_grad(grad, weight, input, stride, padding))
+}
+
+/// The input's pixels at one place of the stride's grid, along one axis, and the taps they meet.
+#[derive(Clone, Copy)]
+struct Phase {
+    first: usize,
+    pixels: usize,
+    /// The last of the taps, which come in steps of the stride, and their number.
+    tap: usize,
+    taps: usize,
+    /// What the first pixel meets the last tap for: this output, perhaps beyond the border.
+    output: isize,
+}
+
+impl Phase {
+    fn new(first: usize, input: usize, kernel: usize, stride: usize, padding: usize) -> Self {
+        // Pixel y of the input and tap t belong to output (y + padding − t) / stride.
+        let rest = (first + padding) % stride;
+        let taps = (kernel + stride - 1 - rest) / stride;
+        let tap = (rest + taps * stride).wrapping_sub(stride);
+        Self {
+            first,
+            pixels: input.saturating_sub(first).div_ceil(stride),
+            tap,
+            taps,
+            output: (first + padding).wrapping_sub(tap) as isize / stride as isize,
+        }
+    }
+}
+
+/// A convolution of the gradient, with the weight read across and its taps in reverse. With a stride,
+/// the pixels of the input fall into phases that meet different taps: one product for each.
+fn fast_conv2d_input_grad(
+    grad: &Tensor<4>,
+    weight: &Tensor<4>,
+    input: [usize; 4],
+    stride: usize,
+    padding: usize,
+) -> Option<Tensor<4>> {
+    let [batch, out_channels, out_height, out_width] = grad.dims();
+    let [rows, channels, kernel, kernel_width] = weight.dims();
+    let [_, _, height, width] = input;
+    if kernel != kernel_width
+        || kernel * kernel > MAX_TAPS
+        || grad.shape().num_elements() == 0
+        || height.min(width) + 2 * padding < kernel
+    {
+        return None;
+    }
+    let size = |n| (n + 2 * padding - kernel) / stride + 1;
+    assert_eq!(
+        [batch, rows, out_height, out_width, channels],
+        [input[0], out_channels, size(height), size(width), input[1]],
+        "conv2d_input_grad: gradient and weight for an input of shape {input:?}"
+    );
+    let from = Pictures::new(grad, kernel == 1 && stride == 1 && padding == 0)?;
+    let weight = Operand::new(weight)?.contiguous();
+    if !from.offsets_fit((height / stride) * (width / stride)) {
+        return None;
+    }
+    let phases = |n: usize| {
+        (0..stride.min(n)).map(move |first| Phase::new(first, n, kernel, stride, padding))
+    };
+    // SAFETY: the sizes are those of the tensors, and the phases together are all of the result.
+    Some(unsafe {
+        filled(input, grad.dtype(), |to| {
+            for (down, right) in phases(height).flat_map(|y| phases(width).map(move |x| (y, x))) {
+                let taps: Vec<usize> = (0..down.taps)
+                    .flat_map(|i| (0..right.taps).map(move |j| (i, j)))
+                    .map(|(i, j)| (down.tap - i * stride) * kernel + right.tap - j * stride)
+                    .collect();
+                let plane = down.pixels * right.pixels;
+                let (ld, sample) = (height * width, channels * height * width);
+                let target = match stride {
+                    1 => Target::Planes {
+                        to,
+                        ld,
+                        plane,
+                        sample,
+                    },
+                    step => Target::Phase {
+                        to: to.add(down.first * width + right.first),
+                        ld,
+                        plane,
+                        sample,
+                        width: right.pixels,
+                        step,
+                        line: width,
+                    },
+                };
+                Gemm {
+                    m: channels,
+                    n: batch * plane,
+                    k: out_channels * taps.len(),
+                    left: Rows::Across {
+                        from: weight.as_ptr(),
+                        stride: channels * kernel * kernel,
+                        kernel: kernel * kernel,
+                        taps: &taps,
+                    },
+                    right: &*from.columns(
+                        [down.pixels, right.pixels],
+                        [down.taps, right.taps],
+                        1,
+                        [-down.output, -right.output],
+                    ),
+                    target,
+                    row_bias: None,
+                    col_bias: None,
+                }
+                .run();
+            }
+        })
+    })
 }
 
 pub(crate) mod plain {
@@ -151,6 +325,12 @@ pub(crate) mod plain {
     ) -> Tensor<4> {
         let [_, _, out_height, out_width] = grad.dims();
         let [_, _, kernel_height, kernel_width] = weight.dims();
+        if stride == 1 && padding < kernel_height.min(kernel_width) && kernel_height == kernel_width
+        {
+            // A convolution like any other, for which backends have their fastest kernels.
+            let turned = weight.swap_dims(0, 1).flip([2, 3]);
+            return conv2d(grad, turned, None, 1, kernel_height - 1 - padding);
+        }
         // Pixels at the lower and right border that no output of a strided convolution reaches.
         let rest = |input, out, kernel| input + 2 * padding - ((out - 1) * stride + kernel);
         let unreached = [

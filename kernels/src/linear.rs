@@ -1,7 +1,7 @@
 //! The affine layer.
 
 use crate::cpu::columns::{Patches, Transposed};
-use crate::cpu::gemm::{Gemm, Target};
+use crate::cpu::gemm::{Columns, Gemm, Rows, Target};
 use crate::flex::{Operand, filled};
 use burn::tensor::Tensor;
 
@@ -14,6 +14,64 @@ pub fn linear(x: Tensor<3>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tenso
 /// Between these numbers of tokens it is cheaper to transpose the tokens than the weight.
 const TRANSPOSE_TOKENS: core::ops::Range<usize> = 5..64;
 
+/// Tokens `[B, N, C]` in one of the two ways in which they can be multiplied without a copy.
+struct Tokens {
+    operand: Operand,
+    count: usize,
+    /// Elements from one sample, token and channel to the next.
+    strides: [usize; 3],
+    /// Channel-first activations seen as tokens: each channel is a run. Otherwise each token is one,
+    /// with the same stride between all of them.
+    channels_first: bool,
+}
+
+impl Tokens {
+    fn new(x: &Tensor<3>) -> Option<Self> {
+        let [batch, count, _] = x.dims();
+        let mut operand = Operand::new(x)?;
+        let [sample, token, channel] = operand.strides();
+        let channels_first = token == 1 && channel > 1 && sample >= 0;
+        let one_stride = channel == 1 && token >= 0;
+        let one_stride = one_stride && (batch == 1 || sample == count as isize * token);
+        if !channels_first && !one_stride {
+            operand = operand.contiguous();
+        }
+        let strides = operand.strides::<3>().map(|stride| stride as usize);
+        Some(Self {
+            operand,
+            count,
+            strides,
+            channels_first,
+        })
+    }
+
+    /// One row for each channel, one column for each token.
+    fn columns(&self) -> Box<dyn Columns> {
+        let from = self.operand.as_ptr();
+        let [sample, token, channel] = self.strides;
+        if self.channels_first {
+            Box::new(Patches {
+                channel_stride: channel,
+                sample_stride: sample,
+                ..Patches::rows(from, channel, self.count)
+            })
+        } else {
+            Box::new(Transposed {
+                from,
+                stride: token,
+            })
+        }
+    }
+
+    /// One row for each token. Not for channels first.
+    fn rows(&self) -> Rows<'_> {
+        Rows::Along {
+            from: self.operand.as_ptr(),
+            stride: self.strides[1],
+        }
+    }
+}
+
 fn fast_linear(x: &Tensor<3>, weight: &Tensor<2>, bias: Option<&Tensor<1>>) -> Option<Tensor<3>> {
     let [batch, tokens, inputs] = x.dims();
     let [outputs, columns] = weight.dims();
@@ -21,7 +79,7 @@ fn fast_linear(x: &Tensor<3>, weight: &Tensor<2>, bias: Option<&Tensor<1>>) -> O
         inputs, columns,
         "linear: width of the input and of the weight"
     );
-    let mut from = Operand::new(x)?;
+    let from = Tokens::new(x)?;
     let weight = Operand::new(weight)?.contiguous();
     let bias = match bias {
         Some(bias) => Some(Operand::new(bias)?.contiguous()),
@@ -29,40 +87,19 @@ fn fast_linear(x: &Tensor<3>, weight: &Tensor<2>, bias: Option<&Tensor<1>>) -> O
     };
     let bias = bias.as_ref().map(Operand::as_slice);
     let rows = batch * tokens;
-    let count = tokens as isize;
-    let [sample, token, input] = from.strides();
-    // Channel-first activations seen as tokens: their columns are runs already.
-    let channels_first = token == 1 && input > 1 && sample >= 0;
-    let one_stride = input == 1 && token >= 0 && (batch == 1 || sample == count * token);
-    if !channels_first && !one_stride {
-        from = from.contiguous();
-    }
-    let [sample, token, input] = from.strides().map(|stride: isize| stride as usize);
-    let left = weight.as_ptr();
-    let transposed = Transposed {
-        from: from.as_ptr(),
-        stride: token,
-    };
-    let patches = Patches {
-        channel_stride: input,
-        sample_stride: sample,
-        ..Patches::rows(from.as_ptr(), input, tokens)
-    };
     // SAFETY: the sizes are those of the tensors, and all of the result is written.
     Some(unsafe {
         filled([batch, tokens, outputs], x.dtype(), |to| {
-            if channels_first || TRANSPOSE_TOKENS.contains(&rows) {
+            if from.channels_first || TRANSPOSE_TOKENS.contains(&rows) {
                 Gemm {
                     m: outputs,
                     n: rows,
                     k: inputs,
-                    left,
-                    left_stride: inputs,
-                    right: if channels_first {
-                        &patches
-                    } else {
-                        &transposed
+                    left: Rows::Along {
+                        from: weight.as_ptr(),
+                        stride: inputs,
                     },
+                    right: &*from.columns(),
                     target: Target::Transposed { to, ld: outputs },
                     row_bias: bias,
                     col_bias: None,
@@ -73,18 +110,12 @@ fn fast_linear(x: &Tensor<3>, weight: &Tensor<2>, bias: Option<&Tensor<1>>) -> O
                     m: rows,
                     n: outputs,
                     k: inputs,
-                    left: from.as_ptr(),
-                    left_stride: token,
+                    left: from.rows(),
                     right: &Transposed {
-                        from: left,
+                        from: weight.as_ptr(),
                         stride: inputs,
                     },
-                    target: Target::Planes {
-                        to,
-                        ld: outputs,
-                        plane: outputs,
-                        sample: 0,
-                    },
+                    target: Target::rows(to, outputs),
                     row_bias: None,
                     col_bias: bias,
                 }
@@ -97,7 +128,53 @@ fn fast_linear(x: &Tensor<3>, weight: &Tensor<2>, bias: Option<&Tensor<1>>) -> O
 /// Gradient of [`linear`] with respect to its input: `grad W` for `grad` `[B, N, Out]` and `weight`
 /// `[Out, In]`, giving `[B, N, In]`.
 pub fn linear_input_grad(grad: Tensor<3>, weight: Tensor<2>) -> Tensor<3> {
-    plain::linear_input_grad(grad, weight)
+    fast_linear_input_grad(&grad, &weight).unwrap_or_else(|| plain::linear_input_grad(grad, weight))
+}
+
+fn fast_linear_input_grad(grad: &Tensor<3>, weight: &Tensor<2>) -> Option<Tensor<3>> {
+    let [batch, tokens, outputs] = grad.dims();
+    let [rows, inputs] = weight.dims();
+    assert_eq!(
+        outputs, rows,
+        "linear_input_grad: width of the gradient and rows of the weight"
+    );
+    let from = Tokens::new(grad)?;
+    let weight = Operand::new(weight)?.contiguous();
+    // SAFETY: the sizes are those of the tensors, and all of the result is written.
+    Some(unsafe {
+        filled([batch, tokens, inputs], grad.dtype(), |to| {
+            if from.channels_first {
+                Gemm {
+                    m: inputs,
+                    n: batch * tokens,
+                    k: outputs,
+                    left: Rows::Across {
+                        from: weight.as_ptr(),
+                        stride: inputs,
+                        kernel: 1,
+                        taps: &[0],
+                    },
+                    right: &*from.columns(),
+                    target: Target::Transposed { to, ld: inputs },
+                    row_bias: None,
+                    col_bias: None,
+                }
+                .run();
+            } else {
+                Gemm {
+                    m: batch * tokens,
+                    n: inputs,
+                    k: outputs,
+                    left: from.rows(),
+                    right: &Patches::rows(weight.as_ptr(), inputs, inputs),
+                    target: Target::rows(to, inputs),
+                    row_bias: None,
+                    col_bias: None,
+                }
+                .run();
+            }
+        })
+    })
 }
 
 pub(crate) mod plain {

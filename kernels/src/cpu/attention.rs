@@ -210,11 +210,11 @@ unsafe fn answer_body<V: Vector>(task: Task<'_>) {
         let padded = groups * GROUP;
         let mut row = 0;
         while row < task.count {
-            let left = Left {
-                at: queries.wrapping_add(row * query_stride),
-                stride: query_stride,
-                rows: V::TILE_ROWS.min(task.count - row),
-            };
+            let left = Left::along(
+                queries.wrapping_add(row * query_stride),
+                query_stride,
+                V::TILE_ROWS.min(task.count - row),
+            );
             let mut group = 0;
             for wide in panels(groups) {
                 let panel = Panel {
@@ -251,11 +251,11 @@ unsafe fn answer_body<V: Vector>(task: Task<'_>) {
         }
         let mut row = 0;
         while row < task.count {
-            let left = Left {
-                at: scores.wrapping_add(row * padded),
-                stride: padded,
-                rows: V::TILE_ROWS.min(task.count - row),
-            };
+            let left = Left::along(
+                scores.wrapping_add(row * padded),
+                padded,
+                V::TILE_ROWS.min(task.count - row),
+            );
             let mut group = 0;
             for wide in panels(depth / GROUP) {
                 let panel = Panel {
@@ -351,11 +351,7 @@ unsafe fn probabilities<V: Vector>(
         for key in (0..problem.keys).step_by(block) {
             let keys = block.min(problem.keys - key);
             let groups = keys.div_ceil(GROUP);
-            let left = Left {
-                at: queries.wrapping_add(i * stride),
-                stride,
-                rows: 1,
-            };
+            let left = Left::along(queries.wrapping_add(i * stride), stride, 1);
             let mut group = 0;
             for wide in panels(groups) {
                 let panel = Panel {

@@ -111,9 +111,11 @@ pub(crate) struct Patches {
     pub out_width: usize,
     /// Output pixels of a sample.
     pub plane: usize,
-    pub kernel: usize,
+    /// Rows and columns of the neighbourhood.
+    pub kernel: [usize; 2],
     pub stride: usize,
-    pub padding: usize,
+    /// How far the neighbourhood starts above and to the left of its pixel.
+    pub padding: [isize; 2],
 }
 
 // SAFETY: only read.
@@ -143,21 +145,21 @@ impl Patches {
             sample_stride: 0,
             out_width: cols,
             plane: cols,
-            kernel: 1,
+            kernel: [1, 1],
             stride: 1,
-            padding: 0,
+            padding: [0, 0],
         }
     }
 
     fn taps(&self, col: usize, cols: usize, taps: &mut [Tap]) {
-        let (pixel, padding) = (col % self.plane, self.padding as isize);
+        let (pixel, [above, before]) = (col % self.plane, self.padding);
         let (height, width) = (self.height as isize, self.width as isize);
         let (row, column) = (pixel / self.out_width, pixel % self.out_width);
-        let positions = (0..self.kernel as isize)
-            .flat_map(|down| (0..self.kernel as isize).map(move |right| (down, right)));
+        let [rows, columns] = self.kernel.map(|n| n as isize);
+        let positions = (0..rows).flat_map(|down| (0..columns).map(move |right| (down, right)));
         if self.stride == 1 && column + cols <= self.out_width {
             // All in one output row: a run of neighbours, cut off at the borders.
-            let (y, x) = (row as isize - padding, column as isize - padding);
+            let (y, x) = (row as isize - above, column as isize - before);
             let run = |from: isize, to: isize| {
                 let bits = |n: isize| ((1u32 << n.clamp(0, cols as isize)) - 1) as u16;
                 bits(to) & !bits(from)
@@ -176,8 +178,8 @@ impl Patches {
         let (mut row, mut column, mut sample) = (row, column, 0);
         for place in places.iter_mut().take(cols) {
             *place = (
-                (row * self.stride) as isize - padding,
-                (column * self.stride) as isize - padding,
+                (row * self.stride) as isize - above,
+                (column * self.stride) as isize - before,
                 sample,
             );
             column += 1;
@@ -213,7 +215,10 @@ impl Columns for Patches {
         to: *mut f32,
         stride: usize,
     ) {
-        let count = self.kernel * self.kernel;
+        let count = self.kernel[0] * self.kernel[1];
+        if count == 0 {
+            return;
+        }
         let mut taps = [Tap {
             mask: 0,
             contiguous: true,

@@ -1,13 +1,15 @@
 //! Matrix product for the shapes of these networks.
 //!
-//! The left operand is read where it lies, row by row: it is a weight or an activation with unit
-//! stride along the summed axis. The right operand is packed, block by block, into panels of up to
+//! The left operand is read where it lies, row by row, when it is a weight or an activation with unit
+//! stride along the summed axis; a weight read across is copied run by run, eight rows at a time. The
+//! right operand is packed, block by block, into panels of up to
 //! 48 columns by whoever knows how it lies in memory ([`Columns`]), so that a convolution unrolls
 //! its input straight into the panels and nothing is copied twice. The scheme of blocks and register
 //! tiles follows Goto & van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008).
 
 use super::scratch::Scratch;
 use super::simd::{Level, Vector, level, multiversion};
+use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 use rayon::prelude::*;
 
@@ -49,8 +51,57 @@ pub(crate) enum Target {
         plane: usize,
         sample: usize,
     },
+    /// As `Planes` with `width` pixels in each row of a plane, of which the neighbours are written
+    /// `step` pixels apart along both axes: one phase of a picture with `line` pixels in
+    /// each row.
+    Phase {
+        to: *mut f32,
+        ld: usize,
+        plane: usize,
+        sample: usize,
+        width: usize,
+        step: usize,
+        line: usize,
+    },
     /// Element (row, col) lies at `col · ld + row`.
     Transposed { to: *mut f32, ld: usize },
+}
+
+impl Target {
+    /// A row-major matrix.
+    pub(crate) fn rows(to: *mut f32, columns: usize) -> Self {
+        Self::Planes {
+            to,
+            ld: columns,
+            plane: columns,
+            sample: 0,
+        }
+    }
+}
+
+/// How the left operand lies in memory.
+#[derive(Clone, Copy)]
+pub(crate) enum Rows<'a> {
+    /// Unit stride along the summed axis, `stride` elements between rows.
+    Along { from: *const f32, stride: usize },
+    /// A weight `[Out, In, kernel]` whose rows are the inputs, summed over outputs and `taps`: element
+    /// (row, k) lies at `k / taps.len() · stride + row · kernel + taps[k % taps.len()]`.
+    Across {
+        from: *const f32,
+        stride: usize,
+        kernel: usize,
+        taps: &'a [usize],
+    },
+}
+
+impl Rows<'_> {
+    /// The summed elements come in runs of this many that blocks do not divide.
+    fn run(&self) -> usize {
+        match self {
+            Self::Along { .. } => 1,
+            Self::Across { taps, .. } => taps.len().max(1),
+        }
+    }
 }
 
 /// `left · right + bias` with `left` `[m, k]`, `right` `[k, n]`.
@@ -58,9 +109,7 @@ pub(crate) struct Gemm<'a> {
     pub m: usize,
     pub n: usize,
     pub k: usize,
-    pub left: *const f32,
-    /// Elements from one row of `left` to the next.
-    pub left_stride: usize,
+    pub left: Rows<'a>,
     pub right: &'a dyn Columns,
     pub target: Target,
     /// One addend for each row.
@@ -169,14 +218,17 @@ multiversion! {
 
 #[inline(always)]
 unsafe fn multiply_body<V: Vector>(gemm: &Gemm<'_>, range: Range) {
+    let run = gemm.left.run();
+    let runs = gemm.k / run;
     let k_blocks = gemm.k.div_ceil(BLOCK_K).max(1);
     let (first_col, last_col) = range.cols;
     let widest = (last_col - first_col)
         .next_multiple_of(GROUP)
         .min(BLOCK_GROUPS * GROUP);
-    let kc_max = gemm.k.div_ceil(k_blocks);
+    let kc_max = runs.div_ceil(k_blocks) * run;
     let mut scratch = Scratch::take(widest * (kc_max + 1));
     let packed = scratch.as_mut_ptr();
+    let mut across = Across::<V>::new(&gemm.left, kc_max);
     {
         // SAFETY: the scratch holds a packed block and one more row for the bias.
         let bias = unsafe { packed.add(widest * kc_max) };
@@ -189,16 +241,17 @@ unsafe fn multiply_body<V: Vector>(gemm: &Gemm<'_>, range: Range) {
                 }
             }
             for block in 0..k_blocks {
-                let k0 = gemm.k * block / k_blocks;
-                let kc = gemm.k * (block + 1) / k_blocks - k0;
+                let k0 = runs * block / k_blocks * run;
+                let kc = runs * (block + 1) / k_blocks * run - k0;
                 unsafe { pack(gemm.right, (col, cols), (k0, kc), packed) };
                 let mut row = range.rows.0;
                 while row < range.rows.1 {
                     let rows = (range.rows.1 - row).min(V::TILE_ROWS);
-                    let left = Left {
-                        at: unsafe { gemm.left.add(row * gemm.left_stride + k0) },
-                        stride: gemm.left_stride,
-                        rows,
+                    let left = match gemm.left {
+                        Rows::Along { from, stride } => {
+                            Left::along(from.wrapping_add(row * stride + k0), stride, rows)
+                        }
+                        Rows::Across { .. } => unsafe { across.rows((row, rows), (k0, kc)) },
                     };
                     let row_bias = match gemm.row_bias {
                         Some(bias) if block == 0 => bias[row..row + rows].as_ptr(),
@@ -237,12 +290,128 @@ unsafe fn multiply_body<V: Vector>(gemm: &Gemm<'_>, range: Range) {
     }
 }
 
-/// Some rows of the left operand.
+/// A block of rows of a left operand that is read across, copied so that they lie together.
+struct Across<'a, V> {
+    operand: Rows<'a>,
+    scratch: Scratch,
+    kc: usize,
+    vector: PhantomData<V>,
+}
+
+impl<'a, V: Vector> Across<'a, V> {
+    /// For blocks of up to `kc` summed elements. Nothing is needed for rows with unit stride.
+    #[inline(always)]
+    fn new(operand: &Rows<'a>, kc: usize) -> Self {
+        let Rows::Across { kernel, taps, .. } = *operand else {
+            return Self {
+                operand: *operand,
+                scratch: Scratch::take(0),
+                kc: 0,
+                vector: PhantomData,
+            };
+        };
+        let mut scratch = Scratch::take((V::TILE_ROWS + 1) * kc);
+        let offsets = scratch
+            .as_mut_ptr()
+            .wrapping_add(V::TILE_ROWS * kc)
+            .cast::<u32>();
+        let run = taps.len();
+        for k in 0..kc {
+            let tap = if run == kernel {
+                taps[k % run]
+            } else {
+                k % run
+            };
+            let offset = k / run * V::TILE_ROWS * run + tap;
+            // SAFETY: after the rows there is room for as many offsets.
+            unsafe { *offsets.add(k) = offset as u32 };
+        }
+        Self {
+            operand: *operand,
+            scratch,
+            kc,
+            vector: PhantomData,
+        }
+    }
+
+    /// Copies `kc` elements from `k0` of `rows` rows from `row`: whole runs, of which the kernel reads
+    /// the taps in their order, or just the taps.
+    #[inline(always)]
+    unsafe fn rows(&mut self, (row, rows): (usize, usize), (k0, kc): (usize, usize)) -> Left {
+        let Rows::Across {
+            from,
+            stride,
+            kernel,
+            taps,
+        } = self.operand
+        else {
+            unreachable!("rows with unit stride are read where they lie");
+        };
+        let run = taps.len().max(1);
+        let packed = self.scratch.as_mut_ptr();
+        let offsets = packed.wrapping_add(V::TILE_ROWS * self.kc).cast::<u32>();
+        for i in 0..kc / run {
+            // SAFETY: rows and summed elements exist, and the scratch holds a block of them.
+            unsafe {
+                let from = from.add((k0 / run + i) * stride + row * kernel);
+                let to = packed.add(i * V::TILE_ROWS * run);
+                if run < kernel {
+                    for (j, to) in (0..rows).map(|j| (j, to.add(j * run))) {
+                        for (t, tap) in taps.iter().enumerate() {
+                            *to.add(t) = *from.add(j * kernel + tap);
+                        }
+                    }
+                } else if rows < V::TILE_ROWS {
+                    core::ptr::copy_nonoverlapping(from, to, rows * run);
+                } else {
+                    // In pieces of a known size: the runs are too short for calls of memcpy.
+                    for j in 0..run {
+                        let at = j * V::TILE_ROWS;
+                        match V::TILE_ROWS {
+                            8 => copy::<8>(from.add(at), to.add(at)),
+                            6 => copy::<6>(from.add(at), to.add(at)),
+                            _ => copy::<4>(from.add(at), to.add(at)),
+                        }
+                    }
+                }
+            }
+        }
+        Left {
+            at: packed,
+            stride: run,
+            rows,
+            offsets,
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn copy<const N: usize>(from: *const f32, to: *mut f32) {
+    unsafe {
+        let piece = from.cast::<[f32; N]>().read_unaligned();
+        to.cast::<[f32; N]>().write_unaligned(piece);
+    }
+}
+
+/// Some rows of the left operand: element (row, k) lies at `row · stride + offsets[k]`, or
+/// `row · stride + k` if `offsets` is null.
 #[derive(Clone, Copy)]
 pub(crate) struct Left {
     pub at: *const f32,
     pub stride: usize,
     pub rows: usize,
+    pub offsets: *const u32,
+}
+
+impl Left {
+    pub(crate) fn along(at: *const f32, stride: usize, rows: usize) -> Self {
+        Self {
+            at,
+            stride,
+            rows,
+            offsets: core::ptr::null(),
+        }
+    }
 }
 
 /// A packed panel.
@@ -330,6 +499,24 @@ unsafe fn write<V: Vector>(target: &Target, left: Left, panel: Panel, place: Pla
                     }
                 }
             }
+            Target::Phase {
+                to,
+                ld,
+                plane,
+                sample,
+                width: phase_width,
+                step,
+                line,
+            } => {
+                for j in 0..cols {
+                    let (index, pixel) = ((col + j) / plane, (col + j) % plane);
+                    let (y, x) = (pixel / phase_width, pixel % phase_width);
+                    let to = to.add(index * sample + (y * line + x) * step + row * ld);
+                    for i in 0..left.rows {
+                        put(to.add(i * ld), *at.add(i * width + j), plus);
+                    }
+                }
+            }
             Target::Transposed { to, ld } => {
                 for j in 0..cols {
                     let to = to.add((col + j) * ld + row);
@@ -358,20 +545,38 @@ pub(crate) unsafe fn tile<V: Vector>(
     plus: bool,
     bias: Bias,
 ) {
-    // The widths are constants of V, so one arm remains.
     unsafe {
-        match (V::LANES, panel.groups) {
-            (16, 3) => rows::<V, 8, 3>(left, panel, to, ld, plus, bias),
-            (16, 2) => rows::<V, 8, 2>(left, panel, to, ld, plus, bias),
-            (16, _) => rows::<V, 8, 1>(left, panel, to, ld, plus, bias),
-            (8, _) => rows::<V, 6, 2>(left, panel, to, ld, plus, bias),
-            _ => rows::<V, 4, 4>(left, panel, to, ld, plus, bias),
+        if left.offsets.is_null() {
+            tile_of::<V, false>(left, panel, to, ld, plus, bias);
+        } else {
+            tile_of::<V, true>(left, panel, to, ld, plus, bias);
         }
     }
 }
 
 #[inline(always)]
-unsafe fn rows<V: Vector, const ROWS: usize, const VECTORS: usize>(
+unsafe fn tile_of<V: Vector, const ACROSS: bool>(
+    left: Left,
+    panel: Panel,
+    to: [*mut f32; 3],
+    ld: usize,
+    plus: bool,
+    bias: Bias,
+) {
+    // The widths are constants of V, so one arm remains.
+    unsafe {
+        match (V::LANES, panel.groups) {
+            (16, 3) => rows::<V, ACROSS, 8, 3>(left, panel, to, ld, plus, bias),
+            (16, 2) => rows::<V, ACROSS, 8, 2>(left, panel, to, ld, plus, bias),
+            (16, _) => rows::<V, ACROSS, 8, 1>(left, panel, to, ld, plus, bias),
+            (8, _) => rows::<V, ACROSS, 6, 2>(left, panel, to, ld, plus, bias),
+            _ => rows::<V, ACROSS, 4, 4>(left, panel, to, ld, plus, bias),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn rows<V: Vector, const ACROSS: bool, const ROWS: usize, const VECTORS: usize>(
     mut left: Left,
     panel: Panel,
     mut to: [*mut f32; 3],
@@ -383,13 +588,13 @@ unsafe fn rows<V: Vector, const ROWS: usize, const VECTORS: usize>(
     while remaining > 0 {
         let done = unsafe {
             if remaining >= ROWS {
-                kernel::<V, ROWS, VECTORS>(left, panel, to, ld, plus, bias)
+                kernel::<V, ACROSS, ROWS, VECTORS>(left, panel, to, ld, plus, bias)
             } else if remaining >= 4 {
-                kernel::<V, 4, VECTORS>(left, panel, to, ld, plus, bias)
+                kernel::<V, ACROSS, 4, VECTORS>(left, panel, to, ld, plus, bias)
             } else if remaining >= 2 {
-                kernel::<V, 2, VECTORS>(left, panel, to, ld, plus, bias)
+                kernel::<V, ACROSS, 2, VECTORS>(left, panel, to, ld, plus, bias)
             } else {
-                kernel::<V, 1, VECTORS>(left, panel, to, ld, plus, bias)
+                kernel::<V, ACROSS, 1, VECTORS>(left, panel, to, ld, plus, bias)
             }
         };
         remaining -= done;
@@ -403,7 +608,7 @@ unsafe fn rows<V: Vector, const ROWS: usize, const VECTORS: usize>(
 
 /// The register tile: `ROWS` × `VECTORS` accumulators. Returns `ROWS`.
 #[inline(always)]
-unsafe fn kernel<V: Vector, const ROWS: usize, const VECTORS: usize>(
+unsafe fn kernel<V: Vector, const ACROSS: bool, const ROWS: usize, const VECTORS: usize>(
     left: Left,
     panel: Panel,
     to: [*mut f32; 3],
@@ -420,8 +625,14 @@ unsafe fn kernel<V: Vector, const ROWS: usize, const VECTORS: usize>(
             for (j, column) in columns.iter_mut().enumerate() {
                 *column = V::load(right.add(j * V::LANES));
             }
+            let offset = if ACROSS {
+                *left.offsets.add(k) as usize
+            } else {
+                k
+            };
+            let at = left.at.add(offset);
             for (i, sums) in sums.iter_mut().enumerate() {
-                let factor = V::splat(*left.at.add(i * left.stride + k));
+                let factor = V::splat(*at.add(i * left.stride));
                 for (sum, column) in sums.iter_mut().zip(columns) {
                     *sum = factor.mul_add(column, *sum);
                 }

@@ -3,6 +3,7 @@
 
 mod fast;
 mod gradients;
+mod input_gradients;
 mod reference;
 mod simd;
 
