@@ -21,6 +21,7 @@
 //! begins, wherever that cuts (A1111 by default looks back for a comma).
 
 mod attention;
+mod nouns;
 pub mod scene;
 mod spans;
 

@@ -72,4 +72,18 @@ impl Prompt {
             _ => Ok(spans.swap_remove(n)),
         }
     }
+
+    /// The positions, as in [`Span`], of the tokens that come from within `bytes` of the prompt as typed.
+    pub fn positions_within(&self, bytes: &Range<usize>) -> Vec<usize> {
+        let mut positions = Vec::new();
+        for (index, chunk) in self.chunks.iter().enumerate() {
+            let within = |bytes_of: &Range<usize>| {
+                bytes.start <= bytes_of.start && bytes_of.end <= bytes.end
+            };
+            let tokens = chunk.tokens.iter().enumerate();
+            let found = tokens.filter(|(_, token)| within(&token.bytes));
+            positions.extend(found.map(|(i, _)| index * chunk.ids.len() + i + 1));
+        }
+        positions
+    }
 }

@@ -1,7 +1,21 @@
 //! What a prompt shows: its objects and how they stand to each other.
+//!
+//! Read by rules, without a model. A phrase of place speaks of the noun before it ("a dog to the left of a cat"), or
+//! of the subject when "and" or a comma comes before it ("…, and above a car"). Where English leaves open what is
+//! meant, the prompt is refused, and `--relation` says it outright; no word about place is passed over in silence.
 
+mod check;
+mod clauses;
+mod given;
+mod items;
+mod mentions;
+mod phrase;
 mod relation;
+mod spatial;
+mod statements;
 mod tokens;
+mod vocabulary;
+mod words;
 
 use std::ops::Range;
 
@@ -9,8 +23,10 @@ use thiserror::Error;
 
 use super::PromptError;
 
+use clauses::read;
 pub use relation::Relation;
 pub use tokens::TokenPolicy;
+use words::Word;
 
 /// A thing that the prompt names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +73,97 @@ pub enum SceneError {
     /// The prompt names nothing.
     #[error("the prompt names no object")]
     NoObject,
+    /// A word about place in a part that no relation was read from.
+    #[error("{word:?} in {text:?} says something about place that is not understood; {WAY_OUT}")]
+    Unread {
+        /// The word.
+        word: String,
+        /// What is around it.
+        text: String,
+    },
+    /// "a dog or a cat".
+    #[error("{0:?} leaves open which of the two; a prompt needs one or the other")]
+    Alternative(String),
+    /// "not to the left of".
+    #[error(
+        "{0:?} says what is not there, which a picture cannot be guided by; use the negative prompt, or {WAY_OUT}"
+    )]
+    Negation(String),
+    /// It can be read in more than one way.
+    #[error("{text:?} can be read in two ways: {first}, or {second}; {WAY_OUT}")]
+    Ambiguous {
+        /// The part of the prompt.
+        text: String,
+        /// One way.
+        first: String,
+        /// The other.
+        second: String,
+    },
+    /// A pronoun or an article that could mean several objects, or none.
+    #[error("it is not clear which object {text:?} means; {WAY_OUT}")]
+    Reference {
+        /// The phrase.
+        text: String,
+    },
+    /// A relation with a side missing.
+    #[error("{text:?} has no {missing}; {WAY_OUT}")]
+    Dangling {
+        /// The phrase of place.
+        text: String,
+        /// `subject before it` or `object after it`.
+        missing: &'static str,
+    },
+    /// A side of the picture for one object, and no other object on the opposite side.
+    #[error(
+        "{object:?} has a place in the picture ({place}) but no object to stand opposite; {WAY_OUT}"
+    )]
+    Place {
+        /// The object's phrase.
+        object: String,
+        /// The side.
+        place: &'static str,
+    },
+    /// "between" with one object.
+    #[error("\"between\" in {0:?} needs two objects joined by \"and\"")]
+    BetweenOne(String),
+    /// A relation between an object and itself.
+    #[error(
+        "{object:?} cannot be {relation} itself; for two objects of the same name, name each with \"a\""
+    )]
+    Itself {
+        /// The object's phrase.
+        object: String,
+        /// The relation.
+        relation: Relation,
+    },
+    /// Relations that cannot all be true.
+    #[error("these relations contradict each other: {0}")]
+    Contradiction(String),
+    /// A given relation that is not written as one.
+    #[error(
+        "the relation {0:?} is not written as \"SUBJECT | RELATION | OBJECT\", such as \"dog | left of | cat\""
+    )]
+    Notation(String),
+    /// An object of a given relation that the prompt does not contain.
+    #[error("{phrase:?} is not in the prompt {prompt:?}; its objects are: {objects}")]
+    NotInPrompt {
+        /// The phrase.
+        phrase: String,
+        /// The prompt.
+        prompt: String,
+        /// What there is.
+        objects: String,
+    },
+    /// A given phrase that several objects have.
+    #[error(
+        "{phrase:?} is {found} objects of the prompt; write {phrase}#1 to {phrase}#{found} for one of them"
+    )]
+    Several {
+        /// The phrase.
+        phrase: String,
+        /// How many there are.
+        found: usize,
+    },
     /// An object's phrase has no tokens of its own in the prompt.
     #[error("{0:?} is not among the tokens of the prompt")]
     NoTokens(String),
@@ -65,66 +172,26 @@ pub enum SceneError {
     Prompt(#[from] PromptError),
 }
 
+/// What helps whenever the rules do not.
+const WAY_OUT: &str = "say it outright with --relation \"SUBJECT | RELATION | OBJECT\"";
+
 impl Scene {
     /// Reads the objects and relations of a prompt.
+    ///
+    /// Weights and brackets do not matter; prompt schedules must have been resolved before. A noun that is repeated
+    /// with "a" is another object, with "the" the same one. Every relation that the prompt states is in the result, or
+    /// the prompt is refused.
     pub fn parse(prompt: &str) -> Result<Self, SceneError> {
-        let mut scene = Self::default();
-        let lower = prompt.to_ascii_lowercase();
-        let joints = [
-            (" to the left of ", Some(Relation::LeftOf)),
-            (" to the right of ", Some(Relation::RightOf)),
-            (" above ", Some(Relation::Above)),
-            (" below ", Some(Relation::Below)),
-            (" near ", Some(Relation::Near)),
-            (" and ", None),
-        ];
-        let mut at = 0;
-        let mut relation = None;
-        while at < prompt.len() {
-            let next = joints
-                .iter()
-                .filter_map(|joint| lower[at..].find(joint.0).map(|i| (at + i, joint)))
-                .min_by_key(|(i, _)| *i);
-            let end = next.map_or(prompt.len(), |(i, _)| i);
-            scene.push(prompt, at..end);
-            let last = scene.objects.len().saturating_sub(1);
-            if let Some(relation) = relation.take()
-                && last > 0
-            {
-                scene.relations.push(StatedRelation {
-                    subject: last - 1,
-                    relation,
-                    objects: vec![last],
-                });
-            }
-            let Some((i, joint)) = next else { break };
-            relation = joint.1;
-            at = i + joint.0.len();
-        }
-        if scene.objects.is_empty() {
-            return Err(SceneError::NoObject);
-        }
-        Ok(scene)
+        Ok(read(prompt)?.scene)
     }
+}
 
-    fn push(&mut self, prompt: &str, bytes: Range<usize>) {
-        let mut start = bytes.start;
-        for skip in ["a photo of ", "a ", "an ", "the "] {
-            if prompt[start..bytes.end]
-                .to_ascii_lowercase()
-                .starts_with(skip)
-            {
-                start += skip.len();
-            }
-        }
-        let phrase = prompt[start..bytes.end].trim().trim_end_matches(['.', ',']);
-        if !phrase.is_empty() {
-            self.objects.push(SceneObject {
-                phrase: phrase.to_owned(),
-                noun: phrase.rsplit(' ').next().unwrap_or(phrase).to_lowercase(),
-                count: Some(1),
-                bytes: start..start + phrase.len(),
-            });
-        }
-    }
+/// Words as they are written, joined by single spaces.
+fn text(words: &[Word], range: Range<usize>) -> String {
+    let typed: Vec<&str> = words[range]
+        .iter()
+        .map(|word| word.typed.as_str())
+        .filter(|typed| !typed.is_empty())
+        .collect();
+    typed.join(" ")
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::SceneError;
+use super::given::relation_named;
 
 /// How one object stands to another, seen from the camera: `a LeftOf b` is "a is to the left of b".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -121,12 +122,14 @@ impl fmt::Display for Relation {
 impl FromStr for Relation {
     type Err = SceneError;
 
-    /// Reads the names of [`as_str`](Self::as_str), with `_` or `-` for spaces.
+    /// Reads a name of [`as_str`](Self::as_str), or any phrase that a prompt may use, such as `to the left of`; also
+    /// `left`, `right`, `top`, `bottom` and `front` alone.
     fn from_str(text: &str) -> Result<Self, SceneError> {
-        let wanted = text.trim().to_lowercase().replace(['_', '-'], " ");
+        let name = text.trim().to_lowercase().replace(['_', '-'], " ");
         Self::ALL
             .into_iter()
-            .find(|relation| relation.as_str() == wanted)
+            .find(|relation| relation.as_str() == name)
+            .or_else(|| relation_named(&name))
             .ok_or_else(|| SceneError::UnknownRelation(text.trim().to_owned()))
     }
 }

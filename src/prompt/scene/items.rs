@@ -1,0 +1,185 @@
+//! A prompt as noun phrases, phrases of place, and what joins them.
+
+use std::ops::Range;
+
+use super::phrase::{Mention, is_boundary, noun_phrase};
+use super::spatial::{self, Spatial};
+use super::vocabulary::*;
+use super::words::{Kind, Word};
+use super::{SceneError, text};
+
+/// What a part of a prompt is to the grammar.
+#[derive(Debug, Clone)]
+pub(crate) enum Item {
+    /// "a photo of"
+    Frame,
+    Thing(Mention),
+    Spatial(Spatial),
+    And,
+    Comma,
+    Stop,
+    /// "is", "stands", "there is"
+    Be,
+    /// "which", "that"
+    Which,
+    /// What no relation is read from: "in a park", "running", "with a hat". Not `same_place`: it may name something
+    /// that a phrase of place after it could be about.
+    Context {
+        same_place: bool,
+    },
+}
+
+/// An item and the words that it consists of.
+#[derive(Debug, Clone)]
+pub(crate) struct Part {
+    pub item: Item,
+    pub words: Range<usize>,
+}
+
+/// Cuts the words into items.
+pub(crate) fn items(words: &[Word]) -> Result<Vec<Part>, SceneError> {
+    let mut parts: Vec<Part> = Vec::new();
+    let mut at = 0;
+    while at < words.len() {
+        let previous = parts.last().map(|part| &part.item);
+        let (item, end) = item(words, at, previous)?;
+        parts.push(Part {
+            item,
+            words: at..end,
+        });
+        at = end;
+    }
+    Ok(parts)
+}
+
+fn item(words: &[Word], at: usize, previous: Option<&Item>) -> Result<(Item, usize), SceneError> {
+    let word = &words[at];
+    match word.kind {
+        Kind::Comma => return Ok((Item::Comma, at + 1)),
+        Kind::Stop => return Ok((Item::Stop, at + 1)),
+        Kind::Word => {}
+    }
+    if matches!(previous, None | Some(Item::Stop))
+        && let Some(end) = frame(words, at)
+    {
+        return Ok((Item::Frame, end));
+    }
+    if word.is_one_of(OR) {
+        return Err(SceneError::Alternative(around(words, at)));
+    }
+    if word.is_one_of(NOT) {
+        return Err(SceneError::Negation(around(words, at)));
+    }
+    if word.is_one_of(AND) {
+        return Ok((Item::And, at + 1));
+    }
+    if let Some((spatial, length)) = spatial::phrase(&words[at..]) {
+        return Ok((Item::Spatial(spatial), at + length));
+    }
+    let next = words.get(at + 1);
+    if word.is_one_of(WHICH) && next.is_some_and(|next| next.is_one_of(BE) || next.is_one_of(VERBS))
+    {
+        return Ok((Item::Which, at + 1));
+    }
+    if word.is_one_of(BE) {
+        return Ok((Item::Be, at + 1));
+    }
+    // After a noun or a verb a bare word says something about it: "is running", "is red".
+    let says = matches!(previous, Some(Item::Thing(_) | Item::Be | Item::Which));
+    let begins_thing =
+        word.is_one_of(DETERMINERS) || word.is_one_of(PRONOUNS) || !is_boundary(words, at);
+    let bare = !word.is_one_of(DETERMINERS) && !word.is_one_of(PRONOUNS);
+    if begins_thing
+        && !(says && bare)
+        && let Some(mention) = noun_phrase(words, at)
+    {
+        refuse_cue(words, mention.core.clone())?;
+        let end = mention.whole.end;
+        return Ok((Item::Thing(mention), end));
+    }
+    let (same_place, end) = context(words, at);
+    refuse_cue(words, at..end)?;
+    Ok((Item::Context { same_place }, end))
+}
+
+/// "a photo of", "draw", "a red kitchen with".
+fn frame(words: &[Word], start: usize) -> Option<usize> {
+    // "It is a cat next to a dog": nothing was mentioned that "it" could mean.
+    if start == 0
+        && words[0].is_one_of("it this that here")
+        && words.get(1).is_some_and(|next| next.is_one_of("is are"))
+    {
+        return Some(2);
+    }
+    let mut at = start;
+    while words.get(at).is_some_and(|word| word.is_one_of(ORDERS)) {
+        at += 1;
+    }
+    let ordered = (at > start).then_some(at);
+    let mut noun = at;
+    while noun < at + 7 && words.get(noun).is_some_and(|word| word.kind == Kind::Word) {
+        let (word, next) = (&words[noun], words.get(noun + 1));
+        let shows = |next: &Word| {
+            next.is_one_of(SHOWING)
+                || next.is("in") && words.get(noun + 2).is_some_and(|w| w.is("which"))
+        };
+        if word.is_one_of(PICTURES) && next.is_some_and(shows) {
+            let in_which = usize::from(next.is_some_and(|next| next.is("in")));
+            return Some(noun + 2 + in_which);
+        }
+        if word.is_one_of(PLACES)
+            && next.is_some_and(|next| next.is_one_of("with where containing featuring"))
+        {
+            return Some(noun + 2);
+        }
+        if noun > at && is_boundary(words, noun) && !word.is_one_of(DETERMINERS) {
+            break;
+        }
+        noun += 1;
+    }
+    ordered
+}
+
+/// How far words about a thing reach from `start`, and whether they keep to one place.
+fn context(words: &[Word], start: usize) -> (bool, usize) {
+    let preposition = words[start].is_one_of(PREPOSITIONS);
+    let mut same_place = !preposition || words[start].is_one_of(SAME_PLACE);
+    let mut at = start + 1;
+    while let Some(word) = words.get(at).filter(|word| word.kind == Kind::Word) {
+        let next = words.get(at + 1);
+        let joins_adjectives = word.is("and")
+            && next.is_some_and(|next| next.is_one_of(ADJECTIVES))
+            && words[at - 1].is_one_of(ADJECTIVES);
+        let ends = (word.is_one_of(AND) && !joins_adjectives)
+            || word.is_one_of(BE)
+            || (word.is_one_of(WHICH)
+                && next.is_some_and(|next| next.is_one_of(BE) || next.is_one_of(VERBS)))
+            || spatial::phrase(&words[at..]).is_some();
+        if ends {
+            break;
+        }
+        // "running in a park" is one place, "holding a cup" and "in a park with a lake" are two.
+        let names_thing = !preposition && at == start + 1 && !word.is_one_of(PREPOSITIONS);
+        let leaves = word.is_one_of(PREPOSITIONS) && !word.is_one_of(SAME_PLACE);
+        same_place &= !names_thing && !leaves;
+        at += 1;
+    }
+    (same_place, at)
+}
+
+fn refuse_cue(words: &[Word], range: Range<usize>) -> Result<(), SceneError> {
+    match spatial::cue(&words[range.clone()]) {
+        Some(word) => Err(SceneError::Unread {
+            word: word.text.clone(),
+            text: text(
+                words,
+                range.start.saturating_sub(2)..(range.end + 1).min(words.len()),
+            ),
+        }),
+        None => Ok(()),
+    }
+}
+
+fn around(words: &[Word], at: usize) -> String {
+    text(words, at.saturating_sub(3)..(at + 4).min(words.len()))
+}

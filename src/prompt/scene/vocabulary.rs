@@ -1,0 +1,72 @@
+//! The small words of the grammar, as lists for [`Word::is_one_of`](super::Word::is_one_of).
+
+/// Words before a noun that name no thing.
+pub(crate) const DETERMINERS: &str = "a an the another other some this that these those his her its their my your our several many both \
+    all few multiple various each every single only";
+
+/// Determiners after which a thing that was mentioned before is meant.
+pub(crate) const DEFINITE: &str = "the this that these those both his her its their";
+
+/// Stand for a thing that was mentioned before.
+pub(crate) const PRONOUNS: &str = "it them they he she him";
+
+/// Join things or statements.
+pub(crate) const AND: &str = "and while but then plus whereas";
+
+pub(crate) const OR: &str = "or nor either neither";
+
+pub(crate) const NOT: &str = "not no never isn't aren't none";
+
+/// Begin a clause about the noun before them.
+pub(crate) const WHICH: &str = "which that who where";
+
+/// Verbs that say no more than that something is somewhere.
+pub(crate) const BE: &str = "is are was were be been being stands stand sits sit lies lie stays rests hangs floats appears stood \
+    sat lay seen looks seems remains there here";
+
+/// Finite verbs that commonly say what a thing does. Participles are known by their endings.
+pub(crate) const VERBS: &str = "runs run jumps walks walk eats eat sleeps sleep plays swims waits waves leans faces chases follows \
+    rides ride holds hold reads read carries carry wears wear watches looks look has have flies talks \
+    smiles dances sings cooks drives worn held made shown hung kept seen drawn built set does do drinks \
+    climbs pushes pulls";
+
+/// Prepositions that begin words about a thing's place or looks, which no relation is read from.
+pub(crate) const PREPOSITIONS: &str = "in on at inside into onto within upon during by from for with against along across through around \
+    outside like to amid among off out up down towards toward using via near-by surrounded side-by-side \
+    together alone of about than after before as without";
+
+/// Of those, the ones that keep what follows where the thing is; after the others it may be elsewhere.
+pub(crate) const SAME_PLACE: &str =
+    "in on at inside within upon outside together alone side-by-side during";
+
+/// Words of pictures: "a photo of …".
+pub(crate) const PICTURES: &str = "photo photograph picture image painting drawing illustration render rendering shot snapshot sketch \
+    scene view portrait close-up closeup depiction artwork cartoon watercolor watercolour photos \
+    pictures still composition";
+
+/// What joins a picture with what it shows.
+pub(crate) const SHOWING: &str =
+    "of showing with depicting featuring containing where shows depicts that";
+
+/// Places that a scene may be set in: "a kitchen with …".
+pub(crate) const PLACES: &str = "kitchen room bedroom bathroom park street field beach garden forest city desert studio office meadow \
+    landscape background yard farm classroom restaurant";
+
+/// Verbs before what is wanted: "draw a cat".
+pub(crate) const ORDERS: &str = "draw generate create show imagine make paint depict me please";
+
+/// Nouns that stand for their contents: "a pair of dogs".
+pub(crate) const COLLECTIONS: &str = "pair couple group bunch herd flock lot lots set number";
+
+/// Adjectives that "and" or a comma may join within a phrase: "a red and white car".
+pub(crate) const ADJECTIVES: &str = "red green blue yellow orange purple pink black white brown gray grey golden gold silver cyan magenta \
+    beige turquoise violet big small large little tiny huge giant tall short long wide old young new \
+    ancient modern cute fluffy shiny round square wooden metal metallic plastic glass rubber leather \
+    fabric fat thin bright dark light happy sad angry beautiful pretty ugly colorful colourful striped \
+    spotted furry soft hard wet dry hot cold clean dirty empty full broken smiling male female realistic";
+
+/// Nouns that look like participles.
+pub(crate) const NO_PARTICIPLES: &str = "painting building ring wing king string ceiling swing spring clothing earring pudding drawing \
+    railing sibling duckling thing wedding sling herring bed sled shed seed weed moped reed bobsled \
+    steed breed flatbed dining parking washing rocking frying red viking lightning morning evening \
+    carving rigging bunting seedling dumpling stocking";
