@@ -7,6 +7,7 @@
 //! * [`request`]: everything that decides what one picture looks like;
 //! * [`prompt`]: what the text says: weights, chunks, token spans;
 //! * [`sampling`]: seeded noise, schedulers, and the one denoising loop with its hook points;
+//! * [`guidance`]: what acts inside the loop to put things where they belong;
 //! * [`engine`]: text → conditioning → denoise → decode, on the networks of a checkpoint;
 //! * [`device`]: choosing where it runs;
 //! * [`search`]: best-of-N noise search;
@@ -14,6 +15,7 @@
 
 pub mod device;
 pub mod engine;
+pub mod guidance;
 pub mod output;
 pub mod prompt;
 pub mod request;

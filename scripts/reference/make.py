@@ -26,6 +26,8 @@ CASES = {
     "taesd-tiny": "taesd",
     "tokenizer": "tokenizer",
     "toybox": "toybox",
+    "guidance": "guidance",
+    "guidance-toybox": "guidance_toybox",
 }
 
 

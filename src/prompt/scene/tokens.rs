@@ -1,12 +1,14 @@
 //! Where an object's phrase is in the conditioning.
 
 use prepose_weights::tokenizer::ClipTokenizer;
+use serde::{Deserialize, Serialize};
 
 use super::{Scene, SceneError};
 use crate::prompt::Prompt;
 
 /// Which tokens of a phrase stand for the object.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
 pub enum TokenPolicy {
     /// All of them; their maps are averaged.
     #[default]

@@ -1,0 +1,428 @@
+//! What a request says about guidance, and what it means.
+
+use serde::{Deserialize, Serialize};
+
+use super::attend_excite::ExciteConstants;
+use super::boxdiff::BoxDiffConstants;
+use super::boxes::Rounding;
+use super::layout::LayoutConstants;
+use super::maps::LayerRule;
+use super::pos::PosConstants;
+use super::update::{Refinement, StepSize};
+use super::{GuidanceError, TokenRange};
+use crate::prompt::scene::TokenPolicy;
+
+/// A guidance method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// PoS guidance (PSG), by the relations of the prompt.
+    Pos,
+    /// BoxDiff, by boxes.
+    #[serde(rename = "boxdiff")]
+    #[value(name = "boxdiff")]
+    BoxDiff,
+    /// Attend-and-Excite: every object gets attention somewhere.
+    AttendAndExcite,
+    /// Layout guidance, by boxes.
+    Layout,
+}
+
+impl Method {
+    /// The name on the command line and in requests.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Method::Pos => "pos",
+            Method::BoxDiff => "boxdiff",
+            Method::AttendAndExcite => "attend-and-excite",
+            Method::Layout => "layout",
+        }
+    }
+
+    /// Whether it is told where things belong by boxes.
+    pub fn needs_boxes(self) -> bool {
+        matches!(self, Method::BoxDiff | Method::Layout)
+    }
+
+    /// The presets that it has.
+    pub fn presets(self) -> &'static [Preset] {
+        use Preset::{Default, Diffusers, Sd14Reference, SdxlReference};
+        match self {
+            Method::Pos => &[Default, Sd14Reference, SdxlReference],
+            Method::BoxDiff => &[Default, Sd14Reference, SdxlReference, Diffusers],
+            Method::AttendAndExcite => &[Default, Sd14Reference, Diffusers],
+            Method::Layout => &[Default, Sd14Reference],
+        }
+    }
+}
+
+/// Where a method's constants come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Preset {
+    /// What measured best here.
+    #[default]
+    Default,
+    /// The authors' code for SD 1.x, quirks included.
+    Sd14Reference,
+    /// The authors' code for SDXL, quirks included.
+    SdxlReference,
+    /// diffusers' pipeline, where it differs from the authors' code.
+    Diffusers,
+}
+
+impl Preset {
+    /// The name on the command line and in requests.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Preset::Default => "default",
+            Preset::Sd14Reference => "sd14-reference",
+            Preset::SdxlReference => "sdxl-reference",
+            Preset::Diffusers => "diffusers",
+        }
+    }
+}
+
+/// Which loss PoS guidance lowers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum PosLoss {
+    /// The squared probability of the wrong order, as in the authors' code: pulls while the order is wrong, and
+    /// rests when it is right.
+    WrongOrder,
+    /// −PoS², as in the paper: pulls weakly while the order is wrong, and most when it is right.
+    Paper,
+}
+
+/// How several relations of one scene are combined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Combination {
+    /// The sum of their losses, one update.
+    Sum,
+    /// One update after the other within the step, each with its own forward pass.
+    Sequence,
+}
+
+/// Which layers' maps are read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Layers {
+    /// All that the method's authors read.
+    Reference,
+    /// Of those only the ones on the way down, so that the network need not go on.
+    Cheap,
+    /// Those whose names begin so.
+    Named(Vec<String>),
+}
+
+/// What a request says about guidance. Everything that is not said is the preset's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GuidanceConfig {
+    /// Which method.
+    pub method: Method,
+    /// Whose constants.
+    #[serde(default)]
+    pub preset: Preset,
+    /// How many steps are guided, from the first on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps: Option<usize>,
+    /// The first guided step, from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_step: Option<usize>,
+    /// What the gradient is multiplied with at the first step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<f64>,
+    /// Cells along the shorter side of the maps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolution: Option<usize>,
+    /// Whether the maps are smoothed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub smoothing: Option<bool>,
+    /// Which layers' maps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layers: Option<Layers>,
+    /// Which tokens stand for an object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<TokenPolicy>,
+    /// Whether single steps are repeated until the loss is low.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refine: Option<bool>,
+    /// PoS: which loss.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<PosLoss>,
+    /// PoS: how several relations are combined.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub combine: Option<Combination>,
+    /// PoS: what is near and what is far, as a share of the picture's shorter side.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distance: Option<f64>,
+}
+
+/// A method with all of its constants.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// The loss with its constants.
+    pub loss: Loss,
+    /// The layers that are read.
+    pub layers: LayerRule,
+    /// The first guided step, from 0.
+    pub from_step: usize,
+    /// The first step that is not guided any more.
+    pub to_step: usize,
+    /// Whether the number of guided steps was asked for. A preset's own is only an upper limit.
+    pub steps_asked: bool,
+    /// How far the latents move.
+    pub step_size: StepSize,
+    /// When a step is repeated.
+    pub refinement: Refinement,
+    /// Which tokens stand for an object.
+    pub tokens: TokenPolicy,
+}
+
+/// The losses with their constants.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Loss {
+    /// Of PoS guidance.
+    Pos(PosConstants),
+    /// Of BoxDiff.
+    BoxDiff(BoxDiffConstants),
+    /// Of Attend-and-Excite.
+    AttendAndExcite(ExciteConstants),
+    /// Of layout guidance.
+    Layout(LayoutConstants),
+}
+
+impl GuidanceConfig {
+    /// A method with the constants of its default preset.
+    pub fn new(method: Method) -> Self {
+        Self {
+            method,
+            preset: Preset::Default,
+            steps: None,
+            from_step: None,
+            scale: None,
+            resolution: None,
+            smoothing: None,
+            layers: None,
+            tokens: None,
+            refine: None,
+            loss: None,
+            combine: None,
+            distance: None,
+        }
+    }
+
+    /// The preset's constants with everything that was said put over them.
+    ///
+    /// # Errors
+    /// A preset that the method does not have, an option that it does not read, a number out of range.
+    pub fn settings(&self) -> Result<Settings, GuidanceError> {
+        let Self { method, preset, .. } = *self;
+        if !method.presets().contains(&preset) {
+            return Err(GuidanceError::Preset { method, preset });
+        }
+        let mut settings = published(method, preset);
+        self.check()?;
+
+        settings.from_step = self.from_step.unwrap_or(settings.from_step);
+        settings.steps_asked = self.steps.is_some();
+        settings.to_step = settings.from_step + self.steps.unwrap_or(settings.to_step);
+        if let Some(scale) = self.scale {
+            settings.step_size.scale = scale;
+        }
+        if let Some(policy) = self.tokens {
+            settings.tokens = policy;
+        }
+        if self.refine == Some(false) {
+            settings.refinement = Refinement::None;
+        }
+        if self.refine == Some(true) && settings.refinement == Refinement::None {
+            settings.refinement = match method {
+                // The authors' threshold and limit; their code disables it.
+                Method::Pos => Refinement::Until {
+                    threshold: 0.2,
+                    updates: 10,
+                    quirk: false,
+                },
+                _ => Refinement::published(false),
+            };
+        }
+        match &mut settings.loss {
+            Loss::Pos(constants) => {
+                constants.loss = self.loss.unwrap_or(constants.loss);
+                constants.combine = self.combine.unwrap_or(constants.combine);
+                constants.distance = self.distance.unwrap_or(constants.distance);
+                constants.smoothing = self.smoothing.unwrap_or(constants.smoothing);
+            }
+            Loss::BoxDiff(BoxDiffConstants { smoothing, .. })
+            | Loss::AttendAndExcite(ExciteConstants { smoothing, .. }) => {
+                *smoothing = self.smoothing.unwrap_or(*smoothing);
+            }
+            Loss::Layout(_) => {}
+        }
+        settings.layers = match (&self.layers, settings.layers) {
+            (Some(Layers::Named(names)), _) => LayerRule::Named(names.clone()),
+            (layers, LayerRule::Size { .. }) => LayerRule::Size {
+                side: self.resolution,
+                down_only: *layers == Some(Layers::Cheap),
+            },
+            (_, rule) => rule,
+        };
+        Ok(settings)
+    }
+
+    fn check(&self) -> Result<(), GuidanceError> {
+        let range = |name, value: String, range| GuidanceError::Range { name, value, range };
+        if let Some(scale) = self.scale
+            && !(scale.is_finite() && scale > 0.0)
+        {
+            return Err(range("guide scale", scale.to_string(), "a positive number"));
+        }
+        if self.steps == Some(0) {
+            return Err(range("guide steps", "0".into(), "at least 1"));
+        }
+        if let Some(distance) = self.distance
+            && !(0.0..1.0).contains(&distance)
+        {
+            let distance = distance.to_string();
+            return Err(range(
+                "guide distance",
+                distance,
+                "at least 0 and less than 1",
+            ));
+        }
+        let named = matches!(self.layers, Some(Layers::Named(_)));
+        let layout = self.method == Method::Layout;
+        // What a method does not read is a mistake, not to be passed over.
+        let unread = [
+            ("loss", self.loss.is_some() && self.method != Method::Pos),
+            (
+                "combine",
+                self.combine.is_some() && self.method != Method::Pos,
+            ),
+            (
+                "distance",
+                self.distance.is_some() && self.method != Method::Pos,
+            ),
+            ("smoothing", self.smoothing.is_some() && layout),
+            ("layers cheap", self.layers == Some(Layers::Cheap) && layout),
+            ("resolution", self.resolution.is_some() && (layout || named)),
+            (
+                "layers",
+                matches!(&self.layers, Some(Layers::Named(names)) if names.is_empty()),
+            ),
+        ];
+        match unread.into_iter().find(|(_, given)| *given) {
+            Some((option, _)) => Err(GuidanceError::Unread {
+                option,
+                method: self.method,
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The constants of a method's preset. Sources: `docs/guidance`.
+fn published(method: Method, preset: Preset) -> Settings {
+    let reference = preset != Preset::Default;
+    let tokens = match reference {
+        true => TokenPolicy::First,
+        false => TokenPolicy::Mean,
+    };
+    let (loss, to_step, step_size, refinement) = match method {
+        Method::Pos => {
+            let xl = preset == Preset::SdxlReference;
+            let constants = PosConstants {
+                loss: PosLoss::WrongOrder,
+                combine: match reference {
+                    true => Combination::Sequence,
+                    false => Combination::Sum,
+                },
+                // SDXL's code computes the smoothed maps and then passes on the others.
+                smoothing: !xl,
+                distance: 5.0 / 16.0,
+            };
+            let (steps, step_size) = match preset {
+                // A multiplier of 1000 on top of the factor 20, in σ's space.
+                Preset::SdxlReference => (10, StepSize::decaying(20.0 * 1000.0).in_sigma_space()),
+                Preset::Sd14Reference => (25, StepSize::decaying(20.0)),
+                _ => (10, StepSize::decaying(200.0)),
+            };
+            (Loss::Pos(constants), steps, step_size, Refinement::None)
+        }
+        Method::BoxDiff => {
+            let constants = BoxDiffConstants {
+                range: match preset {
+                    Preset::Default | Preset::Diffusers => TokenRange::Text,
+                    _ => TokenRange::AllButEnds,
+                },
+                smoothing: true,
+                rounding: match reference {
+                    true => Rounding::Nearest,
+                    false => Rounding::AtLeastOne,
+                },
+                share: 0.2,
+                corner: 1,
+                at_least_one: !reference,
+            };
+            let refinement = match preset {
+                Preset::Sd14Reference | Preset::SdxlReference => Refinement::published(true),
+                _ => Refinement::None,
+            };
+            let step_size = StepSize::decaying(20.0);
+            (Loss::BoxDiff(constants), 25, step_size, refinement)
+        }
+        Method::AttendAndExcite => {
+            let constants = ExciteConstants {
+                range: match reference {
+                    true => TokenRange::AllButEnds,
+                    false => TokenRange::Text,
+                },
+                smoothing: true,
+            };
+            let refinement = match reference {
+                true => Refinement::published(true),
+                false => Refinement::None,
+            };
+            let step_size = StepSize::decaying(20.0);
+            (Loss::AttendAndExcite(constants), 25, step_size, refinement)
+        }
+        Method::Layout => {
+            let constants = LayoutConstants {
+                rounding: match reference {
+                    true => Rounding::Down,
+                    false => Rounding::AtLeastOne,
+                },
+            };
+            let refinement = Refinement::Until {
+                threshold: 0.2,
+                updates: 5,
+                quirk: reference,
+            };
+            (
+                Loss::Layout(constants),
+                10,
+                StepSize::noise_level(30.0),
+                refinement,
+            )
+        }
+    };
+    Settings {
+        loss,
+        layers: match method {
+            Method::Layout => LayerRule::MidAndFirstUp,
+            _ => LayerRule::Size {
+                side: None,
+                down_only: false,
+            },
+        },
+        from_step: 0,
+        to_step,
+        steps_asked: false,
+        step_size,
+        refinement,
+        tokens,
+    }
+}

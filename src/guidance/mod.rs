@@ -1,0 +1,169 @@
+//! What acts inside the denoising loop to put things where they belong, without training.
+//!
+//! All methods work alike: a forward pass of the UNet's conditional half records cross-attention maps, a loss says how far
+//! they are from what is wanted, and the latents move a step down its gradient before the ordinary denoising step.
+//!
+//! * [`config`]: what a request says, the published presets, and what they mean;
+//! * [`target`]: what one picture should achieve; [`boxes`]: where an object belongs;
+//! * [`maps`]: which maps are read, and their mean;
+//! * [`pos`], [`boxdiff`], [`attend_excite`], [`layout`]: the losses, each on a batch with a target for each sample;
+//! * [`update`]: the hook that drives any of them; [`score`]: how well maps obey relations, for search.
+//!
+//! A new method is a file with its [`update::MapLoss`], and a line in each list of [`config`].
+
+pub mod attend_excite;
+pub mod boxdiff;
+pub mod boxes;
+pub mod config;
+pub mod layout;
+pub mod maps;
+pub mod pos;
+pub mod score;
+pub mod target;
+pub mod update;
+
+use burn::tensor::{Tensor, TensorData, activation};
+use thiserror::Error;
+
+pub use config::{Combination, GuidanceConfig, Layers, Loss, Method, PosLoss, Preset, Settings};
+pub use target::{Target, TargetObject};
+pub use update::Guidance;
+
+use crate::prompt::PromptError;
+use crate::prompt::scene::{Relation, SceneError};
+
+/// Why a picture cannot be guided as asked.
+#[derive(Debug, Error)]
+pub enum GuidanceError {
+    /// The method has no such preset.
+    #[error("{} has no preset {}; it has {}", method.as_str(), preset.as_str(), list(method.presets().iter().map(|preset| preset.as_str())))]
+    Preset {
+        /// The method.
+        method: Method,
+        /// What was asked for.
+        preset: Preset,
+    },
+    /// An option that the method does not read, or not with the others that were given.
+    #[error("{} guidance does not read the option {option:?} (as given); leave it out", method.as_str())]
+    Unread {
+        /// The option.
+        option: &'static str,
+        /// The method.
+        method: Method,
+    },
+    /// A number out of its range.
+    #[error("{name} is {value}, but must be {range}")]
+    Range {
+        /// Which number.
+        name: &'static str,
+        /// What it is.
+        value: String,
+        /// What it may be.
+        range: &'static str,
+    },
+    /// More guided steps than steps.
+    #[error(
+        "{guided} steps cannot be guided (from step {from} on) of a run of {steps}; ask for fewer"
+    )]
+    Steps {
+        /// The first guided step, from 0.
+        from: usize,
+        /// The number of guided steps.
+        guided: usize,
+        /// The number of steps.
+        steps: usize,
+    },
+    /// Nothing to guide by.
+    #[error(
+        "the prompt states no relation to guide by; state one (\"a dog to the left of a cat\") or give it as \"dog | left of | cat\""
+    )]
+    NoRelation,
+    /// Nothing to guide.
+    #[error("the prompt names no object to guide")]
+    NoObject,
+    /// A relation of depth.
+    #[error(
+        "{0} is a relation of depth, which attention maps do not show; it cannot be guided by gradient, but searched for with a checker"
+    )]
+    NotInThePlane(Relation),
+    /// No boxes, and no layout to take them from.
+    #[error("{} guidance needs a box for each object, as in \"dog: 0.05,0.25,0.35,0.75\"; only a prompt with exactly one relation out of left, right, above and below has a layout of its own", method.as_str())]
+    NeedsBoxes {
+        /// The method.
+        method: Method,
+    },
+    /// A box for something that is not there.
+    #[error("there is a box for {0:?}, which is not in the prompt")]
+    BoxWithoutObject(String),
+    /// Two boxes for the same.
+    #[error("there are two boxes for {0:?}")]
+    TwoBoxes(String),
+    /// No maps of that size.
+    #[error(
+        "no layer that is read has maps with {side} cells along the shorter side at this picture size; there are {}",
+        list(available)
+    )]
+    NoMaps {
+        /// What was asked for.
+        side: usize,
+        /// What there is.
+        available: Vec<usize>,
+    },
+    /// No such layer.
+    #[error(
+        "the network has no layer {name:?} that attends to the text; there are {}",
+        list(available)
+    )]
+    NoLayer {
+        /// What was asked for.
+        name: String,
+        /// The blocks that there are.
+        available: Vec<String>,
+    },
+    /// The scene cannot be used.
+    #[error(transparent)]
+    Scene(#[from] SceneError),
+    /// The prompt cannot be used.
+    #[error(transparent)]
+    Prompt(#[from] PromptError),
+}
+
+fn list(items: impl IntoIterator<Item = impl ToString>) -> String {
+    let items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
+    items.join(", ")
+}
+
+/// Which tokens compete for attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenRange {
+    /// Those of text.
+    Text,
+    /// All but the first and the last of the sequence: end and padding compete, as in the authors' code.
+    AllButEnds,
+}
+
+/// Softmax of 100 times mean maps `[B, 1, cells, tokens]` over the tokens of `range`; the others are 0. `text[b]` are the
+/// positions of the tokens of text.
+fn among_tokens(maps: Tensor<4>, range: TokenRange, text: &[Vec<usize>]) -> Tensor<4> {
+    let tokens = maps.dims()[3];
+    let mut mask = vec![0f32; text.len() * tokens];
+    for (row, text) in mask.chunks_mut(tokens).zip(text) {
+        // Far below any score, which is at most 100.
+        let out = -1e4;
+        match range {
+            TokenRange::AllButEnds => {
+                row[0] = out;
+                row[tokens - 1] = out;
+            }
+            // A sample that is left alone may have no text.
+            TokenRange::Text if text.is_empty() => {}
+            TokenRange::Text => {
+                row.fill(out);
+                text.iter().for_each(|position| row[*position] = 0.0);
+            }
+        }
+    }
+    let device = maps.device().without_autodiff();
+    let mask = TensorData::new(mask, [text.len(), 1, 1, tokens]);
+    activation::softmax(maps * 100.0 + Tensor::from_data(mask, &device), 3)
+}

@@ -1,0 +1,177 @@
+//! What guidance should achieve in one picture.
+
+use prepose_weights::tokenizer::ClipTokenizer;
+
+use super::boxes::{BBox, ObjectBox};
+use super::{GuidanceError, Method, Settings};
+use crate::prompt::Prompt;
+use crate::prompt::scene::{Relation, Scene, StatedRelation, TokenPolicy};
+
+/// What guidance should achieve in one picture. The default asks for nothing, and such a picture is left alone.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Target {
+    /// The objects that are guided.
+    pub objects: Vec<TargetObject>,
+    /// How they should stand to each other, by index into `objects`.
+    pub relations: Vec<StatedRelation>,
+    /// Positions of the tokens of text in the conditioning sequence, without start, end and padding.
+    pub text: Vec<usize>,
+}
+
+/// An object that is guided.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TargetObject {
+    /// Positions of its tokens in the conditioning sequence.
+    pub positions: Vec<usize>,
+    /// Where it belongs.
+    pub bbox: Option<BBox>,
+}
+
+impl Target {
+    /// What `settings` should achieve for `prompt`, whose objects and relations are `scene`. Methods that need boxes take
+    /// `boxes`, or, without any, the SpatialBench-UC layout of the only relation ([`BBox::layout`]).
+    ///
+    /// # Errors
+    /// No relation, or one that has no place in the plane; a box for something that the prompt does not name, two for
+    /// the same, or none.
+    pub fn new(
+        settings: &Settings,
+        prompt: &str,
+        scene: &Scene,
+        boxes: &[ObjectBox],
+        tokenizer: &ClipTokenizer,
+    ) -> Result<Self, GuidanceError> {
+        let method = settings.loss.method();
+        if !method.needs_boxes() && !boxes.is_empty() {
+            return Err(GuidanceError::Unread {
+                option: "box",
+                method,
+            });
+        }
+        let parsed = Prompt::parse(prompt, tokenizer)?;
+        let mut target = Self {
+            text: text_positions(&parsed),
+            ..Self::default()
+        };
+        for object in 0..scene.objects.len() {
+            let positions = scene.token_positions(object, &parsed, tokenizer, settings.tokens)?;
+            target.objects.push(TargetObject {
+                positions,
+                bbox: None,
+            });
+        }
+        match method {
+            Method::Pos => {
+                check_relations(scene)?;
+                target.relations = scene.relations.clone();
+            }
+            Method::AttendAndExcite if target.objects.is_empty() => {
+                return Err(GuidanceError::NoObject);
+            }
+            Method::AttendAndExcite => {}
+            Method::BoxDiff | Method::Layout if boxes.is_empty() => {
+                target.lay_out(method, scene)?
+            }
+            Method::BoxDiff | Method::Layout => {
+                for given in boxes {
+                    let object = target.find(given, scene, &parsed, tokenizer, settings.tokens)?;
+                    let bbox = &mut target.objects[object].bbox;
+                    if bbox.replace(given.bbox).is_some() {
+                        return Err(GuidanceError::TwoBoxes(given.object.clone()));
+                    }
+                }
+            }
+        }
+        Ok(target)
+    }
+
+    /// Boxes by the SpatialBench-UC layout.
+    fn lay_out(&mut self, method: Method, scene: &Scene) -> Result<(), GuidanceError> {
+        let needed = GuidanceError::NeedsBoxes { method };
+        let [stated] = scene.relations.as_slice() else {
+            return Err(needed);
+        };
+        let ([subject, object], &[other]) = (
+            BBox::layout(stated.relation).ok_or(needed)?,
+            stated.objects.as_slice(),
+        ) else {
+            return Err(GuidanceError::NeedsBoxes { method });
+        };
+        self.objects[stated.subject].bbox = Some(subject);
+        self.objects[other].bbox = Some(object);
+        Ok(())
+    }
+
+    /// The index of the object that a box is for: by phrase, by noun, or any words of the prompt, which then become an
+    /// object.
+    fn find(
+        &mut self,
+        given: &ObjectBox,
+        scene: &Scene,
+        prompt: &Prompt,
+        tokenizer: &ClipTokenizer,
+        policy: TokenPolicy,
+    ) -> Result<usize, GuidanceError> {
+        let name = given.object.to_lowercase();
+        let objects = &scene.objects;
+        let by_phrase = objects
+            .iter()
+            .position(|object| object.phrase.to_lowercase() == name);
+        let by_noun = || objects.iter().position(|object| object.noun == name);
+        if let Some(found) = by_phrase.or_else(by_noun) {
+            return Ok(found);
+        }
+        let mut positions = prompt
+            .find(&given.object, 0, tokenizer)
+            .map_err(|_| GuidanceError::BoxWithoutObject(given.object.clone()))?
+            .positions;
+        if policy == TokenPolicy::First {
+            positions.truncate(1);
+        }
+        let known = self.objects[objects.len()..]
+            .iter()
+            .position(|object| object.positions == positions);
+        if let Some(known) = known {
+            return Ok(objects.len() + known);
+        }
+        self.objects.push(TargetObject {
+            positions,
+            bbox: None,
+        });
+        Ok(self.objects.len() - 1)
+    }
+
+    /// Token positions of all objects.
+    pub(super) fn positions(&self) -> Vec<Vec<usize>> {
+        let objects = self.objects.iter();
+        objects.map(|object| object.positions.clone()).collect()
+    }
+
+    /// Token positions and boxes of the objects that have a box.
+    pub(super) fn boxed(&self) -> (Vec<Vec<usize>>, Vec<BBox>) {
+        let boxed = |object: &TargetObject| Some((object.positions.clone(), object.bbox?));
+        self.objects.iter().filter_map(boxed).unzip()
+    }
+}
+
+/// Refuses scenes that maps, which are flat, cannot show.
+fn check_relations(scene: &Scene) -> Result<(), GuidanceError> {
+    if scene.relations.is_empty() {
+        return Err(GuidanceError::NoRelation);
+    }
+    let deep = |relation: Relation| matches!(relation, Relation::InFrontOf | Relation::Behind);
+    match scene.relations.iter().find(|stated| deep(stated.relation)) {
+        Some(stated) => Err(GuidanceError::NotInThePlane(stated.relation)),
+        None => Ok(()),
+    }
+}
+
+fn text_positions(prompt: &Prompt) -> Vec<usize> {
+    let mut positions = Vec::new();
+    let mut start = 0;
+    for chunk in prompt.iter_chunks() {
+        positions.extend(start + 1..start + chunk.eos_position);
+        start += chunk.ids.len();
+    }
+    positions
+}
