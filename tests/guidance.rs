@@ -8,11 +8,12 @@ use prepose::device;
 use prepose::engine::{Blueprint, Engine};
 use prepose::guidance::boxes::BBox;
 use prepose::guidance::maps::MapGroup;
-use prepose::guidance::update::{Forward, MapLoss, Stage, mean_losses};
+use prepose::guidance::update::{MapGradient, MapLoss, Reading, Stage};
 use prepose::guidance::{GuidanceConfig, Target, TargetObject};
 use prepose::prompt::scene::StatedRelation;
 use prepose::request::{Dtype, ModelRequest};
-use prepose_models::unet::AddedConditioning;
+use prepose_models::attention::{LayerInfo, Place};
+use prepose_models::unet::{AddedConditioning, MapCotangents, Memory};
 use safetensors::SafeTensors;
 use serde_json::Value;
 
@@ -124,6 +125,15 @@ fn only_pass(config: &GuidanceConfig, targets: &[Target]) -> Box<dyn MapLoss> {
 fn losses_on_given_maps_and_their_gradients() {
     let expected = Expected::open("guidance");
     let given = expected.tensor::<3>("maps");
+    let layer = LayerInfo {
+        name: "up_blocks.1.attentions.0.transformer_blocks.0.attn2",
+        place: Place::Up,
+        index: 0,
+        height: 8,
+        width: 6,
+        heads: 1,
+        tokens: given.dims()[2],
+    };
     for (name, config, targets) in cases() {
         if name == "layout" {
             continue;
@@ -134,20 +144,18 @@ fn losses_on_given_maps_and_their_gradients() {
             false => vec![("", Stage::Update)],
         };
         for (suffix, stage) in stages {
-            let maps: Tensor<4> = given.clone().unsqueeze_dim(1);
-            let maps = maps.autodiff().require_grad();
             let group = MapGroup {
                 size: [8, 6],
-                maps: maps.clone(),
+                maps: given.clone().unsqueeze_dim(1),
                 selector: None,
-                layers: vec![],
+                layers: vec![0],
                 count: 1,
             };
-            let losses = mean_losses(loss.as_ref(), &[group], stage);
+            let found = MapGradient::new(loss.as_ref(), vec![group], stage);
+            let gradient = found.cotangent(&layer).unwrap();
             let key = |what: &str| format!("maps/{name}{suffix}/{what}");
-            let gradient = maps.grad(&losses.clone().sum().backward()).unwrap();
             let errors = [
-                deviation(&values(&losses), &expected.values(&key("losses"))),
+                deviation(&values(&found.losses), &expected.values(&key("losses"))),
                 deviation(&values(&gradient), &expected.values(&key("gradient"))),
             ];
             println!(
@@ -227,6 +235,7 @@ impl Network {
         config: &GuidanceConfig,
         targets: &[Target],
         from: usize,
+        memory: Memory,
     ) -> (Vec<f32>, Vec<f32>) {
         let (latents, context, added) = self.narrow(from, targets.len());
         let unet = self.engine.unet();
@@ -240,17 +249,14 @@ impl Network {
             .unwrap();
         let loss = only_pass(config, targets);
         let input = latents * self.scale;
-        let forward = Forward::run(
-            unet,
-            input,
-            self.timestep,
-            &prepared,
-            filter,
-            loss.as_ref(),
-            Stage::Update,
-        );
-        let losses = values(&forward.losses);
-        (losses, values(&(forward.gradient() * self.scale)))
+        let reading = Reading {
+            filter: &filter,
+            loss: loss.as_ref(),
+            stage: Stage::Update,
+        };
+        let (maps, recording) = reading.run(unet, input, self.timestep, &prepared, memory);
+        let gradient = recording.sample_gradient(&maps) * self.scale;
+        (values(&maps.losses), values(&gradient))
     }
 }
 
@@ -258,7 +264,7 @@ fn latent_gradients(family: &str) {
     let expected = Expected::open("guidance");
     let network = Network::open(family, &expected);
     for (name, config, targets) in cases() {
-        let (losses, gradient) = network.evaluate(&config, &targets, 0);
+        let (losses, gradient) = network.evaluate(&config, &targets, 0, Memory::Keep);
         let key = |what: &str| format!("{family}/{name}/{what}");
         let errors = [
             deviation(&losses, &expected.values(&key("losses"))),
@@ -273,7 +279,7 @@ fn latent_gradients(family: &str) {
         // One by one it is the same.
         let half = gradient.len() / 2;
         for b in 0..2 {
-            let (loss, alone) = network.evaluate(&config, &targets[b..=b], b);
+            let (loss, alone) = network.evaluate(&config, &targets[b..=b], b, Memory::Recompute);
             let error = deviation(&alone, &gradient[b * half..(b + 1) * half]);
             assert!(error < 1e-5, "{name}, sample {b} alone: {error}");
             assert!(

@@ -149,6 +149,10 @@ pub struct GuidanceConfig {
     /// Whether single steps are repeated until the loss is low.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refine: Option<bool>,
+    /// Record the step's own UNet call instead of one before it, and move the latents after the step. All relations
+    /// count at once then, and nothing is repeated.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub one_pass: bool,
     /// PoS: which loss.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<PosLoss>,
@@ -179,6 +183,8 @@ pub struct Settings {
     pub refinement: Refinement,
     /// Which tokens stand for an object.
     pub tokens: TokenPolicy,
+    /// Whether the step's own UNet call is recorded.
+    pub one_pass: bool,
 }
 
 /// The losses with their constants.
@@ -208,6 +214,7 @@ impl GuidanceConfig {
             layers: None,
             tokens: None,
             refine: None,
+            one_pass: false,
             loss: None,
             combine: None,
             distance: None,
@@ -262,6 +269,13 @@ impl GuidanceConfig {
             }
             Loss::Layout(_) => {}
         }
+        if self.one_pass {
+            settings.one_pass = true;
+            settings.refinement = Refinement::None;
+            if let Loss::Pos(constants) = &mut settings.loss {
+                constants.combine = Combination::Sum;
+            }
+        }
         settings.layers = match (&self.layers, settings.layers) {
             (Some(Layers::Named(names)), _) => LayerRule::Named(names.clone()),
             (layers, LayerRule::Size { .. }) => LayerRule::Size {
@@ -305,6 +319,11 @@ impl GuidanceConfig {
             (
                 "distance",
                 self.distance.is_some() && self.method != Method::Pos,
+            ),
+            ("refine", self.refine == Some(true) && self.one_pass),
+            (
+                "combine",
+                self.combine == Some(Combination::Sequence) && self.one_pass,
             ),
             ("smoothing", self.smoothing.is_some() && layout),
             ("layers cheap", self.layers == Some(Layers::Cheap) && layout),
@@ -424,5 +443,6 @@ fn published(method: Method, preset: Preset) -> Settings {
         step_size,
         refinement,
         tokens,
+        one_pass: false,
     }
 }

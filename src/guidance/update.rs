@@ -1,7 +1,10 @@
 //! The hook that drives any of the losses: record, differentiate, move the latents.
 
 use burn::tensor::{Tensor, TensorData};
-use prepose_models::unet::{PreparedConditioning, UNet, UNetConfig};
+use prepose_models::attention::{AttentionProbe, LayerInfo};
+use prepose_models::unet::{
+    MapCotangents, Memory, PreparedConditioning, RecordOptions, Recording, UNet, UNetConfig,
+};
 
 use super::attend_excite::AttendExcite;
 use super::boxdiff::BoxDiff;
@@ -10,6 +13,7 @@ use super::maps::{LayerFilter, MapGroup, Pooling, Recorder};
 use super::pos::Pos;
 use super::{GuidanceError, Loss, Method, Settings, Target};
 use crate::sampling::denoise::{Hook, HookError, State};
+use crate::sampling::schedulers::Schedule;
 
 /// What a loss is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,11 +198,15 @@ impl Loss {
 /// A guidance method inside the loop.
 pub struct Guidance {
     settings: Settings,
+    memory: Memory,
     targets: Vec<Target>,
     passes: Vec<Box<dyn MapLoss>>,
     filter: Option<LayerFilter>,
     /// The samples that layout guidance's quirk has not given up on.
     awake: Vec<bool>,
+    /// In one pass: what observes the step's own UNet call, and how far the latents are to move after the step.
+    recorder: Option<Recorder>,
+    pending: Option<Tensor<4>>,
     losses: Vec<(usize, Tensor<1>)>,
 }
 
@@ -212,15 +220,43 @@ impl Guidance {
             passes: settings.loss.passes(&targets)?,
             awake: vec![true; targets.len()],
             settings,
+            memory: Memory::default(),
             targets,
             filter: None,
+            recorder: None,
+            pending: None,
             losses: Vec::new(),
         })
+    }
+
+    /// Chooses what the guided forward passes keep; results do not change.
+    pub fn with_memory(self, memory: Memory) -> Self {
+        Self { memory, ..self }
     }
 
     /// Every evaluation of the loss so far: the step and the loss of each sample, `[B]`, before the update.
     pub fn losses(&self) -> &[(usize, Tensor<1>)] {
         &self.losses
+    }
+
+    /// Whether this step is guided at all.
+    fn guides(&self, state: &State) -> bool {
+        (self.settings.from_step..self.settings.to_step).contains(&state.step)
+    }
+
+    /// How far the latents move for a gradient with respect to the UNet's input, `[B, C, h, w]`; samples that are not
+    /// `chosen` do not.
+    fn movement(&self, state: &State, gradient: Tensor<4>, chosen: Vec<bool>) -> Tensor<4> {
+        let size = self.settings.step_size;
+        let factor = size.factor(state.step, state.steps, state.sigma(), state.input_scale());
+        let movement = gradient * -factor;
+        if chosen.iter().all(|chosen| *chosen) {
+            return movement;
+        }
+        let chosen: Vec<f32> = chosen.into_iter().map(f32::from).collect();
+        let data = TensorData::new(chosen, [movement.dims()[0], 1, 1, 1]);
+        let mask = Tensor::from_data(data, &movement.device());
+        movement * mask
     }
 
     /// One forward pass, and an update of the samples that `chosen` picks by their losses.
@@ -231,77 +267,52 @@ impl Guidance {
         stage: Stage,
         chosen: impl FnOnce(&Tensor<1>) -> Vec<bool>,
     ) {
-        let Some(filter) = self.filter.clone() else {
+        let Some(filter) = &self.filter else {
             return;
+        };
+        let reading = Reading {
+            filter,
+            loss: self.passes[pass].as_ref(),
+            stage,
         };
         let prepared = state.positive();
         let input = state.model_input(state.latents().clone());
-        let loss = self.passes[pass].as_ref();
-        let forward = Forward::run(
-            state.unet,
-            input,
-            state.timestep,
-            &prepared,
-            filter,
-            loss,
-            stage,
-        );
-        self.losses.push((state.step, forward.losses.clone()));
-        let chosen = chosen(&forward.losses);
-        if !chosen.contains(&true) {
-            return;
+        let (maps, recording) =
+            reading.run(state.unet, input, state.timestep, &prepared, self.memory);
+        let chosen = chosen(&maps.losses);
+        self.losses.push((state.step, maps.losses.clone()));
+        if chosen.contains(&true) {
+            let gradient = recording.sample_gradient(&maps);
+            let movement = self.movement(state, gradient, chosen);
+            state.edit_latents(state.latents().clone() + movement);
         }
-        let size = self.settings.step_size;
-        let factor = size.factor(state.step, state.steps, state.sigma(), state.input_scale());
-        let mut step = forward.gradient() * factor;
-        if chosen.contains(&false) {
-            let chosen: Vec<f32> = chosen.into_iter().map(f32::from).collect();
-            let data = TensorData::new(chosen, [step.dims()[0], 1, 1, 1]);
-            step = step.clone() * Tensor::from_data(data, &step.device());
-        }
-        state.edit_latents(state.latents().clone() - step);
     }
 
-    /// Updates each sample until its loss is at most `threshold`. `looked` says whether the first loss counts; with `quirk`
-    /// later ones count only for the update after the next.
-    fn refine(
-        &mut self,
-        state: &mut State,
-        pass: usize,
-        stage: Stage,
-        Repeat {
-            threshold,
-            updates,
-            quirk,
-            looked,
-        }: Repeat,
-    ) {
+    /// Updates each sample until its loss is low enough.
+    fn refine(&mut self, state: &mut State, pass: usize, stage: Stage, repeat: Repeat) {
         let mut active = self.passes[pass].acts_on();
         for (active, awake) in active.iter_mut().zip(&self.awake) {
             *active &= awake;
         }
-        for iteration in 0..updates {
+        for iteration in 0..repeat.updates {
             if !active.contains(&true) {
                 break;
             }
-            let late = quirk && (iteration > 0 || !looked);
+            let unseen = repeat.quirk && (iteration > 0 || !repeat.looks_first);
             let before = active.clone();
             let after = &mut active;
             self.update(state, pass, stage, |losses| {
                 let losses: Vec<f32> = losses.to_data().iter().collect();
                 for (active, loss) in after.iter_mut().zip(losses) {
-                    *active &= f64::from(loss) > threshold;
+                    *active &= f64::from(loss) > repeat.threshold;
                 }
-                if late { before } else { after.clone() }
+                if unseen { before } else { after.clone() }
             });
         }
-        if quirk && !looked {
+        if repeat.quirk && !repeat.looks_first {
             let acts_on = self.passes[pass].acts_on();
-            self.awake = active
-                .iter()
-                .zip(acts_on)
-                .map(|(active, acts)| *active || !acts)
-                .collect();
+            let awake = active.iter().zip(acts_on);
+            self.awake = awake.map(|(active, acts)| *active || !acts).collect();
         }
     }
 }
@@ -310,8 +321,10 @@ impl Guidance {
 struct Repeat {
     threshold: f64,
     updates: usize,
+    /// Whether a loss counts only for the update after the next.
     quirk: bool,
-    looked: bool,
+    /// Whether the first loss counts at once nevertheless.
+    looks_first: bool,
 }
 
 impl Hook for Guidance {
@@ -322,7 +335,7 @@ impl Hook for Guidance {
     }
 
     fn before_step(&mut self, state: &mut State) -> Result<(), HookError> {
-        if !(self.settings.from_step..self.settings.to_step).contains(&state.step) {
+        if !self.guides(state) || self.settings.one_pass {
             return Ok(());
         }
         for pass in 0..self.passes.len() {
@@ -330,6 +343,12 @@ impl Hook for Guidance {
             if !acts_on.contains(&true) {
                 continue;
             }
+            let repeat = |threshold, updates, quirk, looks_first| Repeat {
+                threshold,
+                updates,
+                quirk,
+                looks_first,
+            };
             match self.settings.refinement.clone() {
                 Refinement::None => {}
                 Refinement::AtSteps {
@@ -339,13 +358,7 @@ impl Hook for Guidance {
                 } => {
                     let at = thresholds.into_iter().find(|(step, _)| *step == state.step);
                     if let Some((_, threshold)) = at {
-                        let looked = true;
-                        let repeat = Repeat {
-                            threshold,
-                            updates,
-                            quirk,
-                            looked,
-                        };
+                        let repeat = repeat(threshold, updates, quirk, true);
                         self.refine(state, pass, Stage::Refine, repeat);
                     }
                 }
@@ -354,13 +367,7 @@ impl Hook for Guidance {
                     updates,
                     quirk,
                 } => {
-                    let looked = false;
-                    let repeat = Repeat {
-                        threshold,
-                        updates,
-                        quirk,
-                        looked,
-                    };
+                    let repeat = repeat(threshold, updates, quirk, false);
                     self.refine(state, pass, Stage::Update, repeat);
                     continue;
                 }
@@ -370,55 +377,137 @@ impl Hook for Guidance {
         Ok(())
     }
 
+    fn recorder(&mut self, state: &State) -> Option<&mut dyn AttentionProbe> {
+        // Before a switch the prompt may not name the objects.
+        if !self.settings.one_pass || !self.guides(state) || !state.is_final_text() {
+            return None;
+        }
+        let loss = self.passes.first()?;
+        if !loss.acts_on().contains(&true) {
+            return None;
+        }
+        let recorder = Recorder::new(self.filter.clone()?, loss.pooling());
+        Some(self.recorder.insert(recorder))
+    }
+
+    fn recorded(&mut self, state: &State, recording: Recording) -> Result<(), HookError> {
+        if let (Some(recorder), Some(loss)) = (self.recorder.take(), self.passes.first()) {
+            let acts_on = loss.acts_on();
+            let maps = MapGradient::new(loss.as_ref(), recorder.finish(), Stage::Update);
+            self.losses.push((state.step, maps.losses.clone()));
+            let gradient = recording.sample_gradient(&maps);
+            self.pending = Some(self.movement(state, gradient, acts_on));
+        }
+        Ok(())
+    }
+
+    fn after_step(&mut self, state: &mut State, _denoised: &Tensor<4>) -> Result<(), HookError> {
+        if let Some(movement) = self.pending.take() {
+            let movement = movement
+                * carried_over(
+                    &state.schedule,
+                    state.schedule.len() - state.steps + state.step,
+                );
+            state.edit_latents(state.latents().clone() + movement);
+        }
+        Ok(())
+    }
+
     fn retain(&mut self, keep: &[usize]) {
         self.targets = keep.iter().map(|row| self.targets[*row].clone()).collect();
         self.awake = keep.iter().map(|row| self.awake[*row]).collect();
-        self.passes =
-            (self.settings.loss.passes(&self.targets)).expect("targets that were checked");
+        let passes = self.settings.loss.passes(&self.targets);
+        self.passes = passes.expect("targets that were checked");
     }
 }
 
-/// A forward pass with the loss of what it recorded.
-pub struct Forward {
-    /// The loss of each sample, `[B]`.
-    pub losses: Tensor<1>,
-    input: Tensor<4>,
-    total: Tensor<1>,
+/// What becomes of a movement of the latents of step `index` in those of the next step if the predicted noise stays.
+fn carried_over(schedule: &Schedule, index: usize) -> f64 {
+    // How much of the clean latents is in the latents: √ᾱ, or all of them where latents are x₀ + σ·ε.
+    let signal = |index: usize| match index < schedule.len() {
+        true => 1.0 / ((schedule.sigma(index).powi(2) + 1.0).sqrt() * schedule.input_scale(index)),
+        false => 1.0,
+    };
+    signal(index + 1) / signal(index)
 }
 
-impl Forward {
-    /// Runs the UNet on `input`, `[B, C, h, w]` as it wants them.
-    pub fn run(
-        unet: &UNet,
+/// Which maps a forward pass records, and for what.
+#[derive(Clone, Copy)]
+pub struct Reading<'a> {
+    /// The layers.
+    pub filter: &'a LayerFilter,
+    /// The loss on their maps.
+    pub loss: &'a dyn MapLoss,
+    /// What the loss is asked for.
+    pub stage: Stage,
+}
+
+impl Reading<'_> {
+    fn recorder(&self) -> Recorder {
+        Recorder::new(self.filter.clone(), self.loss.pooling())
+    }
+
+    /// Runs the UNet on `input`, `[B, C, h, w]` as it wants them, as far as the last layer that is read. Gives the losses
+    /// with their gradient to the maps, and what takes that on to the input
+    /// ([`Recording::sample_gradient`]).
+    pub fn run<'a>(
+        &self,
+        unet: &'a UNet,
         input: Tensor<4>,
         timestep: f64,
         conditioning: &PreparedConditioning,
-        filter: LayerFilter,
-        loss: &dyn MapLoss,
-        stage: Stage,
-    ) -> Self {
-        let mut recorder = Recorder::new(filter, loss.pooling());
-        let input = input.autodiff().require_grad();
-        unet.forward_probed(input.clone(), &[timestep], conditioning, &mut recorder);
-        let losses = mean_losses(loss, &recorder.finish(), stage);
-        Self {
-            losses: losses.clone().inner(),
-            input,
-            total: losses.sum(),
-        }
-    }
-
-    /// The gradient of the losses' sum with respect to the input, `[B, C, h, w]`; each sample's depends on its own loss
-    /// only.
-    pub fn gradient(self) -> Tensor<4> {
-        let gradients = self.total.backward();
-        (self.input.grad(&gradients)).unwrap_or_else(|| self.input.inner().zeros_like())
+        memory: Memory,
+    ) -> (MapGradient, Recording<'a>) {
+        let mut recorder = self.recorder();
+        let options = RecordOptions {
+            memory,
+            whole: false,
+        };
+        let recording = unet.record(input, &[timestep], conditioning, &mut recorder, options);
+        let gradient = MapGradient::new(self.loss, recorder.finish(), self.stage);
+        (gradient, recording)
     }
 }
 
-/// The mean of the losses on all groups of maps, `[B]`.
-pub fn mean_losses(loss: &dyn MapLoss, groups: &[MapGroup], stage: Stage) -> Tensor<1> {
-    let each = groups.iter().map(|group| loss.losses(group, stage));
-    let total = each.reduce(|sum, losses| sum + losses);
-    total.expect("a layer that is read") / groups.len() as f64
+/// The losses on recorded maps, and their sum's gradient to each layer's probabilities.
+pub struct MapGradient {
+    /// The loss of each sample, `[B]`.
+    pub losses: Tensor<1>,
+    /// Layers by index, and the gradient to what each of them says, `[B, 1 or heads, cells, tokens]`.
+    layers: Vec<(Vec<usize>, Tensor<4>)>,
+}
+
+impl MapGradient {
+    /// The mean of `loss` over `groups` of maps, differentiated.
+    pub fn new(loss: &dyn MapLoss, groups: Vec<MapGroup>, stage: Stage) -> Self {
+        let leaf = |group: MapGroup| MapGroup {
+            maps: group.maps.autodiff().require_grad(),
+            ..group
+        };
+        let groups: Vec<MapGroup> = groups.into_iter().map(leaf).collect();
+        let each = groups.iter().map(|group| loss.losses(group, stage));
+        let losses = each.reduce(|sum, losses| sum + losses);
+        let losses = losses.expect("a layer that is read") / groups.len() as f64;
+        let gradients = losses.clone().sum().backward();
+        let to_probabilities = |group: MapGroup| {
+            let gradient = group.maps.grad(&gradients)?;
+            let gradient = match group.selector {
+                Some(selector) => gradient.matmul(selector.transpose().unsqueeze_dim(1)),
+                None => gradient,
+            };
+            Some((group.layers, gradient / group.count as f64))
+        };
+        Self {
+            losses: losses.inner(),
+            layers: groups.into_iter().filter_map(to_probabilities).collect(),
+        }
+    }
+}
+
+impl MapCotangents for MapGradient {
+    fn cotangent(&self, layer: &LayerInfo) -> Option<Tensor<4>> {
+        let mut read = self.layers.iter();
+        let found = read.find(|(layers, _)| layers.contains(&layer.index));
+        found.map(|(_, gradient)| gradient.clone())
+    }
 }
