@@ -9,10 +9,12 @@
 //! * [`sampling`]: seeded noise, schedulers, and the one denoising loop with its hook points;
 //! * [`guidance`]: what acts inside the loop to put things where they belong;
 //! * [`engine`]: text → conditioning → denoise → decode, on the networks of a checkpoint;
+//! * [`attention_maps`]: where the network looks for each word;
 //! * [`device`]: choosing where it runs;
 //! * [`search`]: best-of-N noise search;
 //! * [`output`]: pictures that carry their request, and the manifest.
 
+pub mod attention_maps;
 pub mod device;
 pub mod engine;
 pub mod guidance;

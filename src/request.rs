@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::guidance::GuidanceConfig;
+use crate::guidance::boxes::ObjectBox;
 use crate::sampling::noise::NoiseKind;
+use crate::search::SearchConfig;
 
 /// One picture, as asked for. It is stored whole in the PNG, so that the picture can be made again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,6 +28,15 @@ pub struct Request {
     /// Relations that hold instead of those that the prompt states, as `dog | left of | cat`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub relations: Vec<String>,
+    /// Where objects belong, for methods of guidance that go by boxes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub boxes: Vec<ObjectBox>,
+    /// How the picture is guided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guide: Option<GuidanceConfig>,
+    /// The search that found this picture's seed. It says where the picture comes from and changes nothing in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found: Option<FoundBy>,
     /// Seeds this picture's own noise.
     pub seed: u64,
     /// Width in pixels.
@@ -73,6 +85,22 @@ pub struct DelayedOrder {
     pub neutral_prompt: String,
     /// How many steps have it, at least 1.
     pub steps: usize,
+}
+
+/// Which search a picture was found by.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FoundBy {
+    /// What was asked of it.
+    pub search: SearchConfig,
+    /// The seed that it began with.
+    pub seed: u64,
+    /// Which of its candidates this is, from 0.
+    pub candidate: usize,
+    /// The candidate's score; higher is better.
+    pub score: f64,
+    /// Its rank among the finished candidates, from 1.
+    pub rank: usize,
 }
 
 /// Image-to-image: start from a picture instead of pure noise (SDEdit, Meng et al., 2021).
@@ -312,6 +340,9 @@ pub(crate) mod tests {
             switch: None,
             delay_order: None,
             relations: Vec::new(),
+            boxes: Vec::new(),
+            guide: None,
+            found: None,
             seed: 7,
             width: 128,
             height: 128,

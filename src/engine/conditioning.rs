@@ -5,12 +5,22 @@ use prepose_models::clip::{HiddenLayer, TextEncoding};
 use prepose_models::unet::AddedConditioning;
 use prepose_weights::Family;
 
-use super::{Engine, EngineError, parse};
+use super::{Blueprint, Engine, EngineError, parse};
 use crate::request::Request;
 use crate::sampling::denoise::{Conditioning, ConditioningPlan, TextConditioning};
 
 /// The prompt and the negative prompt of each request of a batch at some step.
 type Texts = Vec<(String, String)>;
+
+impl Blueprint {
+    /// The prompt that the run of `request` ends with.
+    pub(super) fn final_text(&self, request: &Request) -> Result<String, EngineError> {
+        let (schedule, start) = super::schedule(&self.checkpoint, request)?;
+        let texts = timeline(request, schedule.len() - start)?;
+        let last = texts.into_iter().next_back();
+        Ok(last.map_or_else(|| request.prompt.clone(), |(prompt, _)| prompt))
+    }
+}
 
 impl Engine {
     /// What the UNet is told at the first step.

@@ -1,6 +1,7 @@
 //! From requests to pictures: text → conditioning → denoise → decode.
 
 mod conditioning;
+mod guide;
 mod image;
 mod session;
 
@@ -20,12 +21,15 @@ use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 use crate::device::OpenDevice;
+use crate::guidance::GuidanceError;
 use crate::output::png::Picture;
+use crate::prompt::scene::SceneError;
 use crate::prompt::{Prompt, PromptError};
 use crate::request::{Dtype, ModelRequest, Request, RequestError};
 use crate::sampling::denoise::{DenoiseError, Hook, draw};
 use crate::sampling::noise::NoiseSource;
 use crate::sampling::schedulers::{Schedule, Scheduler, SchedulerError, SchedulerKind};
+use crate::search::SearchError;
 
 /// Why a picture could not be made.
 #[derive(Debug, Error)]
@@ -49,6 +53,20 @@ pub enum EngineError {
     /// The checkpoint's or the chosen scheduler cannot be used.
     #[error(transparent)]
     Scheduler(#[from] SchedulerError),
+    /// The guidance cannot be had as asked.
+    #[error(transparent)]
+    Guidance(#[from] GuidanceError),
+    /// The search cannot be had as asked.
+    #[error(transparent)]
+    Search(#[from] SearchError),
+    /// The prompt's objects and relations cannot be used.
+    #[error("cannot use the scene of {prompt:?}")]
+    Scene {
+        /// The prompt.
+        prompt: String,
+        /// What is wrong with it.
+        source: SceneError,
+    },
     /// The picture to start from could not be read.
     #[error("cannot use the start picture {}", path.display())]
     InitImage {
@@ -191,7 +209,9 @@ impl Blueprint {
             }
         }
         let (schedule, start) = schedule(&self.checkpoint, request)?;
-        request.check_switch(schedule.len() - start)?;
+        let steps = schedule.len() - start;
+        request.check_switch(steps)?;
+        self.check_guidance(request, steps)?;
         if let Some(init) = &mut request.init {
             init.sha256 = Some(image::check(init)?);
         }
@@ -315,6 +335,8 @@ impl Engine {
             shape.prompt.clear();
             shape.negative_prompt.clear();
             shape.relations.clear();
+            shape.boxes.clear();
+            shape.found = None;
             shape.switch = None;
             shape.delay_order = None;
             shape.seed = 0;

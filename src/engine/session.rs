@@ -33,7 +33,10 @@ impl Engine {
             .map(|request| NoiseSource::new(request.noise, request.seed))
             .collect();
         let latents = self.first_latents(requests, &schedule, start, &mut noise)?;
-        let mut plugins = Vec::new();
+        let mut plugins: Vec<Box<dyn Hook>> = Vec::new();
+        if let Some(guidance) = self.guidance(requests)? {
+            plugins.push(Box::new(guidance));
+        }
         let run = Run {
             unet: &self.unet,
             schedule,

@@ -1,5 +1,6 @@
 //! What a run leaves behind: pictures that carry the request that made them, and a manifest.
 
+pub mod attention;
 pub mod files;
 pub mod heatmap;
 pub mod manifest;

@@ -3,11 +3,13 @@
 //! Candidates are scored while they are made, so those that go wrong can be dropped early (successive
 //! halving; Jamieson and Talwalkar, 2016): where things are is decided in the first steps.
 
+mod attention;
 mod plan;
 
 use burn::tensor::Tensor;
 
-pub use plan::{Pruning, SearchError};
+pub use attention::AttentionMeter;
+pub use plan::{Pruning, RewardKind, SearchConfig, SearchError};
 
 use crate::engine::{Engine, EngineError, Session};
 use crate::request::Request;
@@ -58,10 +60,8 @@ pub struct Search<'a> {
     pub engine: &'a Engine,
     /// What to make; its seed is the first candidate's.
     pub request: &'a Request,
-    /// The number of candidates, at least 1.
-    pub best_of: usize,
-    /// When to drop candidates, if at all.
-    pub pruning: Option<Pruning>,
+    /// How many candidates, and when they are dropped.
+    pub config: &'a SearchConfig,
     /// Pictures at a time, at least 1.
     pub batch: usize,
 }
@@ -85,7 +85,7 @@ impl Search<'_> {
         meter: impl Fn(&[Request]) -> Result<M, EngineError>,
         hooks: &mut [&mut dyn Hook],
     ) -> Result<Found, EngineError> {
-        let mut candidates: Vec<Candidate> = (0..self.best_of)
+        let mut candidates: Vec<Candidate> = (0..self.config.best_of)
             .map(|index| Candidate {
                 index,
                 seed: candidate_seed(self.request.seed, index),
@@ -94,13 +94,13 @@ impl Search<'_> {
             })
             .collect();
         let steps = self.engine.steps(self.request);
-        let rounds = match &self.pruning {
-            Some(pruning) => pruning.rounds(steps, self.best_of),
+        let rounds = match &self.config.pruning {
+            Some(pruning) => pruning.rounds(steps, self.config.best_of),
             None => Vec::new(),
         };
 
         let mut groups = Vec::new();
-        let all: Vec<usize> = (0..self.best_of).collect();
+        let all: Vec<usize> = (0..self.config.best_of).collect();
         // Without pruning each batch is finished before the next begins, so only results are kept.
         for rows in all.chunks(self.batch) {
             let requests: Vec<Request> = (rows.iter())

@@ -21,20 +21,49 @@ pub enum SearchError {
         /// The last step after which dropping saves anything.
         last: usize,
     },
-    /// Nothing says which candidate is better.
-    #[error(
-        "the prompt states no relation to search by: {0:?}; say it in the prompt (\"a dog to the left of a cat\") \
-         or with --relation \"dog | left of | cat\""
-    )]
-    NoRelation(String),
+}
+
+/// What makes a candidate good.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum RewardKind {
+    /// How well the attention maps obey the prompt's relations; needs no detector.
+    #[default]
+    Attention,
+}
+
+/// What is asked of a search.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SearchConfig {
+    /// The number of candidates.
+    pub best_of: usize,
+    /// What makes one good.
+    pub reward: RewardKind,
+    /// When candidates are dropped; none finishes them all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pruning: Option<Pruning>,
+}
+
+impl SearchConfig {
+    /// # Errors
+    /// No candidate, or steps of pruning that a run of `steps` does not have.
+    pub fn check(&self, steps: usize) -> Result<(), SearchError> {
+        if self.best_of == 0 {
+            return Err(SearchError::NoCandidate);
+        }
+        self.pruning
+            .as_ref()
+            .map_or(Ok(()), |pruning| pruning.check(steps))
+    }
 }
 
 /// Successive halving: after each of these steps the worse half of the candidates is dropped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(rename_all = "lowercase")]
 pub enum Pruning {
     /// After 15, 25 and 40 % of the steps.
-    Default(()),
+    Auto,
     /// After these numbers of steps.
     After(Vec<usize>),
 }
@@ -74,7 +103,7 @@ impl Pruning {
     pub fn rounds(&self, steps: usize, candidates: usize) -> Vec<Round> {
         let mut after: Vec<usize> = match self {
             Pruning::After(at) => at.clone(),
-            Pruning::Default(()) => Self::SHARES
+            Pruning::Auto => Self::SHARES
                 .iter()
                 .map(|share| (share * steps as f64).round() as usize)
                 .filter(|step| (1..steps).contains(step))
@@ -96,15 +125,12 @@ mod tests {
 
     #[test]
     fn halving_leaves_an_eighth_for_a_third_of_the_cost() {
-        let rounds = Pruning::Default(()).rounds(20, 32);
+        let rounds = Pruning::Auto.rounds(20, 32);
         let expected = [(3, 16), (5, 8), (8, 4)];
         assert_eq!(rounds, expected.map(|(after, keep)| Round { after, keep }));
         // Short runs have fewer rounds, and one candidate stays one.
-        assert_eq!(
-            Pruning::Default(()).rounds(2, 1),
-            [Round { after: 1, keep: 1 }]
-        );
-        assert!(Pruning::Default(()).rounds(1, 8).is_empty());
+        assert_eq!(Pruning::Auto.rounds(2, 1), [Round { after: 1, keep: 1 }]);
+        assert!(Pruning::Auto.rounds(1, 8).is_empty());
     }
 
     #[test]

@@ -7,6 +7,8 @@ use prepose::request::{Dtype, Lora};
 use prepose::sampling::noise::NoiseKind;
 use prepose::sampling::schedulers::SchedulerKind;
 
+use super::plan::{ChangeArgs, GuideArgs, MapArgs, SearchArgs};
+
 /// Make pictures from a prompt.
 ///
 /// One picture for each prompt and seed. Each PNG carries the whole request; `--again FILE.png`
@@ -14,6 +16,8 @@ use prepose::sampling::schedulers::SchedulerKind;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   prepose generate \"a dog to the left of a cat\"
+  prepose generate \"a dog to the left of a cat\" --guide pos
+  prepose generate \"a dog to the left of a cat\" --best-of 16 --prune
   prepose generate \"a (red:1.3) car\" --seeds 0-7 --batch 4 -o cars/
   prepose generate \"a castle\" --checkpoint sd15.safetensors --lora style.safetensors:0.8
   prepose generate --again cars/a-red-car-3.png -o again.png")]
@@ -24,7 +28,8 @@ pub struct Args {
     /// Make the picture in this PNG again, from the request inside it.
     #[arg(long, value_name = "FILE.png", conflicts_with_all = [
         "negative_prompt", "checkpoint", "config", "vae", "lora", "allow_mismatch", "dtype", "seed", "seeds", "steps", "guidance_scale",
-        "size", "scheduler", "clip_skip", "noise", "init_image", "strength", "vae_tiling"])]
+        "size", "scheduler", "clip_skip", "noise", "init_image", "strength", "vae_tiling", "guide", "relation", "boxes",
+        "switch_to", "delay_order", "best_of"])]
     pub(super) again: Option<PathBuf>,
     /// A file to write (one picture) or a folder.
     #[arg(short, long, default_value = ".", value_name = "PATH")]
@@ -101,11 +106,20 @@ pub struct Args {
     #[arg(long, help_heading = "Sampling")]
     pub(super) vae_tiling: bool,
 
+    #[command(flatten)]
+    pub(super) guide: GuideArgs,
+    #[command(flatten)]
+    pub(super) change: ChangeArgs,
+    #[command(flatten)]
+    pub(super) search: SearchArgs,
+    #[command(flatten)]
+    pub(super) maps: MapArgs,
+
     /// Pictures at a time; the result does not depend on it.
     #[arg(short, long, default_value_t = 1)]
     pub(super) batch: usize,
     /// Write a preview beside each picture every so many steps.
-    #[arg(long, value_name = "STEPS")]
+    #[arg(long, value_name = "STEPS", conflicts_with = "best_of")]
     pub(super) preview_every: Option<usize>,
     /// Where a line about each picture is appended [default: manifest.jsonl beside the pictures].
     #[arg(long, value_name = "FILE")]

@@ -1,6 +1,8 @@
 //! `prepose generate`
 
 mod args;
+mod maps;
+mod plan;
 mod run;
 
 use std::path::PathBuf;
@@ -13,7 +15,7 @@ use prepose::device;
 use prepose::engine::Blueprint;
 use prepose::output::files::{free_name, parent, prepare_folder, slug};
 use prepose::output::png;
-use prepose::request::{Dtype, InitImage, ModelRequest, Request};
+use prepose::request::{DelayedOrder, Dtype, InitImage, ModelRequest, PromptSwitch, Request};
 
 pub use args::Args;
 use args::Seeds;
@@ -27,8 +29,13 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     if args.batch == 0 {
         bail!("--batch is 0, but must be at least 1");
     }
-    if args.preview_every == Some(0) {
-        bail!("--preview-every is 0, but must be at least 1");
+    for (name, value) in [
+        ("--preview-every", args.preview_every),
+        ("--attention-every", Some(args.maps.attention_every)),
+    ] {
+        if value == Some(0) {
+            bail!("{name} is 0, but must be at least 1");
+        }
     }
     let again = args.again.as_deref().map(png::read_request).transpose()?;
     let model = match &again {
@@ -39,11 +46,16 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let blueprint = Blueprint::open(&model)?;
     let mut requests = match again {
         Some(request) => vec![request],
-        None => requests(args, &model, &blueprint),
+        None => requests(args, &model, &blueprint)?,
     };
+    let search = args.search.config();
     for request in &mut requests {
         blueprint.check(request)?;
+        if let Some(search) = &search {
+            blueprint.check_search(request, search)?;
+        }
     }
+    let maps = maps::MapFiles::plan(&args.maps, &blueprint, &requests)?;
     let targets = targets(args, &requests)?;
     let device = device::open(args.device)?;
     if args.dtype.is_none() && args.again.is_none() {
@@ -65,15 +77,19 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         started.elapsed().as_secs_f64(),
         device.name
     );
-    let steps: usize = requests.iter().map(|request| engine.steps(request)).sum();
+    let candidates = search.as_ref().map_or(1, |search| search.best_of);
+    let steps = requests.iter().map(|request| engine.steps(request));
+    let steps = candidates * steps.sum::<usize>();
     let mut progress = Progress::new(steps as u64, "steps", quiet || args.json);
     let run = Run {
         args,
         engine: &engine,
+        search,
+        maps,
         device: format!("{} ({})", device.spec, device.name),
         stop: &stop,
     };
-    let result = run.all(&mut requests, &targets, &mut provenance, &mut progress);
+    let result = run.all(&requests, &targets, &mut provenance, &mut progress);
     progress.finish();
     result.map(|()| OK)
 }
@@ -90,7 +106,11 @@ fn model_request(args: &Args) -> ModelRequest {
     }
 }
 
-fn requests(args: &Args, model: &ModelRequest, blueprint: &Blueprint) -> Vec<Request> {
+fn requests(
+    args: &Args,
+    model: &ModelRequest,
+    blueprint: &Blueprint,
+) -> anyhow::Result<Vec<Request>> {
     let defaults = blueprint.defaults();
     let seeds = match (&args.seeds, args.seed) {
         (Some(Seeds(seeds)), _) => seeds.clone(),
@@ -98,12 +118,17 @@ fn requests(args: &Args, model: &ModelRequest, blueprint: &Blueprint) -> Vec<Req
         (None, None) => vec![random_seed()],
     };
     let (width, height) = args.size.unwrap_or((defaults.width, defaults.height));
-    let one = |prompt: &String, seed: u64| Request {
+    let switch = args.change.switch_to.clone().zip(args.change.switch_at);
+    let switch = switch.map(|(to, at)| PromptSwitch { to, at });
+    let one = |prompt: &String, delay_order: &Option<DelayedOrder>, seed: u64| Request {
         prompt: prompt.clone(),
         negative_prompt: args.negative_prompt.clone(),
-        switch: None,
-        delay_order: None,
-        relations: Vec::new(),
+        switch: switch.clone(),
+        delay_order: delay_order.clone(),
+        relations: args.guide.relation.clone(),
+        boxes: args.guide.boxes.clone(),
+        guide: args.guide.config(),
+        found: None,
         seed,
         width,
         height,
@@ -120,11 +145,12 @@ fn requests(args: &Args, model: &ModelRequest, blueprint: &Blueprint) -> Vec<Req
         vae_tiling: args.vae_tiling,
         model: model.clone(),
     };
-    args.prompts
-        .iter()
-        .flat_map(|prompt| seeds.iter().map(move |seed| (prompt, *seed)))
-        .map(|(prompt, seed)| one(prompt, seed))
-        .collect()
+    let mut requests = Vec::with_capacity(args.prompts.len() * seeds.len());
+    for prompt in &args.prompts {
+        let delay = args.change.delay(prompt)?;
+        requests.extend(seeds.iter().map(|seed| one(prompt, &delay, *seed)));
+    }
+    Ok(requests)
 }
 
 /// A seed that nobody chose, small enough to be typed.

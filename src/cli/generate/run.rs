@@ -6,15 +6,17 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use anyhow::anyhow;
-use prepose::engine::{Engine, Made};
-use prepose::output::files::{parent, slug};
+use prepose::engine::Engine;
+use prepose::output::files::{free_name, parent, slug};
 use prepose::output::manifest::{ManifestLine, Place};
 use prepose::output::{files, png};
-use prepose::request::Request;
+use prepose::request::{FoundBy, Request};
 use prepose::sampling::denoise::{Hook, HookError, State};
+use prepose::search::{Search, SearchConfig};
 use prepose_weights::WeightsError;
 
 use super::Args;
+use super::maps::MapFiles;
 use crate::cli::progress::Progress;
 
 /// The end of the run, asked for by Ctrl-C.
@@ -27,7 +29,6 @@ struct Watch<'a> {
     progress: &'a mut Progress,
     stop: &'a AtomicBool,
     previews: Option<Previews<'a>>,
-    pictures: u64,
 }
 
 struct Previews<'a> {
@@ -43,7 +44,8 @@ impl Hook for Watch<'_> {
         state: &mut State,
         denoised: &burn::tensor::Tensor<4>,
     ) -> Result<(), HookError> {
-        self.progress.advance(self.pictures);
+        let [pictures, ..] = denoised.dims();
+        self.progress.advance(pictures as u64);
         if let Some(previews) = &self.previews
             && (state.step + 1).is_multiple_of(previews.every)
             && state.step + 1 < state.steps
@@ -92,10 +94,24 @@ impl Provenance {
     }
 }
 
+/// Pictures that were made together.
+struct Batch {
+    each: Vec<(Request, PathBuf, png::Picture)>,
+    /// Rows through the UNet, one a picture and step whether or not with classifier-free guidance; those of guidance
+    /// not counted.
+    unet_calls: usize,
+    text_seconds: f64,
+    denoise_seconds: f64,
+    decode_seconds: f64,
+    seconds: f64,
+}
+
 /// One run of the command.
 pub(super) struct Run<'a> {
     pub args: &'a Args,
     pub engine: &'a Engine,
+    pub search: Option<SearchConfig>,
+    pub maps: Option<MapFiles>,
     pub device: String,
     pub stop: &'a AtomicBool,
 }
@@ -103,7 +119,7 @@ pub(super) struct Run<'a> {
 impl Run<'_> {
     pub fn all(
         &self,
-        requests: &mut [Request],
+        requests: &[Request],
         targets: &[PathBuf],
         provenance: &mut Provenance,
         progress: &mut Progress,
@@ -112,25 +128,39 @@ impl Run<'_> {
         let run_id = format!("prepose-{now}");
         let mut done = 0;
         while done < requests.len() {
-            let size = self.engine.batch_size(&requests[done..], self.args.batch)?;
-            let batch = &mut requests[done..done + size];
+            let size = match self.search {
+                Some(_) => 1,
+                None => self.engine.batch_size(&requests[done..], self.args.batch)?,
+            };
+            let batch = &requests[done..done + size];
             let paths = &targets[done..done + size];
             progress.message(batch[0].prompt.chars().take(20).collect::<String>());
-            let (made, seconds) = self.batch(batch, paths, progress)?;
-            for ((request, path), picture) in batch.iter_mut().zip(paths).zip(&made.pictures) {
-                provenance.note(request)?;
-                self.save(request, path, picture, &run_id)?;
+            let made = match &self.search {
+                Some(search) => self.search(search, &batch[0], &paths[0], progress)?,
+                None => self.batch(batch, paths, progress)?,
+            };
+            for (mut request, path, picture) in made.each {
+                provenance.note(&mut request)?;
+                self.save(&request, &path, &picture, &run_id)?;
                 let line = match self.args.json {
-                    true => serde_json::json!({
-                        "path": path,
-                        "prompt": request.prompt,
-                        "seed": request.seed,
-                        "device": self.device,
-                        "batch": size,
-                        "seconds": {"text": made.text_seconds, "denoise": made.denoise_seconds,
-                                    "decode": made.decode_seconds, "batch": seconds},
-                    })
-                    .to_string(),
+                    true => {
+                        let mut line = serde_json::json!({
+                            "path": path,
+                            "prompt": request.prompt,
+                            "seed": request.seed,
+                            "device": self.device,
+                            "batch": size,
+                            "unet_calls": made.unet_calls,
+                            "seconds": {"text": made.text_seconds, "denoise": made.denoise_seconds,
+                                        "decode": made.decode_seconds, "batch": made.seconds},
+                        });
+                        if let Some(found) = &request.found {
+                            line["candidate"] = found.candidate.into();
+                            line["score"] = found.score.into();
+                            line["rank"] = found.rank.into();
+                        }
+                        line.to_string()
+                    }
                     false => path.display().to_string(),
                 };
                 progress.println(&line)?;
@@ -146,7 +176,7 @@ impl Run<'_> {
         batch: &[Request],
         paths: &[PathBuf],
         progress: &mut Progress,
-    ) -> anyhow::Result<(Made, f64)> {
+    ) -> anyhow::Result<Batch> {
         let started = Instant::now();
         let previews = self.args.preview_every.map(|every| Previews {
             every,
@@ -161,14 +191,108 @@ impl Run<'_> {
             progress,
             stop: self.stop,
             previews,
-            pictures: batch.len() as u64,
         };
-        let made = self.engine.generate(batch, &mut [&mut watch]);
+        let mut maps = self.maps.as_ref().map(MapFiles::hook);
+        let mut hooks: Vec<&mut dyn Hook> = vec![&mut watch];
+        if let Some(maps) = &mut maps {
+            hooks.push(maps);
+        }
+        let made = self.engine.generate(batch, &mut hooks);
         for path in watch.previews.iter().flat_map(|previews| &previews.paths) {
             // There may be none yet.
             let _ = std::fs::remove_file(path);
         }
-        Ok((made?, started.elapsed().as_secs_f64()))
+        let made = made?;
+        if let (Some(files), Some(maps)) = (&self.maps, maps) {
+            let stems: Vec<String> = paths.iter().map(|path| stem(path)).collect();
+            let blueprint = self.engine.blueprint();
+            files.write(maps, blueprint, batch, &stems, &made.pictures)?;
+        }
+        let each = batch.iter().cloned().zip(paths.iter().cloned());
+        let steps = batch.iter().map(|request| self.engine.steps(request));
+        Ok(Batch {
+            each: each
+                .zip(made.pictures)
+                .map(|((request, path), picture)| (request, path, picture))
+                .collect(),
+            unet_calls: steps.sum(),
+            text_seconds: made.text_seconds,
+            denoise_seconds: made.denoise_seconds,
+            decode_seconds: made.decode_seconds,
+            seconds: started.elapsed().as_secs_f64(),
+        })
+    }
+
+    /// Searches for the best noise of `request`; the best picture goes to `path`, the others, if they are kept, beside it.
+    fn search(
+        &self,
+        search: &SearchConfig,
+        request: &Request,
+        path: &Path,
+        progress: &mut Progress,
+    ) -> anyhow::Result<Batch> {
+        let started = Instant::now();
+        let mut watch = Watch {
+            progress,
+            stop: self.stop,
+            previews: None,
+        };
+        let found = Search {
+            engine: self.engine,
+            request,
+            config: search,
+            batch: self.args.batch,
+        }
+        .run(
+            |requests| self.engine.blueprint().meter(requests),
+            &mut [&mut watch],
+        )?;
+        let denoise_seconds = started.elapsed().as_secs_f64();
+
+        let kept = match self.args.search.keep_all {
+            true => found.finished.len(),
+            false => 1,
+        };
+        let decoding = Instant::now();
+        let latents = found.latents.narrow(0, 0, kept);
+        let pictures = self.engine.decode(latents, request.vae_tiling)?;
+        let mut each = Vec::with_capacity(kept);
+        for ((index, picture), rank) in found.finished.iter().zip(pictures).zip(1..) {
+            let candidate = &found.candidates[*index];
+            let request = Request {
+                seed: candidate.seed,
+                found: Some(FoundBy {
+                    search: search.clone(),
+                    seed: request.seed,
+                    candidate: candidate.index,
+                    score: candidate.score,
+                    rank,
+                }),
+                ..request.clone()
+            };
+            let path = match rank {
+                1 => path.to_path_buf(),
+                _ => free_name(parent(path), &format!("{}-rank{rank}", stem(path))),
+            };
+            each.push((request, path, picture));
+        }
+        if let (Some(files), Some((best, path, picture))) = (&self.maps, each.first()) {
+            // The best once more, now with its maps.
+            let mut maps = files.hook();
+            self.engine
+                .latents(std::slice::from_ref(best), &mut [&mut maps])?;
+            let (blueprint, stems) = (self.engine.blueprint(), [stem(path)]);
+            let (best, picture) = (std::slice::from_ref(best), std::slice::from_ref(picture));
+            files.write(maps, blueprint, best, &stems, picture)?;
+        }
+        Ok(Batch {
+            each,
+            unet_calls: found.unet_calls,
+            text_seconds: 0.0,
+            denoise_seconds,
+            decode_seconds: decoding.elapsed().as_secs_f64(),
+            seconds: started.elapsed().as_secs_f64(),
+        })
     }
 
     /// Writes the picture, then its line in the manifest.
@@ -194,6 +318,12 @@ impl Run<'_> {
         files::append_line(&manifest, &serde_json::to_string(&line)?)?;
         Ok(())
     }
+}
+
+/// The file's name without its ending.
+fn stem(path: &Path) -> String {
+    let stem = path.file_stem().unwrap_or_default();
+    stem.to_string_lossy().into_owned()
 }
 
 /// `path` as seen from `folder` if it lies below it.

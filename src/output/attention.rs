@@ -1,0 +1,226 @@
+//! Attention maps as files: a heat map for each object, a sheet over time, and the values.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use burn::tensor::Tensor;
+use safetensors::tensor::{Dtype, TensorView, serialize};
+use thiserror::Error;
+
+use super::files::{WriteError, slug, write_atomically};
+use super::heatmap::{HeatMap, sheet};
+use super::png::{Picture, PngError, save_plain};
+use crate::attention_maps::StepMaps;
+use crate::guidance::maps::{object_maps, selector};
+
+/// The most steps that a sheet shows; of more, some are picked evenly.
+const SHEET_STEPS: usize = 10;
+
+/// Why attention maps could not be written.
+#[derive(Debug, Error)]
+pub enum MapsError {
+    /// A picture could not be written.
+    #[error(transparent)]
+    Picture(#[from] PngError),
+    /// The values could not be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// The values could not be put into the file's form.
+    #[error("cannot encode the attention maps for {}", path.display())]
+    Encode {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        source: safetensors::SafeTensorError,
+    },
+}
+
+/// The maps of the objects of one picture.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ObjectMaps {
+    /// What the maps are of, as the prompt names it.
+    pub objects: Vec<String>,
+    /// The steps, from 0.
+    pub steps: Vec<usize>,
+    /// By step and object.
+    pub maps: Vec<Vec<HeatMap>>,
+}
+
+impl ObjectMaps {
+    /// Brings the mean maps ([`Pooling::Mean`](crate::guidance::maps::Pooling::Mean)) of a batch to the host: for each size of
+    /// map, one [`ObjectMaps`] for each picture. `objects[b]` are the names and token positions of picture b's objects.
+    pub fn read(steps: &[StepMaps], objects: &[Vec<(String, Vec<usize>)>]) -> Vec<Vec<Self>> {
+        let positions: Vec<Vec<Vec<usize>>> = objects
+            .iter()
+            .map(|objects| objects.iter().map(|(_, at)| at.clone()).collect())
+            .collect();
+        let sizes = steps.first().map_or(0, |step| step.groups.len());
+        let mut read = Vec::with_capacity(sizes);
+        for group in 0..sizes {
+            let mut pictures: Vec<Self> = (objects.iter())
+                .map(|objects| Self {
+                    objects: objects.iter().map(|(name, _)| name.clone()).collect(),
+                    steps: steps.iter().map(|step| step.step).collect(),
+                    maps: Vec::new(),
+                })
+                .collect();
+            for step in steps {
+                let group = &step.groups[group];
+                let selector = selector(&positions, group.maps.dims()[3], &group.maps.device());
+                let maps = object_maps(group.maps.clone(), group.size, selector);
+                for (b, picture) in pictures.iter_mut().enumerate() {
+                    let mine = maps.clone().narrow(0, b, 1);
+                    picture.maps.push(heat_maps(mine, picture.objects.len()));
+                }
+            }
+            read.push(pictures);
+        }
+        read
+    }
+
+    /// The mean over the steps, one map for each object.
+    pub fn mean(&self) -> Vec<HeatMap> {
+        let mean = |object: usize| {
+            let mut maps = self.maps.iter().map(|step| &step[object]);
+            let mut sum = maps.next()?.clone();
+            for map in maps {
+                for (sum, value) in sum.values.iter_mut().zip(&map.values) {
+                    *sum += value;
+                }
+            }
+            let steps = self.maps.len() as f32;
+            sum.values.iter_mut().for_each(|value| *value /= steps);
+            Some(sum)
+        };
+        (0..self.objects.len()).filter_map(mean).collect()
+    }
+
+    /// Writes `STEM-OBJECT.png` for each object, the mean over the steps as a heat map over `picture`; `STEM-steps.png`, a
+    /// row for each object and a column for each of at most ten steps, each tile with its own brightest spot; and
+    /// `STEM.safetensors` with the values as `maps`, f32 [steps, objects, rows, columns]. Returns the paths.
+    ///
+    /// # Errors
+    /// Whatever fails to be written.
+    pub fn write(
+        &self,
+        folder: &Path,
+        stem: &str,
+        picture: &Picture,
+    ) -> Result<Vec<PathBuf>, MapsError> {
+        let mut paths = Vec::new();
+        let mean = self.mean();
+        for (index, (object, map)) in self.objects.iter().zip(&mean).enumerate() {
+            let twice = self.objects[..index].contains(object);
+            let number = if twice {
+                format!("-{}", index + 1)
+            } else {
+                String::new()
+            };
+            let path = folder.join(format!("{stem}-{}{number}.png", slug(object)));
+            save_plain(&path, &map.over(picture, map.peak()))?;
+            paths.push(path);
+        }
+        let shown = self.maps.len().min(SHEET_STEPS);
+        let picked: Vec<usize> = (0..shown).map(|i| i * self.maps.len() / shown).collect();
+        let rows: Vec<Vec<(String, Picture)>> = (self.objects.iter().enumerate())
+            .map(|(object, name)| {
+                let tile = |at: &usize| {
+                    let map = &self.maps[*at][object];
+                    let caption = format!("{name} {}", self.steps[*at]);
+                    (caption, map.over(picture, map.peak()))
+                };
+                let first = (name.clone(), picture.clone());
+                std::iter::once(first)
+                    .chain(picked.iter().map(tile))
+                    .collect()
+            })
+            .collect();
+        if let Some(sheet) = sheet(&rows) {
+            let path = folder.join(format!("{stem}-steps.png"));
+            save_plain(&path, &sheet)?;
+            paths.push(path);
+        }
+        let path = folder.join(format!("{stem}.safetensors"));
+        self.write_values(&path)?;
+        paths.push(path);
+        Ok(paths)
+    }
+
+    fn write_values(&self, path: &Path) -> Result<(), MapsError> {
+        let maps = self.maps.iter().flatten();
+        let bytes: Vec<u8> = maps
+            .flat_map(|map| map.values.iter().flat_map(|value| value.to_le_bytes()))
+            .collect();
+        let size = self.maps.first().and_then(|step| step.first());
+        let (rows, columns) = size.map_or((0, 0), |map| (map.height, map.width));
+        let shape = vec![self.maps.len(), self.objects.len(), rows, columns];
+        let encode = |source| MapsError::Encode {
+            path: path.to_path_buf(),
+            source,
+        };
+        let view = TensorView::new(Dtype::F32, shape, &bytes).map_err(encode)?;
+        let about = HashMap::from([
+            (
+                "objects".to_string(),
+                serde_json::json!(self.objects).to_string(),
+            ),
+            (
+                "steps".to_string(),
+                serde_json::json!(self.steps).to_string(),
+            ),
+        ]);
+        let file = serialize([("maps", view)], Some(about)).map_err(encode)?;
+        Ok(write_atomically(path, &file)?)
+    }
+}
+
+/// Maps [1, K, rows, columns] of which the first `count` are objects'.
+fn heat_maps(maps: Tensor<4>, count: usize) -> Vec<HeatMap> {
+    let [_, _, height, width] = maps.dims();
+    let values: Vec<f32> = maps.to_data().iter::<f32>().collect();
+    let maps = values.chunks(height * width).take(count);
+    maps.map(|values| HeatMap {
+        width,
+        height,
+        values: values.to_vec(),
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maps_are_written_whole() {
+        let map = |value: f32| HeatMap {
+            width: 2,
+            height: 2,
+            values: vec![value, 0.0, 0.0, value],
+        };
+        let maps = ObjectMaps {
+            objects: vec!["dog".into(), "dog".into()],
+            steps: vec![0, 5],
+            maps: vec![vec![map(0.2), map(0.4)], vec![map(0.4), map(0.8)]],
+        };
+        assert!((maps.mean()[0].values[0] - 0.3).abs() < 1e-6);
+        let picture = Picture {
+            width: 16,
+            height: 16,
+            rgb: vec![200; 16 * 16 * 3],
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let paths = maps.write(folder.path(), "x", &picture).unwrap();
+        let names: Vec<_> = paths
+            .iter()
+            .map(|path| path.file_name().unwrap().to_str().unwrap())
+            .collect();
+        assert_eq!(
+            names,
+            ["x-dog.png", "x-dog-2.png", "x-steps.png", "x.safetensors"]
+        );
+        let bytes = std::fs::read(&paths[3]).unwrap();
+        let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+        assert_eq!(file.tensor("maps").unwrap().shape(), [2, 2, 2, 2]);
+    }
+}

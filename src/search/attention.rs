@@ -1,0 +1,95 @@
+//! The reward that needs no detector: how well the attention maps obey the prompt's relations.
+
+use burn::tensor::{Int, Tensor, TensorData};
+use prepose_models::attention::AttentionProbe;
+
+use super::Meter;
+use crate::attention_maps::{Half, MapReader};
+use crate::guidance::maps::{LayerRule, MapGroup, Pooling};
+use crate::guidance::score::{ScoreOptions, pos_scores};
+use crate::guidance::{GuidanceError, Target};
+use crate::sampling::denoise::{Hook, HookError, Rows, State};
+
+/// What is left of a step's maps in the average after the next step.
+const MEMORY: f64 = 0.5;
+
+/// Scores pictures by the probability of superiority of their relations on the attention maps, averaged over the
+/// last few steps.
+pub struct AttentionMeter {
+    layers: LayerRule,
+    targets: Vec<Target>,
+    reader: Option<MapReader>,
+    maps: Vec<MapGroup>,
+}
+
+impl AttentionMeter {
+    /// Scores a batch, each picture by its own target.
+    ///
+    /// # Errors
+    /// [`GuidanceError::NoRelation`], [`GuidanceError::NotInThePlane`].
+    pub fn new(layers: LayerRule, targets: Vec<Target>) -> Result<Self, GuidanceError> {
+        if targets.iter().any(|target| target.relations.is_empty()) {
+            return Err(GuidanceError::NoRelation);
+        }
+        // Finds relations of depth before the first step.
+        pos_scores(&[], &targets, ScoreOptions::default())?;
+        Ok(Self {
+            layers,
+            targets,
+            reader: None,
+            maps: Vec::new(),
+        })
+    }
+}
+
+impl Meter for AttentionMeter {
+    fn scores(&self) -> Vec<f64> {
+        let scores = pos_scores(&self.maps, &self.targets, ScoreOptions::default());
+        let score = |score: Option<f32>| score.map_or(f64::NEG_INFINITY, f64::from);
+        scores.map_or_else(
+            |_| vec![f64::NEG_INFINITY; self.targets.len()],
+            |scores| scores.into_iter().map(score).collect(),
+        )
+    }
+}
+
+impl Hook for AttentionMeter {
+    fn before_loop(&mut self, state: &mut State) -> Result<(), HookError> {
+        let [_, _, height, width] = state.latents().dims();
+        let filter = self.layers.resolve(state.unet.config(), [height, width])?;
+        self.reader = Some(MapReader::new(filter, Pooling::Mean, Half::Positive, None));
+        Ok(())
+    }
+
+    fn probe(&mut self, state: &State, rows: Rows) -> Option<&mut dyn AttentionProbe> {
+        // Another prompt's tokens stand elsewhere.
+        let reader = self.reader.as_mut().filter(|_| state.is_final_text());
+        reader?.probe(rows)
+    }
+
+    fn after_step(&mut self, _state: &mut State, _denoised: &Tensor<4>) -> Result<(), HookError> {
+        let new = self
+            .reader
+            .as_mut()
+            .map(MapReader::take)
+            .unwrap_or_default();
+        if self.maps.is_empty() {
+            self.maps = new;
+            return Ok(());
+        }
+        for (kept, new) in self.maps.iter_mut().zip(new) {
+            kept.maps = kept.maps.clone() * MEMORY + new.maps * (1.0 - MEMORY);
+        }
+        Ok(())
+    }
+
+    fn retain(&mut self, keep: &[usize]) {
+        self.targets = keep.iter().map(|row| self.targets[*row].clone()).collect();
+        let rows: Vec<i32> = keep.iter().map(|row| *row as i32).collect();
+        for group in &mut self.maps {
+            let rows = TensorData::new(rows.clone(), [keep.len()]);
+            let rows: Tensor<1, Int> = Tensor::from_data(rows, &group.maps.device());
+            group.maps = group.maps.clone().select(0, rows);
+        }
+    }
+}
