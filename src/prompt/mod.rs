@@ -23,6 +23,7 @@
 mod attention;
 mod nouns;
 pub mod scene;
+pub mod schedule;
 mod spans;
 
 use std::ops::Range;

@@ -1,0 +1,419 @@
+//! Prompts that change on the way, in A1111's notation.
+//!
+//! | written | means |
+//! | --- | --- |
+//! | `[from:to:when]` | `from` for the first `when` steps, then `to` |
+//! | `[to:when]` | nothing, then `to` |
+//! | `[from::when]` | `from`, then nothing |
+//! | `[a\|b]`, `[a\|b\|c]` | one after the other, a new one each step; any may be empty |
+//!
+//! `when` is a number of steps, or with a decimal point a share of them below 1 (rounded down). Constructs nest; round
+//! brackets inside belong together, so that the colon of `(a:1.2)` separates nothing. Anything else in square brackets
+//! stays as it is and is a weight. This is what A1111's `prompt_parser.py` does (with its rule since version 1.6 that
+//! the decimal point decides), except that a step that is never reached is an error here.
+
+use thiserror::Error;
+
+/// A prompt that holds from some step on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Segment {
+    /// The first step with it, from 0.
+    pub first_step: usize,
+    /// The prompt, in which nothing is scheduled any more.
+    pub text: String,
+}
+
+/// Why a schedule cannot be followed.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum ScheduleError {
+    /// A change that would come after the last step, or never.
+    #[error(
+        "{construct:?} changes after step {when}, but there are {steps} steps; write a whole number from 1 to {}, or a share below 1 such as 0.5",
+        steps.saturating_sub(1)
+    )]
+    Late {
+        /// The construct as written.
+        construct: String,
+        /// When, as written.
+        when: String,
+        /// Steps in all.
+        steps: usize,
+    },
+    /// More brackets inside brackets than [`MAX_DEPTH`].
+    #[error("square brackets are nested more than {MAX_DEPTH} deep")]
+    TooDeep,
+}
+
+/// How deep square brackets may nest.
+pub const MAX_DEPTH: usize = 32;
+
+/// A piece of a prompt with a schedule.
+#[derive(Debug)]
+enum Node<'a> {
+    Text(&'a str),
+    /// Square brackets that schedule nothing.
+    Brackets(Vec<Node<'a>>),
+    /// The first until step `when`, then the second.
+    Change(Vec<Node<'a>>, Vec<Node<'a>>, usize),
+    Alternate(Vec<Vec<Node<'a>>>),
+}
+
+/// The prompts of a run of `steps` steps, with the step at which each begins; the first begins at 0. A prompt that
+/// schedules nothing is one segment.
+pub fn segments(prompt: &str, steps: usize) -> Result<Vec<Segment>, ScheduleError> {
+    let closing = closing_brackets(prompt);
+    let parser = Parser {
+        prompt,
+        closing: &closing,
+        steps,
+    };
+    let nodes = parser.nodes(0, prompt.len(), 0)?;
+    let mut segments: Vec<Segment> = Vec::new();
+    for first_step in changes(&nodes, steps) {
+        let mut text = String::new();
+        write(&nodes, first_step, &mut text);
+        if segments.last().is_none_or(|before| before.text != text) {
+            segments.push(Segment { first_step, text });
+        }
+    }
+    Ok(segments)
+}
+
+/// One after the other: each of `prompts` from its step on, which may be scheduled itself, counted from the run's first
+/// step. The first begins at 0, and the steps ascend; a prompt whose step is past the last is not reached.
+pub fn sequence(prompts: &[(usize, &str)], steps: usize) -> Result<Vec<Segment>, ScheduleError> {
+    let mut all: Vec<Segment> = Vec::new();
+    for (i, (first, prompt)) in prompts.iter().enumerate() {
+        let end = prompts.get(i + 1).map_or(steps, |next| next.0).min(steps);
+        let own = segments(prompt, steps)?;
+        for (j, segment) in own.iter().enumerate() {
+            let own_end = own.get(j + 1).map_or(steps, |next| next.first_step);
+            let first_step = segment.first_step.max(*first);
+            if first_step < own_end.min(end)
+                && all.last().is_none_or(|before| before.text != segment.text)
+            {
+                all.push(Segment {
+                    first_step,
+                    text: segment.text.clone(),
+                });
+            }
+        }
+    }
+    Ok(all)
+}
+
+struct Parser<'a> {
+    prompt: &'a str,
+    /// For each byte with a square bracket that is closed, where.
+    closing: &'a [(usize, usize)],
+    steps: usize,
+}
+
+impl<'a> Parser<'a> {
+    /// What stands between two bytes.
+    fn nodes(
+        &self,
+        start: usize,
+        end: usize,
+        depth: usize,
+    ) -> Result<Vec<Node<'a>>, ScheduleError> {
+        if depth > MAX_DEPTH {
+            return Err(ScheduleError::TooDeep);
+        }
+        let mut nodes = Vec::new();
+        let mut text = start;
+        let mut at = start;
+        while at < end {
+            match self.closed(at) {
+                Some(close) if close < end => {
+                    nodes.push(Node::Text(&self.prompt[text..at]));
+                    nodes.push(self.brackets(at, close, depth)?);
+                    at = close + 1;
+                    text = at;
+                }
+                _ => at += 1,
+            }
+        }
+        nodes.push(Node::Text(&self.prompt[text..end]));
+        Ok(nodes)
+    }
+
+    fn closed(&self, at: usize) -> Option<usize> {
+        let found = self.closing.binary_search_by_key(&at, |pair| pair.0);
+        found.ok().map(|i| self.closing[i].1)
+    }
+
+    /// The brackets from byte `open` to byte `close`.
+    fn brackets(&self, open: usize, close: usize, depth: usize) -> Result<Node<'a>, ScheduleError> {
+        let (colons, bars) = self.separators(open, close);
+        let nodes = |from: usize, to: usize| self.nodes(from, to, depth + 1);
+        if colons.is_empty() && !bars.is_empty() {
+            let starts = [open].into_iter().chain(bars.iter().copied());
+            let ends = bars.iter().copied().chain([close]);
+            let choices = starts.zip(ends).map(|(from, to)| nodes(from + 1, to));
+            return Ok(Node::Alternate(choices.collect::<Result<_, _>>()?));
+        }
+        if let ([.., last], true) = (&colons[..], bars.is_empty() && colons.len() <= 2) {
+            let when = self.prompt[last + 1..close].trim();
+            // `.5` and `+3` are numbers in A1111's grammar too; `inf` is none.
+            let numeric = when.contains(|c: char| c.is_ascii_digit())
+                && !when.contains(|c: char| c.is_alphabetic());
+            if let Some(number) = when.parse::<f64>().ok().filter(|_| numeric) {
+                let share = when.contains('.');
+                let step = if share {
+                    number * self.steps as f64
+                } else {
+                    number
+                };
+                if number < 0.0 || step >= self.steps as f64 {
+                    return Err(ScheduleError::Late {
+                        construct: self.prompt[open..=close].chars().take(80).collect(),
+                        when: when.to_owned(),
+                        steps: self.steps,
+                    });
+                }
+                let before = if colons.len() == 2 {
+                    nodes(open + 1, colons[0])?
+                } else {
+                    vec![]
+                };
+                let after = nodes(if colons.len() == 2 { colons[0] } else { open } + 1, *last)?;
+                return Ok(Node::Change(before, after, step as usize));
+            }
+        }
+        Ok(Node::Brackets(nodes(open + 1, close)?))
+    }
+
+    /// The colons and bars directly inside the brackets.
+    fn separators(&self, open: usize, close: usize) -> (Vec<usize>, Vec<usize>) {
+        let bytes = self.prompt.as_bytes();
+        let (mut colons, mut bars) = (vec![], vec![]);
+        let (mut at, mut round) = (open + 1, 0_usize);
+        while at < close {
+            match bytes[at] {
+                b'\\' => at += 1,
+                b'[' => at = self.closed(at).unwrap_or(at),
+                b'(' => round += 1,
+                b')' => round = round.saturating_sub(1),
+                b':' if round == 0 => colons.push(at),
+                b'|' if round == 0 => bars.push(at),
+                _ => {}
+            }
+            at += 1;
+        }
+        (colons, bars)
+    }
+}
+
+/// Square brackets and where they close, in ascending order. Brackets of both kinds nest; one that has no partner
+/// within the other kind is text.
+fn closing_brackets(prompt: &str) -> Vec<(usize, usize)> {
+    let bytes = prompt.as_bytes();
+    let (mut open, mut pairs) = (Vec::new(), Vec::new());
+    let mut at = 0;
+    while at < bytes.len() {
+        match (bytes[at], open.last()) {
+            (b'\\', _) => at += 1,
+            (b'[' | b'(', _) => open.push((bytes[at], at)),
+            (b')', Some((b'(', _))) => {
+                open.pop();
+            }
+            (b']', Some((b'[', start))) => {
+                pairs.push((*start, at));
+                open.pop();
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    pairs.sort_unstable();
+    pairs
+}
+
+/// The steps at which the text may change, ascending, 0 first.
+fn changes(nodes: &[Node], steps: usize) -> Vec<usize> {
+    fn collect(nodes: &[Node], steps: usize, found: &mut Vec<usize>) {
+        for node in nodes {
+            match node {
+                Node::Text(_) => {}
+                Node::Brackets(inner) => collect(inner, steps, found),
+                Node::Change(before, after, when) => {
+                    found.push(*when);
+                    collect(before, steps, found);
+                    collect(after, steps, found);
+                }
+                Node::Alternate(choices) => {
+                    found.extend(0..steps);
+                    choices
+                        .iter()
+                        .for_each(|choice| collect(choice, steps, found));
+                }
+            }
+        }
+    }
+    let mut found = vec![0];
+    collect(nodes, steps, &mut found);
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// Writes the text of one step.
+fn write(nodes: &[Node], step: usize, text: &mut String) {
+    for node in nodes {
+        match node {
+            Node::Text(plain) => text.push_str(plain),
+            Node::Brackets(inner) => {
+                text.push('[');
+                write(inner, step, text);
+                text.push(']');
+            }
+            Node::Change(before, after, when) => {
+                write(if step < *when { before } else { after }, step, text)
+            }
+            Node::Alternate(choices) => write(&choices[step % choices.len()], step, text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(prompt: &str, steps: usize) -> Vec<(usize, String)> {
+        let segments = segments(prompt, steps).unwrap();
+        segments
+            .into_iter()
+            .map(|segment| (segment.first_step, segment.text))
+            .collect()
+    }
+
+    #[track_caller]
+    fn is(prompt: &str, expected: &[(usize, &str)]) {
+        let expected: Vec<(usize, String)> = expected
+            .iter()
+            .map(|(step, text)| (*step, (*text).to_owned()))
+            .collect();
+        assert_eq!(of(prompt, 10), expected, "{prompt:?}");
+    }
+
+    /// With 10 steps; the behaviour of A1111's parser on the same prompts.
+    #[test]
+    fn a1111_semantics() {
+        is("test", &[(0, "test")]);
+        is("a [b:3]", &[(0, "a "), (3, "a b")]);
+        is("a [b: 3]", &[(0, "a "), (3, "a b")]);
+        is("a [[[b]]:2]", &[(0, "a "), (2, "a [[b]]")]);
+        is("[(a:2):3]", &[(0, ""), (3, "(a:2)")]);
+        is("a [b : c : 1] d", &[(0, "a b  d"), (1, "a  c  d")]);
+        is("a[b:[c:d:2]:1]e", &[(0, "abe"), (1, "ace"), (2, "ade")]);
+        is("a [unbalanced", &[(0, "a [unbalanced")]);
+        is("a [b:.5] c", &[(0, "a  c"), (5, "a b c")]);
+        is("((a][:b:c [d:3]", &[(0, "((a][:b:c "), (3, "((a][:b:c d")]);
+        is("a [b::4] c", &[(0, "a b c"), (4, "a  c")]);
+        is("a [b:c:0.25] d", &[(0, "a b d"), (2, "a c d")]);
+        is("a [b:c:0] d", &[(0, "a c d")]);
+    }
+
+    #[test]
+    fn alternatives() {
+        assert_eq!(
+            of("[a|(b:1.1)]", 4),
+            [
+                (0, "a".into()),
+                (1, "(b:1.1)".into()),
+                (2, "a".into()),
+                (3, "(b:1.1)".into())
+            ]
+        );
+        assert_eq!(
+            of("[fe|]male", 3),
+            [
+                (0, "female".into()),
+                (1, "male".into()),
+                (2, "female".into())
+            ]
+        );
+        assert_eq!(
+            of("[fe|||]male", 5),
+            [
+                (0, "female".into()),
+                (1, "male".into()),
+                (4, "female".into())
+            ]
+        );
+        assert_eq!(
+            of("[a|b|[c:d:3]]", 6)[2..],
+            [
+                (2, "c".into()),
+                (3, "a".into()),
+                (4, "b".into()),
+                (5, "d".into())
+            ]
+        );
+    }
+
+    #[test]
+    fn weights_stay() {
+        for prompt in [
+            "a [cat]",
+            "a [[cat]] (dog:1.2)",
+            "[a:b]",
+            "[a:b:c]",
+            "[a:b:c:3]",
+            r"\[a:b:3\]",
+            "[a:inf]",
+            "[a:1e]",
+            "3:4 [x",
+        ] {
+            is(prompt, &[(0, prompt)]);
+        }
+        is("[a (b] c:2]", &[(0, "[a (b] c:2]")]);
+    }
+
+    #[test]
+    fn steps_that_are_never_reached_are_refused() {
+        for prompt in [
+            "[a:b:10]",
+            "[a:b:1.0]",
+            "[b:2.5]",
+            "x [y [z:99]]",
+            "[a:b:-1]",
+        ] {
+            let message = segments(prompt, 10).unwrap_err().to_string();
+            assert!(
+                message.contains("10 steps") && message.contains("1 to 9"),
+                "{message}"
+            );
+        }
+        assert_eq!(segments(&"[".repeat(40_000), 10).unwrap().len(), 1);
+        let deep = format!("{}a{}", "[".repeat(50), "]".repeat(50));
+        assert_eq!(segments(&deep, 10), Err(ScheduleError::TooDeep));
+    }
+
+    #[test]
+    fn one_prompt_after_another() {
+        let of = |prompts: &[(usize, &str)]| -> Vec<(usize, String)> {
+            let segments = sequence(prompts, 10).unwrap();
+            segments
+                .into_iter()
+                .map(|segment| (segment.first_step, segment.text))
+                .collect()
+        };
+        assert_eq!(
+            of(&[(0, "a"), (3, "b")]),
+            [(0, "a".into()), (3, "b".into())]
+        );
+        assert_eq!(
+            of(&[(0, "a [x:2]"), (4, "b [y:.5] [z:1]")]),
+            [
+                (0, "a ".into()),
+                (2, "a x".into()),
+                (4, "b  z".into()),
+                (5, "b y z".into())
+            ]
+        );
+        assert_eq!(of(&[(0, "a"), (0, "b")]), [(0, "b".into())]);
+        assert_eq!(of(&[(0, "a"), (4, "a")]), [(0, "a".into())]);
+    }
+}
