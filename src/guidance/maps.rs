@@ -2,8 +2,8 @@
 //!
 //! A map is what one head of one layer says about one token: for each cell of the layer's feature map the share of
 //! attention that the token gets. References read "the 16×16 maps" of SD1.x at 512×512 and "the 32×32 maps" of SDXL at
-//! 1024×1024; both are the maps of the last block on the way down that attends to the text, whatever the size of the
-//! picture, and that is what is read unless another size is asked for.
+//! 1024×1024. Both are the smallest maps on the way down with at least [`MIN_SIDE`] cells a side, and those are read at any
+//! size of picture unless another size is asked for: smaller maps are too coarse to tell two objects apart.
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use prepose_models::attention::{AttentionProbe, LayerInfo, Place};
@@ -11,13 +11,16 @@ use prepose_models::unet::UNetConfig;
 
 use super::GuidanceError;
 
+/// The fewest cells along a side of the maps that are read by default.
+pub const MIN_SIDE: usize = 16;
+
 /// Which cross-attention layers are read.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LayerRule {
     /// Those whose maps have one size.
     Size {
-        /// Cells along the shorter side; none for the size of the last block on the way down that attends to the
-        /// text (16 for SD1.x at 512×512, 32 for SDXL at 1024×1024).
+        /// Cells along the shorter side; none for the smallest on the way down that has [`MIN_SIDE`], or the largest if
+        /// none has (16 for SD1.x at 512×512, 32 for SDXL at 1024×1024).
         side: Option<usize>,
         /// Only those on the way down, after which the network need not go on.
         down_only: bool,
@@ -47,13 +50,17 @@ impl LayerRule {
         };
         match self {
             Self::Size { side, down_only } => {
-                let last_down = blocks.iter().rfind(|block| block.place == Place::Down);
+                let mut down = (blocks.iter())
+                    .filter(|block| block.place == Place::Down)
+                    .map(|block| size(block.level));
+                let largest = down.clone().next();
+                let smallest = down.rfind(|[h, w]| *h.min(w) >= MIN_SIDE);
                 let mut usable = (blocks.iter())
                     .filter(|block| !down_only || block.place == Place::Down)
                     .map(|block| size(block.level));
                 let found = match side {
                     Some(side) => usable.clone().find(|[h, w]| h.min(w) == side),
-                    None => last_down.map(|block| size(block.level)),
+                    None => smallest.or(largest),
                 };
                 filter.down_only = *down_only;
                 filter.size = Some(found.ok_or_else(|| {

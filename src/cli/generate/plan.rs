@@ -30,12 +30,15 @@ pub struct GuideArgs {
     /// What the gradient is multiplied with [default: the preset's].
     #[arg(long, value_name = "FACTOR", requires = "guide")]
     guide_scale: Option<f64>,
-    /// Cells along the shorter side of the maps that are read [default: the last level that attends].
+    /// Cells along the shorter side of the maps that are read [default: the smallest maps with 16].
     #[arg(long, value_name = "CELLS", requires = "guide")]
     guide_resolution: Option<usize>,
     /// Layers that are read: reference, cheap, or names such as up_blocks.1,mid_block.
     #[arg(long, value_name = "LAYERS", value_parser = parse_layers, requires = "guide")]
     guide_layers: Option<Layers>,
+    /// Record the step's own UNet call instead of one before it: cheaper, and the correction comes a step late.
+    #[arg(long, requires = "guide")]
+    guide_one_pass: bool,
     /// Smooth the maps: true or false [default: the preset's].
     #[arg(long, value_name = "BOOL", requires = "guide")]
     guide_smoothing: Option<bool>,
@@ -78,6 +81,7 @@ impl GuideArgs {
             loss: self.guide_loss,
             combine: self.guide_combine,
             distance: self.guide_distance,
+            one_pass: self.guide_one_pass,
             ..GuidanceConfig::new(self.guide?)
         })
     }
@@ -159,7 +163,7 @@ pub struct MapArgs {
     /// Write a heat map over the picture for each object, sheets over time, and the values.
     #[arg(long, value_name = "DIR")]
     pub(super) attention_maps: Option<PathBuf>,
-    /// Cells along the shorter side of the maps [default: the last level that attends].
+    /// Cells along the shorter side of the maps [default: the smallest maps with 16].
     #[arg(
         long,
         value_name = "CELLS",
