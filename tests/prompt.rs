@@ -1,6 +1,7 @@
 //! Prompts as a text encoder reads them.
 
 use burn::tensor::{Device, Tensor, TensorData};
+use prepose::prompt::scene::{Scene, TokenPolicy};
 use prepose::prompt::{MAX_CHUNKS, Prompt, Span};
 use prepose_weights::tokenizer::{ClipTokenizer, Padding};
 
@@ -211,4 +212,45 @@ fn positions_count_through_chunks() {
         .collect();
     let bench = clip.encode("bench").unwrap()[0].id;
     assert_eq!(joined[81], bench);
+}
+
+#[test]
+fn objects_have_token_positions() {
+    let clip = clip();
+    let positions = |text: &str, policy| -> Vec<Vec<usize>> {
+        let (scene, prompt) = (Scene::parse(text).unwrap(), parse(text, &clip));
+        let objects = 0..scene.objects.len();
+        objects
+            .map(|object| scene.token_positions(object, &prompt, policy).unwrap())
+            .collect()
+    };
+    let mean = |text: &str| positions(text, TokenPolicy::Mean);
+    // "surfboard" and "hydrant" are two tokens each; articles and numbers do not count.
+    let text = "A photo of a red surfboard to the left of two fire hydrants.";
+    assert_eq!(mean(text)[0], [5, 6, 7]);
+    assert_eq!(mean(text)[1][..2], [13, 14]);
+    assert_eq!(positions(text, TokenPolicy::First), [[5], [13]]);
+    // Weights do not shift anything, and their numbers are no tokens.
+    assert_eq!(
+        mean("a (red:1.2) dog (left of:1.3) [a cat]"),
+        [vec![2, 3], vec![7]]
+    );
+    assert_eq!(mean("a red dog left of a cat"), [vec![2, 3], vec![7]]);
+    // Each its own occurrence.
+    assert_eq!(mean("a dog left of a dog"), [vec![2], vec![6]]);
+    assert_eq!(
+        mean("a black dog, a dog house and a dog. The black dog is left of the dog house."),
+        [vec![2, 3], vec![6, 7], vec![10]]
+    );
+    // Over the end of a chunk.
+    let long = format!("{}a fire truck left of a dog", "very ".repeat(73));
+    let scene = Scene::with_relations(&long, &["fire truck | left of | dog"]).unwrap();
+    let prompt = parse(&long, &clip);
+    let truck = scene.relations[0].subject;
+    assert_eq!(
+        scene
+            .token_positions(truck, &prompt, TokenPolicy::Mean)
+            .unwrap(),
+        [75, 78]
+    );
 }

@@ -44,7 +44,7 @@ impl Blueprint {
         let prompt = super::parse("prompt", &text, tokenizer)?;
         let objects = scene.objects.iter().enumerate().map(|(index, object)| {
             let policy = Default::default();
-            let positions = scene.token_positions(index, &prompt, tokenizer, policy);
+            let positions = scene.token_positions(index, &prompt, policy);
             let positions = positions.map_err(|source| EngineError::Scene {
                 prompt: text.clone(),
                 source,

@@ -54,7 +54,7 @@ impl Target {
             ..Self::default()
         };
         for object in 0..scene.objects.len() {
-            let positions = scene.token_positions(object, &parsed, tokenizer, settings.tokens)?;
+            let positions = scene.token_positions(object, &parsed, settings.tokens)?;
             target.objects.push(TargetObject {
                 positions,
                 bbox: None,

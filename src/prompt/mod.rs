@@ -21,6 +21,7 @@
 //! begins, wherever that cuts (A1111 by default looks back for a comma).
 
 mod attention;
+pub mod neutral;
 mod nouns;
 pub mod scene;
 pub mod schedule;

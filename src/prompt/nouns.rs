@@ -183,6 +183,14 @@ pub(crate) fn number(word: &str) -> Option<usize> {
         .or_else(|| word.parse().ok().filter(|n| (1..=1000).contains(n)))
 }
 
+/// The number as a word, up to twenty.
+pub(crate) fn spelled(number: usize) -> String {
+    let word = number
+        .checked_sub(1)
+        .and_then(|i| NUMBERS.split(' ').nth(i));
+    word.map_or_else(|| number.to_string(), str::to_owned)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

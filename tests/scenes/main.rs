@@ -3,6 +3,7 @@
 use prepose::prompt::scene::{Relation, Scene};
 
 mod lists;
+mod neutral;
 
 /// Objects and relations in one line: `dog, cat: dog left of cat`; objects that are not one have their number.
 fn summary(scene: &Scene) -> String {

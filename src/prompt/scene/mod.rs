@@ -23,9 +23,11 @@ use thiserror::Error;
 
 use super::PromptError;
 
-use clauses::read;
+pub(crate) use clauses::{Reading, read};
+pub(crate) use items::{Item, Part};
 pub use relation::Relation;
 pub use tokens::TokenPolicy;
+pub(crate) use vocabulary::is_finite_verb;
 use words::Word;
 
 /// A thing that the prompt names.

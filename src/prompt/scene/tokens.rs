@@ -1,6 +1,5 @@
 //! Where an object's phrase is in the conditioning.
 
-use prepose_weights::tokenizer::ClipTokenizer;
 use serde::{Deserialize, Serialize};
 
 use super::{Scene, SceneError};
@@ -18,21 +17,26 @@ pub enum TokenPolicy {
 }
 
 impl Scene {
-    /// The positions of object number `object` in the conditioning sequence of `prompt`, which is this scene's
-    /// prompt as `tokenizer` reads it: chunks joined one after the other, start and end tokens counted.
+    /// The positions of object number `object` in the conditioning sequence of `prompt`: chunks joined one after the
+    /// other, start and end tokens counted. At least one, ascending.
+    ///
+    /// `prompt` is the text that this scene was read from, for the encoder in question. The object's own occurrence
+    /// counts, not another one of the same word.
+    ///
+    /// # Panics
+    ///
+    /// If the scene has no such object.
     pub fn token_positions(
         &self,
         object: usize,
         prompt: &Prompt,
-        tokenizer: &ClipTokenizer,
         policy: TokenPolicy,
     ) -> Result<Vec<usize>, SceneError> {
-        let wanted = &self.objects[object];
-        let spans = prompt.occurrences(&wanted.phrase, tokenizer)?;
-        let span = spans.into_iter().find(|span| span.bytes == wanted.bytes);
-        let mut positions = span
-            .ok_or_else(|| SceneError::NoTokens(wanted.phrase.clone()))?
-            .positions;
+        let object = &self.objects[object];
+        let mut positions = prompt.positions_within(&object.bytes);
+        if positions.is_empty() {
+            return Err(SceneError::NoTokens(object.phrase.clone()));
+        }
         if policy == TokenPolicy::First {
             positions.truncate(1);
         }

@@ -70,3 +70,11 @@ pub(crate) const NO_PARTICIPLES: &str = "painting building ring wing king string
     railing sibling duckling thing wedding sling herring bed sled shed seed weed moped reed bobsled \
     steed breed flatbed dining parking washing rocking frying red viking lightning morning evening \
     carving rigging bunting seedling dumpling stocking";
+
+/// Whether the word is a verb that says what one thing does: "sits", "runs".
+pub(crate) fn is_finite_verb(word: &str) -> bool {
+    word.ends_with('s')
+        && [BE, VERBS]
+            .iter()
+            .any(|list| list.split(' ').any(|verb| verb == word))
+}
