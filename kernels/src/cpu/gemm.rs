@@ -606,7 +606,22 @@ unsafe fn rows<V: Vector, const ACROSS: bool, const ROWS: usize, const VECTORS: 
     }
 }
 
-/// The register tile: `ROWS` × `VECTORS` accumulators. Returns `ROWS`.
+/// Repeats a block with the constant `$i` from 0 to below `$n`, at most 8. Loops would do in
+/// principle, but accumulators stay in registers only if the compiler unrolls every loop over them
+/// before it looks for registers; when it does not, kernels take more than twice the time.
+macro_rules! unroll {
+    ($i:ident < $n:expr, $body:block) => {
+        unroll!($i < $n, $body, 0 1 2 3 4 5 6 7)
+    };
+    ($i:ident < $n:expr, $body:block, $($k:literal)*) => {
+        $(if $k < $n {
+            const $i: usize = $k;
+            $body
+        })*
+    };
+}
+
+/// The register tile: `ROWS` × `VECTORS` accumulators, at most 8 × 4. Returns `ROWS`.
 #[inline(always)]
 unsafe fn kernel<V: Vector, const ACROSS: bool, const ROWS: usize, const VECTORS: usize>(
     left: Left,
@@ -622,42 +637,42 @@ unsafe fn kernel<V: Vector, const ACROSS: bool, const ROWS: usize, const VECTORS
     for k in 0..panel.kc {
         unsafe {
             let mut columns = [V::splat(0.0); VECTORS];
-            for (j, column) in columns.iter_mut().enumerate() {
-                *column = V::load(right.add(j * V::LANES));
-            }
+            unroll!(J < VECTORS, {
+                columns[J] = V::load(right.add(J * V::LANES))
+            });
             let offset = if ACROSS {
                 *left.offsets.add(k) as usize
             } else {
                 k
             };
             let at = left.at.add(offset);
-            for (i, sums) in sums.iter_mut().enumerate() {
-                let factor = V::splat(*at.add(i * left.stride));
-                for (sum, column) in sums.iter_mut().zip(columns) {
-                    *sum = factor.mul_add(column, *sum);
-                }
-            }
+            unroll!(I < ROWS, {
+                let factor = V::splat(*at.add(I * left.stride));
+                unroll!(J < VECTORS, {
+                    sums[I][J] = factor.mul_add(columns[J], sums[I][J])
+                });
+            });
             right = right.add(width);
         }
     }
-    for (i, sums) in sums.iter().enumerate() {
-        for (j, sum) in sums.iter().enumerate() {
+    unroll!(I < ROWS, {
+        unroll!(J < VECTORS, {
             unsafe {
-                let lane = j * V::LANES;
-                let to = to[lane / GROUP].add(i * ld + lane % GROUP);
-                let mut sum = *sum;
+                let lane = J * V::LANES;
+                let to = to[lane / GROUP].add(I * ld + lane % GROUP);
+                let mut sum = sums[I][J];
                 if plus {
                     sum = sum.add(V::load(to));
                 }
                 if !bias.row.is_null() {
-                    sum = sum.add(V::splat(*bias.row.add(i)));
+                    sum = sum.add(V::splat(*bias.row.add(I)));
                 }
                 if !bias.col.is_null() {
                     sum = sum.add(V::load(bias.col.add(lane)));
                 }
                 sum.store(to);
             }
-        }
-    }
+        });
+    });
     ROWS
 }
