@@ -5,12 +5,13 @@ use prepose_models::clip::{HiddenLayer, TextEncoding};
 use prepose_models::unet::AddedConditioning;
 use prepose_weights::Family;
 
-use super::{Blueprint, Engine, EngineError, parse};
+use super::{Blueprint, Engine, EngineError, beginning, parse};
+use crate::prompt::schedule::{Segment, sequence};
 use crate::request::Request;
 use crate::sampling::denoise::{Conditioning, ConditioningPlan, TextConditioning};
 
 /// The prompt and the negative prompt of each request of a batch at some step.
-type Texts = Vec<(String, String)>;
+pub(super) type Texts = Vec<(String, String)>;
 
 impl Blueprint {
     /// The prompt that the run of `request` ends with.
@@ -214,13 +215,23 @@ impl Encoded<'_> {
     }
 }
 
-/// The prompt and the negative prompt of `request` at each of `steps` steps.
-fn timeline(request: &Request, steps: usize) -> Result<Texts, EngineError> {
-    let texts = request.texts();
-    let at = |step: usize| {
-        let mut begun = texts.iter().rev();
-        let (_, positive) = begun.find(|(first, _)| *first <= step).unwrap_or(&texts[0]);
-        Ok((positive.to_string(), request.negative_prompt.clone()))
+/// The prompt and the negative prompt of `request` at each of `steps` steps, with nothing scheduled in them any more.
+pub(super) fn timeline(request: &Request, steps: usize) -> Result<Texts, EngineError> {
+    let follow = |which, prompt: &str, texts: &[(usize, &str)]| {
+        sequence(texts, steps).map_err(|source| EngineError::Schedule {
+            which,
+            text: beginning(prompt),
+            source,
+        })
     };
-    (0..steps).map(at).collect()
+    let positive = follow("prompt", &request.prompt, &request.texts())?;
+    let negative = &*request.negative_prompt;
+    let negative = follow("negative prompt", negative, &[(0, negative)])?;
+    let at = |segments: &[Segment], step: usize| {
+        let mut begun = segments.iter().rev();
+        let segment = begun.find(|segment| segment.first_step <= step);
+        segment.map_or_else(String::new, |segment| segment.text.clone())
+    };
+    let texts = (0..steps).map(|step| (at(&positive, step), at(&negative, step)));
+    Ok(texts.collect())
 }

@@ -24,6 +24,7 @@ use crate::device::OpenDevice;
 use crate::guidance::GuidanceError;
 use crate::output::png::Picture;
 use crate::prompt::scene::SceneError;
+use crate::prompt::schedule::ScheduleError;
 use crate::prompt::{Prompt, PromptError};
 use crate::request::{Dtype, ModelRequest, Request, RequestError};
 use crate::sampling::denoise::{DenoiseError, Hook, draw};
@@ -46,6 +47,16 @@ pub enum EngineError {
         text: String,
         /// What is wrong with it.
         source: PromptError,
+    },
+    /// The prompt or the negative prompt changes at a step that there is not.
+    #[error("cannot follow the {which} {text:?}")]
+    Schedule {
+        /// `prompt` or `negative prompt`.
+        which: &'static str,
+        /// Its beginning.
+        text: String,
+        /// What is wrong with it.
+        source: ScheduleError,
     },
     /// The checkpoint could not be loaded.
     #[error(transparent)]
@@ -197,20 +208,22 @@ impl Blueprint {
     /// Checks `request` as far as possible without weights, and records the start picture's hash.
     pub fn check(&self, request: &mut Request) -> Result<(), EngineError> {
         request.validate(self.vae_factor())?;
-        let prompts = request.texts().into_iter();
-        let texts = prompts.map(|(_, text)| ("prompt", text));
-        for (which, text) in texts.chain([("negative prompt", &*request.negative_prompt)]) {
-            for tokenizer in &self.tokenizers {
-                let parsed = parse(which, text, tokenizer)?;
-                // Brackets alone are no prompt either.
-                if which == "prompt" && parsed.is_empty() {
-                    return Err(RequestError::EmptyPrompt.into());
-                }
-            }
-        }
         let (schedule, start) = schedule(&self.checkpoint, request)?;
         let steps = schedule.len() - start;
         request.check_switch(steps)?;
+        let mut texts = conditioning::timeline(request, steps)?;
+        texts.dedup();
+        // Brackets alone are no prompt either; a schedule may be without one for some steps.
+        let mut empty = true;
+        for (positive, negative) in &texts {
+            for tokenizer in &self.tokenizers {
+                empty &= parse("prompt", positive, tokenizer)?.is_empty();
+                parse("negative prompt", negative, tokenizer)?;
+            }
+        }
+        if empty {
+            return Err(RequestError::EmptyPrompt.into());
+        }
         self.check_guidance(request, steps)?;
         if let Some(init) = &mut request.init {
             init.sha256 = Some(image::check(init)?);
@@ -245,12 +258,17 @@ fn parse(
 ) -> Result<Prompt, EngineError> {
     Prompt::parse(text, tokenizer).map_err(|source| EngineError::Prompt {
         which,
-        text: match text.char_indices().nth(60) {
-            Some((end, _)) => format!("{}…", &text[..end]),
-            None => text.to_string(),
-        },
+        text: beginning(text),
         source,
     })
+}
+
+/// What an error quotes of a text.
+fn beginning(text: &str) -> String {
+    match text.char_indices().nth(60) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_string(),
+    }
 }
 
 fn scheduler(checkpoint: &Checkpoint, request: &Request) -> Result<Scheduler, EngineError> {

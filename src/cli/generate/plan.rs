@@ -7,6 +7,7 @@ use prepose::guidance::boxes::ObjectBox;
 use prepose::guidance::config::Preset;
 use prepose::guidance::maps::{LayerRule, Pooling};
 use prepose::guidance::{Combination, GuidanceConfig, Layers, Method, PosLoss};
+use prepose::prompt::neutral::neutral;
 use prepose::prompt::scene::TokenPolicy;
 use prepose::request::DelayedOrder;
 use prepose::search::{Pruning, RewardKind, SearchConfig};
@@ -115,8 +116,9 @@ impl ChangeArgs {
         let neutral_prompt = match &self.neutral_prompt {
             Some(given) => given.clone(),
             None => {
-                let _ = prompt;
-                anyhow::bail!("--delay-order needs --neutral-prompt")
+                let derived = neutral(prompt)?;
+                tracing::warn!("the first {steps} steps have {derived:?}, neutral for {prompt:?}");
+                derived
             }
         };
         Ok(Some(DelayedOrder {

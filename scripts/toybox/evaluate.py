@@ -1,0 +1,185 @@
+"""What guidance and search do on the toybox: prepose makes the pictures, the judge looks at them.
+
+    python scripts/toybox/evaluate.py --prepose target/release/prepose --run DIR --prompts prompts.jsonl \
+        --out OUT --json benches/results/guidance-toybox.json --table docs/guidance/measured.md
+
+DIR is the folder of a training run (its judge). Over SpatialBench-UC's prompts, for each method: pictures with both
+objects, the relation right in those, the relation right in all. Over neutral prompts of two objects in both orders, with
+and without delayed order conditioning: homogenization. A method whose folder in OUT is complete is not run again.
+"""
+
+import argparse
+import json
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+import world
+from judge import Sight
+from measure import see, share, true_relation
+
+STEPS = 20
+# Search from candidates 0..N of one run, so that the numbers of different N can be compared.
+SIZES = (4, 8, 16, 32)
+METHODS = {
+    "prompt only": [],
+    "PoS": ["--guide", "pos"],
+    "PoS, sd14-reference": ["--guide", "pos", "--guide-preset", "sd14-reference"],
+    "PoS, one pass": ["--guide", "pos", "--guide-one-pass"],
+    "PoS, cheap layers": ["--guide", "pos", "--guide-layers", "cheap"],
+    "BoxDiff": ["--guide", "boxdiff"],
+    "layout guidance": ["--guide", "layout"],
+    "Attend-and-Excite": ["--guide", "attend-and-excite"],
+    "PoS + best of 4": ["--guide", "pos", "--best-of", "4"],
+    "best of 32": ["--best-of", "32", "--keep-all"],
+    "best of 32, pruned": ["--best-of", "32", "--prune"],
+}
+DELAYS = (0, 1, 2, 3, 4, 5)
+
+
+def paint(args, name, prompts, options, seeds):
+    """Pictures for `prompts` × `seeds` as [record], the JSON lines of prepose; from an earlier run if there is one."""
+    folder = args.out / name.replace(" ", "-").replace(",", "").replace("+", "and")
+    done = folder / "records.jsonl"
+    if not done.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        command = [str(args.prepose), "-q", "generate", *prompts, "--seeds", f"0-{seeds - 1}", "--steps", str(STEPS),
+                   "--checkpoint", str(args.checkpoint), "--batch", str(args.batch), "--json", "-o", str(folder), *options]
+        started = time.time()
+        lines = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        print(f"{name}: {time.time() - started:.0f} s", flush=True)
+        done.write_text(lines)
+    return [json.loads(line) for line in done.read_text().splitlines()]
+
+
+def look(sight, records):
+    pictures = [np.asarray(Image.open(record["path"]).convert("RGB")) for record in records]
+    return [here for i in range(0, len(pictures), 256) for here in see(sight, pictures[i:i + 256])]
+
+
+def judge_relations(sight, records, by_prompt):
+    """Counts over pictures for prompts with a relation."""
+    found = right = 0
+    for record, here in zip(records, look(sight, records)):
+        prompt = by_prompt[record["prompt"]]
+        a, b = prompt["object_a"]["name"], prompt["object_b"]["name"]
+        if sight.found(here, a) and sight.found(here, b):
+            found += 1
+            right += true_relation(prompt["relation"], here[a][1:], here[b][1:])
+    return dict(pictures=len(records), found=share(found, len(records)), right=share(right, found),
+                right_of_all=share(right, len(records)))
+
+
+def calls_per_picture(records):
+    """Rows through the whole UNet for each picture that is kept; guidance's own passes are not counted."""
+    searched = "candidate" in records[0]
+    return sum(record["unet_calls"] for record in records) / len(records) if searched else STEPS
+
+
+def best_of(records, size):
+    """The best of the first `size` candidates of each search, by its score."""
+    groups = {}
+    for record in records:
+        if record["candidate"] < size:
+            groups.setdefault((record["prompt"], record["seed"] % 2**32), []).append(record)
+    return [max(group, key=lambda record: record["score"]) for group in groups.values()]
+
+
+def relations(args, sight, prompts):
+    by_prompt = {prompt["prompt"]: prompt for prompt in prompts}
+    results = {}
+    for name, options in METHODS.items():
+        if args.only and name not in args.only:
+            continue
+        searches = name.startswith("best of 32")
+        some = prompts[::args.search_every] if searches else prompts
+        seeds = 1 if searches else args.seeds
+        records = paint(args, name, [prompt["prompt"] for prompt in some], options, seeds)
+        if "--keep-all" in options:
+            for size in SIZES:
+                chosen = best_of(records, size)
+                results[f"best of {size}"] = dict(judge_relations(sight, chosen, by_prompt), unet_calls=STEPS * size)
+        else:
+            result = judge_relations(sight, records, by_prompt)
+            results[name] = dict(result, unet_calls=round(calls_per_picture(records), 1))
+        for key, result in results.items():
+            result.setdefault("options", " ".join(options))
+        print(name, json.dumps(results[list(results)[-1]]), flush=True)
+    return results
+
+
+def homogenization(args, sight):
+    """OTS-Bench: 100 |N_L − N_R| / (N_L + N_R), where N_L counts pictures with the first-mentioned object on the left."""
+    pairs = [(a, b) for i, a in enumerate(world.NAMES) for b in world.NAMES[i + 1:]][::args.pair_every]
+    prompts = {}
+    for a, b in pairs:
+        for x, y in ((a, b), (b, a)):
+            prompts[world.neutral_caption(x, y)] = (x, y)
+    results = {}
+    for delay in DELAYS:
+        options = ["--delay-order", str(delay)] if delay else []
+        records = paint(args, f"neutral, delay {delay}", list(prompts), options, args.seeds)
+        left = right = found = 0
+        for record, here in zip(records, look(sight, records)):
+            x, y = prompts[record["prompt"]]
+            if sight.found(here, x) and sight.found(here, y):
+                found += 1
+                apart = here[y][1] - here[x][1]
+                left += apart > 0.1
+                right += apart < -0.1
+        results[delay] = dict(pictures=len(records), found=share(found, len(records)), first_left=left, first_right=right,
+                              homogenization=round(100 * abs(left - right) / max(left + right, 1), 1))
+        print("delay", delay, json.dumps(results[delay]), flush=True)
+    return results
+
+
+def table(result):
+    """The results as Markdown."""
+    def percent(x):
+        return f"{x['percent']:.1f} ± {x['standard_error']:.1f}"
+    lines = ["| method | both objects, % | relation right of those, % | relation right of all, % | pictures | UNet rows a picture |",
+             "| --- | ---: | ---: | ---: | ---: | ---: |"]
+    for name, row in result["relations"].items():
+        lines.append(f"| {name} | {percent(row['found'])} | {percent(row['right'])} | {percent(row['right_of_all'])} | "
+                     f"{row['pictures']} | {row['unet_calls']:.0f} |")
+    lines += ["", "| switch step | both objects, % | first-mentioned left | right | homogenization |",
+              "| ---: | ---: | ---: | ---: | ---: |"]
+    for delay, row in result["order"].items():
+        name = delay if int(delay) else "none"
+        lines.append(f"| {name} | {percent(row['found'])} | {row['first_left']} | {row['first_right']} | {row['homogenization']} |")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--prepose", type=Path, required=True, help="the program")
+    parser.add_argument("--checkpoint", default="toybox")
+    parser.add_argument("--prompts", type=Path, required=True, help="SpatialBench-UC's prompts.jsonl")
+    parser.add_argument("--run", type=Path, required=True, help="the training folder (its judge)")
+    parser.add_argument("--out", type=Path, required=True, help="where pictures go")
+    parser.add_argument("--json", type=Path, required=True)
+    parser.add_argument("--table", type=Path)
+    parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--every", type=int, default=1, help="every n-th prompt")
+    parser.add_argument("--search-every", type=int, default=1, help="every n-th of those, for best of 32")
+    parser.add_argument("--pair-every", type=int, default=6, help="every n-th pair of objects, for homogenization")
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--only", nargs="*", help="these methods only")
+    args = parser.parse_args()
+    prompts = [json.loads(line) for line in args.prompts.read_text().splitlines()][::args.every]
+    sight = Sight(args.run)
+    command = (f"python scripts/toybox/evaluate.py --prepose prepose --run DIR --prompts prompts.jsonl --out OUT --json FILE "
+               f"--seeds {args.seeds} --every {args.every} --search-every {args.search_every} --pair-every {args.pair_every}")
+    result = dict(command=command, steps=STEPS, relations=relations(args, sight, prompts))
+    result["order"] = {} if args.only else homogenization(args, sight)
+    args.json.write_text(json.dumps(result, indent=2, default=str) + "\n")
+    if args.table:
+        args.table.write_text(table(result))
+    print(table(result))
+
+
+if __name__ == "__main__":
+    main()
