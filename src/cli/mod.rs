@@ -4,6 +4,7 @@ mod bench;
 mod devices;
 mod generate;
 mod info;
+mod parse;
 mod progress;
 mod pull;
 
@@ -39,6 +40,8 @@ enum Command {
     Generate(Box<generate::Args>),
     /// Say what a checkpoint, a LoRA or a picture is
     Info(info::Args),
+    /// Show what is read from a prompt: objects, relations, tokens, schedule, neutral form
+    Parse(parse::Args),
     /// List the devices that can be used, and why the others cannot
     Devices(devices::Args),
     /// Download a known checkpoint; the only command that uses the network
@@ -55,6 +58,7 @@ pub fn main() -> ExitCode {
     let result = match &cli.command {
         Command::Generate(args) => generate::run(args, cli.quiet),
         Command::Info(args) => info::run(args),
+        Command::Parse(args) => parse::run(args),
         Command::Devices(args) => devices::run(args),
         Command::Pull(args) => pull::run(args, cli.quiet),
         Command::Bench(args) => bench::run(args),

@@ -2,6 +2,7 @@
 
 use prepose::prompt::scene::{Relation, Scene};
 
+mod extract;
 mod lists;
 mod neutral;
 

@@ -6,6 +6,7 @@
 
 mod check;
 mod clauses;
+mod extract;
 mod given;
 mod items;
 mod mentions;
@@ -24,6 +25,7 @@ use thiserror::Error;
 use super::PromptError;
 
 pub(crate) use clauses::{Reading, read};
+pub use extract::{ExtractError, Extractor};
 pub(crate) use items::{Item, Part};
 pub use relation::Relation;
 pub use tokens::TokenPolicy;
@@ -185,6 +187,13 @@ impl Scene {
     /// the prompt is refused.
     pub fn parse(prompt: &str) -> Result<Self, SceneError> {
         Ok(read(prompt)?.scene)
+    }
+
+    /// The parts of a prompt that neither an object nor a relation is read from: "in a park", "oil painting".
+    pub fn unread(prompt: &str) -> Result<Vec<String>, SceneError> {
+        let reading = read(prompt)?;
+        let part = |at: &usize| text(&reading.words, reading.parts[*at].words.clone());
+        Ok(reading.unread.iter().map(part).collect())
     }
 }
 

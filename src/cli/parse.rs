@@ -1,0 +1,272 @@
+//! `prepose parse`
+
+use std::fmt::Write as _;
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context;
+use prepose::prompt::Prompt;
+use prepose::prompt::neutral::{neutral, swapped};
+use prepose::prompt::scene::{Extractor, Scene, TokenPolicy};
+use prepose::prompt::schedule::{self, Segment};
+use prepose_weights::{Checkpoint, LoadOptions};
+use prepose_weights::tokenizer::{ClipTokenizer, Padding};
+use serde_json::{Value, json};
+
+use super::{ERROR, OK};
+
+/// Show what is read from a prompt: objects, relations, tokens, schedule, neutral form.
+///
+/// Exit code 2 if a prompt is refused.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  prepose parse \"a dog to the left of a cat and above a red car\"
+  prepose parse \"a dog and a cat\" --relation \"dog | left of | cat\"
+  prepose parse \"a [red:blue:.5] car\" --steps 20 --json")]
+pub struct Args {
+    /// What to read; each argument is a prompt of its own.
+    #[arg(required = true)]
+    prompts: Vec<String>,
+    /// What holds instead of the prompt's own relations, as "dog | left of | cat"; may be repeated.
+    #[arg(long, value_name = "RELATION")]
+    relation: Vec<String>,
+    /// Whose tokenizers: a checkpoint as `generate` takes it, or `clip` [default: toybox, if it is built in].
+    #[arg(short, long, value_name = "PATH|NAME")]
+    checkpoint: Option<String>,
+    /// Tokens that stand for an object: all of its phrase, or the first as in PSG's reference code.
+    #[arg(long, value_name = "POLICY", default_value = "mean")]
+    tokens: TokenPolicy,
+    /// Steps that the prompt's schedule is for.
+    #[arg(short, long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    steps: u32,
+    /// Let a language model find the relations: an OpenAI-compatible address such as http://localhost:8080/v1. The rules
+    /// step in when its answer cannot be used. A key is read from PREPOSE_EXTRACT_KEY.
+    #[arg(
+        long,
+        value_name = "URL",
+        requires = "extract_model",
+        conflicts_with = "relation"
+    )]
+    extract_with: Option<String>,
+    /// The model's name on that server.
+    #[arg(long, value_name = "NAME", requires = "extract_with")]
+    extract_model: Option<String>,
+    /// How many seconds the server has to answer.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 30,
+        requires = "extract_with"
+    )]
+    extract_timeout: u64,
+    /// One JSON object a prompt on standard output.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was read from a prompt.
+struct Report {
+    prompt: String,
+    segments: Vec<Segment>,
+    scene: Scene,
+    /// For each object, the positions by tokenizer; one entry if all agree.
+    positions: Vec<Vec<Vec<usize>>>,
+    unread: Vec<String>,
+    neutral: Result<String, String>,
+    swapped: Option<String>,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<u8> {
+    let tokenizers = tokenizers(args.checkpoint.as_deref())?;
+    let mut out = std::io::stdout().lock();
+    let mut code = OK;
+    for (i, prompt) in args.prompts.iter().enumerate() {
+        match (read(prompt, args, &tokenizers), args.json) {
+            (Ok(report), true) => writeln!(out, "{}", report.json())?,
+            (Ok(report), false) => {
+                let gap = if i > 0 { "\n" } else { "" };
+                write!(out, "{gap}{}", report.text())?;
+            }
+            (Err(error), json) => {
+                code = ERROR;
+                if json {
+                    writeln!(
+                        out,
+                        "{}",
+                        json!({"prompt": prompt, "error": format!("{error:#}")})
+                    )?;
+                }
+                eprintln!("error: {prompt:?}: {error:#}");
+            }
+        }
+    }
+    Ok(code)
+}
+
+/// The tokenizers of a checkpoint, of which nothing else is read.
+fn tokenizers(checkpoint: Option<&str>) -> anyhow::Result<Vec<ClipTokenizer>> {
+    let default = if cfg!(feature = "toybox") {
+        "toybox"
+    } else {
+        "clip"
+    };
+    match checkpoint.unwrap_or(default) {
+        "clip" => Ok(vec![ClipTokenizer::clip(Padding::EndOfText)]),
+        name => Ok(Checkpoint::open(Path::new(name), &LoadOptions::default())?.tokenizers()?),
+    }
+}
+
+fn read(prompt: &str, args: &Args, tokenizers: &[ClipTokenizer]) -> anyhow::Result<Report> {
+    let segments = schedule::segments(prompt, args.steps as usize)?;
+    // What the picture ends with is what it should show.
+    let last = segments
+        .last()
+        .map_or(prompt, |segment| &segment.text)
+        .to_owned();
+    let scene = match &args.extract_with {
+        _ if !args.relation.is_empty() => Scene::with_relations(&last, &args.relation)?,
+        Some(url) => extracted(url, args, &last)?,
+        None => Scene::parse(&last)?,
+    };
+    let mut by_tokenizer: Vec<Vec<Vec<usize>>> = Vec::new();
+    for tokenizer in tokenizers {
+        let tokens = Prompt::parse(&last, tokenizer)?;
+        let of = |object| scene.token_positions(object, &tokens, args.tokens);
+        by_tokenizer.push((0..scene.objects.len()).map(of).collect::<Result<_, _>>()?);
+    }
+    by_tokenizer.dedup();
+    let of_object = |object: usize| by_tokenizer.iter().map(|all| all[object].clone()).collect();
+    Ok(Report {
+        prompt: prompt.to_owned(),
+        positions: (0..scene.objects.len()).map(of_object).collect(),
+        unread: Scene::unread(&last).unwrap_or_default(),
+        neutral: neutral(&last).map_err(|error| error.to_string()),
+        swapped: swapped(&last).ok(),
+        segments,
+        scene,
+    })
+}
+
+/// The scene by a language model, or by the rules with a warning that says why.
+fn extracted(url: &str, args: &Args, prompt: &str) -> anyhow::Result<Scene> {
+    let extractor = Extractor {
+        url: url.to_owned(),
+        model: args
+            .extract_model
+            .clone()
+            .context("--extract-with needs --extract-model")?,
+        key: std::env::var("PREPOSE_EXTRACT_KEY")
+            .ok()
+            .filter(|key| !key.is_empty()),
+        timeout: Duration::from_secs(args.extract_timeout),
+    };
+    let (scene, reason) = extractor.extract_or_parse(prompt);
+    if let Some(reason) = reason {
+        tracing::warn!("{reason}; the prompt is read by rules instead");
+    }
+    Ok(scene?)
+}
+
+impl Report {
+    fn json(&self) -> Value {
+        let objects = self
+            .scene
+            .objects
+            .iter()
+            .zip(&self.positions)
+            .map(|(object, positions)| {
+                json!({
+                    "phrase": object.phrase, "noun": object.noun, "count": object.count,
+                    "bytes": [object.bytes.start, object.bytes.end],
+                    "tokens": positions,
+                })
+            });
+        let relations = self.scene.relations.iter().map(|stated| {
+            json!({
+                "subject": stated.subject, "relation": stated.relation.as_str(), "objects": stated.objects,
+                "text": self.scene.describe(stated),
+            })
+        });
+        let segments = self
+            .segments
+            .iter()
+            .map(|segment| json!({"first_step": segment.first_step, "prompt": segment.text}));
+        json!({
+            "prompt": self.prompt,
+            "objects": objects.collect::<Vec<_>>(),
+            "relations": relations.collect::<Vec<_>>(),
+            "unread": self.unread,
+            "neutral": self.neutral.as_ref().ok(),
+            "not_neutral_because": self.neutral.as_ref().err(),
+            "swapped": self.swapped,
+            "segments": segments.collect::<Vec<_>>(),
+        })
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("{}\n", self.prompt);
+        let mut line = |name: &str, value: &str| {
+            let _ = writeln!(text, "  {name:<10} {value}");
+        };
+        let width = self
+            .scene
+            .objects
+            .iter()
+            .map(|object| object.phrase.chars().count())
+            .max()
+            .unwrap_or(0);
+        for (i, (object, positions)) in self.scene.objects.iter().zip(&self.positions).enumerate() {
+            let name = if i == 0 { "objects" } else { "" };
+            let tokens: Vec<String> = positions.iter().map(|positions| join(positions)).collect();
+            let number = match object.count {
+                Some(1) => String::new(),
+                Some(count) => format!(", {count} of them"),
+                None => ", several".to_owned(),
+            };
+            let noun = if object.phrase.to_lowercase() == object.noun {
+                String::new()
+            } else {
+                format!(", a {}", object.noun)
+            };
+            line(
+                name,
+                &format!(
+                    "{:<width$}  tokens {}{noun}{number}",
+                    object.phrase,
+                    tokens.join(" or ")
+                ),
+            );
+        }
+        for (i, stated) in self.scene.relations.iter().enumerate() {
+            line(
+                if i == 0 { "relations" } else { "" },
+                &self.scene.describe(stated),
+            );
+        }
+        if self.scene.relations.is_empty() {
+            line("relations", "none");
+        }
+        if !self.unread.is_empty() {
+            line("not read", &self.unread.join("; "));
+        }
+        match &self.neutral {
+            Ok(neutral) => line("neutral", neutral),
+            Err(reason) => line("neutral", &format!("none: {reason}")),
+        }
+        if let Some(swapped) = &self.swapped {
+            line("swapped", swapped);
+        }
+        if self.segments.len() > 1 {
+            for segment in &self.segments {
+                line(&format!("step {}", segment.first_step), &segment.text);
+            }
+        }
+        text
+    }
+}
+
+fn join(positions: &[usize]) -> String {
+    let positions: Vec<String> = positions.iter().map(usize::to_string).collect();
+    positions.join(" ")
+}
