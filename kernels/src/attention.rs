@@ -1,6 +1,7 @@
 //! Scaled dot-product attention (Vaswani et al. 2017), with and without its probabilities.
 
 use crate::cpu::attention::{Attention, Heads};
+use crate::cpu::attention_grad::{InputGrads, QueryGrad, Sizes};
 use crate::flex::{Operand, filled, filled_with_layout};
 use burn::backend::flex::Layout;
 use burn::tensor::{Shape, Tensor};
@@ -43,24 +44,11 @@ fn fast(
     if batch * heads * queries * keys * width == 0 || (causal && queries != keys) {
         return None;
     }
-    let operand = |tensor| {
-        let operand = Operand::new(tensor)?;
-        let strides: [isize; 4] = operand.strides();
-        let rows = strides[3] == 1 && strides.iter().all(|&stride| stride >= 0);
-        Some(if rows { operand } else { operand.contiguous() })
-    };
-    let (q_host, k, v) = (operand(q)?, operand(k)?, operand(v)?);
-    let rows = |operand: &Operand| {
-        let [batch, head, row, _] = operand.strides::<4>().map(|stride| stride as usize);
-        Heads {
-            at: operand.as_ptr(),
-            strides: [batch, head, row],
-        }
-    };
+    let (q_rows, k, v) = (rows(q)?, rows(k)?, rows(v)?);
     let problem = |out, probs| Attention {
-        q: rows(&q_host),
-        k: rows(&k),
-        v: rows(&v),
+        q: heads_of(&q_rows),
+        k: heads_of(&k),
+        v: heads_of(&v),
         out,
         batch,
         heads,
@@ -70,8 +58,7 @@ fn fast(
         causal,
         probs,
     };
-    let strides = [queries * heads * width, width, heads * width, 1].map(|s| s as isize);
-    let layout = Layout::new(Shape::from(q.dims()), strides.to_vec(), 0);
+    let layout = heads_inside(q.dims());
     // SAFETY: the sizes are those of the tensors, and both results are written whole.
     unsafe {
         if with_probs {
@@ -92,6 +79,32 @@ fn fast(
     }
 }
 
+/// An operand whose rows of `D` elements are runs.
+fn rows(tensor: &Tensor<4>) -> Option<Operand> {
+    let operand = Operand::new(tensor)?;
+    let strides: [isize; 4] = operand.strides();
+    let runs = strides[3] == 1 && strides.iter().all(|&stride| stride >= 0);
+    Some(if runs { operand } else { operand.contiguous() })
+}
+
+fn heads_of(rows: &Operand) -> Heads {
+    let [batch, head, row, _] = rows.strides::<4>().map(|stride| stride as usize);
+    Heads {
+        at: rows.as_ptr(),
+        strides: [batch, head, row],
+    }
+}
+
+/// `[B, H, N, D]` laid out as `[B, N, H, D]`.
+fn heads_inside([batch, heads, rows, width]: [usize; 4]) -> Layout {
+    let strides = [rows * heads * width, width, heads * width, 1].map(|s| s as isize);
+    Layout::new(
+        Shape::from([batch, heads, rows, width]),
+        strides.to_vec(),
+        0,
+    )
+}
+
 /// Gradients of [`attention`] with respect to `q`, `k` and `v`, from the gradient `grad`
 /// `[B, H, N, D]` with respect to its result and that result, `out`.
 ///
@@ -104,7 +117,67 @@ pub fn attention_input_grads(
     v: Tensor<4>,
     out: Tensor<4>,
 ) -> (Tensor<4>, Tensor<4>, Tensor<4>) {
-    plain::attention_input_grads(grad, q, k, v, out)
+    fast_input_grads(&grad, [&q, &k, &v], &out)
+        .unwrap_or_else(|| plain::attention_input_grads(grad, q, k, v, out))
+}
+
+fn fast_input_grads(
+    grad: &Tensor<4>,
+    [q, k, v]: [&Tensor<4>; 3],
+    out: &Tensor<4>,
+) -> Option<(Tensor<4>, Tensor<4>, Tensor<4>)> {
+    let sizes = sizes(q, k, v);
+    assert_eq!(
+        [grad.dims(), out.dims()],
+        [q.dims(); 2],
+        "attention_input_grads: the result and its gradient"
+    );
+    if q.shape().num_elements() * k.shape().num_elements() == 0 {
+        return None;
+    }
+    let (grad, out) = (rows(grad)?, rows(out)?);
+    let (q_rows, k_rows, v_rows) = (rows(q)?, rows(k)?, rows(v)?);
+    let (mut of_k, mut of_v) = (None, None);
+    let key_layout = || heads_inside(k.dims());
+    // SAFETY: the sizes are those of the tensors, and all three results are written whole.
+    let of_q = unsafe {
+        filled_with_layout(heads_inside(q.dims()), q.dtype(), |q_grad| {
+            of_k = Some(filled_with_layout(key_layout(), k.dtype(), |k_grad| {
+                of_v = Some(filled_with_layout(key_layout(), v.dtype(), |v_grad| {
+                    InputGrads {
+                        sizes,
+                        grad: heads_of(&grad),
+                        out: heads_of(&out),
+                        q: heads_of(&q_rows),
+                        k: heads_of(&k_rows),
+                        v: heads_of(&v_rows),
+                        q_grad,
+                        k_grad,
+                        v_grad,
+                    }
+                    .run();
+                }));
+            }));
+        })
+    };
+    Some((of_q, of_k?, of_v?))
+}
+
+fn sizes(q: &Tensor<4>, k: &Tensor<4>, v: &Tensor<4>) -> Sizes {
+    let [batch, heads, queries, width] = q.dims();
+    let keys = k.dims()[2];
+    assert_eq!(
+        [k.dims(), v.dims()],
+        [[batch, heads, keys, width]; 2],
+        "attention: keys and values"
+    );
+    Sizes {
+        batch,
+        heads,
+        queries,
+        keys,
+        width,
+    }
 }
 
 /// Gradient of [`attention_with_probs`] with respect to the queries alone, as when keys and values
@@ -118,7 +191,59 @@ pub fn attention_query_grad(
     k: Tensor<4>,
     v: Tensor<4>,
 ) -> Tensor<4> {
-    plain::attention_query_grad(grad, grad_probs, q, k, v)
+    fast_query_grad(grad.as_ref(), grad_probs.as_ref(), [&q, &k, &v])
+        .unwrap_or_else(|| plain::attention_query_grad(grad, grad_probs, q, k, v))
+}
+
+fn fast_query_grad(
+    grad: Option<&Tensor<4>>,
+    grad_probs: Option<&Tensor<4>>,
+    [q, k, v]: [&Tensor<4>; 3],
+) -> Option<Tensor<4>> {
+    let sizes = sizes(q, k, v);
+    let [batch, heads, queries, _] = q.dims();
+    if let Some(grad) = grad {
+        assert_eq!(grad.dims(), q.dims(), "attention_query_grad: gradient");
+    }
+    if let Some(grad) = grad_probs {
+        let given = if grad.dims()[1] == 1 { 1 } else { heads };
+        assert_eq!(
+            grad.dims(),
+            [batch, given, queries, sizes.keys],
+            "attention_query_grad: gradient of the probabilities"
+        );
+    }
+    let nothing = grad.is_none() && grad_probs.is_none();
+    if nothing || q.shape().num_elements() * k.shape().num_elements() == 0 {
+        return None;
+    }
+    let (q_rows, k, v) = (rows(q)?, rows(k)?, rows(v)?);
+    // Outside is `None` for a tensor that has no fast path, inside for no tensor.
+    let of = |tensor: Option<&Tensor<4>>| match tensor {
+        Some(tensor) => rows(tensor).map(Some),
+        None => Some(None),
+    };
+    let (grad, probs) = (of(grad)?, of(grad_probs)?);
+    let same_for_all = grad_probs.is_some_and(|grad| grad.dims()[1] == 1);
+    let probs_rows = probs.as_ref().map(heads_of).map(|mut rows| {
+        rows.strides[1] *= usize::from(!same_for_all);
+        rows
+    });
+    // SAFETY: the sizes are those of the tensors, and all of the result is written.
+    Some(unsafe {
+        filled_with_layout(heads_inside(q.dims()), q.dtype(), |q_grad| {
+            QueryGrad {
+                sizes,
+                grad: grad.as_ref().map(heads_of),
+                grad_probs: probs_rows,
+                q: heads_of(&q_rows),
+                k: heads_of(&k),
+                v: heads_of(&v),
+                q_grad,
+            }
+            .run();
+        })
+    })
 }
 
 pub(crate) mod plain {

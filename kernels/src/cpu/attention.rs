@@ -2,7 +2,7 @@
 //! (Milakov & Gimelshein 2018; Dao et al. 2022).
 
 use super::columns::{Patches, Transposed};
-use super::gemm::{self, Bias, GROUP, Left, Panel, panels, tile};
+use super::gemm::{self, GROUP, Left, product};
 use super::scratch::Scratch;
 use super::simd::{Vector, exp2, multiversion};
 use core::f32::consts::LOG2_E;
@@ -29,7 +29,7 @@ pub(crate) struct Heads {
 }
 
 impl Heads {
-    fn head(&self, batch: usize, head: usize) -> *const f32 {
+    pub(super) fn head(&self, batch: usize, head: usize) -> *const f32 {
         self.at
             .wrapping_add(batch * self.strides[0] + head * self.strides[1])
     }
@@ -206,30 +206,11 @@ unsafe fn answer_body<V: Vector>(task: Task<'_>) {
     let mut key = 0;
     while key < end {
         let keys = block.min(all_keys - key);
-        let groups = keys.div_ceil(GROUP);
-        let padded = groups * GROUP;
-        let mut row = 0;
-        while row < task.count {
-            let left = Left::along(
-                queries.wrapping_add(row * query_stride),
-                query_stride,
-                V::TILE_ROWS.min(task.count - row),
-            );
-            let mut group = 0;
-            for wide in panels(groups) {
-                let panel = Panel {
-                    at: task.keys.wrapping_add((key + group * GROUP) * width),
-                    groups: wide,
-                    kc: width,
-                };
-                unsafe {
-                    let to = scores.add(row * padded + group * GROUP);
-                    let to = [to, to.wrapping_add(GROUP), to.wrapping_add(2 * GROUP)];
-                    tile::<V>(left, panel, to, padded, false, Bias::NONE);
-                }
-                group += wide;
-            }
-            row += left.rows;
+        let padded = keys.next_multiple_of(GROUP);
+        unsafe {
+            let left = Left::along(queries, query_stride, task.count);
+            let packed = task.keys.add(key * width);
+            product::<V>(left, packed, keys, width, scores, padded, false);
         }
         for i in 0..task.count {
             let visible = seen(task.first + i).saturating_sub(key).min(keys);
@@ -249,28 +230,10 @@ unsafe fn answer_body<V: Vector>(task: Task<'_>) {
                 }
             }
         }
-        let mut row = 0;
-        while row < task.count {
-            let left = Left::along(
-                scores.wrapping_add(row * padded),
-                padded,
-                V::TILE_ROWS.min(task.count - row),
-            );
-            let mut group = 0;
-            for wide in panels(depth / GROUP) {
-                let panel = Panel {
-                    at: task.values.wrapping_add(key * depth + group * GROUP * keys),
-                    groups: wide,
-                    kc: keys,
-                };
-                unsafe {
-                    let to = sums.add(row * depth + group * GROUP);
-                    let to = [to, to.wrapping_add(GROUP), to.wrapping_add(2 * GROUP)];
-                    tile::<V>(left, panel, to, depth, true, Bias::NONE);
-                }
-                group += wide;
-            }
-            row += left.rows;
+        unsafe {
+            let left = Left::along(scores, padded, task.count);
+            let packed = task.values.add(key * depth);
+            product::<V>(left, packed, width, keys, sums, depth, true);
         }
         key += keys;
     }
@@ -294,7 +257,7 @@ unsafe fn answer_body<V: Vector>(task: Task<'_>) {
 /// Replaces the scores of one query by `2^(scale · score − largest)`, with the running maximum (of
 /// the scaled scores) and sum brought up to date. Returns by what earlier sums must be multiplied.
 #[inline(always)]
-unsafe fn softmax<V: Vector>(
+pub(super) unsafe fn softmax<V: Vector>(
     line: *mut f32,
     keys: usize,
     scale: f32,
@@ -350,27 +313,15 @@ unsafe fn probabilities<V: Vector>(
         let block = block(problem.width);
         for key in (0..problem.keys).step_by(block) {
             let keys = block.min(problem.keys - key);
-            let groups = keys.div_ceil(GROUP);
-            let left = Left::along(queries.wrapping_add(i * stride), stride, 1);
-            let mut group = 0;
-            for wide in panels(groups) {
-                let panel = Panel {
-                    at: task
-                        .keys
-                        .wrapping_add((key + group * GROUP) * problem.width),
-                    groups: wide,
-                    kc: problem.width,
-                };
-                unsafe {
-                    let to = line.add(group * GROUP);
-                    let to = [to, to.wrapping_add(GROUP), to.wrapping_add(2 * GROUP)];
-                    tile::<V>(left, panel, to, groups * GROUP, false, Bias::NONE);
-                }
-                group += wide;
+            let padded = keys.next_multiple_of(GROUP);
+            unsafe {
+                let left = Left::along(queries.wrapping_add(i * stride), stride, 1);
+                let packed = task.keys.add(key * problem.width);
+                product::<V>(left, packed, keys, problem.width, line, padded, false);
             }
             unsafe {
                 let factor = V::splat(1.0 / *total.add(i));
-                for j in (0..groups * GROUP).step_by(V::LANES) {
+                for j in (0..padded).step_by(V::LANES) {
                     let x =
                         V::load(line.add(j)).mul_add(V::splat(scale), V::splat(-*largest.add(i)));
                     exp2(x).mul(factor).store(line.add(j));

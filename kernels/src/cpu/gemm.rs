@@ -172,7 +172,7 @@ struct Range {
 }
 
 /// Groups in each panel when `groups` are dealt out evenly over the fewest panels.
-pub(crate) fn panels(groups: usize) -> impl Iterator<Item = usize> {
+fn panels(groups: usize) -> impl Iterator<Item = usize> {
     let widest = if level() == Level::Avx512 { 3 } else { 1 };
     let count = groups.div_ceil(widest);
     (0..count).map(move |i| groups * (i + 1) / count - groups * i / count)
@@ -416,7 +416,7 @@ impl Left {
 
 /// A packed panel.
 #[derive(Clone, Copy)]
-pub(crate) struct Panel {
+struct Panel {
     pub at: *const f32,
     pub groups: usize,
     pub kc: usize,
@@ -424,13 +424,13 @@ pub(crate) struct Panel {
 
 /// Addends for the rows and columns of a tile; null for none.
 #[derive(Clone, Copy)]
-pub(crate) struct Bias {
+struct Bias {
     pub row: *const f32,
     pub col: *const f32,
 }
 
 impl Bias {
-    pub(crate) const NONE: Self = Self {
+    const NONE: Self = Self {
         row: core::ptr::null(),
         col: core::ptr::null(),
     };
@@ -534,10 +534,46 @@ unsafe fn put(to: *mut f32, value: f32, plus: bool) {
     unsafe { *to = if plus { *to + value } else { value } };
 }
 
+/// `left` times `columns` columns in panels that follow each other, each with `kc` rows, written or
+/// added to the rows from `to`, which have room for the columns rounded up to whole groups.
+#[inline(always)]
+pub(crate) unsafe fn product<V: Vector>(
+    left: Left,
+    packed: *const f32,
+    columns: usize,
+    kc: usize,
+    to: *mut f32,
+    ld: usize,
+    plus: bool,
+) {
+    let mut row = 0;
+    while row < left.rows {
+        let part = Left {
+            at: left.at.wrapping_add(row * left.stride),
+            rows: V::TILE_ROWS.min(left.rows - row),
+            ..left
+        };
+        let mut group = 0;
+        for groups in panels(columns.div_ceil(GROUP)) {
+            let panel = Panel {
+                at: packed.wrapping_add(group * GROUP * kc),
+                groups,
+                kc,
+            };
+            let to = to.wrapping_add(row * ld + group * GROUP);
+            let to = [to, to.wrapping_add(GROUP), to.wrapping_add(2 * GROUP)];
+            // SAFETY: the caller's rows and columns exist.
+            unsafe { tile::<V>(part, panel, to, ld, plus, Bias::NONE) };
+            group += groups;
+        }
+        row += part.rows;
+    }
+}
+
 /// `left · panel + bias`, written or added to the rows from each of `to` (one pointer for each
 /// group of columns) with `ld` elements between rows.
 #[inline(always)]
-pub(crate) unsafe fn tile<V: Vector>(
+unsafe fn tile<V: Vector>(
     left: Left,
     panel: Panel,
     to: [*mut f32; 3],

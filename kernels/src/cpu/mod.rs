@@ -1,6 +1,7 @@
 //! The CPU kernels on slices and pointers, without tensors.
 
 pub(crate) mod attention;
+pub(crate) mod attention_grad;
 pub(crate) mod columns;
 pub(crate) mod gemm;
 pub(crate) mod norm;
