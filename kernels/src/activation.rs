@@ -1,6 +1,7 @@
 //! Elementwise activations and the gated one of the transformer blocks.
 
 use crate::cpu::norm::{self, Activation};
+use crate::cpu::norm_grad;
 use crate::flex::{Operand, filled};
 use burn::tensor::Tensor;
 
@@ -59,7 +60,28 @@ fn fast_geglu(x: &Tensor<3>) -> Option<Tensor<3>> {
 /// Gradient of [`geglu`] with respect to its input `x` `[B, N, 2C]`, from the gradient with respect to
 /// its result, `grad` `[B, N, C]`.
 pub fn geglu_input_grad(grad: Tensor<3>, x: Tensor<3>) -> Tensor<3> {
-    plain::geglu_input_grad(grad, x)
+    let [batch, tokens, width] = grad.dims();
+    assert_eq!(
+        x.dims(),
+        [batch, tokens, 2 * width],
+        "geglu_input_grad: input"
+    );
+    fast_geglu_input_grad(&grad, &x).unwrap_or_else(|| plain::geglu_input_grad(grad, x))
+}
+
+fn fast_geglu_input_grad(grad: &Tensor<3>, x: &Tensor<3>) -> Option<Tensor<3>> {
+    let [batch, tokens, width] = grad.dims();
+    let (from_grad, from) = (
+        Operand::new(grad)?.contiguous(),
+        Operand::new(x)?.contiguous(),
+    );
+    // SAFETY: `x` and the result have twice the width of the gradient.
+    Some(unsafe {
+        filled(x.dims(), grad.dtype(), |to| {
+            let (grad, from) = (from_grad.as_slice().as_ptr(), from.as_slice().as_ptr());
+            norm_grad::geglu_input_grad(grad, from, to, batch * tokens, width);
+        })
+    })
 }
 
 pub(crate) mod plain {

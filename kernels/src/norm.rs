@@ -1,6 +1,6 @@
 //! Group and layer normalisation. Statistics are taken in f32 whatever the type of the input.
 
-use crate::cpu::norm;
+use crate::cpu::{norm, norm_grad};
 use crate::flex::{Operand, filled};
 use burn::tensor::Tensor;
 
@@ -117,7 +117,49 @@ pub fn group_norm_input_grad(
         channels.is_multiple_of(groups),
         "{channels} channels do not divide into {groups} groups"
     );
-    plain::group_norm_input_grad(grad, x, groups, weight, bias, eps, silu)
+    assert_eq!(grad.dims(), x.dims(), "group_norm_input_grad: gradient");
+    fast_group_norm_input_grad(&grad, &x, groups, [&weight, &bias], eps, silu)
+        .unwrap_or_else(|| plain::group_norm_input_grad(grad, x, groups, weight, bias, eps, silu))
+}
+
+fn fast_group_norm_input_grad(
+    grad: &Tensor<4>,
+    x: &Tensor<4>,
+    groups: usize,
+    [weight, bias]: [&Tensor<1>; 2],
+    eps: f64,
+    silu: bool,
+) -> Option<Tensor<4>> {
+    let [batch, channels, height, width] = x.dims();
+    assert_eq!(
+        [weight.dims(), bias.dims()],
+        [[channels]; 2],
+        "group_norm_input_grad: weight and bias"
+    );
+    if x.shape().num_elements() == 0 {
+        return None;
+    }
+    let from_grad = Operand::new(grad)?.contiguous();
+    let from = Operand::new(x)?.contiguous();
+    let weight = Operand::new(weight)?.contiguous();
+    let bias = Operand::new(bias)?.contiguous();
+    let problem = norm::GroupNorm {
+        batch,
+        channels,
+        plane: height * width,
+        groups,
+        weight: weight.as_slice(),
+        bias: bias.as_slice(),
+        eps,
+        silu,
+    };
+    // SAFETY: all have these dimensions.
+    Some(unsafe {
+        filled(x.dims(), grad.dtype(), |to| {
+            let (grad, from) = (from_grad.as_slice().as_ptr(), from.as_slice().as_ptr());
+            problem.run_input_grad(grad, from, to);
+        })
+    })
 }
 
 /// Gradient of [`layer_norm`] with respect to its input `x`, from the gradient with respect to its
@@ -128,7 +170,36 @@ pub fn layer_norm_input_grad(
     weight: Tensor<1>,
     eps: f64,
 ) -> Tensor<3> {
-    plain::layer_norm_input_grad(grad, x, weight, eps)
+    assert_eq!(
+        (grad.dims(), weight.dims()),
+        (x.dims(), [x.dims()[2]]),
+        "layer_norm_input_grad: gradient and weight"
+    );
+    fast_layer_norm_input_grad(&grad, &x, &weight, eps)
+        .unwrap_or_else(|| plain::layer_norm_input_grad(grad, x, weight, eps))
+}
+
+fn fast_layer_norm_input_grad(
+    grad: &Tensor<3>,
+    x: &Tensor<3>,
+    weight: &Tensor<1>,
+    eps: f64,
+) -> Option<Tensor<3>> {
+    let [batch, tokens, channels] = x.dims();
+    if channels == 0 {
+        return None;
+    }
+    let from_grad = Operand::new(grad)?.contiguous();
+    let from = Operand::new(x)?.contiguous();
+    let weight = Operand::new(weight)?.contiguous();
+    // SAFETY: there are `batch · tokens` rows of `channels` elements.
+    Some(unsafe {
+        filled(x.dims(), grad.dtype(), |to| {
+            let (grad, from) = (from_grad.as_slice().as_ptr(), from.as_slice().as_ptr());
+            let (rows, eps) = (batch * tokens, eps as f32);
+            norm_grad::layer_norm_input_grad(grad, from, to, rows, weight.as_slice(), eps);
+        })
+    })
 }
 
 pub(crate) mod plain {

@@ -23,8 +23,29 @@ fn fast_upsample(x: &Tensor<4>) -> Option<Tensor<4>> {
 
 /// Gradient of [`upsample_nearest2x`] with respect to its input: the sum of each 2 × 2 pixels of
 /// `grad` `[B, C, 2H, 2W]`, giving `[B, C, H, W]`.
+///
+/// # Panics
+/// If the height or width of `grad` is odd.
 pub fn upsample_nearest2x_input_grad(grad: Tensor<4>) -> Tensor<4> {
-    plain::upsample_nearest2x_input_grad(grad)
+    let [_, _, height, width] = grad.dims();
+    assert!(
+        height.is_multiple_of(2) && width.is_multiple_of(2),
+        "upsample_nearest2x_input_grad: a gradient of {height} × {width} pixels is of no doubled picture"
+    );
+    fast_upsample_input_grad(&grad).unwrap_or_else(|| plain::upsample_nearest2x_input_grad(grad))
+}
+
+fn fast_upsample_input_grad(grad: &Tensor<4>) -> Option<Tensor<4>> {
+    let [batch, channels, height, width] = grad.dims();
+    let from = Operand::new(grad)?.contiguous();
+    let shape = [batch, channels, height / 2, width / 2];
+    // SAFETY: one element is written for each four of the gradient.
+    Some(unsafe {
+        filled(shape, grad.dtype(), |to| {
+            let from = from.as_slice().as_ptr();
+            resize::halve(from, to, batch * channels * shape[2], shape[3]);
+        })
+    })
 }
 
 pub(crate) mod plain {

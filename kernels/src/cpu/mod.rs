@@ -5,6 +5,7 @@ pub(crate) mod attention_grad;
 pub(crate) mod columns;
 pub(crate) mod gemm;
 pub(crate) mod norm;
+pub(crate) mod norm_grad;
 pub(crate) mod resize;
 mod scratch;
 pub(crate) mod simd;

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 /// Elements below which one thread does it all.
 const SERIAL: usize = 1 << 16;
 /// Elements summed in f32 before the sums go to f64.
-const CHUNK: usize = 4096;
+pub(super) const CHUNK: usize = 4096;
 
 /// Writes `$f` of each vector of `$from` to `$to`. A macro, because a closure would not be compiled
 /// for the instruction set of the function around it.
@@ -120,7 +120,7 @@ impl GroupNorm<'_> {
 }
 
 /// Mean and biased variance, of chunks in f32 around the first element and together in f64.
-unsafe fn moments(from: *const f32, len: usize) -> (f64, f64) {
+pub(super) unsafe fn moments(from: *const f32, len: usize) -> (f64, f64) {
     // SAFETY: the caller's `len` elements exist, and there is one.
     let around = unsafe { *from };
     let (mut sum, mut squares) = (0.0, 0.0);
@@ -143,7 +143,7 @@ multiversion! {
 }
 
 #[inline(always)]
-unsafe fn chunk_sums_body<V: Vector>(
+pub(super) unsafe fn chunk_sums_body<V: Vector>(
     from: *const f32,
     len: usize,
     around: f32,

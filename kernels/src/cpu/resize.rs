@@ -1,6 +1,7 @@
 //! Nearest-neighbour enlargement.
 
 use super::norm::{From, To, each};
+use super::simd::{Vector, multiversion};
 
 /// Writes each row of `width` elements twice, each element twice.
 ///
@@ -22,4 +23,44 @@ pub(crate) unsafe fn double(from: *const f32, to: *mut f32, rows: usize, width: 
             }
         }
     });
+}
+
+/// Writes the sums of 2 × 2 elements: `rows` rows of `width` elements from twice as many of twice the
+/// width.
+///
+/// # Safety
+/// `to` must cover `rows · width` elements, `from` four times as many.
+pub(crate) unsafe fn halve(from: *const f32, to: *mut f32, rows: usize, width: usize) {
+    let (from, to) = (From(from), To(to));
+    let block = (4096 / width.max(1)).max(1);
+    each(rows.div_ceil(block), 4 * rows * width, |i| {
+        for row in i * block..((i + 1) * block).min(rows) {
+            // SAFETY: the rows exist.
+            unsafe { halve_row(from.at(4 * row * width), to.at(row * width), width) };
+        }
+    });
+}
+
+multiversion! {
+    unsafe fn halve_row(from: *const f32, to: *mut f32, width: usize) = halve_body
+}
+
+/// The compiler finds the vectors here, for which it knows the instruction set.
+#[inline(always)]
+unsafe fn halve_body<V: Vector>(from: *const f32, to: *mut f32, width: usize) {
+    // SAFETY: the caller's rows.
+    let (upper, lower, to) = unsafe {
+        (
+            core::slice::from_raw_parts(from, 2 * width),
+            core::slice::from_raw_parts(from.add(2 * width), 2 * width),
+            core::slice::from_raw_parts_mut(to.cast::<core::mem::MaybeUninit<f32>>(), width),
+        )
+    };
+    for ((to, a), b) in to
+        .iter_mut()
+        .zip(upper.chunks_exact(2))
+        .zip(lower.chunks_exact(2))
+    {
+        to.write((a[0] + a[1]) + (b[0] + b[1]));
+    }
 }

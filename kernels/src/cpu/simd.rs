@@ -340,10 +340,10 @@ pub(crate) fn silu<V: Vector>(x: V) -> V {
     x.div(one.add(exp(V::splat(0.0).sub(x))))
 }
 
-/// `x · Φ(x)` with the error function of Abramowitz & Stegun, formula 7.1.26, whose absolute error
-/// is below 1.5e-7.
+/// The normal distribution `Φ(x)` with the error function of Abramowitz & Stegun, formula 7.1.26, whose
+/// absolute error is below 1.5e-7, and the `e^(-x²/2)` it takes.
 #[inline(always)]
-pub(crate) fn gelu<V: Vector>(x: V) -> V {
+pub(crate) fn distribution<V: Vector>(x: V) -> (V, V) {
     let one = V::splat(1.0);
     let z = x
         .mul(V::splat(core::f32::consts::FRAC_1_SQRT_2))
@@ -353,11 +353,18 @@ pub(crate) fn gelu<V: Vector>(x: V) -> V {
     for c in [-1.453_152, 1.421_413_7, -0.284_496_74, 0.254_829_6] {
         p = p.mul_add(t, V::splat(c));
     }
-    let tail = p.mul(t).mul(exp(V::splat(0.0).sub(z.mul(z))));
+    let bell = exp(V::splat(0.0).sub(z.mul(z)));
+    let tail = p.mul(t).mul(bell);
     // Φ(|x|) = 1 − tail/2, and Φ(−|x|) = tail/2.
     let half_tail = tail.mul(V::splat(0.5));
     let signed = V::splat(0.5).sub(half_tail).copy_sign(x);
-    x.mul(V::splat(0.5).add(signed))
+    (V::splat(0.5).add(signed), bell)
+}
+
+/// `x · Φ(x)`.
+#[inline(always)]
+pub(crate) fn gelu<V: Vector>(x: V) -> V {
+    x.mul(distribution(x).0)
 }
 
 /// Defines `fn name(arguments) -> result` that runs `body::<V>(arguments)` with the widest vectors
