@@ -6,8 +6,8 @@
 //!     --variant reference --size 16 --repeat 20
 //! ```
 //!
-//! Prints one line of JSON: the seconds of each repetition, and by how much the process grew while
-//! it ran them. `plain` is one call with a batch of two (both halves of classifier-free guidance),
+//! Prints one line of JSON: the seconds of each repetition, those that the processor worked on it
+//! (of all threads together), and by how many bytes the process grew meanwhile. `plain` is one call with a batch of two (both halves of classifier-free guidance),
 //! `reference` reads all maps as large as those of the last down block with cross-attention,
 //! `cheapest` reads that block alone.
 
@@ -80,18 +80,21 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
 
     let before = Process::reset_peak()?;
-    let mut seconds = Vec::new();
+    let (mut seconds, mut cpu) = (Vec::new(), Vec::new());
     for _ in 0..repeat + 1 {
-        let start = Instant::now();
+        let (start, used) = (Instant::now(), Process::cpu()?);
         let result = run().to_data();
         seconds.push(start.elapsed().as_secs_f64());
+        cpu.push(Process::cpu()? - used);
         let mut values = result.iter::<f32>();
         assert!(values.all(f32::is_finite), "not finite");
     }
     let peak = Process::now()?.peak - before.resident;
     // The first one also touches memory for the first time.
-    let seconds = &seconds[1..];
-    let report = serde_json::json!({"variant": variant, "seconds": seconds, "peak": peak});
+    let (seconds, cpu) = (&seconds[1..], &cpu[1..]);
+    let report = serde_json::json!({
+        "variant": variant, "seconds": seconds, "cpu": cpu, "peak": peak,
+    });
     println!("{report}");
     Ok(())
 }
@@ -221,7 +224,7 @@ impl ParamSource for Checkpoint {
     }
 }
 
-/// Memory of this process, in bytes, as Linux tells.
+/// Memory of this process, in bytes, and its time, as Linux tells.
 struct Process {
     resident: u64,
     peak: u64,
@@ -240,6 +243,15 @@ impl Process {
             resident: field("VmRSS:")?,
             peak: field("VmHWM:")?,
         })
+    }
+
+    /// Seconds that all threads have worked, in steps of a hundredth.
+    fn cpu() -> Result<f64, Box<dyn Error>> {
+        let stat = std::fs::read_to_string("/proc/self/stat")?;
+        let fields = stat.rsplit_once(')').ok_or("no name")?.1;
+        let ticks = fields.split_whitespace().skip(11).take(2);
+        let ticks: Result<Vec<f64>, _> = ticks.map(str::parse).collect();
+        Ok(ticks?.iter().sum::<f64>() / 100.0)
     }
 
     /// Makes the peak what is resident now.
