@@ -10,8 +10,8 @@ use prepose::prompt::Prompt;
 use prepose::prompt::neutral::{neutral, swapped};
 use prepose::prompt::scene::{Extractor, Scene, TokenPolicy};
 use prepose::prompt::schedule::{self, Segment};
-use prepose_weights::{Checkpoint, LoadOptions};
 use prepose_weights::tokenizer::{ClipTokenizer, Padding};
+use prepose_weights::{Checkpoint, LoadOptions};
 use serde_json::{Value, json};
 
 use super::{ERROR, OK};

@@ -28,7 +28,7 @@ use crate::prompt::schedule::ScheduleError;
 use crate::prompt::{Prompt, PromptError};
 use crate::request::{Dtype, ModelRequest, Request, RequestError};
 use crate::sampling::denoise::{DenoiseError, Hook, draw};
-use crate::sampling::noise::NoiseSource;
+use crate::sampling::noise::{NoiseKind, NoiseSource};
 use crate::sampling::schedulers::{Schedule, Scheduler, SchedulerError, SchedulerKind};
 use crate::search::SearchError;
 
@@ -202,6 +202,32 @@ impl Blueprint {
                 Family::Sd1 => 7.5,
                 Family::Sdxl => 5.0,
             },
+        }
+    }
+
+    /// `prompt` with the checkpoint's defaults and seed 0.
+    pub fn request(&self, prompt: &str, model: &ModelRequest) -> Request {
+        let defaults = self.defaults();
+        Request {
+            prompt: prompt.to_string(),
+            negative_prompt: String::new(),
+            switch: None,
+            delay_order: None,
+            relations: Vec::new(),
+            boxes: Vec::new(),
+            guide: None,
+            found: None,
+            seed: 0,
+            width: defaults.width,
+            height: defaults.height,
+            steps: defaults.steps,
+            guidance_scale: defaults.guidance_scale,
+            scheduler: None,
+            clip_skip: 0,
+            noise: NoiseKind::default(),
+            init: None,
+            vae_tiling: false,
+            model: model.clone(),
         }
     }
 

@@ -59,6 +59,11 @@ impl Session<'_> {
         self.denoising.remaining()
     }
 
+    /// The latents after the steps taken so far, f32 [B, C, h, w].
+    pub fn latents(&self) -> &Tensor<4> {
+        self.denoising.latents()
+    }
+
     /// Takes up to `steps` more steps.
     ///
     /// # Errors

@@ -111,39 +111,40 @@ fn requests(
     model: &ModelRequest,
     blueprint: &Blueprint,
 ) -> anyhow::Result<Vec<Request>> {
-    let defaults = blueprint.defaults();
     let seeds = match (&args.seeds, args.seed) {
         (Some(Seeds(seeds)), _) => seeds.clone(),
         (None, Some(seed)) => vec![seed],
         (None, None) => vec![random_seed()],
     };
-    let (width, height) = args.size.unwrap_or((defaults.width, defaults.height));
     let switch = args.change.switch_to.clone().zip(args.change.switch_at);
     let switch = switch.map(|(to, at)| PromptSwitch { to, at });
-    let one = |prompt: &String, delay_order: &Option<DelayedOrder>, seed: u64| Request {
-        prompt: prompt.clone(),
-        negative_prompt: args.negative_prompt.clone(),
-        switch: switch.clone(),
-        delay_order: delay_order.clone(),
-        relations: args.guide.relation.clone(),
-        boxes: args.guide.boxes.clone(),
-        guide: args.guide.config(),
-        found: None,
-        seed,
-        width,
-        height,
-        steps: args.steps.unwrap_or(defaults.steps),
-        guidance_scale: args.guidance_scale.unwrap_or(defaults.guidance_scale),
-        scheduler: args.scheduler.map(|kind| kind.to_string()),
-        clip_skip: args.clip_skip,
-        noise: args.noise,
-        init: args.init_image.clone().map(|path| InitImage {
-            path,
-            strength: args.strength,
-            sha256: None,
-        }),
-        vae_tiling: args.vae_tiling,
-        model: model.clone(),
+    let init = args.init_image.clone().map(|path| InitImage {
+        path,
+        strength: args.strength,
+        sha256: None,
+    });
+    let one = |prompt: &String, delay_order: &Option<DelayedOrder>, seed: u64| {
+        let defaults = blueprint.request(prompt, model);
+        let (width, height) = args.size.unwrap_or((defaults.width, defaults.height));
+        Request {
+            negative_prompt: args.negative_prompt.clone(),
+            switch: switch.clone(),
+            delay_order: delay_order.clone(),
+            relations: args.guide.relation.clone(),
+            boxes: args.guide.boxes.clone(),
+            guide: args.guide.config(),
+            seed,
+            width,
+            height,
+            steps: args.steps.unwrap_or(defaults.steps),
+            guidance_scale: args.guidance_scale.unwrap_or(defaults.guidance_scale),
+            scheduler: args.scheduler.map(|kind| kind.to_string()),
+            clip_skip: args.clip_skip,
+            noise: args.noise,
+            init: init.clone(),
+            vae_tiling: args.vae_tiling,
+            ..defaults
+        }
     };
     let mut requests = Vec::with_capacity(args.prompts.len() * seeds.len());
     for prompt in &args.prompts {

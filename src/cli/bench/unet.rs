@@ -1,35 +1,21 @@
-//! `prepose bench`
+//! `prepose bench unet`
 
 use std::io::Write;
 use std::time::Instant;
 
 use anyhow::ensure;
 use burn::tensor::{Tensor, TensorData};
-use clap::Subcommand;
 use prepose::device::{self, DeviceSpec};
 use prepose::engine::Blueprint;
 use prepose::request::{Dtype, ModelRequest};
 use prepose::sampling::noise::{NoiseKind, NoiseSource};
 use prepose_models::unet::AddedConditioning;
 
-use super::OK;
-
-/// Measure speed.
-#[derive(Debug, clap::Args)]
-pub struct Args {
-    #[command(subcommand)]
-    what: What,
-}
-
-#[derive(Debug, Subcommand)]
-enum What {
-    /// Time the UNet alone
-    Unet(UnetArgs),
-}
+use crate::cli::OK;
 
 /// Time the UNet alone, on random latents and random text.
 #[derive(Debug, clap::Args)]
-struct UnetArgs {
+pub struct Args {
     /// A checkpoint, as for `prepose generate`.
     #[arg(short, long, default_value = "toybox")]
     checkpoint: String,
@@ -54,12 +40,6 @@ struct UnetArgs {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<u8> {
-    match &args.what {
-        What::Unet(args) => unet(args),
-    }
-}
-
-fn unet(args: &UnetArgs) -> anyhow::Result<u8> {
     ensure!(args.batch >= 1, "--batch is 0, but must be at least 1");
     ensure!(args.repeat >= 1, "--repeat is 0, but must be at least 1");
     let model = ModelRequest {

@@ -1,0 +1,42 @@
+//! The most memory that a piece of work took.
+
+use burn::tensor::Device;
+
+/// Watches the memory of a piece of work.
+pub struct Meter {
+    device: Device,
+    /// Of the process, in bytes, when the work began.
+    resident: Option<u64>,
+    /// Of the device's allocator, in bytes, when the work began.
+    reserved: Option<u64>,
+}
+
+impl Meter {
+    /// Begins now; what the device holds for reuse is given back first.
+    pub fn start(device: &Device) -> Self {
+        device.memory_cleanup();
+        // Sets the process's high-water mark to what it uses now; Linux only.
+        let reset = std::fs::write("/proc/self/clear_refs", "5").is_ok();
+        Self {
+            resident: reset.then(|| status("VmRSS")).flatten(),
+            reserved: device.memory_pool_usage().map(|usage| usage.bytes_reserved),
+            device: device.clone(),
+        }
+    }
+
+    /// Bytes beyond what was in use at the start: of the device if it tells, else of the process; none if neither does.
+    pub fn extra(&self) -> Option<u64> {
+        let device = self.device.memory_pool_usage().zip(self.reserved);
+        let device = device.map(|(now, before)| now.bytes_reserved.saturating_sub(before));
+        let process = || Some(status("VmHWM")?.saturating_sub(self.resident?));
+        device.or_else(process)
+    }
+}
+
+/// A line of `/proc/self/status`, in bytes.
+fn status(name: &str) -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    let kibibytes = line.trim_start_matches(':').trim().strip_suffix("kB")?;
+    Some(1024 * kibibytes.trim().parse::<u64>().ok()?)
+}
