@@ -227,7 +227,7 @@ impl Report {
             let noun = if object.phrase.to_lowercase() == object.noun {
                 String::new()
             } else {
-                format!(", a {}", object.noun)
+                format!(", {}", object.noun)
             };
             line(
                 name,

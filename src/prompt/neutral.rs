@@ -38,6 +38,11 @@ pub enum NeutralError {
         /// How many it names.
         objects: usize,
     },
+    /// Brackets around parts of the objects' phrases.
+    #[error(
+        "brackets in {0:?} open in one phrase and close outside of it; put them around whole phrases"
+    )]
+    Brackets(String),
     /// The prompt's objects cannot be read.
     #[error("{0}; or {WAY_OUT}")]
     Scene(#[from] SceneError),
@@ -123,17 +128,13 @@ pub fn swapped(prompt: &str) -> Result<String, NeutralError> {
             objects: mentions.len(),
         });
     }
-    let whole = |at: usize| {
-        let words = &reading.parts[at].words;
-        reading.words[words.start].bytes.start..reading.words[words.end - 1].bytes.end
+    let pair = |article: bool| {
+        let [one, two] = [0, 1].map(|i| movable(&reading, prompt, mentions[i], article));
+        one.zip(two)
     };
-    let (mut one, mut two) = (whole(mentions[0].0), whole(mentions[1].0));
-    if prompt[one.clone()].contains(['(', '[', ')', ']'])
-        || prompt[two.clone()].contains(['(', '[', ')', ']'])
-    {
-        let object = |i: usize| reading.scene.objects[mentions[i].1].bytes.clone();
-        (one, two) = (object(0), object(1));
-    }
+    let Some((one, two)) = pair(true).or_else(|| pair(false)) else {
+        return Err(NeutralError::Brackets(prompt.to_owned()));
+    };
     let (first, second) = (&prompt[one.clone()], &prompt[two.clone()]);
     // A capital belongs to the beginning of the sentence.
     let upper = |text: &str| text.starts_with(char::is_uppercase);
@@ -149,6 +150,28 @@ pub fn swapped(prompt: &str) -> Result<String, NeutralError> {
         &prompt[one.end..two.start],
         &prompt[two.end..]
     ))
+}
+
+/// The bytes of an object's phrase, with or without its article, if they can be moved: brackets in it close in it.
+fn movable(
+    reading: &Reading,
+    prompt: &str,
+    mention: (usize, usize),
+    article: bool,
+) -> Option<Range<usize>> {
+    let words = &reading.parts[mention.0].words;
+    let start = match article {
+        true => reading.words[words.start].bytes.start,
+        false => reading.scene.objects[mention.1].bytes.start,
+    };
+    let plain = start..reading.words[words.end - 1].bytes.end;
+    // "(red:1.2) car": the first bracket opens before the phrase.
+    let opening = prompt[..start]
+        .ends_with(['(', '['])
+        .then(|| start - 1..plain.end);
+    let balanced =
+        |range: &Range<usize>| without_stray_brackets(&prompt[range.clone()]).len() == range.len();
+    Some(plain).filter(balanced).or(opening.filter(balanced))
 }
 
 /// The parts that name objects, with the object: at least two, each named once.

@@ -1,5 +1,8 @@
 //! Names of things: which are several words, which group they belong to, singular and plural.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 /// Things of a kind, with the words for one and for several of that kind.
 pub(crate) struct Group {
     pub singular: &'static str,
@@ -152,12 +155,18 @@ pub(crate) fn is_unchanging(noun: &str) -> bool {
     listed(UNCHANGED, last)
 }
 
+/// The groups by what belongs to them.
+static GROUP_OF: LazyLock<HashMap<&str, &Group>> = LazyLock::new(|| {
+    let named = |group: &'static Group| {
+        let names = group.members.split(", ").chain([group.singular]);
+        names.map(move |name| (name, group))
+    };
+    GROUPS.iter().flat_map(named).collect()
+});
+
 /// The group of a noun in the singular.
 pub(crate) fn group(noun: &str) -> Option<&'static Group> {
-    let named = |group: &&Group| {
-        group.singular == noun || group.members.split(", ").any(|member| member == noun)
-    };
-    GROUPS.iter().find(named)
+    GROUP_OF.get(noun).copied()
 }
 
 /// How many of the last `words`, in lower case, are one known noun: 2 for "red teddy bears", 0 for "castle".

@@ -80,6 +80,7 @@ fn swapped_prompts() {
         ("a man and a woman in a park", "a woman and a man in a park"),
         ("A dog and an apple", "An apple and a dog"),
         ("a (dog:1.3) and a [cat]", "a (cat:1.3) and a [dog]"),
+        ("a (red:1.2) dog and a cat", "a cat and a (red:1.2) dog"),
         ("two dogs left of a red car.", "a red car left of two dogs."),
         (
             "a cat is standing and a dog is sitting",
@@ -89,6 +90,12 @@ fn swapped_prompts() {
         assert_eq!(swapped(prompt).unwrap(), expected, "{prompt:?}");
         assert_eq!(swapped(&swapped(prompt).unwrap()).unwrap(), prompt);
     }
+    let message = swapped("a (red dog and a cat:1.2)").map_err(|error| error.to_string());
+    assert_eq!(message.unwrap(), "a (cat and a red dog:1.2)");
+    let message = swapped("a red (dog and a:1.2) cat")
+        .unwrap_err()
+        .to_string();
+    assert!(message.contains("brackets"), "{message}");
     let message = swapped("a dog, a cat and a car").unwrap_err().to_string();
     assert!(message.contains("3 objects"), "{message}");
 }

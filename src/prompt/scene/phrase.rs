@@ -55,7 +55,7 @@ fn is_adjective(word: &Word) -> bool {
 fn looks_like_participle(word: &Word) -> bool {
     let text = word.text.as_str();
     let long = |ending: &str| text.len() > ending.len() + 1 && text.ends_with(ending);
-    (long("ing") || long("ed")) && !NO_PARTICIPLES.contains(&text) && !word.is_one_of(ADJECTIVES)
+    (long("ing") || long("ed")) && !word.is_one_of(NO_PARTICIPLES) && !word.is_one_of(ADJECTIVES)
 }
 
 /// The noun phrase that begins at word `start`.
@@ -196,10 +196,9 @@ fn joins_of(words: &[Word], start: usize, at: usize, head_end: Option<usize>) ->
 
 /// Whether the word at `at`, which is not the first of a phrase, says what the noun before it does.
 fn is_verb(words: &[Word], core: usize, at: usize, start: usize) -> bool {
-    let texts: Vec<&str> = words[core..at]
-        .iter()
-        .map(|word| word.text.as_str())
-        .collect();
+    // No known noun has more words.
+    let recent = &words[core.max(at.saturating_sub(3))..at];
+    let texts: Vec<&str> = recent.iter().map(|word| word.text.as_str()).collect();
     let word = &words[at];
     let with_it: Vec<&str> = texts.iter().copied().chain([word.text.as_str()]).collect();
     let with_next: Vec<&str> = with_it
