@@ -19,7 +19,7 @@ from PIL import Image
 
 import world
 from judge import Sight
-from measure import see, share, true_relation
+from measure import card_table, see, share, training_table, true_relation, write_card
 
 STEPS = 20
 # Search from candidates 0..N of one run, so that the numbers of different N can be compared.
@@ -63,14 +63,19 @@ def look(sight, records):
 def judge_relations(sight, records, by_prompt):
     """Counts over pictures for prompts with a relation."""
     found = right = 0
+    by_relation = {}
     for record, here in zip(records, look(sight, records)):
         prompt = by_prompt[record["prompt"]]
         a, b = prompt["object_a"]["name"], prompt["object_b"]["name"]
+        tally = by_relation.setdefault(prompt["relation"], [0, 0])
         if sight.found(here, a) and sight.found(here, b):
-            found += 1
-            right += true_relation(prompt["relation"], here[a][1:], here[b][1:])
+            ok = true_relation(prompt["relation"], here[a][1:], here[b][1:])
+            found, right = found + 1, right + ok
+            tally[0] += 1
+            tally[1] += ok
     return dict(pictures=len(records), found=share(found, len(records)), right=share(right, found),
-                right_of_all=share(right, len(records)))
+                right_of_all=share(right, len(records)),
+                right_by_relation={name: share(ok, there) for name, (there, ok) in by_relation.items()})
 
 
 def calls_per_picture(records):
@@ -121,7 +126,7 @@ def homogenization(args, sight):
     results = {}
     for delay in DELAYS:
         options = ["--delay-order", str(delay)] if delay else []
-        records = paint(args, f"neutral, delay {delay}", list(prompts), options, args.seeds)
+        records = paint(args, f"neutral, delay {delay}", list(prompts), options, args.pair_seeds)
         left = right = found = 0
         for record, here in zip(records, look(sight, records)):
             x, y = prompts[record["prompt"]]
@@ -153,6 +158,19 @@ def table(result):
     return "\n".join(lines) + "\n"
 
 
+def header(result):
+    return f"""# Guidance and search, measured on the toybox
+
+SpatialBench-UC's 200 prompts and neutral prompts of two objects, {STEPS} steps, looked at by the recipe's judge (`scripts/toybox/judge.py`). Numbers
+with their standard errors; written by
+
+```
+{result["command"]}
+```
+
+"""
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--prepose", type=Path, required=True, help="the program")
@@ -161,10 +179,12 @@ def main():
     parser.add_argument("--run", type=Path, required=True, help="the training folder (its judge)")
     parser.add_argument("--out", type=Path, required=True, help="where pictures go")
     parser.add_argument("--json", type=Path, required=True)
-    parser.add_argument("--table", type=Path)
+    parser.add_argument("--table", type=Path, help="the results as Markdown")
+    parser.add_argument("--card", type=Path, help="the checkpoint's card, to put its behaviour without guidance into")
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--every", type=int, default=1, help="every n-th prompt")
     parser.add_argument("--search-every", type=int, default=1, help="every n-th of those, for best of 32")
+    parser.add_argument("--pair-seeds", type=int, default=2, help="seeds for homogenization")
     parser.add_argument("--pair-every", type=int, default=6, help="every n-th pair of objects, for homogenization")
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--only", nargs="*", help="these methods only")
@@ -172,12 +192,18 @@ def main():
     prompts = [json.loads(line) for line in args.prompts.read_text().splitlines()][::args.every]
     sight = Sight(args.run)
     command = (f"python scripts/toybox/evaluate.py --prepose prepose --run DIR --prompts prompts.jsonl --out OUT --json FILE "
-               f"--seeds {args.seeds} --every {args.every} --search-every {args.search_every} --pair-every {args.pair_every}")
+               f"--seeds {args.seeds} --pair-seeds {args.pair_seeds} --every {args.every} --search-every {args.search_every} --pair-every {args.pair_every}")
     result = dict(command=command, steps=STEPS, relations=relations(args, sight, prompts))
     result["order"] = {} if args.only else homogenization(args, sight)
     args.json.write_text(json.dumps(result, indent=2, default=str) + "\n")
     if args.table:
-        args.table.write_text(table(result))
+        args.table.write_text(header(result) + table(result))
+    if args.card:
+        on_card = dict(
+            relations=result["relations"]["prompt only"], order=result["order"][0],
+            judge=json.loads((args.run / "judge.json").read_text()),
+            settings=dict(scheduler="DDIM", steps=STEPS, guidance_scale=3.0, seeds=args.seeds, command=command))
+        write_card(args.card, dict(measured=card_table(on_card), trained=training_table(args.run / "log.jsonl")))
     print(table(result))
 
 
