@@ -6,16 +6,17 @@ use std::path::{Path, PathBuf};
 use burn::tensor::{Device, Tensor, TensorData};
 use prepose::device;
 use prepose::engine::{Blueprint, Engine};
-use prepose::guidance::boxes::BBox;
+use prepose::guidance::boxes::{BBox, ObjectBox};
+use prepose::guidance::gradient::{MapGradient, MapLoss, Reading, Stage};
 use prepose::guidance::maps::MapGroup;
-use prepose::guidance::update::{MapGradient, MapLoss, Reading, Stage};
-use prepose::guidance::{GuidanceConfig, Target, TargetObject};
-use prepose::prompt::scene::StatedRelation;
-use prepose::request::{Dtype, ModelRequest};
+use prepose::guidance::score::{ScoreOptions, pos_scores};
+use prepose::guidance::{Guidance, GuidanceConfig, Method, Preset, Settings, Target, TargetObject};
+use prepose::prompt::scene::{Scene, StatedRelation};
+use prepose::request::{Dtype, ModelRequest, Request};
 use prepose_models::attention::{LayerInfo, Place};
 use prepose_models::unet::{AddedConditioning, MapCotangents, Memory};
 use safetensors::SafeTensors;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -23,7 +24,7 @@ fn fixture(name: &str) -> PathBuf {
         .join(name)
 }
 
-fn json(path: &Path) -> Value {
+fn read_json(path: &Path) -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
@@ -104,7 +105,7 @@ fn target(value: &Value) -> Target {
 
 /// Name, configuration and targets of each case.
 fn cases() -> Vec<(String, GuidanceConfig, Vec<Target>)> {
-    let all = json(&fixture("guidance/case.json"));
+    let all = read_json(&fixture("guidance/case.json"));
     let cases = all["cases"].as_object().unwrap();
     let case = |(name, case): (&String, &Value)| {
         let config = serde_json::from_value(case["config"].clone()).unwrap();
@@ -170,8 +171,8 @@ fn losses_on_given_maps_and_their_gradients() {
     }
 }
 
-fn engine(checkpoint: &str) -> Engine {
-    let model = ModelRequest {
+fn model(checkpoint: &str) -> ModelRequest {
+    ModelRequest {
         checkpoint: checkpoint.into(),
         sha256: None,
         config: None,
@@ -179,7 +180,11 @@ fn engine(checkpoint: &str) -> Engine {
         loras: Vec::new(),
         allow_mismatch: false,
         dtype: Dtype::F32,
-    };
+    }
+}
+
+fn engine(checkpoint: &str) -> Engine {
+    let model = model(checkpoint);
     let device = device::open("flex".parse().unwrap()).unwrap();
     Blueprint::open(&model)
         .unwrap()
@@ -199,7 +204,7 @@ struct Network {
 
 impl Network {
     fn open(family: &str, expected: &Expected) -> Self {
-        let info = &json(&fixture("guidance/case.json"))["networks"][family];
+        let info = &read_json(&fixture("guidance/case.json"))["networks"][family];
         let key = |name: &str| format!("{family}/{name}");
         let added = (family == "sdxl").then(|| AddedConditioning {
             text_embeds: expected.tensor(&key("text_embeds")),
@@ -298,4 +303,275 @@ fn gradients_through_sd1() {
 #[test]
 fn gradients_through_sdxl() {
     latent_gradients("sdxl");
+}
+
+fn request(prompt: &str, seed: u64, scheduler: &str) -> Request {
+    let request = json!({
+        "prompt": prompt,
+        "seed": seed,
+        "scheduler": scheduler,
+        "width": 128,
+        "height": 128,
+        "steps": 20,
+        "guidance_scale": 4.0,
+        "noise": "torch",
+        "model": model("toybox"),
+    });
+    serde_json::from_value(request).unwrap()
+}
+
+/// What `settings` should achieve for a prompt, as the command line would have it.
+fn target_of(engine: &Engine, settings: &Settings, prompt: &str) -> Target {
+    let tokenizers = engine.blueprint().checkpoint().tokenizers().unwrap();
+    let scene = Scene::parse(prompt).unwrap();
+    Target::new(settings, prompt, &scene, &[], &tokenizers[0]).unwrap()
+}
+
+#[test]
+fn guided_runs_of_the_toybox_are_the_references() {
+    let all = read_json(&fixture("guidance-toybox/case.json"));
+    let expected = Expected::open("guidance-toybox");
+    let engine = engine("toybox");
+    for (name, run) in all["runs"].as_object().unwrap() {
+        let config: GuidanceConfig = serde_json::from_value(run["config"].clone()).unwrap();
+        let settings = config.settings().unwrap();
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        // All pictures of a run in one batch, though the reference makes them one by one.
+        let (requests, targets): (Vec<_>, Vec<_>) = (run["requests"].as_array().unwrap().iter())
+            .map(|asked| {
+                let prompt = text(&asked["prompt"]);
+                let seed = asked["seed"].as_u64().unwrap();
+                let request = request(&prompt, seed, &text(&run["scheduler"]));
+                (request, target_of(&engine, &settings, &prompt))
+            })
+            .unzip();
+        let mut guidance = Guidance::new(settings, targets).unwrap();
+        let latents = engine.latents(&requests, &mut [&mut guidance]).unwrap();
+        let plain = engine.latents(&requests, &mut []).unwrap();
+        let expected = expected.values(name);
+        let error = deviation(&values(&latents), &expected);
+        let effect = deviation(&values(&plain), &expected);
+        println!("{name}: {error:.1e} (unguided {effect:.1e})");
+        assert!(error < 1e-3, "{name}: {error}");
+        assert!(effect > 0.05, "{name} does nothing: {effect}");
+    }
+}
+
+/// The mean loss of each guided step, of a batch that is guided by `config`.
+fn losses_by_step(engine: &Engine, config: &GuidanceConfig, scheduler: &str) -> Vec<f32> {
+    let prompts = ["a dog to the left of a cat", "a pizza above a book"];
+    let settings = config.settings().unwrap();
+    let targets = prompts
+        .map(|prompt| target_of(engine, &settings, prompt))
+        .to_vec();
+    let requests = [7, 8].map(|seed| Request {
+        steps: 10,
+        ..request(prompts[seed as usize - 7], seed, scheduler)
+    });
+    let mut guidance = Guidance::new(settings, targets).unwrap();
+    engine.latents(&requests, &mut [&mut guidance]).unwrap();
+    let losses = guidance.losses().iter();
+    losses
+        .map(|(_, losses)| values(losses).iter().sum::<f32>() / 2.0)
+        .collect()
+}
+
+#[test]
+fn guidance_works_with_every_scheduler() {
+    let engine = engine("toybox");
+    for scheduler in [
+        "ddim",
+        "pndm",
+        "euler",
+        "euler_a",
+        "dpmpp_2m",
+        "dpmpp_2m_karras",
+        "unipc",
+    ] {
+        let config = |scale, one_pass| GuidanceConfig {
+            preset: Preset::Sd14Reference,
+            scale: Some(scale),
+            steps: Some(5),
+            one_pass,
+            ..GuidanceConfig::new(Method::Pos)
+        };
+        let last = |config| losses_by_step(&engine, &config, scheduler)[4];
+        let unguided = last(config(1e-9, false));
+        let guided = last(config(100.0, false));
+        let one_pass = last(config(100.0, true));
+        println!("{scheduler}: loss {unguided:.4}, guided {guided:.4}, in one pass {one_pass:.4}");
+        assert!(
+            guided < 0.8 * unguided,
+            "{scheduler}: {guided}, unguided {unguided}"
+        );
+        assert!(
+            one_pass < 0.8 * unguided,
+            "{scheduler}: {one_pass}, unguided {unguided}"
+        );
+    }
+}
+
+#[test]
+fn a_picture_without_a_target_is_left_alone() {
+    let engine = engine("toybox");
+    let prompts = ["a dog to the left of a cat", "a dog and a cat"];
+    for method in [
+        Method::Pos,
+        Method::BoxDiff,
+        Method::AttendAndExcite,
+        Method::Layout,
+    ] {
+        let settings = GuidanceConfig::new(method).settings().unwrap();
+        let guided = target_of(&engine, &settings, prompts[0]);
+        let requests = prompts.map(|prompt| Request {
+            steps: 4,
+            ..request(prompt, 1, "ddim")
+        });
+        let mut guidance = Guidance::new(settings, vec![guided, Target::default()]).unwrap();
+        let latents = engine.latents(&requests, &mut [&mut guidance]).unwrap();
+        let plain = engine.latents(&requests, &mut []).unwrap();
+        let rows = |row| [latents.clone(), plain.clone()].map(|all| values(&all.narrow(0, row, 1)));
+        let [guided, unguided] = rows(0);
+        assert!(deviation(&guided, &unguided) > 1e-3, "{method:?}");
+        let [alone, plain] = rows(1);
+        assert!(deviation(&alone, &plain) < 1e-6, "{method:?}");
+    }
+}
+
+#[test]
+fn scores_follow_the_maps() {
+    // Two maps of 4×6: the first object in the left half of the upper row, the second in the lower right corner.
+    let mut maps = vec![1e-6f32; 24 * 3];
+    for (cell, token) in [(0, 1), (1, 1), (22, 2), (23, 2)] {
+        maps[cell * 3 + token] = 0.5;
+    }
+    let group = MapGroup {
+        size: [4, 6],
+        maps: Tensor::from_data(TensorData::new(maps, [1, 1, 24, 3]), &Device::flex()),
+        selector: None,
+        layers: vec![0],
+        count: 1,
+    };
+    let score = |relation: &str| {
+        let object = |position| TargetObject {
+            positions: vec![position],
+            bbox: None,
+        };
+        let target = Target {
+            objects: vec![object(1), object(2)],
+            relations: vec![StatedRelation {
+                subject: 0,
+                relation: relation.parse().unwrap(),
+                objects: vec![1],
+            }],
+            text: vec![1, 2],
+        };
+        let options = ScoreOptions {
+            smoothing: false,
+            ..ScoreOptions::default()
+        };
+        pos_scores(std::slice::from_ref(&group), &[target], options).unwrap()[0].unwrap()
+    };
+    for right in ["left of", "above", "above left of", "far from"] {
+        assert!(score(right) > 0.99, "{right}: {}", score(right));
+    }
+    for wrong in ["right of", "below", "above right of", "near"] {
+        assert!(score(wrong) < 0.01, "{wrong}: {}", score(wrong));
+    }
+}
+
+#[test]
+fn wrong_input_is_refused() {
+    let blueprint = Blueprint::open(&model("toybox")).unwrap();
+    let tokenizer = &blueprint.checkpoint().tokenizers().unwrap()[0];
+    let unet = blueprint.checkpoint().unet_config().unwrap();
+    let refused = |config: &str| {
+        let config: GuidanceConfig = serde_json::from_str(config).unwrap();
+        let settings = match config.settings() {
+            Ok(settings) => settings,
+            Err(error) => return error.to_string(),
+        };
+        settings.check(20, &unet, [16, 16]).unwrap_err().to_string()
+    };
+    for (config, says) in [
+        (
+            r#"{"method": "layout", "preset": "sdxl-reference"}"#,
+            "has no preset sdxl-reference",
+        ),
+        (
+            r#"{"method": "pos", "steps": 21}"#,
+            "21 steps cannot be guided",
+        ),
+        (
+            r#"{"method": "pos", "steps": 5, "from_step": 16}"#,
+            "cannot be guided",
+        ),
+        (r#"{"method": "pos", "steps": 0}"#, "at least 1"),
+        (r#"{"method": "pos", "scale": -1.0}"#, "a positive number"),
+        (r#"{"method": "pos", "distance": 1.5}"#, "less than 1"),
+        (
+            r#"{"method": "boxdiff", "loss": "paper"}"#,
+            "does not read the option \"loss\"",
+        ),
+        (
+            r#"{"method": "pos", "one_pass": true, "refine": true}"#,
+            "\"refine\"",
+        ),
+        (
+            r#"{"method": "pos", "resolution": 32}"#,
+            "there are 4, 8, 16",
+        ),
+        (
+            r#"{"method": "pos", "layers": {"named": ["up_blocks.0"]}}"#,
+            "no layer \"up_blocks.0\"",
+        ),
+    ] {
+        assert!(
+            refused(config).contains(says),
+            "{config}: {}",
+            refused(config)
+        );
+    }
+    assert!(serde_json::from_str::<GuidanceConfig>(r#"{"method": "pos", "sclae": 1}"#).is_err());
+    assert!(
+        serde_json::from_str::<GuidanceConfig>(r#"{"method": "pos", "preset": "best"}"#).is_err()
+    );
+
+    let refused = |method, prompt: &str, boxes: &[&str]| {
+        let settings = GuidanceConfig::new(method).settings().unwrap();
+        let boxes: Vec<ObjectBox> = boxes.iter().map(|text| text.parse().unwrap()).collect();
+        let scene = Scene::parse(prompt).unwrap();
+        let refused = Target::new(&settings, prompt, &scene, &boxes, tokenizer);
+        refused.unwrap_err().to_string()
+    };
+    let beside = "a dog to the left of a cat";
+    for (error, says) in [
+        (
+            refused(Method::Pos, "a dog and a cat", &[]),
+            "states no relation",
+        ),
+        (
+            refused(Method::Pos, "a dog behind a cat", &[]),
+            "a relation of depth",
+        ),
+        (refused(Method::Pos, beside, &["dog: 0,0,1,1"]), "\"box\""),
+        (
+            refused(Method::BoxDiff, "a dog and a cat", &[]),
+            "needs a box",
+        ),
+        (
+            refused(Method::BoxDiff, "a dog near a cat", &[]),
+            "needs a box",
+        ),
+        (
+            refused(Method::BoxDiff, beside, &["cow: 0,0,1,1"]),
+            "not in the prompt",
+        ),
+        (
+            refused(Method::Layout, beside, &["dog: 0,0,1,1", "dog: 0,0,.5,1"]),
+            "two boxes",
+        ),
+    ] {
+        assert!(error.contains(says), "{error}");
+    }
 }

@@ -5,8 +5,8 @@ use burn::tensor::{Tensor, TensorData};
 
 use super::Target;
 use super::boxes::{BBox, Rounding};
+use super::gradient::{MapLoss, Stage};
 use super::maps::{MapGroup, Pooling};
-use super::update::{MapLoss, Stage};
 
 /// What the loss is made of.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,17 +7,20 @@
 //! * [`target`]: what one picture should achieve; [`boxes`]: where an object belongs;
 //! * [`maps`]: which maps are read, and their mean;
 //! * [`pos`], [`boxdiff`], [`attend_excite`], [`layout`]: the losses, each on a batch with a target for each sample;
-//! * [`update`]: the hook that drives any of them; [`score`]: how well maps obey relations, for search.
+//! * [`gradient`]: the losses' gradient to the latents; [`update`]: the hook that moves them;
+//! * [`score`]: how well maps obey relations, for search.
 //!
-//! A new method is a file with its [`update::MapLoss`], and a line in each list of [`config`].
+//! A new method is a file with its [`gradient::MapLoss`], and a line in each list of [`config`].
 
 pub mod attend_excite;
 pub mod boxdiff;
 pub mod boxes;
 pub mod config;
+pub mod gradient;
 pub mod layout;
 pub mod maps;
 pub mod pos;
+mod presets;
 pub mod score;
 pub mod target;
 pub mod update;

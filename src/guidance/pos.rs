@@ -5,8 +5,9 @@
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
+use super::gradient::{MapLoss, Stage};
 use super::maps::{MapGroup, Pooling, object_maps, selector, smooth};
-use super::update::{MapLoss, Stage};
+
 use super::{Combination, GuidanceError, PosLoss, Target};
 use crate::prompt::scene::{Relation, StatedRelation};
 

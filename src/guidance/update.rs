@@ -1,40 +1,18 @@
 //! The hook that drives any of the losses: record, differentiate, move the latents.
 
 use burn::tensor::{Tensor, TensorData};
-use prepose_models::attention::{AttentionProbe, LayerInfo};
-use prepose_models::unet::{
-    MapCotangents, Memory, PreparedConditioning, RecordOptions, Recording, UNet, UNetConfig,
-};
+use prepose_models::attention::AttentionProbe;
+use prepose_models::unet::{Memory, Recording, UNetConfig};
 
 use super::attend_excite::AttendExcite;
 use super::boxdiff::BoxDiff;
+use super::gradient::{MapGradient, MapLoss, Reading, Stage};
 use super::layout::Layout;
-use super::maps::{LayerFilter, MapGroup, Pooling, Recorder};
+use super::maps::{LayerFilter, Recorder};
 use super::pos::Pos;
 use super::{GuidanceError, Loss, Method, Settings, Target};
 use crate::sampling::denoise::{Hook, HookError, State};
 use crate::sampling::schedulers::Schedule;
-
-/// What a loss is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// The loss that an ordinary update lowers.
-    Update,
-    /// The loss that is driven below a threshold by repeating a step. It may be a part of the other.
-    Refine,
-}
-
-/// A loss on attention maps, for a batch with a target for each sample.
-pub trait MapLoss {
-    /// How the maps that it reads are put together.
-    fn pooling(&self) -> Pooling;
-
-    /// Which samples it has something to say about. The others' losses are 0 and have no gradient.
-    fn acts_on(&self) -> Vec<bool>;
-
-    /// The loss of each sample, `[B]`, on one group of maps; differentiable with respect to `maps.maps`.
-    fn losses(&self, maps: &MapGroup, stage: Stage) -> Tensor<1>;
-}
 
 /// How far the latents move down the gradient.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -431,83 +409,46 @@ fn carried_over(schedule: &Schedule, index: usize) -> f64 {
     signal(index + 1) / signal(index)
 }
 
-/// Which maps a forward pass records, and for what.
-#[derive(Clone, Copy)]
-pub struct Reading<'a> {
-    /// The layers.
-    pub filter: &'a LayerFilter,
-    /// The loss on their maps.
-    pub loss: &'a dyn MapLoss,
-    /// What the loss is asked for.
-    pub stage: Stage,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sampling::schedulers::{Scheduler, SchedulerKind};
 
-impl Reading<'_> {
-    fn recorder(&self) -> Recorder {
-        Recorder::new(self.filter.clone(), self.loss.pooling())
+    #[test]
+    fn step_sizes() {
+        let close = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 1e-3, "{a}, not {b}");
+        let plain = StepSize::decaying(20.0);
+        close(plain.factor(0, 51, 13.12, 1.0), 20.0);
+        close(plain.factor(50, 51, 0.03, 1.0), 20.0 * 0.5f64.sqrt());
+        close(plain.factor(0, 1, 13.12, 1.0), 20.0);
+        // SDXL's 20 000 in σ space is this much for unit variance.
+        let xl = StepSize::decaying(20_000.0).in_sigma_space();
+        close(xl.factor(0, 50, 13.12, 1.0), 115.5);
+        close(xl.factor(9, 50, 5.134, 1.0), 696.6);
+        // Under Euler latents and gradient differ from the UNet's input by √(σ² + 1) each.
+        let input_scale = (13.12f64.powi(2) + 1.0).powf(-0.5);
+        close(xl.factor(0, 50, 13.12, input_scale) * input_scale, 115.5);
+        close(
+            StepSize::noise_level(30.0).factor(3, 51, 2.0, 1.0),
+            30.0 * 4.0 / 5.0,
+        );
     }
 
-    /// Runs the UNet on `input`, `[B, C, h, w]` as it wants them, as far as the last layer that is read. Gives the losses
-    /// with their gradient to the maps, and what takes that on to the input
-    /// ([`Recording::sample_gradient`]).
-    pub fn run<'a>(
-        &self,
-        unet: &'a UNet,
-        input: Tensor<4>,
-        timestep: f64,
-        conditioning: &PreparedConditioning,
-        memory: Memory,
-    ) -> (MapGradient, Recording<'a>) {
-        let mut recorder = self.recorder();
-        let options = RecordOptions {
-            memory,
-            whole: false,
+    #[test]
+    fn movements_grow_with_the_signal() {
+        let config = serde_json::json!({
+            "_class_name": "DDIMScheduler", "beta_start": 0.00085, "beta_end": 0.012,
+            "beta_schedule": "scaled_linear", "num_train_timesteps": 1000, "steps_offset": 1,
+        });
+        let schedule = |kind| {
+            let scheduler = Scheduler::from_config(&config, Some(kind)).unwrap();
+            scheduler.schedule(20).unwrap()
         };
-        let recording = unet.record(input, &[timestep], conditioning, &mut recorder, options);
-        let gradient = MapGradient::new(self.loss, recorder.finish(), self.stage);
-        (gradient, recording)
-    }
-}
-
-/// The losses on recorded maps, and their sum's gradient to each layer's probabilities.
-pub struct MapGradient {
-    /// The loss of each sample, `[B]`.
-    pub losses: Tensor<1>,
-    /// Layers by index, and the gradient to what each of them says, `[B, 1 or heads, cells, tokens]`.
-    layers: Vec<(Vec<usize>, Tensor<4>)>,
-}
-
-impl MapGradient {
-    /// The mean of `loss` over `groups` of maps, differentiated.
-    pub fn new(loss: &dyn MapLoss, groups: Vec<MapGroup>, stage: Stage) -> Self {
-        let leaf = |group: MapGroup| MapGroup {
-            maps: group.maps.autodiff().require_grad(),
-            ..group
-        };
-        let groups: Vec<MapGroup> = groups.into_iter().map(leaf).collect();
-        let each = groups.iter().map(|group| loss.losses(group, stage));
-        let losses = each.reduce(|sum, losses| sum + losses);
-        let losses = losses.expect("a layer that is read") / groups.len() as f64;
-        let gradients = losses.clone().sum().backward();
-        let to_probabilities = |group: MapGroup| {
-            let gradient = group.maps.grad(&gradients)?;
-            let gradient = match group.selector {
-                Some(selector) => gradient.matmul(selector.transpose().unsqueeze_dim(1)),
-                None => gradient,
-            };
-            Some((group.layers, gradient / group.count as f64))
-        };
-        Self {
-            losses: losses.inner(),
-            layers: groups.into_iter().filter_map(to_probabilities).collect(),
-        }
-    }
-}
-
-impl MapCotangents for MapGradient {
-    fn cotangent(&self, layer: &LayerInfo) -> Option<Tensor<4>> {
-        let mut read = self.layers.iter();
-        let found = read.find(|(layers, _)| layers.contains(&layer.index));
-        found.map(|(_, gradient)| gradient.clone())
+        let ddim = schedule(SchedulerKind::Ddim);
+        let all: f64 = (0..20).map(|index| carried_over(&ddim, index)).product();
+        let first = (ddim.sigma(0).powi(2) + 1.0).sqrt();
+        assert!((all / first - 1.0).abs() < 1e-6, "{all} and {first}");
+        let euler = schedule(SchedulerKind::Euler);
+        assert!((0..20).all(|index| (carried_over(&euler, index) - 1.0).abs() < 1e-6));
     }
 }

@@ -129,6 +129,17 @@ def relation_losses(images, relation, config):
     return [min(orders)]
 
 
+PARTS = {"above": "above", "below": "below", "left": "left of", "right": "right of"}
+
+
+def relation_parts(relation):
+    """The plain directions that make up a diagonal, sideways first; anything else as it is."""
+    words = relation["relation"].removesuffix(" of").split()
+    if len(words) == 1 or relation["relation"] not in DIRECTIONS:
+        return [relation]
+    return [dict(relation, relation=PARTS[word]) for word in reversed(words)]
+
+
 def pos_losses(maps, target, config):
     images = object_maps(maps, target, config)
     return [loss for relation in target["relations"] for loss in relation_losses(images, relation, config)]

@@ -1,0 +1,127 @@
+"""`fixtures/guidance-toybox/`: whole guided runs of the toybox, by diffusers' UNet and schedulers and torch's autograd.
+
+Quick to make again: `make.py guidance-toybox`, whenever the weights change.
+"""
+
+import diffusers
+import torch
+from cases.guidance_procedures import Store, latent_gradient, relation_parts
+from cases.toybox import GUIDANCE, TOYBOX
+from common import case_dir, generator, write_json, write_tensors
+from scheduler_configs import SCHEDULERS
+from networks import read_json
+
+STEPS, GUIDED = 20, 10
+LEFT, RIGHT = [0.05, 0.25, 0.35, 0.75], [0.65, 0.25, 0.95, 0.75]
+# Prompts with the objects' words; all their words are one token each.
+DOG = {"prompt": "a dog to the left of a cat", "seed": 3, "objects": ["dog", "cat"], "relation": "left of"}
+BOOK = {"prompt": "a pizza above a book", "seed": 4, "objects": ["pizza", "book"], "relation": "above"}
+TRAIN = {"prompt": "a train above right of a cow", "seed": 5, "objects": ["train", "cow"], "relation": "above right of"}
+
+RUNS = {
+    "pos": ({"method": "pos", "preset": "sd14-reference"}, "ddim", [DOG, BOOK]),
+    "pos_sequence": ({"method": "pos", "preset": "sd14-reference", "resolution": 16}, "ddim", [TRAIN]),
+    # The factor is SDXL's, less its multiplier for a network of another size.
+    "pos_sigma": ({"method": "pos", "preset": "sdxl-reference", "scale": 400.0}, "euler", [DOG, BOOK]),
+    "boxdiff": ({"method": "boxdiff", "preset": "diffusers"}, "ddim", [DOG, BOOK]),
+    "excite": ({"method": "attend-and-excite", "preset": "sd14-reference"}, "ddim", [DOG]),
+    "layout": ({"method": "layout", "preset": "sd14-reference"}, "euler", [DOG, BOOK]),
+}
+THRESHOLDS = {0: 0.05, 10: 0.5, 20: 0.8}
+
+
+def target_of(request, tokenizer, boxed):
+    ids = tokenizer(request["prompt"]).input_ids
+    words = [ids.index(tokenizer(word).input_ids[1]) for word in request["objects"]]
+    boxes = {"left of": (LEFT, RIGHT), "above": ([v[1], v[0], v[3], v[2]] for v in (LEFT, RIGHT))}
+    objects = [{"positions": [position]} for position in words]
+    if boxed:
+        for item, box in zip(objects, boxes[request["relation"]]):
+            item["box"] = list(box)
+    relation = {"subject": 0, "relation": request["relation"], "objects": [1]}
+    return {"objects": objects, "relations": [relation], "end": ids.index(tokenizer.eos_token_id)}
+
+
+class Run:
+    """One guided picture at a time, as all references do."""
+
+    def __init__(self, pipe, store, config, request):
+        self.pipe, self.store, self.config = pipe, store, config
+        self.unet, self.scheduler = pipe.unet, pipe.scheduler
+        boxed = config["method"] in ("boxdiff", "layout")
+        self.target = target_of(request, pipe.tokenizer, boxed)
+        self.latents = torch.randn([1, 4, 16, 16], generator=generator(request["seed"]))
+        self.latents = self.latents * self.scheduler.init_noise_sigma
+        with torch.no_grad():
+            embeds = pipe.encode_prompt(request["prompt"], "cpu", 1, True)
+        self.positive, self.negative = embeds
+        self.side = config.get("resolution", 8)
+        self.last_loss = 1e4  # of layout guidance, kept from step to step
+
+    def evaluate(self, t, relation=None, refined=False):
+        """Loss and gradient to the latents, of one of the relation's parts where they are applied in sequence."""
+        sigma_space = hasattr(self.scheduler, "sigmas") and self.scheduler.sigmas.numel() > 0
+        scale = (self.scheduler.sigmas[self.index] ** 2 + 1) ** -0.5 if sigma_space else 1.0
+        target = self.target if relation is None else dict(self.target, relations=[relation])
+        conditioning = {"encoder_hidden_states": self.positive}
+        losses, gradient = latent_gradient(
+            self.unet, self.store, self.latents, t, conditioning, [target], self.config, self.side, scale, refined
+        )
+        return losses[0].item(), gradient
+
+    def guide(self, i, t, total):
+        decay = (1.0 - 0.5 * i / (total - 1)) ** 0.5
+        method = self.config["method"]
+        if method == "layout":
+            count = 0
+            while self.last_loss > 0.2 and count < 5:
+                self.last_loss, gradient = self.evaluate(t)
+                self.latents = self.latents - 30 * self.scheduler.sigmas[i] ** 2 * gradient
+                count += 1
+            return
+        size = self.config.get("scale", 20.0) * decay
+        if method == "attend-and-excite" and i in THRESHOLDS:
+            target_loss = 1 - THRESHOLDS[i]
+            loss, count = self.evaluate(t, refined=True)[0], 0
+            while loss > target_loss and count < 20:
+                loss, gradient = self.evaluate(t, refined=True)
+                self.latents = self.latents - size * gradient
+                count += 1
+        relations = relation_parts(self.target["relations"][0]) if method == "pos" else [None]
+        for relation in relations:
+            self.latents = self.latents - size * self.evaluate(t, relation)[1]
+
+    def denoise(self):
+        timesteps = self.scheduler.timesteps
+        for i, t in enumerate(timesteps):
+            self.index = i
+            if i < GUIDED:
+                self.guide(i, t, len(timesteps))
+            with torch.no_grad():
+                scaled = self.scheduler.scale_model_input(self.latents, t)
+                context = torch.cat([self.negative, self.positive])
+                negative, positive = self.unet(torch.cat([scaled] * 2), t, context).sample.chunk(2)
+                noise = negative + GUIDANCE * (positive - negative)
+                self.latents = self.scheduler.step(noise, t, self.latents).prev_sample
+        return self.latents
+
+
+def make():
+    pipe = diffusers.StableDiffusionPipeline.from_pretrained(TOYBOX, dtype=torch.float32)
+    pipe.set_progress_bar_config(disable=True)
+    pipe.unet.requires_grad_(False)
+    store = Store(pipe.unet)
+    base = read_json(TOYBOX / "scheduler/scheduler_config.json")
+    tensors, runs = {}, {}
+    for name, (config, scheduler, requests) in RUNS.items():
+        kind, arguments = SCHEDULERS[scheduler]
+        each = []
+        for request in requests:
+            pipe.scheduler = getattr(diffusers, kind).from_config(base, **arguments)
+            pipe.scheduler.set_timesteps(STEPS)
+            each.append(Run(pipe, store, config, request).denoise())
+        tensors[name] = torch.cat(each)
+        runs[name] = {"config": config | {"steps": GUIDED}, "scheduler": scheduler, "requests": requests}
+    path = case_dir("guidance-toybox")
+    write_tensors(path / "expected.safetensors", tensors)
+    write_json(path / "case.json", {"runs": runs, "steps": STEPS, "guidance_scale": GUIDANCE})

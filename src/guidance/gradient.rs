@@ -1,0 +1,111 @@
+//! From maps to the latents: losses on recorded maps, and their gradient back through the network.
+
+use burn::tensor::Tensor;
+use prepose_models::attention::LayerInfo;
+use prepose_models::unet::{
+    MapCotangents, Memory, PreparedConditioning, RecordOptions, Recording, UNet,
+};
+
+use super::maps::{LayerFilter, MapGroup, Pooling, Recorder};
+
+/// What a loss is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The loss that an ordinary update lowers.
+    Update,
+    /// The loss that is driven below a threshold by repeating a step. It may be a part of the other.
+    Refine,
+}
+
+/// A loss on attention maps, for a batch with a target for each sample.
+pub trait MapLoss {
+    /// How the maps that it reads are put together.
+    fn pooling(&self) -> Pooling;
+
+    /// Which samples it has something to say about. The others' losses are 0 and have no gradient.
+    fn acts_on(&self) -> Vec<bool>;
+
+    /// The loss of each sample, `[B]`, on one group of maps; differentiable with respect to `maps.maps`.
+    fn losses(&self, maps: &MapGroup, stage: Stage) -> Tensor<1>;
+}
+
+/// Which maps a forward pass records, and for what.
+#[derive(Clone, Copy)]
+pub struct Reading<'a> {
+    /// The layers.
+    pub filter: &'a LayerFilter,
+    /// The loss on their maps.
+    pub loss: &'a dyn MapLoss,
+    /// What the loss is asked for.
+    pub stage: Stage,
+}
+
+impl Reading<'_> {
+    fn recorder(&self) -> Recorder {
+        Recorder::new(self.filter.clone(), self.loss.pooling())
+    }
+
+    /// Runs the UNet on `input`, `[B, C, h, w]` as it wants them, as far as the last layer that is read. Gives the losses
+    /// with their gradient to the maps, and what takes that on to the input
+    /// ([`Recording::sample_gradient`]).
+    pub fn run<'a>(
+        &self,
+        unet: &'a UNet,
+        input: Tensor<4>,
+        timestep: f64,
+        conditioning: &PreparedConditioning,
+        memory: Memory,
+    ) -> (MapGradient, Recording<'a>) {
+        let mut recorder = self.recorder();
+        let options = RecordOptions {
+            memory,
+            whole: false,
+        };
+        let recording = unet.record(input, &[timestep], conditioning, &mut recorder, options);
+        let gradient = MapGradient::new(self.loss, recorder.finish(), self.stage);
+        (gradient, recording)
+    }
+}
+
+/// The losses on recorded maps, and their sum's gradient to each layer's probabilities.
+pub struct MapGradient {
+    /// The loss of each sample, `[B]`.
+    pub losses: Tensor<1>,
+    /// Layers by index, and the gradient to what each of them says, `[B, 1 or heads, cells, tokens]`.
+    layers: Vec<(Vec<usize>, Tensor<4>)>,
+}
+
+impl MapGradient {
+    /// The mean of `loss` over `groups` of maps, differentiated.
+    pub fn new(loss: &dyn MapLoss, groups: Vec<MapGroup>, stage: Stage) -> Self {
+        let leaf = |group: MapGroup| MapGroup {
+            maps: group.maps.autodiff().require_grad(),
+            ..group
+        };
+        let groups: Vec<MapGroup> = groups.into_iter().map(leaf).collect();
+        let each = groups.iter().map(|group| loss.losses(group, stage));
+        let losses = each.reduce(|sum, losses| sum + losses);
+        let losses = losses.expect("a layer that is read") / groups.len() as f64;
+        let gradients = losses.clone().sum().backward();
+        let to_probabilities = |group: MapGroup| {
+            let gradient = group.maps.grad(&gradients)?;
+            let gradient = match group.selector {
+                Some(selector) => gradient.matmul(selector.transpose().unsqueeze_dim(1)),
+                None => gradient,
+            };
+            Some((group.layers, gradient / group.count as f64))
+        };
+        Self {
+            losses: losses.inner(),
+            layers: groups.into_iter().filter_map(to_probabilities).collect(),
+        }
+    }
+}
+
+impl MapCotangents for MapGradient {
+    fn cotangent(&self, layer: &LayerInfo) -> Option<Tensor<4>> {
+        let mut read = self.layers.iter();
+        let found = read.find(|(layers, _)| layers.contains(&layer.index));
+        found.map(|(_, gradient)| gradient.clone())
+    }
+}
