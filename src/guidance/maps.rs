@@ -11,8 +11,9 @@ use prepose_models::unet::UNetConfig;
 
 use super::GuidanceError;
 
-/// The fewest cells along a side of the maps that are read by default.
-pub const MIN_SIDE: usize = 16;
+/// The fewest cells along a side of the maps that are read by default. Less than the 16 of a square picture, so that a long one
+/// is read at the same level of the network.
+pub const MIN_SIDE: usize = 12;
 
 /// Which cross-attention layers are read.
 #[derive(Clone, Debug, PartialEq)]

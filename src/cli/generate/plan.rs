@@ -31,7 +31,7 @@ pub struct GuideArgs {
     /// What the gradient is multiplied with [default: the preset's].
     #[arg(long, value_name = "FACTOR", requires = "guide")]
     guide_scale: Option<f64>,
-    /// Cells along the shorter side of the maps that are read [default: the smallest maps with 16].
+    /// Cells along the shorter side of the maps that are read [default: the smallest maps with 12].
     #[arg(long, value_name = "CELLS", requires = "guide")]
     guide_resolution: Option<usize>,
     /// Layers that are read: reference, cheap, or names such as up_blocks.1,mid_block.
@@ -165,7 +165,7 @@ pub struct MapArgs {
     /// Write a heat map over the picture for each object, sheets over time, and the values.
     #[arg(long, value_name = "DIR")]
     pub(super) attention_maps: Option<PathBuf>,
-    /// Cells along the shorter side of the maps [default: the smallest maps with 16].
+    /// Cells along the shorter side of the maps [default: the smallest maps with 12].
     #[arg(
         long,
         value_name = "CELLS",
