@@ -298,6 +298,7 @@ fn what_is_open_is_refused() {
         "a dog above a cat above a car and left of a bird",
         "two ways",
     );
+    refuses("a dog, in which a cat is left of a ball", "two ways");
     refuses("a dog or a cat", "leaves open");
     refuses("a dog not to the left of a cat", "not there");
     refuses("no dog", "not there");

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::items::{Item, Part, items};
 use super::spatial::Spatial;
+use super::vocabulary::DETERMINERS;
 use super::words::{Word, words};
 use super::{Relation, Scene, SceneError, StatedRelation, text};
 
@@ -55,6 +56,8 @@ pub(super) struct Reader {
     pub(super) chained: bool,
     /// Words that name something else stand between `last` and here.
     pub(super) carried: Option<usize>,
+    /// Words that name something stand between a comma or "and" and here.
+    pub(super) loose: Option<usize>,
     /// A verb was seen after `last`.
     pub(super) predicate: bool,
     pub(super) which: bool,
@@ -87,6 +90,7 @@ pub(crate) fn read(prompt: &str) -> Result<Reading, SceneError> {
         after_relation: false,
         chained: false,
         carried: None,
+        loose: None,
         predicate: false,
         which: false,
         joint: Joint::Comma,
@@ -122,6 +126,9 @@ impl Reader {
     /// Reads one part and returns the number of the next.
     fn part(&mut self, at: usize) -> Result<usize, SceneError> {
         let Part { item, words } = self.reading.parts[at].clone();
+        if !matches!(item, Item::Context { .. } | Item::Be | Item::Spatial(_)) {
+            self.loose = None;
+        }
         match item {
             Item::Frame => {}
             Item::Stop => self.end_of_sentence()?,
@@ -151,6 +158,11 @@ impl Reader {
                     if !same_place {
                         self.carried = Some(at);
                     }
+                } else if self.reading.words[words]
+                    .iter()
+                    .any(|word| word.is_one_of(DETERMINERS))
+                {
+                    self.loose = Some(at);
                 }
             }
             Item::Spatial(Spatial::Place(place)) => self.place(at, place)?,

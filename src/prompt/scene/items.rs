@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::phrase::{Mention, is_boundary, noun_phrase};
+use super::phrase::{Mention, is_boundary, is_participle_alone, noun_phrase};
 use super::spatial::{self, Spatial};
 use super::vocabulary::*;
 use super::words::{Kind, Word};
@@ -77,6 +77,16 @@ fn item(words: &[Word], at: usize, previous: Option<&Item>) -> Result<(Item, usi
         return Ok((Item::Spatial(spatial), at + length));
     }
     let next = words.get(at + 1);
+    // ", with the dog left of the cat", "where the dog is left of the cat": what follows is a clause of its own.
+    let the = next.is_some_and(|next| next.is_one_of(DETERMINERS));
+    if the
+        && (word.is("where")
+            || word.is("with")
+                && matches!(previous, Some(Item::Comma))
+                && next.is_some_and(|next| next.is("the")))
+    {
+        return Ok((Item::Comma, at + 1));
+    }
     if word.is_one_of(WHICH) && next.is_some_and(|next| next.is_one_of(BE) || next.is_one_of(VERBS))
     {
         return Ok((Item::Which, at + 1));
@@ -92,6 +102,7 @@ fn item(words: &[Word], at: usize, previous: Option<&Item>) -> Result<(Item, usi
     if begins_thing
         && !(says && bare)
         && let Some(mention) = noun_phrase(words, at)
+        && !is_participle_alone(words, &mention)
     {
         refuse_cue(words, mention.core.clone())?;
         let end = mention.whole.end;

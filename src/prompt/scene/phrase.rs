@@ -163,6 +163,17 @@ pub(crate) fn noun_phrase(words: &[Word], start: usize) -> Option<Mention> {
     })
 }
 
+/// Whether a phrase is no noun but says what something does: ", sitting to the left of", "both looking".
+pub(crate) fn is_participle_alone(words: &[Word], mention: &Mention) -> bool {
+    let article = words[mention.whole.start..mention.core.start]
+        .iter()
+        .any(|word| !word.is_one_of("both all each"));
+    !article
+        && !mention.known
+        && mention.core.len() == 1
+        && looks_like_participle(&words[mention.core.start])
+}
+
 /// "red and white car", "big, red car": the word at `at` joins two adjectives.
 fn joins_adjectives(words: &[Word], start: usize, at: usize) -> bool {
     let joint = words

@@ -37,6 +37,13 @@ impl Reader {
         self.nothing_pending()?;
         let of_it = matches!(self.item(at), Some(Item::Spatial(Spatial::OfIt(_))))
             || matches!(self.item(at + 1), Some(Item::Thing(mention)) if mention.reference == Reference::Pronoun);
+        if let Some(loose) = self.loose {
+            return Err(SceneError::Ambiguous {
+                text: self.text_of(loose, at + 1),
+                first: format!("{:?} speaks of what stands before it", self.text(words)),
+                second: "of the subject of the sentence".to_owned(),
+            });
+        }
         let subjects = match self.joint {
             _ if self.last.is_empty() => None,
             Joint::Direct => {
