@@ -1,7 +1,8 @@
 //! Scaled dot-product attention (Vaswani et al. 2017), with and without its probabilities.
 
 use crate::cpu::attention::{Attention, Heads};
-use crate::cpu::attention_grad::{InputGrads, QueryGrad, Sizes};
+use crate::cpu::attention_grad::{InputGrads, Sizes};
+use crate::cpu::attention_query_grad::QueryGrad;
 use crate::flex::{Operand, filled, filled_with_layout};
 use burn::backend::flex::Layout;
 use burn::tensor::{Shape, Tensor};

@@ -1,7 +1,8 @@
 //! Two-dimensional convolution.
 
 use crate::cpu::columns::{MAX_TAPS, Patches, Transposed};
-use crate::cpu::gemm::{Columns, GROUP, Gemm, Rows, Target};
+use crate::cpu::gemm::{Columns, Gemm, Rows, Target};
+use crate::cpu::tile::GROUP;
 use crate::flex::{Operand, filled};
 use burn::tensor::Tensor;
 

@@ -2,9 +2,10 @@
 //! (Milakov & Gimelshein 2018; Dao et al. 2022).
 
 use super::columns::{Patches, Transposed};
-use super::gemm::{self, GROUP, Left, product};
+use super::gemm;
 use super::scratch::Scratch;
 use super::simd::{Vector, exp2, multiversion};
+use super::tile::{GROUP, Left, product};
 use core::f32::consts::LOG2_E;
 use rayon::prelude::*;
 

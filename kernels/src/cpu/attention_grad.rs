@@ -5,14 +5,15 @@
 
 use super::attention::{Heads, softmax};
 use super::columns::{Patches, Transposed};
-use super::gemm::{self, GROUP, Left, product};
+use super::gemm;
 use super::scratch::Scratch;
 use super::simd::{Vector, exp2, multiversion};
+use super::tile::{GROUP, Left, product};
 use core::f32::consts::LOG2_E;
 use rayon::prelude::*;
 
 /// Queries handled together.
-const QUERIES: usize = 64;
+pub(super) const QUERIES: usize = 64;
 /// Up to this many keys are one block: the softmax of a query is then complete in one tile.
 const ONE_BLOCK: usize = 1024;
 /// Keys in a block when there are more.
@@ -32,17 +33,17 @@ pub(crate) struct Sizes {
 
 impl Sizes {
     /// Columns of the packed rows.
-    fn depth(&self) -> usize {
+    pub(super) fn depth(&self) -> usize {
         self.width.next_multiple_of(GROUP)
     }
 
     /// Softmax in base 2: e^(s/√D) = 2^(s · scale).
-    fn scale(&self) -> f32 {
+    pub(super) fn scale(&self) -> f32 {
         LOG2_E / (self.width as f32).sqrt()
     }
 
     /// Into how many parts to cut the queries of each head so that all threads have work.
-    fn parts(&self) -> usize {
+    pub(super) fn parts(&self) -> usize {
         let (pairs, threads) = (self.batch * self.heads, rayon::current_num_threads());
         let small = pairs * self.queries * self.keys * self.width < SERIAL;
         if small || pairs >= 2 * threads || pairs == threads {
@@ -55,7 +56,11 @@ impl Sizes {
 
     /// Calls `f` with batch, head and part of the queries: the part's index, its first query and
     /// how many there are.
-    fn each(&self, parts: usize, f: impl Fn(usize, usize, (usize, usize, usize)) + Sync + Send) {
+    pub(super) fn each(
+        &self,
+        parts: usize,
+        f: impl Fn(usize, usize, (usize, usize, usize)) + Sync + Send,
+    ) {
         let task = |index: usize| {
             let (pair, part) = (index / parts, index % parts);
             let first = self.queries * part / parts;
@@ -338,141 +343,8 @@ unsafe fn differentiate_body<V: Vector>(task: Task<'_>) {
     }
 }
 
-/// The gradient of attention with respect to its queries.
-pub(crate) struct QueryGrad {
-    pub sizes: Sizes,
-    /// Of the result.
-    pub grad: Option<Heads>,
-    /// Of the probabilities `[B, H, N, M]`.
-    pub grad_probs: Option<Heads>,
-    pub q: Heads,
-    pub k: Heads,
-    pub v: Heads,
-    /// Where the gradient goes, `[B, N, H, D]`.
-    pub q_grad: *mut f32,
-}
-
-// SAFETY: as for `InputGrads`.
-unsafe impl Sync for QueryGrad {}
-
-impl QueryGrad {
-    /// Computes the gradient on Rayon's threads.
-    ///
-    /// # Safety
-    /// As for [`InputGrads::run`].
-    pub(crate) unsafe fn run(&self) {
-        self.sizes
-            .each(self.sizes.parts(), |batch, head, (_, first, count)| {
-                // SAFETY: every task has its own rows of the result.
-                unsafe { differentiate_queries(self, (batch, head), (first, count)) };
-            });
-    }
-}
-
-multiversion! {
-    unsafe fn differentiate_queries(problem: &QueryGrad, head: (usize, usize), queries: (usize, usize)) = queries_body
-}
-
-#[inline(always)]
-unsafe fn queries_body<V: Vector>(
-    problem: &QueryGrad,
-    (batch, head): (usize, usize),
-    (first, all): (usize, usize),
-) {
-    let sizes = problem.sizes;
-    let Sizes { keys, width, .. } = sizes;
-    let (depth, scale) = (sizes.depth(), sizes.scale());
-    let padded = keys.next_multiple_of(GROUP);
-    let (_scratch, [keys_across, values_across, key_rows, scores, slopes, sums]) = pieces([
-        padded * width,
-        padded * width,
-        padded * depth,
-        QUERIES * padded,
-        QUERIES * padded,
-        QUERIES * depth,
-    ]);
-    let rows_of = |heads: &Heads| (heads.head(batch, head), heads.strides[2]);
-    let (q, k, v) = (
-        rows_of(&problem.q),
-        rows_of(&problem.k),
-        rows_of(&problem.v),
-    );
-    let grad = problem.grad.as_ref().map(rows_of);
-    let grad_probs = problem.grad_probs.as_ref().map(rows_of);
-    unsafe {
-        for (rows, to) in [(k, keys_across), (v, values_across)] {
-            let columns = Transposed {
-                from: rows.0,
-                stride: rows.1,
-            };
-            gemm::pack(&columns, (0, keys), (0, width), to);
-        }
-        gemm::pack(
-            &Patches::rows(k.0, k.1, width),
-            (0, width),
-            (0, keys),
-            key_rows,
-        );
-        for i in (0..all).step_by(QUERIES) {
-            let rows = QUERIES.min(all - i);
-            let left = |of: (*const f32, usize)| Left::along(row(of, first + i), of.1, rows);
-            product::<V>(left(q), keys_across, keys, width, scores, padded, false);
-            if let Some(grad) = grad {
-                product::<V>(
-                    left(grad),
-                    values_across,
-                    keys,
-                    width,
-                    slopes,
-                    padded,
-                    false,
-                );
-            }
-            for j in 0..rows {
-                let (scores, slopes) = (scores.add(j * padded), slopes.add(j * padded));
-                if let Some(given) = grad_probs {
-                    let given = row(given, first + i + j);
-                    if grad.is_none() {
-                        core::ptr::copy_nonoverlapping(given, slopes, keys);
-                    } else {
-                        for x in 0..keys {
-                            *slopes.add(x) += *given.add(x);
-                        }
-                    }
-                }
-                // Beyond the keys the probabilities are zero, and what they multiply must be finite.
-                for x in keys..padded {
-                    *slopes.add(x) = 0.0;
-                }
-                mask(scores, keys);
-                let (mut largest, mut total) = (f32::NEG_INFINITY, 0.0);
-                softmax::<V>(scores, padded, scale, &mut largest, &mut total);
-                let mut along = V::splat(0.0);
-                for x in (0..padded).step_by(V::LANES) {
-                    along = V::load(scores.add(x)).mul_add(V::load(slopes.add(x)), along);
-                }
-                let factor = 1.0 / total;
-                let (along, factor) = (V::splat(along.sum() * factor), V::splat(factor));
-                for x in (0..padded).step_by(V::LANES) {
-                    let p = V::load(scores.add(x)).mul(factor);
-                    p.mul(V::load(slopes.add(x)).sub(along))
-                        .store(slopes.add(x));
-                }
-            }
-            let left = Left::along(slopes, padded, rows);
-            product::<V>(left, key_rows, width, keys, sums, depth, false);
-            let factor = (width as f32).sqrt().recip();
-            for j in 0..rows {
-                let at = batch * sizes.queries + first + i + j;
-                let to = problem.q_grad.add((at * sizes.heads + head) * width);
-                scaled(sums.add(j * depth), to, width, factor);
-            }
-        }
-    }
-}
-
 /// Scratch in pieces of the given lengths, each aligned to 64 bytes.
-fn pieces<const N: usize>(lens: [usize; N]) -> (Scratch, [*mut f32; N]) {
+pub(super) fn pieces<const N: usize>(lens: [usize; N]) -> (Scratch, [*mut f32; N]) {
     let lens = lens.map(|len| len.next_multiple_of(GROUP));
     let mut scratch = Scratch::take(lens.iter().sum());
     let mut at = scratch.as_mut_ptr();
@@ -485,20 +357,20 @@ fn pieces<const N: usize>(lens: [usize; N]) -> (Scratch, [*mut f32; N]) {
 
 /// Row `i` of rows that start at `at`, `stride` elements apart.
 #[inline(always)]
-fn row((at, stride): (*const f32, usize), i: usize) -> *const f32 {
+pub(super) fn row((at, stride): (*const f32, usize), i: usize) -> *const f32 {
     at.wrapping_add(i * stride)
 }
 
 /// Makes the padding of `keys` scores invisible.
 #[inline(always)]
-unsafe fn mask(scores: *mut f32, keys: usize) {
+pub(super) unsafe fn mask(scores: *mut f32, keys: usize) {
     for i in keys..keys.next_multiple_of(GROUP) {
         unsafe { *scores.add(i) = f32::NEG_INFINITY };
     }
 }
 
 #[inline(always)]
-unsafe fn scaled(from: *const f32, to: *mut f32, len: usize, factor: f32) {
+pub(super) unsafe fn scaled(from: *const f32, to: *mut f32, len: usize, factor: f32) {
     for i in 0..len {
         unsafe { *to.add(i) = *from.add(i) * factor };
     }

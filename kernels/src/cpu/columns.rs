@@ -1,8 +1,9 @@
 //! The two ways in which right operands lie in memory.
 
-use super::gemm::{Columns, GROUP};
+use super::gemm::Columns;
 #[cfg(target_arch = "x86_64")]
 use super::simd::{Level, level};
+use super::tile::GROUP;
 
 /// The transpose of a row-major matrix: column `j` lies at `j · stride` with unit stride along the
 /// summed axis. A weight `[Out, In]`, or the keys of attention.

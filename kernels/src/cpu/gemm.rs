@@ -7,14 +7,13 @@
 //! its input straight into the panels and nothing is copied twice. The scheme of blocks and register
 //! tiles follows Goto & van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008).
 
+use super::across::Across;
 use super::scratch::Scratch;
-use super::simd::{Level, Vector, level, multiversion};
-use core::marker::PhantomData;
+use super::simd::{Vector, multiversion};
+use super::tile::{Bias, GROUP, Left, Panel, panels, tile};
 use core::mem::MaybeUninit;
 use rayon::prelude::*;
 
-/// Columns are packed in groups of this many.
-pub(crate) const GROUP: usize = 16;
 /// Summed elements per block: eight rows of the left operand then stay in a 32 KiB cache.
 const BLOCK_K: usize = 512;
 /// Column groups per block: with [`BLOCK_K`] at most 576 KiB of packed columns.
@@ -159,6 +158,11 @@ impl Gemm<'_> {
         // Several tasks for each thread once they are large, so that uneven threads level out.
         let tasks = threads * (work >> 23).clamp(1, 4);
         let groups = self.n.div_ceil(GROUP);
+        if let Rows::Across { .. } = self.left {
+            // Here every column range copies all rows again, so that long row ranges come first.
+            let cols = (tasks * 128 / self.m).min(groups / 6).clamp(1, tasks);
+            return (tasks.div_ceil(cols).min(self.m.div_ceil(16)), cols);
+        }
         let cols = (groups / 6).clamp(1, tasks);
         let rows = tasks.div_ceil(cols).min(self.m.div_ceil(16));
         (rows, cols.max(groups.div_ceil(BLOCK_GROUPS)))
@@ -169,13 +173,6 @@ impl Gemm<'_> {
 struct Range {
     rows: (usize, usize),
     cols: (usize, usize),
-}
-
-/// Groups in each panel when `groups` are dealt out evenly over the fewest panels.
-fn panels(groups: usize) -> impl Iterator<Item = usize> {
-    let widest = if level() == Level::Avx512 { 3 } else { 1 };
-    let count = groups.div_ceil(widest);
-    (0..count).map(move |i| groups * (i + 1) / count - groups * i / count)
 }
 
 /// Packs `cols` columns from `col` into panels that follow each other in `to`, each row by row.
@@ -228,7 +225,9 @@ unsafe fn multiply_body<V: Vector>(gemm: &Gemm<'_>, range: Range) {
     let kc_max = runs.div_ceil(k_blocks) * run;
     let mut scratch = Scratch::take(widest * (kc_max + 1));
     let packed = scratch.as_mut_ptr();
-    let mut across = Across::<V>::new(&gemm.left, kc_max);
+    let reused = last_col - first_col > BLOCK_GROUPS * GROUP;
+    let all_rows = range.rows.1 - range.rows.0;
+    let mut across = Across::<V>::new(gemm.left, (all_rows, gemm.k), kc_max, reused);
     {
         // SAFETY: the scratch holds a packed block and one more row for the bias.
         let bias = unsafe { packed.add(widest * kc_max) };
@@ -251,7 +250,9 @@ unsafe fn multiply_body<V: Vector>(gemm: &Gemm<'_>, range: Range) {
                         Rows::Along { from, stride } => {
                             Left::along(from.wrapping_add(row * stride + k0), stride, rows)
                         }
-                        Rows::Across { .. } => unsafe { across.rows((row, rows), (k0, kc)) },
+                        Rows::Across { .. } => unsafe {
+                            across.rows((range.rows.0, row, rows), (k0, kc), col == first_col)
+                        },
                     };
                     let row_bias = match gemm.row_bias {
                         Some(bias) if block == 0 => bias[row..row + rows].as_ptr(),
@@ -288,152 +289,6 @@ unsafe fn multiply_body<V: Vector>(gemm: &Gemm<'_>, range: Range) {
             col += cols;
         }
     }
-}
-
-/// A block of rows of a left operand that is read across, copied so that they lie together.
-struct Across<'a, V> {
-    operand: Rows<'a>,
-    scratch: Scratch,
-    kc: usize,
-    vector: PhantomData<V>,
-}
-
-impl<'a, V: Vector> Across<'a, V> {
-    /// For blocks of up to `kc` summed elements. Nothing is needed for rows with unit stride.
-    #[inline(always)]
-    fn new(operand: &Rows<'a>, kc: usize) -> Self {
-        let Rows::Across { kernel, taps, .. } = *operand else {
-            return Self {
-                operand: *operand,
-                scratch: Scratch::take(0),
-                kc: 0,
-                vector: PhantomData,
-            };
-        };
-        let mut scratch = Scratch::take((V::TILE_ROWS + 1) * kc);
-        let offsets = scratch
-            .as_mut_ptr()
-            .wrapping_add(V::TILE_ROWS * kc)
-            .cast::<u32>();
-        let run = taps.len();
-        for k in 0..kc {
-            let tap = if run == kernel {
-                taps[k % run]
-            } else {
-                k % run
-            };
-            let offset = k / run * V::TILE_ROWS * run + tap;
-            // SAFETY: after the rows there is room for as many offsets.
-            unsafe { *offsets.add(k) = offset as u32 };
-        }
-        Self {
-            operand: *operand,
-            scratch,
-            kc,
-            vector: PhantomData,
-        }
-    }
-
-    /// Copies `kc` elements from `k0` of `rows` rows from `row`: whole runs, of which the kernel reads
-    /// the taps in their order, or just the taps.
-    #[inline(always)]
-    unsafe fn rows(&mut self, (row, rows): (usize, usize), (k0, kc): (usize, usize)) -> Left {
-        let Rows::Across {
-            from,
-            stride,
-            kernel,
-            taps,
-        } = self.operand
-        else {
-            unreachable!("rows with unit stride are read where they lie");
-        };
-        let run = taps.len().max(1);
-        let packed = self.scratch.as_mut_ptr();
-        let offsets = packed.wrapping_add(V::TILE_ROWS * self.kc).cast::<u32>();
-        for i in 0..kc / run {
-            // SAFETY: rows and summed elements exist, and the scratch holds a block of them.
-            unsafe {
-                let from = from.add((k0 / run + i) * stride + row * kernel);
-                let to = packed.add(i * V::TILE_ROWS * run);
-                if run < kernel {
-                    for (j, to) in (0..rows).map(|j| (j, to.add(j * run))) {
-                        for (t, tap) in taps.iter().enumerate() {
-                            *to.add(t) = *from.add(j * kernel + tap);
-                        }
-                    }
-                } else if rows < V::TILE_ROWS {
-                    core::ptr::copy_nonoverlapping(from, to, rows * run);
-                } else {
-                    // In pieces of a known size: the runs are too short for calls of memcpy.
-                    for j in 0..run {
-                        let at = j * V::TILE_ROWS;
-                        match V::TILE_ROWS {
-                            8 => copy::<8>(from.add(at), to.add(at)),
-                            6 => copy::<6>(from.add(at), to.add(at)),
-                            _ => copy::<4>(from.add(at), to.add(at)),
-                        }
-                    }
-                }
-            }
-        }
-        Left {
-            at: packed,
-            stride: run,
-            rows,
-            offsets,
-        }
-    }
-}
-
-#[inline(always)]
-unsafe fn copy<const N: usize>(from: *const f32, to: *mut f32) {
-    unsafe {
-        let piece = from.cast::<[f32; N]>().read_unaligned();
-        to.cast::<[f32; N]>().write_unaligned(piece);
-    }
-}
-
-/// Some rows of the left operand: element (row, k) lies at `row · stride + offsets[k]`, or
-/// `row · stride + k` if `offsets` is null.
-#[derive(Clone, Copy)]
-pub(crate) struct Left {
-    pub at: *const f32,
-    pub stride: usize,
-    pub rows: usize,
-    pub offsets: *const u32,
-}
-
-impl Left {
-    pub(crate) fn along(at: *const f32, stride: usize, rows: usize) -> Self {
-        Self {
-            at,
-            stride,
-            rows,
-            offsets: core::ptr::null(),
-        }
-    }
-}
-
-/// A packed panel.
-#[derive(Clone, Copy)]
-struct Panel {
-    pub at: *const f32,
-    pub groups: usize,
-    pub kc: usize,
-}
-
-/// Addends for the rows and columns of a tile; null for none.
-#[derive(Clone, Copy)]
-struct Bias {
-    pub row: *const f32,
-    pub col: *const f32,
-}
-
-impl Bias {
-    const NONE: Self = Self {
-        row: core::ptr::null(),
-        col: core::ptr::null(),
-    };
 }
 
 /// Where a tile goes, and whether it is added to what is there.
@@ -532,183 +387,4 @@ unsafe fn write<V: Vector>(target: &Target, left: Left, panel: Panel, place: Pla
 #[inline(always)]
 unsafe fn put(to: *mut f32, value: f32, plus: bool) {
     unsafe { *to = if plus { *to + value } else { value } };
-}
-
-/// `left` times `columns` columns in panels that follow each other, each with `kc` rows, written or
-/// added to the rows from `to`, which have room for the columns rounded up to whole groups.
-#[inline(always)]
-pub(crate) unsafe fn product<V: Vector>(
-    left: Left,
-    packed: *const f32,
-    columns: usize,
-    kc: usize,
-    to: *mut f32,
-    ld: usize,
-    plus: bool,
-) {
-    let mut row = 0;
-    while row < left.rows {
-        let part = Left {
-            at: left.at.wrapping_add(row * left.stride),
-            rows: V::TILE_ROWS.min(left.rows - row),
-            ..left
-        };
-        let mut group = 0;
-        for groups in panels(columns.div_ceil(GROUP)) {
-            let panel = Panel {
-                at: packed.wrapping_add(group * GROUP * kc),
-                groups,
-                kc,
-            };
-            let to = to.wrapping_add(row * ld + group * GROUP);
-            let to = [to, to.wrapping_add(GROUP), to.wrapping_add(2 * GROUP)];
-            // SAFETY: the caller's rows and columns exist.
-            unsafe { tile::<V>(part, panel, to, ld, plus, Bias::NONE) };
-            group += groups;
-        }
-        row += part.rows;
-    }
-}
-
-/// `left · panel + bias`, written or added to the rows from each of `to` (one pointer for each
-/// group of columns) with `ld` elements between rows.
-#[inline(always)]
-unsafe fn tile<V: Vector>(
-    left: Left,
-    panel: Panel,
-    to: [*mut f32; 3],
-    ld: usize,
-    plus: bool,
-    bias: Bias,
-) {
-    unsafe {
-        if left.offsets.is_null() {
-            tile_of::<V, false>(left, panel, to, ld, plus, bias);
-        } else {
-            tile_of::<V, true>(left, panel, to, ld, plus, bias);
-        }
-    }
-}
-
-#[inline(always)]
-unsafe fn tile_of<V: Vector, const ACROSS: bool>(
-    left: Left,
-    panel: Panel,
-    to: [*mut f32; 3],
-    ld: usize,
-    plus: bool,
-    bias: Bias,
-) {
-    // The widths are constants of V, so one arm remains.
-    unsafe {
-        match (V::LANES, panel.groups) {
-            (16, 3) => rows::<V, ACROSS, 8, 3>(left, panel, to, ld, plus, bias),
-            (16, 2) => rows::<V, ACROSS, 8, 2>(left, panel, to, ld, plus, bias),
-            (16, _) => rows::<V, ACROSS, 8, 1>(left, panel, to, ld, plus, bias),
-            (8, _) => rows::<V, ACROSS, 6, 2>(left, panel, to, ld, plus, bias),
-            _ => rows::<V, ACROSS, 4, 4>(left, panel, to, ld, plus, bias),
-        }
-    }
-}
-
-#[inline(always)]
-unsafe fn rows<V: Vector, const ACROSS: bool, const ROWS: usize, const VECTORS: usize>(
-    mut left: Left,
-    panel: Panel,
-    mut to: [*mut f32; 3],
-    ld: usize,
-    plus: bool,
-    mut bias: Bias,
-) {
-    let mut remaining = left.rows;
-    while remaining > 0 {
-        let done = unsafe {
-            if remaining >= ROWS {
-                kernel::<V, ACROSS, ROWS, VECTORS>(left, panel, to, ld, plus, bias)
-            } else if remaining >= 4 {
-                kernel::<V, ACROSS, 4, VECTORS>(left, panel, to, ld, plus, bias)
-            } else if remaining >= 2 {
-                kernel::<V, ACROSS, 2, VECTORS>(left, panel, to, ld, plus, bias)
-            } else {
-                kernel::<V, ACROSS, 1, VECTORS>(left, panel, to, ld, plus, bias)
-            }
-        };
-        remaining -= done;
-        left.at = left.at.wrapping_add(done * left.stride);
-        to = to.map(|to| to.wrapping_add(done * ld));
-        if !bias.row.is_null() {
-            bias.row = bias.row.wrapping_add(done);
-        }
-    }
-}
-
-/// Repeats a block with the constant `$i` from 0 to below `$n`, at most 8. Loops would do in
-/// principle, but accumulators stay in registers only if the compiler unrolls every loop over them
-/// before it looks for registers; when it does not, kernels take more than twice the time.
-macro_rules! unroll {
-    ($i:ident < $n:expr, $body:block) => {
-        unroll!($i < $n, $body, 0 1 2 3 4 5 6 7)
-    };
-    ($i:ident < $n:expr, $body:block, $($k:literal)*) => {
-        $(if $k < $n {
-            const $i: usize = $k;
-            $body
-        })*
-    };
-}
-
-/// The register tile: `ROWS` × `VECTORS` accumulators, at most 8 × 4. Returns `ROWS`.
-#[inline(always)]
-unsafe fn kernel<V: Vector, const ACROSS: bool, const ROWS: usize, const VECTORS: usize>(
-    left: Left,
-    panel: Panel,
-    to: [*mut f32; 3],
-    ld: usize,
-    plus: bool,
-    bias: Bias,
-) -> usize {
-    let width = VECTORS * V::LANES;
-    let mut sums = [[V::splat(0.0); VECTORS]; ROWS];
-    let mut right = panel.at;
-    for k in 0..panel.kc {
-        unsafe {
-            let mut columns = [V::splat(0.0); VECTORS];
-            unroll!(J < VECTORS, {
-                columns[J] = V::load(right.add(J * V::LANES))
-            });
-            let offset = if ACROSS {
-                *left.offsets.add(k) as usize
-            } else {
-                k
-            };
-            let at = left.at.add(offset);
-            unroll!(I < ROWS, {
-                let factor = V::splat(*at.add(I * left.stride));
-                unroll!(J < VECTORS, {
-                    sums[I][J] = factor.mul_add(columns[J], sums[I][J])
-                });
-            });
-            right = right.add(width);
-        }
-    }
-    unroll!(I < ROWS, {
-        unroll!(J < VECTORS, {
-            unsafe {
-                let lane = J * V::LANES;
-                let to = to[lane / GROUP].add(I * ld + lane % GROUP);
-                let mut sum = sums[I][J];
-                if plus {
-                    sum = sum.add(V::load(to));
-                }
-                if !bias.row.is_null() {
-                    sum = sum.add(V::splat(*bias.row.add(I)));
-                }
-                if !bias.col.is_null() {
-                    sum = sum.add(V::load(bias.col.add(lane)));
-                }
-                sum.store(to);
-            }
-        });
-    });
-    ROWS
 }

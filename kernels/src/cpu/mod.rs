@@ -1,7 +1,9 @@
 //! The CPU kernels on slices and pointers, without tensors.
 
+mod across;
 pub(crate) mod attention;
 pub(crate) mod attention_grad;
+pub(crate) mod attention_query_grad;
 pub(crate) mod columns;
 pub(crate) mod gemm;
 pub(crate) mod norm;
@@ -9,3 +11,4 @@ pub(crate) mod norm_grad;
 pub(crate) mod resize;
 mod scratch;
 pub(crate) mod simd;
+pub(crate) mod tile;

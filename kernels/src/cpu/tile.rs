@@ -1,0 +1,235 @@
+//! The register tile of the matrix products: some rows times a panel of up to 48 columns.
+
+use super::simd::{Level, Vector, level};
+
+/// Columns are packed in groups of this many.
+pub(crate) const GROUP: usize = 16;
+
+/// Groups in each panel when `groups` are dealt out evenly over the fewest panels.
+pub(crate) fn panels(groups: usize) -> impl Iterator<Item = usize> {
+    let widest = if level() == Level::Avx512 { 3 } else { 1 };
+    let count = groups.div_ceil(widest);
+    (0..count).map(move |i| groups * (i + 1) / count - groups * i / count)
+}
+
+/// Some rows of the left operand: element (row, k) lies at `row · stride + offsets[k]`, or
+/// `row · stride + k` if `offsets` is null.
+#[derive(Clone, Copy)]
+pub(crate) struct Left {
+    pub at: *const f32,
+    pub stride: usize,
+    pub rows: usize,
+    pub offsets: *const u32,
+}
+
+impl Left {
+    pub(crate) fn along(at: *const f32, stride: usize, rows: usize) -> Self {
+        Self {
+            at,
+            stride,
+            rows,
+            offsets: core::ptr::null(),
+        }
+    }
+}
+
+/// A packed panel.
+#[derive(Clone, Copy)]
+pub(crate) struct Panel {
+    pub at: *const f32,
+    pub groups: usize,
+    pub kc: usize,
+}
+
+/// Addends for the rows and columns of a tile; null for none.
+#[derive(Clone, Copy)]
+pub(crate) struct Bias {
+    pub row: *const f32,
+    pub col: *const f32,
+}
+
+impl Bias {
+    pub(crate) const NONE: Self = Self {
+        row: core::ptr::null(),
+        col: core::ptr::null(),
+    };
+}
+
+/// `left` times `columns` columns in panels that follow each other, each with `kc` rows, written or
+/// added to the rows from `to`, which have room for the columns rounded up to whole groups.
+#[inline(always)]
+pub(crate) unsafe fn product<V: Vector>(
+    left: Left,
+    packed: *const f32,
+    columns: usize,
+    kc: usize,
+    to: *mut f32,
+    ld: usize,
+    plus: bool,
+) {
+    let mut row = 0;
+    while row < left.rows {
+        let part = Left {
+            at: left.at.wrapping_add(row * left.stride),
+            rows: V::TILE_ROWS.min(left.rows - row),
+            ..left
+        };
+        let mut group = 0;
+        for groups in panels(columns.div_ceil(GROUP)) {
+            let panel = Panel {
+                at: packed.wrapping_add(group * GROUP * kc),
+                groups,
+                kc,
+            };
+            let to = to.wrapping_add(row * ld + group * GROUP);
+            let to = [to, to.wrapping_add(GROUP), to.wrapping_add(2 * GROUP)];
+            // SAFETY: the caller's rows and columns exist.
+            unsafe { tile::<V>(part, panel, to, ld, plus, Bias::NONE) };
+            group += groups;
+        }
+        row += part.rows;
+    }
+}
+
+/// `left · panel + bias`, written or added to the rows from each of `to` (one pointer for each
+/// group of columns) with `ld` elements between rows.
+#[inline(always)]
+pub(crate) unsafe fn tile<V: Vector>(
+    left: Left,
+    panel: Panel,
+    to: [*mut f32; 3],
+    ld: usize,
+    plus: bool,
+    bias: Bias,
+) {
+    unsafe {
+        if left.offsets.is_null() {
+            tile_of::<V, false>(left, panel, to, ld, plus, bias);
+        } else {
+            tile_of::<V, true>(left, panel, to, ld, plus, bias);
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn tile_of<V: Vector, const ACROSS: bool>(
+    left: Left,
+    panel: Panel,
+    to: [*mut f32; 3],
+    ld: usize,
+    plus: bool,
+    bias: Bias,
+) {
+    // The widths are constants of V, so one arm remains.
+    unsafe {
+        match (V::LANES, panel.groups) {
+            (16, 3) => rows::<V, ACROSS, 8, 3>(left, panel, to, ld, plus, bias),
+            (16, 2) => rows::<V, ACROSS, 8, 2>(left, panel, to, ld, plus, bias),
+            (16, _) => rows::<V, ACROSS, 8, 1>(left, panel, to, ld, plus, bias),
+            (8, _) => rows::<V, ACROSS, 6, 2>(left, panel, to, ld, plus, bias),
+            _ => rows::<V, ACROSS, 4, 4>(left, panel, to, ld, plus, bias),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn rows<V: Vector, const ACROSS: bool, const ROWS: usize, const VECTORS: usize>(
+    mut left: Left,
+    panel: Panel,
+    mut to: [*mut f32; 3],
+    ld: usize,
+    plus: bool,
+    mut bias: Bias,
+) {
+    let mut remaining = left.rows;
+    while remaining > 0 {
+        let done = unsafe {
+            if remaining >= ROWS {
+                kernel::<V, ACROSS, ROWS, VECTORS>(left, panel, to, ld, plus, bias)
+            } else if remaining >= 4 {
+                kernel::<V, ACROSS, 4, VECTORS>(left, panel, to, ld, plus, bias)
+            } else if remaining >= 2 {
+                kernel::<V, ACROSS, 2, VECTORS>(left, panel, to, ld, plus, bias)
+            } else {
+                kernel::<V, ACROSS, 1, VECTORS>(left, panel, to, ld, plus, bias)
+            }
+        };
+        remaining -= done;
+        left.at = left.at.wrapping_add(done * left.stride);
+        to = to.map(|to| to.wrapping_add(done * ld));
+        if !bias.row.is_null() {
+            bias.row = bias.row.wrapping_add(done);
+        }
+    }
+}
+
+/// Repeats a block with the constant `$i` from 0 to below `$n`, at most 8. Loops would do in
+/// principle, but accumulators stay in registers only if the compiler unrolls every loop over them
+/// before it looks for registers; when it does not, kernels take more than twice the time.
+macro_rules! unroll {
+    ($i:ident < $n:expr, $body:block) => {
+        unroll!($i < $n, $body, 0 1 2 3 4 5 6 7)
+    };
+    ($i:ident < $n:expr, $body:block, $($k:literal)*) => {
+        $(if $k < $n {
+            const $i: usize = $k;
+            $body
+        })*
+    };
+}
+
+/// The register tile: `ROWS` × `VECTORS` accumulators, at most 8 × 4. Returns `ROWS`.
+#[inline(always)]
+unsafe fn kernel<V: Vector, const ACROSS: bool, const ROWS: usize, const VECTORS: usize>(
+    left: Left,
+    panel: Panel,
+    to: [*mut f32; 3],
+    ld: usize,
+    plus: bool,
+    bias: Bias,
+) -> usize {
+    let width = VECTORS * V::LANES;
+    let mut sums = [[V::splat(0.0); VECTORS]; ROWS];
+    let mut right = panel.at;
+    for k in 0..panel.kc {
+        unsafe {
+            let mut columns = [V::splat(0.0); VECTORS];
+            unroll!(J < VECTORS, {
+                columns[J] = V::load(right.add(J * V::LANES))
+            });
+            let offset = if ACROSS {
+                *left.offsets.add(k) as usize
+            } else {
+                k
+            };
+            let at = left.at.add(offset);
+            unroll!(I < ROWS, {
+                let factor = V::splat(*at.add(I * left.stride));
+                unroll!(J < VECTORS, {
+                    sums[I][J] = factor.mul_add(columns[J], sums[I][J])
+                });
+            });
+            right = right.add(width);
+        }
+    }
+    unroll!(I < ROWS, {
+        unroll!(J < VECTORS, {
+            unsafe {
+                let lane = J * V::LANES;
+                let to = to[lane / GROUP].add(I * ld + lane % GROUP);
+                let mut sum = sums[I][J];
+                if plus {
+                    sum = sum.add(V::load(to));
+                }
+                if !bias.row.is_null() {
+                    sum = sum.add(V::splat(*bias.row.add(I)));
+                }
+                if !bias.col.is_null() {
+                    sum = sum.add(V::load(bias.col.add(lane)));
+                }
+                sum.store(to);
+            }
+        });
+    });
+    ROWS
+}
