@@ -10,7 +10,9 @@ use prepose::guidance::boxes::{BBox, ObjectBox};
 use prepose::guidance::gradient::{MapGradient, MapLoss, Reading, Stage};
 use prepose::guidance::maps::MapGroup;
 use prepose::guidance::score::{ScoreOptions, pos_scores};
-use prepose::guidance::{Guidance, GuidanceConfig, Method, Preset, Settings, Target, TargetObject};
+use prepose::guidance::{
+    Guidance, GuidanceConfig, Method, Network, Preset, Settings, Target, TargetObject,
+};
 use prepose::prompt::scene::{Scene, StatedRelation};
 use prepose::request::{Dtype, ModelRequest, Request};
 use prepose_models::attention::{LayerInfo, Place};
@@ -117,7 +119,12 @@ fn cases() -> Vec<(String, GuidanceConfig, Vec<Target>)> {
 
 /// The only loss of a case that is applied at once.
 fn only_pass(config: &GuidanceConfig, targets: &[Target]) -> Box<dyn MapLoss> {
-    let mut passes = config.settings().unwrap().loss.passes(targets).unwrap();
+    let mut passes = config
+        .settings(Network::Toybox)
+        .unwrap()
+        .loss
+        .passes(targets)
+        .unwrap();
     assert_eq!(passes.len(), 1);
     passes.remove(0)
 }
@@ -193,7 +200,7 @@ fn engine(checkpoint: &str) -> Engine {
 }
 
 /// A tiny network with the fixture's inputs.
-struct Network {
+struct Tiny {
     engine: Engine,
     latents: Tensor<4>,
     context: Tensor<3>,
@@ -203,7 +210,7 @@ struct Network {
     resolution: usize,
 }
 
-impl Network {
+impl Tiny {
     fn open(family: &str, expected: &Expected) -> Self {
         let info = &read_json(&fixture("guidance/case.json"))["networks"][family];
         let key = |name: &str| format!("{family}/{name}");
@@ -253,7 +260,7 @@ impl Network {
             resolution: (config.method != Method::Layout).then_some(self.resolution),
             ..config.clone()
         };
-        let settings = config.settings().unwrap();
+        let settings = config.settings(Network::Toybox).unwrap();
         settings.check(50, unet.config(), [height, width]).unwrap();
         let filter = settings
             .layers
@@ -274,7 +281,7 @@ impl Network {
 
 fn latent_gradients(family: &str) {
     let expected = Expected::open("guidance");
-    let network = Network::open(family, &expected);
+    let network = Tiny::open(family, &expected);
     for (name, config, targets) in cases() {
         let (losses, gradient) = network.evaluate(&config, &targets, 0, Memory::Keep);
         let key = |what: &str| format!("{family}/{name}/{what}");
@@ -349,7 +356,7 @@ fn guided_runs_of_the_toybox_are_the_references() {
     let mut wrong = Vec::new();
     for (name, run) in all["runs"].as_object().unwrap() {
         let config: GuidanceConfig = serde_json::from_value(run["config"].clone()).unwrap();
-        let settings = config.settings().unwrap();
+        let settings = config.settings(Network::Toybox).unwrap();
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         // All pictures of a run in one batch, though the reference makes them one by one.
         let (requests, targets): (Vec<_>, Vec<_>) = (run["requests"].as_array().unwrap().iter())
@@ -380,7 +387,7 @@ fn guided_runs_of_the_toybox_are_the_references() {
 
 /// The mean loss of each guided step, of a batch that is guided by `config`.
 fn losses_by_step(engine: &Engine, config: &GuidanceConfig, scheduler: &str) -> Vec<f32> {
-    let settings = config.settings().unwrap();
+    let settings = config.settings(Network::Toybox).unwrap();
     let targets = PROMPTS.map(|(prompt, relation)| target_of(engine, &settings, prompt, relation));
     let requests = PROMPTS.map(|(prompt, _)| Request {
         steps: 10,
@@ -440,7 +447,9 @@ fn a_picture_without_a_target_is_left_alone() {
         Method::AttendAndExcite,
         Method::Layout,
     ] {
-        let settings = GuidanceConfig::new(method).settings().unwrap();
+        let settings = GuidanceConfig::new(method)
+            .settings(Network::Toybox)
+            .unwrap();
         let guided = target_of(&engine, &settings, prompts[0], relation);
         let requests = prompts.map(|prompt| Request {
             steps: 4,
@@ -506,7 +515,7 @@ fn wrong_input_is_refused() {
     let unet = blueprint.checkpoint().unet_config().unwrap();
     let refused = |config: &str| {
         let config: GuidanceConfig = serde_json::from_str(config).unwrap();
-        let settings = match config.settings() {
+        let settings = match config.settings(Network::Toybox) {
             Ok(settings) => settings,
             Err(error) => return error.to_string(),
         };
@@ -557,7 +566,9 @@ fn wrong_input_is_refused() {
     );
 
     let refused = |method, prompt: &str, boxes: &[&str]| {
-        let settings = GuidanceConfig::new(method).settings().unwrap();
+        let settings = GuidanceConfig::new(method)
+            .settings(Network::Toybox)
+            .unwrap();
         let boxes: Vec<ObjectBox> = boxes.iter().map(|text| text.parse().unwrap()).collect();
         let scene = Scene::parse(prompt).unwrap();
         let refused = Target::new(&settings, prompt, &scene, &boxes, tokenizer);

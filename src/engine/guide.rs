@@ -1,7 +1,9 @@
 //! What a request says about the places of things, in terms of the network.
 
+use prepose_weights::Family;
+
 use super::{Blueprint, Engine, EngineError, schedule};
-use crate::guidance::{Guidance, GuidanceConfig, Method, Settings, Target};
+use crate::guidance::{Guidance, GuidanceConfig, Method, Network, Settings, Target};
 use crate::prompt::scene::Scene;
 use crate::request::Request;
 use crate::search::{AttentionMeter, SearchConfig};
@@ -54,13 +56,22 @@ impl Blueprint {
         objects.collect()
     }
 
+    /// What guidance takes its step sizes from.
+    pub fn network(&self) -> Network {
+        match self.checkpoint.family() {
+            _ if self.checkpoint.name() == "toybox" => Network::Toybox,
+            Family::Sd1 => Network::Sd1,
+            Family::Sdxl => Network::Sdxl,
+        }
+    }
+
     /// What `config` should achieve in `request`.
     fn target(
         &self,
         request: &Request,
         config: &GuidanceConfig,
     ) -> Result<(Settings, Target), EngineError> {
-        let settings = config.settings()?;
+        let settings = config.settings(self.network())?;
         let scene = self.scene(request)?;
         let text = self.final_text(request)?;
         let boxes = match config.method.needs_boxes() {
@@ -113,7 +124,10 @@ impl Blueprint {
         for request in requests {
             targets.push(self.target(request, &config)?.1);
         }
-        Ok(AttentionMeter::new(config.settings()?.layers, targets)?)
+        Ok(AttentionMeter::new(
+            config.settings(self.network())?.layers,
+            targets,
+        )?)
     }
 }
 
@@ -127,6 +141,9 @@ impl Engine {
         for request in requests {
             targets.push(self.blueprint.target(request, config)?.1);
         }
-        Ok(Some(Guidance::new(config.settings()?, targets)?))
+        Ok(Some(Guidance::new(
+            config.settings(self.blueprint.network())?,
+            targets,
+        )?))
     }
 }

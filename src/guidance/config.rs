@@ -60,7 +60,7 @@ impl Method {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Preset {
-    /// What measured best here.
+    /// The published step sizes for the network at hand (measured ones for the toybox), without the quirks of the code.
     #[default]
     Default,
     /// The authors' code for SD 1.x, quirks included.
@@ -81,6 +81,17 @@ impl Preset {
             Preset::Diffusers => "diffusers",
         }
     }
+}
+
+/// What is guided: the default preset takes its step sizes from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// The built-in one, by measurement.
+    Toybox,
+    /// SD 1.x, as published.
+    Sd1,
+    /// SDXL, as published.
+    Sdxl,
 }
 
 /// Which loss PoS guidance lowers.
@@ -221,16 +232,16 @@ impl GuidanceConfig {
         }
     }
 
-    /// The preset's constants with everything that was said put over them.
+    /// The preset's constants for a network, with everything that was said put over them.
     ///
     /// # Errors
     /// A preset that the method does not have, an option that it does not read, a number out of range.
-    pub fn settings(&self) -> Result<Settings, GuidanceError> {
+    pub fn settings(&self, network: Network) -> Result<Settings, GuidanceError> {
         let Self { method, preset, .. } = *self;
         if !method.presets().contains(&preset) {
             return Err(GuidanceError::Preset { method, preset });
         }
-        let mut settings = published(method, preset);
+        let mut settings = published(method, preset, network);
         self.check()?;
 
         settings.from_step = self.from_step.unwrap_or(settings.from_step);

@@ -28,7 +28,9 @@ pub mod update;
 use burn::tensor::{Tensor, TensorData, activation};
 use thiserror::Error;
 
-pub use config::{Combination, GuidanceConfig, Layers, Loss, Method, PosLoss, Preset, Settings};
+pub use config::{
+    Combination, GuidanceConfig, Layers, Loss, Method, Network, PosLoss, Preset, Settings,
+};
 pub use target::{Target, TargetObject};
 pub use update::Guidance;
 

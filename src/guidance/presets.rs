@@ -7,11 +7,11 @@ use super::layout::LayoutConstants;
 use super::maps::LayerRule;
 use super::pos::PosConstants;
 use super::update::{Refinement, StepSize};
-use super::{Combination, Loss, Method, PosLoss, Preset, Settings, TokenRange};
+use super::{Combination, Loss, Method, Network, PosLoss, Preset, Settings, TokenRange};
 use crate::prompt::scene::TokenPolicy;
 
 /// The constants of a method's preset. Sources: `docs/guidance`.
-pub(super) fn published(method: Method, preset: Preset) -> Settings {
+pub(super) fn published(method: Method, preset: Preset, network: Network) -> Settings {
     let reference = preset != Preset::Default;
     let tokens = match reference {
         true => TokenPolicy::First,
@@ -30,11 +30,13 @@ pub(super) fn published(method: Method, preset: Preset) -> Settings {
                 smoothing: !xl,
                 distance: 5.0 / 16.0,
             };
-            let (steps, step_size) = match preset {
+            let (steps, step_size) = match (preset, network) {
                 // A multiplier of 1000 on top of the factor 20, in σ's space.
-                Preset::SdxlReference => (10, StepSize::decaying(20.0 * 1000.0).in_sigma_space()),
-                Preset::Sd14Reference => (25, StepSize::decaying(20.0)),
-                _ => (10, StepSize::decaying(200.0)),
+                (Preset::SdxlReference, _) | (Preset::Default, Network::Sdxl) => {
+                    (10, StepSize::decaying(20.0 * 1000.0).in_sigma_space())
+                }
+                (Preset::Default, Network::Toybox) => (10, StepSize::decaying(20.0)),
+                _ => (25, StepSize::decaying(20.0)),
             };
             (Loss::Pos(constants), steps, step_size, Refinement::None)
         }
