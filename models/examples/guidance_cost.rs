@@ -8,8 +8,8 @@
 //!
 //! Prints one line of JSON: the seconds of each repetition, those that the processor worked on it
 //! (of all threads together), and by how many bytes the process grew meanwhile. `plain` is one call with a batch of two (both halves of classifier-free guidance),
-//! `reference` reads all maps as large as those of the last down block with cross-attention,
-//! `cheapest` reads that block alone.
+//! `reference` reads all maps that are `--maps` high (default: as those of the last down block with
+//! cross-attention), `cheapest` reads that block alone.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -20,13 +20,13 @@ use std::time::Instant;
 
 use burn::prelude::*;
 use burn::tensor::{DType, FloatDType, TensorData};
-use prepose_models::attention::{AttentionProbe, LayerInfo, Place};
+use prepose_models::attention::{AttentionProbe, LayerInfo};
 use prepose_models::params::{ParamSource, Params};
 use prepose_models::unet::{Memory, PreparedConditioning, RecordOptions, UNet, UNetConfig};
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 
 const USAGE: &str = "guidance_cost UNET_FOLDER [--variant plain|reference|cheapest] [--size N] \
-                     [--batch N] [--repeat N] [--memory keep|recompute] [--dtype f32|f16]";
+                     [--maps N] [--batch N] [--repeat N] [--memory keep|recompute] [--dtype f32|f16]";
 const TOKENS: usize = 77;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -44,6 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [size, batch, repeat] = [("--size", "64"), ("--batch", "1"), ("--repeat", "1")]
         .map(|(name, default)| option(name, default).parse::<usize>());
     let (size, batch, repeat) = (size?, batch?, repeat?);
+    let height = option("--maps", "0").parse::<usize>()?;
     let memory = match option("--memory", "keep").as_str() {
         "keep" => Memory::Keep,
         "recompute" => Memory::Recompute,
@@ -76,7 +77,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let sample = sample.reshape([rows, config.in_channels, size, size]);
     let run = || match variant.as_str() {
         "plain" => unet.forward_prepared(sample.clone(), &[500.0], &conditioning),
-        _ => guide(&unet, &sample, &conditioning, variant == "cheapest", memory),
+        _ => {
+            let maps = Maps::new(&unet, size, height, variant == "cheapest");
+            guide(&unet, &sample, &conditioning, maps, memory)
+        }
     };
 
     let before = Process::reset_peak()?;
@@ -104,15 +108,37 @@ struct Maps {
     cheapest: bool,
     /// Height of the maps that are read.
     height: usize,
-    /// Name of the block that is read at least, up to its last dot.
+    /// The last down block with cross-attention, which `cheapest` reads.
     block: String,
     seen: HashMap<usize, Tensor<4>>,
 }
 
+impl Maps {
+    /// For a square sample of the height `size`; maps of the height 0 are as high as the block's.
+    fn new(unet: &UNet, size: usize, height: usize, cheapest: bool) -> Self {
+        let types = &unet.config().down_block_types;
+        let last = types
+            .iter()
+            .rposition(|name| name == "CrossAttnDownBlock2D");
+        let last = last.unwrap_or_default();
+        let lowest = size.div_ceil(1 << last);
+        Self {
+            cheapest,
+            height: if height == 0 || cheapest {
+                lowest
+            } else {
+                height
+            },
+            block: format!("down_blocks.{last}."),
+            seen: HashMap::new(),
+        }
+    }
+}
+
 impl AttentionProbe for Maps {
     fn wants(&self, layer: &LayerInfo) -> bool {
-        let last_down = layer.place == Place::Down && layer.name.starts_with(&self.block);
-        last_down || (!self.cheapest && layer.height == self.height)
+        let block = !self.cheapest || layer.name.starts_with(&self.block);
+        block && layer.height == self.height
     }
 
     fn record(&mut self, layer: &LayerInfo, probabilities: Tensor<4>) {
@@ -126,21 +152,9 @@ fn guide(
     unet: &UNet,
     sample: &Tensor<4>,
     conditioning: &PreparedConditioning,
-    cheapest: bool,
+    mut maps: Maps,
     memory: Memory,
 ) -> Tensor<4> {
-    let types = &unet.config().down_block_types;
-    let last = types
-        .iter()
-        .rposition(|name| name == "CrossAttnDownBlock2D");
-    let last = last.unwrap_or_default();
-    let [.., height, _] = sample.dims();
-    let mut maps = Maps {
-        cheapest,
-        height: height.div_ceil(1 << last),
-        block: format!("down_blocks.{last}."),
-        seen: HashMap::new(),
-    };
     let options = RecordOptions {
         memory,
         whole: false,

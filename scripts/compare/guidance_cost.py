@@ -65,11 +65,11 @@ class KeepMaps:
         return attn.to_out[0](attn.batch_to_head_dim(torch.bmm(probabilities, v)))
 
 
-def worker(folder, variant, size, repeat):
+def worker(folder, variant, size, side, repeat):
     import torch
     from diffusers import UNet2DConditionModel
 
-    size, repeat = int(size), int(repeat)
+    size, side, repeat = int(size), int(side), int(repeat)
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     unet = UNet2DConditionModel.from_pretrained(folder, torch_dtype=torch.float32)
     rows = 2 if variant == "plain" else 1
@@ -79,9 +79,6 @@ def worker(folder, variant, size, repeat):
     kept = []
     if variant != "plain":
         unet.set_attn_processor(KeepMaps(kept))
-    # The maps that count are as large as those of the last down block with cross-attention.
-    last = max(i for i, name in enumerate(unet.config.down_block_types) if name == "CrossAttnDownBlock2D")
-    side = -(-size // 2**last)
 
     def plain():
         with torch.no_grad():
@@ -108,15 +105,16 @@ def worker(folder, variant, size, repeat):
     print(json.dumps({"variant": variant, "seconds": seconds[1:], "cpu": cpu[1:], "peak": peak.bytes()}))
 
 
-def measure(args, name, folder, size, repeat):
-    size = str(size)
+def measure(args, name, folder, size, side, repeat):
+    size, side = str(size), str(side)
 
     def ours(variant):
-        command = [str(args.bench), str(folder), "--variant", variant, "--size", size, "--repeat", str(repeat)]
+        command = [str(args.bench), str(folder), "--variant", variant, "--size", size, "--maps", side]
+        command += ["--repeat", str(repeat)]
         return run(command, args.threads)[0]
 
     def theirs(variant):
-        return run([sys.executable, __file__, "worker", str(folder), variant, size, str(repeat)], args.threads)[0]
+        return run([sys.executable, __file__, "worker", str(folder), variant, size, side, str(repeat)], args.threads)[0]
 
     cases = [(ours, "prepose", variant) for variant in ("plain", "reference", "cheapest")]
     cases += [(theirs, "diffusers", variant) for variant in ("plain", "reference")]
@@ -137,7 +135,8 @@ def measure(args, name, folder, size, repeat):
     def extra(who):
         return max(peak[who]["reference"] - peak[who]["plain"], 0)
 
-    ratios = {variant: share("prepose", variant) / share("diffusers", "reference") for variant in ("reference", "cheapest")}
+    theirs_share = share("diffusers", "reference")
+    ratios = {variant: share("prepose", variant) / theirs_share for variant in ("reference", "cheapest")}
     ratios["memory"] = extra("prepose") / extra("diffusers")
     ratios = {what: round(ratio, 3) for what, ratio in ratios.items()}
     for who, variant in [case[1:] for case in cases]:
@@ -162,7 +161,7 @@ def main():
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--repeat", type=int, default=1, help="steps in each run at full size, after one that does not count")
+    parser.add_argument("--repeat", type=int, default=1, help="full-size steps in each run, after one not counted")
     parser.add_argument("--json", type=Path, help="write the result here")
     args = parser.parse_args()
 
@@ -171,14 +170,17 @@ def main():
 
     result = {"threads": args.threads, "cpu": processor(), "torch": torch.__version__}
     result["diffusers"], result["limits"], result["clock"] = diffusers.__version__, LIMITS, args.clock
-    name = "toybox"
-    results = {name: measure(args, name, args.toybox / "unet", 16, 30)}
+    results = {}
+    # The reference's 16×16 maps, and those at the same place of the network as they are in SD1.5.
+    for side in (16, 8):
+        name = f"toybox, {side}×{side} maps"
+        results[name] = measure(args, name, args.toybox / "unet", 16, side, 30)
     if args.sd15:
-        name = f"SD1.5 at {args.size}²"
-        results[name] = measure(args, name, args.sd15 / "unet", args.size // 8, args.repeat)
+        name = f"SD1.5 at {args.size}², {args.size // 32}×{args.size // 32} maps"
+        results[name] = measure(args, name, args.sd15 / "unet", args.size // 8, args.size // 32, args.repeat)
     if args.json:
         args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(result | results, indent=1) + "\n")
+        args.json.write_text(json.dumps(result | results, indent=1, ensure_ascii=False) + "\n")
     return any(ratio > LIMITS[what] for case in results.values() for what, ratio in case["ratios"].items())
 
 
