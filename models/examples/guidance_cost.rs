@@ -259,13 +259,15 @@ impl Process {
         })
     }
 
-    /// Seconds that all threads have worked, in steps of a hundredth.
+    /// Seconds that the threads which still live have worked.
     fn cpu() -> Result<f64, Box<dyn Error>> {
-        let stat = std::fs::read_to_string("/proc/self/stat")?;
-        let fields = stat.rsplit_once(')').ok_or("no name")?.1;
-        let ticks = fields.split_whitespace().skip(11).take(2);
-        let ticks: Result<Vec<f64>, _> = ticks.map(str::parse).collect();
-        Ok(ticks?.iter().sum::<f64>() / 100.0)
+        let mut nanoseconds = 0.0;
+        for thread in std::fs::read_dir("/proc/self/task")? {
+            let statistics = std::fs::read_to_string(thread?.path().join("schedstat"))?;
+            let worked = statistics.split_whitespace().next().ok_or("no schedstat")?;
+            nanoseconds += worked.parse::<f64>()?;
+        }
+        Ok(nanoseconds * 1e-9)
     }
 
     /// Makes the peak what is resident now.
