@@ -27,16 +27,16 @@ SIZES = (4, 8, 16, 32)
 METHODS = {
     "prompt only": [],
     "PoS": ["--guide", "pos"],
-    "PoS, sd14-reference": ["--guide", "pos", "--guide-preset", "sd14-reference"],
+    "BoxDiff": ["--guide", "boxdiff"],
+    "best of 32, pruned": ["--best-of", "32", "--prune"],
+    "best of 32": ["--best-of", "32", "--keep-all"],
+    "PoS + best of 4": ["--guide", "pos", "--best-of", "4"],
     "PoS, one pass": ["--guide", "pos", "--guide-one-pass"],
     "PoS, cheap layers": ["--guide", "pos", "--guide-layers", "cheap"],
-    "BoxDiff": ["--guide", "boxdiff"],
-    "layout guidance": ["--guide", "layout"],
     "Attend-and-Excite": ["--guide", "attend-and-excite"],
-    "PoS + best of 4": ["--guide", "pos", "--best-of", "4"],
-    "best of 32": ["--best-of", "32", "--keep-all"],
-    "best of 32, pruned": ["--best-of", "32", "--prune"],
+    "layout guidance": ["--guide", "layout"],
 }
+ALL_SEEDS = ("prompt only", "PoS")  # the others, which are compared with them, have seed 0 only
 DELAYS = (0, 1, 2, 3, 4, 5)
 
 
@@ -101,7 +101,7 @@ def relations(args, sight, prompts):
             continue
         searches = name.startswith("best of 32")
         some = prompts[::args.search_every] if searches else prompts
-        seeds = 1 if searches else args.seeds
+        seeds = args.seeds if name in ALL_SEEDS else 1
         records = paint(args, name, [prompt["prompt"] for prompt in some], options, seeds)
         if "--keep-all" in options:
             for size in SIZES:

@@ -74,9 +74,10 @@ impl Blueprint {
         let settings = config.settings(self.network())?;
         let scene = self.scene(request)?;
         let text = self.final_text(request)?;
-        let boxes = match config.method.needs_boxes() {
-            true => &*request.boxes,
-            false => &[],
+        // The meter of a search looks at relations, whatever boxes there are for guidance.
+        let boxes = match &request.guide {
+            Some(guide) if guide.method == config.method => &*request.boxes,
+            _ => &[],
         };
         let target = Target::new(&settings, &text, &scene, boxes, &self.tokenizers[0])?;
         Ok((settings, target))

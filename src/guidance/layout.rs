@@ -65,8 +65,11 @@ impl MapLoss for Layout {
         let weights: Tensor<2> =
             Tensor::from_data(TensorData::new(weights, [batch, most]), &device);
         // [B, heads, 1, K]
-        let all = maps.maps.clone().sum_dim(2) + 1e-20;
-        let share = (maps.maps.clone() * inside).sum_dim(2) / all;
+        // A head that looks elsewhere may give an object 1e-25 of its attention, of which the square that a quotient's
+        // gradient divides by is no f32 any more. The share does not depend on the maps' size.
+        let largest = maps.maps.clone().detach().max_dim(2);
+        let maps = maps.maps.clone() / largest.clamp_min(f32::MIN_POSITIVE);
+        let share = (maps.clone() * inside).sum_dim(2) / (maps.sum_dim(2) + 1e-20);
         let outside = (-share + 1.0).square().mean_dim(1);
         (outside.reshape([batch, most]) * weights)
             .sum_dim(1)
