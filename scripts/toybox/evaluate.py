@@ -89,7 +89,7 @@ def best_of(records, size):
     groups = {}
     for record in records:
         if record["candidate"] < size:
-            groups.setdefault((record["prompt"], record["seed"] % 2**32), []).append(record)
+            groups.setdefault((record["prompt"], record["search_seed"]), []).append(record)
     return [max(group, key=lambda record: record["score"]) for group in groups.values()]
 
 

@@ -48,10 +48,12 @@ pub struct Found {
 }
 
 /// The seed of candidate `index` of a search that began with `seed`. The first is `seed` itself, so the search
-/// never does worse than the plain picture by its own measure; the others lie far from small seeds, so searches
-/// with neighbouring seeds share nothing.
+/// never does worse than the plain picture by its own measure. The others lie far from small seeds, so searches
+/// with neighbouring seeds share nothing; they differ in the lower 32 bits, which are all that PyTorch's generator reads.
 pub fn candidate_seed(seed: u64, index: usize) -> u64 {
-    seed.wrapping_add((index as u64) << 32)
+    // 2³² divided by the golden ratio, odd: no two of 2³² candidates are the same (Knuth's multiplicative hashing).
+    let step = (index as u32).wrapping_mul(0x9E37_79B1);
+    (seed >> 32 << 32) | u64::from((seed as u32).wrapping_add(step))
 }
 
 /// A search for the best noise of one request.
@@ -198,4 +200,20 @@ fn join<'a>(meter: &'a mut impl Meter, hooks: &'a mut [&mut dyn Hook]) -> Vec<&'
     let meter = std::iter::once(meter as &mut dyn Hook);
     let hooks = hooks.iter_mut().map(|hook| &mut **hook as &mut dyn Hook);
     meter.chain(hooks).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn candidates_have_noises_of_their_own() {
+        let noises: HashSet<u32> = (0..8)
+            .flat_map(|seed| (0..1000).map(move |index| candidate_seed(seed, index) as u32))
+            .collect();
+        assert_eq!(noises.len(), 8000);
+        assert_eq!(candidate_seed(7 << 40, 0), 7 << 40);
+    }
 }

@@ -155,6 +155,7 @@ impl Run<'_> {
                                         "decode": made.decode_seconds, "batch": made.seconds},
                         });
                         if let Some(found) = &request.found {
+                            line["search_seed"] = found.seed.into();
                             line["candidate"] = found.candidate.into();
                             line["score"] = found.score.into();
                             line["rank"] = found.rank.into();

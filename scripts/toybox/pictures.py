@@ -1,0 +1,69 @@
+"""The pictures of the docs: the toybox with and without guidance, with its attention maps.
+
+    python scripts/toybox/pictures.py --prepose target/release/prepose --docs docs
+"""
+
+import argparse
+import subprocess
+import tempfile
+from pathlib import Path
+
+from PIL import Image
+
+PROMPT = "a photo of a dog to the left of a cat."
+# Method → (options, seed): a seed whose picture is wrong without guidance.
+METHODS = {
+    "pos": (["--guide", "pos"], 9),
+    "boxdiff": (["--guide", "boxdiff"], 9),
+    "layout": (["--guide", "layout"], 9),
+    "attend-and-excite": (["--guide", "attend-and-excite"], 3),
+}
+SEEDS = range(12)
+
+
+def generate(prepose, *options):
+    subprocess.run([str(prepose), "-q", "generate", PROMPT, *map(str, options)], check=True, stdout=subprocess.DEVNULL)
+
+
+def stack(pictures):
+    """One below the other."""
+    width, height = max(p.width for p in pictures), sum(p.height for p in pictures)
+    whole, top = Image.new("RGB", (width, height), "white"), 0
+    for picture in pictures:
+        whole.paste(picture, (0, top))
+        top += picture.height
+    return whole
+
+
+def beside(pictures):
+    whole = Image.new("RGB", (sum(p.width for p in pictures), pictures[0].height))
+    for i, picture in enumerate(pictures):
+        whole.paste(picture, (i * pictures[0].width, 0))
+    return whole
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--prepose", type=Path, required=True)
+    parser.add_argument("--docs", type=Path, required=True)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        folder = Path(folder)
+        for method, (options, seed) in METHODS.items():
+            sheets = []
+            for name, extra in (("plain", []), (method, options)):
+                generate(args.prepose, "--seed", seed, "--steps", 20, "--attention-maps", folder / name, "--attention-every", 2,
+                         "-o", folder / f"{name}.png", *extra)
+                sheets.append(Image.open(folder / name / f"{name}-steps.png").convert("RGB"))
+            stack(sheets).quantize(128).save(args.docs / "guidance" / f"{method}.png", optimize=True)
+        rows = []
+        for name, extra in (("plain", []), ("pos", ["--guide", "pos"])):
+            generate(args.prepose, "--seeds", f"{SEEDS[0]}-{SEEDS[-1]}", "--batch", len(SEEDS), "-o", folder / f"{name}s", *extra)
+            stem = "a-photo-of-a-dog-to-the-left-of-a-cat"
+            rows.append(beside([Image.open(folder / f"{name}s" / f"{stem}-{seed}.png").convert("RGB") for seed in SEEDS]))
+        stack(rows).save(args.docs / "plain-and-guided.png", optimize=True)
+        generate(args.prepose, "--guide", "pos", "--seed", 9, "-o", args.docs / "dog-cat.png")
+
+
+if __name__ == "__main__":
+    main()
