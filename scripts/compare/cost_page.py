@@ -1,0 +1,71 @@
+"""Writes docs/guidance/cost.md from measurements; no number in it is typed.
+
+    prepose bench guidance --json > toybox.json
+    prepose bench guidance --checkpoint SD15 --repeat 1 --json > sd15.json
+    python scripts/compare/cost_page.py --bench "the toybox=toybox.json" "SD1.5=sd15.json" \
+        --against benches/results/guidance-cost-DATE.json --out docs/guidance/cost.md
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+HEAD = """# What a guided step costs
+
+`prepose bench guidance` measures it on your device: plain steps and guided steps in turn, in one run. A plain step is one UNet call with
+both halves of classifier-free guidance. "10 of 50" is what ten guided steps add to a picture of fifty. Memory is what a step takes
+beyond the weights. "Cheap layers" end the network after the way down; "one pass" records the step's own call instead of running
+another.
+"""
+
+AGAINST = """
+## Against the usual procedure
+
+The usual code runs the whole network on the conditional half once more with attention that forms and keeps every map up to 32², and
+lets autograd go back through it. Here the pass ends after the last layer that is read, convolutions and linear layers keep nothing,
+and self-attention computes its scores again ([`kernels/NOTES.md`](../../kernels/NOTES.md)). Extra time of a guided step as a share of a plain
+step of the same engine, and extra peak memory, ours divided by PyTorch's; same weights, one run
+([record](../../benches/results/{name}), by `scripts/compare/guidance_cost.py`; {clock}):
+
+| | layers of the reference | cheapest layers | memory |
+| --- | ---: | ---: | ---: |
+"""
+
+
+def bench(title, path):
+    report = json.loads(path.read_text())
+    lines = [f"\n## {title[0].upper()}{title[1:]}\n",
+             f"{report['width']}×{report['height']}, batch {report['batch']}, {report['dtype']} on {report['device']}; "
+             f"medians of {report['repeat']} steps.\n",
+             "| step | s | of a plain step | 10 of 50 | extra memory, MiB |", "| --- | ---: | ---: | ---: | ---: |"]
+    for name, row in [("plain", report["plain"]), *report["guided"].items()]:
+        memory = row["extra_mebibytes"]
+        lines.append(f"| {name} | {row['seconds']:.3f} | {row['of_plain']:.2f} | {100 * row['ten_of_fifty_steps']:+.1f} % | "
+                     f"{'?' if memory is None else round(memory)} |")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bench", nargs="+", required=True, help="TITLE=FILE of `prepose bench guidance --json`")
+    parser.add_argument("--against", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    args = parser.parse_args()
+    text = HEAD
+    for item in args.bench:
+        title, _, path = item.partition("=")
+        text += bench(title, Path(path))
+    record = json.loads(args.against.read_text())
+    clock = f"{record['threads']} thread" + ("; seconds of the processor, since the machine was busy" if record["clock"] == "cpu" else "")
+    text += AGAINST.format(name=args.against.name, clock=clock)
+    for name, row in record.items():
+        if isinstance(row, dict) and "ratios" in row:
+            ratios = row["ratios"]
+            text += f"| {name} | {ratios['reference']} | {ratios['cheapest']} | {ratios['memory']} |\n"
+    limits = record["limits"]
+    text += f"| meant to be at most | {limits['reference']} | {limits['cheapest']} | {limits['memory']} |\n"
+    args.out.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
