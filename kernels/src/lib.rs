@@ -22,7 +22,7 @@ pub use attention::{
     attention, attention_input_grads, attention_query_grad, attention_with_probs, causal_attention,
 };
 pub use conv::{conv2d, conv2d_input_grad};
-pub use flex::keep_freed_memory;
+pub use flex::{keep_freed_memory, release_freed_memory};
 pub use linear::{linear, linear_input_grad};
 pub use norm::{group_norm, group_norm_input_grad, layer_norm, layer_norm_input_grad};
 pub use resize::{upsample_nearest2x, upsample_nearest2x_input_grad};

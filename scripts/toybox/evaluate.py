@@ -188,13 +188,14 @@ def main():
     parser.add_argument("--pair-every", type=int, default=6, help="every n-th pair of objects, for homogenization")
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--only", nargs="*", help="these methods only")
+    parser.add_argument("--no-order", action="store_true", help="leave the neutral prompts out")
     args = parser.parse_args()
     prompts = [json.loads(line) for line in args.prompts.read_text().splitlines()][::args.every]
     sight = Sight(args.run)
     command = (f"python scripts/toybox/evaluate.py --prepose prepose --run DIR --prompts prompts.jsonl --out OUT --json FILE "
                f"--seeds {args.seeds} --pair-seeds {args.pair_seeds} --every {args.every} --search-every {args.search_every} --pair-every {args.pair_every}")
     result = dict(command=command, steps=STEPS, relations=relations(args, sight, prompts))
-    result["order"] = {} if args.only else homogenization(args, sight)
+    result["order"] = {} if args.no_order else homogenization(args, sight)
     args.json.write_text(json.dumps(result, indent=2, default=str) + "\n")
     if args.table:
         args.table.write_text(header(result) + table(result))

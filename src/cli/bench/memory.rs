@@ -15,6 +15,7 @@ impl Meter {
     /// Begins now; what the device holds for reuse is given back first.
     pub fn start(device: &Device) -> Self {
         device.memory_cleanup();
+        prepose_kernels::release_freed_memory();
         // Sets the process's high-water mark to what it uses now; Linux only.
         let reset = std::fs::write("/proc/self/clear_refs", "5").is_ok();
         Self {
