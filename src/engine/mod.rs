@@ -1,6 +1,7 @@
 //! From requests to pictures: text → conditioning → denoise → decode.
 
 mod conditioning;
+mod error;
 mod guide;
 mod image;
 mod session;
@@ -16,100 +17,18 @@ use prepose_models::unet::UNet;
 use prepose_models::vae::AutoencoderKl;
 use prepose_weights::tokenizer::ClipTokenizer;
 use prepose_weights::{Checkpoint, Family, LoadOptions, LoraSpec, WeightsError};
-pub use session::Session;
 use sha2::{Digest, Sha256};
-use thiserror::Error;
+
+pub use error::EngineError;
+pub use session::Session;
 
 use crate::device::OpenDevice;
-use crate::guidance::GuidanceError;
 use crate::output::png::Picture;
-use crate::prompt::scene::SceneError;
-use crate::prompt::schedule::ScheduleError;
-use crate::prompt::{Prompt, PromptError};
+use crate::prompt::Prompt;
 use crate::request::{Dtype, ModelRequest, Request, RequestError};
-use crate::sampling::denoise::{DenoiseError, Hook, draw};
+use crate::sampling::denoise::{Hook, draw};
 use crate::sampling::noise::{NoiseKind, NoiseSource};
-use crate::sampling::schedulers::{Schedule, Scheduler, SchedulerError, SchedulerKind};
-use crate::search::SearchError;
-
-/// Why a picture could not be made.
-#[derive(Debug, Error)]
-pub enum EngineError {
-    /// The request makes no sense.
-    #[error(transparent)]
-    Request(#[from] RequestError),
-    /// The prompt or the negative prompt cannot be used.
-    #[error("cannot use the {which} {text:?}")]
-    Prompt {
-        /// `prompt` or `negative prompt`.
-        which: &'static str,
-        /// Its beginning.
-        text: String,
-        /// What is wrong with it.
-        source: PromptError,
-    },
-    /// The prompt or the negative prompt changes at a step that there is not.
-    #[error("cannot follow the {which} {text:?}")]
-    Schedule {
-        /// `prompt` or `negative prompt`.
-        which: &'static str,
-        /// Its beginning.
-        text: String,
-        /// What is wrong with it.
-        source: ScheduleError,
-    },
-    /// The checkpoint could not be loaded.
-    #[error(transparent)]
-    Weights(#[from] WeightsError),
-    /// The checkpoint's or the chosen scheduler cannot be used.
-    #[error(transparent)]
-    Scheduler(#[from] SchedulerError),
-    /// The guidance cannot be had as asked.
-    #[error(transparent)]
-    Guidance(#[from] GuidanceError),
-    /// The search cannot be had as asked.
-    #[error(transparent)]
-    Search(#[from] SearchError),
-    /// The prompt's objects and relations cannot be used.
-    #[error("cannot use the scene of {prompt:?}")]
-    Scene {
-        /// The prompt.
-        prompt: String,
-        /// What is wrong with it.
-        source: SceneError,
-    },
-    /// The picture to start from could not be read.
-    #[error("cannot use the start picture {}", path.display())]
-    InitImage {
-        /// The file.
-        path: std::path::PathBuf,
-        /// The reason.
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
-    /// The start picture is not the one the request was made with.
-    #[error(
-        "{} has changed since the picture was made (its SHA-256 is not the recorded one)",
-        path.display()
-    )]
-    InitImageChanged {
-        /// The file.
-        path: std::path::PathBuf,
-    },
-    /// The loop ended early.
-    #[error(transparent)]
-    Denoise(#[from] DenoiseError),
-    /// The autoencoder's output is not a picture.
-    #[error(
-        "the decoded picture {picture} of the batch is not finite although the latents are; the \
-         autoencoder overflows in {dtype:?}, use --dtype f32, or --vae with a fixed autoencoder"
-    )]
-    NonFinitePicture {
-        /// Which picture of the batch, from 0.
-        picture: usize,
-        /// The type of the weights.
-        dtype: Dtype,
-    },
-}
+use crate::sampling::schedulers::{Schedule, Scheduler, SchedulerKind};
 
 /// What a checkpoint is best run with.
 #[derive(Clone, Copy, Debug, PartialEq)]

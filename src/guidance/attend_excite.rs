@@ -4,7 +4,6 @@ use burn::tensor::{Tensor, TensorData};
 
 use super::gradient::{MapLoss, Stage};
 use super::maps::{MapGroup, Pooling, object_maps, selector, smooth};
-
 use super::{Target, TokenRange, among_tokens};
 
 /// What the loss is made of.

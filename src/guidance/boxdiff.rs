@@ -7,7 +7,6 @@ use burn::tensor::{Device, Tensor, TensorData};
 use super::boxes::{BBox, Rounding};
 use super::gradient::{MapLoss, Stage};
 use super::maps::{MapGroup, Pooling, object_maps, selector, smooth};
-
 use super::{Target, TokenRange, among_tokens};
 
 /// What the loss is made of.
