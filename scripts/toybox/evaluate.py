@@ -158,11 +158,26 @@ def table(result):
     return "\n".join(lines) + "\n"
 
 
+def short_table(result):
+    """For the README: in how many pictures both objects are there and stand as the prompt says."""
+    rows = [(name, result["relations"][name]) for name in ("prompt only", "PoS", "best of 4", "best of 32, pruned", "PoS + best of 4")
+            if name in result["relations"]]
+    lines = ["| | both objects there, and as the prompt says |", "| --- | ---: |"]
+    lines += [f"| {name} | {row['right_of_all']['percent']:.0f} % of {row['pictures']} |" for name, row in rows]
+    return "\n".join(lines)
+
+
 def header(result):
     return f"""# Guidance and search, measured on the toybox
 
-SpatialBench-UC's 200 prompts and neutral prompts of two objects, {STEPS} steps, looked at by the recipe's judge (`scripts/toybox/judge.py`). Numbers
-with their standard errors; written by
+SpatialBench-UC's 200 prompts, {STEPS} steps, looked at by the recipe's judge (`scripts/toybox/judge.py`, which accepts an object only if it is well
+formed), with standard errors. `prompt only` and `PoS` have four seeds, the others one; best of N has every fourth prompt, and its smaller N are
+the first candidates of the same runs. UNet rows are steps of candidates through the whole network; guidance's own passes ([cost](cost.md)) come on
+top.
+
+Below, neutral prompts ("a photo of a dog and a cat.") of every tenth pair of the toybox's objects in both orders, with the neutral form ("a photo of two
+animals.") before the switch step: homogenization is 100 · |left − right| / (left + right) over the pictures with both objects, by where the
+first-mentioned one stands. Written by
 
 ```
 {result["command"]}
@@ -180,6 +195,7 @@ def main():
     parser.add_argument("--out", type=Path, required=True, help="where pictures go")
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--table", type=Path, help="the results as Markdown")
+    parser.add_argument("--readme", type=Path, help="the project's README, to put a few of the results into")
     parser.add_argument("--card", type=Path, help="the checkpoint's card, to put its behaviour without guidance into")
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--every", type=int, default=1, help="every n-th prompt")
@@ -194,11 +210,15 @@ def main():
     sight = Sight(args.run)
     command = (f"python scripts/toybox/evaluate.py --prepose prepose --run DIR --prompts prompts.jsonl --out OUT --json FILE "
                f"--seeds {args.seeds} --pair-seeds {args.pair_seeds} --every {args.every} --search-every {args.search_every} --pair-every {args.pair_every}")
+    if args.only:
+        command += " --only " + " ".join(f'"{name}"' for name in args.only)
     result = dict(command=command, steps=STEPS, relations=relations(args, sight, prompts))
     result["order"] = {} if args.no_order else homogenization(args, sight)
     args.json.write_text(json.dumps(result, indent=2, default=str) + "\n")
     if args.table:
         args.table.write_text(header(result) + table(result))
+    if args.readme:
+        write_card(args.readme, dict(measured=short_table(result)))
     if args.card:
         on_card = dict(
             relations=result["relations"]["prompt only"], order=result["order"][0],
