@@ -151,7 +151,7 @@ impl Hook for AttentionMaps {
     fn before_loop(&mut self, state: &mut State) -> Result<(), HookError> {
         let [_, _, height, width] = state.latents().dims();
         let selection = &self.selection;
-        let filter = (selection.layers).resolve(state.unet.config(), [height, width])?;
+        let filter = (selection.layers).resolve_in(state.unet, [height, width])?;
         self.reader = Some(MapReader::new(
             filter,
             selection.pooling.clone(),

@@ -296,6 +296,15 @@ fn impossible_guidance_is_refused_before_anything_is_loaded() {
         &["up_blocks.7"],
     );
     guided(
+        &[
+            "--guide",
+            "pos",
+            "--guide-layers",
+            "up_blocks.1.attentions.9",
+        ],
+        &["up_blocks.1.attentions.9", "up_blocks.1.attentions.0"],
+    );
+    guided(
         &["--guide", "layout", "--guide-loss", "paper"],
         &["layout", "loss"],
     );

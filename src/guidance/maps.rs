@@ -7,7 +7,7 @@
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use prepose_models::attention::{AttentionProbe, LayerInfo, Place};
-use prepose_models::unet::UNetConfig;
+use prepose_models::unet::{UNet, UNetConfig};
 
 use super::GuidanceError;
 
@@ -94,6 +94,31 @@ impl LayerRule {
             }
         }
         Ok(filter)
+    }
+}
+
+impl LayerRule {
+    /// As [`resolve`](Self::resolve), for a network that is there: every name must also have a layer.
+    ///
+    /// # Errors
+    /// As [`resolve`](Self::resolve).
+    pub fn resolve_in(
+        &self,
+        unet: &UNet,
+        latents: [usize; 2],
+    ) -> Result<LayerFilter, GuidanceError> {
+        let filter = self.resolve(unet.config(), latents)?;
+        let there = |prefix: &String| {
+            unet.cross_attention_names()
+                .any(|name| begins(name, prefix))
+        };
+        match filter.prefixes.iter().find(|prefix| !there(prefix)) {
+            Some(name) => Err(GuidanceError::NoLayer {
+                name: name.clone(),
+                available: unet.cross_attention_names().map(str::to_owned).collect(),
+            }),
+            None => Ok(filter),
+        }
     }
 }
 

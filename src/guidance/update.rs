@@ -308,7 +308,7 @@ struct Repeat {
 impl Hook for Guidance {
     fn before_loop(&mut self, state: &mut State) -> Result<(), HookError> {
         let [_, _, height, width] = state.latents().dims();
-        self.filter = Some((self.settings.layers).resolve(state.unet.config(), [height, width])?);
+        self.filter = Some((self.settings.layers).resolve_in(state.unet, [height, width])?);
         Ok(())
     }
 

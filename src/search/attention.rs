@@ -56,7 +56,7 @@ impl Meter for AttentionMeter {
 impl Hook for AttentionMeter {
     fn before_loop(&mut self, state: &mut State) -> Result<(), HookError> {
         let [_, _, height, width] = state.latents().dims();
-        let filter = self.layers.resolve(state.unet.config(), [height, width])?;
+        let filter = self.layers.resolve_in(state.unet, [height, width])?;
         self.reader = Some(MapReader::new(filter, Pooling::Mean, Half::Positive, None));
         Ok(())
     }

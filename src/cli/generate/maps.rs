@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use anyhow::bail;
 use prepose::attention_maps::{AttentionMaps, MapSelection};
 use prepose::engine::Blueprint;
 use prepose::output::attention::ObjectMaps;
@@ -79,6 +80,11 @@ impl MapFiles {
             .map(|request| self.objects(blueprint, request))
             .collect::<Result<Vec<_>, _>>()?;
         let read = ObjectMaps::read(&hook.into_steps(), &objects);
+        if read.is_empty() {
+            bail!(
+                "no attention maps were read: none of the layers has the heads that --attention-heads asks for"
+            );
+        }
         let several = read.len() > 1;
         for of_size in read {
             for ((maps, stem), picture) in of_size.iter().zip(stems).zip(pictures) {

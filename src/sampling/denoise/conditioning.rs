@@ -52,14 +52,6 @@ impl Conditioning {
         unet.prepare(Tensor::cat(context, 0), added.as_ref())
     }
 
-    /// The conditional half alone.
-    pub(super) fn positive_only(&self) -> Self {
-        Self {
-            positive: self.positive.clone(),
-            negative: None,
-        }
-    }
-
     /// The rows `keep` of the batch.
     pub(super) fn select(self, keep: &Tensor<1, Int>) -> Self {
         Self {
@@ -82,7 +74,6 @@ pub struct ConditioningPlan {
 struct Planned {
     conditioning: Conditioning,
     prepared: Option<PreparedConditioning>,
-    positive: Option<PreparedConditioning>,
 }
 
 impl From<Conditioning> for Planned {
@@ -90,7 +81,6 @@ impl From<Conditioning> for Planned {
         Self {
             conditioning,
             prepared: None,
-            positive: None,
         }
     }
 }
@@ -145,7 +135,7 @@ impl ConditioningPlan {
         self.texts.push(conditioning.into());
     }
 
-    /// [`Conditioning::prepare`], once for each text.
+    /// [`Conditioning::prepare`] of what holds at `step`, once for each text.
     pub(super) fn prepare(
         &mut self,
         step: usize,
@@ -156,7 +146,6 @@ impl ConditioningPlan {
         let Planned {
             conditioning,
             prepared,
-            ..
         } = &mut self.texts[text];
         prepared.get_or_insert_with(|| conditioning.prepare(unet, guidance_scale))
     }
@@ -166,14 +155,15 @@ impl ConditioningPlan {
         &mut self,
         unet: &UNet,
         guidance_scale: f64,
-    ) -> &PreparedConditioning {
-        let text = self.text(usize::MAX);
-        let Planned {
-            conditioning,
-            positive,
-            ..
-        } = &mut self.texts[text];
-        positive.get_or_insert_with(|| conditioning.positive_only().prepare(unet, guidance_scale))
+    ) -> PreparedConditioning {
+        let conditioning = self.at(usize::MAX);
+        let [pictures, _, _] = conditioning.positive.context.dims();
+        let start = if conditioning.negative.is_some() {
+            pictures
+        } else {
+            0
+        };
+        (self.prepare(usize::MAX, unet, guidance_scale)).narrow(start, pictures)
     }
 
     /// The rows `keep` of the batch.

@@ -76,9 +76,7 @@ impl State<'_> {
     /// The conditional half of what the run ends with, ready for the UNet: what a guidance's own
     /// forward pass reads, since the prompt before a switch may not name the objects.
     pub fn positive(&mut self) -> PreparedConditioning {
-        (self.plan)
-            .prepare_positive(self.unet, self.guidance_scale)
-            .clone()
+        (self.plan).prepare_positive(self.unet, self.guidance_scale)
     }
 }
 
