@@ -12,9 +12,11 @@
 //! * [`attention_maps`]: where the network looks for each word;
 //! * [`device`]: choosing where it runs;
 //! * [`search`]: best-of-N noise search;
+//! * [`check`]: what a picture shows, and whether that is what was asked for;
 //! * [`output`]: pictures that carry their request, and the manifest.
 
 pub mod attention_maps;
+pub mod check;
 pub mod device;
 pub mod engine;
 pub mod guidance;

@@ -1,0 +1,219 @@
+//! What a detector says of one picture: labelled boxes with scores, and masks where it has them.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// A box in pixels of the original picture, corners `x0 <= x1`, `y0 <= y1`. Serialized as `[x0, y0, x1, y1]`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "[f64; 4]", into = "[f64; 4]")]
+pub struct BoundingBox {
+    /// The left edge.
+    pub x0: f64,
+    /// The upper edge.
+    pub y0: f64,
+    /// The right edge.
+    pub x1: f64,
+    /// The lower edge.
+    pub y1: f64,
+}
+
+impl BoundingBox {
+    /// The box with these corners.
+    pub const fn new(x0: f64, y0: f64, x1: f64, y1: f64) -> Self {
+        Self { x0, y0, x1, y1 }
+    }
+
+    /// In pixels.
+    pub fn width(&self) -> f64 {
+        self.x1 - self.x0
+    }
+
+    /// In pixels.
+    pub fn height(&self) -> f64 {
+        self.y1 - self.y0
+    }
+
+    /// In square pixels; 0 where the corners are the wrong way round.
+    pub fn area(&self) -> f64 {
+        self.width().max(0.0) * self.height().max(0.0)
+    }
+
+    /// The middle, x and y.
+    pub fn centre(&self) -> (f64, f64) {
+        ((self.x0 + self.x1) / 2.0, (self.y0 + self.y1) / 2.0)
+    }
+
+    /// Intersection over union, in 0..=1; 0 where the union is empty.
+    pub fn iou(&self, other: &Self) -> f64 {
+        let width = (self.x1.min(other.x1) - self.x0.max(other.x0)).max(0.0);
+        let height = (self.y1.min(other.y1) - self.y0.max(other.y0)).max(0.0);
+        let intersection = width * height;
+        let union = self.area() + other.area() - intersection;
+        if union > 0.0 {
+            intersection / union
+        } else {
+            0.0
+        }
+    }
+}
+
+impl From<[f64; 4]> for BoundingBox {
+    fn from([x0, y0, x1, y1]: [f64; 4]) -> Self {
+        Self { x0, y0, x1, y1 }
+    }
+}
+
+impl From<BoundingBox> for [f64; 4] {
+    fn from(b: BoundingBox) -> Self {
+        [b.x0, b.y0, b.x1, b.y1]
+    }
+}
+
+/// Why pixels are no [`Mask`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("a mask of {width} × {height} pixels needs {} values, not {values}", width * height)]
+pub struct MaskError {
+    /// Of the mask, in pixels.
+    pub width: usize,
+    /// Of the mask, in pixels.
+    pub height: usize,
+    /// How many values were given.
+    pub values: usize,
+}
+
+/// Which pixels of the picture an object covers, row by row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mask {
+    width: usize,
+    height: usize,
+    covered: Vec<bool>,
+}
+
+impl Mask {
+    /// The mask of a picture of `width` × `height` pixels; `covered` has one value a pixel, row by row.
+    pub fn new(width: usize, height: usize, covered: Vec<bool>) -> Result<Self, MaskError> {
+        if covered.len() != width * height {
+            return Err(MaskError {
+                width,
+                height,
+                values: covered.len(),
+            });
+        }
+        Ok(Self {
+            width,
+            height,
+            covered,
+        })
+    }
+
+    /// Of the picture, in pixels.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Of the picture, in pixels.
+    pub fn height(&self) -> usize {
+        self.height
+    }
+
+    /// Whether the object covers the pixel in column `x` and row `y`; it covers none outside the picture.
+    pub fn contains(&self, x: usize, y: usize) -> bool {
+        x < self.width && y < self.height && self.covered[y * self.width + x]
+    }
+
+    /// How many pixels are covered.
+    pub fn area(&self) -> usize {
+        self.covered.iter().filter(|&&covered| covered).count()
+    }
+
+    /// For each column, from the left, how many of its pixels are covered.
+    pub fn x_profile(&self) -> Vec<f64> {
+        let mut profile = vec![0.0; self.width];
+        for row in self.rows() {
+            for (sum, &covered) in profile.iter_mut().zip(row) {
+                *sum += f64::from(u8::from(covered));
+            }
+        }
+        profile
+    }
+
+    /// For each row, from the top, how many of its pixels are covered.
+    pub fn y_profile(&self) -> Vec<f64> {
+        let mut profile = vec![0.0; self.height];
+        for (sum, row) in profile.iter_mut().zip(self.rows()) {
+            *sum = row.iter().filter(|&&covered| covered).count() as f64;
+        }
+        profile
+    }
+
+    /// The rows, from the top.
+    pub fn rows(&self) -> impl Iterator<Item = &[bool]> {
+        // Chunks of 0 would panic; a mask without columns has no values to chunk.
+        self.covered.chunks(self.width.max(1))
+    }
+}
+
+/// One object that a detector found in a picture.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Detection {
+    /// What it is, in the detector's words.
+    pub label: String,
+    /// How sure the detector is, in 0..=1.
+    pub score: f64,
+    /// Where it is.
+    #[serde(rename = "box_xyxy")]
+    pub bbox: BoundingBox,
+    /// The pixels it covers, from detectors that segment. Not part of a record.
+    #[serde(skip)]
+    pub mask: Option<Arc<Mask>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_box_measures_itself() {
+        let b = BoundingBox::new(10.0, 20.0, 30.0, 60.0);
+        assert_eq!((b.width(), b.height(), b.area()), (20.0, 40.0, 800.0));
+        assert_eq!(b.centre(), (20.0, 40.0));
+        assert_eq!(BoundingBox::new(5.0, 0.0, 1.0, 9.0).area(), 0.0);
+    }
+
+    #[test]
+    fn overlap_is_a_share_of_the_union() {
+        let a = BoundingBox::new(0.0, 0.0, 2.0, 2.0);
+        let b = BoundingBox::new(1.0, 0.0, 3.0, 2.0);
+        assert_eq!(a.iou(&a), 1.0);
+        assert_eq!(a.iou(&b), 2.0 / 6.0);
+        assert_eq!(a.iou(&BoundingBox::new(2.0, 2.0, 4.0, 4.0)), 0.0);
+        let point = BoundingBox::new(1.0, 1.0, 1.0, 1.0);
+        assert_eq!(point.iou(&point), 0.0);
+    }
+
+    #[test]
+    fn a_mask_knows_its_pixels() {
+        let mask = Mask::new(3, 2, vec![true, true, false, false, true, false]).unwrap();
+        assert!(mask.contains(1, 1) && !mask.contains(2, 0) && !mask.contains(3, 0));
+        assert_eq!(mask.area(), 3);
+        assert_eq!(mask.x_profile(), [1.0, 2.0, 0.0]);
+        assert_eq!(mask.y_profile(), [2.0, 1.0]);
+        let error = Mask::new(3, 2, vec![true]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "a mask of 3 × 2 pixels needs 6 values, not 1"
+        );
+        let empty = Mask::new(0, 2, Vec::new()).unwrap();
+        assert_eq!(empty.y_profile(), [0.0, 0.0]);
+    }
+
+    #[test]
+    fn a_detection_reads_a_record() {
+        let text = r#"{"label":"dog","score":0.5,"box_xyxy":[1.5,2.0,3.0,4.0]}"#;
+        let dog: Detection = serde_json::from_str(text).unwrap();
+        assert_eq!(dog.bbox, BoundingBox::new(1.5, 2.0, 3.0, 4.0));
+        assert_eq!(serde_json::to_string(&dog).unwrap(), text);
+    }
+}
