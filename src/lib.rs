@@ -13,6 +13,7 @@
 //! * [`device`]: choosing where it runs;
 //! * [`search`]: best-of-N noise search;
 //! * [`check`]: what a picture shows, and whether that is what was asked for;
+//! * [`picture`]: pictures as bytes;
 //! * [`output`]: pictures that carry their request, and the manifest.
 
 pub mod attention_maps;
@@ -21,6 +22,7 @@ pub mod device;
 pub mod engine;
 pub mod guidance;
 pub mod output;
+pub mod picture;
 pub mod prompt;
 pub mod request;
 pub mod sampling;

@@ -3,8 +3,10 @@
 //! The rules are pure functions on small host data: boxes, scores and masks, read back once per batch. They know
 //! nothing of the generator.
 //!
-//! * [`detection`]: what a detector says of one picture.
+//! * [`detection`]: what a detector says of one picture;
+//! * [`vocabulary`]: from the prompt's words to a detector's labels.
 
 pub mod detection;
+pub mod vocabulary;
 
 pub use detection::{BoundingBox, Detection, Mask, MaskError};

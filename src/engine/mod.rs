@@ -23,7 +23,7 @@ pub use error::EngineError;
 pub use session::Session;
 
 use crate::device::OpenDevice;
-use crate::output::png::Picture;
+use crate::picture::Picture;
 use crate::prompt::Prompt;
 use crate::request::{Dtype, ModelRequest, Request, RequestError};
 use crate::sampling::denoise::{Hook, draw};

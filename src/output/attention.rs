@@ -9,9 +9,10 @@ use thiserror::Error;
 
 use super::files::{WriteError, slug, write_atomically};
 use super::heatmap::{HeatMap, sheet};
-use super::png::{Picture, PngError, save_plain};
+use super::png::{PngError, save_plain};
 use crate::attention_maps::StepMaps;
 use crate::guidance::maps::{object_maps, selector};
+use crate::picture::Picture;
 
 /// The most steps that a sheet shows; of more, some are picked evenly.
 const SHEET_STEPS: usize = 10;

@@ -1,18 +1,18 @@
 //! Attention maps as pictures: laid over the picture that they belong to, and sheets of many.
 
 use colorous::INFERNO;
-use font8x8::{BASIC_FONTS, UnicodeFonts};
 use image::imageops::{FilterType, resize};
 use image::{ImageBuffer, Luma, Rgb, RgbImage};
 
-use super::png::Picture;
+use super::drawing::{LETTER, write};
+use crate::picture::Picture;
 
 /// Share of the map's colours in an overlay; the rest is the picture in grey.
 const OPACITY: f32 = 0.65;
-/// Pixels of a letter at its smallest.
-const LETTER: usize = 8;
 /// Pixels between the tiles of a sheet.
 const GAP: usize = 4;
+/// The colour of captions.
+const INK: Rgb<u8> = Rgb([32; 3]);
 
 /// Values of attention over a picture, rows from the top.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,7 +72,8 @@ pub fn sheet(rows: &[Vec<(String, Picture)>]) -> Option<Picture> {
     for (y, row) in rows.iter().enumerate() {
         for (x, (caption, picture)) in row.iter().enumerate() {
             let (left, top) = (GAP + x * tile_width, y * tile_height);
-            write(&mut sheet, caption, (left, top + GAP), zoom, first.width);
+            let place = (left, top + GAP);
+            write(&mut sheet, caption, place, zoom, first.width, INK);
             let pixels = RgbImage::from_raw(
                 picture.width as u32,
                 picture.height as u32,
@@ -88,25 +89,6 @@ pub fn sheet(rows: &[Vec<(String, Picture)>]) -> Option<Picture> {
         height: size.1,
         rgb: sheet.into_raw(),
     })
-}
-
-/// Writes what fits of `text` into `width` pixels, each dot of a letter `zoom` pixels wide.
-fn write(on: &mut RgbImage, text: &str, (left, top): (usize, usize), zoom: usize, width: usize) {
-    let fitting = width / (LETTER * zoom);
-    for (index, letter) in text.chars().take(fitting).enumerate() {
-        let glyph = BASIC_FONTS.get(letter).or_else(|| BASIC_FONTS.get('?'));
-        for (y, dots) in glyph.unwrap_or_default().iter().enumerate() {
-            for x in (0..LETTER).filter(|x| dots >> x & 1 == 1) {
-                let corner = (left + (index * LETTER + x) * zoom, top + y * zoom);
-                for (dx, dy) in (0..zoom * zoom).map(|dot| (dot % zoom, dot / zoom)) {
-                    let (x, y) = ((corner.0 + dx) as u32, (corner.1 + dy) as u32);
-                    if x < on.width() && y < on.height() {
-                        on.put_pixel(x, y, Rgb([32; 3]));
-                    }
-                }
-            }
-        }
-    }
 }
 
 #[cfg(test)]

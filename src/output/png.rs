@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::files::{WriteError, write_atomically};
+use crate::picture::Picture;
 use crate::request::Request;
 
 /// The chunk with the request as JSON.
@@ -76,17 +77,6 @@ struct Stored {
     version: String,
     device: String,
     request: serde_json::Value,
-}
-
-/// A picture as bytes: rows from the top, pixels from the left, red, green and blue.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Picture {
-    /// Width in pixels.
-    pub width: usize,
-    /// Height in pixels.
-    pub height: usize,
-    /// `width * height * 3` bytes.
-    pub rgb: Vec<u8>,
 }
 
 /// Writes `picture` to `path` with its request; all of it or nothing.

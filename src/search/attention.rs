@@ -43,13 +43,10 @@ impl AttentionMeter {
 }
 
 impl Meter for AttentionMeter {
-    fn scores(&self) -> Vec<f64> {
-        let scores = pos_scores(&self.maps, &self.targets, ScoreOptions::default());
+    fn scores(&mut self) -> Result<Vec<f64>, HookError> {
+        let scores = pos_scores(&self.maps, &self.targets, ScoreOptions::default())?;
         let score = |score: Option<f32>| score.map_or(f64::NEG_INFINITY, f64::from);
-        scores.map_or_else(
-            |_| vec![f64::NEG_INFINITY; self.targets.len()],
-            |scores| scores.into_iter().map(score).collect(),
-        )
+        Ok(scores.into_iter().map(score).collect())
     }
 }
 

@@ -4,22 +4,27 @@
 //! halving; Jamieson and Talwalkar, 2016): where things are is decided in the first steps.
 
 mod attention;
+mod pictures;
 mod plan;
 
 use burn::tensor::Tensor;
 
 pub use attention::AttentionMeter;
+pub use pictures::PictureMeter;
 pub use plan::{Pruning, RewardKind, SearchConfig, SearchError};
 
 use crate::engine::{Engine, EngineError, Session};
 use crate::request::Request;
-use crate::sampling::denoise::Hook;
+use crate::sampling::denoise::{DenoiseError, Hook, HookError};
 
 /// Scores the pictures of a batch while they are made.
 pub trait Meter: Hook {
     /// How good each picture of the batch looks so far, in the order of its rows; higher is better. Scores of
     /// different batches at the same step can be compared.
-    fn scores(&self) -> Vec<f64>;
+    ///
+    /// # Errors
+    /// What scores them failed.
+    fn scores(&mut self) -> Result<Vec<f64>, HookError>;
 }
 
 /// One noise of a search.
@@ -162,7 +167,8 @@ impl<M: Meter> Group<'_, M> {
         hooks: &mut [&mut dyn Hook],
     ) -> Result<(), EngineError> {
         (self.session).advance(steps, &mut join(&mut self.meter, hooks))?;
-        for (&row, score) in self.rows.iter().zip(self.meter.scores()) {
+        let scores = self.meter.scores().map_err(DenoiseError::Hook)?;
+        for (&row, score) in self.rows.iter().zip(scores) {
             candidates[row].score = score;
             candidates[row].steps += steps;
         }

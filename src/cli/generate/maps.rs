@@ -7,7 +7,7 @@ use prepose::attention_maps::{AttentionMaps, MapSelection};
 use prepose::engine::Blueprint;
 use prepose::output::attention::ObjectMaps;
 use prepose::output::files::prepare_folder;
-use prepose::output::png::Picture;
+use prepose::picture::Picture;
 use prepose::request::Request;
 
 use super::plan::MapArgs;

@@ -10,6 +10,7 @@ use prepose::engine::Engine;
 use prepose::output::files::{free_name, parent, slug};
 use prepose::output::manifest::{ManifestLine, Place};
 use prepose::output::{files, png};
+use prepose::picture::Picture;
 use prepose::request::{FoundBy, Request};
 use prepose::sampling::denoise::{Hook, HookError, State};
 use prepose::search::{Search, SearchConfig};
@@ -96,7 +97,7 @@ impl Provenance {
 
 /// Pictures that were made together.
 struct Batch {
-    each: Vec<(Request, PathBuf, png::Picture)>,
+    each: Vec<(Request, PathBuf, Picture)>,
     /// Rows through the UNet, one a picture and step whether or not with classifier-free guidance; those of guidance
     /// not counted.
     unet_calls: usize,
@@ -301,7 +302,7 @@ impl Run<'_> {
         &self,
         request: &Request,
         path: &Path,
-        picture: &png::Picture,
+        picture: &Picture,
         run_id: &str,
     ) -> anyhow::Result<()> {
         let scheduler = self.engine.scheduler_name(request)?;

@@ -1,0 +1,68 @@
+//! Rewards that look at the picture: what the run is coming to is decoded and shown to somebody.
+
+use burn::tensor::{Int, Tensor, TensorData};
+
+use super::Meter;
+use crate::engine::Engine;
+use crate::sampling::denoise::{Hook, HookError, State};
+
+/// Scores what the pictures of a batch are coming to. `score` gets them as f32 [3, height, width] each, on the engine's
+/// device, where 0..=1 is what can be shown, and answers in their order; higher is better. All of one search show the same
+/// prompt.
+pub struct PictureMeter<'a, S> {
+    engine: &'a Engine,
+    tiling: bool,
+    score: S,
+    latents: Option<Tensor<4>>,
+}
+
+impl<'a, S> PictureMeter<'a, S>
+where
+    S: FnMut(&[Tensor<3>]) -> Result<Vec<f64>, HookError>,
+{
+    /// A meter for one batch; `tiling` as in [`Engine::decode`].
+    pub fn new(engine: &'a Engine, tiling: bool, score: S) -> Self {
+        Self {
+            engine,
+            tiling,
+            score,
+            latents: None,
+        }
+    }
+}
+
+impl<S> Meter for PictureMeter<'_, S>
+where
+    S: FnMut(&[Tensor<3>]) -> Result<Vec<f64>, HookError>,
+{
+    fn scores(&mut self) -> Result<Vec<f64>, HookError> {
+        let Some(latents) = &self.latents else {
+            return Ok(Vec::new());
+        };
+        let pictures: Vec<_> = (self.engine)
+            .decode_on_device(latents.clone(), self.tiling)
+            .collect();
+        (self.score)(&pictures)
+    }
+}
+
+impl<S> Hook for PictureMeter<'_, S> {
+    fn after_step(&mut self, state: &mut State, denoised: &Tensor<4>) -> Result<(), HookError> {
+        // After the last step the latents are what is decoded; some schedulers leave a trace of noise in them.
+        let finished = state.step + 1 == state.steps;
+        self.latents = Some(match finished {
+            true => state.latents().clone(),
+            false => denoised.clone(),
+        });
+        Ok(())
+    }
+
+    fn retain(&mut self, keep: &[usize]) {
+        if let Some(latents) = self.latents.take() {
+            let rows: Vec<i32> = keep.iter().map(|row| *row as i32).collect();
+            let rows = TensorData::new(rows, [keep.len()]);
+            let rows: Tensor<1, Int> = Tensor::from_data(rows, &latents.device());
+            self.latents = Some(latents.select(0, rows));
+        }
+    }
+}
