@@ -14,9 +14,12 @@ import autoencoder
 import denoiser
 from tokenizer import load_tokenizer
 
+RECOMMENDED_GUIDANCE_SCALE = 3.0
+
 
 def as_other_checkpoints_do(out, folder):
-    """Undoes two novelties of transformers 5, and tidies the configurations, so that older readers find what SD1.5 has.
+    """Undoes two novelties of transformers 5, and tidies the configurations, so that older readers find what SD1.5 has;
+    notes what prepose should know.
 
     Its CLIPTextModel saves keys without the prefix `text_model.` (it reads both), and its tokenizers
     save one tokenizer.json instead of vocab.json and merges.txt.
@@ -25,6 +28,9 @@ def as_other_checkpoints_do(out, folder):
         text = json.loads(config.read_text())
         text.pop("_name_or_path", None)
         config.write_text(json.dumps(text, indent=2) + "\n")
+    index = folder / "model_index.json"  # diffusers passes over keys that begin with an underscore
+    hints = dict(_prepose=dict(guidance_scale=RECOMMENDED_GUIDANCE_SCALE, network="toybox"))
+    index.write_text(json.dumps(dict(sorted({**json.loads(index.read_text()), **hints}.items())), indent=2) + "\n")
     path = folder / "text_encoder" / "model.safetensors"
     tensors = {"text_model." + key.removeprefix("text_model."): value
                for key, value in load_file(path).items()}

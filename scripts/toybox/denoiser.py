@@ -69,12 +69,12 @@ def object_cells(scenes):
     return cells
 
 
-def random_timesteps(count):
-    """A quarter with a bias to high noise, which decides where things are; the others mostly in the
+def random_timesteps(count, layout_share):
+    """A part with a bias to high noise, which decides where things are; the others mostly in the
     middle, where it is decided what they are."""
     layout = torch.rand(count) ** 0.6
     identity = torch.sigmoid(0.8 * torch.randn(count))
-    t = torch.where(torch.rand(count) < 0.25, layout, identity)
+    t = torch.where(torch.rand(count) < layout_share, layout, identity)
     return (1000 * t).long().clamp(max=999)
 
 
@@ -97,7 +97,7 @@ class Embeddings:
         return torch.stack([self.known[c] for c in captions]).float()
 
 
-def train(out, minutes, scenes, peak_lr, p_relation_true, start, rank):
+def train(out, minutes, scenes, peak_lr, p_relation_true, layout_share, start, rank):
     torch.manual_seed(2)  # the same first weights on every worker
     cached = cache_latents(out, scenes)
     scenes, latents = cached["scenes"], cached["latents"]
@@ -120,7 +120,7 @@ def train(out, minutes, scenes, peak_lr, p_relation_true, start, rank):
         captions = ["" if rng.random() < DROPOUT
                     else world.random_caption(rng, scenes[i], p_relation_true) for i in picked]
         clean = latents[picked]
-        t = random_timesteps(BATCH)
+        t = random_timesteps(BATCH, layout_share)
         alpha = alphas[t].view(-1, 1, 1, 1)
         noise = torch.randn_like(clean)
         noisy = alpha.sqrt() * clean + (1 - alpha).sqrt() * noise
@@ -140,6 +140,8 @@ if __name__ == "__main__":
     parser.add_argument("--scenes", type=int, default=16000)
     parser.add_argument("--lr", type=float, default=8e-4)
     parser.add_argument("--p-relation-true", type=float, default=world.P_RELATION_TRUE)
+    parser.add_argument("--layout-share", type=float, default=0.25,
+                        help="share of the timesteps that are drawn with a bias to high noise")
     parser.add_argument("--start", type=Path, help="a UNet folder to go on from")
     parser.add_argument("--workers", type=int, default=1, help="processes, all with this command")
     parser.add_argument("--rank", type=int, default=0, help="which of the processes this is")
@@ -148,4 +150,5 @@ if __name__ == "__main__":
         torch.distributed.init_process_group(
             "gloo", init_method=f"file://{args.out.resolve()}/workers", rank=args.rank,
             world_size=args.workers, timeout=timedelta(minutes=30))
-    train(args.out, args.minutes, args.scenes, args.lr, args.p_relation_true, args.start, args.rank)
+    train(args.out, args.minutes, args.scenes, args.lr, args.p_relation_true, args.layout_share,
+          args.start, args.rank)

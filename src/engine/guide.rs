@@ -58,10 +58,10 @@ impl Blueprint {
 
     /// What guidance takes its step sizes from.
     pub fn network(&self) -> Network {
-        match self.checkpoint.family() {
-            _ if self.checkpoint.name() == "toybox" => Network::Toybox,
-            Family::Sd1 => Network::Sd1,
-            Family::Sdxl => Network::Sdxl,
+        match (self.checkpoint.network_name(), self.checkpoint.family()) {
+            (Some("toybox"), _) => Network::Toybox,
+            (_, Family::Sd1) => Network::Sd1,
+            (_, Family::Sdxl) => Network::Sdxl,
         }
     }
 

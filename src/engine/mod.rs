@@ -108,18 +108,21 @@ impl Blueprint {
         self.vae_factor
     }
 
-    /// What the checkpoint is best run with: diffusers' defaults for the published families, the
-    /// card's advice for the toybox.
+    /// What the checkpoint is best run with: diffusers' defaults for the published families, but the
+    /// guidance that the checkpoint itself recommends, where it does.
     pub fn defaults(&self) -> Defaults {
         let side = self.sample_size * self.vae_factor;
         Defaults {
             width: side,
             height: side,
             steps: 50,
-            guidance_scale: match self.checkpoint.family() {
-                _ if self.checkpoint.name() == "toybox" => 3.0,
-                Family::Sd1 => 7.5,
-                Family::Sdxl => 5.0,
+            guidance_scale: match (
+                self.checkpoint.recommended_guidance_scale(),
+                self.checkpoint.family(),
+            ) {
+                (Some(recommended), _) => recommended,
+                (None, Family::Sd1) => 7.5,
+                (None, Family::Sdxl) => 5.0,
             },
         }
     }

@@ -177,6 +177,21 @@ impl Checkpoint {
             .unwrap_or(default)
     }
 
+    /// The strength of classifier-free guidance that the checkpoint itself recommends.
+    pub fn recommended_guidance_scale(&self) -> Option<f64> {
+        self.hint("guidance_scale")?.as_f64()
+    }
+
+    /// The kind of network that the checkpoint says it is, where it is of none of the published ones.
+    pub fn network_name(&self) -> Option<&str> {
+        self.hint("network")?.as_str()
+    }
+
+    /// What `model_index.json` says under `_prepose`; diffusers passes over keys that begin with an underscore.
+    fn hint(&self, key: &str) -> Option<&Value> {
+        self.parts.index.get("_prepose")?.get(key)
+    }
+
     /// The UNet's configuration, as diffusers writes it.
     pub fn unet_config(&self) -> Result<UNetConfig, WeightsError> {
         self.parts.unet.config()
