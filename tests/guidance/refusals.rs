@@ -1,0 +1,106 @@
+//! Wrong input.
+
+use prepose::engine::Blueprint;
+use prepose::guidance::boxes::ObjectBox;
+use prepose::guidance::{GuidanceConfig, Method, Network, Target};
+use prepose::prompt::scene::Scene;
+
+use super::support::*;
+
+#[test]
+fn wrong_input_is_refused() {
+    let blueprint = Blueprint::open(&model("toybox")).unwrap();
+    let tokenizer = &blueprint.checkpoint().tokenizers().unwrap()[0];
+    let unet = blueprint.checkpoint().unet_config().unwrap();
+    let refused = |config: &str| {
+        let config: GuidanceConfig = serde_json::from_str(config).unwrap();
+        let settings = match config.settings(Network::Toybox) {
+            Ok(settings) => settings,
+            Err(error) => return error.to_string(),
+        };
+        settings.check(20, &unet, [16, 16]).unwrap_err().to_string()
+    };
+    for (config, says) in [
+        (
+            r#"{"method": "layout", "preset": "sdxl-reference"}"#,
+            "has no preset sdxl-reference",
+        ),
+        (
+            r#"{"method": "pos", "steps": 21}"#,
+            "21 steps cannot be guided",
+        ),
+        (
+            r#"{"method": "pos", "steps": 5, "from_step": 16}"#,
+            "cannot be guided",
+        ),
+        (r#"{"method": "pos", "steps": 0}"#, "at least 1"),
+        (r#"{"method": "pos", "scale": -1.0}"#, "a positive number"),
+        (r#"{"method": "pos", "distance": 1.5}"#, "less than 1"),
+        (
+            r#"{"method": "boxdiff", "loss": "paper"}"#,
+            "does not read the option \"loss\"",
+        ),
+        (
+            r#"{"method": "pos", "one_pass": true, "refine": true}"#,
+            "\"refine\"",
+        ),
+        (
+            r#"{"method": "pos", "resolution": 32}"#,
+            "there are 4, 8, 16",
+        ),
+        (
+            r#"{"method": "pos", "layers": {"named": ["up_blocks.0"]}}"#,
+            "no layer \"up_blocks.0\"",
+        ),
+    ] {
+        assert!(
+            refused(config).contains(says),
+            "{config}: {}",
+            refused(config)
+        );
+    }
+    assert!(serde_json::from_str::<GuidanceConfig>(r#"{"method": "pos", "sclae": 1}"#).is_err());
+    assert!(
+        serde_json::from_str::<GuidanceConfig>(r#"{"method": "pos", "preset": "best"}"#).is_err()
+    );
+
+    let refused = |method, prompt: &str, boxes: &[&str]| {
+        let settings = GuidanceConfig::new(method)
+            .settings(Network::Toybox)
+            .unwrap();
+        let boxes: Vec<ObjectBox> = boxes.iter().map(|text| text.parse().unwrap()).collect();
+        let scene = Scene::parse(prompt).unwrap();
+        let refused = Target::new(&settings, prompt, &scene, &boxes, tokenizer);
+        refused.unwrap_err().to_string()
+    };
+    let beside = "a dog to the left of a cat";
+    for (error, says) in [
+        (
+            refused(Method::Pos, "a dog and a cat", &[]),
+            "states no relation",
+        ),
+        (
+            refused(Method::Pos, "a dog behind a cat", &[]),
+            "a relation of depth",
+        ),
+        (refused(Method::Pos, beside, &["dog: 0,0,1,1"]), "\"box\""),
+        (
+            refused(Method::BoxDiff, "a dog and a cat", &[]),
+            "needs a box",
+        ),
+        (
+            refused(Method::BoxDiff, "a dog near a cat", &[]),
+            "needs a box",
+        ),
+        (
+            refused(Method::BoxDiff, beside, &["cow: 0,0,1,1"]),
+            "not in the prompt",
+        ),
+        (
+            refused(Method::Layout, beside, &["dog: 0,0,1,1", "dog: 0,0,.5,1"]),
+            "two boxes",
+        ),
+    ] {
+        assert!(error.contains(says), "{error}");
+    }
+}
