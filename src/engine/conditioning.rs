@@ -17,9 +17,7 @@ impl Blueprint {
     /// The prompt that the run of `request` ends with.
     pub(super) fn final_text(&self, request: &Request) -> Result<String, EngineError> {
         let (schedule, start) = super::schedule(&self.checkpoint, request)?;
-        let texts = timeline(request, schedule.len() - start)?;
-        let last = texts.into_iter().next_back();
-        Ok(last.map_or_else(|| request.prompt.clone(), |(prompt, _)| prompt))
+        last_prompt(request, schedule.len() - start)
     }
 }
 
@@ -213,6 +211,19 @@ impl Encoded<'_> {
         self.known.push((which, text.to_string(), row.clone()));
         Ok(row)
     }
+}
+
+/// What the picture of `request` should show: its prompt, with nothing scheduled in it any more, at the last step.
+///
+/// # Errors
+/// A prompt that changes at a step that there is not.
+pub fn final_prompt(request: &Request) -> Result<String, EngineError> {
+    last_prompt(request, request.steps)
+}
+
+fn last_prompt(request: &Request, steps: usize) -> Result<String, EngineError> {
+    let last = timeline(request, steps)?.pop();
+    Ok(last.map_or_else(|| request.prompt.clone(), |(prompt, _)| prompt))
 }
 
 /// The prompt and the negative prompt of `request` at each of `steps` steps, with nothing scheduled in them any more.

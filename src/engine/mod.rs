@@ -19,6 +19,7 @@ use prepose_weights::tokenizer::ClipTokenizer;
 use prepose_weights::{Checkpoint, Family, LoadOptions, LoraSpec, WeightsError};
 use sha2::{Digest, Sha256};
 
+pub use conditioning::final_prompt;
 pub use error::EngineError;
 pub use session::Session;
 
