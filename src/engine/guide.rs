@@ -142,9 +142,8 @@ impl Engine {
         for request in requests {
             targets.push(self.blueprint.target(request, config)?.1);
         }
-        Ok(Some(Guidance::new(
-            config.settings(self.blueprint.network())?,
-            targets,
-        )?))
+        let settings = config.settings(self.blueprint.network())?;
+        let guidance = Guidance::new(settings, targets)?;
+        Ok(Some(guidance.with_memory(self.guidance_memory)))
     }
 }

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use burn::tensor::{Device, Tensor};
 use prepose_models::clip::ClipTextModel;
-use prepose_models::unet::UNet;
+use prepose_models::unet::{Memory, UNet};
 use prepose_models::vae::AutoencoderKl;
 use prepose_weights::tokenizer::ClipTokenizer;
 use prepose_weights::{Checkpoint, Family, LoadOptions, LoraSpec, WeightsError};
@@ -196,6 +196,7 @@ impl Blueprint {
             device: burn_device.clone(),
             dtype: model.dtype,
             blueprint: self,
+            guidance_memory: Memory::default(),
         })
     }
 }
@@ -247,6 +248,7 @@ pub struct Engine {
     vae: AutoencoderKl,
     device: Device,
     dtype: Dtype,
+    guidance_memory: Memory,
 }
 
 /// A finished batch.
@@ -262,6 +264,14 @@ pub struct Made {
 }
 
 impl Engine {
+    /// Chooses what guided steps keep for their gradient: time for memory. Pictures do not change.
+    pub fn with_guidance_memory(self, guidance_memory: Memory) -> Self {
+        Self {
+            guidance_memory,
+            ..self
+        }
+    }
+
     /// The UNet, for measurements.
     pub fn unet(&self) -> &UNet {
         &self.unet

@@ -16,6 +16,7 @@ use prepose::engine::Blueprint;
 use prepose::output::files::{free_name, parent, prepare_folder, slug};
 use prepose::output::png;
 use prepose::request::{DelayedOrder, Dtype, InitImage, ModelRequest, PromptSwitch, Request};
+use prepose_models::unet::Memory;
 
 pub use args::Args;
 use args::Seeds;
@@ -71,7 +72,13 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
 
     let model = requests[0].model.clone();
     let mut provenance = Provenance::Computing(blueprint.fingerprint());
-    let engine = blueprint.load(&model, &device)?;
+    let engine =
+        blueprint
+            .load(&model, &device)?
+            .with_guidance_memory(match args.guide.guide_save_memory {
+                true => Memory::Recompute,
+                false => Memory::Keep,
+            });
     tracing::info!(
         "loaded in {:.1} s on {}",
         started.elapsed().as_secs_f64(),
