@@ -12,10 +12,13 @@ mod conv;
 mod cpu;
 mod flex;
 mod linear;
+mod nms;
 mod norm;
 mod resize;
+mod roi_align;
 #[cfg(test)]
 mod tests;
+mod top_k;
 
 pub use activation::{geglu, geglu_input_grad, gelu, quick_gelu, silu};
 pub use attention::{
@@ -24,8 +27,11 @@ pub use attention::{
 pub use conv::{conv2d, conv2d_input_grad};
 pub use flex::{keep_freed_memory, release_freed_memory};
 pub use linear::{linear, linear_input_grad};
+pub use nms::{nms, suppress};
 pub use norm::{group_norm, group_norm_input_grad, layer_norm, layer_norm_input_grad};
 pub use resize::{upsample_nearest2x, upsample_nearest2x_input_grad};
+pub use roi_align::{RoiAlign, roi_align};
+pub use top_k::top_k;
 
 /// The references: the same operations in Burn's own, for every backend and for autodiff.
 pub mod plain {
@@ -33,6 +39,8 @@ pub mod plain {
     pub use crate::attention::plain::*;
     pub use crate::conv::plain::*;
     pub use crate::linear::plain::*;
+    pub use crate::nms::plain::*;
     pub use crate::norm::plain::*;
     pub use crate::resize::plain::*;
+    pub use crate::roi_align::plain::roi_align;
 }

@@ -11,6 +11,7 @@ pub mod clip;
 mod config;
 mod layers;
 pub mod params;
+pub mod rcnn;
 mod resnet;
 pub mod taesd;
 pub mod unet;

@@ -26,6 +26,7 @@ CASES = {
     "taesd-tiny": "taesd",
     "tokenizer": "tokenizer",
     "toybox": "toybox",
+    "rcnn": "rcnn",
     "guidance": "guidance",
     "guidance-toybox": "guidance_toybox",
 }

@@ -3,16 +3,12 @@
 //! The rules are pure functions on small host data: boxes, scores and masks, read back once per batch. They know
 //! nothing of the generator.
 //!
+//! * [`detect`]: detectors, from pictures to detections;
 //! * [`detection`]: what a detector says of one picture;
-//! * [`vocabulary`]: from the prompt's words to a detector's labels;
-//! * [`spatialbench`]: SpatialBench-UC's rule, records, metrics and tables;
-//! * [`perturb`]: small changes of a picture under which a verdict should hold;
-//! * [`json`]: JSON to the byte as the released records have it.
+//! * [`vocabulary`]: from the prompt's words to a detector's labels.
 
+pub mod detect;
 pub mod detection;
-pub mod json;
-pub mod perturb;
-pub mod spatialbench;
 pub mod vocabulary;
 
 pub use detection::{BoundingBox, Detection, Mask, MaskError};

@@ -210,7 +210,7 @@ impl fmt::Display for Mismatch {
                 .collect();
             write!(f, " {} of another shape ({});", shapes.len(), list(&shapes))?;
         }
-        write!(f, " {}; --allow-mismatch loads what fits", self.hint)
+        write!(f, " {}", self.hint)
     }
 }
 

@@ -138,6 +138,11 @@ impl Part {
         }
     }
 
+    /// Whether it stands next to a checkpoint, where nothing but a good fit is of use.
+    fn stands_alone(&self) -> bool {
+        ["detector", "tiny vae"].contains(&self.name)
+    }
+
     /// Adds the tensor `key` of `file` under the parameter `name`; a second one for the same
     /// parameter is a stray.
     pub fn insert(&mut self, name: String, file: &Arc<TensorFile>, key: &str, view: View) {
@@ -234,8 +239,13 @@ impl PartSource<'_> {
             unused,
             misshaped: self.misshaped,
             hint: format!(
-                "the configuration is {}; give the one that belongs to these weights",
-                part.config_path.display()
+                "the configuration is {}; give the one that belongs to these weights{}",
+                part.config_path.display(),
+                if part.stands_alone() {
+                    ""
+                } else {
+                    "; --allow-mismatch loads what fits"
+                }
             ),
         };
         if !mismatch.is_empty() {

@@ -30,3 +30,24 @@ pub(crate) fn files() -> Files {
         files: FILES,
     }
 }
+
+#[cfg(toybox_detector)]
+const DETECTOR: &[(&str, &[u8])] = &[
+    (
+        "config.json",
+        include_bytes!("../toybox/detector/config.json"),
+    ),
+    (
+        "model.safetensors",
+        include_bytes!("../toybox/detector/model.safetensors"),
+    ),
+];
+
+/// The toybox's detector, a folder by itself.
+#[cfg(toybox_detector)]
+pub(crate) fn detector_files() -> Files {
+    Files::Embedded {
+        name: "toybox/detector",
+        files: DETECTOR,
+    }
+}

@@ -9,6 +9,7 @@ pub(crate) mod gemm;
 pub(crate) mod norm;
 pub(crate) mod norm_grad;
 pub(crate) mod resize;
+pub(crate) mod roi_align;
 mod scratch;
 pub(crate) mod simd;
 pub(crate) mod tile;
