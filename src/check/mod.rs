@@ -5,10 +5,16 @@
 //!
 //! * [`detect`]: detectors, from pictures to detections;
 //! * [`detection`]: what a detector says of one picture;
-//! * [`vocabulary`]: from the prompt's words to a detector's labels.
+//! * [`vocabulary`]: from the prompt's words to a detector's labels;
+//! * [`spatialbench`]: SpatialBench-UC's rule, records, metrics and tables;
+//! * [`perturb`]: small changes of a picture under which a verdict should hold;
+//! * [`json`]: JSON to the byte as the released records have it.
 
 pub mod detect;
 pub mod detection;
+pub mod json;
+pub mod perturb;
+pub mod spatialbench;
 pub mod vocabulary;
 
 pub use detection::{BoundingBox, Detection, Mask, MaskError};

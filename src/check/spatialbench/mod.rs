@@ -1,0 +1,18 @@
+//! SpatialBench-UC (Rostane 2026, arXiv:2601.13462): PASS, FAIL or UNDECIDABLE, and how sure.
+//!
+//! * [`config`]: what decides, read from a released `checker_config.yaml`;
+//! * [`rule`]: from detections to a verdict and its confidence;
+//! * [`record`]: the records, and deciding them again;
+//! * [`verdict`]: the verdicts and the reasons to abstain.
+
+pub mod config;
+pub mod record;
+pub mod rule;
+pub mod verdict;
+
+pub use config::{CheckerConfig, ConfigError};
+pub use record::{Record, RecordError, Redecided, read_records, write_records};
+pub use rule::{
+    Components, Decision, Geometry, Look, Question, RelationError, Rule, Secondary, Selected,
+};
+pub use verdict::{Reason, Verdict};
