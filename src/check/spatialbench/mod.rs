@@ -3,14 +3,19 @@
 //! * [`config`]: what decides, read from a released `checker_config.yaml`;
 //! * [`rule`]: from detections to a verdict and its confidence;
 //! * [`record`]: the records, and deciding them again;
-//! * [`verdict`]: the verdicts and the reasons to abstain.
+//! * [`verdict`]: the verdicts and the reasons to abstain;
+//! * [`metrics`]: what the records of a run add up to;
+//! * [`tables`]: the tables of the paper.
 
 pub mod config;
+pub mod metrics;
 pub mod record;
 pub mod rule;
+pub mod tables;
 pub mod verdict;
 
 pub use config::{CheckerConfig, ConfigError};
+pub use metrics::{Buckets, Counts, Metrics, Provenance, metrics_json};
 pub use record::{Record, RecordError, Redecided, read_records, write_records};
 pub use rule::{
     Components, Decision, Geometry, Look, Question, RelationError, Rule, Secondary, Selected,

@@ -1,0 +1,475 @@
+//! The tables of the paper, from records: data first, then CSV or Markdown.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
+
+use super::metrics::{Buckets, Counts, Metrics, share};
+use super::record::{Record, relation_name};
+use super::verdict::Verdict;
+use crate::prompt::scene::Relation;
+
+/// How many pictures of a prompt the benchmark makes.
+pub const PICTURES_PER_PROMPT: usize = 4;
+
+/// One value of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// The name of a run, in quotation marks in CSV.
+    Name(String),
+    /// A number of things.
+    Count(usize),
+    /// With four digits after the point.
+    Rate(f64),
+    /// With a sign and four digits after the point.
+    Change(f64),
+    /// Nothing to say.
+    Empty,
+}
+
+impl Cell {
+    fn text(&self) -> String {
+        match self {
+            Self::Name(name) => name.clone(),
+            Self::Count(count) => count.to_string(),
+            Self::Rate(rate) => format!("{rate:.4}"),
+            Self::Change(change) => format!("{change:+.4}"),
+            Self::Empty => String::new(),
+        }
+    }
+}
+
+/// A table with a row a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    /// The file name in the released reports, without ending.
+    pub name: &'static str,
+    /// The first is `run`.
+    pub columns: Vec<String>,
+    /// As many values as there are columns.
+    pub rows: Vec<Vec<Cell>>,
+}
+
+impl Table {
+    fn new(name: &'static str, columns: &[&str], rows: impl Iterator<Item = Vec<Cell>>) -> Self {
+        Self {
+            name,
+            columns: columns.iter().map(|&column| column.into()).collect(),
+            rows: rows.collect(),
+        }
+    }
+
+    /// As in the released reports.
+    pub fn to_csv(&self) -> String {
+        let mut text = self.columns.join(",");
+        text.push('\n');
+        for row in &self.rows {
+            let cells: Vec<String> = row
+                .iter()
+                .map(|cell| match cell {
+                    Cell::Name(name) => format!("\"{}\"", name.replace('"', "\"\"")),
+                    _ => cell.text(),
+                })
+                .collect();
+            text.push_str(&cells.join(","));
+            text.push('\n');
+        }
+        text
+    }
+
+    /// For documents.
+    pub fn to_markdown(&self) -> String {
+        let mut text = format!("| {} |\n|", self.columns.join(" | "));
+        for column in 0..self.columns.len() {
+            text.push_str(if column == 0 { " --- |" } else { " ---: |" });
+        }
+        text.push('\n');
+        for row in &self.rows {
+            let cells: Vec<String> = row.iter().map(Cell::text).collect();
+            // Writing into a string cannot fail.
+            let _ = writeln!(text, "| {} |", cells.join(" | "));
+        }
+        text
+    }
+}
+
+/// The records of one run, under the name that its row gets.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    /// For instance the method's.
+    pub name: &'a str,
+    /// All of them.
+    pub records: &'a [Record],
+}
+
+impl<'a> Run<'a> {
+    /// A run with the name that its records' `sample_id`s begin with.
+    pub fn of(records: &'a [Record]) -> Self {
+        let name = records.first().and_then(|record| {
+            let (name, _) = record.sample_id.split_once(&record.prompt_id)?;
+            Some(name.trim_end_matches('_')).filter(|name| !name.is_empty())
+        });
+        Self {
+            name: name.unwrap_or("run"),
+            records,
+        }
+    }
+
+    fn cell(&self) -> Cell {
+        Cell::Name(self.name.into())
+    }
+
+    fn metrics(&self) -> Metrics {
+        Metrics::of(self.records, Buckets::Name)
+    }
+}
+
+/// The verdicts of a run's prompts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PromptVerdicts {
+    /// PASS if any picture passes, FAIL if all fail.
+    pub best: BTreeMap<String, Verdict>,
+    /// PASS if all pass, FAIL if any fails; a prompt that has not as many pictures as it should is undecidable.
+    pub all: BTreeMap<String, Verdict>,
+}
+
+impl PromptVerdicts {
+    /// Of prompts with `pictures` pictures each.
+    pub fn of(records: &[Record], pictures: usize) -> Self {
+        let mut prompts: BTreeMap<&str, Counts> = BTreeMap::new();
+        for record in records {
+            let counts = prompts.entry(&record.prompt_id).or_default();
+            match record.verdict_raw {
+                Verdict::Pass => counts.pass += 1,
+                Verdict::Fail => counts.fail += 1,
+                Verdict::Undecidable => counts.undecidable += 1,
+            }
+        }
+        let mut verdicts = Self::default();
+        for (prompt, counts) in prompts {
+            let total = counts.total();
+            let best = if counts.pass > 0 {
+                Verdict::Pass
+            } else if counts.fail == total {
+                Verdict::Fail
+            } else {
+                Verdict::Undecidable
+            };
+            let all = if total != pictures {
+                Verdict::Undecidable
+            } else if counts.pass == total {
+                Verdict::Pass
+            } else if counts.fail > 0 {
+                Verdict::Fail
+            } else {
+                Verdict::Undecidable
+            };
+            verdicts.best.insert(prompt.into(), best);
+            verdicts.all.insert(prompt.into(), all);
+        }
+        verdicts
+    }
+
+    /// How often each verdict was given to the best picture of a prompt.
+    pub fn best_counts(&self) -> Counts {
+        Counts::of(self.best.values().copied())
+    }
+
+    /// How often each verdict was given to all pictures of a prompt.
+    pub fn all_counts(&self) -> Counts {
+        Counts::of(self.all.values().copied())
+    }
+}
+
+/// What pairs of prompts that say the same got: `a left of b` and `b right of a`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counterfactual {
+    /// Both pass.
+    pub both_pass: usize,
+    /// One passes and one fails: one of the verdicts is wrong, or the order of the words matters.
+    pub one_sided: usize,
+    /// Both fail.
+    pub both_fail: usize,
+    /// One is decided.
+    pub one_undecidable: usize,
+    /// None is.
+    pub both_undecidable: usize,
+}
+
+impl Counterfactual {
+    /// Of the prompts' verdicts by their best picture, as in the paper. Since such a verdict fails only if all pictures
+    /// do, one-sided pairs hardly occur; [`by_picture`](Self::by_picture) has them.
+    pub fn of(records: &[Record]) -> Self {
+        let verdicts = PromptVerdicts::of(records, PICTURES_PER_PROMPT).best;
+        Self::count(
+            pairs(records)
+                .iter()
+                .filter_map(|(a, b)| Some((*verdicts.get(*a)?, *verdicts.get(*b)?))),
+        )
+    }
+
+    /// Of single pictures: those of the two prompts with the same seed.
+    pub fn by_picture(records: &[Record]) -> Self {
+        let verdicts: HashMap<(&str, &str), Verdict> = records
+            .iter()
+            .map(|record| {
+                let key = (record.prompt_id.as_str(), seed(record));
+                (key, record.verdict_raw)
+            })
+            .collect();
+        let pairs: HashMap<&str, &str> = pairs(records).into_iter().collect();
+        Self::count(records.iter().filter_map(|record| {
+            let other = pairs.get(record.prompt_id.as_str())?;
+            let other = verdicts.get(&(*other, seed(record)))?;
+            Some((record.verdict_raw, *other))
+        }))
+    }
+
+    fn count(pairs: impl Iterator<Item = (Verdict, Verdict)>) -> Self {
+        let mut counted = Self::default();
+        for (a, b) in pairs {
+            *match (a, b) {
+                (Verdict::Pass, Verdict::Pass) => &mut counted.both_pass,
+                (Verdict::Fail, Verdict::Fail) => &mut counted.both_fail,
+                (Verdict::Undecidable, Verdict::Undecidable) => &mut counted.both_undecidable,
+                _ if a.is_decided() && b.is_decided() => &mut counted.one_sided,
+                _ => &mut counted.one_undecidable,
+            } += 1;
+        }
+        counted
+    }
+
+    /// All pairs.
+    pub fn total(&self) -> usize {
+        self.both_pass + self.one_sided + self.both_fail + self.undecidable()
+    }
+
+    /// Those in which at least one is not decided.
+    pub fn undecidable(&self) -> usize {
+        self.one_undecidable + self.both_undecidable
+    }
+}
+
+/// The part of a `sample_id` after its prompt's: the seed's.
+fn seed(record: &Record) -> &str {
+    record
+        .sample_id
+        .rsplit_once(&record.prompt_id)
+        .map_or(&record.sample_id, |(_, seed)| seed)
+}
+
+/// The pairs of prompts that say the same the other way round, each once.
+fn pairs(records: &[Record]) -> Vec<(&str, &str)> {
+    let mut open: HashMap<(Relation, &str, &str), Vec<&str>> = HashMap::new();
+    let mut seen: HashMap<&str, ()> = HashMap::new();
+    let mut pairs = Vec::new();
+    for record in records {
+        let id = record.prompt_id.as_str();
+        if seen.insert(id, ()).is_some() {
+            continue;
+        }
+        let (a, b) = (record.object_a.as_str(), record.object_b.as_str());
+        let other = record
+            .relation
+            .inverse()
+            .and_then(|inverse| open.get_mut(&(inverse, b, a)))
+            .and_then(Vec::pop);
+        match other {
+            Some(other) => pairs.push((other, id)),
+            None => open.entry((record.relation, a, b)).or_default().push(id),
+        }
+    }
+    pairs
+}
+
+/// Tables 5 and 8: pass rate, coverage, pass rate of what is decided, best of four, mean confidence.
+pub fn main_results(runs: &[Run]) -> Table {
+    let columns = [
+        "run",
+        "samples",
+        "pass_rate",
+        "coverage",
+        "pass_rate_cond",
+        "prompt_pass_rate",
+        "mean_conf",
+    ];
+    let rows = runs.iter().map(|run| {
+        let metrics = run.metrics();
+        let prompts = PromptVerdicts::of(run.records, PICTURES_PER_PROMPT);
+        vec![
+            run.cell(),
+            Cell::Count(metrics.counts.total()),
+            Cell::Rate(metrics.counts.pass_rate()),
+            Cell::Rate(metrics.counts.coverage()),
+            Cell::Rate(metrics.counts.pass_rate_conditional()),
+            Cell::Rate(prompts.best_counts().pass_rate()),
+            Cell::Rate(metrics.mean_confidence),
+        ]
+    });
+    Table::new("main_results", &columns, rows)
+}
+
+/// Table 7: prompts with one good picture of four, and with four.
+pub fn prompt_metrics(runs: &[Run]) -> Table {
+    let columns = [
+        "run",
+        "total_prompts",
+        "best_of_k_pass_rate",
+        "all_of_k_pass_rate",
+    ];
+    let rows = runs.iter().map(|run| {
+        let prompts = PromptVerdicts::of(run.records, PICTURES_PER_PROMPT);
+        vec![
+            run.cell(),
+            Cell::Count(prompts.best.len()),
+            Cell::Rate(prompts.best_counts().pass_rate()),
+            Cell::Rate(prompts.all_counts().pass_rate()),
+        ]
+    });
+    Table::new("prompt_metrics", &columns, rows)
+}
+
+/// Table 6: why nothing was said, as shares of all pictures.
+pub fn abstentions(runs: &[Run]) -> Table {
+    let reasons = [
+        "missing",
+        "ambiguous",
+        "near_boundary",
+        "high_overlap",
+        "unstable",
+    ];
+    let mut columns = vec!["run"];
+    columns.extend(reasons);
+    let rows = runs.iter().map(|run| {
+        let metrics = run.metrics();
+        let rate = |reason: &str| {
+            let counted = metrics.undecidable_reasons.iter();
+            let count = counted
+                .filter(|(name, _)| name == reason)
+                .map(|(_, count)| count)
+                .sum();
+            Cell::Rate(share(count, metrics.counts.total()))
+        };
+        let mut row = vec![run.cell()];
+        row.extend(reasons.map(rate));
+        row
+    });
+    Table::new("abstentions", &columns, rows)
+}
+
+/// Table 10: the pass rate of each relation, in the order of their names.
+pub fn by_relation(runs: &[Run]) -> Table {
+    let metrics: Vec<Metrics> = runs.iter().map(Run::metrics).collect();
+    let mut relations: Vec<(String, Relation)> = Relation::ALL
+        .into_iter()
+        .filter(|relation| {
+            let counted = metrics.iter().flat_map(|metrics| &metrics.by_relation);
+            counted.map(|(counted, _)| counted).any(|r| r == relation)
+        })
+        .map(|relation| (relation_name(relation), relation))
+        .collect();
+    relations.sort_by(|a, b| a.0.cmp(&b.0));
+    let rows = runs.iter().zip(&metrics).map(|(run, metrics)| {
+        let mut row = vec![run.cell()];
+        row.extend(relations.iter().map(|(_, relation)| {
+            let mut counted = metrics.by_relation.iter();
+            counted
+                .find(|(counted, _)| counted == relation)
+                .map_or(Cell::Empty, |(_, counts)| Cell::Rate(counts.pass_rate()))
+        }));
+        row
+    });
+    let mut table = Table::new("by_relation", &["run"], rows);
+    let columns = relations
+        .iter()
+        .map(|(name, _)| format!("{name}_pass_rate"));
+    table.columns.extend(columns);
+    table
+}
+
+/// Table 11: prompts and their counterfactuals, by their best pictures.
+pub fn counterfactual(runs: &[Run]) -> Table {
+    let columns = [
+        "run",
+        "pairs",
+        "both_pass_rate",
+        "one_sided_rate",
+        "both_fail_rate",
+        "undecidable_rate",
+        "undecidable_count",
+    ];
+    let rows = runs.iter().map(|run| {
+        let counted = Counterfactual::of(run.records);
+        let rate = |count| Cell::Rate(share(count, counted.total()));
+        vec![
+            run.cell(),
+            Cell::Count(counted.total()),
+            rate(counted.both_pass),
+            rate(counted.one_sided),
+            rate(counted.both_fail),
+            rate(counted.undecidable()),
+            Cell::Count(counted.undecidable()),
+        ]
+    });
+    Table::new("counterfactual", &columns, rows)
+}
+
+/// Not in the paper: single pictures of prompts and their counterfactuals, with the same seed.
+pub fn counterfactual_by_picture(runs: &[Run]) -> Table {
+    let columns = [
+        "run",
+        "pairs",
+        "both_pass",
+        "one_sided",
+        "both_fail",
+        "one_undecidable",
+        "both_undecidable",
+    ];
+    let rows = runs.iter().map(|run| {
+        let counted = Counterfactual::by_picture(run.records);
+        vec![
+            run.cell(),
+            Cell::Count(counted.total()),
+            Cell::Count(counted.both_pass),
+            Cell::Count(counted.one_sided),
+            Cell::Count(counted.both_fail),
+            Cell::Count(counted.one_undecidable),
+            Cell::Count(counted.both_undecidable),
+        ]
+    });
+    Table::new("counterfactual_by_picture", &columns, rows)
+}
+
+/// Table 9: what calibration changes. Each pair is a run before and after it; the row has the name of the one after.
+pub fn calibration_changes(runs: &[(Run, Run)]) -> Table {
+    let columns = [
+        "run",
+        "pass_rate",
+        "coverage",
+        "pass_rate_cond",
+        "mean_conf",
+    ];
+    let rows = runs.iter().map(|(before, after)| {
+        let (old, new) = (before.metrics(), after.metrics());
+        let change = |of: fn(&Counts) -> f64| Cell::Change(of(&new.counts) - of(&old.counts));
+        vec![
+            after.cell(),
+            change(Counts::pass_rate),
+            change(Counts::coverage),
+            change(Counts::pass_rate_conditional),
+            Cell::Change(new.mean_confidence - old.mean_confidence),
+        ]
+    });
+    Table::new("calibration_changes", &columns, rows)
+}
+
+/// All tables that one configuration's runs give.
+pub fn all(runs: &[Run]) -> Vec<Table> {
+    vec![
+        main_results(runs),
+        prompt_metrics(runs),
+        abstentions(runs),
+        by_relation(runs),
+        counterfactual(runs),
+        counterfactual_by_picture(runs),
+    ]
+}
