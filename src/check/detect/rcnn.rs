@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use burn::tensor::{Device, Tensor};
-use prepose_models::rcnn::{Instance, Rcnn};
+use prepose_models::rcnn::{Instance, Rcnn, RcnnConfig};
 use prepose_weights::{DetectorWeights, WeightsError};
 
 use super::{DetectError, Detector, check_pictures};
@@ -44,17 +44,27 @@ impl RcnnDetector {
 
     /// The detector `network` under the name `name`; see [`Self::load`].
     pub fn new(name: impl Into<String>, network: Rcnn, threshold: f64) -> Self {
-        let classes = &network.config().classes;
-        let labels: Vec<_> = classes.iter().map(|class| class.to_lowercase()).collect();
-        // The first is the background.
-        let known = labels.iter().skip(1).filter(|label| *label != NO_LABEL);
+        let classes = network.config().classes.iter();
         Self {
             name: name.into(),
-            vocabulary: known.cloned().collect(),
-            labels,
+            vocabulary: Self::labels(network.config()),
+            labels: classes.map(|class| class.to_lowercase()).collect(),
             network,
             threshold,
         }
+    }
+
+    /// The least score of its detections.
+    pub fn threshold(&self) -> f64 {
+        self.threshold
+    }
+
+    /// The labels that a network with this configuration can give, lower case.
+    pub fn labels(config: &RcnnConfig) -> Vec<String> {
+        // The first is the background.
+        let classes = config.classes.iter().skip(1);
+        let labels = classes.map(|class| class.to_lowercase());
+        labels.filter(|label| label != NO_LABEL).collect()
     }
 
     /// The object as records have it; none if its score is too low or its class has no name.

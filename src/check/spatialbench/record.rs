@@ -198,6 +198,36 @@ pub fn write_records(records: &[Record]) -> serde_json::Result<String> {
 }
 
 impl Record {
+    /// A record of a picture that was looked at; the decision is still to be [`set`](Self::set).
+    pub fn new(
+        sample_id: String,
+        prompt_id: String,
+        question: &Question,
+        detectors: Detectors,
+    ) -> Self {
+        let size = [question.width, question.height];
+        Self {
+            sample_id,
+            prompt_id,
+            relation: question.relation,
+            object_a: question.object_a.clone(),
+            object_b: question.object_b.clone(),
+            verdict_raw: Verdict::Undecidable,
+            verdict_reason: None,
+            conf: 0.0,
+            conf_components: Components::default(),
+            detectors,
+            selected: SelectedBoxes::default(),
+            geometry: GeometryRecord {
+                delta: None,
+                margin: 0.0,
+                iou_ab: None,
+            },
+            overlay_path: None,
+            image_size: Some(size).filter(|size| *size != RELEASED_SIZE),
+        }
+    }
+
     /// What the record asks of its picture.
     pub fn question(&self) -> Question {
         let [width, height] = self.image_size.unwrap_or(RELEASED_SIZE);
