@@ -96,8 +96,8 @@ fn write<T: Serialize>(value: &T, formatter: impl Formatter) -> serde_json::Resu
     String::from_utf8(text).map_err(|error| serde_json::Error::custom(error.to_string()))
 }
 
-/// What `repr(number)` gives: the shortest digits that read back as `number`, with an exponent from 1e16 on and below
-/// 1e-4.
+/// What `repr(number)` gives: the shortest digits that read back as `number`, the closest of these, the even one of two
+/// equally close ones; with an exponent from 1e16 on and below 1e-4.
 pub fn float(number: f64) -> String {
     if number.is_nan() {
         return "NaN".into();
@@ -110,18 +110,41 @@ pub fn float(number: f64) -> String {
         }
         .into();
     }
-    let scientific = format!("{number:e}");
-    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    if (-4..16).contains(&exponent) {
-        let mut text = number.to_string();
-        if !text.contains('.') {
-            text.push_str(".0");
-        }
-        return text;
+    let mut scientific = format!("{number:e}");
+    let digits = scientific.bytes().filter(u8::is_ascii_digit).count();
+    let exponent_digits = scientific
+        .bytes()
+        .rev()
+        .take_while(u8::is_ascii_digit)
+        .count();
+    // Of two equally close texts, Rust takes the larger one; with a given number of digits it rounds to even.
+    let even = format!("{number:.*e}", digits - exponent_digits - 1);
+    if even.parse() == Ok(number) {
+        scientific = even;
     }
-    let sign = if exponent < 0 { '-' } else { '+' };
-    format!("{digits}e{sign}{:02}", exponent.abs())
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if !(-4..16).contains(&exponent) {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        return format!("{mantissa}e{sign}{:02}", exponent.abs());
+    }
+    let (sign, mantissa) = match mantissa.strip_prefix('-') {
+        Some(mantissa) => ("-", mantissa),
+        None => ("", mantissa),
+    };
+    let mut digits = mantissa.replace('.', "");
+    let whole = match usize::try_from(exponent) {
+        Ok(exponent) => exponent + 1,
+        Err(_) => {
+            digits.insert_str(0, &"0".repeat(exponent.unsigned_abs() as usize));
+            1
+        }
+    };
+    while digits.len() <= whole {
+        digits.push('0');
+    }
+    let (whole, fraction) = digits.split_at(whole);
+    format!("{sign}{whole}.{fraction}")
 }
 
 /// A piece of a string that needs no escape but for what is not ASCII.
@@ -255,6 +278,13 @@ mod tests {
             (1e15, "1000000000000000.0"),
             (1e16, "1e+16"),
             (1.25e300, "1.25e+300"),
+            (5e-324, "5e-324"),
+            // Exactly between two texts of 17 digits, as coordinates in f32 often are.
+            (f64::from(251.64676_f32), "251.64675903320312"),
+            (-f64::from(318.16748_f32), "-318.16748046875"),
+            (9007199254740993.0, "9007199254740992.0"),
+            (123456789012345680.0, "1.2345678901234568e+17"),
+            (0.001234, "0.001234"),
         ];
         for (number, text) in cases {
             assert_eq!(float(number), text);
