@@ -1,6 +1,7 @@
 //! The command line: one file a command; each parses, calls and prints.
 
 mod bench;
+mod check;
 mod devices;
 mod generate;
 mod info;
@@ -39,6 +40,8 @@ struct Cli {
 enum Command {
     /// Make pictures from a prompt
     Generate(Box<generate::Args>),
+    /// Say whether pictures show what was asked for
+    Check(check::Args),
     /// Say what a checkpoint, a LoRA or a picture is
     Info(info::Args),
     /// Show what is read from a prompt: objects, relations, tokens, schedule, neutral form
@@ -58,6 +61,7 @@ pub fn main() -> ExitCode {
     prepose_kernels::keep_freed_memory();
     let result = match &cli.command {
         Command::Generate(args) => generate::run(args, cli.quiet),
+        Command::Check(args) => check::run(args),
         Command::Info(args) => info::run(args),
         Command::Parse(args) => parse::run(args),
         Command::Devices(args) => devices::run(args),
