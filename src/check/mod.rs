@@ -7,6 +7,7 @@
 //! * [`detection`]: what a detector says of one picture;
 //! * [`vocabulary`]: from the prompt's words to a detector's labels;
 //! * [`spatialbench`]: SpatialBench-UC's rule, records, metrics and tables;
+//! * [`rules`]: the other published rules: PSE, VISOR, GenEval, T2I-CompBench, HRS-Bench, OTS-Bench, OPSE;
 //! * [`perturb`]: small changes of a picture under which a verdict should hold;
 //! * [`json`]: JSON to the byte as the released records have it.
 
@@ -14,6 +15,7 @@ pub mod detect;
 pub mod detection;
 pub mod json;
 pub mod perturb;
+pub mod rules;
 pub mod spatialbench;
 pub mod vocabulary;
 

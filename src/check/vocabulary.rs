@@ -55,6 +55,12 @@ const ALIASES: [(&str, &str); 37] = [
     ("woman", "person"),
 ];
 
+/// COCO's label for what is also called `name`, in lower case.
+pub(crate) fn alias(name: &str) -> Option<&'static str> {
+    let known = ALIASES.iter().find(|(alias, _)| *alias == name);
+    known.map(|(_, label)| *label)
+}
+
 /// The label in `vocabulary` for a thing that a prompt calls `phrase` and that is, in one word, a `noun`: the phrase
 /// itself, the noun, or another word for one of them ("sofa" for `couch`).
 ///
@@ -68,12 +74,7 @@ pub fn label<'a>(
     let known = |word: &str| vocabulary.iter().find(|label| *label == word);
     let names = [phrase.trim().to_lowercase(), noun.trim().to_lowercase()];
     let exact = names.iter().find_map(|name| known(name));
-    let found = exact.or_else(|| {
-        names.iter().find_map(|name| {
-            let (_, label) = ALIASES.iter().find(|(alias, _)| alias == name)?;
-            known(label)
-        })
-    });
+    let found = exact.or_else(|| names.iter().find_map(|name| alias(name).and_then(&known)));
     found.map(String::as_str).ok_or_else(|| UnknownObject {
         object: phrase.trim().into(),
         nearest: nearest(vocabulary, &names),

@@ -8,6 +8,7 @@ mod info;
 mod parse;
 mod progress;
 mod pull;
+mod score;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -50,6 +51,8 @@ enum Command {
     Devices(devices::Args),
     /// Download a known checkpoint; but for `parse --extract-with` the only command that uses the network
     Pull(pull::Args),
+    /// Score detections by a published rule: PSE, VISOR, GenEval, T2I-CompBench, HRS-Bench, OTS-Bench
+    Score(score::Args),
     /// Measure speed
     Bench(bench::Args),
 }
@@ -66,6 +69,7 @@ pub fn main() -> ExitCode {
         Command::Parse(args) => parse::run(args),
         Command::Devices(args) => devices::run(args),
         Command::Pull(args) => pull::run(args, cli.quiet),
+        Command::Score(args) => score::run(args),
         Command::Bench(args) => bench::run(args),
     };
     let code = result.unwrap_or_else(|error| {

@@ -1,0 +1,172 @@
+//! COCO's run-length encoded masks.
+
+use serde::Deserialize;
+use thiserror::Error;
+
+use crate::check::Mask;
+
+/// More pixels than this are no mask of a picture.
+const MOST_PIXELS: usize = 1 << 28;
+
+/// A mask as pycocotools writes it: `{"size": [height, width], "counts": …}`. Runs go down the columns, from the left, and
+/// begin with uncovered pixels.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct RunLengths {
+    /// Height, width.
+    pub size: [usize; 2],
+    /// The lengths of the runs.
+    pub counts: Counts,
+}
+
+/// Lengths of runs, plain or compressed to text.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum Counts {
+    /// Plain.
+    Plain(Vec<usize>),
+    /// Five bits a character, the differences to the last but one from the fourth run on.
+    Compressed(String),
+}
+
+/// Why runs are no mask.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RunLengthsError {
+    /// A character that is not of the encoding, or a text that ends within a number.
+    #[error("\"counts\" is not COCO's compressed run-length encoding at character {0}")]
+    Encoding(usize),
+    /// Too few or too many pixels.
+    #[error("the runs have {runs} pixels, and the mask {height} x {width}")]
+    Length {
+        /// Of all runs.
+        runs: usize,
+        /// In pixels.
+        height: usize,
+        /// In pixels.
+        width: usize,
+    },
+    /// More than any picture has.
+    #[error("a mask of {0} x {1} pixels is too large")]
+    Size(usize, usize),
+}
+
+impl RunLengths {
+    /// The mask.
+    ///
+    /// # Errors
+    /// Runs that do not cover `size`, text that is not of the encoding, or more than 2²⁸ pixels.
+    pub fn unpack(&self) -> Result<Mask, RunLengthsError> {
+        let [height, width] = self.size;
+        let pixels = height
+            .checked_mul(width)
+            .filter(|pixels| *pixels <= MOST_PIXELS);
+        let pixels = pixels.ok_or(RunLengthsError::Size(height, width))?;
+        let counts = match &self.counts {
+            Counts::Plain(counts) => counts.clone(),
+            Counts::Compressed(text) => decompressed(text.as_bytes())?,
+        };
+        let runs = counts
+            .iter()
+            .fold(0usize, |sum, run| sum.saturating_add(*run));
+        let length = RunLengthsError::Length {
+            runs,
+            height,
+            width,
+        };
+        if runs != pixels {
+            return Err(length);
+        }
+        let mut covered = vec![false; pixels];
+        let mut at = 0;
+        for (i, run) in counts.iter().enumerate() {
+            if i % 2 == 1 {
+                for pixel in at..at + run {
+                    covered[pixel % height * width + pixel / height] = true;
+                }
+            }
+            at += run;
+        }
+        Mask::new(width, height, covered).map_err(|_| length)
+    }
+}
+
+/// The lengths in COCO's text.
+fn decompressed(text: &[u8]) -> Result<Vec<usize>, RunLengthsError> {
+    let mut counts: Vec<usize> = Vec::new();
+    let mut at = 0;
+    while at < text.len() {
+        let (mut value, mut bits) = (0i64, 0);
+        loop {
+            let wrong = RunLengthsError::Encoding(at);
+            let Some(byte) = text.get(at).filter(|byte| (48..112).contains(*byte)) else {
+                return Err(wrong);
+            };
+            if bits > 55 {
+                return Err(wrong);
+            }
+            let digit = i64::from(byte - 48);
+            value |= (digit & 31) << bits;
+            bits += 5;
+            at += 1;
+            if digit & 32 == 0 {
+                // The highest bit is the sign.
+                if digit & 16 != 0 {
+                    value -= 1 << bits;
+                }
+                break;
+            }
+        }
+        if counts.len() > 2 {
+            value += counts[counts.len() - 2] as i64;
+        }
+        counts.push(usize::try_from(value).map_err(|_| RunLengthsError::Encoding(at))?);
+    }
+    Ok(counts)
+}
+
+/// The smallest box around a mask, as corners; all 0 if it is empty.
+pub(super) fn bounds(mask: &Mask) -> [f64; 4] {
+    let range = |profile: Vec<f64>| {
+        let first = profile.iter().position(|count| *count > 0.0).unwrap_or(0);
+        let end = profile
+            .iter()
+            .rposition(|count| *count > 0.0)
+            .map_or(0, |last| last + 1);
+        (first as f64, end as f64)
+    };
+    let ((x0, x1), (y0, y1)) = (range(mask.x_profile()), range(mask.y_profile()));
+    [x0, y0, x1, y1]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unpack(size: [usize; 2], counts: Counts) -> Result<Mask, RunLengthsError> {
+        RunLengths { size, counts }.unpack()
+    }
+
+    #[test]
+    fn runs_go_down_the_columns() {
+        let mask = unpack([2, 3], Counts::Plain(vec![1, 3, 2])).unwrap();
+        let expected = Mask::new(3, 2, vec![false, true, false, true, true, false]);
+        assert_eq!(Ok(mask.clone()), expected);
+        assert_eq!(bounds(&mask), [0.0, 0.0, 2.0, 2.0]);
+        let nothing = unpack([2, 2], Counts::Plain(vec![4])).unwrap();
+        assert_eq!(bounds(&nothing), [0.0; 4]);
+    }
+
+    #[test]
+    fn what_is_no_mask() {
+        let text = |text: &str| Counts::Compressed(text.to_owned());
+        assert!(unpack([2, 2], Counts::Plain(vec![1, 2])).is_err());
+        assert!(unpack([2, 2], Counts::Plain(vec![usize::MAX, 2])).is_err());
+        assert!(unpack([1 << 20, 1 << 20], Counts::Plain(vec![])).is_err());
+        assert_eq!(
+            unpack([2, 2], text("1!")),
+            Err(RunLengthsError::Encoding(1))
+        );
+        assert_eq!(unpack([2, 2], text("o")), Err(RunLengthsError::Encoding(1)));
+        assert!(unpack([2, 2], text(&"o".repeat(40))).is_err());
+        assert!(unpack([2, 2], text("O")).is_err());
+    }
+}

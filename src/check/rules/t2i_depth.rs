@@ -1,0 +1,133 @@
+//! T2I-CompBench's 3D spatial score, by UniDet and DPT (Huang et al., arXiv 2307.06350, second version).
+
+use super::depth::DepthMap;
+use super::t2i::{MIN_SCORE, label, report};
+use super::{Case, Options, Outcome, Report, Rule, RuleError};
+use crate::check::{BoundingBox, Detection};
+use crate::prompt::scene::Relation;
+
+/// Overlap from which on the score is full.
+const FULL_IOU: f64 = 0.5;
+const KNOWN: &[Relation] = &[Relation::InFrontOf, Relation::Behind];
+
+/// T2I-CompBench in depth.
+#[derive(Clone, Copy, Debug)]
+pub struct T2iDepth;
+
+/// How well `a` stands in front of or behind `b`, in 0..=1, boxes in pixels of the map: 0 if their mean depths are not in
+/// that order, else their overlap divided by one half, at most 1. Boxes that do not overlap score 0. 0 for relations that
+/// it does not know.
+///
+/// `published`: columns and rows of the map are mixed up, and an overlap of exactly one half scores 0.
+pub fn position(
+    relation: Relation,
+    a: &BoundingBox,
+    b: &BoundingBox,
+    depth: &DepthMap,
+    published: bool,
+) -> f64 {
+    let mean = |b: &BoundingBox| {
+        let columns = b.x0 as usize..b.x1 as usize;
+        let rows = b.y0 as usize..b.y1 as usize;
+        if published {
+            depth.mean(rows, columns)
+        } else {
+            depth.mean(columns, rows)
+        }
+    };
+    let (Some(nearness_a), Some(nearness_b)) = (mean(a), mean(b)) else {
+        return 0.0;
+    };
+    let right = match relation {
+        Relation::InFrontOf => nearness_a > nearness_b,
+        Relation::Behind => nearness_a < nearness_b,
+        _ => false,
+    };
+    let iou = a.iou(b);
+    match right {
+        false => 0.0,
+        true if published && iou == FULL_IOU => 0.0,
+        true => (iou / FULL_IOU).min(1.0),
+    }
+}
+
+/// The detections of both objects. A label that *contains* the name counts ("teddy bear" is a bear).
+///
+/// `published`: of an object that is found before the other, the last detection up to the other's first.
+fn choose<'a>(
+    found: &[&'a Detection],
+    names: [&str; 2],
+    published: bool,
+) -> [Option<&'a Detection>; 2] {
+    let is = |detection: &Detection, name: &str| {
+        let label = detection.label.to_lowercase();
+        label.contains(&name.to_lowercase())
+    };
+    let first = |name: &str| found.iter().position(|detection| is(detection, name));
+    let mut at = names.map(first);
+    if let (true, [Some(one), Some(other)]) = (published, at) {
+        let upto = &found[..=one.max(other)];
+        at = names.map(|name| upto.iter().rposition(|detection| is(detection, name)));
+    } else if let (false, [Some(one), Some(other)]) = (published, at)
+        && one == other
+    {
+        // One detection cannot be both: the second is the next that fits.
+        let rest = &found[one + 1..];
+        let next = rest.iter().position(|detection| is(detection, names[1]));
+        at[1] = next.map(|next| next + one + 1);
+    }
+    at.map(|at| at.map(|at| found[at]))
+}
+
+/// The score of one picture, in 0..=1: a quarter of each object's score and half of [`position`]; unlike in the plane it
+/// is kept below one half, and one object alone has its quarter.
+///
+/// # Errors
+/// Not exactly one relation, one that is not of depth, or no depth map or size of the picture.
+pub fn judge(case: &Case, options: &Options) -> Result<Outcome, RuleError> {
+    let (subject, relation, object) = case.only_pair(T2iDepth.name(), KNOWN)?;
+    let (width, height) = case.size.ok_or(RuleError::NoSize(T2iDepth.name()))?;
+    let depth = case
+        .depth
+        .as_ref()
+        .ok_or(RuleError::NoDepth(T2iDepth.name()))?;
+    let names = [label(subject), label(object)];
+    let cut = options.cut(MIN_SCORE);
+    let mut found: Vec<&Detection> = case.detections.iter().filter(|d| d.score > cut).collect();
+    found.sort_by(|a, b| b.score.total_cmp(&a.score));
+    let chosen = choose(&found, names, options.published);
+    let mut score: f64 = chosen
+        .iter()
+        .flatten()
+        .map(|detection| 0.25 * detection.score)
+        .sum();
+    if let [Some(a), Some(b)] = chosen {
+        let (map_width, map_height) = depth.size();
+        let x = map_width as f64 / width.max(1) as f64;
+        let y = map_height as f64 / height.max(1) as f64;
+        let [a, b] = [a, b].map(|detection| {
+            let BoundingBox { x0, y0, x1, y1 } = detection.bbox;
+            BoundingBox::new(x0 * x, y0 * y, x1 * x, y1 * y)
+        });
+        score += position(relation, &a, &b, depth, options.published) / 2.0;
+    }
+    let missing = names
+        .iter()
+        .zip(chosen)
+        .filter(|(_, found)| found.is_none());
+    Ok(Outcome::missing(score, missing.map(|(name, _)| *name)))
+}
+
+impl Rule for T2iDepth {
+    fn name(&self) -> &'static str {
+        "t2i-compbench-3d"
+    }
+
+    fn about(&self) -> &'static str {
+        "T2I-CompBench 3D: scores of both objects, their depths and overlap; needs a depth map"
+    }
+
+    fn score(&self, cases: &mut dyn Iterator<Item = Case>, options: &Options) -> Report {
+        report(cases, |case| judge(&case, options))
+    }
+}

@@ -1,0 +1,323 @@
+//! `prepose score`
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail, ensure};
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use prepose::check::rules::opse::{Clock, Opse, OpseError, SplitMix};
+use prepose::check::rules::read::{Place, Reader};
+use prepose::check::rules::{Options, Outcome, RULES, Report, Rule, RuleError, Value, by_name};
+use serde_json::{Map, json};
+
+use super::{ERROR, OK};
+
+/// The comparison of models, which is no rule but is made of one.
+const OPSE: &str = "opse";
+/// Errors that are told one by one; more of them only say the same.
+const MOST_ERRORS: usize = 20;
+
+/// Score detections by a published rule.
+///
+/// Reads one JSON object a line: {"id": …, "prompt": "a dog to the left of a cat", "width": 512, "height": 512,
+/// "detections": [{"label": "dog", "score": 0.9, "box_xyxy": [x0, y0, x1, y1], "mask": COCO's run lengths}, …], "depth":
+/// "map.png"}. Also the checker's per_sample.jsonl, VISOR's results files and the lines that GenEval's evaluation writes;
+/// prompts of T2I-CompBench are taken from file names. docs/rules.md has all of it.
+///
+/// Exit code 2 if a picture cannot be read or scored; the others are scored all the same.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  prepose score visor results_mymodel_text_spatial_rel_phrases_owlvit_0.1.json
+  prepose score pse out/per_sample.jsonl --json
+  prepose score geneval detections.jsonl --metadata evaluation_metadata.jsonl
+  prepose score opse sdxl.jsonl kandinsky.jsonl --of pse")]
+pub struct Args {
+    /// The rule.
+    #[arg(value_parser = rules())]
+    rule: String,
+    /// Detections; several files are summed up as one, and are a model each for `opse`.
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Do as the authors' code does, its known mistakes included.
+    #[arg(long)]
+    published: bool,
+    /// Count detections with a score above this [default: the rule's own].
+    #[arg(long, value_name = "SCORE")]
+    min_score: Option<f64>,
+    /// GenEval's evaluation_metadata.jsonl: what is asked of a picture is its line with the number in the picture's path.
+    #[arg(long, value_name = "FILE")]
+    metadata: Option<PathBuf>,
+    /// One JSON object on standard output: the figures, and what is said of each picture.
+    #[arg(long)]
+    json: bool,
+    /// For `opse`: the rule that scores pictures.
+    #[arg(long, value_name = "RULE", default_value = "pse", value_parser = names())]
+    of: String,
+    /// For `opse`: the last round.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    rounds: usize,
+    /// For `opse`: pictures a round.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    batch: usize,
+    /// For `opse`: what pictures are drawn.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
+/// The rules with a line on each.
+fn rules() -> PossibleValuesParser {
+    let rule = |rule: &dyn Rule| PossibleValue::new(rule.name()).help(rule.about());
+    let mut values: Vec<_> = RULES.into_iter().map(rule).collect();
+    let about = "which of several models is best, a file each, by looking at few of their pictures";
+    values.push(PossibleValue::new(OPSE).help(about));
+    PossibleValuesParser::new(values)
+}
+
+fn names() -> PossibleValuesParser {
+    PossibleValuesParser::new(
+        RULES
+            .into_iter()
+            .map(|rule| PossibleValue::new(rule.name())),
+    )
+}
+
+pub fn run(args: &Args) -> anyhow::Result<u8> {
+    if let Some(score) = args.min_score {
+        ensure!(score.is_finite(), "--min-score is {score}, not a number");
+    }
+    let reader = match &args.metadata {
+        Some(path) => Reader::with_geneval_metadata(&text_of(path)?)
+            .with_context(|| format!("cannot use {}", path.display()))?,
+        None => Reader::default(),
+    };
+    let options = Options {
+        published: args.published,
+        min_score: args.min_score,
+    };
+    if args.rule == OPSE {
+        return compare(args, &reader, &options);
+    }
+    let scored = score(&args.rule, &args.files, &reader, &options)?;
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        writeln!(out, "{:#}", scored.json(&args.rule, &options))?;
+    } else {
+        write!(out, "{}", table(&scored.rows()))?;
+    }
+    Ok(scored.told())
+}
+
+/// What a rule says of the pictures of some files, and what is wrong with the others.
+struct Scored {
+    report: Report,
+    /// Where each picture of the report is from, and its name.
+    pictures: Vec<(Place, String)>,
+    unread: Vec<String>,
+}
+
+fn score(
+    rule: &str,
+    files: &[PathBuf],
+    reader: &Reader,
+    options: &Options,
+) -> anyhow::Result<Scored> {
+    let rule = by_name(rule).with_context(|| format!("there is no rule {rule:?}"))?;
+    let texts = files
+        .iter()
+        .map(|path| text_of(path))
+        .collect::<Result<Vec<_>, _>>()?;
+    let (mut pictures, mut unread) = (Vec::new(), Vec::new());
+    let all = files
+        .iter()
+        .zip(&texts)
+        .flat_map(|(path, text)| reader.read(path, text));
+    let mut cases = all.filter_map(|(place, case)| match case {
+        Ok(case) => {
+            pictures.push((place, case.id.clone()));
+            Some(case)
+        }
+        Err(error) => {
+            unread.push(format!("{place}: {error}"));
+            None
+        }
+    });
+    let report = rule.score(&mut cases, options);
+    drop(cases);
+    let scored = Scored {
+        report,
+        pictures,
+        unread,
+    };
+    if scored.pictures.is_empty() {
+        scored.told();
+        bail!("there is no picture in {}", list(files));
+    }
+    Ok(scored)
+}
+
+fn text_of(path: &Path) -> anyhow::Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+fn list(files: &[PathBuf]) -> String {
+    let names: Vec<String> = files
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
+    names.join(", ")
+}
+
+impl Scored {
+    /// Each picture with what is said of it.
+    fn outcomes(&self) -> impl Iterator<Item = (&(Place, String), &Result<Outcome, RuleError>)> {
+        self.pictures.iter().zip(&self.report.outcomes)
+    }
+
+    /// What is wrong, one line each.
+    fn errors(&self) -> Vec<String> {
+        let unscored = self.outcomes().filter_map(|((place, _), outcome)| {
+            let error = outcome.as_ref().err()?;
+            Some(format!("{place}: {error}"))
+        });
+        self.unread.iter().cloned().chain(unscored).collect()
+    }
+
+    /// Says what is wrong on standard error; the exit code.
+    fn told(&self) -> u8 {
+        let errors = self.errors();
+        for error in errors.iter().take(MOST_ERRORS) {
+            eprintln!("error: {error}");
+        }
+        if errors.len() > MOST_ERRORS {
+            eprintln!("error: {} more like these", errors.len() - MOST_ERRORS);
+        }
+        if errors.is_empty() { OK } else { ERROR }
+    }
+
+    fn rows(&self) -> Vec<[String; 2]> {
+        let mut rows: Vec<_> = (self.report.figures.iter())
+            .map(|figure| [figure.name.clone(), shown(figure.value)])
+            .collect();
+        let errors = self.errors().len();
+        if errors > 0 {
+            rows.push(["left out".into(), errors.to_string()]);
+        }
+        rows
+    }
+
+    fn json(&self, rule: &str, options: &Options) -> serde_json::Value {
+        let figures = self.report.figures.iter();
+        let figures: Map<_, _> = figures
+            .map(|figure| (figure.name.clone(), json!(figure.value)))
+            .collect();
+        let picture = |((_, id), outcome): (&(Place, String), &Result<Outcome, RuleError>)| {
+            let mut value = match outcome {
+                Ok(outcome) => json!(outcome),
+                Err(error) => json!({"error": error.to_string()}),
+            };
+            value["id"] = json!(id);
+            value
+        };
+        json!({
+            "rule": rule,
+            "published": options.published,
+            "min_score": options.min_score,
+            "figures": figures,
+            "pictures": self.outcomes().map(picture).collect::<Vec<_>>(),
+            "unread": self.unread,
+        })
+    }
+}
+
+fn shown(value: Value) -> String {
+    match value {
+        Value::Count(count) => count.to_string(),
+        Value::Percent(Some(percent)) => format!("{percent:.2} %"),
+        Value::Mean(Some(mean)) => format!("{mean:.4}"),
+        Value::Percent(None) | Value::Mean(None) => "–".to_owned(),
+    }
+}
+
+/// Columns, the first to the left and the others to the right.
+fn table<const N: usize>(rows: &[[String; N]]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.max().unwrap_or(0)
+    };
+    let line = |row: &[String; N]| {
+        let mut line = format!("{:<w$}", row[0], w = width(0));
+        for (column, cell) in row.iter().enumerate().skip(1) {
+            line += &format!("  {cell:>w$}", w = width(column));
+        }
+        line + "\n"
+    };
+    rows.iter().map(line).collect()
+}
+
+/// OPSE over pictures that are there already: a round draws some of a model's at random.
+fn compare(args: &Args, reader: &Reader, options: &Options) -> anyhow::Result<u8> {
+    let mut code = OK;
+    let mut scores = Vec::new();
+    for file in &args.files {
+        let scored = score(&args.of, std::slice::from_ref(file), reader, options)?;
+        code = code.max(scored.told());
+        let found = scored.report.outcomes.iter().flatten();
+        let found: Vec<f64> = found.filter_map(|outcome| outcome.score).collect();
+        ensure!(
+            !found.is_empty(),
+            "no picture of {} has a score",
+            file.display()
+        );
+        scores.push(found);
+    }
+    let opse = Opse {
+        batch: args.batch,
+        rounds: args.rounds,
+        clock: if args.published {
+            Clock::Published
+        } else {
+            Clock::Rounds
+        },
+        seed: args.seed,
+        ..Opse::default()
+    };
+    let mut random = SplitMix(args.seed);
+    let comparison = opse.compare(scores.len(), |model| {
+        let scores: &Vec<f64> = &scores[model];
+        Ok::<f64, OpseError>(scores[random.below(scores.len())])
+    })?;
+    let best = &args.files[comparison.best()];
+    let models = args.files.iter().zip(&scores).zip(&comparison.standings);
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        let models = models.map(|((file, scores), standing)| {
+            json!({
+                "file": file,
+                "pictures": scores.len(),
+                "rounds": standing.rounds,
+                "mean": standing.mean,
+            })
+        });
+        let result = json!({
+            "rule": OPSE,
+            "of": args.of,
+            "published": args.published,
+            "best": best,
+            "models": models.collect::<Vec<_>>(),
+            "chosen": comparison.chosen,
+        });
+        writeln!(out, "{result:#}")?;
+    } else {
+        let mut rows = vec![["model", "rounds", "mean"].map(String::from)];
+        rows.extend(models.map(|((file, _), standing)| {
+            let mean = format!("{:.4}", standing.mean);
+            [
+                file.display().to_string(),
+                standing.rounds.to_string(),
+                mean,
+            ]
+        }));
+        writeln!(out, "{}\nbest: {}", table(&rows), best.display())?;
+    }
+    Ok(code)
+}
