@@ -1,6 +1,7 @@
 //! Every operation against f64 loops on random inputs, at every vector width the processor has; the
 //! plain references against the same loops; gradients through an autodiff device.
 
+mod detection;
 mod fast;
 mod gradients;
 mod input_gradients;

@@ -1,0 +1,283 @@
+//! The operations of detectors: fast paths and plain references against f64 loops.
+
+use super::{assert_close, noise, random, tolerance, values};
+use crate::cpu::simd::forced;
+use crate::*;
+use burn::tensor::{DType, Device, Tensor, TensorData};
+
+/// Random boxes in a square of 100 pixels, as `[B, N, 4]`; every seventh has no area and every fifth
+/// is the one before once more.
+fn boxes(batch: usize, n: usize, seed: u64) -> Tensor<3> {
+    let values = noise(batch * n * 4, seed);
+    let mut all: Vec<[f32; 4]> = Vec::new();
+    for (i, v) in values.chunks(4).enumerate() {
+        let [x, y] = [50.0 + 40.0 * v[0], 50.0 + 40.0 * v[1]];
+        let [w, h] = [20.0 + 15.0 * v[2], 20.0 + 15.0 * v[3]];
+        let last = all.last().copied();
+        all.push(match last {
+            _ if i % 7 == 6 => [x, y, x, y + h],
+            Some(last) if i % 5 == 4 => last,
+            _ => [x, y, x + w, y + h],
+        });
+    }
+    let data = TensorData::new(all.concat(), [batch, n, 4]);
+    Tensor::from_data(data, &Device::flex())
+}
+
+/// Greedy suppression in f64; also the least distance of an overlap from the threshold.
+fn suppressed(boxes: &[f64], threshold: f64) -> (Vec<bool>, f64) {
+    let boxes: Vec<&[f64]> = boxes.chunks(4).collect();
+    let mut keep = vec![true; boxes.len()];
+    let mut room = f64::INFINITY;
+    for i in 0..boxes.len() {
+        for j in i + 1..boxes.len() {
+            let (a, b) = (boxes[i], boxes[j]);
+            let side =
+                |low: usize, high: usize| (a[high].min(b[high]) - a[low].max(b[low])).max(0.0);
+            let both = side(0, 2) * side(1, 3);
+            let area = |b: &[f64]| (b[2] - b[0]) * (b[3] - b[1]);
+            let overlap = both / (area(a) + area(b) - both);
+            if overlap.is_finite() && overlap > 0.0 {
+                room = room.min((overlap - threshold).abs());
+            }
+            if keep[i] && overlap > threshold {
+                keep[j] = false;
+            }
+        }
+    }
+    (keep, room)
+}
+
+#[test]
+fn nms_matches() {
+    for (batch, n, threshold) in [(1, 1, 0.5), (3, 64, 0.3), (2, 257, 0.5), (1, 500, 0.7)] {
+        let boxes = boxes(batch, n, n as u64);
+        let all = values(&boxes);
+        let mut want = Vec::new();
+        for boxes in all.chunks(4 * n) {
+            let (keep, room) = suppressed(boxes, threshold);
+            assert!(
+                room > 1e-6,
+                "{n} boxes: an overlap too near to the threshold to tell"
+            );
+            want.extend(keep);
+        }
+        let got = nms(boxes.clone(), threshold).into_data();
+        assert_eq!(got.iter::<bool>().collect::<Vec<_>>(), want, "{n} boxes");
+        let plain = plain::nms(boxes, threshold).into_data();
+        assert_eq!(
+            plain.iter::<bool>().collect::<Vec<_>>(),
+            want,
+            "plain, {n} boxes"
+        );
+        assert!(n == 1 || want.contains(&false));
+    }
+}
+
+#[test]
+fn nms_at_the_threshold_and_of_nothing() {
+    // Overlaps of exactly one half stay, also where the threshold is no f32.
+    let half = [
+        [0.0, 0.0, 2.0, 1.0],
+        [0.0, 0.0, 1.0, 1.0],
+        [0.0, 0.0, 1.0, 1.0],
+    ];
+    assert_eq!(suppress(&half, 0.5), [true, true, false]);
+    assert_eq!(suppress(&half, 0.5 - 1e-12), [true, false, false]);
+    assert_eq!(suppress(&half, 0.5 + 1e-12), [true, true, false]);
+    // What is removed does not remove.
+    let chain = [
+        [0.0, 0.0, 10.0, 1.0],
+        [3.0, 0.0, 13.0, 1.0],
+        [6.0, 0.0, 16.0, 1.0],
+    ];
+    assert_eq!(suppress(&chain, 0.5), [true, false, true]);
+    let empty = Tensor::<3>::zeros([2, 0, 4], &Device::flex());
+    assert_eq!(nms(empty, 0.5).dims(), [2, 0]);
+    let points = Tensor::<3>::zeros([1, 3, 4], &Device::flex());
+    let keep = nms(points.clone(), 0.5).into_data();
+    assert_eq!(keep.iter::<bool>().collect::<Vec<_>>(), [true; 3]);
+    let keep = plain::nms(points, 0.5).into_data();
+    assert_eq!(keep.iter::<bool>().collect::<Vec<_>>(), [true; 3]);
+}
+
+#[test]
+fn top_k_is_a_stable_sort_cut_off() {
+    for (rows, columns, k) in [
+        (1, 1, 1),
+        (2, 1000, 7),
+        (3, 50, 50),
+        (2, 9, 100),
+        (1, 70_000, 1000),
+    ] {
+        // Few different values, so that many are equal.
+        let x = (random([rows, columns], k as u64, DType::F32) * 20.0).round();
+        let (best, places) = top_k(x.clone(), k, f32::NEG_INFINITY);
+        let (best, places) = (values(&best), places.into_data());
+        let places: Vec<i64> = places.iter().collect();
+        let want = values(&x);
+        let want = want.chunks(columns).flat_map(|row| {
+            let mut all: Vec<(f64, i64)> = row.iter().copied().zip(0..).collect();
+            all.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+            all.truncate(k);
+            all
+        });
+        let got: Vec<(f64, i64)> = best.into_iter().zip(places).collect();
+        // Zeros of both signs are equal, and the sort above takes them apart.
+        let want: Vec<_> = want.map(|(x, i)| (x + 0.0, i)).collect();
+        if !want.iter().any(|(x, _)| *x == 0.0) {
+            assert_eq!(got, want, "{k} of {columns}");
+        }
+        let scores = |pairs: &[(f64, i64)]| pairs.iter().map(|(x, _)| *x).collect::<Vec<_>>();
+        assert_eq!(scores(&got), scores(&want), "{k} of {columns}");
+    }
+    let zeros = Tensor::<2>::from_data([[0.0, -0.0, 1.0, 0.0]], &Device::flex());
+    let (_, places) = top_k(zeros, 4, f32::NEG_INFINITY);
+    assert_eq!(
+        places.into_data().iter::<i64>().collect::<Vec<_>>(),
+        [2, 0, 1, 3]
+    );
+}
+
+#[test]
+fn top_k_leaves_out_columns_below_the_floor() {
+    let x = Tensor::<2>::from_data([[-1.0, 3.0, 2.0], [-1.0, -1.0, 5.0]], &Device::flex());
+    let (best, places) = top_k(x.clone(), 3, -1.0);
+    assert_eq!(values(&best), [3.0, 2.0, 5.0, -1.0]);
+    assert_eq!(
+        places.into_data().iter::<i64>().collect::<Vec<_>>(),
+        [1, 2, 2, 0]
+    );
+    // At least one column stays, whatever is in it.
+    assert_eq!(top_k(x, 2, 9.0).0.dims(), [2, 1]);
+}
+
+/// Bilinear sampling as the paper has it, one sample after the other, in f64.
+fn pooled(levels: &[Tensor<4>], rois: &[f64], options: &RoiAlign) -> Vec<f64> {
+    let data: Vec<_> = levels.iter().map(values).collect();
+    let (size, sampling) = (options.size, options.sampling);
+    let mut out = Vec::new();
+    for roi in rois.chunks(5) {
+        let [x0, y0, x1, y1] = [roi[1], roi[2], roi[3], roi[4]];
+        let scale = f64::from(options.canonical_scale);
+        let level = ((x1 - x0) * (y1 - y0)).sqrt() / scale;
+        let level = (f64::from(options.canonical_level) + level.log2() + 1e-6).floor();
+        let finest = f64::from(options.finest);
+        let index = (level - finest).clamp(0.0, (levels.len() - 1) as f64) as usize;
+        let [_, channels, height, width] = levels[index].dims();
+        let scale = 2f64.powi(-(index as i32 + options.finest as i32));
+        for channel in 0..channels {
+            let plane = (roi[0] as usize * channels + channel) * height * width;
+            let at = |y: usize, x: usize| data[index][plane + y * width + x];
+            let sample = |y: f64, x: f64| {
+                if y < -1.0 || y > height as f64 || x < -1.0 || x > width as f64 {
+                    return 0.0;
+                }
+                let (y, x) = (
+                    y.clamp(0.0, height as f64 - 1.0),
+                    x.clamp(0.0, width as f64 - 1.0),
+                );
+                let (low, left) = (y as usize, x as usize);
+                let (high, right) = ((low + 1).min(height - 1), (left + 1).min(width - 1));
+                let (b, a) = (y - low as f64, x - left as f64);
+                let upper = at(low, left) * (1.0 - a) + at(low, right) * a;
+                let lower = at(high, left) * (1.0 - a) + at(high, right) * a;
+                upper * (1.0 - b) + lower * b
+            };
+            let bin = |low: f64, high: f64| ((high - low) * scale).max(1.0) / size as f64;
+            let (down, across) = (bin(y0, y1), bin(x0, x1));
+            for i in 0..size {
+                for j in 0..size {
+                    let mut sum = 0.0;
+                    for k in 0..sampling * sampling {
+                        let part = |n: usize| (n as f64 + 0.5) / sampling as f64;
+                        let y = y0 * scale + (i as f64 + part(k / sampling)) * down;
+                        let x = x0 * scale + (j as f64 + part(k % sampling)) * across;
+                        sum += sample(y, x);
+                    }
+                    out.push(sum / (sampling * sampling) as f64);
+                }
+            }
+        }
+    }
+    out
+}
+
+/// `n` regions in pictures of 96 × 130 pixels and beyond their borders, among them tiny and huge ones.
+fn regions(n: usize, pictures: usize, seed: u64) -> Tensor<2> {
+    let values = noise(5 * n, seed);
+    let regions = values.chunks(5).enumerate().flat_map(|(i, v)| {
+        let [x, y] = [65.0 + 70.0 * v[0], 48.0 + 55.0 * v[1]];
+        let side = [0.3, 10.0, 40.0, 90.0, 300.0][i % 5];
+        let [w, h] = [side * (1.1 + v[2]), side * (1.1 + v[3])];
+        [(i % pictures) as f32, x, y, x + w, y + h]
+    });
+    let data = TensorData::new(regions.collect::<Vec<_>>(), [n, 5]);
+    Tensor::from_data(data, &Device::flex())
+}
+
+#[test]
+fn roi_align_matches() {
+    // Levels, channels, size, samples, the finest level's stride as a power of two.
+    let cases = [
+        (1, 3, 7, 2, 2),
+        (3, 5, 7, 2, 2),
+        (2, 17, 4, 3, 3),
+        (4, 2, 1, 1, 2),
+        (4, 1, 14, 2, 1),
+    ];
+    forced::each(|level| {
+        for (i, (count, channels, size, sampling, finest)) in cases.into_iter().enumerate() {
+            for dtype in [DType::F32, DType::F16] {
+                let levels: Vec<_> = (0..count)
+                    .map(|l| {
+                        let size = |n: usize| n.div_ceil(1 << (finest + l));
+                        random([2, channels, size(96), size(130)], l as u64 + 3, dtype)
+                    })
+                    .collect();
+                let options = RoiAlign {
+                    size,
+                    sampling,
+                    finest: finest as u32,
+                    canonical_scale: 56.0,
+                    canonical_level: 4.0,
+                };
+                let rois = regions(23, 2, i as u64);
+                let want = pooled(&levels, &values(&rois), &options);
+                let what = format!("{level:?} roi_align {:?} {dtype:?}", cases[i]);
+                let got = roi_align(&levels, rois.clone(), &options);
+                assert_eq!(
+                    (got.dims(), got.dtype()),
+                    ([23, channels, size, size], dtype)
+                );
+                assert_close(&got, &want, 4.0 * tolerance(dtype), &what);
+                let plain = plain::roi_align(&levels, rois, &options);
+                assert_eq!(plain.dtype(), dtype);
+                assert_close(
+                    &plain,
+                    &want,
+                    4.0 * tolerance(dtype),
+                    &format!("plain {what}"),
+                );
+            }
+        }
+    });
+}
+
+#[test]
+fn roi_align_of_views_and_of_nothing() {
+    let options = RoiAlign {
+        size: 3,
+        sampling: 2,
+        finest: 2,
+        canonical_scale: 224.0,
+        canonical_level: 4.0,
+    };
+    let level = random([24, 2, 33, 4], 1, DType::F32).permute([1, 3, 0, 2]);
+    let rois = regions(9, 2, 5);
+    let want = pooled(std::slice::from_ref(&level), &values(&rois), &options);
+    let got = roi_align(std::slice::from_ref(&level), rois.clone(), &options);
+    assert_close(&got, &want, 2e-5, "a permuted level");
+    let none = roi_align(&[level], Tensor::zeros([0, 5], &Device::flex()), &options);
+    assert_eq!(none.dims(), [0, 4, 3, 3]);
+}
