@@ -38,8 +38,9 @@ pub(super) fn select(regions: &Regions, size: [usize; 2], config: &RcnnConfig) -
         }
         for label in 1..classes {
             let score = regions.probabilities[i * classes + label];
-            // Written so that NaN is no detection.
-            if !(f64::from(score) > config.box_score_thresh) {
+            // NaN is no detection.
+            let high_enough = f64::from(score) > config.box_score_thresh;
+            if !high_enough {
                 continue;
             }
             let changes = regions.changes[i * classes + label];
