@@ -2,6 +2,7 @@
 
 mod bench;
 mod check;
+mod checker;
 mod devices;
 mod generate;
 mod info;
@@ -18,12 +19,14 @@ use tracing_subscriber::EnvFilter;
 
 /// Everything went well.
 const OK: u8 = 0;
+/// It was done, and the answer is no.
+const NO: u8 = 1;
 /// Wrong input, a missing file or device, a failed write, an interruption.
 const ERROR: u8 = 2;
 
 /// Stable Diffusion that puts things where the prompt says.
 ///
-/// Exit codes: 0 done, 2 an error; 1 is kept for commands whose answer can be no.
+/// Exit codes: 0 done, 1 the answer is no (`check --strict`), 2 an error.
 #[derive(Debug, Parser)]
 #[command(name = "prepose", version, max_term_width = 100)]
 struct Cli {
@@ -64,7 +67,7 @@ pub fn main() -> ExitCode {
     prepose_kernels::keep_freed_memory();
     let result = match &cli.command {
         Command::Generate(args) => generate::run(args, cli.quiet),
-        Command::Check(args) => check::run(args),
+        Command::Check(args) => check::run(args, cli.quiet),
         Command::Info(args) => info::run(args),
         Command::Parse(args) => parse::run(args),
         Command::Devices(args) => devices::run(args),

@@ -6,7 +6,7 @@ use super::{Blueprint, Engine, EngineError, schedule};
 use crate::guidance::{Guidance, GuidanceConfig, Method, Network, Settings, Target};
 use crate::prompt::scene::Scene;
 use crate::request::Request;
-use crate::search::{AttentionMeter, SearchConfig};
+use crate::search::{AttentionMeter, RewardKind, SearchConfig};
 
 impl Blueprint {
     /// The objects and relations of the prompt that the run of `request` ends with, or the relations that the
@@ -104,7 +104,7 @@ impl Blueprint {
     /// Checks a search for `request` as far as possible without weights.
     ///
     /// # Errors
-    /// No candidate, impossible steps of pruning, nothing in the prompt to search by.
+    /// No candidate, impossible steps of pruning, nothing in the prompt to search by attention.
     pub fn check_search(
         &self,
         request: &Request,
@@ -112,7 +112,11 @@ impl Blueprint {
     ) -> Result<(), EngineError> {
         let (schedule, start) = schedule(&self.checkpoint, request)?;
         search.check(schedule.len() - start)?;
-        self.meter(std::slice::from_ref(request)).map(|_| ())
+        match search.reward {
+            RewardKind::Attention => self.meter(std::slice::from_ref(request)).map(|_| ()),
+            // These depend on a detector.
+            RewardKind::Checker | RewardKind::Pse => self.scene(request).map(|_| ()),
+        }
     }
 
     /// What scores `requests` as a batch, by the attention to their objects.

@@ -5,5 +5,5 @@ mod drawing;
 pub mod files;
 pub mod heatmap;
 pub mod manifest;
-// pub mod overlay;
+pub mod overlay;
 pub mod png;

@@ -6,9 +6,9 @@ use super::Meter;
 use crate::engine::Engine;
 use crate::sampling::denoise::{Hook, HookError, State};
 
-/// Scores what the pictures of a batch are coming to. `score` gets them as f32 [3, height, width] each, on the engine's
-/// device, where 0..=1 is what can be shown, and answers in their order; higher is better. All of one search show the same
-/// prompt.
+/// Scores what the pictures of a batch are coming to. `score` gets them as f32 [3, height, width] each in 0..=1, in the 256
+/// levels of a file, on the engine's device, and answers in their order; higher is better. All of one search show
+/// the same prompt.
 pub struct PictureMeter<'a, S> {
     engine: &'a Engine,
     tiling: bool,
@@ -41,6 +41,7 @@ where
         };
         let pictures: Vec<_> = (self.engine)
             .decode_on_device(latents.clone(), self.tiling)
+            .map(|picture| (picture.clamp(0.0, 1.0) * 255.0).round() / 255.0)
             .collect();
         (self.score)(&pictures)
     }

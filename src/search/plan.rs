@@ -30,6 +30,10 @@ pub enum RewardKind {
     /// How well the attention maps obey the prompt's relations; needs no detector.
     #[default]
     Attention,
+    /// What the checker says of the picture.
+    Checker,
+    /// The probability of superiority of the masks of the objects in the picture.
+    Pse,
 }
 
 /// What is asked of a search.

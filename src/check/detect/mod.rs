@@ -1,8 +1,12 @@
 //! Detectors: from pictures on the device to labelled boxes. The only part of the checker with tensors.
 //!
-//! * [`rcnn`]: torchvision's Faster R-CNN and Mask R-CNN, and the toybox's.
+//! * [`checker`]: detectors, perturbations and the rule together;
+//! * [`rcnn`]: torchvision's Faster R-CNN and Mask R-CNN, and the toybox's;
+//! * [`reward`]: a detector as the reward of a search.
 
+pub mod checker;
 pub mod rcnn;
+pub mod reward;
 
 use burn::tensor::Tensor;
 use thiserror::Error;

@@ -96,7 +96,8 @@ fn read_text(path: &Path) -> anyhow::Result<String> {
     })
 }
 
-fn read_config(path: &Path) -> anyhow::Result<CheckerConfig> {
+/// The thresholds in a `checker_config.yaml`.
+pub(super) fn read_config(path: &Path) -> anyhow::Result<CheckerConfig> {
     CheckerConfig::from_yaml(&read_text(path)?)
         .with_context(|| format!("cannot use {}", path.display()))
 }
@@ -136,11 +137,6 @@ fn told_beside(file: &Path, stored: &[Record]) -> (Option<String>, Buckets) {
 
 fn print(as_json: bool, out: &Path, results: &Results, changes: &Changes) -> anyhow::Result<()> {
     let mut stdout = std::io::stdout().lock();
-    let Metrics {
-        counts,
-        mean_confidence,
-        ..
-    } = &results.metrics;
     if as_json {
         let summary = json!({
             "out": out.display().to_string(),
@@ -152,21 +148,7 @@ fn print(as_json: bool, out: &Path, results: &Results, changes: &Changes) -> any
         writeln!(stdout, "{}", json::to_line(&summary)?)?;
         return Ok(());
     }
-    writeln!(
-        stdout,
-        "{} pictures: {} PASS, {} FAIL, {} UNDECIDABLE; coverage {:.4}, pass rate {:.4}, of the decided {:.4}, mean confidence {:.4}",
-        counts.total(),
-        counts.pass,
-        counts.fail,
-        counts.undecidable,
-        counts.coverage(),
-        counts.pass_rate(),
-        counts.pass_rate_conditional(),
-        mean_confidence
-    )?;
-    for (reason, count) in &results.metrics.undecidable_reasons {
-        writeln!(stdout, "  {count:>5} {reason}")?;
-    }
+    writeln!(stdout, "{}", results.summary())?;
     match changes.records {
         0 => writeln!(stdout, "every record as it was")?,
         n => writeln!(

@@ -35,6 +35,27 @@ impl Results {
         })
     }
 
+    /// What it comes to, for people.
+    pub fn summary(&self) -> String {
+        let counts = &self.metrics.counts;
+        let mut text = format!(
+            "{} in all: {} PASS, {} FAIL, {} UNDECIDABLE; coverage {:.4}, pass rate {:.4}, of the decided {:.4}, mean \
+             confidence {:.4}",
+            counts.total(),
+            counts.pass,
+            counts.fail,
+            counts.undecidable,
+            counts.coverage(),
+            counts.pass_rate(),
+            counts.pass_rate_conditional(),
+            self.metrics.mean_confidence
+        );
+        for (reason, count) in &self.metrics.undecidable_reasons {
+            text += &format!("\n  {count:>5} {reason}");
+        }
+        text
+    }
+
     /// Writes the files into `folder`; the metrics last, so that a folder which has them has everything.
     pub fn write(&self, folder: &Path, config: &CheckerConfig) -> anyhow::Result<()> {
         prepare_folder(folder)?;

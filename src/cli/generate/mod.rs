@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, bail};
+use prepose::check::detect::RcnnDetector;
+use prepose::check::detect::reward::PictureReward;
 use prepose::device;
 use prepose::engine::Blueprint;
 use prepose::output::files::{free_name, parent, prepare_folder, slug};
@@ -20,10 +22,10 @@ use prepose_models::unet::Memory;
 
 pub use args::Args;
 use args::Seeds;
-use run::{Provenance, Run};
+use run::{Judge, Provenance, Run};
 
-use super::OK;
 use super::progress::Progress;
+use super::{OK, checker};
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let started = Instant::now();
@@ -50,10 +52,16 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         None => requests(args, &model, &blueprint)?,
     };
     let search = args.search.config();
+    let detector = args.search.detector()?;
     for request in &mut requests {
         blueprint.check(request)?;
         if let Some(search) = &search {
             blueprint.check_search(request, search)?;
+        }
+        if let Some((weights, kind)) = &detector {
+            let labels = RcnnDetector::labels(weights.config());
+            PictureReward::new(*kind, &blueprint.scene(request)?, Some(&labels))
+                .with_context(|| format!("cannot search for {:?}", request.prompt))?;
         }
     }
     let maps = maps::MapFiles::plan(&args.maps, &blueprint, &requests)?;
@@ -79,6 +87,12 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
                 true => Memory::Recompute,
                 false => Memory::Keep,
             });
+    let judge = detector
+        .map(|(weights, kind)| {
+            let detector = checker::load(&weights, &device.device, None)?;
+            anyhow::Ok(Judge { detector, kind })
+        })
+        .transpose()?;
     tracing::info!(
         "loaded in {:.1} s on {}",
         started.elapsed().as_secs_f64(),
@@ -92,6 +106,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         args,
         engine: &engine,
         search,
+        judge,
         maps,
         device: format!("{} ({})", device.spec, device.name),
         stop: &stop,

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
+use anyhow::bail;
 use prepose::attention_maps::{Half, MapSelection};
+use prepose::check::detect::reward::PictureRewardKind;
 use prepose::guidance::boxes::ObjectBox;
 use prepose::guidance::config::Preset;
 use prepose::guidance::maps::{LayerRule, Pooling};
@@ -11,6 +13,9 @@ use prepose::prompt::neutral::neutral;
 use prepose::prompt::scene::TokenPolicy;
 use prepose::request::DelayedOrder;
 use prepose::search::{Pruning, RewardKind, SearchConfig};
+use prepose_weights::DetectorWeights;
+
+use crate::cli::checker;
 
 /// Put things where the prompt says (docs/guidance).
 #[derive(Debug, Default, clap::Args)]
@@ -141,6 +146,10 @@ pub struct SearchArgs {
     /// What makes a candidate good.
     #[arg(long, value_name = "REWARD", requires = "best_of")]
     reward: Option<RewardKind>,
+    /// The detector that `--reward checker` or `pse` asks: toybox, frcnn, frcnn-v2, mask-rcnn, mask-rcnn-v2, or the path
+    /// of one [default: toybox].
+    #[arg(long, value_name = "NAME|PATH", requires = "reward")]
+    checker: Option<String>,
     /// Drop the worse half after some steps: `auto` (15, 25 and 40 % of the steps) or a list such as 3,5,8.
     #[arg(long, value_name = "STEPS", num_args = 0..=1, default_missing_value = "auto",
           require_equals = true, value_parser = parse_pruning, requires = "best_of")]
@@ -158,6 +167,21 @@ impl SearchArgs {
             reward: self.reward.unwrap_or_default(),
             pruning: self.prune.clone(),
         })
+    }
+
+    /// The detector that the reward needs, and what it rewards.
+    ///
+    /// # Errors
+    /// It cannot be opened, or the reward needs none.
+    pub(super) fn detector(&self) -> anyhow::Result<Option<(DetectorWeights, PictureRewardKind)>> {
+        let kind = match self.reward {
+            Some(RewardKind::Checker) => PictureRewardKind::Verdict,
+            Some(RewardKind::Pse) => PictureRewardKind::Pse,
+            _ if self.checker.is_some() => bail!("--checker is for --reward checker and pse"),
+            _ => return Ok(None),
+        };
+        let weights = checker::open(self.checker.as_deref().unwrap_or("toybox"))?;
+        Ok(Some((weights, kind)))
     }
 }
 

@@ -6,14 +6,17 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use anyhow::anyhow;
+use prepose::check::detect::reward::{PictureReward, PictureRewardKind, RewardError};
+use prepose::check::detect::{Detector, RcnnDetector};
 use prepose::engine::Engine;
 use prepose::output::files::{free_name, parent, slug};
 use prepose::output::manifest::{ManifestLine, Place};
 use prepose::output::{files, png};
 use prepose::picture::Picture;
+use prepose::prompt::scene::Scene;
 use prepose::request::{FoundBy, Request};
 use prepose::sampling::denoise::{Hook, HookError, State};
-use prepose::search::{Search, SearchConfig};
+use prepose::search::{PictureMeter, Search, SearchConfig};
 use prepose_weights::WeightsError;
 
 use super::Args;
@@ -107,11 +110,24 @@ struct Batch {
     seconds: f64,
 }
 
+/// The detector that looks at the candidates of a search, and what is good about what it sees.
+pub(super) struct Judge {
+    pub detector: RcnnDetector,
+    pub kind: PictureRewardKind,
+}
+
+impl Judge {
+    fn reward(&self, scene: &Scene) -> Result<PictureReward, RewardError> {
+        PictureReward::new(self.kind, scene, self.detector.vocabulary())
+    }
+}
+
 /// One run of the command.
 pub(super) struct Run<'a> {
     pub args: &'a Args,
     pub engine: &'a Engine,
     pub search: Option<SearchConfig>,
+    pub judge: Option<Judge>,
     pub maps: Option<MapFiles>,
     pub device: String,
     pub stop: &'a AtomicBool,
@@ -239,16 +255,22 @@ impl Run<'_> {
             stop: self.stop,
             previews: None,
         };
-        let found = Search {
+        let run = Search {
             engine: self.engine,
             request,
             config: search,
             batch: self.args.batch,
-        }
-        .run(
-            |requests| self.engine.blueprint().meter(requests),
-            &mut [&mut watch],
-        )?;
+        };
+        let blueprint = self.engine.blueprint();
+        let found = match &self.judge {
+            None => run.run(|requests| blueprint.meter(requests), &mut [&mut watch])?,
+            Some(judge) => {
+                let reward = judge.reward(&blueprint.scene(request)?)?;
+                let score = |pictures: &[_]| Ok(reward.scores(&judge.detector, pictures)?);
+                let meter = |_: &[_]| Ok(PictureMeter::new(self.engine, request.vae_tiling, score));
+                run.run(meter, &mut [&mut watch])?
+            }
+        };
         let denoise_seconds = started.elapsed().as_secs_f64();
 
         let kept = match self.args.search.keep_all {

@@ -1,0 +1,86 @@
+//! From a prompt's scene to what a detector is asked.
+
+use thiserror::Error;
+
+use super::Detection;
+use super::rules::{Case, Wanted};
+use super::spatialbench::Question;
+use super::vocabulary::{UnknownObject, label_of};
+use crate::prompt::scene::{Relation, Scene, StatedRelation};
+
+/// Why a scene cannot be checked.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum AskError {
+    /// There is nothing to check.
+    #[error("no relation is stated; say what should hold with --relation \"dog | left of | cat\"")]
+    NoRelation,
+    /// "Between" and the like.
+    #[error("{0:?} is about three objects; the checker decides relations of two")]
+    Three(String),
+    /// The detector does not know a thing.
+    #[error(transparent)]
+    Unknown(#[from] UnknownObject),
+}
+
+/// One relation of a scene, with the detector's labels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// How `object_a` should stand to `object_b`.
+    pub relation: Relation,
+    /// The relation's subject.
+    pub object_a: String,
+    /// Its object.
+    pub object_b: String,
+}
+
+impl Ask {
+    /// What a detector with these labels (none: any phrase) is asked about a scene: one for each relation.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub fn all(scene: &Scene, vocabulary: Option<&[String]>) -> Result<Vec<Self>, AskError> {
+        let ask = |stated: &StatedRelation| {
+            let &[object] = stated.objects.as_slice() else {
+                return Err(AskError::Three(scene.describe(stated)));
+            };
+            Ok(Self {
+                relation: stated.relation,
+                object_a: label_of(vocabulary, &scene.objects[stated.subject])?,
+                object_b: label_of(vocabulary, &scene.objects[object])?,
+            })
+        };
+        let asks: Vec<_> = scene.relations.iter().map(ask).collect::<Result<_, _>>()?;
+        match asks.is_empty() {
+            true => Err(AskError::NoRelation),
+            false => Ok(asks),
+        }
+    }
+
+    /// What it is of a picture of `width` × `height` pixels.
+    pub fn question(&self, width: usize, height: usize) -> Question {
+        Question {
+            relation: self.relation,
+            object_a: self.object_a.clone(),
+            object_b: self.object_b.clone(),
+            width: width as u32,
+            height: height as u32,
+        }
+    }
+
+    /// Several of one picture and what was found in it, for the published scoring rules.
+    pub fn case(asks: &[Self], width: usize, height: usize, found: Vec<Detection>) -> Case {
+        let objects = asks.iter().flat_map(|ask| [&ask.object_a, &ask.object_b]);
+        let relations = asks.iter().enumerate().map(|(index, ask)| StatedRelation {
+            subject: 2 * index,
+            relation: ask.relation,
+            objects: vec![2 * index + 1],
+        });
+        Case {
+            size: Some((width, height)),
+            objects: objects.map(Wanted::one).collect(),
+            relations: relations.collect(),
+            detections: found,
+            ..Case::default()
+        }
+    }
+}

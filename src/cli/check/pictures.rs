@@ -1,0 +1,310 @@
+//! `prepose check` on pictures: looks at them, a batch at a time, and tells what was seen.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use prepose::check::Detection;
+use prepose::check::detect::checker::{Asked, Checked, Checker};
+use prepose::check::detect::{Detector, RcnnDetector};
+use prepose::check::json;
+use prepose::check::spatialbench::config::DetectorConfig;
+use prepose::check::spatialbench::record::{DetectorRecord, Detectors};
+use prepose::check::spatialbench::{
+    Buckets, CheckerConfig, Decision, Provenance, Question, Record, Rule, Verdict,
+};
+use prepose::device;
+use prepose::output::files::prepare_folder;
+use prepose::output::overlay::{Overlay, Role};
+use prepose::output::png::save_plain;
+use prepose::picture::Picture;
+use rayon::prelude::*;
+
+use super::Args;
+use super::inputs::{self, Problem, Sample};
+use super::records::read_config;
+use super::results::Results;
+use crate::cli::progress::Progress;
+use crate::cli::{ERROR, NO, OK, checker};
+
+/// Checks what the arguments name.
+pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
+    if args.batch == 0 {
+        bail!("--batch is 0, but must be at least 1");
+    }
+    let mut config = match &args.config {
+        Some(path) => read_config(path)?,
+        None => CheckerConfig::default(),
+    };
+    let primary = checker::open(&args.checker)?;
+    let secondary = args.secondary.as_deref().map(checker::open).transpose()?;
+    let labels = RcnnDetector::labels(primary.config());
+    let (samples, mut problems) = match &args.manifest {
+        Some(file) => inputs::from_manifest(file, Some(&labels))?,
+        None => inputs::from_pictures(
+            &args.pictures,
+            args.prompt.as_deref(),
+            &args.relation,
+            Some(&labels),
+        ),
+    };
+    if let Some(out) = &args.out {
+        prepare_folder(out)?;
+    }
+    let opened = device::open(args.device)?;
+    let load = |weights: &_, config: &mut DetectorConfig| {
+        let detector = checker::load(weights, &opened.device, config.params.score_threshold)?;
+        // What is written beside the records is what looked.
+        *config = DetectorConfig {
+            kind: detector.name().to_string(),
+            ..DetectorConfig::default()
+        };
+        config.params.score_threshold = Some(detector.threshold());
+        anyhow::Ok(Box::new(detector) as Box<dyn Detector>)
+    };
+    let primary = load(&primary, &mut config.detector.primary)?;
+    let secondary = match secondary {
+        Some(weights) => Some(load(
+            &weights,
+            config.detector.secondary.get_or_insert_default(),
+        )?),
+        None => {
+            config.detector.secondary = None;
+            None
+        }
+    };
+    let looks = Looks {
+        checker: &Checker {
+            primary,
+            secondary,
+            rule: Rule {
+                config: config.clone(),
+                published: args.published.unwrap_or(false),
+            },
+            device: opened.device,
+            batch: args.batch,
+        },
+        overlays: args
+            .out
+            .as_deref()
+            .filter(|_| config.output.generate_overlays),
+    };
+
+    let mut progress = Progress::new(samples.len() as u64, "pictures", quiet || args.json);
+    let mut records = Vec::new();
+    let told = |sample: &Sample, new: Vec<Record>, progress: &mut Progress| {
+        for record in new {
+            progress.println(&match args.json {
+                true => json::to_line(&record)?,
+                false => line(sample, &record),
+            })?;
+            records.push(record);
+        }
+        Ok(())
+    };
+    let looked = looks.all(&samples, &mut progress, told);
+    progress.finish();
+    problems.extend(looked?);
+    for Problem { what, why } in &problems {
+        eprintln!("error: {what}: {why:#}");
+    }
+
+    let manifest = args
+        .manifest
+        .as_ref()
+        .map(|path| path.display().to_string());
+    let from = args.config.as_ref().map(|path| path.display().to_string());
+    let results = Results::new(
+        &records,
+        Buckets::default(),
+        &Provenance::now(manifest, from),
+    )?;
+    if let Some(out) = &args.out {
+        results.write(out, &config)?;
+    }
+    if !args.json && !quiet {
+        let mut stdout = std::io::stdout().lock();
+        writeln!(stdout, "{}", results.summary())?;
+        if let Some(out) = &args.out {
+            writeln!(stdout, "written to {}", out.display())?;
+        }
+    }
+    let passed = |record: &Record| record.verdict_raw == Verdict::Pass;
+    Ok(match args.strict && !records.iter().all(passed) {
+        _ if !problems.is_empty() => ERROR,
+        true => NO,
+        false => OK,
+    })
+}
+
+/// What is said of a record on the terminal.
+fn line(sample: &Sample, record: &Record) -> String {
+    let reason = record.verdict_reason.as_deref().unwrap_or_default();
+    let gap = if reason.is_empty() { "" } else { "  " };
+    format!(
+        "{:<11} {:.2}  {}: {} {} {}{gap}{reason}",
+        record.verdict_raw,
+        record.conf,
+        sample.path.display(),
+        record.object_a,
+        record.relation,
+        record.object_b
+    )
+}
+
+/// Where overlays go, in the records' folder.
+const OVERLAYS: &str = "overlays";
+
+/// A checker that keeps books.
+struct Looks<'a> {
+    checker: &'a Checker,
+    /// The records' folder, if overlays are drawn.
+    overlays: Option<&'a Path>,
+}
+
+impl Looks<'_> {
+    /// Checks `samples` in their order, and hands each finished picture's records to `told`. What cannot be read
+    /// goes to the problems, and the others are checked all the same.
+    ///
+    /// # Errors
+    /// A detector that fails, an overlay that cannot be written.
+    fn all(
+        &self,
+        samples: &[Sample],
+        progress: &mut Progress,
+        mut told: impl FnMut(&Sample, Vec<Record>, &mut Progress) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Vec<Problem>> {
+        if let Some(folder) = self.overlays {
+            prepare_folder(&folder.join(OVERLAYS))?;
+        }
+        let mut problems = Vec::new();
+        for batch in samples.chunks(self.checker.batch) {
+            let read: Vec<_> = (batch.par_iter())
+                .map(|sample| read(&sample.path))
+                .collect();
+            let (mut readable, mut asked) = (Vec::new(), Vec::new());
+            for (sample, read) in batch.iter().zip(read) {
+                match read {
+                    Ok(picture) => {
+                        asked.push(Asked {
+                            questions: (sample.asks.iter())
+                                .map(|ask| ask.question(picture.width, picture.height))
+                                .collect(),
+                            picture,
+                        });
+                        readable.push(sample);
+                    }
+                    Err(why) => problems.push(Problem {
+                        what: sample.path.display().to_string(),
+                        why,
+                    }),
+                }
+            }
+            let checked = self.checker.check(&asked)?;
+            for ((sample, asked), checked) in readable.iter().zip(&asked).zip(checked) {
+                let records = self.records(sample, asked, &checked)?;
+                told(sample, records, progress)?;
+            }
+            progress.advance(batch.len() as u64);
+        }
+        Ok(problems)
+    }
+
+    /// A record for each question about a picture, with its overlay written.
+    fn records(
+        &self,
+        sample: &Sample,
+        asked: &Asked,
+        checked: &Checked,
+    ) -> anyhow::Result<Vec<Record>> {
+        let several = asked.questions.len() > 1;
+        let each = asked.questions.iter().zip(&checked.decisions).zip(1..);
+        each.map(|((question, decision), number)| {
+            let sample_id = match several {
+                true => format!("{}_relation{number}", sample.id),
+                false => sample.id.clone(),
+            };
+            let overlay_path = match self.overlays {
+                Some(folder) => {
+                    let path = PathBuf::from(OVERLAYS).join(file_name(&sample_id));
+                    let drawn = overlay(question, checked, decision).over(&asked.picture);
+                    save_plain(&folder.join(&path), &drawn)?;
+                    Some(path.to_string_lossy().into_owned())
+                }
+                None => None,
+            };
+            Ok(self.record(sample, sample_id, question, checked, decision, overlay_path))
+        })
+        .collect()
+    }
+
+    fn record(
+        &self,
+        sample: &Sample,
+        sample_id: String,
+        question: &Question,
+        checked: &Checked,
+        decision: &Decision,
+        overlay_path: Option<String>,
+    ) -> Record {
+        let detector = |kind: &str, detections: &[Detection]| DetectorRecord {
+            kind: kind.to_string(),
+            detections: detections.to_vec(),
+        };
+        let secondary = self
+            .checker
+            .secondary
+            .as_ref()
+            .zip(checked.secondary.as_ref());
+        let detectors = Detectors {
+            primary: detector(self.checker.primary.name(), &checked.primary),
+            secondary: secondary.map(|(with, found)| detector(with.name(), found)),
+        };
+        let mut record = Record::new(sample_id, sample.prompt_id.clone(), question, detectors);
+        record.overlay_path = overlay_path;
+        record.set(&self.checker.rule, decision.clone());
+        record
+    }
+}
+
+/// The picture in a file.
+fn read(path: &Path) -> anyhow::Result<Picture> {
+    let bytes = std::fs::read(path).context("cannot be read")?;
+    Ok(Picture::decode(&bytes)?)
+}
+
+/// What is drawn over a picture for one question: every detection, and on top the two that were chosen.
+fn overlay<'a>(question: &Question, checked: &'a Checked, decision: &'a Decision) -> Overlay<'a> {
+    let chosen = decision.selected.as_ref();
+    let roles = chosen.map(|chosen| [(&chosen.a, Role::First), (&chosen.b, Role::Second)]);
+    let is_chosen =
+        |detection| chosen.is_some_and(|chosen| [&chosen.a, &chosen.b].contains(&detection));
+    let others = checked.primary.iter().filter(|found| !is_chosen(found));
+    let mut detections: Vec<_> = others.map(|found| (found, Role::Other)).collect();
+    detections.extend(roles.into_iter().flatten());
+    let mut lines = vec![
+        format!(
+            "{} {} {}",
+            question.object_a, question.relation, question.object_b
+        ),
+        format!(
+            "{}, confidence {:.2}",
+            decision.verdict, decision.confidence
+        ),
+    ];
+    lines.extend(decision.reason.as_ref().map(ToString::to_string));
+    Overlay {
+        detections,
+        verdict: decision.verdict,
+        lines,
+    }
+}
+
+/// A sample's name as a file name.
+fn file_name(sample_id: &str) -> String {
+    let plain = |letter: char| match letter {
+        'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '_' | '.' => letter,
+        _ => '_',
+    };
+    format!("{}.png", sample_id.chars().map(plain).collect::<String>())
+}
