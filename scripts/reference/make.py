@@ -27,6 +27,8 @@ CASES = {
     "tokenizer": "tokenizer",
     "toybox": "toybox",
     "rcnn": "rcnn",
+    "perturb": "perturb",
+    "spatialbench-uc": "spatialbench_uc",
     "guidance": "guidance",
     "guidance-toybox": "guidance_toybox",
 }

@@ -542,7 +542,7 @@ mod tests {
                 "sigma",
             ),
             ("geometry:\n  margin: wide\n", "wide"),
-            ("geometry:\n  margin: 0.1\n  margin: 0.2\n", "margin"),
+            ("geometry:\n  margin: 0.1\n  margin: 0.2\n", "line 3"),
         ] {
             let error = CheckerConfig::from_yaml(yaml).unwrap_err().to_string();
             assert!(error.contains(name), "{error}");

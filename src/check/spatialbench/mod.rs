@@ -21,3 +21,6 @@ pub use rule::{
     Components, Decision, Geometry, Look, Question, RelationError, Rule, Secondary, Selected,
 };
 pub use verdict::{Reason, Verdict};
+
+#[cfg(test)]
+mod tests;
