@@ -1,5 +1,6 @@
 //! `prepose score`
 
+use std::collections::HashMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -10,23 +11,27 @@ use prepose::check::rules::read::{Place, Reader};
 use prepose::check::rules::{Options, Outcome, RULES, Report, Rule, RuleError, Value, by_name};
 use serde_json::{Map, json};
 
+use super::generate::parse_size;
 use super::{ERROR, OK};
 
 /// The comparison of models, which is no rule but is made of one.
 const OPSE: &str = "opse";
-/// Errors that are told one by one; more of them only say the same.
+/// Different errors that are told.
 const MOST_ERRORS: usize = 20;
 
 /// Score detections by a published rule.
-///
-/// Reads one JSON object a line: {"id": …, "prompt": "a dog to the left of a cat", "width": 512, "height": 512,
-/// "detections": [{"label": "dog", "score": 0.9, "box_xyxy": [x0, y0, x1, y1], "mask": COCO's run lengths}, …], "depth":
-/// "map.png"}. Also the checker's per_sample.jsonl, VISOR's results files and the lines that GenEval's evaluation writes;
-/// prompts of T2I-CompBench are taken from file names. docs/rules.md has all of it.
-///
-/// Exit code 2 if a picture cannot be read or scored; the others are scored all the same.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
+#[command(after_help = "Reads one JSON object a line:
+
+  {\"id\": \"1\", \"prompt\": \"a dog to the left of a cat\", \"width\": 512, \"height\": 512,
+   \"detections\": [{\"label\": \"dog\", \"score\": 0.9, \"box_xyxy\": [10, 20, 110, 220]}, …]}
+
+also the checker's per_sample.jsonl, VISOR's results files and what GenEval's evaluation writes; T2I-CompBench's prompts are
+read from file names. All of it, masks, depth and relations without a prompt: docs/rules.md.
+
+Exit code 2 if a picture cannot be read or scored; the others are scored all the same.
+
+Examples:
   prepose score visor results_mymodel_text_spatial_rel_phrases_owlvit_0.1.json
   prepose score pse out/per_sample.jsonl --json
   prepose score geneval detections.jsonl --metadata evaluation_metadata.jsonl
@@ -44,6 +49,9 @@ pub struct Args {
     /// Count detections with a score above this [default: the rule's own].
     #[arg(long, value_name = "SCORE")]
     min_score: Option<f64>,
+    /// The size of pictures whose lines do not say.
+    #[arg(long, value_name = "WxH", value_parser = parse_size)]
+    size: Option<(usize, usize)>,
     /// GenEval's evaluation_metadata.jsonl: what is asked of a picture is its line with the number in the picture's path.
     #[arg(long, value_name = "FILE")]
     metadata: Option<PathBuf>,
@@ -85,11 +93,12 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     if let Some(score) = args.min_score {
         ensure!(score.is_finite(), "--min-score is {score}, not a number");
     }
-    let reader = match &args.metadata {
+    let mut reader = match &args.metadata {
         Some(path) => Reader::with_geneval_metadata(&text_of(path)?)
             .with_context(|| format!("cannot use {}", path.display()))?,
         None => Reader::default(),
     };
+    reader.size = args.size;
     let options = Options {
         published: args.published,
         min_score: args.min_score,
@@ -112,7 +121,7 @@ struct Scored {
     report: Report,
     /// Where each picture of the report is from, and its name.
     pictures: Vec<(Place, String)>,
-    unread: Vec<String>,
+    unread: Vec<(Place, String)>,
 }
 
 fn score(
@@ -137,7 +146,7 @@ fn score(
             Some(case)
         }
         Err(error) => {
-            unread.push(format!("{place}: {error}"));
+            unread.push((place, error.to_string()));
             None
         }
     });
@@ -173,25 +182,41 @@ impl Scored {
         self.pictures.iter().zip(&self.report.outcomes)
     }
 
-    /// What is wrong, one line each.
-    fn errors(&self) -> Vec<String> {
+    /// What is wrong and where, in the order of the files.
+    fn errors(&self) -> Vec<(&Place, String)> {
+        let unread = self
+            .unread
+            .iter()
+            .map(|(place, error)| (place, error.clone()));
         let unscored = self.outcomes().filter_map(|((place, _), outcome)| {
             let error = outcome.as_ref().err()?;
-            Some(format!("{place}: {error}"))
+            Some((place, error.to_string()))
         });
-        self.unread.iter().cloned().chain(unscored).collect()
+        unread.chain(unscored).collect()
     }
 
-    /// Says what is wrong on standard error; the exit code.
+    /// Says what is wrong on standard error, once where it is the same; the exit code.
     fn told(&self) -> u8 {
-        let errors = self.errors();
-        for error in errors.iter().take(MOST_ERRORS) {
-            eprintln!("error: {error}");
+        let mut told: Vec<(&Place, String, usize)> = Vec::new();
+        let mut known = HashMap::new();
+        for (place, error) in self.errors() {
+            let at = *known.entry(error.clone()).or_insert(told.len());
+            match told.get_mut(at) {
+                Some((_, _, more)) => *more += 1,
+                None => told.push((place, error, 0)),
+            }
         }
-        if errors.len() > MOST_ERRORS {
-            eprintln!("error: {} more like these", errors.len() - MOST_ERRORS);
+        for (place, error, more) in told.iter().take(MOST_ERRORS) {
+            let more = match more {
+                0 => String::new(),
+                more => format!(" (and {more} more)"),
+            };
+            eprintln!("error: {place}{more}: {error}");
         }
-        if errors.is_empty() { OK } else { ERROR }
+        if told.len() > MOST_ERRORS {
+            eprintln!("error: {} other errors", told.len() - MOST_ERRORS);
+        }
+        if told.is_empty() { OK } else { ERROR }
     }
 
     fn rows(&self) -> Vec<[String; 2]> {
@@ -218,13 +243,15 @@ impl Scored {
             value["id"] = json!(id);
             value
         };
+        let unread =
+            |(place, error): &(Place, String)| json!({"place": place.to_string(), "error": error});
         json!({
             "rule": rule,
             "published": options.published,
             "min_score": options.min_score,
             "figures": figures,
             "pictures": self.outcomes().map(picture).collect::<Vec<_>>(),
-            "unread": self.unread,
+            "unread": self.unread.iter().map(unread).collect::<Vec<_>>(),
         })
     }
 }

@@ -186,7 +186,7 @@ pub enum RuleError {
         found: usize,
     },
     /// A relation that the rule has no notion of.
-    #[error("{rule} does not score {relation:?}; it scores {}", names(known))]
+    #[error("{rule} does not score \"{relation}\"; it scores {}", names(known))]
     UnknownRelation {
         /// The rule.
         rule: &'static str,

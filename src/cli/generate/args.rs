@@ -157,7 +157,7 @@ fn parse_seeds(text: &str) -> Result<Seeds, String> {
     Ok(Seeds(seeds))
 }
 
-fn parse_size(text: &str) -> Result<(usize, usize), String> {
+pub(in crate::cli) fn parse_size(text: &str) -> Result<(usize, usize), String> {
     let number = |text: &str| {
         text.parse::<usize>()
             .map_err(|_| "give the size as WIDTHxHEIGHT, for instance 768x512".to_string())

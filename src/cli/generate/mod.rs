@@ -22,6 +22,7 @@ use prepose_models::unet::Memory;
 
 pub use args::Args;
 use args::Seeds;
+pub(super) use args::parse_size;
 use run::{Judge, Provenance, Run};
 
 use super::progress::Progress;

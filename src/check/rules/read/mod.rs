@@ -22,10 +22,12 @@ use super::depth::DepthError;
 use crate::check::json;
 use crate::prompt::scene::SceneError;
 
-/// Reads detections; holds what the lines of a file leave to others.
+/// Reads detections; holds what the lines of a file leave out.
 #[derive(Clone, Debug, Default)]
 pub struct Reader {
     metadata: Vec<Value>,
+    /// Width and height of pictures whose lines do not say.
+    pub size: Option<(usize, usize)>,
 }
 
 /// Where in a file a picture is described.
@@ -136,7 +138,10 @@ impl Reader {
         let lines = text.lines().enumerate();
         let lines = lines.filter(|(_, line)| !line.trim().is_empty());
         let metadata = lines.map(parse).collect::<Result<_, _>>()?;
-        Ok(Self { metadata })
+        Ok(Self {
+            metadata,
+            size: None,
+        })
     }
 
     /// The pictures of a file with this text, in order, each or why it is none. Paths of depth maps start at the file's
@@ -174,6 +179,8 @@ impl Reader {
         if let Some(metadata) = geneval::metadata(&mut value, &self.metadata)? {
             geneval::ask(&mut value, &metadata)?;
         }
-        line::case(serde_json::from_value(value)?, number, folder)
+        let mut case = line::case(serde_json::from_value(value)?, number, folder)?;
+        case.size = case.size.or(self.size);
+        Ok(case)
     }
 }
