@@ -1,4 +1,4 @@
-//! The operations that Stable Diffusion spends its time in.
+//! The operations that Stable Diffusion and the detectors spend their time in.
 //!
 //! Every function takes and returns Burn tensors, works on every backend and under autodiff, and
 //! accepts f32, f16 and bf16. Next to each stands a plain reference in Burn's own operations,

@@ -1,8 +1,9 @@
 //! The networks of Stable Diffusion in Burn, driven by configuration: CLIP text encoders, the
-//! conditional UNet and the autoencoders, for SD 1.x, SDXL and smaller networks of the same shape.
+//! conditional UNet and the autoencoders, for SD 1.x, SDXL and smaller networks of the same shape; and
+//! the detectors that look at what they make, torchvision's Faster R-CNN and Mask R-CNN.
 //!
 //! This crate reads no files. A network is built from a configuration, which deserializes from the
-//! `config.json` of diffusers or transformers, and from a [`params::ParamSource`], which hands out
+//! `config.json` of diffusers or transformers (detectors: [`rcnn::RcnnConfig`]), and from a [`params::ParamSource`], which hands out
 //! parameters by the names they have in a checkpoint. Weights are f32, f16 or bf16; norms, time
 //! embeddings and softmax compute in f32, and what goes in and comes out is f32.
 
