@@ -16,8 +16,20 @@ pub fn conv2d(
     stride: usize,
     padding: usize,
 ) -> Tensor<4> {
-    fast_conv2d(&x, &weight, bias.as_ref(), stride, padding)
+    fast_conv2d(&x, &weight, bias.as_ref(), stride, padding, false)
         .unwrap_or_else(|| plain::conv2d(x, weight, bias, stride, padding))
+}
+
+/// [`conv2d`] with results below zero set to zero.
+pub fn conv2d_relu(
+    x: Tensor<4>,
+    weight: Tensor<4>,
+    bias: Option<Tensor<1>>,
+    stride: usize,
+    padding: usize,
+) -> Tensor<4> {
+    fast_conv2d(&x, &weight, bias.as_ref(), stride, padding, true)
+        .unwrap_or_else(|| plain::conv2d_relu(x, weight, bias, stride, padding))
 }
 
 fn fast_conv2d(
@@ -26,6 +38,7 @@ fn fast_conv2d(
     bias: Option<&Tensor<1>>,
     stride: usize,
     padding: usize,
+    relu: bool,
 ) -> Option<Tensor<4>> {
     let [batch, channels, height, width] = x.dims();
     let [out_channels, in_channels, kernel, kernel_width] = weight.dims();
@@ -84,6 +97,7 @@ fn fast_conv2d(
                     },
                     row_bias: bias.as_ref().map(Operand::as_slice),
                     col_bias: None,
+                    relu,
                 }
                 .run();
             },
@@ -293,6 +307,7 @@ fn fast_conv2d_input_grad(
                     target,
                     row_bias: None,
                     col_bias: None,
+                    relu: false,
                 }
                 .run();
             }
@@ -302,7 +317,7 @@ fn fast_conv2d_input_grad(
 
 pub(crate) mod plain {
     use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
-    use burn::tensor::{Tensor, module};
+    use burn::tensor::{Tensor, activation, module};
 
     /// Reference of [`crate::conv2d`].
     pub fn conv2d(
@@ -314,6 +329,17 @@ pub(crate) mod plain {
     ) -> Tensor<4> {
         let options = ConvOptions::new([stride; 2], [padding; 2], [1, 1], 1);
         module::conv2d(x, weight, bias, options)
+    }
+
+    /// Reference of [`crate::conv2d_relu`].
+    pub fn conv2d_relu(
+        x: Tensor<4>,
+        weight: Tensor<4>,
+        bias: Option<Tensor<1>>,
+        stride: usize,
+        padding: usize,
+    ) -> Tensor<4> {
+        activation::relu(conv2d(x, weight, bias, stride, padding))
     }
 
     /// Reference of [`crate::conv2d_input_grad`].

@@ -12,6 +12,7 @@ mod conv;
 mod cpu;
 mod flex;
 mod linear;
+mod max_pool;
 mod nms;
 mod norm;
 mod resize;
@@ -24,9 +25,10 @@ pub use activation::{geglu, geglu_input_grad, gelu, quick_gelu, silu};
 pub use attention::{
     attention, attention_input_grads, attention_query_grad, attention_with_probs, causal_attention,
 };
-pub use conv::{conv2d, conv2d_input_grad};
+pub use conv::{conv2d, conv2d_input_grad, conv2d_relu};
 pub use flex::{keep_freed_memory, release_freed_memory};
 pub use linear::{linear, linear_input_grad};
+pub use max_pool::max_pool3x3;
 pub use nms::{nms, suppress};
 pub use norm::{group_norm, group_norm_input_grad, layer_norm, layer_norm_input_grad};
 pub use resize::{upsample_nearest2x, upsample_nearest2x_input_grad};
@@ -39,6 +41,7 @@ pub mod plain {
     pub use crate::attention::plain::*;
     pub use crate::conv::plain::*;
     pub use crate::linear::plain::*;
+    pub use crate::max_pool::plain::*;
     pub use crate::nms::plain::*;
     pub use crate::norm::plain::*;
     pub use crate::resize::plain::*;

@@ -103,6 +103,7 @@ fn fast_linear(x: &Tensor<3>, weight: &Tensor<2>, bias: Option<&Tensor<1>>) -> O
                     target: Target::Transposed { to, ld: outputs },
                     row_bias: bias,
                     col_bias: None,
+                    relu: false,
                 }
                 .run();
             } else {
@@ -118,6 +119,7 @@ fn fast_linear(x: &Tensor<3>, weight: &Tensor<2>, bias: Option<&Tensor<1>>) -> O
                     target: Target::rows(to, outputs),
                     row_bias: None,
                     col_bias: bias,
+                    relu: false,
                 }
                 .run();
             }
@@ -158,6 +160,7 @@ fn fast_linear_input_grad(grad: &Tensor<3>, weight: &Tensor<2>) -> Option<Tensor
                     target: Target::Transposed { to, ld: inputs },
                     row_bias: None,
                     col_bias: None,
+                    relu: false,
                 }
                 .run();
             } else {
@@ -170,6 +173,7 @@ fn fast_linear_input_grad(grad: &Tensor<3>, weight: &Tensor<2>) -> Option<Tensor
                     target: Target::rows(to, inputs),
                     row_bias: None,
                     col_bias: None,
+                    relu: false,
                 }
                 .run();
             }

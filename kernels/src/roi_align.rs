@@ -63,12 +63,8 @@ fn fast_roi_align(levels: &[Tensor<4>], rois: &Tensor<2>, options: &RoiAlign) ->
         .map(|((tensor, operand), power)| {
             let [of, depth, height, width] = tensor.dims();
             assert_eq!([of, depth], [batch, channels], "roi_align: levels");
-            Level {
-                data: operand.as_slice(),
-                height,
-                width,
-                scale: 0.5f32.powi(power as i32),
-            }
+            let scale = 0.5f32.powi(power as i32);
+            Level::new(operand.as_slice(), [channels, height, width], scale)
         })
         .collect();
     let rois: &[[f32; 5]] = bytemuck::cast_slice(rois.as_slice());

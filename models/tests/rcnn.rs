@@ -124,6 +124,11 @@ fn objects_match() {
         for (run, some) in [("one", &pictures[..1]), ("batch", &pictures[..])] {
             let found = network.detect(some);
             assert_eq!(found.len(), some.len());
+            let mut bare = found.clone();
+            bare.iter_mut()
+                .flatten()
+                .for_each(|object| object.mask = None);
+            assert_eq!(network.detect_boxes(some), bare, "without masks");
             for (i, (found, picture)) in found.iter().zip(some).enumerate() {
                 let [_, height, width] = picture.dims();
                 let prefix = format!("{run}/{i}");

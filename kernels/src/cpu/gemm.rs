@@ -115,6 +115,8 @@ pub(crate) struct Gemm<'a> {
     pub row_bias: Option<&'a [f32]>,
     /// One addend for each column.
     pub col_bias: Option<&'a [f32]>,
+    /// Whether results below zero become zero.
+    pub relu: bool,
 }
 
 // SAFETY: the pointers are only read, or written at places that no two tasks share.
@@ -279,6 +281,7 @@ unsafe fn multiply_body<V: Vector>(gemm: &Gemm<'_>, range: Range) {
                         let bias = Bias {
                             row: row_bias,
                             col: col_bias,
+                            relu: gemm.relu && block + 1 == k_blocks,
                         };
                         unsafe { write::<V>(&gemm.target, left, panel, place, bias) };
                         group += width;
@@ -338,7 +341,18 @@ unsafe fn write<V: Vector>(target: &Target, left: Left, panel: Panel, place: Pla
     let at = out.as_mut_ptr().cast::<f32>();
     unsafe {
         let groups = [at, at.add(GROUP), at.add(2 * GROUP)];
-        tile::<V>(left, panel, groups, width, false, bias);
+        tile::<V>(
+            left,
+            panel,
+            groups,
+            width,
+            false,
+            Bias {
+                relu: false,
+                ..bias
+            },
+        );
+        let put = |to: *mut f32, value: f32| put(to, value, plus, bias.relu);
         match *target {
             Target::Planes {
                 to,
@@ -350,7 +364,7 @@ unsafe fn write<V: Vector>(target: &Target, left: Left, panel: Panel, place: Pla
                     let col = col + j;
                     let to = to.add(col / plane * sample + col % plane + row * ld);
                     for i in 0..left.rows {
-                        put(to.add(i * ld), *at.add(i * width + j), plus);
+                        put(to.add(i * ld), *at.add(i * width + j));
                     }
                 }
             }
@@ -368,7 +382,7 @@ unsafe fn write<V: Vector>(target: &Target, left: Left, panel: Panel, place: Pla
                     let (y, x) = (pixel / phase_width, pixel % phase_width);
                     let to = to.add(index * sample + (y * line + x) * step + row * ld);
                     for i in 0..left.rows {
-                        put(to.add(i * ld), *at.add(i * width + j), plus);
+                        put(to.add(i * ld), *at.add(i * width + j));
                     }
                 }
             }
@@ -376,7 +390,7 @@ unsafe fn write<V: Vector>(target: &Target, left: Left, panel: Panel, place: Pla
                 for j in 0..cols {
                     let to = to.add((col + j) * ld + row);
                     for i in 0..left.rows {
-                        put(to.add(i), *at.add(i * width + j), plus);
+                        put(to.add(i), *at.add(i * width + j));
                     }
                 }
             }
@@ -385,6 +399,10 @@ unsafe fn write<V: Vector>(target: &Target, left: Left, panel: Panel, place: Pla
 }
 
 #[inline(always)]
-unsafe fn put(to: *mut f32, value: f32, plus: bool) {
-    unsafe { *to = if plus { *to + value } else { value } };
+unsafe fn put(to: *mut f32, value: f32, plus: bool, relu: bool) {
+    unsafe {
+        let value = if plus { *to + value } else { value };
+        // NaN stays NaN.
+        *to = if relu && value < 0.0 { 0.0 } else { value };
+    }
 }

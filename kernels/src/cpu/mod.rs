@@ -6,6 +6,7 @@ pub(crate) mod attention_grad;
 pub(crate) mod attention_query_grad;
 pub(crate) mod columns;
 pub(crate) mod gemm;
+pub(crate) mod max_pool;
 pub(crate) mod norm;
 pub(crate) mod norm_grad;
 pub(crate) mod resize;

@@ -1,17 +1,57 @@
-//! Pooling of regions. A sample is interpolated along one axis and then along the other, so a pixel of
-//! the result is a sum over rows of sums over columns, with weights that all channels share.
+//! Pooling of regions, from planes whose channels lie next to each other: a pixel of the result is then
+//! a sum of whole vectors.
 
 use rayon::prelude::*;
 
+use super::norm::To;
+use super::scratch::Scratch;
 use super::simd::{Vector, multiversion};
 
-/// A level of a feature pyramid `[B, C, height, width]`.
-pub(crate) struct Level<'a> {
-    pub data: &'a [f32],
+/// A level of a feature pyramid, `[B, height, width, channels]`.
+pub(crate) struct Level {
+    pub data: Vec<f32>,
     pub height: usize,
     pub width: usize,
     /// Pixels of the level for each of the picture.
     pub scale: f32,
+}
+
+impl Level {
+    /// From `[B, channels, height, width]`.
+    pub(crate) fn new(from: &[f32], [channels, height, width]: [usize; 3], scale: f32) -> Self {
+        let plane = height * width;
+        let mut data = vec![0.0; from.len()];
+        let rows = data.par_chunks_mut((width * channels).max(1));
+        rows.enumerate().for_each(|(i, to)| {
+            let (sample, row) = (i / height, i % height);
+            let from = &from[sample * channels * plane + row * width..];
+            transpose(from, plane, to, channels);
+        });
+        Self {
+            data,
+            height,
+            width,
+            scale,
+        }
+    }
+}
+
+/// Writes `to[x][c] = from[c][x]`, where rows of `from` are `stride` apart and those of `to` hold
+/// `channels`, in blocks that fit in a few cache lines.
+fn transpose(from: &[f32], stride: usize, to: &mut [f32], channels: usize) {
+    const BLOCK: usize = 16;
+    let width = to.len() / channels;
+    for left in (0..width).step_by(BLOCK) {
+        let columns = left..(left + BLOCK).min(width);
+        for first in (0..channels).step_by(BLOCK) {
+            for channel in first..(first + BLOCK).min(channels) {
+                let from = &from[channel * stride..][..width];
+                for x in columns.clone() {
+                    to[x * channels + channel] = from[x];
+                }
+            }
+        }
+    }
 }
 
 /// Sizes of the result.
@@ -25,7 +65,8 @@ pub(crate) struct Pool {
 /// A pixel and its weight.
 type Tap = (usize, f32);
 
-/// For each pixel of the result the pixels along one axis that it is made of.
+/// For each pixel of the result the pixels along one axis that it is made of: a sample is
+/// interpolated along one axis and then along the other, so that weights are products.
 struct Taps {
     taps: Vec<Tap>,
     /// Where each result pixel's begin, and where the last one's end.
@@ -44,8 +85,9 @@ impl Taps {
             starts.push(taps.len());
             for sample in 0..sampling {
                 let at = from + i as f32 * bin + (sample as f32 + 0.5) * bin / sampling as f32;
-                // Written so that NaN counts as outside.
-                if !(at >= -1.0 && at <= length as f32) {
+                // NaN is outside as well.
+                let inside = at >= -1.0 && at <= length as f32;
+                if !inside {
                     continue;
                 }
                 let at = at.max(0.0);
@@ -66,22 +108,7 @@ impl Taps {
     fn of(&self, i: usize) -> &[Tap] {
         &self.taps[self.starts[i]..self.starts[i + 1]]
     }
-
-    /// The first pixel and the number of pixels up to the last.
-    fn range(&self) -> (usize, usize) {
-        let pixels = || self.taps.iter().map(|(pixel, _)| *pixel);
-        let first = pixels().min().unwrap_or(0);
-        (first, pixels().max().map_or(0, |last| last + 1 - first))
-    }
 }
-
-#[derive(Clone, Copy)]
-struct To(*mut f32);
-
-// SAFETY: every region writes to its own part.
-unsafe impl Send for To {}
-// SAFETY: as above.
-unsafe impl Sync for To {}
 
 impl Pool {
     /// Pools `rois` (picture, corners), each from the level that `level` says for its area.
@@ -103,72 +130,73 @@ impl Pool {
             let scale = level.scale;
             let rows = Taps::new(y0 * scale, y1 * scale, level.height, self);
             let columns = Taps::new(x0 * scale, x1 * scale, level.width, self);
-            let to: To = to;
-            let sample = self.channels * level.height * level.width;
+            let sample = level.height * level.width * self.channels;
             let from = &level.data[picture as usize * sample..][..sample];
-            // SAFETY: the region's part of the result.
-            unsafe {
-                let to = core::slice::from_raw_parts_mut(
-                    to.0.add(i * len).cast::<core::mem::MaybeUninit<f32>>(),
-                    len,
-                );
-                for x in to.iter_mut() {
-                    x.write(0.0);
-                }
-                let to = core::slice::from_raw_parts_mut(to.as_mut_ptr().cast::<f32>(), len);
-                pool(from, level.width, &rows, &columns, self.size, to);
-            }
+            let axes = [&rows, &columns];
+            // SAFETY: the taps lie inside the level, and `to` is the region's part of the result.
+            unsafe { pool(from, level.width, axes, self, to.at(i * len)) };
         });
     }
 }
 
 multiversion! {
-    /// All channels of one region, from planes of `width` pixels in each row, to zeros.
-    unsafe fn pool(
-        from: &[f32],
-        width: usize,
-        rows: &Taps,
-        columns: &Taps,
-        size: usize,
-        to: &mut [f32],
-    ) = pool_body
+    /// One region, from rows of `width` pixels, with the taps for rows and columns.
+    unsafe fn pool(from: &[f32], width: usize, axes: [&Taps; 2], pool: Pool, to: *mut f32) = pool_body
 }
 
-/// The compiler finds the vectors here, for which it knows the instruction set.
 #[inline(always)]
 unsafe fn pool_body<V: Vector>(
     from: &[f32],
     width: usize,
-    rows: &Taps,
-    columns: &Taps,
-    size: usize,
-    to: &mut [f32],
+    [rows, columns]: [&Taps; 2],
+    pool: Pool,
+    to: *mut f32,
 ) {
-    let (first, count) = columns.range();
-    let mut line = vec![0.0f32; count];
-    let channels = to.len() / (size * size);
-    let plane = from.len() / channels.max(1);
-    for (from, to) in from
-        .chunks_exact(plane.max(1))
-        .zip(to.chunks_exact_mut(size * size))
-    {
-        for (i, to) in to.chunks_exact_mut(size).enumerate() {
-            let taps = rows.of(i);
-            if taps.is_empty() {
-                continue;
-            }
-            line.fill(0.0);
-            for (row, weight) in taps {
-                let from = &from[row * width + first..][..count];
-                for (sum, x) in line.iter_mut().zip(from) {
-                    *sum += weight * x;
+    let Pool { channels, size, .. } = pool;
+    let plane = size * size;
+    let mut offsets = Vec::new();
+    // The sums of some pixels, from where they go to their channels run by run.
+    let mut sums = Scratch::take(size * channels);
+    let sums = sums.as_mut_ptr();
+    for i in 0..size {
+        for j in 0..size {
+            offsets.clear();
+            for (row, down) in rows.of(i) {
+                for (column, across) in columns.of(j) {
+                    offsets.push(((row * width + column) * channels, down * across));
                 }
             }
-            for (j, to) in to.iter_mut().enumerate() {
-                let taps = columns.of(j).iter();
-                *to = taps
-                    .map(|(column, weight)| weight * line[column - first])
-                    .sum();
+            // SAFETY: `size · channels` sums fit, and taps lie inside the level.
+            unsafe {
+                let sums = sums.add(j * channels);
+                let from = from.as_ptr();
+                let mut c = 0;
+                // Several sums at a time, so that none waits for the one before.
+                while c + 4 * V::LANES <= channels {
+                    let mut some = [V::splat(0.0); 4];
+                    for (offset, weight) in &offsets {
+                        let (from, weight) = (from.add(offset + c), V::splat(*weight));
+                        for (k, sum) in some.iter_mut().enumerate() {
+                            *sum = V::load(from.add(k * V::LANES)).mul_add(weight, *sum);
+                        }
+                    }
+                    for (k, sum) in some.into_iter().enumerate() {
+                        sum.store(sums.add(c + k * V::LANES));
+                    }
+                    c += 4 * V::LANES;
+                }
+                for c in c..channels {
+                    let terms = offsets.iter();
+                    *sums.add(c) = terms
+                        .map(|(offset, weight)| *from.add(offset + c) * weight)
+                        .sum();
+                }
+            }
+        }
+        for c in 0..channels {
+            for j in 0..size {
+                // SAFETY: the result has `channels` planes of `size` rows.
+                unsafe { *to.add(c * plane + i * size + j) = *sums.add(j * channels + c) };
             }
         }
     }

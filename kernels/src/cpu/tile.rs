@@ -41,17 +41,20 @@ pub(crate) struct Panel {
     pub kc: usize,
 }
 
-/// Addends for the rows and columns of a tile; null for none.
+/// Addends for the rows and columns of a tile, null for none, and whether sums below zero become
+/// zero.
 #[derive(Clone, Copy)]
 pub(crate) struct Bias {
     pub row: *const f32,
     pub col: *const f32,
+    pub relu: bool,
 }
 
 impl Bias {
     pub(crate) const NONE: Self = Self {
         row: core::ptr::null(),
         col: core::ptr::null(),
+        relu: false,
     };
 }
 
@@ -226,6 +229,9 @@ unsafe fn kernel<V: Vector, const ACROSS: bool, const ROWS: usize, const VECTORS
                 }
                 if !bias.col.is_null() {
                     sum = sum.add(V::load(bias.col.add(lane)));
+                }
+                if bias.relu {
+                    sum = V::splat(0.0).max(sum);
                 }
                 sum.store(to);
             }

@@ -281,3 +281,61 @@ fn roi_align_of_views_and_of_nothing() {
     let none = roi_align(&[level], Tensor::zeros([0, 5], &Device::flex()), &options);
     assert_eq!(none.dims(), [0, 4, 3, 3]);
 }
+
+#[test]
+fn conv2d_relu_is_conv2d_without_what_is_below_zero() {
+    // Channels, height, width, out, kernel, stride, padding; sums of more than one block, planes that
+    // groups of columns do not divide.
+    let cases = [
+        [70, 7, 7, 33, 3, 1, 1],
+        [3, 18, 21, 9, 7, 2, 3],
+        [600, 4, 5, 16, 1, 1, 0],
+        [8, 32, 32, 40, 3, 2, 1],
+    ];
+    forced::each(|level| {
+        for [channels, height, width, out, kernel, stride, padding] in cases {
+            let x = random([3, channels, height, width], 1, DType::F32);
+            let weight = random([out, channels, kernel, kernel], 2, DType::F32);
+            let bias = Some(random([out], 3, DType::F32));
+            let want = conv2d(x.clone(), weight.clone(), bias.clone(), stride, padding);
+            let want: Vec<f64> = values(&want).iter().map(|x| x.max(0.0)).collect();
+            let got = conv2d_relu(x.clone(), weight.clone(), bias.clone(), stride, padding);
+            assert_eq!(values(&got), want, "{level:?} {channels} channels");
+            let plain = plain::conv2d_relu(x, weight, bias, stride, padding);
+            assert_close(&plain, &want, 5e-6, "plain");
+        }
+    });
+}
+
+#[test]
+fn max_pool3x3_matches() {
+    for [channels, height, width] in [[1, 1, 1], [3, 2, 5], [40, 9, 16], [2, 64, 33]] {
+        let x = random([2, channels, height, width], 4, DType::F32);
+        let all = values(&x);
+        let mut want = Vec::new();
+        for plane in all.chunks(height * width) {
+            for y in (0..height as isize).step_by(2) {
+                for x in (0..width as isize).step_by(2) {
+                    let near = (0..9).map(|i| (y + i / 3 - 1, x + i % 3 - 1));
+                    let inside = near.filter(|(y, x)| {
+                        (0..height as isize).contains(y) && (0..width as isize).contains(x)
+                    });
+                    let values = inside.map(|(y, x)| plane[y as usize * width + x as usize]);
+                    want.push(values.fold(f64::NEG_INFINITY, f64::max));
+                }
+            }
+        }
+        assert_eq!(values(&max_pool3x3(x.clone())), want, "{height} × {width}");
+        assert_eq!(
+            values(&plain::max_pool3x3(x)),
+            want,
+            "plain, {height} × {width}"
+        );
+    }
+    let nan = Tensor::<4>::from_data([[[[1.0, f32::NAN, 2.0, 3.0, 0.0]]]], &Device::flex());
+    let got = values(&max_pool3x3(nan));
+    assert!(
+        got[0].is_nan() && got[1].is_nan() && got[2] == 3.0,
+        "{got:?}"
+    );
+}

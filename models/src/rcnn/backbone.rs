@@ -124,12 +124,7 @@ impl Backbone {
     /// every second pixel of the one before.
     pub fn forward(&self, pictures: Tensor<4>) -> Vec<Tensor<4>> {
         let x = self.stem.forward_relu(pictures);
-        let mut x = max_pool2d(
-            x,
-            MaxPoolOptions::new([3, 3])
-                .with_stride([2, 2])
-                .with_padding([1, 1]),
-        );
+        let mut x = kernels::max_pool3x3(x);
         let mut bottom_up = Vec::new();
         for (i, stage) in self.stages.iter().enumerate() {
             x = stage.iter().fold(x, |x, block| block.forward(x));

@@ -2,7 +2,6 @@
 
 use burn::module::{Param, ParamId};
 use burn::prelude::*;
-use burn::tensor::activation::relu;
 use prepose_kernels as kernels;
 
 use crate::params::Params;
@@ -107,6 +106,7 @@ impl ConvNorm {
 
     /// The same with negative results set to zero.
     pub fn forward_relu(&self, x: Tensor<4>) -> Tensor<4> {
-        relu(self.forward(x))
+        let (weight, bias) = (self.weight.val(), self.bias.val());
+        kernels::conv2d_relu(x, weight, Some(bias), self.stride, self.padding)
     }
 }

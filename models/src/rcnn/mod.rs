@@ -92,6 +92,15 @@ impl Rcnn {
     /// # Panics
     /// If a picture has other than three channels, or no pixels.
     pub fn detect(&self, pictures: &[Tensor<3>]) -> Vec<Vec<Instance>> {
+        self.find(pictures, true)
+    }
+
+    /// As [`Self::detect`], without masks.
+    pub fn detect_boxes(&self, pictures: &[Tensor<3>]) -> Vec<Vec<Instance>> {
+        self.find(pictures, false)
+    }
+
+    fn find(&self, pictures: &[Tensor<3>], masks: bool) -> Vec<Vec<Instance>> {
         if pictures.is_empty() {
             return Vec::new();
         }
@@ -100,7 +109,8 @@ impl Rcnn {
         let proposals = self.propose(&levels, &batch);
         let (probabilities, changes) = self.classify(&levels, &proposals);
         let found = self.select(proposals, probabilities, changes, &batch);
-        let mut masks = self.find_masks(&levels, &found).into_iter();
+        let masks = masks.then(|| self.find_masks(&levels, &found));
+        let mut masks = masks.unwrap_or_default().into_iter();
         let sizes = batch.resized.iter().zip(&batch.original);
         let instances = found.into_iter().zip(sizes).map(|(found, (from, to))| {
             let ratio = |axis: usize| to[axis] as f32 / from[axis] as f32;
@@ -153,17 +163,23 @@ impl Rcnn {
     /// changes that would make the proposal a box of each class `[B · N, 4 · classes]`.
     pub fn classify(&self, levels: &[Tensor<4>], proposals: &Proposals) -> (Tensor<2>, Tensor<2>) {
         let [pictures, each, _] = proposals.boxes.dims();
-        let numbers = Tensor::<1, Int>::arange(0..pictures as i64, &proposals.boxes.device());
-        let numbers = numbers.float().cast(DType::F32).reshape([pictures, 1, 1]);
-        let numbers = numbers.expand([pictures, each, 1]);
-        let rois = Tensor::cat(vec![numbers, proposals.boxes.clone()], 2);
-        let parts = rois.reshape([pictures * each, 5]).split(TOGETHER, 0);
-        let heads = parts.into_iter().map(|rois| {
-            let regions = self.pool(levels, rois, self.config.box_roi_size);
+        let device = proposals.boxes.device();
+        let together = (TOGETHER / each).max(1);
+        let parts = (0..pictures).step_by(together).map(|first| {
+            let count = together.min(pictures - first);
+            let levels = levels
+                .iter()
+                .map(|level| level.clone().narrow(0, first, count));
+            let numbers = Tensor::<1, Int>::arange(0..count as i64, &device).float();
+            let numbers = numbers.cast(DType::F32).reshape([count, 1, 1]);
+            let boxes = proposals.boxes.clone().narrow(0, first, count);
+            let rois = Tensor::cat(vec![numbers.expand([count, each, 1]), boxes], 2);
+            let rois = rois.reshape([count * each, 5]);
+            let regions = self.pool(&levels.collect::<Vec<_>>(), rois, self.config.box_roi_size);
             let (logits, changes) = self.boxes.forward(regions);
             (softmax(logits, 1), changes)
         });
-        let (probabilities, changes) = heads.unzip::<_, _, Vec<_>, Vec<_>>();
+        let (probabilities, changes) = parts.unzip::<_, _, Vec<_>, Vec<_>>();
         (Tensor::cat(probabilities, 0), Tensor::cat(changes, 0))
     }
 

@@ -35,6 +35,18 @@ pub trait Detector {
         pictures: &[Tensor<3>],
         queries: &[Vec<String>],
     ) -> Result<Vec<Vec<Detection>>, DetectError>;
+
+    /// As [`Self::detect`], without masks where leaving them out saves time.
+    ///
+    /// # Errors
+    /// As [`Self::detect`].
+    fn detect_boxes(
+        &self,
+        pictures: &[Tensor<3>],
+        queries: &[Vec<String>],
+    ) -> Result<Vec<Vec<Detection>>, DetectError> {
+        self.detect(pictures, queries)
+    }
 }
 
 /// Why pictures could not be looked at.

@@ -67,6 +67,16 @@ impl RcnnDetector {
         labels.filter(|label| label != NO_LABEL).collect()
     }
 
+    /// What was found, as records have it.
+    fn detections(&self, found: Vec<Vec<Instance>>, pictures: &[Tensor<3>]) -> Vec<Vec<Detection>> {
+        let of_picture = |(found, picture): (Vec<Instance>, &Tensor<3>)| {
+            let [_, height, width] = picture.dims();
+            let detection = |object| self.detection(object, [height, width]);
+            found.into_iter().filter_map(detection).collect()
+        };
+        found.into_iter().zip(pictures).map(of_picture).collect()
+    }
+
     /// The object as records have it; none if its score is too low or its class has no name.
     fn detection(&self, object: Instance, [height, width]: [usize; 2]) -> Option<Detection> {
         let score = f64::from(object.score);
@@ -105,12 +115,15 @@ impl Detector for RcnnDetector {
         _queries: &[Vec<String>],
     ) -> Result<Vec<Vec<Detection>>, DetectError> {
         check_pictures(pictures)?;
-        let found = self.network.detect(pictures);
-        let detections = found.into_iter().zip(pictures).map(|(found, picture)| {
-            let [_, height, width] = picture.dims();
-            let detection = |object| self.detection(object, [height, width]);
-            found.into_iter().filter_map(detection).collect()
-        });
-        Ok(detections.collect())
+        Ok(self.detections(self.network.detect(pictures), pictures))
+    }
+
+    fn detect_boxes(
+        &self,
+        pictures: &[Tensor<3>],
+        _queries: &[Vec<String>],
+    ) -> Result<Vec<Vec<Detection>>, DetectError> {
+        check_pictures(pictures)?;
+        Ok(self.detections(self.network.detect_boxes(pictures), pictures))
     }
 }

@@ -1,0 +1,35 @@
+//! Largest values of neighbourhoods.
+
+use burn::tensor::Tensor;
+
+use crate::cpu::max_pool;
+use crate::flex::{Operand, filled};
+
+/// The largest of each 3 × 3 pixels around every second one of `x` `[B, C, H, W]`:
+/// `[B, C, ⌈H/2⌉, ⌈W/2⌉]`. PyTorch's `max_pool2d` with stride 2 and padding 1.
+pub fn max_pool3x3(x: Tensor<4>) -> Tensor<4> {
+    fast_max_pool3x3(&x).unwrap_or_else(|| plain::max_pool3x3(x))
+}
+
+fn fast_max_pool3x3(x: &Tensor<4>) -> Option<Tensor<4>> {
+    let [batch, channels, height, width] = x.dims();
+    let from = Operand::new(x)?.contiguous();
+    let shape = [batch, channels, height.div_ceil(2), width.div_ceil(2)];
+    // SAFETY: every plane of the result is written.
+    Some(unsafe {
+        filled(shape, x.dtype(), |to| {
+            max_pool::three(from.as_slice(), to, [height, width]);
+        })
+    })
+}
+
+pub(crate) mod plain {
+    use burn::tensor::ops::MaxPoolOptions;
+    use burn::tensor::{Tensor, module};
+
+    /// Reference of [`crate::max_pool3x3`].
+    pub fn max_pool3x3(x: Tensor<4>) -> Tensor<4> {
+        let options = MaxPoolOptions::new([3, 3]);
+        module::max_pool2d(x, options.with_stride([2, 2]).with_padding([1, 1]))
+    }
+}
