@@ -17,6 +17,7 @@
 //! * [`output`]: pictures that carry their request, and the manifest.
 
 pub mod attention_maps;
+pub mod audit;
 pub mod check;
 pub mod device;
 pub mod engine;

@@ -31,6 +31,7 @@ CASES = {
     "spatialbench-uc": "spatialbench_uc",
     "guidance": "guidance",
     "guidance-toybox": "guidance_toybox",
+    "audit": "audit",
 }
 
 

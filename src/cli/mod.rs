@@ -1,5 +1,6 @@
 //! The command line: one file a command; each parses, calls and prints.
 
+mod audit;
 mod bench;
 mod check;
 mod checker;
@@ -54,6 +55,8 @@ enum Command {
     Devices(devices::Args),
     /// Download a known checkpoint; but for `parse --extract-with` the only command that uses the network
     Pull(pull::Args),
+    /// Measure the checker against people: sample, label, analyze, calibrate
+    Audit(Box<audit::Args>),
     /// Score detections by a published rule: PSE, VISOR, GenEval, T2I-CompBench, HRS-Bench, OTS-Bench
     Score(score::Args),
     /// Measure speed
@@ -72,6 +75,7 @@ pub fn main() -> ExitCode {
         Command::Parse(args) => parse::run(args),
         Command::Devices(args) => devices::run(args),
         Command::Pull(args) => pull::run(args, cli.quiet),
+        Command::Audit(args) => audit::run(args),
         Command::Score(args) => score::run(args),
         Command::Bench(args) => bench::run(args),
     };

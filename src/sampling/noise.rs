@@ -12,6 +12,8 @@ use std::f64::consts::TAU;
 
 use serde::{Deserialize, Serialize};
 
+use super::mt19937::Mt19937;
+
 /// Which algorithm turns a seed into normal numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
@@ -211,53 +213,6 @@ fn cephes_sin_cos(x: f32) -> (f32, f32) {
         if negative_sin { -sin } else { sin },
         if negative_cos { -cos } else { cos },
     )
-}
-
-/// MT19937 (Matsumoto and Nishimura 1998, `mt19937ar.c`).
-#[derive(Debug, Clone)]
-struct Mt19937 {
-    state: [u32; Self::N],
-    next: usize,
-}
-
-impl Mt19937 {
-    const N: usize = 624;
-    const M: usize = 397;
-
-    fn new(seed: u32) -> Self {
-        let mut state = [seed; Self::N];
-        for i in 1..Self::N {
-            let previous = state[i - 1];
-            state[i] = (previous ^ (previous >> 30))
-                .wrapping_mul(1_812_433_253)
-                .wrapping_add(i as u32);
-        }
-        Self {
-            state,
-            next: Self::N,
-        }
-    }
-
-    fn next(&mut self) -> u32 {
-        if self.next == Self::N {
-            self.refill();
-        }
-        let mut y = self.state[self.next];
-        self.next += 1;
-        y ^= y >> 11;
-        y ^= (y << 7) & 0x9d2c_5680;
-        y ^= (y << 15) & 0xefc6_0000;
-        y ^ (y >> 18)
-    }
-
-    fn refill(&mut self) {
-        for i in 0..Self::N {
-            let y = (self.state[i] & 0x8000_0000) | (self.state[(i + 1) % Self::N] & 0x7fff_ffff);
-            let twist = if y & 1 == 1 { 0x9908_b0df } else { 0 };
-            self.state[i] = self.state[(i + Self::M) % Self::N] ^ (y >> 1) ^ twist;
-        }
-        self.next = 0;
-    }
 }
 
 /// Element `i` of the given draw of torch's CUDA generator: counter (draw, 0, i, 0), key = seed, of which the

@@ -1,0 +1,244 @@
+//! `prepose audit sample`
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use prepose::audit::draw::{Candidate, draw};
+use prepose::audit::table::{self, SampleRow, method_of_run, relative};
+use prepose::check::spatialbench::Record;
+use prepose::check::spatialbench::record::relation_name;
+use prepose::output::files::{parent, prepare_folder, write_atomically};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::super::OK;
+use super::input::{self, absolute};
+
+/// Draw pictures for people to label, from every method, relation and verdict.
+///
+/// Methods get equal shares, and within a method so do relations and verdicts; then the bins of confidence take turns.
+/// The same records in the same order and the same seed give the same sample, SpatialBench-UC's released one among them.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  prepose audit sample --records runs/*/eval/per_sample.jsonl --out audit/sample.csv
+  prepose audit sample --records a/per_sample.jsonl b/per_sample.jsonl -n 60 --out sample.csv")]
+pub struct Args {
+    /// The checker's records, one file a run. The run's folder is where its manifest.jsonl is: beside the file or one above.
+    #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
+    records: Vec<PathBuf>,
+    /// The table to write, CSV.
+    #[arg(short, long, value_name = "FILE")]
+    out: PathBuf,
+    /// How many pictures.
+    #[arg(short, default_value_t = 200, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    n: u32,
+    /// Of the draw.
+    #[arg(long, default_value_t = 42)]
+    seed: u64,
+    /// Prompts by prompt_id, JSON lines, for runs whose manifest does not have them.
+    #[arg(long, value_name = "FILE")]
+    prompts: Option<PathBuf>,
+    /// One JSON object on standard output.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A run that records are of.
+struct Run {
+    /// As the records' path was given.
+    folder: PathBuf,
+    id: String,
+    method: String,
+    /// Where the records are.
+    records: PathBuf,
+    /// By sample.
+    manifest: HashMap<String, Line>,
+}
+
+/// What a manifest says of a picture.
+#[derive(Deserialize)]
+struct Line {
+    sample_id: String,
+    #[serde(default)]
+    image_path: Option<String>,
+    #[serde(default)]
+    prompt: Option<String>,
+}
+
+/// What a prompt set says of a prompt.
+#[derive(Deserialize)]
+struct PromptLine {
+    prompt_id: String,
+    prompt: String,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<u8> {
+    let prompts: HashMap<String, String> = match &args.prompts {
+        None => HashMap::new(),
+        Some(path) => input::json_lines::<PromptLine>(path)?
+            .into_iter()
+            .map(|line| (line.prompt_id, line.prompt))
+            .collect(),
+    };
+    let mut runs = Vec::new();
+    let mut all: Vec<(usize, Record)> = Vec::new();
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    for (i, path) in args.records.iter().enumerate() {
+        runs.push(find_run(path)?);
+        for record in input::records(path)? {
+            if let Some(first) = seen.insert(record.sample_id.clone(), i) {
+                bail!(
+                    "{} is in {} and in {}; give each picture's record once",
+                    record.sample_id,
+                    args.records[first].display(),
+                    path.display()
+                );
+            }
+            all.push((i, record));
+        }
+    }
+
+    let candidates: Vec<Candidate> = all
+        .iter()
+        .map(|(run, record)| Candidate {
+            method: runs[*run].method.clone(),
+            relation: relation_name(record.relation),
+            verdict: record.verdict_raw,
+            conf: record.conf,
+        })
+        .collect();
+    let drawn = draw(&candidates, args.n as usize, args.seed);
+    prepare_folder(parent(&args.out))?;
+    let table_folder = absolute(parent(&args.out))?;
+    let rows = drawn
+        .iter()
+        .map(|&i| {
+            let (run, record) = &all[i];
+            row(&runs[*run], record, &prompts, &table_folder)
+        })
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    write_atomically(&args.out, &table::write(&rows)?)?;
+    report(args, &candidates, &drawn)?;
+    Ok(OK)
+}
+
+fn row(
+    run: &Run,
+    record: &Record,
+    prompts: &HashMap<String, String>,
+    table: &Path,
+) -> anyhow::Result<SampleRow> {
+    let line = run.manifest.get(&record.sample_id);
+    let image = line
+        .and_then(|line| line.image_path.clone())
+        .unwrap_or_else(|| format!("images/{}.png", record.sample_id));
+    let overlay = match &record.overlay_path {
+        None => String::new(),
+        Some(path) => relative(&absolute(&parent(&run.records).join(path))?, table),
+    };
+    let prompt = line
+        .and_then(|line| line.prompt.as_ref())
+        .or_else(|| prompts.get(&record.prompt_id));
+    Ok(SampleRow {
+        sample_id: record.sample_id.clone(),
+        image_path: relative(&absolute(&run.folder.join(image))?, table),
+        overlay_path: overlay,
+        prompt: prompt.cloned().unwrap_or_default(),
+        relation: relation_name(record.relation),
+        object_a: record.object_a.clone(),
+        object_b: record.object_b.clone(),
+        checker_verdict_raw: record.verdict_raw,
+        conf: record.conf,
+        run_id: run.id.clone(),
+        run_path: run.folder.to_string_lossy().replace('\\', "/"),
+        method: run.method.clone(),
+    })
+}
+
+/// The run that a file of records belongs to: the folder with the manifest, beside the records or one above. Without a
+/// manifest, the folder above one that is called `eval` or the like, as the released runs are laid out.
+fn find_run(records: &Path) -> anyhow::Result<Run> {
+    let beside = parent(records).to_path_buf();
+    let above = beside
+        .parent()
+        .map(|folder| match folder.as_os_str().len() {
+            0 => Path::new("."),
+            _ => folder,
+        });
+    let has_manifest = |folder: &Path| folder.join("manifest.jsonl").is_file();
+    let named_eval = beside
+        .file_name()
+        .is_some_and(|name| name.to_string_lossy().starts_with("eval"));
+    let folder = match above {
+        Some(above) if !has_manifest(&beside) && (has_manifest(above) || named_eval) => {
+            above.to_path_buf()
+        }
+        _ => beside,
+    };
+    let path = folder.join("manifest.jsonl");
+    let manifest = match path.is_file() {
+        false => HashMap::new(),
+        true => input::json_lines::<Line>(&path)?
+            .into_iter()
+            .map(|line| (line.sample_id.clone(), line))
+            .collect(),
+    };
+    let id = absolute(&folder)?
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .with_context(|| format!("{} has no name to call a run by", folder.display()))?;
+    Ok(Run {
+        method: method_of_run(&id),
+        records: records.to_path_buf(),
+        manifest,
+        folder,
+        id,
+    })
+}
+
+fn report(args: &Args, candidates: &[Candidate], drawn: &[usize]) -> anyhow::Result<()> {
+    let mut strata: BTreeMap<(&str, &str, &str), (usize, usize)> = BTreeMap::new();
+    let key = |i: usize| {
+        let Candidate {
+            method,
+            relation,
+            verdict,
+            ..
+        } = &candidates[i];
+        (method.as_str(), relation.as_str(), verdict.as_str())
+    };
+    for i in 0..candidates.len() {
+        strata.entry(key(i)).or_default().1 += 1;
+    }
+    for &i in drawn {
+        strata.entry(key(i)).or_default().0 += 1;
+    }
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        let strata: Vec<_> = strata
+            .iter()
+            .map(|((method, relation, verdict), (drawn, of))| {
+                json!({ "method": method, "relation": relation, "verdict": verdict, "drawn": drawn, "of": of })
+            })
+            .collect();
+        let report = json!({ "sample": args.out, "drawn": drawn.len(), "of": candidates.len(), "seed": args.seed, "strata": strata });
+        writeln!(out, "{report}")?;
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "{}: {} of {} pictures",
+        args.out.display(),
+        drawn.len(),
+        candidates.len()
+    )?;
+    for ((method, relation, verdict), (drawn, of)) in strata {
+        writeln!(
+            out,
+            "  {method:<14} {relation:<9} {verdict:<12} {drawn:>4} of {of}"
+        )?;
+    }
+    Ok(())
+}
