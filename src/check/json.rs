@@ -5,8 +5,8 @@ use std::io;
 
 use serde::Serialize;
 use serde::de::{DeserializeOwned, Error as _};
-use serde_json::Value;
 use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
+use serde_json::{Number, Value};
 
 /// Reads `text`, every number as the double nearest to it.
 ///
@@ -31,10 +31,10 @@ fn read_exactly<'a>(value: &mut Value, numbers: &mut impl Iterator<Item = &'a st
         Value::Number(number) => {
             let exact = numbers.next().and_then(|text| text.parse().ok());
             // Whole numbers are exact already.
-            if let Some(exact) = exact.filter(|_| number.is_f64()) {
-                if let Some(exact) = serde_json::Number::from_f64(exact) {
-                    *number = exact;
-                }
+            if let Some(exact) = exact.and_then(Number::from_f64)
+                && number.is_f64()
+            {
+                *number = exact;
             }
         }
         Value::Array(items) => items

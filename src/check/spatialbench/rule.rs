@@ -140,7 +140,7 @@ pub struct Rule {
     /// * the secondary detector agrees with an unstable verdict if it says `UNDECIDABLE` itself; otherwise it is
     ///   asked about the verdict that was found unstable.
     ///
-    /// None of these changes a released verdict; the second changes every confidence.
+    /// None of these changes a released verdict; the second changes every confidence that is measured anew.
     pub published: bool,
 }
 

@@ -104,13 +104,13 @@ pub(super) fn read_config(path: &Path) -> anyhow::Result<CheckerConfig> {
 
 /// The records that are read are somebody's results; they are not to be lost to a second opinion.
 fn refuse_overwriting(file: &Path, target: &Path) -> anyhow::Result<()> {
-    if let (Ok(file), Ok(target)) = (file.canonicalize(), target.canonicalize()) {
-        if file == target {
-            bail!(
-                "{} would be overwritten; choose another --out",
-                file.display()
-            );
-        }
+    if let (Ok(file), Ok(target)) = (file.canonicalize(), target.canonicalize())
+        && file == target
+    {
+        bail!(
+            "{} would be overwritten; choose another --out",
+            file.display()
+        );
     }
     Ok(())
 }
