@@ -311,12 +311,28 @@ impl CheckerConfig {
         fraction("thresholds.max_overlap_iou", thresholds.max_overlap_iou)?;
         fraction("thresholds.min_area_fraction", thresholds.min_area_fraction)?;
         for perturbation in &self.stability.perturbations {
-            let (key, value) = match *perturbation {
-                Perturbation::Brightness { factor } => ("factor of a brightness", factor),
-                Perturbation::GaussianBlur { sigma } => ("sigma of a gaussian_blur", sigma),
-                Perturbation::Resize { scale } => ("scale of a resize", scale),
+            // The limits keep a slip of the keyboard from blurring for hours or filling the memory.
+            let (key, value, most, wanted) = match *perturbation {
+                Perturbation::Brightness { factor } => (
+                    "the factor of a brightness",
+                    factor,
+                    1000.0,
+                    "more than 0, and at most 1000",
+                ),
+                Perturbation::GaussianBlur { sigma } => (
+                    "the sigma of a gaussian_blur",
+                    sigma,
+                    1000.0,
+                    "more than 0, and at most 1000",
+                ),
+                Perturbation::Resize { scale } => (
+                    "the scale of a resize",
+                    scale,
+                    10.0,
+                    "more than 0, and at most 10",
+                ),
             };
-            positive(key, value)?;
+            within(key, value, wanted, |value| value > 0.0 && value <= most)?;
         }
         let names = [
             ("output.metrics_file", &self.output.metrics_file),
@@ -556,6 +572,10 @@ mod tests {
             ("confidence:\n  geom_slope: 0\n", "confidence.geom_slope"),
             ("thresholds:\n  detection_score: .nan\n", "no finite number"),
             ("output:\n  results_file: ../x\n", "output.results_file"),
+            (
+                "stability:\n  perturbations: [{type: resize, scale: 90}]\n",
+                "the scale of a resize is 90.0",
+            ),
         ] {
             let error = CheckerConfig::from_yaml(yaml).unwrap_err().to_string();
             assert!(error.contains(name), "{error}");
