@@ -27,6 +27,7 @@ CASES = {
     "tokenizer": "tokenizer",
     "toybox": "toybox",
     "rcnn": "rcnn",
+    "pictures": "pictures",
     "perturb": "perturb",
     "spatialbench-uc": "spatialbench_uc",
     "guidance": "guidance",
