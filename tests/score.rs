@@ -285,6 +285,8 @@ fn wrong_lines_are_named_and_the_rest_is_scored() {
         json!({"prompt": "a dog not to the left of a cat", "detections": []}).to_string(),
         json!({"objects": ["dog", "Dog"], "relation": "above", "detections": []}).to_string(),
         json!({"objects": ["a", "b"], "relation": "near", "detections": []}).to_string(),
+        json!({"prompt": "a dog above a cat", "detections": [], "width": 0, "height": 9})
+            .to_string(),
     ];
     fs::write(folder.path().join("d.jsonl"), text.join("\n")).unwrap();
     let output = prepose(folder.path(), &["visor", "d.jsonl"]);
@@ -292,7 +294,7 @@ fn wrong_lines_are_named_and_the_rest_is_scored() {
     assert_eq!(output.status.code(), Some(2));
     assert!(!message.contains("panicked"), "{message}");
     assert!(out.contains("VISOR_cond    100.00 %"), "{out}");
-    assert!(out.contains("left out            13"), "{out}");
+    assert!(out.contains("left out            14"), "{out}");
     for part in [
         "d.jsonl:1: not a picture's detections",
         "d.jsonl:4: not a picture's detections",
@@ -307,6 +309,7 @@ fn wrong_lines_are_named_and_the_rest_is_scored() {
         "d.jsonl:12: \"a above b\" is not written as",
         "d.jsonl:13: the prompt",
         "d.jsonl:14: both objects are called \"dog\"",
+        "d.jsonl:16: a picture of 0 x 9 pixels",
     ] {
         assert!(message.contains(part), "{message} lacks {part}");
     }

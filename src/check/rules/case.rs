@@ -183,10 +183,10 @@ impl Case {
     fn extent(&self) -> Result<(usize, usize), RuleError> {
         let mut extent = self.size;
         for mask in self.detections.iter().filter_map(|d| d.mask.as_ref()) {
-            let size = (mask.width(), mask.height());
-            let known = *extent.get_or_insert(size);
-            if known != size {
-                return Err(RuleError::MaskSizes(known, size));
+            let mask = (mask.width(), mask.height());
+            let picture = *extent.get_or_insert(mask);
+            if picture != mask {
+                return Err(RuleError::MaskSize { mask, picture });
             }
         }
         let furthest = |edge: fn(&BoundingBox) -> f64| {

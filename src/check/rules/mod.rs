@@ -220,9 +220,14 @@ pub enum RuleError {
         /// Width and height of the picture.
         picture: (usize, usize),
     },
-    /// Masks of one picture that differ in size.
-    #[error("the masks of one picture have {0:?} and {1:?} pixels")]
-    MaskSizes((usize, usize), (usize, usize)),
+    /// A mask of another picture.
+    #[error("a mask has {mask:?} pixels, the picture or another mask {picture:?}")]
+    MaskSize {
+        /// Width and height of the mask.
+        mask: (usize, usize),
+        /// Width and height of the picture.
+        picture: (usize, usize),
+    },
     /// A judge's answer that means nothing.
     #[error("{0} is no label of a judge; 1 and 2 are answers, 3 and 0 are invalid")]
     Code(u8),

@@ -9,6 +9,7 @@ mod mask;
 mod visor;
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -21,6 +22,9 @@ use super::Case;
 use super::depth::DepthError;
 use crate::check::json;
 use crate::prompt::scene::SceneError;
+
+/// Sides of pictures in pixels.
+const SIDES: RangeInclusive<usize> = 1..=16_384;
 
 /// Reads detections; holds what the lines of a file leave out.
 #[derive(Clone, Debug, Default)]
@@ -81,6 +85,9 @@ pub enum ReadError {
     /// A relation of two objects, of which there are more or fewer.
     #[error("\"relation\" is between two objects, not {0}; write \"relations\" for more")]
     Objects(usize),
+    /// No size of a picture.
+    #[error("a picture of {0} x {1} pixels; sides are from 1 to {max}", max = SIDES.end())]
+    Size(usize, usize),
     /// A box whose corners are the wrong way round or no numbers.
     #[error(
         "the box of {label:?} is {corners:?}, and should be [x0, y0, x1, y1] with x0 <= x1 and y0 <= y1"
@@ -181,6 +188,11 @@ impl Reader {
         }
         let mut case = line::case(serde_json::from_value(value)?, number, folder)?;
         case.size = case.size.or(self.size);
-        Ok(case)
+        match case.size {
+            Some((width, height)) if !SIDES.contains(&width) || !SIDES.contains(&height) => {
+                Err(ReadError::Size(width, height))
+            }
+            _ => Ok(case),
+        }
     }
 }
