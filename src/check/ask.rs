@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use super::Detection;
 use super::rules::{Case, Wanted};
-use super::spatialbench::Question;
+use super::spatialbench::{Question, RelationError};
 use super::vocabulary::{UnknownObject, label_of};
 use crate::prompt::scene::{Relation, Scene, StatedRelation};
 
@@ -17,6 +17,9 @@ pub enum AskError {
     /// "Between" and the like.
     #[error("{0:?} is about three objects; the checker decides relations of two")]
     Three(String),
+    /// Near, far, depth.
+    #[error(transparent)]
+    Relation(#[from] RelationError),
     /// The detector does not know a thing.
     #[error(transparent)]
     Unknown(#[from] UnknownObject),
@@ -34,6 +37,23 @@ pub struct Ask {
 }
 
 impl Ask {
+    /// Whether `object_a` stands in `relation` to `object_b`.
+    ///
+    /// # Errors
+    /// A relation that boxes do not show.
+    pub fn new(relation: Relation, object_a: String, object_b: String) -> Result<Self, AskError> {
+        match relation.direction() {
+            Some(_) => Ok(Self {
+                relation,
+                object_a,
+                object_b,
+            }),
+            None => Err(AskError::Relation(RelationError {
+                relation: relation.to_string(),
+            })),
+        }
+    }
+
     /// What a detector with these labels (none: any phrase) is asked about a scene: one for each relation.
     ///
     /// # Errors
@@ -43,11 +63,11 @@ impl Ask {
             let &[object] = stated.objects.as_slice() else {
                 return Err(AskError::Three(scene.describe(stated)));
             };
-            Ok(Self {
-                relation: stated.relation,
-                object_a: label_of(vocabulary, &scene.objects[stated.subject])?,
-                object_b: label_of(vocabulary, &scene.objects[object])?,
-            })
+            Self::new(
+                stated.relation,
+                label_of(vocabulary, &scene.objects[stated.subject])?,
+                label_of(vocabulary, &scene.objects[object])?,
+            )
         };
         let asks: Vec<_> = scene.relations.iter().map(ask).collect::<Result<_, _>>()?;
         match asks.is_empty() {

@@ -162,11 +162,7 @@ fn sample(line: Line, manifest: &Path, vocabulary: Vocabulary) -> anyhow::Result
                 Some(vocabulary) => label(vocabulary, object, object).map(Into::into),
                 None => Ok(object.to_lowercase()),
             };
-            vec![Ask {
-                relation: relation.parse()?,
-                object_a: known(a)?,
-                object_b: known(b)?,
-            }]
+            vec![Ask::new(relation.parse()?, known(a)?, known(b)?)?]
         }
         (None, None, None) => {
             let prompt = line.prompt.as_deref().context(
