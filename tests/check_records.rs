@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use prepose::check::json;
-use prepose::check::spatialbench::tables::{self, Cell, PromptVerdicts, Run};
+use prepose::check::spatialbench::prompts::{Counterfactual, PromptVerdicts};
+use prepose::check::spatialbench::tables::{self, Cell, Run};
 use prepose::check::spatialbench::{CheckerConfig, Record, Rule, read_records};
 use serde_json::Value;
 
@@ -264,7 +265,7 @@ fn the_published_tables_come_out() {
         })
         .collect();
     assert_eq!(shares, [0.56, 0.09125, 0.10875, 0.0025, 0.0]);
-    let counted = tables::Counterfactual::by_picture(calibrated);
+    let counted = Counterfactual::by_picture(calibrated);
     assert_eq!(
         (counted.both_pass, counted.both_fail, counted.one_sided),
         (17, 22, 4)
@@ -305,8 +306,8 @@ fn prompts_and_their_counterfactuals() {
     let few = PromptVerdicts::of(&records[..3], 4);
     assert_eq!(few.all_counts().undecidable, 1);
     // 0 with 1, 2 with 3, 80 with 81; 8 has no partner here.
-    assert_eq!(tables::Counterfactual::of(&records).total(), 3);
-    assert_eq!(tables::Counterfactual::by_picture(&records).total(), 12);
+    assert_eq!(Counterfactual::of(&records).total(), 3);
+    assert_eq!(Counterfactual::by_picture(&records).total(), 12);
     let table = tables::main_results(&[Run::of(&records)]);
     assert!(table.to_csv().contains("\n\"sd15_promptonly\",28,"));
     assert!(table.to_markdown().starts_with("| run | samples |"));

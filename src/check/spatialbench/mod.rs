@@ -5,14 +5,17 @@
 //! * [`record`]: the records, and deciding them again;
 //! * [`verdict`]: the verdicts and the reasons to abstain;
 //! * [`metrics`]: what the records of a run add up to;
+//! * [`prompts`]: what the pictures of a prompt, and prompts that say the same, got;
 //! * [`tables`]: the tables of the paper.
 
 pub mod config;
 pub mod metrics;
+pub mod prompts;
 pub mod record;
 pub mod rule;
 pub mod tables;
 pub mod verdict;
+mod yaml;
 
 pub use config::{CheckerConfig, ConfigError};
 pub use metrics::{Buckets, Counts, Metrics, Provenance, metrics_json};
