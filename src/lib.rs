@@ -13,6 +13,7 @@
 //! * [`device`]: choosing where it runs;
 //! * [`search`]: best-of-N noise search;
 //! * [`check`]: what a picture shows, and whether that is what was asked for;
+//! * [`audit`]: how far the checker can be trusted, by the word of people;
 //! * [`picture`]: pictures as bytes;
 //! * [`output`]: pictures that carry their request, and the manifest.
 

@@ -13,7 +13,7 @@ use prepose::audit::curve::{ZeroCoverage, curve, every_threshold};
 use prepose::audit::draw::{Candidate, draw};
 use prepose::audit::grid::{Grid, best};
 use prepose::audit::join::{Audit, JoinError};
-use prepose::audit::redecide::{Redecider, Semantics};
+use prepose::audit::redecide::{Redecider, Semantics, name_detectors};
 use prepose::audit::{labels, table};
 use prepose::check::json;
 use prepose::check::spatialbench::record::relation_name;
@@ -112,7 +112,8 @@ fn grid_searches_are_pythons_to_the_last_digit() {
         let audit = audit(of);
         for semantics in [Semantics::Deployed, Semantics::Override] {
             for published in [true, false] {
-                let config = CheckerConfig::default();
+                let mut config = CheckerConfig::default();
+                name_detectors(&mut config, &audit.pictures);
                 let mut redecider = Redecider::new(&audit.pictures, &config, published, semantics);
                 let trials = Grid::default()
                     .trials(66, ZeroCoverage::Safe, |margin, score| {
@@ -523,8 +524,7 @@ fn nonsense_is_refused() {
     ];
     let printed = works(folder.path(), &partial);
     assert!(
-        printed.contains("1 pictures without a record are left out")
-            && printed.contains("J = 0.3561"),
+        printed.contains("left out for want of a record: 1") && printed.contains("J = 0.3561"),
         "{printed}"
     );
     let windows = |name: &str| {

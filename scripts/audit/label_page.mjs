@@ -22,11 +22,20 @@ async function open(options = {}, expected = 0) {
   page.on('console', (message) => message.type() === 'error' && expected-- <= 0 && errors.push(message.text()));
   page.on('request', (request) => /^(file|data|blob):/.test(request.url()) || errors.push(`asked for ${request.url()}`));
   await page.goto(address);
-  await page.waitForFunction(() => document.getElementById('picture').naturalWidth > 0);
+  await shown(page);
   return page;
 }
 const text = (page, id) => page.locator(`#${id}`).textContent();
-const press = async (page, ...keys) => { for (const key of keys) await page.keyboard.press(key); };
+const shown = (page) => page.waitForFunction(() => {
+  const picture = document.getElementById('picture');
+  return picture.complete && picture.naturalWidth > 0 && getComputedStyle(picture).visibility === 'visible';
+});
+async function press(page, ...keys) {
+  for (const key of keys) {
+    await page.keyboard.press(key);
+    await shown(page);
+  }
+}
 const shot = (page, name) => page.screenshot({ path: join(shots, `${name}.png`) });
 const samples = (page) => page.evaluate(() => JSON.parse(document.getElementById('sample').textContent));
 /** All of the picture is in sight, undistorted and not covered by its frame's edge. */
@@ -227,6 +236,7 @@ await context.addInitScript(() => {
 page = await context.newPage();
 page.on('pageerror', (error) => errors.push(String(error)));
 await page.goto(address);
+await shown(page);
 assert.match(await text(page, 'status'), /does not keep labels/);
 await press(page, 'p');
 assert.match(await text(page, 'counts'), /^1 labelled/);
@@ -237,7 +247,10 @@ page = await open({}, 1);
 await page.evaluate(() => { document.getElementById('picture').src = 'gone.png'; });
 await page.waitForFunction(() => !document.getElementById('no-picture').hidden);
 assert.match(await text(page, 'no-picture'), /is not there/);
-step('a missing picture is said');
+await page.keyboard.press('p');
+assert.match(await text(page, 'status'), /no picture to judge/);
+assert.match(await text(page, 'counts'), /^0 labelled/);
+step('a missing picture is said, and cannot be judged');
 
 await browser.close();
 assert.deepEqual(errors, []);

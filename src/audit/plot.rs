@@ -64,7 +64,7 @@ const HEAD: &str = r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 4
 <style>
 svg { background: #fff; color: #222; font: 13px system-ui, sans-serif; }
 text { fill: currentColor; } .soft { fill: #666; }
-.grid { stroke: #ddd; } .axis { stroke: #666; } path { fill: none; stroke-width: 2; stroke-linejoin: round; }
+path { fill: none; stroke-width: 2; stroke-linejoin: round; } .grid, .axis { stroke-width: 1; } .grid { stroke: #ddd; } .axis { stroke: #666; }
 .c0 { stroke: #1f5fbf; } .c1 { stroke: #b8590b; } .c2 { stroke: #17693c; } .c3 { stroke: #7a3fa0; }
 circle { fill: #1f5fbf; }
 @media (prefers-color-scheme: dark) {
@@ -83,7 +83,7 @@ fn axes(svg: &mut String, top: f64, x: impl Fn(f64) -> f64, y: impl Fn(f64) -> f
         put(
             svg,
             format_args!(
-                "<path class=\"{}\" stroke-width=\"1\" d=\"M{left} {tick_y:.1}H{right}\"/>\
+                "<path class=\"{}\" d=\"M{left} {tick_y:.1}H{right}\"/>\
                  <text class=\"soft\" text-anchor=\"end\" x=\"{}\" y=\"{:.1}\">{risk}</text>\
                  <text class=\"soft\" text-anchor=\"middle\" x=\"{tick_x:.1}\" y=\"{}\">{share}</text>",
                 if i == 0 { "axis" } else { "grid" },

@@ -59,7 +59,7 @@ impl Picture {
 #[derive(Clone, Debug)]
 pub struct Redecider<'a> {
     pictures: &'a [Picture],
-    config: CheckerConfig,
+    config: &'a CheckerConfig,
     published: bool,
     semantics: Semantics,
     /// Verdicts that needed a stability or an agreement that was never measured; see [`Record::redecide`].
@@ -67,19 +67,14 @@ pub struct Redecider<'a> {
 }
 
 impl<'a> Redecider<'a> {
-    /// `config` has all thresholds but the two that are tried; `published` is [`Rule::published`].
+    /// `config` has all thresholds but the two that are tried, and [names](name_detectors) the detectors; `published` is
+    /// [`Rule::published`].
     pub fn new(
         pictures: &'a [Picture],
-        config: &CheckerConfig,
+        config: &'a CheckerConfig,
         published: bool,
         semantics: Semantics,
     ) -> Self {
-        let mut config = config.clone();
-        let mut records = pictures.iter().flat_map(|picture| &picture.records);
-        // Where one ran, its agreement is a part of the confidence, whether or not the configuration names it.
-        if config.detector.secondary.is_none() && records.any(|r| r.detectors.secondary.is_some()) {
-            config.detector.secondary = Some(DetectorConfig::default());
-        }
         Self {
             pictures,
             config,
@@ -136,6 +131,21 @@ impl<'a> Redecider<'a> {
         }
         record
     }
+}
+
+/// Names in `config` the secondary detector of the records, if it has none itself: where one ran, its agreement is a part
+/// of the confidence.
+pub fn name_detectors(config: &mut CheckerConfig, pictures: &[Picture]) {
+    if config.detector.secondary.is_some() {
+        return;
+    }
+    let mut records = pictures.iter().flat_map(|picture| &picture.records);
+    config.detector.secondary = records
+        .find_map(|record| record.detectors.secondary.as_ref())
+        .map(|detector| DetectorConfig {
+            kind: detector.kind.clone(),
+            ..DetectorConfig::default()
+        });
 }
 
 /// The lowest scores in records, of the primary and of the secondary detector: what lies below was cut off before, and

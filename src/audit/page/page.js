@@ -48,7 +48,11 @@ function write(changes) {
   for (const [id, label] of changes) labels.set(id, label);
 }
 
+/** Whether the picture that is asked about is the one in sight. */
+const isShown = () => $('picture').complete && $('picture').naturalWidth > 0;
+
 function judge(verdict) {
+  if (!isShown()) return say('There is no picture to judge yet.', true);
   const { id } = here();
   write([[id, { human_verdict: verdict, notes: $('notes').value, timestamp: new Date().toISOString() }]]);
   const open = nextOpen();
@@ -133,7 +137,11 @@ function show() {
 
   $('no-picture').hidden = true;
   $('picture').hidden = false;
-  if ($('picture').getAttribute('src') !== sample.image) $('picture').src = sample.image;
+  if ($('picture').getAttribute('src') !== sample.image) {
+    // A browser keeps the last picture in sight until the new one has come.
+    $('picture').classList.add('coming');
+    $('picture').src = sample.image;
+  }
   const next = samples[order[place + 1]];
   if (next && !next.image.startsWith('data:')) new Image().src = next.image;
 
@@ -215,6 +223,7 @@ $('file').addEventListener('change', async () => {
   if (file) importLabels(await file.text());
   $('file').value = '';
 });
+$('picture').addEventListener('load', () => $('picture').classList.remove('coming'));
 $('picture').addEventListener('error', () => {
   $('picture').hidden = true;
   $('no-picture').hidden = false;

@@ -128,14 +128,18 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     if audit.left_out > 0 {
         writeln!(
             out,
-            "{} pictures without a record are left out",
+            "pictures left out for want of a record: {}",
             audit.left_out
         )?;
     }
     for one in &metrics {
         write!(out, "{}", describe(one))?;
     }
-    writeln!(out, "{}", args.out.display())?;
+    writeln!(
+        out,
+        "{}: audit_metrics.json, risk_coverage.csv, risk_coverage.svg",
+        args.out.display()
+    )?;
     Ok(OK)
 }
 

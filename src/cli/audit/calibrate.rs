@@ -8,7 +8,7 @@ use anyhow::{Context, ensure};
 use prepose::audit::curve::ZeroCoverage;
 use prepose::audit::grid::{Grid, Trial, best};
 use prepose::audit::join::Audit;
-use prepose::audit::redecide::{Redecider, Semantics, lowest_scores};
+use prepose::audit::redecide::{Redecider, Semantics, lowest_scores, name_detectors};
 use prepose::check::json;
 use prepose::check::spatialbench::CheckerConfig;
 use prepose::output::files::{prepare_folder, write_atomically};
@@ -47,9 +47,16 @@ pub struct Args {
     /// What the risk is where nothing is decided: 0 as in the released curves, or 1 as in the first of them.
     #[arg(long, value_name = "RISK", default_value = "safe")]
     zero_coverage: ZeroCoverage,
-    /// Decide as the released evaluator does where it is plainly wrong.
-    #[arg(long)]
-    published: bool,
+    /// Decide as the released evaluator does also where it is plainly wrong [default: true].
+    #[arg(
+        long,
+        value_name = "YES|NO",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "yes",
+        value_parser = clap::builder::BoolishValueParser::new()
+    )]
+    published: Option<bool>,
     /// One JSON object on standard output: calibration.json.
     #[arg(long)]
     json: bool,
@@ -130,8 +137,9 @@ impl Search {
 
 pub fn run(args: &Args) -> anyhow::Result<u8> {
     let grid = grid(args)?;
-    let config = input::config(args.config.as_deref(), &args.judged.records)?;
+    let mut config = input::config(args.config.as_deref(), &args.judged.records)?;
     let (audit, labels) = args.judged.read()?;
+    name_detectors(&mut config, &audit.pictures);
     let search = |semantics| search(&audit, &config, &grid, args, semantics);
     let deployed = search(Semantics::Deployed)?;
     let overriding = search(Semantics::Override)?;
@@ -160,7 +168,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let text = json::to_indented(&calibration)? + "\n";
     write("calibration.json", text.as_bytes())?;
     write("grid.csv", &table(&calibration)?)?;
-    let mut chosen: CheckerConfig = config;
+    let mut chosen = config;
     chosen.geometry.margin = calibration.best_parameters.margin;
     chosen.thresholds.detection_score = calibration.best_parameters.detection_score;
     write("checker_config.yaml", chosen.to_yaml().as_bytes())?;
@@ -202,7 +210,8 @@ fn search(
     args: &Args,
     semantics: Semantics,
 ) -> anyhow::Result<Search> {
-    let mut redecider = Redecider::new(&audit.pictures, config, args.published, semantics);
+    let published = args.published.unwrap_or(true);
+    let mut redecider = Redecider::new(&audit.pictures, config, published, semantics);
     let total = audit.pictures.len();
     let trials = grid.trials(total, args.zero_coverage, |margin, detection_score| {
         redecider.judge(margin, detection_score)
@@ -269,7 +278,7 @@ fn describe(calibration: &Calibration, args: &Args) -> String {
     };
     if calibration.left_out > 0 {
         line(format!(
-            "{} pictures without a record are left out",
+            "pictures left out for want of a record: {}",
             calibration.left_out
         ));
     }
@@ -323,7 +332,10 @@ fn describe(calibration: &Calibration, args: &Args) -> String {
     for note in notes(calibration) {
         line(note);
     }
-    line(format!("{}", args.out.display()));
+    line(format!(
+        "{}: calibration.json, grid.csv, checker_config.yaml",
+        args.out.display()
+    ));
     text
 }
 
