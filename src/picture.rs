@@ -18,6 +18,9 @@ pub enum PictureError {
     /// An unknown format, a truncated file, more pixels than are decoded.
     #[error("not a readable PNG, JPEG or WebP picture of at most {MAX_SIDE} pixels a side")]
     Decode(#[from] image::ImageError),
+    /// A JPEG that ends in mid-picture; decoders make the rest up in grey.
+    #[error("the JPEG is truncated: its end is missing")]
+    Truncated,
     /// A picture without pixels.
     #[error("a picture of {width} x {height} pixels shows nothing")]
     Empty {
@@ -46,6 +49,9 @@ impl Picture {
     /// # Errors
     /// [`PictureError`]; a decompression bomb is refused by its header.
     pub fn decode(bytes: &[u8]) -> Result<Self, PictureError> {
+        if is_cut_short(bytes) {
+            return Err(PictureError::Truncated);
+        }
         let mut reader = ImageReader::new(Cursor::new(bytes))
             .with_guessed_format()
             .map_err(image::ImageError::IoError)?;
@@ -103,6 +109,15 @@ impl Picture {
         }
         Some(Self { width, height, rgb })
     }
+}
+
+/// Whether `bytes` are a JPEG whose last scan has no end-of-image marker behind it. Neither marker occurs within a scan.
+fn is_cut_short(bytes: &[u8]) -> bool {
+    const START_OF_SCAN: [u8; 2] = [0xFF, 0xDA];
+    const END_OF_IMAGE: [u8; 2] = [0xFF, 0xD9];
+    let scan = bytes.windows(2).rposition(|pair| pair == START_OF_SCAN);
+    bytes.starts_with(&[0xFF, 0xD8, 0xFF])
+        && scan.is_some_and(|scan| !bytes[scan..].windows(2).any(|pair| pair == END_OF_IMAGE))
 }
 
 impl From<RgbImage> for Picture {

@@ -248,7 +248,7 @@ fn nonsense_is_refused() {
     for (args, part) in [
         (&["--prompt", "a dog"][..], "required"),
         (&[picture, "--checker", "yolo"], "frcnn-v2"),
-        (&[picture, "--checker", "."], "config.json"),
+        (&[picture, "--checker", "."], "model.safetensors"),
         (&[picture, "--prompt", "a dog and a cat"], "--relation"),
         (&[picture, "--prompt", "a unicorn above a cat"], "unicorn"),
         (&[picture, "--batch", "0"], "--batch is 0"),

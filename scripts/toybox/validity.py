@@ -9,12 +9,14 @@ checker's records, from which `prepose audit analyze` draws the curve of risk ag
 
 * decidable scenes: two objects side by side or one above the other, and a caption that is true or false;
 * planted: objects level with each other in the direction that is asked for (near_boundary), one drawn over the other
-  (high_overlap), one of them twice (ambiguous), one of them absent or spoiled (missing). The checker must abstain, for that reason.
+  (high_overlap, or missing: of two opaque objects with such an overlap one is mostly hidden), one of them twice (ambiguous),
+  one of them absent or spoiled (missing). The checker must abstain, for that reason.
 """
 
 import argparse
 import json
 import random
+import re
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -29,7 +31,9 @@ from measure import write_card
 
 RELATIONS = {"left_of": "to the left of", "right_of": "to the right of", "above": "above", "below": "below"}
 OPPOSITE = {"left_of": "right_of", "right_of": "left_of", "above": "below", "below": "above"}
-PLANTED = ("near_boundary", "high_overlap", "ambiguous", "missing")
+# What is planted, and the reasons that are right.
+PLANTED = dict(near_boundary=("near_boundary",), high_overlap=("high_overlap", "missing"), ambiguous=("ambiguous",),
+               missing=("missing",))
 
 
 def two_things(rng, arrangement=None):
@@ -130,7 +134,7 @@ def table(records, truth):
         if kind == "decidable":
             decided[wanted, record["verdict_raw"]] += 1
         else:
-            reasons[kind][(record["verdict_reason"] or record["verdict_raw"]).split(":")[0]] += 1
+            reasons[kind][re.split("[: (]", record["verdict_reason"] or record["verdict_raw"])[0]] += 1
     passed = [decided["PASS", "PASS"], decided["FAIL", "PASS"]]
     failed = [decided["FAIL", "FAIL"], decided["PASS", "FAIL"]]
     scenes = sum(decided.values())
@@ -139,9 +143,9 @@ def table(records, truth):
             ("coverage: decidable scenes that were decided", share(sum(passed) + sum(failed), scenes))]
     for kind, counter in reasons.items():
         total = sum(counter.values())
-        right = sum(count for reason, count in counter.items() if reason.startswith(kind))
-        others = ", ".join(f"{reason} {count}" for reason, count in counter.most_common() if not reason.startswith(kind))
-        rows.append((f"planted {kind}: abstains for that reason",
+        right = sum(counter[reason] for reason in PLANTED[kind])
+        others = ", ".join(f"{reason} {count}" for reason, count in counter.most_common() if reason not in PLANTED[kind])
+        rows.append((f"planted {kind}: abstains as {' or '.join(PLANTED[kind])}",
                      share(right, total) + (f"; otherwise {others}" if others else "")))
     return "\n".join(["| | |", "| --- | --- |", *(f"| {a} | {b} |" for a, b in rows)])
 

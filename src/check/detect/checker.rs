@@ -1,6 +1,6 @@
 //! From pictures to verdicts: detectors, perturbations and the rule together.
 
-use burn::tensor::Device;
+use burn::tensor::{Device, Tensor};
 use rayon::prelude::*;
 use thiserror::Error;
 
@@ -62,7 +62,9 @@ impl Checker {
     pub fn check(&self, asked: &[Asked]) -> Result<Vec<Checked>, CheckError> {
         let everything: Vec<&Asked> = asked.iter().collect();
         let pictures: Vec<&Picture> = asked.iter().map(|asked| &asked.picture).collect();
-        let found = self.detect(&*self.primary, &pictures, &everything)?;
+        let primary = &*self.primary;
+        let look = |pictures: &[_], queries: &[_]| primary.detect(pictures, queries);
+        let found = self.in_batches(look, &pictures, &everything)?;
         let mut looks: Vec<Vec<Look>> = Vec::with_capacity(asked.len());
         for (asked, found) in asked.iter().zip(&found) {
             let look = |question| self.rule.look(question, found);
@@ -128,7 +130,7 @@ impl Checker {
                 .collect();
             let changed: Vec<&Picture> = changed.iter().collect();
             let whose: Vec<&Asked> = jobs.iter().map(|(index, _)| &asked[*index]).collect();
-            let seen = self.detect(&*self.primary, &changed, &whose)?;
+            let seen = self.boxes(&*self.primary, &changed, &whose)?;
             for ((index, _), seen) in jobs.iter().zip(seen) {
                 found[*index].push(Some(seen));
             }
@@ -149,7 +151,7 @@ impl Checker {
                 .collect();
             let pictures: Vec<_> = open.iter().map(|&index| &asked[index].picture).collect();
             let whose: Vec<_> = open.iter().map(|&index| &asked[index]).collect();
-            let seen = self.detect(&**secondary, &pictures, &whose)?;
+            let seen = self.boxes(&**secondary, &pictures, &whose)?;
             for (index, seen) in open.into_iter().zip(seen) {
                 found[index] = Some(seen);
             }
@@ -157,10 +159,20 @@ impl Checker {
         Ok(found)
     }
 
-    /// Detections in `pictures`, versions of those of `whose`, a batch at a time.
-    fn detect(
+    /// Detections without masks in `pictures`, versions of those of `whose`.
+    fn boxes(
         &self,
         detector: &dyn Detector,
+        pictures: &[&Picture],
+        whose: &[&Asked],
+    ) -> Result<Vec<Vec<Detection>>, CheckError> {
+        let look = |pictures: &[_], queries: &[_]| detector.detect_boxes(pictures, queries);
+        self.in_batches(look, pictures, whose)
+    }
+
+    fn in_batches(
+        &self,
+        look: impl Fn(&[Tensor<3>], &[Vec<String>]) -> Result<Vec<Vec<Detection>>, DetectError>,
         pictures: &[&Picture],
         whose: &[&Asked],
     ) -> Result<Vec<Vec<Detection>>, CheckError> {
@@ -170,7 +182,7 @@ impl Checker {
                 .map(|picture| picture.to_tensor(&self.device))
                 .collect();
             let queries: Vec<_> = whose.iter().map(|asked| asked.labels()).collect();
-            found.extend(detector.detect(&tensors, &queries)?);
+            found.extend(look(&tensors, &queries)?);
         }
         Ok(found)
     }
