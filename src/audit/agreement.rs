@@ -210,6 +210,18 @@ mod tests {
         assert_eq!(agreement.f1, 0.9649122807017544);
         assert_eq!(agreement.coverage, 0.595);
         assert_eq!(agreement.agreement, 0.62);
+
+        // And of the calibrated one.
+        let agreement = Agreement::of(&judgements(&[
+            (Pass, Pass, 51),
+            (Pass, Fail, 1),
+            (Fail, Pass, 2),
+            (Fail, Fail, 17),
+        ]));
+        assert_eq!(agreement.accuracy, 0.9577464788732394);
+        assert_eq!(agreement.precision, 0.9807692307692307);
+        assert_eq!(agreement.recall, 0.9622641509433962);
+        assert_eq!(agreement.f1, 0.9714285714285713);
     }
 
     #[test]

@@ -25,7 +25,8 @@ use super::input::{self, absolute};
   prepose audit sample --records runs/*/eval/per_sample.jsonl --out audit/sample.csv
   prepose audit sample --records a/per_sample.jsonl b/per_sample.jsonl -n 60 --out sample.csv")]
 pub struct Args {
-    /// The checker's records, one file a run. The run's folder is where its manifest.jsonl is: beside the file or one above.
+    /// The checker's records, one file a run. The run's folder is where its manifest.jsonl is: beside the file, one above, or where
+    /// the metrics.json beside the file says.
     #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
     records: Vec<PathBuf>,
     /// The table to write, CSV.
@@ -60,11 +61,19 @@ struct Run {
 /// What a manifest says of a picture.
 #[derive(Deserialize)]
 struct Line {
-    sample_id: String,
-    #[serde(default)]
-    image_path: Option<String>,
-    #[serde(default)]
+    sample_id: Option<String>,
+    image_path: Option<PathBuf>,
     prompt: Option<String>,
+}
+
+impl Line {
+    /// The picture's name in records; without one of its own, that of its file.
+    fn id(&self) -> Option<String> {
+        let stem = || Some(self.image_path.as_ref()?.file_stem()?.to_string_lossy());
+        self.sample_id
+            .clone()
+            .or_else(|| Some(stem()?.into_owned()))
+    }
 }
 
 /// What a prompt set says of a prompt.
@@ -130,10 +139,18 @@ fn row(
     prompts: &HashMap<String, String>,
     table: &Path,
 ) -> anyhow::Result<SampleRow> {
-    let line = run.manifest.get(&record.sample_id);
-    let image = line
-        .and_then(|line| line.image_path.clone())
-        .unwrap_or_else(|| format!("images/{}.png", record.sample_id));
+    let line = run.line(&record.sample_id);
+    let image = match line.and_then(|line| line.image_path.as_ref()) {
+        None => {
+            let name = format!("images/{}.png", record.sample_id);
+            run.folder.join(name)
+        }
+        // A manifest's paths are relative to it, or else to where it was written from.
+        Some(path) => match run.folder.join(path) {
+            beside if !beside.exists() && path.exists() => path.clone(),
+            beside => beside,
+        },
+    };
     let overlay = match &record.overlay_path {
         None => String::new(),
         Some(path) => relative(&absolute(&parent(&run.records).join(path))?, table),
@@ -143,7 +160,7 @@ fn row(
         .or_else(|| prompts.get(&record.prompt_id));
     Ok(SampleRow {
         sample_id: record.sample_id.clone(),
-        image_path: relative(&absolute(&run.folder.join(image))?, table),
+        image_path: relative(&absolute(&image)?, table),
         overlay_path: overlay,
         prompt: prompt.cloned().unwrap_or_default(),
         relation: relation_name(record.relation),
@@ -157,34 +174,50 @@ fn row(
     })
 }
 
-/// The run that a file of records belongs to: the folder with the manifest, beside the records or one above. Without a
-/// manifest, the folder above one that is called `eval` or the like, as the released runs are laid out.
+impl Run {
+    /// What the manifest says of a picture. A picture that was asked several questions has as many records, whose names end
+    /// in `_relation1` and so on.
+    fn line(&self, sample_id: &str) -> Option<&Line> {
+        self.manifest.get(sample_id).or_else(|| {
+            let (picture, number) = sample_id.rsplit_once("_relation")?;
+            number.parse::<u32>().ok()?;
+            self.manifest.get(picture)
+        })
+    }
+}
+
+/// The run that a file of records belongs to: the folder with the manifest, which is beside the records or one above, or
+/// which the metrics beside them name. Without a manifest, the folder above one that is called `eval` or the like, as the
+/// released runs are laid out, else the records' own.
 fn find_run(records: &Path) -> anyhow::Result<Run> {
     let beside = parent(records).to_path_buf();
     let above = beside
         .parent()
         .map(|folder| match folder.as_os_str().len() {
-            0 => Path::new("."),
-            _ => folder,
+            0 => PathBuf::from("."),
+            _ => folder.to_path_buf(),
         });
-    let has_manifest = |folder: &Path| folder.join("manifest.jsonl").is_file();
+    let manifest = std::iter::once(&beside)
+        .chain(&above)
+        .map(|folder| folder.join("manifest.jsonl"))
+        .chain(told_manifest(&beside))
+        .find(|path| path.is_file());
     let named_eval = beside
         .file_name()
         .is_some_and(|name| name.to_string_lossy().starts_with("eval"));
-    let folder = match above {
-        Some(above) if !has_manifest(&beside) && (has_manifest(above) || named_eval) => {
-            above.to_path_buf()
-        }
-        _ => beside,
+    let folder = match (&manifest, above) {
+        (Some(path), _) => parent(path).to_path_buf(),
+        (None, Some(above)) if named_eval => above,
+        (None, _) => beside,
     };
-    let path = folder.join("manifest.jsonl");
-    let manifest = match path.is_file() {
-        false => HashMap::new(),
-        true => input::json_lines::<Line>(&path)?
-            .into_iter()
-            .map(|line| (line.sample_id.clone(), line))
-            .collect(),
+    let lines = match &manifest {
+        None => Vec::new(),
+        Some(path) => input::json_lines::<Line>(path)?,
     };
+    let lines = lines
+        .into_iter()
+        .filter_map(|line| Some((line.id()?, line)));
+    let manifest = lines.collect();
     let id = absolute(&folder)?
         .file_name()
         .map(|name| name.to_string_lossy().into_owned())
@@ -196,6 +229,13 @@ fn find_run(records: &Path) -> anyhow::Result<Run> {
         folder,
         id,
     })
+}
+
+/// The manifest that `prepose check` wrote down in its metrics.
+fn told_manifest(folder: &Path) -> Option<PathBuf> {
+    let text = std::fs::read_to_string(folder.join("metrics.json")).ok()?;
+    let metrics: serde_json::Value = serde_json::from_str(&text).ok()?;
+    metrics["manifest"].as_str().map(PathBuf::from)
 }
 
 fn report(args: &Args, candidates: &[Candidate], drawn: &[usize]) -> anyhow::Result<()> {
