@@ -16,6 +16,21 @@ use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
 use serde_json::json;
 
+/// Processor time of all threads so far, where the system tells (Linux): fair also on a machine with
+/// other work.
+fn processor_seconds() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/self/stat").ok()?;
+    let (_, fields) = text.rsplit_once(')')?;
+    // utime and stime, in hundredths of a second.
+    let times = fields.split_whitespace().skip(11).take(2);
+    Some(
+        times
+            .filter_map(|ticks| ticks.parse::<f64>().ok())
+            .sum::<f64>()
+            / 100.0,
+    )
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [detector, pictures, repeats, masks] = &arguments[..] else {
@@ -40,11 +55,15 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let mut seconds = Vec::new();
     let mut found = Vec::new();
+    let before = processor_seconds();
     for _ in 0..repeats.parse::<usize>()? {
         let start = Instant::now();
         found = network.detect(&batch);
         seconds.push(start.elapsed().as_secs_f64());
     }
+    let spent = processor_seconds()
+        .zip(before)
+        .map(|(after, before)| after - before);
     let object = |object: &Instance| json!([object.label, object.score, object.corners]);
     let objects: Vec<Vec<_>> = found
         .iter()
@@ -54,6 +73,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "detector": weights.name(),
         "load": load,
         "seconds": seconds,
+        "processor": spent,
         "objects": objects,
     });
     println!("{report}");

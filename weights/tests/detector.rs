@@ -140,11 +140,3 @@ fn torchvisions_own_are_told_apart() {
         "{text}"
     );
 }
-
-#[cfg(all(feature = "toybox", toybox_detector))]
-#[test]
-fn the_toyboxs_detector_is_whole() {
-    let weights = DetectorWeights::open(prepose_weights::TOYBOX).unwrap();
-    assert_eq!(weights.name(), "toybox");
-    weights.load(&device()).unwrap();
-}
