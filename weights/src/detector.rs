@@ -40,7 +40,7 @@ impl DetectorWeights {
     /// configuration makes no sense.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, WeightsError> {
         let path = path.as_ref();
-        #[cfg(all(feature = "toybox", toybox_detector))]
+        #[cfg(feature = "toybox")]
         if path == Path::new(crate::TOYBOX) {
             return Self::from_folder(&crate::toybox::detector_files(), crate::TOYBOX);
         }

@@ -31,7 +31,6 @@ pub(crate) fn files() -> Files {
     }
 }
 
-#[cfg(toybox_detector)]
 const DETECTOR: &[(&str, &[u8])] = &[
     (
         "config.json",
@@ -44,7 +43,6 @@ const DETECTOR: &[(&str, &[u8])] = &[
 ];
 
 /// The toybox's detector, a folder by itself.
-#[cfg(toybox_detector)]
 pub(crate) fn detector_files() -> Files {
     Files::Embedded {
         name: "toybox/detector",
