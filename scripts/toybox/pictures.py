@@ -1,6 +1,6 @@
-"""The pictures of the docs: the toybox with and without guidance, with its attention maps.
+"""The pictures of the docs: the toybox with and without guidance, with its attention maps, and what the checker says.
 
-    python scripts/toybox/pictures.py --prepose target/release/prepose --docs docs
+    python scripts/toybox/pictures.py --prepose target/release/prepose --docs docs [--only checker]
 """
 
 import argparse
@@ -19,10 +19,16 @@ METHODS = {
     "attend-and-excite": (["--guide", "attend-and-excite"], 3),
 }
 SEEDS = range(12)
+# Prompts and seeds of pictures that pass, fail, lack an object, and cannot be decided.
+CHECKED = [(PROMPT, 0), (PROMPT, 1), (PROMPT, 3), ("a photo of a zebra to the left of a bus.", 1)]
+
+
+def run(prepose, *options):
+    subprocess.run([str(prepose), "-q", *map(str, options)], check=True, stdout=subprocess.DEVNULL)
 
 
 def generate(prepose, *options):
-    subprocess.run([str(prepose), "-q", "generate", PROMPT, *map(str, options)], check=True, stdout=subprocess.DEVNULL)
+    run(prepose, "generate", PROMPT, *options)
 
 
 def stack(pictures):
@@ -42,27 +48,47 @@ def beside(pictures):
     return whole
 
 
+def guided(args, folder):
+    for method, (options, seed) in METHODS.items():
+        sheets = []
+        for name, extra in (("plain", []), (method, options)):
+            generate(args.prepose, "--seed", seed, "--steps", 20, "--attention-maps", folder / name, "--attention-every", 2,
+                     "-o", folder / f"{name}.png", *extra)
+            sheets.append(Image.open(folder / name / f"{name}-steps.png").convert("RGB"))
+        stack(sheets).quantize(128).save(args.docs / "guidance" / f"{method}.png", optimize=True)
+    rows = []
+    for name, extra in (("plain", []), ("pos", ["--guide", "pos"])):
+        generate(args.prepose, "--seeds", f"{SEEDS[0]}-{SEEDS[-1]}", "--batch", len(SEEDS), "-o", folder / f"{name}s", *extra)
+        stem = "a-photo-of-a-dog-to-the-left-of-a-cat"
+        rows.append(beside([Image.open(folder / f"{name}s" / f"{stem}-{seed}.png").convert("RGB") for seed in SEEDS]))
+    stack(rows).save(args.docs / "plain-and-guided.png", optimize=True)
+    generate(args.prepose, "--guide", "pos", "--seed", 9, "-o", args.docs / "dog-cat.png")
+
+
+def checked(args, folder):
+    paths = []
+    for i, (prompt, seed) in enumerate(CHECKED):
+        paths.append(folder / f"{i}.png")
+        run(args.prepose, "generate", prompt, "--seed", seed, "-o", paths[-1])
+    run(args.prepose, "check", *paths, "--out", folder / "checked")
+    overlays = [Image.open(folder / "checked" / "overlays" / path.name).convert("RGB") for path in paths]
+    tallest = max(overlay.height for overlay in overlays)
+    padded = [Image.new("RGB", (overlay.width + 6, tallest), "white") for overlay in overlays]
+    for page, overlay in zip(padded, overlays):
+        page.paste(overlay, (0, 0))
+    beside(padded).quantize(256).save(args.docs / "checker.png", optimize=True)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--prepose", type=Path, required=True)
     parser.add_argument("--docs", type=Path, required=True)
+    parser.add_argument("--only", choices=["guided", "checker"])
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        folder = Path(folder)
-        for method, (options, seed) in METHODS.items():
-            sheets = []
-            for name, extra in (("plain", []), (method, options)):
-                generate(args.prepose, "--seed", seed, "--steps", 20, "--attention-maps", folder / name, "--attention-every", 2,
-                         "-o", folder / f"{name}.png", *extra)
-                sheets.append(Image.open(folder / name / f"{name}-steps.png").convert("RGB"))
-            stack(sheets).quantize(128).save(args.docs / "guidance" / f"{method}.png", optimize=True)
-        rows = []
-        for name, extra in (("plain", []), ("pos", ["--guide", "pos"])):
-            generate(args.prepose, "--seeds", f"{SEEDS[0]}-{SEEDS[-1]}", "--batch", len(SEEDS), "-o", folder / f"{name}s", *extra)
-            stem = "a-photo-of-a-dog-to-the-left-of-a-cat"
-            rows.append(beside([Image.open(folder / f"{name}s" / f"{stem}-{seed}.png").convert("RGB") for seed in SEEDS]))
-        stack(rows).save(args.docs / "plain-and-guided.png", optimize=True)
-        generate(args.prepose, "--guide", "pos", "--seed", 9, "-o", args.docs / "dog-cat.png")
+    for name, draw in (("guided", guided), ("checker", checked)):
+        if args.only in (None, name):
+            with tempfile.TemporaryDirectory() as folder:
+                draw(args, Path(folder))
 
 
 if __name__ == "__main__":
