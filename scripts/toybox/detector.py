@@ -5,8 +5,8 @@
     python scripts/toybox/detector.py measure --run DIR                 # figures to its card; needs DIR/held-out.pt
     python scripts/toybox/detector.py fixture --run DIR                 # fixtures/toybox-detector.safetensors
 
-Objects that are spoiled beyond recognition (`detector_data`) are boxes of class 0 in training: the proposals learn
-to look at them, and the classification learns to call them background.
+Objects that are spoiled beyond recognition (`detector_data`) are boxes in training, too: the proposals learn to look
+at them, and the classification learns to call them background (`Sampler`).
 """
 
 import argparse
@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 from torch import nn
 from torchvision.models.detection import MaskRCNN
+from torchvision.models.detection._utils import BalancedPositiveNegativeSampler
 from torchvision.models.detection.anchor_utils import AnchorGenerator
 from torchvision.models.detection.backbone_utils import BackboneWithFPN
 from torchvision.models.detection.faster_rcnn import FastRCNNPredictor, TwoMLPHead
@@ -58,6 +59,7 @@ CONFIG = {
     "box_score_thresh": 0.05, "box_nms_thresh": 0.5, "detections_per_img": 20,
     "classes": ["__background__", *world.NAMES],
 }
+SPOILED_CELL = len(CONFIG["classes"])  # what the cells of spoiled objects are called in training
 
 
 class NarrowResNet(ResNet):
@@ -98,7 +100,7 @@ def build(config):
         rpn_post_nms_top_n_train=config["rpn_post_nms_top_n"], rpn_post_nms_top_n_test=config["rpn_post_nms_top_n"],
         rpn_fg_iou_thresh=0.6, rpn_batch_size_per_image=64,
         box_roi_pool=MultiScaleRoIAlign(names, 7, 2), box_head=TwoMLPHead(channels * 49, width),
-        box_predictor=FastRCNNPredictor(width, classes), box_batch_size_per_image=16, box_positive_fraction=0.4,
+        box_predictor=FastRCNNPredictor(width, classes),
         box_score_thresh=config["box_score_thresh"], box_nms_thresh=config["box_nms_thresh"],
         box_detections_per_img=config["detections_per_img"],
         mask_roi_pool=MultiScaleRoIAlign(names, 14, 2), mask_head=MaskRCNNHeads(channels, mask["conv"], 1),
@@ -118,6 +120,19 @@ def to_tensor(picture):
 
 
 # --- Training -----------------------------------------------------------------------------------
+
+
+class Sampler(BalancedPositiveNegativeSampler):
+    """Chooses the regions that the box head learns from, as torchvision does, and up to six a picture that
+    show spoiled objects. torchvision skips negative labels; these become 0, background."""
+
+    def __call__(self, matched_idxs):
+        positive, negative = super().__call__(matched_idxs)
+        for labels, chosen in zip(matched_idxs, negative):
+            spoiled = torch.nonzero(labels == detector_data.SPOILED)[:, 0]
+            chosen[spoiled[torch.randperm(len(spoiled))[:6]]] = 1
+            labels[spoiled] = 0
+        return positive, negative
 
 
 def target_of(example):
@@ -176,7 +191,8 @@ def cell_labels(target):
     if len(target["masks"]):
         share, which = F.avg_pool2d(target["masks"].float(), world.CELL).max(0)
         labels = target["labels"][which]
-        cells = torch.where(share > 1 / 3, labels.masked_fill(labels < 0, -100), 0)
+        labels = labels.masked_fill(labels == detector_data.EITHER, -100)
+        cells = torch.where(share > 1 / 3, labels.masked_fill(labels == detector_data.SPOILED, SPOILED_CELL), 0)
     return cells
 
 
@@ -195,7 +211,8 @@ def new_parts():
     torch.manual_seed(5)
     model = build(CONFIG)
     model.backbone.to(memory_format=torch.channels_last)  # a quarter faster on CPUs
-    return model, nn.Conv2d(CONFIG["fpn_channels"], len(CONFIG["classes"]), 1)
+    model.roi_heads.fg_bg_sampler = Sampler(16, 0.4)
+    return model, nn.Conv2d(CONFIG["fpn_channels"], SPOILED_CELL + 1, 1)
 
 
 def train(args):

@@ -31,7 +31,7 @@ from judge import spoiled as blended_or_shuffled
 
 SIDE = world.SIDE
 # Labels of objects: 1 to 35 are the names; the other two only matter in training.
-SPOILED = 0  # something is there that must not be named
+SPOILED = -2  # something is there that must not be named
 EITHER = -1  # naming it is neither right nor wrong: half of it is hidden, or it is half melted
 
 # An object counts as seen if this share of its pixels is visible, and as not there below the second.
@@ -114,7 +114,7 @@ RUINS = {
     "paler than 30 %": lambda rng, _, name: world.sprite(name) * np.float32(rng.uniform(0.1, 0.3)),
     "two halves of two objects": chimera,
 }
-RUIN_SHARES = (0.35, 0.25, 0.15, 0.1, 0.15)
+RUIN_SHARES = (0.35, 0.15, 0.2, 0.1, 0.2)
 
 
 def ruined(rng, noise, name):
@@ -196,7 +196,7 @@ def drawing(rng):
     for index, (name, x, y) in enumerate(placed):
         sprite, label = world.sprite(name), world.NAMES.index(name) + 1
         centre = len(sprite) // 2
-        if rng.random() < 0.2:
+        if rng.random() < 0.35:
             sprite, label = ruined(rng, noise, name), SPOILED
         elif rng.random() < 0.35:
             sprite = mildly_changed(rng, noise, sprite)
@@ -211,7 +211,7 @@ def drawing(rng):
         visible = mask.sum() / full
         if visible < HIDDEN or mask.sum() < 60:
             continue
-        if visible < SEEN and label != SPOILED:
+        if visible < SEEN:  # a half of a chimera is a half of an object
             label = EITHER
         example.objects.append((SPOILED if blurred_whole else label, name, mask))
     return example
