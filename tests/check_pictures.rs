@@ -254,7 +254,6 @@ fn nonsense_is_refused() {
         (&[picture, "--batch", "0"], "--batch is 0"),
         (&[picture, "--config", "missing.yaml"], "missing.yaml"),
         (&["--manifest", "missing.jsonl"], "missing.jsonl"),
-        (&[picture, "--device", "cuda:77"], "cuda:77"),
     ] {
         let output = check(folder.path(), args);
         let message = stderr(&output);
