@@ -1,13 +1,14 @@
 """Whether the checker's verdicts are true: scenes whose truth is known, drawn here, judged by `prepose check`.
 
-    python scripts/toybox/validity.py --prepose target/release/prepose --run DIR --out OUT --docs docs/checker.md
+    python scripts/toybox/validity.py --prepose target/release/prepose --run DIR --out OUT --docs PAGE
 
 DIR is the folder of a training run (its autoencoder, through which half of the pictures go, because generated pictures
 are softer than drawings). The detector has never seen these scenes: they come from seeds of their own. OUT gets the
 pictures, `manifest.jsonl`, the truth as `labels.json` in the form of SpatialBench-UC's human labels, and the
-checker's records, from which `prepose audit analyze` draws the curve of risk against coverage.
+checker's records, from which `prepose audit analyze` draws the curve of risk against coverage; PAGE's folder gets it.
 
 * decidable scenes: two objects side by side or one above the other, and a caption that is true or false;
+* damaged: the same, blurred and noisy, so that the detector is often unsure;
 * planted: objects level with each other in the direction that is asked for (near_boundary), one drawn over the other
   (high_overlap, or missing: of two opaque objects with such an overlap one is mostly hidden), one of them twice (ambiguous),
   one of them absent or spoiled (missing). The checker must abstain, for that reason.
@@ -17,13 +18,14 @@ import argparse
 import json
 import random
 import re
+import shutil
 import subprocess
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image
+from PIL import Image, ImageFilter
 
 import world
 from judge import spoiled
@@ -57,9 +59,26 @@ def decidable(rng):
     return world.draw(scene), question(rng, scene, truth), "PASS" if truth else "FAIL"
 
 
+def damaged(rng):
+    picture, asked, truth = decidable(rng)
+    blurred = Image.fromarray(picture).filter(ImageFilter.GaussianBlur(rng.uniform(1.5, 5)))
+    noise = np.random.default_rng(rng.getrandbits(32)).normal(0, rng.uniform(0, 40), picture.shape)
+    return (np.asarray(blurred) + noise).clip(0, 255).astype(np.uint8), asked, truth
+
+
+def centre(thing):
+    """Of what can be seen of it, x and y as shares of the picture."""
+    ys, xs = np.nonzero(world.mask(thing))
+    return (xs.min() + xs.max() + 1) / 2 / world.SIDE, (ys.min() + ys.max() + 1) / 2 / world.SIDE
+
+
 def near_boundary(rng):
     """Asked for left or right where one stands above the other, or the other way round."""
-    scene = two_things(rng)
+    while True:
+        scene = two_things(rng)
+        apart = [abs(p - q) for p, q in zip(*map(centre, scene.things))]
+        if apart[scene.arrangement == "side_by_side"] < 0.08:  # the margin is 0.1
+            break
     a, b = (thing.name for thing in rng.sample(scene.things, 2))
     across = ("above", "below") if scene.arrangement == "side_by_side" else ("left_of", "right_of")
     return world.draw(scene), (rng.choice(across), a, b), "UNDECIDABLE"
@@ -110,7 +129,8 @@ def softened(autoencoder, picture):
 def draw_all(out, autoencoder, scenes, each):
     rng = random.Random(20261122)
     (out / "images").mkdir(parents=True, exist_ok=True)
-    kinds = [("decidable", decidable)] * scenes + [(k, globals()[k]) for k in PLANTED] * each
+    kinds = [("decidable", decidable)] * scenes + [("damaged", damaged)] * scenes
+    kinds += [(k, globals()[k]) for k in PLANTED] * each
     manifest, labels = [], []
     for index, (kind, make) in enumerate(kinds):
         picture, (relation, a, b), truth = make(rng)
@@ -122,25 +142,26 @@ def draw_all(out, autoencoder, scenes, each):
                              object_a=a, object_b=b, prompt=f"a photo of a {a} {RELATIONS[relation]} a {b}."))
         labels.append(dict(sample_id=name, human_verdict=truth, notes=kind, timestamp="2026-11-22T00:00:00Z"))
     (out / "manifest.jsonl").write_text("".join(json.dumps(line) + "\n" for line in manifest))
-    (out / "labels.json").write_text(json.dumps(labels, indent=1))
+    (out / "labels.json").write_text(json.dumps([l for l in labels if l["human_verdict"] != "UNDECIDABLE"], indent=1))
     return {label["sample_id"]: (label["human_verdict"], label["notes"]) for label in labels}
 
 
 def table(records, truth):
-    decided = Counter()
+    decided = dict(decidable=Counter(), damaged=Counter())
     reasons = {kind: Counter() for kind in PLANTED}
     for record in records:
         wanted, kind = truth[record["sample_id"]]
-        if kind == "decidable":
-            decided[wanted, record["verdict_raw"]] += 1
+        if kind in decided:
+            decided[kind][wanted, record["verdict_raw"]] += 1
         else:
             reasons[kind][re.split("[: (]", record["verdict_reason"] or record["verdict_raw"])[0]] += 1
-    passed = [decided["PASS", "PASS"], decided["FAIL", "PASS"]]
-    failed = [decided["FAIL", "FAIL"], decided["PASS", "FAIL"]]
-    scenes = sum(decided.values())
     share = lambda part, whole: f"{100 * part / max(whole, 1):.1f} % ({part} of {whole})"
-    rows = [("PASS is true", share(passed[0], sum(passed))), ("FAIL is true", share(failed[0], sum(failed))),
-            ("coverage: decidable scenes that were decided", share(sum(passed) + sum(failed), scenes))]
+    rows = []
+    for kind, seen in decided.items():
+        passed, failed = (sum(seen[wanted, verdict] for wanted in ("PASS", "FAIL")) for verdict in ("PASS", "FAIL"))
+        rows += [(f"{kind}: PASS is true", share(seen["PASS", "PASS"], passed)),
+                 (f"{kind}: FAIL is true", share(seen["FAIL", "FAIL"], failed)),
+                 (f"{kind}: coverage", share(passed + failed, sum(seen.values())))]
     for kind, counter in reasons.items():
         total = sum(counter.values())
         right = sum(counter[reason] for reason in PLANTED[kind])
@@ -156,7 +177,7 @@ if __name__ == "__main__":
     parser.add_argument("--run", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--docs", type=Path, help="a page with <!-- validity --> marks")
-    parser.add_argument("--scenes", type=int, default=600, help="decidable ones")
+    parser.add_argument("--scenes", type=int, default=600, help="decidable ones, and as many damaged ones")
     parser.add_argument("--each", type=int, default=100, help="planted ones of each kind")
     args = parser.parse_args()
     from diffusers import AutoencoderKL
@@ -167,7 +188,13 @@ if __name__ == "__main__":
     records = [json.loads(line) for line in (args.out / "checked/per_sample.jsonl").read_text().splitlines()]
     text = table(records, truth)
     print(text)
+    # The curve is over decidable and damaged scenes.
+    subprocess.run([str(args.prepose), "-q", "audit", "analyze", "--records", str(args.out / "checked/per_sample.jsonl"),
+                    "--labels", str(args.out / "labels.json"), "--out", str(args.out / "analysis")], check=True,
+                   stdout=subprocess.DEVNULL)
     if args.docs:
         command = (f"python scripts/toybox/validity.py --prepose prepose --run DIR --out OUT "
                    f"--scenes {args.scenes} --each {args.each} --docs docs/checker.md")
+        for curve in (args.out / "analysis").glob("**/*.svg"):
+            shutil.copy(curve, args.docs.parent / "checker-risk-coverage.svg")
         write_card(args.docs, {"validity": f"{text}\n\n```\n{command}\n```"})
