@@ -426,8 +426,10 @@ def fixture(args):
     at least 0.5, as bits (most significant first) row by row, u8 [D, 2048]."""
     model, rng = load(args.folder), random.Random(11)
     held_out = detector_bank.load(args.run / "held-out.pt")
-    examples = [detector_data.clean_drawing(world.random_scene(rng)), detector_data.clean_drawing(world.crowded_scene(rng)),
-                twice(rng), detector_data.drawing(rng), detector_data.drawing(rng),
+    most = lambda examples: max(examples, key=lambda e: len(e.things()))
+    examples = [detector_data.clean_drawing(world.random_scene(rng)),
+                most([detector_data.clean_drawing(world.crowded_scene(rng)) for _ in range(8)]), twice(rng),
+                *(most([detector_data.drawing(rng) for _ in range(8)]) for _ in range(2)),
                 max(held_out[:60], key=lambda e: len(e.objects))]
     pictures = torch.from_numpy(np.stack([e.picture for e in examples])).permute(0, 3, 1, 2).contiguous()
     found = model([p.float() / 255 for p in pictures])

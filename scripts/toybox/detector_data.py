@@ -114,7 +114,7 @@ RUINS = {
     "paler than 30 %": lambda rng, _, name: world.sprite(name) * np.float32(rng.uniform(0.1, 0.3)),
     "two halves of two objects": chimera,
 }
-RUIN_SHARES = (0.35, 0.15, 0.2, 0.1, 0.2)
+RUIN_SHARES = (0.35, 0.08, 0.22, 0.05, 0.3)  # the hard kinds more often
 
 
 def ruined(rng, noise, name):
