@@ -109,6 +109,10 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         eprintln!("error: {what}: {why:#}");
     }
 
+    if records.is_empty() {
+        return Ok(ERROR);
+    }
+
     let manifest = args
         .manifest
         .as_ref()
