@@ -47,18 +47,18 @@ enum Command {
     Generate(Box<generate::Args>),
     /// Say whether pictures show what was asked for
     Check(check::Args),
-    /// Say what a checkpoint, a LoRA or a picture is
-    Info(info::Args),
+    /// Score detections by a published rule: PSE, VISOR, GenEval, T2I-CompBench, HRS-Bench, OTS-Bench
+    Score(score::Args),
+    /// Measure the checker against people: sample, label, analyze, calibrate
+    Audit(Box<audit::Args>),
     /// Show what is read from a prompt: objects, relations, tokens, schedule, neutral form
     Parse(parse::Args),
+    /// Say what a checkpoint, a LoRA or a picture is
+    Info(info::Args),
     /// List the devices that can be used, and why the others cannot
     Devices(devices::Args),
     /// Download a known checkpoint; but for `parse --extract-with` the only command that uses the network
     Pull(pull::Args),
-    /// Measure the checker against people: sample, label, analyze, calibrate
-    Audit(Box<audit::Args>),
-    /// Score detections by a published rule: PSE, VISOR, GenEval, T2I-CompBench, HRS-Bench, OTS-Bench
-    Score(score::Args),
     /// Measure speed
     Bench(bench::Args),
 }
