@@ -1,4 +1,4 @@
-"""`fixtures/pictures/`: one picture in the forms that files come in, and what Pillow's `convert("RGB")` makes of each."""
+"""`fixtures/pictures/`: one picture in the forms that files come in, and what Pillow's `convert("RGB")` makes of each where that is not the picture itself."""
 
 from pathlib import Path
 
@@ -28,4 +28,6 @@ def make():
         form.save(folder / name, **options)
         expected[name] = np.asarray(Image.open(folder / name).convert("RGB"))
     for name, pixels in expected.items():
+        if np.array_equal(pixels, expected["rgb.png"]):
+            continue  # nothing was lost
         Image.fromarray(pixels).save(folder / f"{name}.expected.png", optimize=True)

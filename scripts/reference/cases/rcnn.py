@@ -141,7 +141,7 @@ def make_one(path, config, images):
     for run, some in (("one", images[:1]), ("batch", images)):
         found, seen = outputs(model, some)
         if run == "one":
-            tensors[f"{run}/batch"] = seen["batch"]
+            tensors[f"{run}/batch_rows"] = seen["batch"][:, :, ::16]
             for i, level in enumerate(seen["levels"]):
                 tensors[f"{run}/level{i}"] = level
             tensors[f"{run}/proposals"] = seen["proposals"][0]
@@ -153,7 +153,9 @@ def make_one(path, config, images):
                 if name in objects:
                     tensors[f"{run}/{i}/{name}"] = objects[name].float()
     # Masks need not be exact to more than a thousandth.
-    tensors = {k: (v.half() if "masks" in k else v).contiguous() for k, v in sorted(tensors.items())}
+    # To keep it small: the four prepare pictures alike, and masks are compared for one picture alone and one in a batch.
+    unread = {"batch/0/masks", "batch/2/masks"} | ({"one/batch_rows"} if path.name != "faster-v1" else set())
+    tensors = {k: (v.half() if "masks" in k else v).contiguous() for k, v in sorted(tensors.items()) if k not in unread}
     save_file(tensors, path / "expected.safetensors")
     sums = ", ".join(f"{len(x['scores'])}" for x in found)
     print(f"  {path.name}: seed {seed}, {sums} objects, scores {found[0]['scores'].tolist()}")
