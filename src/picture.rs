@@ -111,13 +111,29 @@ impl Picture {
     }
 }
 
-/// Whether `bytes` are a JPEG whose last scan has no end-of-image marker behind it. Neither marker occurs within a scan.
+/// Whether `bytes` are a JPEG without its end-of-image marker. Walks from marker to marker, since what is inside segments
+/// (thumbnails) and behind the end (other files, in "motion photos") may look like one.
 fn is_cut_short(bytes: &[u8]) -> bool {
-    const START_OF_SCAN: [u8; 2] = [0xFF, 0xDA];
-    const END_OF_IMAGE: [u8; 2] = [0xFF, 0xD9];
-    let scan = bytes.windows(2).rposition(|pair| pair == START_OF_SCAN);
-    bytes.starts_with(&[0xFF, 0xD8, 0xFF])
-        && scan.is_some_and(|scan| !bytes[scan..].windows(2).any(|pair| pair == END_OF_IMAGE))
+    const MARKER: u8 = 0xFF;
+    const END_OF_IMAGE: u8 = 0xD9;
+    if !bytes.starts_with(&[MARKER, 0xD8, MARKER]) {
+        return false;
+    }
+    let mut at = 2;
+    while let Some(&[first, code]) = bytes.get(at..at + 2) {
+        at += match (first, code) {
+            (MARKER, END_OF_IMAGE) => return false,
+            // Within a scan: a byte, one that is escaped, or a restart; or a fill byte before a marker.
+            (0..MARKER, _) | (MARKER, MARKER) => 1,
+            (MARKER, 0 | 0x01 | 0xD0..=0xD8) => 2,
+            // A segment with its length.
+            (MARKER, _) => match bytes.get(at + 2..at + 4) {
+                Some(&[high, low]) => 2 + usize::from(u16::from_be_bytes([high, low])),
+                _ => return true,
+            },
+        };
+    }
+    true
 }
 
 impl From<RgbImage> for Picture {
@@ -145,6 +161,28 @@ mod tests {
         assert_eq!(tensor.dims(), [3, 3, 5]);
         assert_eq!(Picture::from_tensor(tensor.clone()), Some(picture));
         assert_eq!(Picture::from_tensor(tensor / 0.0), None);
+    }
+
+    #[test]
+    fn only_the_end_of_the_picture_itself_counts() {
+        let jpeg = |scan: &[u8], behind: &[u8]| {
+            // A segment that holds a thumbnail with markers of its own, then a scan.
+            let thumbnail = [0xFF, 0xE1, 0, 8, 0xFF, 0xDA, 0xFF, 0xD9, 0xFF, 0xDA];
+            [
+                &[0xFF, 0xD8],
+                &thumbnail[..],
+                &[0xFF, 0xDA, 0, 2],
+                scan,
+                behind,
+            ]
+            .concat()
+        };
+        let scan = [7, 0xFF, 0, 9, 0xFF, 0xD3, 5];
+        assert!(is_cut_short(&jpeg(&scan, &[])));
+        assert!(!is_cut_short(&jpeg(&scan, &[0xFF, 0xD9])));
+        assert!(!is_cut_short(&jpeg(&scan, &[0xFF, 0xD9, 0xFF, 0xDA, 1, 2])));
+        assert!(is_cut_short(&jpeg(&scan, &[0xFF])));
+        assert!(!is_cut_short(b"\x89PNG"));
     }
 
     #[test]

@@ -134,6 +134,16 @@ fn batches_do_not_change_verdicts() {
         let of = |record: &Value| record["conf"].as_f64().unwrap();
         records(&output).iter().map(of).collect::<Vec<_>>()
     };
+    // Another folder's picture of a name that is taken, and one with the name that it would get.
+    fs::create_dir(folder.path().join("more")).unwrap();
+    for name in ["0-2.png", "more/0.png"] {
+        fs::write(folder.path().join(name), &bytes).unwrap();
+    }
+    let args = ["0.png", "0-2.png", "more/0.png", "--json"];
+    let ids: Vec<_> = (records(&check(folder.path(), &args)).iter())
+        .map(|record| record["sample_id"].clone())
+        .collect();
+    assert_eq!(ids, ["0", "0-2", "0-3"]);
     let (one, all) = (run("1"), run("3"));
     assert_eq!(one.len(), 3);
     for (one, all) in one.iter().zip(all) {

@@ -77,7 +77,10 @@ impl PictureReward {
         let labels =
             (self.asks.iter()).flat_map(|ask| [ask.object_a.clone(), ask.object_b.clone()]);
         let queries = vec![labels.collect::<Vec<_>>(); pictures.len()];
-        let found = detector.detect(pictures, &queries)?;
+        let found = match self.kind {
+            PictureRewardKind::Verdict => detector.detect_boxes(pictures, &queries)?,
+            PictureRewardKind::Pse => detector.detect(pictures, &queries)?,
+        };
         let scored = pictures.iter().zip(found).map(|(picture, found)| {
             let [_, height, width] = picture.dims();
             self.score(width, height, found)

@@ -1,6 +1,6 @@
 //! What is checked: pictures with their prompts, from the command line or from a manifest.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
@@ -38,18 +38,18 @@ pub(super) fn from_pictures(
     vocabulary: Vocabulary,
 ) -> (Vec<Sample>, Vec<Problem>) {
     let (mut samples, mut problems) = (Vec::new(), Vec::new());
-    let mut names: HashMap<String, usize> = HashMap::new();
+    let mut names: HashSet<String> = HashSet::new();
     for path in paths {
         match asks_of(path, prompt, relations, vocabulary) {
             Ok(asks) => {
                 let stem = path.file_stem().unwrap_or_default().to_string_lossy();
                 // Pictures of several folders may have the same name.
-                let times = names.entry(stem.to_string()).or_default();
-                *times += 1;
-                let id = match times {
-                    1 => stem.into_owned(),
-                    n => format!("{stem}-{n}"),
-                };
+                let mut id = stem.to_string();
+                let mut number = 1;
+                while !names.insert(id.clone()) {
+                    number += 1;
+                    id = format!("{stem}-{number}");
+                }
                 samples.push(Sample {
                     prompt_id: id.clone(),
                     id,

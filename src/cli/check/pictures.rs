@@ -69,7 +69,13 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
             config.detector.secondary.get_or_insert_default(),
         )?),
         None => {
-            config.detector.secondary = None;
+            if let Some(named) = config.detector.secondary.take() {
+                tracing::warn!(
+                    "the configuration's secondary detector, {:?}, does not run without --secondary; nothing \
+                     disagrees, and confidences are higher for it",
+                    named.kind
+                );
+            }
             None
         }
     };
@@ -104,13 +110,20 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     };
     let looked = looks.all(&samples, &mut progress, told);
     progress.finish();
-    problems.extend(looked?);
+    // What was looked at before something failed is not lost.
+    let failure = match looked {
+        Ok(unreadable) => {
+            problems.extend(unreadable);
+            None
+        }
+        Err(error) => Some(error),
+    };
     for Problem { what, why } in &problems {
         eprintln!("error: {what}: {why:#}");
     }
 
     if records.is_empty() {
-        return Ok(ERROR);
+        return failure.map_or(Ok(ERROR), Err);
     }
 
     let manifest = args
@@ -126,6 +139,9 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     if let Some(out) = &args.out {
         results.write(out, &config)?;
     }
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
     if !args.json && !quiet {
         let mut stdout = std::io::stdout().lock();
         writeln!(stdout, "{}", results.summary())?;
@@ -134,10 +150,12 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         }
     }
     let passed = |record: &Record| record.verdict_raw == Verdict::Pass;
-    Ok(match args.strict && !records.iter().all(passed) {
-        _ if !problems.is_empty() => ERROR,
-        true => NO,
-        false => OK,
+    Ok(if !problems.is_empty() {
+        ERROR
+    } else if args.strict && !records.iter().all(passed) {
+        NO
+    } else {
+        OK
     })
 }
 
