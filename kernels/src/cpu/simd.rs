@@ -431,24 +431,27 @@ pub(crate) fn level() -> Level {
 #[cfg(test)]
 pub(crate) mod forced {
     use super::Level;
-    use std::sync::Mutex;
+    use std::cell::Cell;
 
-    static LEVEL: Mutex<Option<Level>> = Mutex::new(None);
+    thread_local! {
+        static LEVEL: Cell<Option<Level>> = const { Cell::new(None) };
+    }
 
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn get() -> Option<Level> {
-        *LEVEL.lock().unwrap()
+        LEVEL.get()
     }
 
-    /// Runs `f` at every level that this processor has, one at a time.
-    pub(crate) fn each(f: impl Fn(Level)) {
-        static ONE: Mutex<()> = Mutex::new(());
-        let _one = ONE.lock().unwrap_or_else(|error| error.into_inner());
+    /// Runs `f` at every level that this processor has, each on threads of its own: operands are
+    /// packed for a level, so that it must not change while another test computes.
+    pub(crate) fn each(f: impl Fn(Level) + Sync) {
         let best = super::level();
         for level in [Level::Portable, Level::Avx2, Level::Avx512] {
-            *LEVEL.lock().unwrap() = Some(level);
-            f(level);
-            *LEVEL.lock().unwrap() = None;
+            let threads = rayon::ThreadPoolBuilder::new()
+                .start_handler(move |_| LEVEL.set(Some(level)))
+                .build()
+                .expect("threads");
+            threads.install(|| f(level));
             if level == best {
                 break;
             }

@@ -40,7 +40,7 @@ fn wide<const D: usize>(x: &Tensor<D>) -> Tensor<D> {
 /// Compares `fast` at every vector width, and `plain`, with `want`.
 #[track_caller]
 fn compare<const D: usize>(
-    (fast, plain): (impl Fn() -> Tensor<D>, impl Fn() -> Tensor<D>),
+    (fast, plain): (impl Fn() -> Tensor<D> + Sync, impl Fn() -> Tensor<D>),
     want: &[f64],
     (shape, dtype): ([usize; D], DType),
     what: &str,
