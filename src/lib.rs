@@ -15,7 +15,9 @@
 //! * [`check`]: what a picture shows, and whether that is what was asked for;
 //! * [`audit`]: how far the checker can be trusted, by the word of people;
 //! * [`picture`]: pictures as bytes;
-//! * [`output`]: pictures that carry their request, and the manifest.
+//! * [`output`]: pictures that carry their request, and the manifest;
+//! * [`store`]: where the files of a run are;
+//! * [`suite`]: whole benchmarks, and the runner.
 
 pub mod attention_maps;
 pub mod audit;
@@ -29,3 +31,5 @@ pub mod prompt;
 pub mod request;
 pub mod sampling;
 pub mod search;
+pub mod store;
+pub mod suite;

@@ -1,0 +1,207 @@
+//! A run in a folder of this machine.
+
+use std::fs;
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use tempfile::{Builder, NamedTempFile};
+
+use super::{Entry, Store, StoreError, check_name};
+
+/// How names of files begin that are being written; a killed run may leave some.
+const UNFINISHED: &str = ".prepose-";
+
+/// A folder. Files are written beside their place and renamed, which is atomic on local file systems and on NFS; they are
+/// not forced onto the disk one by one, so that a power cut, unlike a kill, may leave recent ones empty.
+pub struct LocalStore {
+    root: PathBuf,
+}
+
+impl LocalStore {
+    /// The folder need not exist yet.
+    pub fn new(root: &Path) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// The path of a file.
+    ///
+    /// # Errors
+    /// [`StoreError::Name`].
+    pub fn path(&self, name: &str) -> Result<PathBuf, StoreError> {
+        check_name(name)?;
+        Ok(self.root.join(name))
+    }
+
+    fn fail(&self, action: &'static str, name: &str, source: io::Error) -> StoreError {
+        StoreError::File {
+            action,
+            name: name.into(),
+            location: self.location(),
+            source: source.into(),
+        }
+    }
+
+    /// The bytes in a file beside their place.
+    fn beside(&self, path: &Path, bytes: &[u8]) -> io::Result<NamedTempFile> {
+        let folder = path.parent().unwrap_or(&self.root);
+        let open = || {
+            let mut builder = Builder::new();
+            builder.prefix(UNFINISHED);
+            #[cfg(unix)]
+            {
+                use std::os::unix::fs::PermissionsExt;
+                builder.permissions(fs::Permissions::from_mode(0o644));
+            }
+            builder.tempfile_in(folder)
+        };
+        let mut file = match open() {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                fs::create_dir_all(folder)?;
+                open()?
+            }
+            opened => opened?,
+        };
+        file.write_all(bytes)?;
+        Ok(file)
+    }
+
+    fn collect(&self, folder: &Path, name: &str, found: &mut Vec<Entry>) -> io::Result<()> {
+        let entries = match fs::read_dir(folder) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            // Names that are not UTF-8 are none of ours.
+            let Ok(file) = entry.file_name().into_string() else {
+                continue;
+            };
+            if file.starts_with(UNFINISHED) {
+                continue;
+            }
+            let name = match name {
+                "" => file,
+                folder => format!("{folder}/{file}"),
+            };
+            // Another process may have removed it meanwhile.
+            let about = match fs::metadata(entry.path()) {
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                about => about?,
+            };
+            if about.is_dir() {
+                self.collect(&entry.path(), &name, found)?;
+            } else {
+                let bytes = about.len();
+                found.push(Entry { name, bytes });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Store for LocalStore {
+    fn location(&self) -> String {
+        self.root.display().to_string()
+    }
+
+    fn get(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        match fs::read(self.path(name)?) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(self.fail("read", name, error)),
+        }
+    }
+
+    fn put(&self, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
+        let path = self.path(name)?;
+        let file = self.beside(&path, bytes);
+        let done = file.and_then(|file| Ok(file.persist(&path)?));
+        done.map(drop)
+            .map_err(|error| self.fail("write", name, error))
+    }
+
+    fn put_new(&self, name: &str, bytes: &[u8]) -> Result<bool, StoreError> {
+        let path = self.path(name)?;
+        let file = self.beside(&path, bytes);
+        let done = file.and_then(|file| Ok(file.persist_noclobber(&path)?));
+        match done {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+            Err(error) => Err(self.fail("write", name, error)),
+        }
+    }
+
+    fn list(&self, folder: &str) -> Result<Vec<Entry>, StoreError> {
+        let path = match folder {
+            "" => self.root.clone(),
+            folder => self.path(folder)?,
+        };
+        let mut found = Vec::new();
+        self.collect(&path, folder, &mut found)
+            .map_err(|error| self.fail("list", folder, error))?;
+        found.sort();
+        Ok(found)
+    }
+
+    fn remove(&self, name: &str) -> Result<(), StoreError> {
+        match fs::remove_file(self.path(name)?) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(self.fail("remove", name, error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_whole_new_and_listed() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = LocalStore::new(&folder.path().join("run"));
+        assert_eq!(store.list("").unwrap(), []);
+        assert_eq!(store.get("a/b.json").unwrap(), None);
+        assert!(store.put_new("a/b.json", b"1").unwrap());
+        assert!(!store.put_new("a/b.json", b"22").unwrap());
+        assert_eq!(store.get("a/b.json").unwrap().unwrap(), b"1");
+        store.put("a/b.json", b"333").unwrap();
+        store.put("c", b"").unwrap();
+        fs::write(folder.path().join("run/a/.prepose-left"), "half").unwrap();
+        let names = store.list("").unwrap();
+        let names: Vec<_> = names.iter().map(|e| (e.name.as_str(), e.bytes)).collect();
+        assert_eq!(names, [("a/b.json", 3), ("c", 0)]);
+        assert_eq!(store.list("a").unwrap()[0].name, "a/b.json");
+        store.remove("c").unwrap();
+        store.remove("c").unwrap();
+        for wrong in ["", "../x", "/x", "a//b", "a/./b", "a\\b"] {
+            assert!(
+                matches!(store.put(wrong, b""), Err(StoreError::Name(_))),
+                "{wrong}"
+            );
+        }
+        // A file where a folder should be.
+        let error = store.put("a/b.json/c", b"").unwrap_err();
+        assert!(
+            error.to_string().starts_with("cannot write a/b.json/c in "),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn of_many_writers_one_wins() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = LocalStore::new(folder.path());
+        let wins: usize = std::thread::scope(|scope| {
+            let write = |i: usize| store.put_new("x/one", format!("{i}").as_bytes()).unwrap();
+            let threads: Vec<_> = (0..8).map(|i| scope.spawn(move || write(i))).collect();
+            threads
+                .into_iter()
+                .map(|t| usize::from(t.join().unwrap()))
+                .sum()
+        });
+        assert_eq!(wins, 1);
+        assert_eq!(store.list("").unwrap().len(), 1);
+    }
+}
