@@ -255,6 +255,8 @@ pub struct Engine {
 pub struct Made {
     /// One for each request, in order.
     pub pictures: Vec<Picture>,
+    /// Recorded passes of guidance, each over the whole batch.
+    pub recorded_passes: usize,
     /// Spent on text encoding.
     pub text_seconds: f64,
     /// Spent in the denoising loop.
@@ -347,6 +349,7 @@ impl Engine {
 
         let started = Instant::now();
         session.advance(usize::MAX, hooks)?;
+        let recorded_passes = session.recorded_passes();
         let latents = session.finish()?;
         let denoise_seconds = started.elapsed().as_secs_f64();
 
@@ -355,6 +358,7 @@ impl Engine {
         let pictures = self.decode(latents, tiling)?;
         Ok(Made {
             pictures,
+            recorded_passes,
             text_seconds,
             denoise_seconds,
             decode_seconds: started.elapsed().as_secs_f64(),

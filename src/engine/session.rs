@@ -59,6 +59,13 @@ impl Session<'_> {
         self.denoising.remaining()
     }
 
+    /// Recorded passes of guidance so far, each over the whole batch.
+    pub fn recorded_passes(&self) -> usize {
+        (self.plugins.iter())
+            .map(|hook| hook.recorded_passes())
+            .sum()
+    }
+
     /// The latents after the steps taken so far, f32 [B, C, h, w].
     pub fn latents(&self) -> &Tensor<4> {
         self.denoising.latents()

@@ -397,6 +397,10 @@ impl Hook for Guidance {
         let passes = self.settings.loss.passes(&self.targets);
         self.passes = passes.expect("targets that were checked");
     }
+
+    fn recorded_passes(&self) -> usize {
+        self.losses.len()
+    }
 }
 
 /// What becomes of a movement of the latents of step `index` in those of the next step if the predicted noise stays.

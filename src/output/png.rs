@@ -71,6 +71,15 @@ pub enum PngError {
     },
 }
 
+impl PngError {
+    fn encode(path: &Path, source: png::EncodingError) -> Self {
+        Self::Encode {
+            path: path.into(),
+            source,
+        }
+    }
+}
+
 /// What is stored under `prepose`.
 #[derive(Serialize, Deserialize)]
 struct Stored {
@@ -87,27 +96,27 @@ pub fn save(
     scheduler: &str,
     device: &str,
 ) -> Result<(), PngError> {
-    let bytes = encode(picture, request, scheduler, device).map_err(|source| PngError::Encode {
-        path: path.to_path_buf(),
-        source,
-    })?;
+    let bytes = encode(picture, request, scheduler, device)
+        .map_err(|source| PngError::encode(path, source))?;
     Ok(write_atomically(path, &bytes)?)
 }
 
 /// The picture without metadata, for previews.
 pub fn save_plain(path: &Path, picture: &Picture) -> Result<(), PngError> {
-    let encode = || {
-        let mut bytes = Vec::new();
-        let mut writer = encoder(&mut bytes, picture).write_header()?;
-        writer.write_image_data(&picture.rgb)?;
-        writer.finish()?;
-        Ok(bytes)
-    };
-    let bytes = encode().map_err(|source| PngError::Encode {
-        path: path.to_path_buf(),
-        source,
-    })?;
+    let bytes = encode_plain(picture).map_err(|source| PngError::encode(path, source))?;
     Ok(write_atomically(path, &bytes)?)
+}
+
+/// The bytes of the picture's file without metadata.
+///
+/// # Errors
+/// A picture without pixels.
+pub fn encode_plain(picture: &Picture) -> Result<Vec<u8>, png::EncodingError> {
+    let mut bytes = Vec::new();
+    let mut writer = encoder(&mut bytes, picture).write_header()?;
+    writer.write_image_data(&picture.rgb)?;
+    writer.finish()?;
+    Ok(bytes)
 }
 
 fn encoder<'a>(bytes: &'a mut Vec<u8>, picture: &Picture) -> png::Encoder<'a, &'a mut Vec<u8>> {
@@ -117,7 +126,11 @@ fn encoder<'a>(bytes: &'a mut Vec<u8>, picture: &Picture) -> png::Encoder<'a, &'
     encoder
 }
 
-fn encode(
+/// The bytes of the picture's file with its request.
+///
+/// # Errors
+/// A picture without pixels.
+pub fn encode(
     picture: &Picture,
     request: &Request,
     scheduler: &str,

@@ -50,6 +50,8 @@ pub struct Found {
     pub latents: Tensor<4>,
     /// Steps taken through the UNet by all candidates together.
     pub unet_calls: usize,
+    /// Recorded passes of guidance of all candidates together.
+    pub recorded_passes: usize,
 }
 
 /// The seed of candidate `index` of a search that began with `seed`. The first is `seed` itself, so the search
@@ -79,6 +81,8 @@ struct Group<'a, M> {
     meter: M,
     /// Index of the candidate of each row.
     rows: Vec<usize>,
+    /// Recorded passes of guidance, one for each row that took part.
+    recorded_passes: usize,
 }
 
 impl Search<'_> {
@@ -107,6 +111,7 @@ impl Search<'_> {
         };
 
         let mut groups = Vec::new();
+        let mut recorded_passes = 0;
         let all: Vec<usize> = (0..self.config.best_of).collect();
         // Without pruning each batch is finished before the next begins, so only results are kept.
         for rows in all.chunks(self.batch) {
@@ -122,6 +127,7 @@ impl Search<'_> {
                 session,
                 meter,
                 rows: rows.to_vec(),
+                recorded_passes: 0,
             };
             let until = rounds.first().map_or(steps, |round| round.after);
             group.advance(until, &mut candidates, hooks)?;
@@ -132,7 +138,13 @@ impl Search<'_> {
                 groups.iter().flat_map(|group| group.rows.clone()).collect();
             best_first(&mut alive, &candidates);
             alive.truncate(round.keep);
-            groups.retain_mut(|group| group.retain(&alive, hooks));
+            groups.retain_mut(|group| {
+                let alive = group.retain(&alive, hooks);
+                if !alive {
+                    recorded_passes += group.recorded_passes;
+                }
+                alive
+            });
             let until = rounds.get(next).map_or(steps, |round| round.after);
             for group in &mut groups {
                 group.advance(until - round.after, &mut candidates, hooks)?;
@@ -142,6 +154,7 @@ impl Search<'_> {
         let mut finished = Vec::new();
         let mut latents = Vec::new();
         for group in groups {
+            recorded_passes += group.recorded_passes;
             finished.extend(group.rows);
             latents.push(group.session.finish()?);
         }
@@ -153,6 +166,7 @@ impl Search<'_> {
             latents: Tensor::cat(rows.collect(), 0),
             finished: order.iter().map(|&row| finished[row]).collect(),
             unet_calls: candidates.iter().map(|candidate| candidate.steps).sum(),
+            recorded_passes,
             candidates,
         })
     }
@@ -166,7 +180,9 @@ impl<M: Meter> Group<'_, M> {
         candidates: &mut [Candidate],
         hooks: &mut [&mut dyn Hook],
     ) -> Result<(), EngineError> {
+        let before = self.session.recorded_passes();
         (self.session).advance(steps, &mut join(&mut self.meter, hooks))?;
+        self.recorded_passes += (self.session.recorded_passes() - before) * self.rows.len();
         let scores = self.meter.scores().map_err(DenoiseError::Hook)?;
         for (&row, score) in self.rows.iter().zip(scores) {
             candidates[row].score = score;

@@ -43,6 +43,7 @@ pub struct SearchConfig {
     /// The number of candidates.
     pub best_of: usize,
     /// What makes one good.
+    #[serde(default)]
     pub reward: RewardKind,
     /// When candidates are dropped; none finishes them all.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,16 @@
 //! Whole benchmarks: sets of prompts, and runs over them that can be killed, taken up again, divided and joined.
+//!
+//! * [`method`]: what is compared; [`plan`]: every picture of a run, and what decides it;
+//! * [`run`]: the runner; [`maker`]: its pictures; [`examiner`]: who looks at them; [`sample`]: what is known of one;
+//! * [`folder`]: the run's files.
+
+pub mod examiner;
+pub mod folder;
+pub mod maker;
+pub mod method;
+pub mod plan;
+pub mod run;
+pub mod sample;
 
 use serde::{Deserialize, Serialize};
 

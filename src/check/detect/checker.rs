@@ -6,7 +6,10 @@ use thiserror::Error;
 
 use super::{DetectError, Detector};
 use crate::check::Detection;
-use crate::check::spatialbench::{Decision, Look, Question, RelationError, Rule, Secondary};
+use crate::check::spatialbench::record::{DetectorRecord, Detectors};
+use crate::check::spatialbench::{
+    Decision, Look, Question, Record, RelationError, Rule, Secondary,
+};
 use crate::picture::Picture;
 
 /// Why a batch could not be checked.
@@ -41,9 +44,9 @@ pub struct Checked {
 /// Detectors and a rule.
 pub struct Checker {
     /// Whose boxes decide.
-    pub primary: Box<dyn Detector>,
+    pub primary: Box<dyn Detector + Send>,
     /// Whose agreement only moves the confidence.
-    pub secondary: Option<Box<dyn Detector>>,
+    pub secondary: Option<Box<dyn Detector + Send>>,
     /// What is decided from the boxes.
     pub rule: Rule,
     /// Where both detectors run.
@@ -100,6 +103,37 @@ impl Checker {
             });
         }
         Ok(checked)
+    }
+
+    /// The records of a picture, one for each question; `_relationN` goes to their ids where there are several.
+    pub fn records(
+        &self,
+        sample_id: &str,
+        prompt_id: &str,
+        asked: &Asked,
+        checked: &Checked,
+    ) -> Vec<Record> {
+        let several = asked.questions.len() > 1;
+        let detector = |with: &dyn Detector, detections: &[Detection]| DetectorRecord {
+            kind: with.name().to_string(),
+            detections: detections.to_vec(),
+        };
+        let each = asked.questions.iter().zip(&checked.decisions).zip(1..);
+        each.map(|((question, decision), number)| {
+            let id = match several {
+                true => format!("{sample_id}_relation{number}"),
+                false => sample_id.to_string(),
+            };
+            let secondary = self.secondary.as_ref().zip(checked.secondary.as_ref());
+            let detectors = Detectors {
+                primary: detector(&*self.primary, &checked.primary),
+                secondary: secondary.map(|(with, found)| detector(&**with, found)),
+            };
+            let mut record = Record::new(id, prompt_id.into(), question, detectors);
+            record.set(&self.rule, decision.clone());
+            record
+        })
+        .collect()
     }
 
     /// What the primary detector finds in each changed version of the pictures that were decided; nothing for the others.

@@ -77,9 +77,27 @@ pub fn homogenization(left: usize, right: usize) -> Option<f64> {
 /// # Errors
 /// A label that means nothing; without a label, not two objects of different names.
 pub fn side(case: &Case, options: &Options) -> Result<Side, RuleError> {
-    if let Some(label) = case.label {
-        return Code(label.code).side();
+    match case.label {
+        Some(label) => Code(label.code).side(),
+        None => first_of_two(case, options, |(x, _)| x),
     }
+}
+
+/// As [`side`], up and down: [`Side::Left`] is above, [`Side::Right`] below. By boxes only: the benchmark's judge was
+/// not asked this.
+///
+/// # Errors
+/// Not two objects of different names.
+pub fn level(case: &Case, options: &Options) -> Result<Side, RuleError> {
+    first_of_two(case, options, |(_, y)| y)
+}
+
+/// Whether the first-mentioned object comes first along an axis, by the centres of the best boxes.
+fn first_of_two(
+    case: &Case,
+    options: &Options,
+    axis: impl Fn((f64, f64)) -> f64,
+) -> Result<Side, RuleError> {
     let [first, second] = case.objects.as_slice() else {
         let rule = Homogenization.name();
         let found = case.objects.len();
@@ -88,10 +106,10 @@ pub fn side(case: &Case, options: &Options) -> Result<Side, RuleError> {
     if first.name.eq_ignore_ascii_case(&second.name) {
         return Err(RuleError::SameName(first.name.clone()));
     }
-    let Some(x) = centres(case, [&first.name, &second.name], options) else {
+    let Some(centres) = centres(case, [&first.name, &second.name], options) else {
         return Ok(Side::Invalid);
     };
-    Ok(match x {
+    Ok(match centres.map(axis) {
         [a, b] if a < b => Side::Left,
         [a, b] if a > b => Side::Right,
         _ => Side::Invalid,
@@ -107,9 +125,10 @@ pub fn verdict(case: &Case, options: &Options) -> Result<Verdict, RuleError> {
         return Code(code).verdict(task);
     }
     let (subject, relation, object) = case.only_relation(Correctness.name(), KNOWN)?;
-    let Some([a, b]) = centres(case, [subject, object], options) else {
+    let Some(centres) = centres(case, [subject, object], options) else {
         return Ok(Verdict::Invalid);
     };
+    let [a, b] = centres.map(|(x, _)| x);
     Ok(if a == b {
         Verdict::Invalid
     } else if (a < b) == (relation == Relation::LeftOf) {
@@ -119,10 +138,10 @@ pub fn verdict(case: &Case, options: &Options) -> Result<Verdict, RuleError> {
     })
 }
 
-/// The x of the best boxes' centres; none if an object is missing.
-fn centres(case: &Case, names: [&str; 2], options: &Options) -> Option<[f64; 2]> {
+/// The best boxes' centres; none if an object is missing.
+fn centres(case: &Case, names: [&str; 2], options: &Options) -> Option<[(f64, f64); 2]> {
     let best = |name| case.found_with(name, options, MIN_SCORE).first().copied();
-    let [a, b] = names.map(|name| best(name).map(|d| BoundingBox::centre(&d.bbox).0));
+    let [a, b] = names.map(|name| best(name).map(|d| BoundingBox::centre(&d.bbox)));
     Some([a?, b?])
 }
 

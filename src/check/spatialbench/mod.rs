@@ -6,12 +6,13 @@
 //! * [`verdict`]: the verdicts and the reasons to abstain;
 //! * [`metrics`]: what the records of a run add up to;
 //! * [`prompts`]: what the pictures of a prompt, and prompts that say the same, got;
-//! * [`tables`]: the tables of the paper.
+//! * [`tables`]: the tables of the paper; [`results`]: all files of a checked run.
 
 pub mod config;
 pub mod metrics;
 pub mod prompts;
 pub mod record;
+pub mod results;
 pub mod rule;
 pub mod tables;
 pub mod verdict;

@@ -4,12 +4,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use prepose::check::Detection;
 use prepose::check::detect::checker::{Asked, Checked, Checker};
 use prepose::check::detect::{Detector, RcnnDetector};
 use prepose::check::json;
 use prepose::check::spatialbench::config::DetectorConfig;
-use prepose::check::spatialbench::record::{DetectorRecord, Detectors};
 use prepose::check::spatialbench::{
     Buckets, CheckerConfig, Decision, Provenance, Question, Record, Rule, Verdict,
 };
@@ -60,7 +58,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
             ..DetectorConfig::default()
         };
         config.params.score_threshold = Some(detector.threshold());
-        anyhow::Ok(Box::new(detector) as Box<dyn Detector>)
+        anyhow::Ok(Box::new(detector) as Box<dyn Detector + Send>)
     };
     let primary = load(&primary, &mut config.detector.primary)?;
     let secondary = match secondary {
@@ -131,11 +129,8 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         .as_ref()
         .map(|path| path.display().to_string());
     let from = args.config.as_ref().map(|path| path.display().to_string());
-    let results = Results::new(
-        &records,
-        Buckets::default(),
-        &Provenance::now(manifest, from),
-    )?;
+    let provenance = Provenance::now(manifest, from);
+    let results = Results::new(&records, Buckets::default(), provenance);
     if let Some(out) = &args.out {
         results.write(out, &config)?;
     }
@@ -239,53 +234,19 @@ impl Looks<'_> {
         asked: &Asked,
         checked: &Checked,
     ) -> anyhow::Result<Vec<Record>> {
-        let several = asked.questions.len() > 1;
-        let each = asked.questions.iter().zip(&checked.decisions).zip(1..);
-        each.map(|((question, decision), number)| {
-            let sample_id = match several {
-                true => format!("{}_relation{number}", sample.id),
-                false => sample.id.clone(),
-            };
-            let overlay_path = match self.overlays {
-                Some(folder) => {
-                    let path = PathBuf::from(OVERLAYS).join(file_name(&sample_id));
-                    let drawn = overlay(question, checked, decision).over(&asked.picture);
-                    save_plain(&folder.join(&path), &drawn)?;
-                    Some(path.to_string_lossy().into_owned())
-                }
-                None => None,
-            };
-            Ok(self.record(sample, sample_id, question, checked, decision, overlay_path))
-        })
-        .collect()
-    }
-
-    fn record(
-        &self,
-        sample: &Sample,
-        sample_id: String,
-        question: &Question,
-        checked: &Checked,
-        decision: &Decision,
-        overlay_path: Option<String>,
-    ) -> Record {
-        let detector = |kind: &str, detections: &[Detection]| DetectorRecord {
-            kind: kind.to_string(),
-            detections: detections.to_vec(),
-        };
-        let secondary = self
+        let mut records = self
             .checker
-            .secondary
-            .as_ref()
-            .zip(checked.secondary.as_ref());
-        let detectors = Detectors {
-            primary: detector(self.checker.primary.name(), &checked.primary),
-            secondary: secondary.map(|(with, found)| detector(with.name(), found)),
-        };
-        let mut record = Record::new(sample_id, sample.prompt_id.clone(), question, detectors);
-        record.overlay_path = overlay_path;
-        record.set(&self.checker.rule, decision.clone());
-        record
+            .records(&sample.id, &sample.prompt_id, asked, checked);
+        if let Some(folder) = self.overlays {
+            let decided = asked.questions.iter().zip(&checked.decisions);
+            for (record, (question, decision)) in records.iter_mut().zip(decided) {
+                let path = PathBuf::from(OVERLAYS).join(file_name(&record.sample_id));
+                let drawn = overlay(question, checked, decision).over(&asked.picture);
+                save_plain(&folder.join(&path), &drawn)?;
+                record.overlay_path = Some(path.to_string_lossy().into_owned());
+            }
+        }
+        Ok(records)
     }
 }
 

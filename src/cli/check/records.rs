@@ -59,7 +59,7 @@ pub fn run(args: &Args, file: &Path, out: &Path) -> anyhow::Result<u8> {
         _ => Buckets::default(),
     };
     let provenance = Provenance::now(manifest, Some(config.display().to_string()));
-    let results = Results::new(&records, buckets, &provenance)?;
+    let results = Results::new(&records, buckets, provenance);
     results.write(out, &rule.config)?;
 
     if changes.unmeasured > 0 {

@@ -2,37 +2,28 @@
 
 use std::path::Path;
 
-use prepose::check::spatialbench::tables::{self, Run, Table};
+use prepose::check::spatialbench::results::{TABLES, summary_files};
 use prepose::check::spatialbench::{
-    Buckets, CheckerConfig, Metrics, Provenance, Record, metrics_json, write_records,
+    Buckets, CheckerConfig, Metrics, Provenance, Record, write_records,
 };
 use prepose::output::files::{prepare_folder, write_atomically};
 
-/// The folder of the tables, within the output's.
-const TABLES: &str = "tables";
-
 /// What is known of a run once all of it is decided.
-pub struct Results {
+pub struct Results<'a> {
     pub metrics: Metrics,
-    pub tables: Vec<Table>,
-    /// The texts of `metrics.json` and `per_sample.jsonl`.
-    metrics_file: String,
-    records_file: String,
+    records: &'a [Record],
+    buckets: Buckets,
+    provenance: Provenance,
 }
 
-impl Results {
-    pub fn new(
-        records: &[Record],
-        buckets: Buckets,
-        provenance: &Provenance,
-    ) -> serde_json::Result<Self> {
-        let metrics = Metrics::of(records, buckets);
-        Ok(Self {
-            tables: tables::all(&[Run::of(records)]),
-            metrics_file: metrics_json(&metrics, provenance)?,
-            records_file: write_records(records)?,
-            metrics,
-        })
+impl<'a> Results<'a> {
+    pub fn new(records: &'a [Record], buckets: Buckets, provenance: Provenance) -> Self {
+        Self {
+            metrics: Metrics::of(records, buckets),
+            records,
+            buckets,
+            provenance,
+        }
     }
 
     /// What it comes to, for people.
@@ -60,17 +51,14 @@ impl Results {
     pub fn write(&self, folder: &Path, config: &CheckerConfig) -> anyhow::Result<()> {
         prepare_folder(folder)?;
         prepare_folder(&folder.join(TABLES))?;
-        for table in &self.tables {
-            let name = format!("{}.csv", table.name);
-            let path = folder.join(TABLES).join(name);
-            write_atomically(&path, table.to_csv().as_bytes())?;
-        }
-        let yaml = config.to_yaml();
-        write_atomically(&folder.join("checker_config.yaml"), yaml.as_bytes())?;
         let output = &config.output;
-        let (records, metrics) = (&output.results_file, &output.metrics_file);
-        write_atomically(&folder.join(records), self.records_file.as_bytes())?;
-        write_atomically(&folder.join(metrics), self.metrics_file.as_bytes())?;
+        let put = |name: &str, text: &str| write_atomically(&folder.join(name), text.as_bytes());
+        put("checker_config.yaml", &config.to_yaml())?;
+        put(&output.results_file, &write_records(self.records)?)?;
+        let (provenance, name) = (&self.provenance, &output.metrics_file);
+        for (name, text) in summary_files(self.records, self.buckets, provenance, name)? {
+            put(&name, &text)?;
+        }
         Ok(())
     }
 }

@@ -149,6 +149,11 @@ pub trait Hook {
 
     /// The batch shrinks to its rows `keep`, in that order.
     fn retain(&mut self, _keep: &[usize]) {}
+
+    /// Recorded passes of the whole batch so far, those instead of the loop's own included: what a guidance costs.
+    fn recorded_passes(&self) -> usize {
+        0
+    }
 }
 
 /// Several observers of one UNet call.

@@ -1,0 +1,106 @@
+//! Who looks at a run's pictures.
+
+use crate::check::Detection;
+use crate::check::ask::Ask;
+use crate::check::detect::checker::{Asked, CheckError, Checker};
+use crate::check::spatialbench::{Question, Record};
+use crate::check::vocabulary::{UnknownObject, label};
+use crate::picture::Picture;
+
+use super::SuitePrompt;
+use super::sample::{Cost, Scores};
+
+/// A finished picture, ready to be looked at.
+pub struct Finished<'a> {
+    /// `{method}_{prompt_id}_seed%04d`.
+    pub sample_id: String,
+    /// What it should show.
+    pub prompt: &'a SuitePrompt,
+    /// Of its noise.
+    pub seed: u64,
+    /// What it shows.
+    pub picture: &'a Picture,
+    /// What it took.
+    pub cost: Cost,
+}
+
+/// Looks at pictures, on a thread of its own while the next ones are made.
+pub trait Examiner: Send {
+    /// The records and scores of each picture, in their order.
+    ///
+    /// # Errors
+    /// The detector's; nothing is known of any of the pictures then.
+    fn examine(&self, finished: &[Finished]) -> Result<Vec<(Vec<Record>, Scores)>, CheckError>;
+}
+
+/// Nobody looks.
+pub struct Nobody;
+
+impl Examiner for Nobody {
+    fn examine(&self, finished: &[Finished]) -> Result<Vec<(Vec<Record>, Scores)>, CheckError> {
+        let unseen = |one: &Finished| {
+            let scores = Scores::unseen(&one.sample_id, one.prompt, one.seed, one.cost);
+            (Vec::new(), scores)
+        };
+        Ok(finished.iter().map(unseen).collect())
+    }
+}
+
+/// The detector's words for a prompt's objects.
+///
+/// # Errors
+/// One that it does not know.
+pub fn labels(
+    prompt: &SuitePrompt,
+    vocabulary: Option<&[String]>,
+) -> Result<Vec<String>, UnknownObject> {
+    let of = |object: &String| match vocabulary {
+        Some(vocabulary) => label(vocabulary, object, object).map(Into::into),
+        None => Ok(object.to_lowercase()),
+    };
+    prompt.objects.iter().map(of).collect()
+}
+
+/// What the checker is asked about a prompt's pictures: its relations, but for those that boxes do not show, such as
+/// "behind".
+fn asks(prompt: &SuitePrompt, labels: &[String]) -> Vec<Ask> {
+    let ask = |stated: &super::SuiteRelation| {
+        let [a, b] = [stated.a, stated.b].map(|index| labels.get(index).cloned());
+        Ask::new(stated.relation, a?, b?).ok()
+    };
+    prompt.relations.iter().filter_map(ask).collect()
+}
+
+impl Examiner for Checker {
+    fn examine(&self, finished: &[Finished]) -> Result<Vec<(Vec<Record>, Scores)>, CheckError> {
+        let vocabulary = self.primary.vocabulary();
+        let mut asked = Vec::with_capacity(finished.len());
+        let mut known = Vec::with_capacity(finished.len());
+        for one in finished {
+            let (width, height) = (one.picture.width, one.picture.height);
+            // A run is only begun with prompts whose objects the detector knows.
+            let labels = labels(one.prompt, vocabulary).unwrap_or_default();
+            let questions: Vec<Question> = (asks(one.prompt, &labels).iter())
+                .map(|ask| ask.question(width, height))
+                .collect();
+            asked.push(Asked {
+                picture: one.picture.clone(),
+                questions,
+            });
+            known.push(labels);
+        }
+        let checked = self.check(&asked)?;
+        let each = finished.iter().zip(&asked).zip(checked).zip(known);
+        Ok(each
+            .map(|(((one, asked), checked), labels)| {
+                let prompt = one.prompt;
+                let records = self.records(&one.sample_id, &prompt.prompt_id, asked, &checked);
+                let size = (one.picture.width, one.picture.height);
+                let found: &[Detection] = &checked.primary;
+                let scores = Scores::unseen(&one.sample_id, prompt, one.seed, one.cost)
+                    .look(prompt, &labels, size, found);
+                (records, scores)
+            })
+            .collect())
+    }
+}

@@ -1,0 +1,362 @@
+//! What is compared: named combinations of guidance, search and prompt changes.
+
+use std::collections::HashSet;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::SuitePrompt;
+use crate::guidance::{self, GuidanceConfig};
+use crate::prompt::neutral::{NeutralError, neutral, swapped};
+use crate::request::{DelayedOrder, Request};
+use crate::search::{Pruning, SearchConfig};
+
+/// A way of making pictures of prompts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Method {
+    /// What it is called in results; letters, digits, `.`, `_`, `+` and `-`, as it becomes a folder.
+    pub name: String,
+    /// Guidance in the loop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guide: Option<GuidanceConfig>,
+    /// Several noises, of which the best is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub search: Option<SearchConfig>,
+    /// Another prompt for the first steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begin: Option<Begin>,
+}
+
+/// The prompt of the first steps, before the set's own takes over (delayed order conditioning and order swap,
+/// arXiv 2603.03714).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Begin {
+    /// Which prompt.
+    pub with: Opening,
+    /// For how many steps, at least 1.
+    pub steps: usize,
+}
+
+/// A prompt that is derived from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Opening {
+    /// Names the objects in no order: "two animals".
+    Neutral,
+    /// Names them in the other order.
+    Swapped,
+}
+
+/// Why something is no method.
+#[derive(Debug, Error)]
+pub enum MethodError {
+    /// A name that nobody knows.
+    #[error(
+        "{name:?} is no method; there are prompt-only, psg, boxdiff, layout, attend-and-excite, best-of-N, \
+         best-of-N-pruned, delayed-order-STEPS, swapped-order-STEPS, and several joined by '+', such as psg+best-of-4; \
+         anything else can be said in a file (--methods)"
+    )]
+    Unknown {
+        /// As typed.
+        name: String,
+    },
+    /// Two of a kind.
+    #[error("{name:?} asks for two kinds of {what}; a method has one")]
+    Twice {
+        /// As typed.
+        name: String,
+        /// What there are two of.
+        what: &'static str,
+    },
+    /// A number that makes no sense.
+    #[error(
+        "{name:?} has the number 0 or one that is too large; write for instance best-of-8 or delayed-order-2"
+    )]
+    Number {
+        /// As typed.
+        name: String,
+    },
+    /// A name that cannot be a folder's.
+    #[error(
+        "{name:?} cannot be a method's name: it becomes a folder, and may have letters, digits, '.', '_', '+' and '-', and \
+         begins with a letter or digit"
+    )]
+    Name {
+        /// As given.
+        name: String,
+    },
+    /// The same name for two methods.
+    #[error("there are two methods called {name:?}; give one of them another name")]
+    Duplicate {
+        /// Theirs.
+        name: String,
+    },
+    /// The file is not what it should be.
+    #[error(
+        "not a file of methods, which has tables [[method]] with name, guide, search and begin"
+    )]
+    File(#[from] toml::de::Error),
+    /// A file without a method.
+    #[error("the file has no [[method]]")]
+    Empty,
+    /// A prompt that has no other form.
+    #[error("{method} begins with another form of {prompt:?}, which cannot be derived")]
+    Opening {
+        /// Whose.
+        method: String,
+        /// Which prompt.
+        prompt: String,
+        /// Why not.
+        source: NeutralError,
+    },
+}
+
+/// A file of methods.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    method: Vec<Method>,
+}
+
+impl Method {
+    /// The checkpoint as it is.
+    pub fn prompt_only() -> Self {
+        Self {
+            name: "prompt-only".into(),
+            guide: None,
+            search: None,
+            begin: None,
+        }
+    }
+
+    /// The methods in the text of a TOML file: tables `[[method]]` with `name`, `guide`
+    /// ([`GuidanceConfig`]), `search` ([`SearchConfig`]) and `begin` ([`Begin`]).
+    ///
+    /// # Errors
+    /// [`MethodError`]; it names the line.
+    pub fn from_toml(text: &str) -> Result<Vec<Self>, MethodError> {
+        let methods = toml::from_str::<File>(text)?.method;
+        if methods.is_empty() {
+            return Err(MethodError::Empty);
+        }
+        Ok(methods)
+    }
+
+    /// Refuses names that cannot be folders, or that two methods have.
+    ///
+    /// # Errors
+    /// [`MethodError`].
+    pub fn check_names(methods: &[Self]) -> Result<(), MethodError> {
+        let mut names = HashSet::new();
+        for Self { name, .. } in methods {
+            let plain = |c: char| c.is_ascii_alphanumeric() || "._+-".contains(c);
+            let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric());
+            if !begins || !name.chars().all(plain) || name.len() > 100 {
+                return Err(MethodError::Name { name: name.clone() });
+            }
+            // Some file systems do not tell upper from lower case.
+            if !names.insert(name.to_lowercase()) {
+                return Err(MethodError::Duplicate { name: name.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    /// The request for a picture of `prompt`; `plain` has everything that is the same for all methods.
+    ///
+    /// # Errors
+    /// A prompt of which the method needs another form, and there is none.
+    pub fn request(
+        &self,
+        plain: &Request,
+        prompt: &SuitePrompt,
+        seed: u64,
+    ) -> Result<Request, MethodError> {
+        let text = &prompt.prompt;
+        let delay_order = match self.begin {
+            None => None,
+            Some(Begin { with, steps }) => {
+                let derived = match with {
+                    Opening::Neutral => neutral(text),
+                    Opening::Swapped => swapped(text),
+                };
+                let neutral_prompt = derived.map_err(|source| MethodError::Opening {
+                    method: self.name.clone(),
+                    prompt: text.clone(),
+                    source,
+                })?;
+                Some(DelayedOrder {
+                    neutral_prompt,
+                    steps,
+                })
+            }
+        };
+        Ok(Request {
+            prompt: text.clone(),
+            guide: self.guide.clone(),
+            delay_order,
+            seed,
+            ..plain.clone()
+        })
+    }
+}
+
+impl FromStr for Method {
+    type Err = MethodError;
+
+    fn from_str(name: &str) -> Result<Self, MethodError> {
+        let mut method = Self {
+            name: name.into(),
+            ..Self::prompt_only()
+        };
+        let twice = |what| MethodError::Twice {
+            name: name.into(),
+            what,
+        };
+        for part in name.split('+') {
+            match parse_part(part, name)? {
+                Part::Plain if name == part => {}
+                Part::Plain => return Err(MethodError::Unknown { name: name.into() }),
+                Part::Guide(guide) => {
+                    if method.guide.replace(GuidanceConfig::new(guide)).is_some() {
+                        return Err(twice("guidance"));
+                    }
+                }
+                Part::Search(search) => {
+                    if method.search.replace(search).is_some() {
+                        return Err(twice("search"));
+                    }
+                }
+                Part::Begin(begin) => {
+                    if method.begin.replace(begin).is_some() {
+                        return Err(twice("prompt change"));
+                    }
+                }
+            }
+        }
+        Ok(method)
+    }
+}
+
+enum Part {
+    Plain,
+    Guide(guidance::Method),
+    Search(SearchConfig),
+    Begin(Begin),
+}
+
+fn parse_part(part: &str, name: &str) -> Result<Part, MethodError> {
+    let number = |text: &str| match text.parse::<usize>() {
+        Ok(number @ 1..=100_000) => Ok(number),
+        Ok(_) => Err(MethodError::Number { name: name.into() }),
+        Err(_) => Err(MethodError::Unknown { name: name.into() }),
+    };
+    let begin = |with, steps| Ok(Part::Begin(Begin { with, steps }));
+    if let Some(rest) = part.strip_prefix("best-of-") {
+        let (count, pruning) = match rest.strip_suffix("-pruned") {
+            Some(count) => (count, Some(Pruning::Auto)),
+            None => (rest, None),
+        };
+        return Ok(Part::Search(SearchConfig {
+            best_of: number(count)?,
+            reward: Default::default(),
+            pruning,
+        }));
+    }
+    if let Some(steps) = part.strip_prefix("delayed-order-") {
+        return begin(Opening::Neutral, number(steps)?);
+    }
+    if let Some(steps) = part.strip_prefix("swapped-order-") {
+        return begin(Opening::Swapped, number(steps)?);
+    }
+    match part {
+        "prompt-only" => Ok(Part::Plain),
+        "psg" | "pos" => Ok(Part::Guide(guidance::Method::Pos)),
+        "boxdiff" => Ok(Part::Guide(guidance::Method::BoxDiff)),
+        "layout" => Ok(Part::Guide(guidance::Method::Layout)),
+        "attend-and-excite" => Ok(Part::Guide(guidance::Method::AttendAndExcite)),
+        // The number of steps that cured most in the paper.
+        "delayed-order" => begin(Opening::Neutral, 2),
+        _ => Err(MethodError::Unknown { name: name.into() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_methods() {
+        let method: Method = "psg+best-of-4-pruned+delayed-order".parse().unwrap();
+        assert_eq!(method.guide.unwrap().method, guidance::Method::Pos);
+        let search = method.search.unwrap();
+        assert_eq!((search.best_of, search.pruning), (4, Some(Pruning::Auto)));
+        assert_eq!(
+            method.begin,
+            Some(Begin {
+                with: Opening::Neutral,
+                steps: 2
+            })
+        );
+        assert_eq!(
+            "prompt-only".parse::<Method>().unwrap(),
+            Method::prompt_only()
+        );
+        for (wrong, why) in [
+            ("", "no method"),
+            ("psg+", "no method"),
+            ("best-of-", "no method"),
+            ("best-of-0", "number 0"),
+            ("best-of-9999999", "too large"),
+            ("psg+boxdiff", "two kinds of guidance"),
+            ("psg+prompt-only", "no method"),
+            (
+                "delayed-order-2+swapped-order-1",
+                "two kinds of prompt change",
+            ),
+            ("PSG", "no method"),
+        ] {
+            let error = wrong.parse::<Method>().unwrap_err().to_string();
+            assert!(error.contains(why), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_file_says_everything() {
+        let text = r#"
+            [[method]]
+            name = "strong"
+            guide = { method = "pos", scale = 40.0, steps = 10 }
+            search = { best_of = 8, reward = "checker", pruning = { after = [3, 5] } }
+            [[method]]
+            name = "late"
+            begin = { with = "neutral", steps = 3 }
+        "#;
+        let methods = Method::from_toml(text).unwrap();
+        Method::check_names(&methods).unwrap();
+        assert_eq!(methods[0].guide.as_ref().unwrap().scale, Some(40.0));
+        assert_eq!(methods[1].begin.unwrap().steps, 3);
+        for (wrong, why) in [
+            ("", "no [[method]]"),
+            ("[[method]]\nname = 3", "not a file of methods"),
+            (
+                "[[method]]\nname = \"a\"\nguid = {}",
+                "not a file of methods",
+            ),
+        ] {
+            let error = Method::from_toml(wrong).unwrap_err();
+            assert!(error.to_string().contains(why), "{error}");
+        }
+        for wrong in ["", "a/b", "-a", "..", "ä"] {
+            let mut method = Method::prompt_only();
+            method.name = wrong.into();
+            assert!(Method::check_names(&[method]).is_err(), "{wrong:?}");
+        }
+        let twice = [Method::prompt_only(), Method::prompt_only()];
+        assert!(Method::check_names(&twice).is_err());
+    }
+}

@@ -1,0 +1,343 @@
+//! What a run will do: every picture in a fixed order, and the settings that decide all of them.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+
+use super::method::Method;
+use super::{Suite, SuitePrompt};
+use crate::check::spatialbench::CheckerConfig;
+use crate::request::ModelRequest;
+use crate::sampling::noise::NoiseKind;
+
+/// What decides the pictures and verdicts of a run: `run.json`. Two runs with equal settings make the same.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunConfig {
+    /// The prompts.
+    pub suite: SuiteId,
+    /// How many of them.
+    pub prompts: usize,
+    /// One picture of each prompt by each method for each of these.
+    pub seeds: Vec<u64>,
+    /// What is compared.
+    pub methods: Vec<Method>,
+    /// The networks, with the hash of their files.
+    pub model: ModelRequest,
+    /// What is the same for all methods.
+    pub sampling: Sampling,
+    /// Who looks at the pictures; nobody if none.
+    pub checker: Option<CheckerId>,
+    /// Whether attention maps are drawn.
+    #[serde(default)]
+    pub attention_maps: bool,
+    /// Which part of the whole this is; all of it if none.
+    #[serde(default)]
+    pub shard: Option<Shard>,
+}
+
+/// Which set of prompts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SuiteId {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// SHA-256 of the run's `prompts.jsonl`.
+    pub sha256: String,
+}
+
+/// Sampling that is the same for all methods.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sampling {
+    /// Denoising steps.
+    pub steps: usize,
+    /// Classifier-free guidance.
+    pub guidance_scale: f64,
+    /// The scheduler's name.
+    pub scheduler: String,
+    /// In pixels.
+    pub width: usize,
+    /// In pixels.
+    pub height: usize,
+    /// What pictures should not show; empty for nothing in particular.
+    pub negative_prompt: String,
+    /// Whose random numbers.
+    pub noise: NoiseKind,
+    /// Layers of the text encoder to leave out.
+    pub clip_skip: usize,
+    /// Whether pictures are decoded in tiles.
+    pub vae_tiling: bool,
+}
+
+/// Who looks at the pictures.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CheckerId {
+    /// SHA-256 of the primary detector's weights.
+    pub sha256: String,
+    /// SHA-256 of the secondary detector's weights, if there is one.
+    pub secondary_sha256: Option<String>,
+    /// Thresholds, and the detectors by name: the lines of `checker_config.yaml`.
+    pub config: Vec<String>,
+}
+
+impl CheckerId {
+    /// Detectors with these hashes, and a configuration.
+    pub fn new(sha256: String, secondary_sha256: Option<String>, config: &CheckerConfig) -> Self {
+        Self {
+            sha256,
+            secondary_sha256,
+            config: config.to_yaml().lines().map(Into::into).collect(),
+        }
+    }
+
+    /// The text of `checker_config.yaml`.
+    pub fn config_file(&self) -> String {
+        self.config.iter().map(|line| format!("{line}\n")).collect()
+    }
+}
+
+/// One part of a run that is divided: the jobs whose index leaves the remainder `index` when divided by `count`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shard {
+    /// Which part, from 0.
+    pub index: usize,
+    /// Of how many.
+    pub count: usize,
+}
+
+impl Shard {
+    /// The folder of the part within that of the run: `shard-003-of-010`.
+    pub fn folder(self) -> String {
+        format!("shard-{:03}-of-{:03}", self.index, self.count)
+    }
+
+    /// Whether a job belongs to the part.
+    pub fn has(self, job: usize) -> bool {
+        job % self.count == self.index
+    }
+}
+
+/// One picture to make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// Its place in the whole plan: methods, within them prompts, within them seeds.
+    pub index: usize,
+    /// Index of the method.
+    pub method: usize,
+    /// Index of the prompt.
+    pub prompt: usize,
+    /// Of the noise.
+    pub seed: u64,
+}
+
+/// A run's settings with its prompts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// The settings.
+    pub config: RunConfig,
+    /// The prompts, in their order.
+    pub prompts: Vec<SuitePrompt>,
+}
+
+/// Why a plan cannot be read.
+#[derive(Debug, Error)]
+pub enum PlanError {
+    /// `run.json` is broken.
+    #[error("run.json is not what prepose writes")]
+    Config(#[source] serde_json::Error),
+    /// `prompts.jsonl` is broken.
+    #[error("line {line} of prompts.jsonl is no prompt")]
+    Prompt {
+        /// From 1.
+        line: usize,
+        /// Why not.
+        source: serde_json::Error,
+    },
+    /// `prompts.jsonl` is not the one that the run was begun with.
+    #[error("prompts.jsonl was changed: its SHA-256 is {found}, but run.json says {expected}")]
+    Changed {
+        /// Of the file.
+        found: String,
+        /// In `run.json`.
+        expected: String,
+    },
+}
+
+impl Suite {
+    /// Which set this is.
+    pub fn id(&self) -> serde_json::Result<SuiteId> {
+        Ok(SuiteId {
+            name: self.name.clone(),
+            version: self.version.clone(),
+            sha256: hash(&prompts_file(&self.prompts)?),
+        })
+    }
+}
+
+/// The text of a run's `prompts.jsonl`.
+pub fn prompts_file(prompts: &[SuitePrompt]) -> serde_json::Result<String> {
+    let lines: Result<Vec<_>, _> = prompts.iter().map(serde_json::to_string).collect();
+    Ok(lines?.into_iter().map(|line| line + "\n").collect())
+}
+
+fn hash(text: &str) -> String {
+    format!("{:x}", Sha256::digest(text))
+}
+
+impl Plan {
+    /// The plan in the texts of a run's `run.json` and `prompts.jsonl`.
+    ///
+    /// # Errors
+    /// They are broken, or do not belong together.
+    pub fn read(config: &str, prompts: &str) -> Result<Self, PlanError> {
+        let config: RunConfig = serde_json::from_str(config).map_err(PlanError::Config)?;
+        let found = hash(prompts);
+        if found != config.suite.sha256 {
+            return Err(PlanError::Changed {
+                found,
+                expected: config.suite.sha256,
+            });
+        }
+        let lines = prompts.lines().zip(1..);
+        let prompts = lines.map(|(text, line)| {
+            serde_json::from_str(text).map_err(|source| PlanError::Prompt { line, source })
+        });
+        Ok(Self {
+            prompts: prompts.collect::<Result<_, _>>()?,
+            config,
+        })
+    }
+
+    /// Pictures of the whole plan, not only of its shard.
+    pub fn len(&self) -> usize {
+        self.config.methods.len() * self.per_method()
+    }
+
+    /// Whether there is nothing to make.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Pictures of each method in the whole plan.
+    fn per_method(&self) -> usize {
+        self.prompts.len() * self.config.seeds.len()
+    }
+
+    /// The job at a place in the whole plan.
+    ///
+    /// # Panics
+    /// If there is no such place.
+    pub fn job(&self, index: usize) -> Job {
+        let seeds = self.config.seeds.len();
+        Job {
+            index,
+            method: index / self.per_method(),
+            prompt: index % self.per_method() / seeds,
+            seed: self.config.seeds[index % seeds],
+        }
+    }
+
+    /// The jobs of one method that belong to this run's shard, in their order.
+    pub fn jobs(&self, method: usize) -> impl Iterator<Item = Job> {
+        let first = method * self.per_method();
+        (first..first + self.per_method())
+            .filter(|index| self.config.shard.is_none_or(|shard| shard.has(*index)))
+            .map(|index| self.job(index))
+    }
+
+    /// What the picture of a job is called: `{method}_{prompt_id}_seed%04d`.
+    pub fn sample_id(&self, job: Job) -> String {
+        format!(
+            "{}_{}_seed{:04}",
+            self.config.methods[job.method].name, self.prompts[job.prompt].prompt_id, job.seed
+        )
+    }
+}
+
+/// Where two settings differ: the place, what stands there in `a`, and in `b`.
+pub fn differences(a: &Value, b: &Value) -> Vec<(String, String, String)> {
+    let mut found = Vec::new();
+    compare(a, b, String::new(), &mut found);
+    found
+}
+
+fn compare(a: &Value, b: &Value, at: String, found: &mut Vec<(String, String, String)>) {
+    if a == b {
+        return;
+    }
+    match (a, b) {
+        (Value::Object(a), Value::Object(b)) => {
+            let only_b = b.keys().filter(|key| !a.contains_key(*key));
+            for key in a.keys().chain(only_b) {
+                let at = match at.as_str() {
+                    "" => key.clone(),
+                    at => format!("{at}.{key}"),
+                };
+                let side = |side: &serde_json::Map<_, _>| side.get(key).cloned();
+                let (a, b) = (side(a).unwrap_or_default(), side(b).unwrap_or_default());
+                compare(&a, &b, at, found);
+            }
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            for (index, (a, b)) in a.iter().zip(b).enumerate() {
+                compare(a, b, format!("{at}[{index}]"), found);
+            }
+        }
+        _ => found.push((at, short(a), short(b))),
+    }
+}
+
+/// A value in a message.
+fn short(value: &Value) -> String {
+    let text = match value {
+        Value::Null => "not given".into(),
+        value => value.to_string(),
+    };
+    match text.char_indices().nth(80) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn differences_are_named() {
+        let a = json!({"steps": 20, "methods": [{"name": "a"}, {"name": "b"}], "seeds": [0, 1], "shard": null});
+        let b = json!({"steps": 30, "methods": [{"name": "a"}, {"name": "c", "n": 1}], "seeds": [0], "shard": null});
+        let found = differences(&a, &b);
+        let found: Vec<_> = found
+            .iter()
+            .map(|(at, a, b)| (at.as_str(), a.as_str(), b.as_str()))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                ("steps", "20", "30"),
+                ("methods[1].name", "\"b\"", "\"c\""),
+                ("methods[1].n", "not given", "1"),
+                ("seeds", "[0,1]", "[0]"),
+            ]
+        );
+        assert!(differences(&a, &a).is_empty());
+    }
+
+    #[test]
+    fn shards_share_everything_out() {
+        let shards: Vec<_> = (0..3).map(|index| Shard { index, count: 3 }).collect();
+        for job in 0..20 {
+            assert_eq!(shards.iter().filter(|shard| shard.has(job)).count(), 1);
+        }
+        assert_eq!(shards[2].folder(), "shard-002-of-003");
+    }
+}
