@@ -11,6 +11,7 @@ mod parse;
 mod progress;
 mod pull;
 mod score;
+mod suites;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -51,6 +52,8 @@ enum Command {
     Score(score::Args),
     /// Measure the checker against people: sample, label, analyze, calibrate
     Audit(Box<audit::Args>),
+    /// List the sets of prompts, or show the prompts of one
+    Suites(suites::Args),
     /// Show what is read from a prompt: objects, relations, tokens, schedule, neutral form
     Parse(parse::Args),
     /// Say what a checkpoint, a LoRA or a picture is
@@ -77,6 +80,7 @@ pub fn main() -> ExitCode {
         Command::Pull(args) => pull::run(args, cli.quiet),
         Command::Audit(args) => audit::run(args),
         Command::Score(args) => score::run(args),
+        Command::Suites(args) => suites::run(args),
         Command::Bench(args) => bench::run(args),
     };
     let code = result.unwrap_or_else(|error| {

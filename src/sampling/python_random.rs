@@ -1,5 +1,7 @@
 //! Python's `random.Random`, so that what was drawn with it can be drawn again.
 
+use std::collections::HashSet;
+
 use super::mt19937::Mt19937;
 
 /// CPython's generator (`Lib/random.py`, `Modules/_randommodule.c`; the same since Python 3.2).
@@ -40,6 +42,35 @@ impl PythonRandom {
             items.swap(i, self.below(places) as usize);
         }
     }
+
+    /// `k` different numbers in `0..n` in the order of the draw, as `sample(range(n), k)`; all of them if `k` is more.
+    pub fn sample(&mut self, n: u32, k: u32) -> Vec<u32> {
+        let k = k.min(n);
+        // What Python takes the memory of a set of k for; a list of n is cheaper below it.
+        let mut set_size = 21;
+        if k > 5 {
+            set_size += std::iter::successors(Some(1u64), |power| Some(power * 4))
+                .find(|power| *power >= 3 * u64::from(k))
+                .unwrap_or_default();
+        }
+        if u64::from(n) <= set_size {
+            let mut pool: Vec<u32> = (0..n).collect();
+            return (0..k)
+                .map(|_| {
+                    let drawn = self.below(pool.len() as u32) as usize;
+                    pool.swap_remove(drawn)
+                })
+                .collect();
+        }
+        let mut seen = HashSet::new();
+        let mut fresh = || loop {
+            let drawn = self.below(n);
+            if seen.insert(drawn) {
+                return drawn;
+            }
+        };
+        (0..k).map(|_| fresh()).collect()
+    }
 }
 
 #[cfg(test)]
@@ -75,6 +106,28 @@ mod tests {
             let mut items = std::array::from_fn(|i| i as u32);
             PythonRandom::new(seed).shuffle(&mut items);
             assert_eq!(items, expected, "seed {seed}");
+        }
+    }
+
+    /// Python 3.11: `random.Random(seed).sample(range(n), k)`, from a list and from a set.
+    #[test]
+    fn samples_are_pythons() {
+        let samples: [(u64, u32, u32, Vec<u32>); 5] = [
+            (1234, 12, 5, vec![7, 1, 0, 10, 9]),
+            (1234, 1190, 6, vec![902, 239, 15, 185, 71, 171]),
+            (
+                0,
+                30,
+                20,
+                vec![
+                    27, 12, 24, 13, 1, 8, 16, 15, 28, 9, 22, 11, 6, 23, 4, 19, 2, 21, 25, 20,
+                ],
+            ),
+            (7, 25280, 4, vec![10611, 4943, 12937, 21329]),
+            (3, 4, 9, vec![1, 2, 0, 3]),
+        ];
+        for (seed, n, k, expected) in samples {
+            assert_eq!(PythonRandom::new(seed).sample(n, k), expected, "{k} of {n}");
         }
     }
 }

@@ -12,6 +12,8 @@ pub mod plan;
 pub mod run;
 pub mod sample;
 
+pub mod sets;
+
 use serde::{Deserialize, Serialize};
 
 use crate::prompt::scene::Relation;

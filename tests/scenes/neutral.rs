@@ -17,6 +17,10 @@ fn neutral_prompts() {
             "A physician is waving and a nurse is saluting, side by side",
             "Two people are waving and saluting, side by side",
         ),
+        (
+            "a photo of a dog and a cat, one above the other.",
+            "a photo of two animals, one above the other.",
+        ),
         ("a dog to the left of a cat", "two animals"),
         (
             "A photo of a cake to the left of a bed.",
@@ -79,6 +83,10 @@ fn swapped_prompts() {
     for (prompt, expected) in [
         ("a man and a woman in a park", "a woman and a man in a park"),
         ("A dog and an apple", "An apple and a dog"),
+        (
+            "a dog and a cat, one in front of the other",
+            "a cat and a dog, one in front of the other",
+        ),
         ("a (dog:1.3) and a [cat]", "a (cat:1.3) and a [dog]"),
         ("a (red:1.2) dog and a cat", "a cat and a (red:1.2) dog"),
         ("two dogs left of a red car.", "a red car left of two dogs."),

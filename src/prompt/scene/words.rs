@@ -80,19 +80,35 @@ pub(crate) fn words(prompt: &str) -> Result<Vec<Word>, PromptError> {
             }
         }
     }
-    join_side_by_side(&mut words);
+    join_mutual(&mut words);
     Ok(words)
 }
 
-/// "side by side" is one adverb, and no noun.
-fn join_side_by_side(words: &mut Vec<Word>) {
+/// Phrases that say how things stand to each other without saying which is which. Each is one adverb, and no noun.
+const MUTUAL: [&[&str]; 8] = [
+    &["side", "by", "side"],
+    &["one", "above", "the", "other"],
+    &["one", "below", "the", "other"],
+    &["one", "over", "the", "other"],
+    &["one", "under", "the", "other"],
+    &["one", "on", "top", "of", "the", "other"],
+    &["one", "behind", "the", "other"],
+    &["one", "in", "front", "of", "the", "other"],
+];
+
+/// Makes one word of each of [`MUTUAL`], which the grammar knows as "side-by-side".
+fn join_mutual(words: &mut Vec<Word>) {
     let mut at = 0;
-    while at + 2 < words.len() {
-        if words[at].is("side") && words[at + 1].is("by") && words[at + 2].is("side") {
-            let end = words[at + 2].bytes.end;
-            words.drain(at + 1..at + 3);
+    while at < words.len() {
+        let begins = |phrase: &&[&str]| {
+            let here = words.get(at..at + phrase.len());
+            here.is_some_and(|here| here.iter().zip(*phrase).all(|(word, text)| word.is(text)))
+        };
+        if let Some(phrase) = MUTUAL.into_iter().find(begins) {
+            let end = words[at + phrase.len() - 1].bytes.end;
+            words.drain(at + 1..at + phrase.len());
             words[at].text = "side-by-side".to_owned();
-            words[at].typed = "side by side".to_owned();
+            words[at].typed = phrase.join(" ");
             words[at].bytes.end = end;
         }
         at += 1;

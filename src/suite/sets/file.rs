@@ -1,0 +1,265 @@
+//! Prompts in a file of one's own: JSON Lines, CSV, or one a line.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use super::error::{LineError, SuiteError};
+use super::lines::{LINE_LIMIT, Lines};
+use super::pairs;
+use super::record::{Given, Row, check_key};
+use crate::suite::{Suite, SuitePrompt};
+
+/// More prompts than anybody makes pictures of; it keeps an endless file from filling the memory.
+const MOST: usize = 1_000_000;
+
+/// As many pictures of each prompt as most of the benchmarks have.
+const PICTURES: usize = 4;
+
+/// How a file is to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    Jsonl,
+    Csv,
+    Text,
+}
+
+impl Format {
+    /// By its ending.
+    pub fn of(path: &Path) -> Option<Self> {
+        let ending = path.extension()?.to_str()?.to_ascii_lowercase();
+        match ending.as_str() {
+            "jsonl" | "ndjson" => Some(Self::Jsonl),
+            "csv" => Some(Self::Csv),
+            "txt" => Some(Self::Text),
+            _ => None,
+        }
+    }
+}
+
+/// Reads the prompts in a file.
+pub(super) fn read(path: &Path) -> Result<Suite, SuiteError> {
+    let lines = Lines::open(path)?;
+    let format = Format::of(path).ok_or_else(|| SuiteError::Format(path.into()))?;
+    let mut reader = Reader::new(lines);
+    match format {
+        Format::Jsonl => reader.lines(Row::from_json)?,
+        Format::Text => reader.lines(|line| {
+            Ok(Row {
+                prompt: line.to_owned(),
+                ..Row::default()
+            })
+        })?,
+        Format::Csv => reader.csv()?,
+    }
+    reader.suite(path)
+}
+
+struct Reader {
+    lines: Lines,
+    prompts: Vec<SuitePrompt>,
+    /// Where each prompt_id is, in lower case, with the id as it is written.
+    ids: HashMap<String, (usize, String)>,
+    /// The empty lines between others: how many, and the first.
+    empty: Option<(usize, usize)>,
+    /// Empty lines that nothing came after so far.
+    trailing: Option<(usize, usize)>,
+}
+
+impl Reader {
+    fn new(lines: Lines) -> Self {
+        Self {
+            lines,
+            prompts: Vec::new(),
+            ids: HashMap::new(),
+            empty: None,
+            trailing: None,
+        }
+    }
+
+    /// The next line with something in it.
+    fn next(&mut self) -> Result<Option<String>, SuiteError> {
+        while let Some(line) = self.lines.next()? {
+            if !line.trim().is_empty() {
+                if let Some((number, first)) = self.trailing.take() {
+                    let before = self.empty.map_or((0, first), |empty| empty);
+                    self.empty = Some((before.0 + number, before.1));
+                }
+                return Ok(Some(line));
+            }
+            let (number, first) = self.trailing.unwrap_or((0, self.lines.number));
+            self.trailing = Some((number + 1, first));
+        }
+        Ok(None)
+    }
+
+    /// A prompt a line.
+    fn lines(&mut self, row: impl Fn(&str) -> Result<Row, LineError>) -> Result<(), SuiteError> {
+        while let Some(line) = self.next()? {
+            self.add(self.lines.number, row(&line))?;
+        }
+        Ok(())
+    }
+
+    /// A prompt a row, after a row with the names of the columns.
+    fn csv(&mut self) -> Result<(), SuiteError> {
+        let Some((number, header)) = self.record()? else {
+            return Ok(());
+        };
+        let columns: Vec<String> = header
+            .iter()
+            .map(|name| name.trim().to_ascii_lowercase())
+            .collect();
+        check_columns(&columns).map_err(|error| self.lines.wrong(number, error))?;
+        while let Some((number, fields)) = self.record()? {
+            self.add(number, row(&columns, &fields))?;
+        }
+        Ok(())
+    }
+
+    /// The fields of the next row and the number of its first line. A field in quotation marks may go over several.
+    fn record(&mut self) -> Result<Option<(usize, Vec<String>)>, SuiteError> {
+        let Some(mut text) = self.next()? else {
+            return Ok(None);
+        };
+        let number = self.lines.number;
+        let quotes = |text: &str| text.matches('"').count();
+        let mut open = quotes(&text) % 2 == 1;
+        while open {
+            let Some(line) = self.lines.next()? else {
+                return Err(self.lines.wrong(number, LineError::OpenQuote));
+            };
+            open = quotes(&line) % 2 == 0;
+            text.push('\n');
+            text.push_str(&line);
+            if text.len() > LINE_LIMIT {
+                return Err(self.lines.wrong(number, LineError::OpenQuote));
+            }
+        }
+        let mut reader = csv::ReaderBuilder::new()
+            .has_headers(false)
+            .buffer_capacity(256)
+            .from_reader(text.as_bytes());
+        let mut record = csv::StringRecord::new();
+        match reader.read_record(&mut record) {
+            Ok(_) => Ok(Some((number, record.iter().map(str::to_owned).collect()))),
+            Err(error) => Err(self.lines.wrong(number, LineError::Csv(error.to_string()))),
+        }
+    }
+
+    fn add(&mut self, number: usize, row: Result<Row, LineError>) -> Result<(), SuiteError> {
+        let prompt = row.and_then(|row| row.prompt(number));
+        let prompt = prompt.and_then(|prompt| {
+            let id = prompt.prompt_id.clone();
+            let known = self.ids.insert(id.to_lowercase(), (number, id.clone()));
+            match known {
+                None => Ok(prompt),
+                Some((first, before)) => Err(LineError::TwiceId {
+                    exactly: before == id,
+                    id,
+                    first,
+                }),
+            }
+        });
+        if self.prompts.len() == MOST {
+            return Err(self.lines.too_many(MOST));
+        }
+        self.prompts
+            .push(prompt.map_err(|error| self.lines.wrong(number, error))?);
+        Ok(())
+    }
+
+    fn suite(self, path: &Path) -> Result<Suite, SuiteError> {
+        let Self {
+            lines,
+            mut prompts,
+            empty,
+            ..
+        } = self;
+        if prompts.is_empty() {
+            return Err(SuiteError::Empty(path.into()));
+        }
+        let file = path.display();
+        if let Some((number, first)) = empty {
+            tracing::warn!(
+                "{file}: empty lines are passed over: {number}, the first is line {first}"
+            );
+        }
+        if lines.bom {
+            tracing::info!("{file}: the byte order mark is passed over");
+        }
+        if lines.crlf > 0 {
+            tracing::info!("{file}: {} lines end in CR LF", lines.crlf);
+        }
+        leave_out_lost_counterparts(&mut prompts, path);
+        pairs::find_counterparts(&mut prompts);
+        Ok(Suite {
+            name: path
+                .file_stem()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into(),
+            version: format!("sha256:{}", lines.short_hash()),
+            prompts,
+            pictures_per_prompt: PICTURES,
+        })
+    }
+}
+
+/// A part of a set of prompts may lack the other halves of its pairs.
+fn leave_out_lost_counterparts(prompts: &mut [SuitePrompt], path: &Path) {
+    let ids: HashSet<String> = prompts
+        .iter()
+        .map(|prompt| prompt.prompt_id.clone())
+        .collect();
+    let mut lost = 0;
+    for prompt in prompts {
+        if prompt
+            .counterpart
+            .take_if(|other| !ids.contains(other))
+            .is_some()
+        {
+            lost += 1;
+        }
+    }
+    if lost > 0 {
+        tracing::warn!(
+            "{}: {lost} prompts have a counterpart that is not in the file; they count as without one",
+            path.display()
+        );
+    }
+}
+
+fn check_columns(columns: &[String]) -> Result<(), LineError> {
+    let names: Vec<&str> = columns.iter().map(String::as_str).collect();
+    for (i, name) in names.iter().enumerate() {
+        check_key(name, &names)?;
+        if !name.is_empty() && names[..i].contains(name) {
+            return Err(LineError::TwiceColumn((*name).to_owned()));
+        }
+    }
+    match names.contains(&"prompt") {
+        true => Ok(()),
+        false => Err(LineError::NoPromptColumn(names.join(", "))),
+    }
+}
+
+fn row(columns: &[String], fields: &[String]) -> Result<Row, LineError> {
+    if fields.len() != columns.len() {
+        return Err(LineError::Fields {
+            found: fields.len(),
+            wanted: columns.len(),
+        });
+    }
+    // An empty field is as none.
+    let field = |name: &str| {
+        let place = columns.iter().position(|column| column == name)?;
+        Some(fields[place].trim().to_owned()).filter(|text| !text.is_empty())
+    };
+    Ok(Row {
+        prompt_id: field("prompt_id"),
+        prompt: field("prompt").unwrap_or_default(),
+        given: Given::one(field("relation"), field("object_a"), field("object_b"))?,
+        counterpart: field("counterpart"),
+        tags: Vec::new(),
+    })
+}

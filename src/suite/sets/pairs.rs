@@ -1,0 +1,68 @@
+//! Prompts that say the same the other way round, or name the same pair in the other order.
+
+use std::collections::HashMap;
+
+use crate::prompt::neutral::swapped;
+use crate::prompt::scene::Relation;
+use crate::suite::SuitePrompt;
+
+/// What a prompt of two objects says, by which its counterpart is found.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Saying {
+    /// `a` stands so to `b`.
+    Stated(Relation, String, String),
+    /// Nothing about place; the whole text, as the same pair may occur in other scenes.
+    Neutral(String),
+}
+
+/// Gives the prompts that have none their counterparts: of "a left of b" it is "b right of a", and of "a and b" without
+/// a relation "b and a". Where several could be meant there is none.
+pub(super) fn find_counterparts(prompts: &mut [SuitePrompt]) {
+    let mut places: HashMap<Saying, Vec<usize>> = HashMap::new();
+    for (place, prompt) in prompts.iter().enumerate() {
+        if let Some(saying) = said(prompt) {
+            places.entry(saying).or_default().push(place);
+        }
+    }
+    let alone = |saying: &Saying| match places.get(saying).map(Vec::as_slice) {
+        Some([place]) => Some(*place),
+        _ => None,
+    };
+    let found: Vec<Option<usize>> = (prompts.iter().enumerate())
+        .map(|(place, prompt)| {
+            if prompt.counterpart.is_some() || alone(&said(prompt)?) != Some(place) {
+                return None;
+            }
+            let other = alone(&said_back(prompt)?)?;
+            (other != place && prompts[other].counterpart.is_none()).then_some(other)
+        })
+        .collect();
+    for (place, other) in found.iter().enumerate() {
+        if let Some(other) = other {
+            prompts[place].counterpart = Some(prompts[*other].prompt_id.clone());
+        }
+    }
+}
+
+fn said(prompt: &SuitePrompt) -> Option<Saying> {
+    let [first, second] = prompt.objects.as_slice() else {
+        return None;
+    };
+    Some(match prompt.relations.as_slice() {
+        [] => Saying::Neutral(prompt.prompt.to_lowercase()),
+        [stated] if (stated.a, stated.b) == (0, 1) => {
+            Saying::Stated(stated.relation, first.clone(), second.clone())
+        }
+        [stated] if (stated.a, stated.b) == (1, 0) => {
+            Saying::Stated(stated.relation, second.clone(), first.clone())
+        }
+        _ => return None,
+    })
+}
+
+fn said_back(prompt: &SuitePrompt) -> Option<Saying> {
+    Some(match said(prompt)? {
+        Saying::Stated(relation, a, b) => Saying::Stated(relation.inverse()?, b, a),
+        Saying::Neutral(_) => Saying::Neutral(swapped(&prompt.prompt).ok()?.to_lowercase()),
+    })
+}

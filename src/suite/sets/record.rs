@@ -1,0 +1,348 @@
+//! A line of a file of prompts, as it is given and as it is meant.
+
+use serde_json::{Map, Value};
+
+use super::error::{LineError, nearest};
+use crate::prompt::scene::{Relation, Scene, SceneError};
+use crate::prompt::schedule;
+use crate::suite::{SuitePrompt, SuiteRelation};
+
+/// How long a prompt_id may be: file names have up to 255 bytes, and others are in them too.
+pub(super) const ID_LIMIT: usize = 100;
+
+/// Enough steps for any change that a prompt schedules; which one matters not, as the last prompt is read.
+const STEPS: usize = 1_000;
+
+/// Keys and columns that mean something; those of SpatialBench-UC's own file are among them.
+const KEYS: [&str; 11] = [
+    "prompt",
+    "prompt_id",
+    "relation",
+    "object_a",
+    "object_b",
+    "objects",
+    "relations",
+    "counterpart",
+    "counterfactual",
+    "tags",
+    "difficulty_tags",
+];
+
+/// What is given of a prompt.
+#[derive(Debug, Default)]
+pub(super) struct Row {
+    pub prompt_id: Option<String>,
+    pub prompt: String,
+    pub given: Given,
+    pub counterpart: Option<String>,
+    pub tags: Vec<String>,
+}
+
+/// What is given of what the prompt asks for.
+#[derive(Debug, Default)]
+pub(super) enum Given {
+    /// It is read from the prompt.
+    #[default]
+    Nothing,
+    One {
+        relation: String,
+        a: String,
+        b: String,
+    },
+    All {
+        objects: Vec<String>,
+        relations: Vec<SuiteRelation>,
+    },
+}
+
+impl Given {
+    /// One relation, given by all three or none.
+    pub fn one(
+        relation: Option<String>,
+        a: Option<String>,
+        b: Option<String>,
+    ) -> Result<Self, LineError> {
+        Err(LineError::Incomplete(match (relation, a, b) {
+            (Some(relation), Some(a), Some(b)) => return Ok(Self::One { relation, a, b }),
+            (None, None, None) => return Ok(Self::Nothing),
+            (None, ..) => "\"relation\"",
+            (_, None, _) => "\"object_a\"",
+            (.., None) => "\"object_b\"",
+        }))
+    }
+}
+
+/// Refuses a key that is no key but nearly one that is not there. `others` may be any.
+pub(super) fn check_key(key: &str, keys: &[&str]) -> Result<(), LineError> {
+    let near = |known: &&str| strsim::normalized_damerau_levenshtein(key, known) >= 0.75;
+    match KEYS.into_iter().find(near) {
+        Some(meant) if !KEYS.contains(&key) && !keys.contains(&meant) => Err(LineError::Key {
+            found: key.into(),
+            meant,
+        }),
+        _ => Ok(()),
+    }
+}
+
+impl Row {
+    /// A line of JSON.
+    pub fn from_json(line: &str) -> Result<Self, LineError> {
+        let fields: Map<String, Value> = serde_json::from_str(line).map_err(|error| {
+            // It is not the file's first line, which is what a reader would take it for.
+            LineError::Json(error.to_string().replace(" at line 1 column", " at column"))
+        })?;
+        let keys: Vec<&str> = fields.keys().map(String::as_str).collect();
+        for key in &keys {
+            check_key(key, &keys)?;
+        }
+        let relation = text(&fields, "relation")?;
+        let (a, b) = (object(&fields, "object_a")?, object(&fields, "object_b")?);
+        let one = Given::one(relation, a, b)?;
+        let objects = list(&fields, "objects")?;
+        let relations = relations(&fields)?;
+        let given = match (objects, relations, one) {
+            (None, None, one) => one,
+            (Some(objects), Some(relations), Given::Nothing) => Given::All { objects, relations },
+            (Some(_), Some(_), _) => return Err(LineError::Both),
+            (None, ..) => return Err(LineError::Unpaired("\"objects\"")),
+            (_, None, _) => return Err(LineError::Unpaired("\"relations\"")),
+        };
+        let counterfactual = match fields.get("counterfactual") {
+            Some(Value::Object(counterfactual)) => text(counterfactual, "prompt_id")?,
+            _ => None,
+        };
+        let tags = match list(&fields, "tags")? {
+            Some(tags) => Some(tags),
+            None => list(&fields, "difficulty_tags")?,
+        };
+        Ok(Self {
+            prompt_id: text(&fields, "prompt_id")?,
+            prompt: text(&fields, "prompt")?.unwrap_or_default(),
+            given,
+            counterpart: text(&fields, "counterpart")?.or(counterfactual),
+            tags: tags.unwrap_or_default(),
+        })
+    }
+
+    /// What is meant; line `number` gives a prompt without a name its own.
+    pub fn prompt(self, number: usize) -> Result<SuitePrompt, LineError> {
+        let prompt = self.prompt.trim().to_owned();
+        if prompt.is_empty() {
+            return Err(LineError::NoPrompt);
+        }
+        let prompt_id = match self.prompt_id {
+            Some(id) => checked_id(id)?,
+            None => format!("line-{number:05}"),
+        };
+        let (objects, relations) = asked(&prompt, self.given)?;
+        Ok(SuitePrompt {
+            prompt_id,
+            prompt,
+            objects,
+            relations,
+            counterpart: self.counterpart,
+            tags: self.tags,
+        })
+    }
+}
+
+fn checked_id(id: String) -> Result<String, LineError> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    let fine = !id.is_empty() && id.len() <= ID_LIMIT && id.chars().all(plain);
+    match fine && !id.starts_with(['.', '-']) {
+        true => Ok(id),
+        false => Err(LineError::Id(id.chars().take(ID_LIMIT).collect())),
+    }
+}
+
+/// The objects of a prompt, in the order of mention, and their relations.
+fn asked(prompt: &str, given: Given) -> Result<(Vec<String>, Vec<SuiteRelation>), LineError> {
+    // What the picture ends with is what it should show.
+    let segments = schedule::segments(prompt, STEPS)?;
+    let last = segments.last().map_or(prompt, |segment| &segment.text);
+    match given {
+        Given::Nothing => read(prompt, last),
+        Given::One { relation, a, b } => {
+            let relation = named(&relation)?;
+            let scene = check(prompt, last, &[format!("{a} | {relation} | {b}")])?;
+            let start = |object: usize| scene.objects[object].bytes.start;
+            let stated = &scene.relations[0];
+            Ok(match start(stated.subject) <= start(stated.objects[0]) {
+                true => (
+                    vec![a, b],
+                    vec![SuiteRelation {
+                        relation,
+                        a: 0,
+                        b: 1,
+                    }],
+                ),
+                false => (
+                    vec![b, a],
+                    vec![SuiteRelation {
+                        relation,
+                        a: 1,
+                        b: 0,
+                    }],
+                ),
+            })
+        }
+        Given::All { objects, relations } => {
+            for stated in &relations {
+                let SuiteRelation { relation, a, b } = *stated;
+                if relation == Relation::Between {
+                    return Err(LineError::Between);
+                }
+                if a == b || a.max(b) >= objects.len() {
+                    let objects = objects.len();
+                    return Err(LineError::Index { a, b, objects });
+                }
+            }
+            let given: Vec<String> = (relations.iter())
+                .map(|stated| {
+                    let [a, b] = [stated.a, stated.b].map(|object| numbered(&objects, object));
+                    format!("{a} | {} | {b}", stated.relation)
+                })
+                .collect();
+            if !given.is_empty() {
+                check(prompt, last, &given)?;
+            }
+            Ok((objects, relations))
+        }
+    }
+}
+
+/// `dog#2` for the second of several dogs.
+fn numbered(objects: &[String], object: usize) -> String {
+    let name = &objects[object];
+    let same = |objects: &[String]| objects.iter().filter(|other| *other == name).count();
+    match same(objects) {
+        1 => name.clone(),
+        _ => format!("{name}#{}", same(&objects[..=object])),
+    }
+}
+
+/// What the prompt itself says.
+fn read(prompt: &str, last: &str) -> Result<(Vec<String>, Vec<SuiteRelation>), LineError> {
+    let scene = match Scene::parse(last) {
+        Ok(scene) => scene,
+        // A mood, a style: nothing that could stand anywhere.
+        Err(SceneError::NoObject) => Scene::default(),
+        Err(error) => {
+            let prompt = shortened(prompt);
+            return Err(LineError::Unread { prompt, error });
+        }
+    };
+    let relations = scene.relations.iter().map(|stated| {
+        let [b] = stated.objects[..] else {
+            return Err(LineError::Between);
+        };
+        Ok(SuiteRelation {
+            relation: stated.relation,
+            a: stated.subject,
+            b,
+        })
+    });
+    let relations = relations.collect::<Result<_, _>>()?;
+    let objects = scene.objects.into_iter().map(|object| object.phrase);
+    Ok((objects.collect(), relations))
+}
+
+/// Whether the prompt names what is given, and the given relations can all be true.
+fn check(prompt: &str, last: &str, given: &[String]) -> Result<Scene, LineError> {
+    Scene::with_relations(last, given).map_err(|error| LineError::Given {
+        prompt: shortened(prompt),
+        error,
+    })
+}
+
+fn shortened(prompt: &str) -> String {
+    match prompt.char_indices().nth(200) {
+        Some((end, _)) => format!("{}…", &prompt[..end]),
+        None => prompt.to_owned(),
+    }
+}
+
+/// The relation of a name, of two objects.
+fn named(name: &str) -> Result<Relation, LineError> {
+    match name.parse() {
+        Ok(Relation::Between) => Err(LineError::Between),
+        Ok(relation) => Ok(relation),
+        Err(error) => Err(LineError::Relation {
+            error,
+            nearest: nearest(
+                &name.replace(['_', '-'], " "),
+                Relation::ALL.map(Relation::as_str),
+            ),
+        }),
+    }
+}
+
+/// The text of a key; numbers are texts of their digits, and null is as nothing.
+fn text(fields: &Map<String, Value>, key: &'static str) -> Result<Option<String>, LineError> {
+    match fields.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.trim().to_owned())),
+        Some(Value::Number(number)) => Ok(Some(number.to_string())),
+        Some(other) => Err(kind(key, other, "a text")),
+    }
+}
+
+/// `"dog"`, or `{"name": "dog"}` as SpatialBench-UC has it.
+fn object(fields: &Map<String, Value>, key: &'static str) -> Result<Option<String>, LineError> {
+    match fields.get(key) {
+        Some(Value::Object(object)) => match object.get("name") {
+            Some(Value::String(name)) => Ok(Some(name.trim().to_owned())),
+            _ => Err(kind(
+                key,
+                &fields[key],
+                "a name, or an object with a \"name\"",
+            )),
+        },
+        _ => text(fields, key),
+    }
+}
+
+fn list(fields: &Map<String, Value>, key: &'static str) -> Result<Option<Vec<String>>, LineError> {
+    let wrong = |value: &Value| kind(key, value, "a list of texts");
+    match fields.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Array(items)) => {
+            let text = |item: &Value| item.as_str().map(str::trim).map(str::to_owned);
+            let texts = items
+                .iter()
+                .map(|item| text(item).ok_or_else(|| wrong(item)));
+            texts.collect::<Result<_, _>>().map(Some)
+        }
+        Some(other) => Err(wrong(other)),
+    }
+}
+
+/// `[{"relation": "left_of", "a": 0, "b": 1}]`
+fn relations(fields: &Map<String, Value>) -> Result<Option<Vec<SuiteRelation>>, LineError> {
+    const KEY: &str = "relations";
+    const WANTED: &str = "a list of such as {\"relation\": \"left_of\", \"a\": 0, \"b\": 1}";
+    let items = match fields.get(KEY) {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::Array(items)) => items,
+        Some(other) => return Err(kind(KEY, other, WANTED)),
+    };
+    let stated = |item: &Value| {
+        let wrong = || kind(KEY, item, WANTED);
+        let index = |key: &str| item.get(key)?.as_u64()?.try_into().ok();
+        let name = item.get("relation").and_then(Value::as_str);
+        Ok(SuiteRelation {
+            relation: named(name.ok_or_else(wrong)?)?,
+            a: index("a").ok_or_else(wrong)?,
+            b: index("b").ok_or_else(wrong)?,
+        })
+    };
+    items.iter().map(stated).collect::<Result<_, _>>().map(Some)
+}
+
+fn kind(key: &'static str, found: &Value, wanted: &'static str) -> LineError {
+    LineError::Kind {
+        key,
+        found: shortened(&found.to_string()),
+        wanted,
+    }
+}
