@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use prepose::check::detect::RcnnDetector;
+use prepose::check::spatialbench::config::DetectorConfig;
 use prepose_weights::DetectorWeights;
 
 /// Names of torchvision's detectors here and there.
@@ -39,6 +40,16 @@ pub fn load(
 ) -> anyhow::Result<RcnnDetector> {
     let threshold = threshold.unwrap_or(RcnnDetector::SCORE_THRESHOLD);
     Ok(RcnnDetector::load(weights, device, threshold)?)
+}
+
+/// Writes into a checker's configuration who looks: what [`load`] would load with it.
+pub fn name_in(config: &mut DetectorConfig, weights: &DetectorWeights) {
+    let threshold = config.params.score_threshold;
+    *config = DetectorConfig {
+        kind: weights.name().to_string(),
+        ..DetectorConfig::default()
+    };
+    config.params.score_threshold = Some(threshold.unwrap_or(RcnnDetector::SCORE_THRESHOLD));
 }
 
 /// The weights for COCO where torchvision keeps what it has downloaded.

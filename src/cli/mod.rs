@@ -7,9 +7,11 @@ mod checker;
 mod devices;
 mod generate;
 mod info;
+mod model;
 mod parse;
 mod progress;
 mod pull;
+mod run;
 mod score;
 mod suites;
 
@@ -50,6 +52,8 @@ enum Command {
     Check(check::Args),
     /// Score detections by a published rule: PSE, VISOR, GenEval, T2I-CompBench, HRS-Bench, OTS-Bench
     Score(score::Args),
+    /// Run whole sets of prompts by several methods, checked; can be killed, resumed and divided
+    Run(Box<run::Args>),
     /// Measure the checker against people: sample, label, analyze, calibrate
     Audit(Box<audit::Args>),
     /// List the sets of prompts, or show the prompts of one
@@ -74,6 +78,7 @@ pub fn main() -> ExitCode {
     let result = match &cli.command {
         Command::Generate(args) => generate::run(args, cli.quiet),
         Command::Check(args) => check::run(args, cli.quiet),
+        Command::Run(args) => run::run(args, cli.quiet),
         Command::Info(args) => info::run(args),
         Command::Parse(args) => parse::run(args),
         Command::Devices(args) => devices::run(args),

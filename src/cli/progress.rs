@@ -15,10 +15,14 @@ pub enum Progress {
         total: u64,
         /// How many are done.
         done: u64,
+        /// When the first unit was begun.
+        started: Instant,
         /// When the last line was printed.
         last: Instant,
         /// What a unit is.
         unit: &'static str,
+        /// What is being done.
+        message: String,
     },
     /// Silence.
     Quiet,
@@ -31,14 +35,14 @@ impl Progress {
     /// Progress over `total` units on standard error.
     pub fn new(total: u64, unit: &'static str, quiet: bool) -> Self {
         let template =
-            format!("{{msg:20!}} {{wide_bar}} {{pos}}/{{len}} {unit} {{per_sec}} {{eta}}");
+            format!("{{msg}} {{wide_bar}} {{pos}}/{{len}} {unit} {{per_sec}} {{eta}}");
         Self::with_template(total, unit, &template, quiet)
     }
 
     /// Progress over the `total` bytes of `file`.
     pub fn bytes(total: u64, file: &str, quiet: bool) -> Self {
         let template = "{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
-        let progress = Self::with_template(total, "bytes", template, quiet);
+        let mut progress = Self::with_template(total, "bytes", template, quiet);
         progress.message(file);
         progress
     }
@@ -56,16 +60,20 @@ impl Progress {
             Progress::Lines {
                 total,
                 done: 0,
+                started: Instant::now(),
                 last: Instant::now(),
                 unit,
+                message: String::new(),
             }
         }
     }
 
     /// Says what is being done.
-    pub fn message(&self, text: impl Into<String>) {
-        if let Progress::Bar(bar) = self {
-            bar.set_message(text.into());
+    pub fn message(&mut self, text: impl Into<String>) {
+        match self {
+            Progress::Bar(bar) => bar.set_message(text.into()),
+            Progress::Lines { message, .. } => *message = text.into(),
+            Progress::Quiet => {}
         }
     }
 
@@ -76,13 +84,19 @@ impl Progress {
             Progress::Lines {
                 total,
                 done,
+                started,
                 last,
                 unit,
+                message,
             } => {
                 *done += n;
                 if last.elapsed() >= LINE_INTERVAL {
                     *last = Instant::now();
-                    eprintln!("{done}/{total} {unit}");
+                    let rate = *done as f64 / started.elapsed().as_secs_f64();
+                    let left = total.saturating_sub(*done) as f64 / rate.max(f64::MIN_POSITIVE);
+                    let left = Duration::from_secs(left.min(1e9) as u64);
+                    let left = humantime::format_duration(left);
+                    eprintln!("{done}/{total} {unit}, {rate:.2} a second, {left} left  {message}");
                 }
             }
             Progress::Quiet => {}

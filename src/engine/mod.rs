@@ -128,6 +128,16 @@ impl Blueprint {
         }
     }
 
+    /// The name of the scheduler of that kind, or of the checkpoint's own.
+    ///
+    /// # Errors
+    /// There is none of that name, or it does not fit the checkpoint.
+    pub fn scheduler_name(&self, kind: Option<&str>) -> Result<String, EngineError> {
+        let kind = kind.map(str::parse::<SchedulerKind>).transpose()?;
+        let scheduler = Scheduler::from_config(self.checkpoint.scheduler_config(), kind)?;
+        Ok(scheduler.kind().to_string())
+    }
+
     /// `prompt` with the checkpoint's defaults and seed 0.
     pub fn request(&self, prompt: &str, model: &ModelRequest) -> Request {
         let defaults = self.defaults();
@@ -291,9 +301,7 @@ impl Engine {
 
     /// The name of the scheduler that `request` is sampled with.
     pub fn scheduler_name(&self, request: &Request) -> Result<String, EngineError> {
-        Ok(scheduler(&self.blueprint.checkpoint, request)?
-            .kind()
-            .to_string())
+        self.blueprint.scheduler_name(request.scheduler.as_deref())
     }
 
     /// The number of UNet calls that `request` takes; 0 for one that would be refused.

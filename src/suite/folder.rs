@@ -396,6 +396,36 @@ impl RunFolder {
         self.tidy(method)
     }
 
+    /// Whether every picture of this run is there.
+    ///
+    /// # Errors
+    /// As [`pending`](Self::pending).
+    pub fn is_complete(&self) -> Result<bool, FolderError> {
+        for method in 0..self.plan.config.methods.len() {
+            if !self.pending(method)?.is_empty() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Folds what is complete and not yet folded; a run may have been killed before it could.
+    ///
+    /// # Errors
+    /// As [`fold`](Self::fold).
+    pub fn finish(&self) -> Result<(), FolderError> {
+        for method in 0..self.plan.config.methods.len() {
+            if !self.pending(method)?.is_empty() {
+                continue;
+            }
+            match self.is_folded(method)? {
+                true => self.tidy(method)?,
+                false => self.fold(method)?,
+            }
+        }
+        Ok(())
+    }
+
     /// Removes the samples that are folded.
     ///
     /// # Errors

@@ -85,7 +85,10 @@ mod relation_name {
 }
 
 #[cfg(test)]
-mod tests {
+mod tests;
+
+#[cfg(test)]
+mod prompt_tests {
     use super::*;
 
     #[test]

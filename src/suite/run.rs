@@ -133,13 +133,11 @@ impl Runner<'_> {
                 device: &device,
             };
             make_all(desk, maker, &jobs, stop)?;
-            if !jobs.is_empty() || !folder.is_folded(method)? {
+            if !jobs.is_empty() {
                 folder.fold(method)?;
-            } else {
-                // The last run may have been killed before it could.
-                folder.tidy(method)?;
             }
         }
+        folder.finish()?;
         Ok(())
     }
 }

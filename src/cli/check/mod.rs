@@ -8,6 +8,7 @@ mod results;
 use std::path::PathBuf;
 
 use prepose::device::DeviceSpec;
+pub(super) use records::read_config;
 
 /// Say whether pictures show what was asked for: PASS, FAIL or UNDECIDABLE, why, and how sure (docs/checker.md).
 ///

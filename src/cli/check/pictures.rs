@@ -16,6 +16,7 @@ use prepose::output::files::prepare_folder;
 use prepose::output::overlay::{Overlay, Role};
 use prepose::output::png::save_plain;
 use prepose::picture::Picture;
+use prepose_weights::DetectorWeights;
 use rayon::prelude::*;
 
 use super::Args;
@@ -50,14 +51,10 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         prepare_folder(out)?;
     }
     let opened = device::open(args.device)?;
-    let load = |weights: &_, config: &mut DetectorConfig| {
+    let load = |weights: &DetectorWeights, config: &mut DetectorConfig| {
         let detector = checker::load(weights, &opened.device, config.params.score_threshold)?;
         // What is written beside the records is what looked.
-        *config = DetectorConfig {
-            kind: detector.name().to_string(),
-            ..DetectorConfig::default()
-        };
-        config.params.score_threshold = Some(detector.threshold());
+        checker::name_in(config, weights);
         anyhow::Ok(Box::new(detector) as Box<dyn Detector + Send>)
     };
     let primary = load(&primary, &mut config.detector.primary)?;

@@ -97,7 +97,7 @@ fn read_text(path: &Path) -> anyhow::Result<String> {
 }
 
 /// The thresholds in a `checker_config.yaml`.
-pub(super) fn read_config(path: &Path) -> anyhow::Result<CheckerConfig> {
+pub(in crate::cli) fn read_config(path: &Path) -> anyhow::Result<CheckerConfig> {
     CheckerConfig::from_yaml(&read_text(path)?)
         .with_context(|| format!("cannot use {}", path.display()))
 }

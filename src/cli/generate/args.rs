@@ -2,12 +2,11 @@
 
 use std::path::PathBuf;
 
-use prepose::device::DeviceSpec;
-use prepose::request::{Dtype, Lora};
 use prepose::sampling::noise::NoiseKind;
 use prepose::sampling::schedulers::SchedulerKind;
 
 use super::plan::{ChangeArgs, GuideArgs, MapArgs, SearchArgs};
+use crate::cli::model::ModelArgs;
 
 /// Make pictures from a prompt.
 ///
@@ -38,34 +37,8 @@ pub struct Args {
     /// What the pictures should not show.
     #[arg(short, long, default_value = "")]
     pub(super) negative_prompt: String,
-    /// A diffusers folder, a .safetensors or .ckpt file, a name that `prepose pull` fetched, or the
-    /// built-in `toybox`.
-    #[arg(
-        short,
-        long,
-        default_value = "toybox",
-        value_name = "PATH|NAME",
-        help_heading = "Networks"
-    )]
-    pub(super) checkpoint: String,
-    /// A diffusers-like folder with the configuration of a single file of unusual size.
-    #[arg(long, value_name = "DIR", help_heading = "Networks")]
-    pub(super) config: Option<PathBuf>,
-    /// Another autoencoder.
-    #[arg(long, value_name = "PATH", help_heading = "Networks")]
-    pub(super) vae: Option<PathBuf>,
-    /// A LoRA to merge, with its weight; may be given several times.
-    #[arg(long, value_name = "FILE[:WEIGHT]", value_parser = parse_lora, help_heading = "Networks")]
-    pub(super) lora: Vec<Lora>,
-    /// Load what fits although tensors are missing (taken as zero), left over or of another shape.
-    #[arg(long, help_heading = "Networks")]
-    pub(super) allow_mismatch: bool,
-    /// The type of the weights; f32 on the CPU and f16 elsewhere unless given.
-    #[arg(long, help_heading = "Networks")]
-    pub(super) dtype: Option<Dtype>,
-    /// auto, cuda[:i], vulkan[:i], metal, wgpu[:i] or flex (the CPU).
-    #[arg(long, default_value = "auto", help_heading = "Networks")]
-    pub(super) device: DeviceSpec,
+    #[command(flatten)]
+    pub(super) model: ModelArgs,
 
     /// The seed of the first picture; random unless given.
     #[arg(long, conflicts_with = "seeds", help_heading = "Sampling")]
@@ -131,9 +104,9 @@ pub struct Args {
 
 /// A list of seeds; clap would take a bare `Vec` for a repeated option.
 #[derive(Clone, Debug)]
-pub(super) struct Seeds(pub(super) Vec<u64>);
+pub(in crate::cli) struct Seeds(pub(in crate::cli) Vec<u64>);
 
-fn parse_seeds(text: &str) -> Result<Seeds, String> {
+pub(in crate::cli) fn parse_seeds(text: &str) -> Result<Seeds, String> {
     let number = |text: &str| {
         text.trim()
             .parse::<u64>()
@@ -168,27 +141,12 @@ pub(in crate::cli) fn parse_size(text: &str) -> Result<(usize, usize), String> {
     }
 }
 
-fn parse_lora(text: &str) -> Result<Lora, String> {
-    // The weight stands behind the last colon, unless what stands there is part of the path.
-    let (path, weight) = match text.rsplit_once(':') {
-        Some((path, weight)) if !path.is_empty() => match weight.parse() {
-            Ok(weight) => (path, weight),
-            Err(_) => (text, 1.0),
-        },
-        _ => (text, 1.0),
-    };
-    Ok(Lora {
-        path: path.into(),
-        weight,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn seeds_sizes_and_loras_are_read() {
+    fn seeds_and_sizes_are_read() {
         assert_eq!(parse_seeds("0-2,7").unwrap().0, [0, 1, 2, 7]);
         for wrong in ["", "a", "3-1", "0-99999999", "-1", "1,,2"] {
             assert!(parse_seeds(wrong).is_err(), "{wrong}");
@@ -196,15 +154,5 @@ mod tests {
         assert_eq!(parse_size("768x512").unwrap(), (768, 512));
         assert_eq!(parse_size("64").unwrap(), (64, 64));
         assert!(parse_size("64x").is_err());
-        let lora = parse_lora("a/b.safetensors:0.5").unwrap();
-        assert_eq!(
-            (lora.path.to_str().unwrap(), lora.weight),
-            ("a/b.safetensors", 0.5)
-        );
-        let lora = parse_lora("C:/b.safetensors").unwrap();
-        assert_eq!(
-            (lora.path.to_str().unwrap(), lora.weight),
-            ("C:/b.safetensors", 1.0)
-        );
     }
 }

@@ -17,12 +17,11 @@ use prepose::device;
 use prepose::engine::Blueprint;
 use prepose::output::files::{free_name, parent, prepare_folder, slug};
 use prepose::output::png;
-use prepose::request::{DelayedOrder, Dtype, InitImage, ModelRequest, PromptSwitch, Request};
+use prepose::request::{DelayedOrder, InitImage, ModelRequest, PromptSwitch, Request};
 use prepose_models::unet::Memory;
 
 pub use args::Args;
-use args::Seeds;
-pub(super) use args::parse_size;
+pub(super) use args::{Seeds, parse_seeds, parse_size};
 use run::{Judge, Provenance, Run};
 
 use super::progress::Progress;
@@ -44,7 +43,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let again = args.again.as_deref().map(png::read_request).transpose()?;
     let model = match &again {
         Some(request) => request.model.clone(),
-        None => model_request(args),
+        None => args.model.request(),
     };
     // All that can be wrong without a look at the weights is found before they are loaded.
     let blueprint = Blueprint::open(&model)?;
@@ -67,8 +66,8 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     }
     let maps = maps::MapFiles::plan(&args.maps, &blueprint, &requests)?;
     let targets = targets(args, &requests)?;
-    let device = device::open(args.device)?;
-    if args.dtype.is_none() && args.again.is_none() {
+    let device = device::open(args.model.device)?;
+    if args.model.dtype.is_none() && args.again.is_none() {
         for request in &mut requests {
             request.model.dtype = device.default_dtype();
         }
@@ -115,18 +114,6 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let result = run.all(&requests, &targets, &mut provenance, &mut progress);
     progress.finish();
     result.map(|()| OK)
-}
-
-fn model_request(args: &Args) -> ModelRequest {
-    ModelRequest {
-        checkpoint: args.checkpoint.clone(),
-        sha256: None,
-        config: args.config.clone(),
-        vae: args.vae.clone(),
-        loras: args.lora.clone(),
-        allow_mismatch: args.allow_mismatch,
-        dtype: args.dtype.unwrap_or(Dtype::F32),
-    }
 }
 
 fn requests(

@@ -1,0 +1,94 @@
+//! Which networks, and where they run: what every command that makes pictures asks.
+
+use std::path::PathBuf;
+
+use prepose::device::{self, DeviceSpec, OpenDevice};
+use prepose::request::{Dtype, Lora, ModelRequest};
+
+/// Which networks, and where they run.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Networks")]
+pub struct ModelArgs {
+    /// A diffusers folder, a .safetensors or .ckpt file, a name that `prepose pull` fetched, or the
+    /// built-in `toybox`.
+    #[arg(short, long, default_value = "toybox", value_name = "PATH|NAME")]
+    pub checkpoint: String,
+    /// A diffusers-like folder with the configuration of a single file of unusual size.
+    #[arg(long, value_name = "DIR")]
+    pub config: Option<PathBuf>,
+    /// Another autoencoder.
+    #[arg(long, value_name = "PATH")]
+    pub vae: Option<PathBuf>,
+    /// A LoRA to merge, with its weight; may be given several times.
+    #[arg(long, value_name = "FILE[:WEIGHT]", value_parser = parse_lora)]
+    pub lora: Vec<Lora>,
+    /// Load what fits although tensors are missing (taken as zero), left over or of another shape.
+    #[arg(long)]
+    pub allow_mismatch: bool,
+    /// The type of the weights; f32 on the CPU and f16 elsewhere unless given.
+    #[arg(long)]
+    pub dtype: Option<Dtype>,
+    /// auto, cuda[:i], vulkan[:i], metal, wgpu[:i] or flex (the CPU).
+    #[arg(long, default_value = "auto")]
+    pub device: DeviceSpec,
+}
+
+impl ModelArgs {
+    /// The networks; f32 until a device is known.
+    pub fn request(&self) -> ModelRequest {
+        ModelRequest {
+            checkpoint: self.checkpoint.clone(),
+            sha256: None,
+            config: self.config.clone(),
+            vae: self.vae.clone(),
+            loras: self.lora.clone(),
+            allow_mismatch: self.allow_mismatch,
+            dtype: self.dtype.unwrap_or(Dtype::F32),
+        }
+    }
+
+    /// The device, and the type of the weights on it: that of the arguments, or the device's own.
+    ///
+    /// # Errors
+    /// There is no such device, or it does not compute in that type.
+    pub fn open(&self) -> anyhow::Result<(OpenDevice, Dtype)> {
+        let device = device::open(self.device)?;
+        let dtype = self.dtype.unwrap_or_else(|| device.default_dtype());
+        device.check_dtype(dtype)?;
+        Ok((device, dtype))
+    }
+}
+
+fn parse_lora(text: &str) -> Result<Lora, String> {
+    // The weight stands behind the last colon, unless what stands there is part of the path.
+    let (path, weight) = match text.rsplit_once(':') {
+        Some((path, weight)) if !path.is_empty() => match weight.parse() {
+            Ok(weight) => (path, weight),
+            Err(_) => (text, 1.0),
+        },
+        _ => (text, 1.0),
+    };
+    Ok(Lora {
+        path: path.into(),
+        weight,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loras_are_read() {
+        let lora = parse_lora("a/b.safetensors:0.5").unwrap();
+        assert_eq!(
+            (lora.path.to_str().unwrap(), lora.weight),
+            ("a/b.safetensors", 0.5)
+        );
+        let lora = parse_lora("C:/b.safetensors").unwrap();
+        assert_eq!(
+            (lora.path.to_str().unwrap(), lora.weight),
+            ("C:/b.safetensors", 1.0)
+        );
+    }
+}

@@ -1,0 +1,106 @@
+//! The arguments of `prepose run`.
+
+use std::path::PathBuf;
+
+use prepose::sampling::noise::NoiseKind;
+use prepose::sampling::schedulers::SchedulerKind;
+use prepose::suite::method::Method;
+
+use crate::cli::generate::{Seeds, parse_seeds, parse_size};
+use crate::cli::model::ModelArgs;
+
+/// Run a set of prompts by one or several methods, and check every picture (docs/runs.md).
+///
+/// The run goes into one folder, and may be killed at any time: the same command goes on where it stopped.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "Examples:
+  prepose run spatialbench-uc --out runs/first
+  prepose run spatialbench-uc --method prompt-only,psg,boxdiff,best-of-8-pruned --steps 20 --batch 8 --out runs/four
+  prepose run my-prompts.txt --method psg+best-of-4 --checkpoint sd15.safetensors --checker frcnn-v2 --out runs/mine
+  prepose run visor --known-objects --every 10 --shard 0/4 --out runs/visor")]
+pub struct Args {
+    /// A set that `prepose suites` lists, or a file of prompts: .jsonl, .csv, or one a line.
+    pub suite: String,
+    /// The folder of the run, or a place in an object store such as s3://bucket/run.
+    #[arg(short, long, value_name = "FOLDER")]
+    pub out: String,
+    /// What is compared: prompt-only, psg, boxdiff, layout, attend-and-excite, best-of-N, best-of-N-pruned,
+    /// delayed-order-STEPS, swapped-order-STEPS, or several joined by '+' [default: prompt-only].
+    #[arg(short, long = "method", value_name = "METHODS", value_delimiter = ',')]
+    pub methods: Vec<Method>,
+    /// A TOML file with methods of one's own (docs/runs.md), after those of --method.
+    #[arg(long = "methods", value_name = "FILE.toml")]
+    pub method_file: Option<PathBuf>,
+
+    /// One picture of each prompt for each of these seeds: 0-7 or 1,5,9 [default: as many from 0 on as the set's authors
+    /// make].
+    #[arg(long, value_name = "LIST", value_parser = parse_seeds, help_heading = "Which pictures")]
+    pub seeds: Option<Seeds>,
+    /// Every so many prompts only, from the first on.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        help_heading = "Which pictures"
+    )]
+    pub every: usize,
+    /// So many prompts at most.
+    #[arg(long, value_name = "N", help_heading = "Which pictures")]
+    pub limit: Option<usize>,
+    /// Leave out prompts with objects that the checker does not know.
+    #[arg(long, help_heading = "Which pictures")]
+    pub known_objects: bool,
+
+    #[command(flatten)]
+    pub model: ModelArgs,
+
+    /// Denoising steps [default: the checkpoint's].
+    #[arg(short, long, help_heading = "Sampling")]
+    pub steps: Option<usize>,
+    /// Classifier-free guidance; at most 1 switches it off [default: the checkpoint's].
+    #[arg(short, long, help_heading = "Sampling")]
+    pub guidance_scale: Option<f64>,
+    /// Width and height in pixels, 768x512 or 512 [default: the checkpoint's].
+    #[arg(long, value_name = "WxH", value_parser = parse_size, help_heading = "Sampling")]
+    pub size: Option<(usize, usize)>,
+    /// The scheduler [default: the checkpoint's].
+    #[arg(long, value_enum, help_heading = "Sampling")]
+    pub scheduler: Option<SchedulerKind>,
+    /// What the pictures should not show.
+    #[arg(short, long, default_value = "", help_heading = "Sampling")]
+    pub negative_prompt: String,
+    /// Layers of the text encoder to leave out at the end.
+    #[arg(long, default_value_t = 0, help_heading = "Sampling")]
+    pub clip_skip: usize,
+    /// Whose random numbers: PyTorch's on the CPU, or its CUDA generator's.
+    #[arg(long, value_enum, default_value = "torch", help_heading = "Sampling")]
+    pub noise: NoiseKind,
+    /// Decode in tiles, for large pictures in little memory.
+    #[arg(long, help_heading = "Sampling")]
+    pub vae_tiling: bool,
+    /// Draw where the network looks for each object, beside each picture.
+    #[arg(long, help_heading = "Sampling")]
+    pub attention_maps: bool,
+
+    /// The detector: toybox, frcnn, frcnn-v2, mask-rcnn, mask-rcnn-v2, the path of one, or none.
+    #[arg(
+        long,
+        value_name = "NAME|PATH",
+        default_value = "toybox",
+        help_heading = "Checker"
+    )]
+    pub checker: String,
+    /// Another detector, whose agreement moves the confidence.
+    #[arg(long, value_name = "NAME|PATH", help_heading = "Checker")]
+    pub secondary: Option<String>,
+    /// The thresholds, as SpatialBench-UC's checker_config.yaml [default: the paper's calibrated ones].
+    #[arg(long, value_name = "FILE", help_heading = "Checker")]
+    pub checker_config: Option<PathBuf>,
+
+    /// Pictures at a time; the result does not depend on it.
+    #[arg(short, long, default_value_t = 8)]
+    pub batch: usize,
+    /// One JSON object a picture on standard output.
+    #[arg(long)]
+    pub json: bool,
+}
