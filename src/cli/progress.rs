@@ -34,8 +34,7 @@ const LINE_INTERVAL: Duration = Duration::from_secs(10);
 impl Progress {
     /// Progress over `total` units on standard error.
     pub fn new(total: u64, unit: &'static str, quiet: bool) -> Self {
-        let template =
-            format!("{{msg}} {{wide_bar}} {{pos}}/{{len}} {unit} {{per_sec}} {{eta}}");
+        let template = format!("{{msg}} {{wide_bar}} {{pos}}/{{len}} {unit} {{per_sec}} {{eta}}");
         Self::with_template(total, unit, &template, quiet)
     }
 

@@ -54,13 +54,18 @@ impl LocalStore {
             }
             builder.tempfile_in(folder)
         };
-        let mut file = match open() {
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                fs::create_dir_all(folder)?;
-                open()?
+        let mut opened = open();
+        // Another process may remove the folder as empty before there is a file in it.
+        for _ in 0..10 {
+            match &opened {
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    fs::create_dir_all(folder)?;
+                    opened = open();
+                }
+                _ => break,
             }
-            opened => opened?,
-        };
+        }
+        let mut file = opened?;
         file.write_all(bytes)?;
         Ok(file)
     }
@@ -144,12 +149,18 @@ impl Store for LocalStore {
     }
 
     fn remove(&self, name: &str) -> Result<(), StoreError> {
-        match fs::remove_file(self.path(name)?) {
+        let path = self.path(name)?;
+        match fs::remove_file(&path) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
-                Err(self.fail("remove", name, error))
+                return Err(self.fail("remove", name, error));
             }
-            _ => Ok(()),
+            _ => {}
         }
+        // Like in an object store, no folder is left without files. It fails where there are some.
+        if let Some(folder) = path.parent().filter(|folder| *folder != self.root) {
+            let _ = fs::remove_dir(folder);
+        }
+        Ok(())
     }
 }
 
@@ -175,6 +186,9 @@ mod tests {
         assert_eq!(store.list("a").unwrap()[0].name, "a/b.json");
         store.remove("c").unwrap();
         store.remove("c").unwrap();
+        store.put("d/e", b"").unwrap();
+        store.remove("d/e").unwrap();
+        assert!(!folder.path().join("run/d").exists());
         for wrong in ["", "../x", "/x", "a//b", "a/./b", "a\\b"] {
             assert!(
                 matches!(store.put(wrong, b""), Err(StoreError::Name(_))),
