@@ -6,6 +6,7 @@ use crate::check::detect::checker::{Asked, CheckError, Checker};
 use crate::check::spatialbench::{Question, Record};
 use crate::check::vocabulary::{UnknownObject, label};
 use crate::picture::Picture;
+use crate::prompt::scene::Scene;
 
 use super::SuitePrompt;
 use super::sample::{Cost, Scores};
@@ -55,10 +56,19 @@ pub fn labels(
     vocabulary: Option<&[String]>,
 ) -> Result<Vec<String>, UnknownObject> {
     let of = |object: &String| match vocabulary {
-        Some(vocabulary) => label(vocabulary, object, object).map(Into::into),
+        Some(vocabulary) => label(vocabulary, object, &noun(object)).map(Into::into),
         None => Ok(object.to_lowercase()),
     };
     prompt.objects.iter().map(of).collect()
+}
+
+/// `car` of "red car".
+fn noun(object: &str) -> String {
+    let scene = Scene::parse(object).unwrap_or_default();
+    match scene.objects.into_iter().next() {
+        Some(object) => object.noun,
+        None => object.to_owned(),
+    }
 }
 
 /// What the checker is asked about a prompt's pictures: its relations, but for those that boxes do not show, such as

@@ -138,10 +138,13 @@ impl Counterfactual {
 
 /// The part of a `sample_id` after its prompt's: the seed's.
 fn seed(record: &Record) -> &str {
-    record
-        .sample_id
-        .rsplit_once(&record.prompt_id)
-        .map_or(&record.sample_id, |(_, seed)| seed)
+    // A short prompt_id may occur in the seed as well.
+    let named = format!("_{}_", record.prompt_id);
+    let id = &record.sample_id;
+    let found = id
+        .rsplit_once(&named)
+        .or_else(|| id.rsplit_once(&record.prompt_id));
+    found.map_or(id, |(_, seed)| seed)
 }
 
 /// The pairs of prompts that say the same the other way round, each once.

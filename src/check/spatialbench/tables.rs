@@ -101,7 +101,13 @@ impl<'a> Run<'a> {
     /// A run with the name that its records' `sample_id`s begin with.
     pub fn of(records: &'a [Record]) -> Self {
         let name = records.first().and_then(|record| {
-            let (name, _) = record.sample_id.split_once(&record.prompt_id)?;
+            // A short prompt_id may occur in the name as well.
+            let named = format!("_{}_", record.prompt_id);
+            let id = &record.sample_id;
+            let found = id
+                .rsplit_once(&named)
+                .or_else(|| id.split_once(&record.prompt_id));
+            let (name, _) = found?;
             Some(name.trim_end_matches('_')).filter(|name| !name.is_empty())
         });
         Self {

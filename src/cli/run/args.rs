@@ -21,9 +21,6 @@ use crate::cli::model::ModelArgs;
 pub struct Args {
     /// A set that `prepose suites` lists, or a file of prompts: .jsonl, .csv, or one a line.
     pub suite: String,
-    /// The folder of the run, or a place in an object store such as s3://bucket/run.
-    #[arg(short, long, value_name = "FOLDER")]
-    pub out: String,
     /// What is compared: prompt-only, psg, boxdiff, layout, attend-and-excite, best-of-N, best-of-N-pruned,
     /// delayed-order-STEPS, swapped-order-STEPS, or several joined by '+' [default: prompt-only].
     #[arg(short, long = "method", value_name = "METHODS", value_delimiter = ',')]
@@ -31,12 +28,21 @@ pub struct Args {
     /// A TOML file with methods of one's own (docs/runs.md), after those of --method.
     #[arg(long = "methods", value_name = "FILE.toml")]
     pub method_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub settings: Settings,
+}
 
+/// Everything about a run but its prompts and methods: what the commands that are runs have in common.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Settings {
+    /// The folder of the run, or a place in an object store such as s3://bucket/run.
+    #[arg(short, long, value_name = "FOLDER")]
+    pub out: String,
     /// One picture of each prompt for each of these seeds: 0-7 or 1,5,9 [default: as many from 0 on as the set's authors
     /// make].
     #[arg(long, value_name = "LIST", value_parser = parse_seeds, help_heading = "Which pictures")]
     pub seeds: Option<Seeds>,
-    /// Every so many prompts only, from the first on.
+    /// Every so many prompts only, from the first on, each with its counterpart if it has one.
     #[arg(
         long,
         value_name = "N",

@@ -27,15 +27,15 @@ use prepose::suite::{Suite, SuitePrompt};
 use prepose_weights::DetectorWeights;
 use serde_json::json;
 
-pub use args::Args;
+pub use args::{Args, Settings};
 use watch::{Teller, Totals, summary};
 
 use super::check::read_config;
 use super::{OK, checker};
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
-    let folder = carry_out(args, quiet)?;
-    if !quiet && !args.json {
+    let folder = carry_out(&args.suite, methods(args)?, &args.settings, quiet)?;
+    if !quiet && !args.settings.json {
         let mut stdout = std::io::stdout().lock();
         write!(stdout, "{}", summary(&totals(&folder)?))?;
         writeln!(stdout, "written to {}", folder.store().location())?;
@@ -43,13 +43,18 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     Ok(OK)
 }
 
-/// Begins a run, or goes on with it, to its end.
-pub fn carry_out(args: &Args, quiet: bool) -> anyhow::Result<RunFolder> {
+/// Begins a run of a set by some methods, or goes on with it, to its end.
+pub fn carry_out(
+    suite: &str,
+    methods: Vec<Method>,
+    args: &Settings,
+    quiet: bool,
+) -> anyhow::Result<RunFolder> {
     ensure!(args.batch > 0, "--batch is 0, but must be at least 1");
     ensure!(args.every > 0, "--every is 0, but must be at least 1");
     let eyes = Eyes::open(args)?;
-    let methods = methods(args)?;
-    let suite = prompts(args, &eyes)?;
+    Method::check_names(&methods)?;
+    let suite = prompts(suite, args, &eyes)?;
     let mut model = args.model.request();
     let blueprint = Blueprint::open(&model)?;
     let fingerprint = blueprint.fingerprint();
@@ -91,7 +96,7 @@ struct Eyes {
 }
 
 impl Eyes {
-    fn open(args: &Args) -> anyhow::Result<Self> {
+    fn open(args: &Settings) -> anyhow::Result<Self> {
         let mut config = match &args.checker_config {
             Some(path) => read_config(path)?,
             None => CheckerConfig::default(),
@@ -172,13 +177,12 @@ fn methods(args: &Args) -> anyhow::Result<Vec<Method>> {
     if methods.is_empty() {
         methods.push(Method::prompt_only());
     }
-    Method::check_names(&methods)?;
     Ok(methods)
 }
 
 /// The prompts that are run.
-fn prompts(args: &Args, eyes: &Eyes) -> anyhow::Result<Suite> {
-    let mut suite = sets::open(&args.suite)?;
+fn prompts(suite: &str, args: &Settings, eyes: &Eyes) -> anyhow::Result<Suite> {
+    let mut suite = sets::open(suite)?;
     let all = suite.prompts.len();
     if eyes.primary.is_some() {
         let known = |prompt: &SuitePrompt| labels(prompt, Some(&eyes.labels));
@@ -208,14 +212,13 @@ fn prompts(args: &Args, eyes: &Eyes) -> anyhow::Result<Suite> {
             }
         }
     }
-    let prompts = suite.prompts.into_iter().step_by(args.every);
-    suite.prompts = prompts.take(args.limit.unwrap_or(usize::MAX)).collect();
+    suite.thin(args.every, args.limit);
     ensure!(!suite.prompts.is_empty(), "--limit 0 leaves no prompt");
     Ok(suite)
 }
 
 fn plan(
-    args: &Args,
+    args: &Settings,
     suite: Suite,
     methods: Vec<Method>,
     model: ModelRequest,
@@ -287,7 +290,7 @@ fn check(plan: &Plan, blueprint: &Blueprint, eyes: &Eyes) -> anyhow::Result<()> 
 }
 
 fn make(
-    args: &Args,
+    args: &Settings,
     folder: &RunFolder,
     blueprint: Blueprint,
     device: &OpenDevice,

@@ -52,6 +52,17 @@ pub enum SuiteError {
         /// How many are read.
         limit: usize,
     },
+    /// A prompt that "and" cannot be put into.
+    #[error(
+        "\"+and\" puts \"and\" for the relation of two objects into each prompt, and {prompt_id} ({prompt:?}) has no such \
+         relation in its text"
+    )]
+    NoAnd {
+        /// Its name.
+        prompt_id: String,
+        /// Its text.
+        prompt: String,
+    },
     /// A line that cannot be used.
     #[error("{}, line {line}: {error}", path.display())]
     Line {

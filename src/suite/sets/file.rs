@@ -1,6 +1,6 @@
 //! Prompts in a file of one's own: JSON Lines, CSV, or one a line.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::Path;
 
 use super::error::{LineError, SuiteError};
@@ -190,7 +190,13 @@ impl Reader {
         if lines.crlf > 0 {
             tracing::info!("{file}: {} lines end in CR LF", lines.crlf);
         }
-        leave_out_lost_counterparts(&mut prompts, path);
+        // A part of a set may lack the other halves of its pairs.
+        let lost = pairs::forget_lost_counterparts(&mut prompts);
+        if lost > 0 {
+            tracing::warn!(
+                "{file}: {lost} prompts have a counterpart that is not in the file; they count as without one"
+            );
+        }
         pairs::find_counterparts(&mut prompts);
         Ok(Suite {
             name: path
@@ -202,30 +208,6 @@ impl Reader {
             prompts,
             pictures_per_prompt: PICTURES,
         })
-    }
-}
-
-/// A part of a set of prompts may lack the other halves of its pairs.
-fn leave_out_lost_counterparts(prompts: &mut [SuitePrompt], path: &Path) {
-    let ids: HashSet<String> = prompts
-        .iter()
-        .map(|prompt| prompt.prompt_id.clone())
-        .collect();
-    let mut lost = 0;
-    for prompt in prompts {
-        if prompt
-            .counterpart
-            .take_if(|other| !ids.contains(other))
-            .is_some()
-        {
-            lost += 1;
-        }
-    }
-    if lost > 0 {
-        tracing::warn!(
-            "{}: {lost} prompts have a counterpart that is not in the file; they count as without one",
-            path.display()
-        );
     }
 }
 

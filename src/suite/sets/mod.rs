@@ -13,6 +13,7 @@ mod pairs;
 mod psg;
 mod record;
 mod spatialbench;
+mod variant;
 mod visor;
 
 use std::path::Path;
@@ -222,11 +223,15 @@ pub fn find(name: &str) -> Option<&'static Set> {
 }
 
 /// The set of this name, or the prompts in a file: `.jsonl`, `.csv`, or `.txt` with one a line. A file that is called
-/// like a set is opened by a path, such as `./visor`.
+/// like a set is opened by a path, such as `./visor`. With `+and` behind it, the relations in its texts become "and", and
+/// the prompts are still about them.
 ///
 /// # Errors
-/// There is neither, or the file is not such a file.
+/// There is neither, the file is not such a file, or its prompts cannot be changed so.
 pub fn open(name_or_path: &str) -> Result<Suite, SuiteError> {
+    if let Some(name) = name_or_path.strip_suffix(variant::AND) {
+        return variant::with_and(open(name)?);
+    }
     if let Some(set) = find(name_or_path) {
         return Ok(set.suite());
     }

@@ -1,10 +1,52 @@
 //! Prompts that say the same the other way round, or name the same pair in the other order.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::prompt::neutral::swapped;
 use crate::prompt::scene::Relation;
-use crate::suite::SuitePrompt;
+use crate::suite::{Suite, SuitePrompt};
+
+impl Suite {
+    /// Keeps every so many prompts, from the first on, each with its counterpart; of these at most so many.
+    ///
+    /// A counterpart that is not kept is forgotten.
+    pub fn thin(&mut self, every: usize, limit: Option<usize>) {
+        let mut taken: HashSet<&str> = HashSet::new();
+        let mut pairs = 0;
+        let mut keep = Vec::with_capacity(self.prompts.len());
+        let mut kept: HashSet<&str> = HashSet::new();
+        for prompt in &self.prompts {
+            let id = prompt.prompt_id.as_str();
+            // The second of a pair goes with the first.
+            if !taken.contains(id) {
+                let other = prompt.counterpart.as_deref();
+                taken.extend(other);
+                if pairs % every.max(1) == 0 {
+                    kept.extend(other);
+                    kept.insert(id);
+                }
+                pairs += 1;
+            }
+            keep.push(kept.contains(id));
+        }
+        let mut keep = keep.into_iter();
+        self.prompts.retain(|_| keep.next() == Some(true));
+        self.prompts.truncate(limit.unwrap_or(usize::MAX));
+        forget_lost_counterparts(&mut self.prompts);
+    }
+}
+
+/// Forgets counterparts that are not there, and says how many.
+pub(super) fn forget_lost_counterparts(prompts: &mut [SuitePrompt]) -> usize {
+    let ids = prompts.iter().map(|prompt| prompt.prompt_id.clone());
+    let ids: HashSet<String> = ids.collect();
+    let mut lost = 0;
+    for prompt in prompts {
+        let gone = prompt.counterpart.take_if(|other| !ids.contains(other));
+        lost += usize::from(gone.is_some());
+    }
+    lost
+}
 
 /// What a prompt of two objects says, by which its counterpart is found.
 #[derive(Clone, PartialEq, Eq, Hash)]
