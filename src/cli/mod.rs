@@ -7,6 +7,7 @@ mod checker;
 mod devices;
 mod generate;
 mod info;
+mod merge;
 mod model;
 mod parse;
 mod progress;
@@ -54,6 +55,8 @@ enum Command {
     Score(score::Args),
     /// Run whole sets of prompts by several methods, checked; can be killed, resumed and divided
     Run(Box<run::Args>),
+    /// Join the shards of a run that was divided
+    Merge(merge::Args),
     /// Measure the checker against people: sample, label, analyze, calibrate
     Audit(Box<audit::Args>),
     /// List the sets of prompts, or show the prompts of one
@@ -79,6 +82,7 @@ pub fn main() -> ExitCode {
         Command::Generate(args) => generate::run(args, cli.quiet),
         Command::Check(args) => check::run(args, cli.quiet),
         Command::Run(args) => run::run(args, cli.quiet),
+        Command::Merge(args) => merge::run(args, cli.quiet),
         Command::Info(args) => info::run(args),
         Command::Parse(args) => parse::run(args),
         Command::Devices(args) => devices::run(args),

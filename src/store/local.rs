@@ -6,10 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::{Builder, NamedTempFile};
 
-use super::{Entry, Store, StoreError, check_name};
-
-/// How names of files begin that are being written; a killed run may leave some.
-const UNFINISHED: &str = ".prepose-";
+use super::{Entry, Store, StoreError, UNFINISHED, check_name};
 
 /// A folder. Files are written beside their place and renamed, which is atomic on local file systems and on NFS; they are
 /// not forced onto the disk one by one, so that a power cut, unlike a kill, may leave recent ones empty.
@@ -161,6 +158,10 @@ impl Store for LocalStore {
             let _ = fs::remove_dir(folder);
         }
         Ok(())
+    }
+
+    fn folder(&self) -> Option<&Path> {
+        Some(&self.root)
     }
 }
 

@@ -4,6 +4,8 @@
 //! instant, and several copies of it may run at once.
 
 mod local;
+#[cfg(feature = "object-store")]
+mod object;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,6 +13,12 @@ use std::sync::Arc;
 use thiserror::Error;
 
 pub use local::LocalStore;
+#[cfg(feature = "object-store")]
+pub use object::ObjectStore;
+
+/// How names of files begin that are no part of the run: those being written, of which a killed run may leave some, and
+/// trials.
+const UNFINISHED: &str = ".prepose-";
 
 /// Why a file of a run could not be read or written.
 #[derive(Debug, Error)]
@@ -93,14 +101,37 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// It is still there.
     fn remove(&self, name: &str) -> Result<(), StoreError>;
+
+    /// Removes several files.
+    ///
+    /// # Errors
+    /// One is still there; others may be gone.
+    fn remove_all(&self, names: &[String]) -> Result<(), StoreError> {
+        names.iter().try_for_each(|name| self.remove(name))
+    }
+
+    /// The folder of this machine that it is, if it is one.
+    fn folder(&self) -> Option<&Path> {
+        None
+    }
 }
 
-/// The store at a path, which is made when something is written.
+/// The store at a location: a path, which is made when something is written, or `s3://bucket/folder`, `gs://…`, `az://…`.
 ///
 /// # Errors
-/// A location that is of no known kind, or lacks what it needs.
+/// A location that is of no known kind, or lacks what it needs; an object store that does not answer.
 pub fn open(location: &str) -> Result<Arc<dyn Store>, StoreError> {
-    Ok(Arc::new(LocalStore::new(Path::new(location))))
+    if !location.contains("://") {
+        return Ok(Arc::new(LocalStore::new(Path::new(location))));
+    }
+    #[cfg(feature = "object-store")]
+    return Ok(Arc::new(ObjectStore::open(location)?));
+    #[cfg(not(feature = "object-store"))]
+    Err(StoreError::Location {
+        location: location.into(),
+        why: "this prepose was built without object stores; build it with the feature object-store, or give a folder"
+            .into(),
+    })
 }
 
 /// Refuses names that would lead out of the store.

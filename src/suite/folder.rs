@@ -64,6 +64,18 @@ pub enum FolderError {
         /// What is wrong with it.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// Pictures have gone while they were counted.
+    #[error(
+        "{missing} pictures by {method} are missing in {location}; give the same command again"
+    )]
+    Incomplete {
+        /// The method.
+        method: String,
+        /// How many.
+        missing: usize,
+        /// Where.
+        location: String,
+    },
     /// A number that JSON does not have.
     #[error("cannot be written as JSON")]
     Json(#[from] serde_json::Error),
@@ -359,9 +371,29 @@ impl RunFolder {
     /// # Errors
     /// The store's; a broken sample. Nothing is removed then.
     pub fn fold(&self, method: usize) -> Result<(), FolderError> {
+        let mut tries = 0..8;
+        loop {
+            match self.write(method, |each| self.samples(method, each)) {
+                // Another copy of the run folded them and removed them while they were read here.
+                Err(FolderError::Incomplete { .. })
+                    if tries.next().is_some() && self.pending(method)?.is_empty() => {}
+                written => break written?,
+            }
+        }
+        self.tidy(method)
+    }
+
+    /// Writes a method's files of the released bundle, from the samples that `give` hands over in the order of the plan.
+    pub(super) fn write<E: From<FolderError>>(
+        &self,
+        method: usize,
+        give: impl FnOnce(&mut dyn FnMut(Sample) -> Result<(), FolderError>) -> Result<(), E>,
+    ) -> Result<(), E> {
         let (mut manifest, mut lines, mut scores) = (String::new(), String::new(), String::new());
         let mut records = Vec::new();
-        self.samples(method, |sample| {
+        let mut missing = self.plan.jobs(method).count();
+        give(&mut |sample| {
+            missing = missing.saturating_sub(1);
             manifest += &json::to_line(&sample.manifest)?;
             manifest.push('\n');
             scores += &json::to_line(&sample.scores)?;
@@ -376,6 +408,14 @@ impl RunFolder {
             }
             Ok(())
         })?;
+        if missing > 0 {
+            let incomplete = FolderError::Incomplete {
+                method: self.method_folder(method).into(),
+                missing,
+                location: self.store.location(),
+            };
+            return Err(incomplete.into());
+        }
         let put = |name: &str, text: String| {
             self.store
                 .put(&self.eval(method, name), text.as_bytes())
@@ -387,13 +427,13 @@ impl RunFolder {
             put("checker_config.yaml", checker.config_file())?;
             let provenance = Provenance::now(Some("../manifest.jsonl".into()), None);
             let files = summary_files(&records, Buckets::default(), &provenance, "metrics.json");
-            for (name, text) in files? {
+            for (name, text) in files.map_err(FolderError::from)? {
                 put(&name, text)?;
             }
         }
-        self.store
-            .put(&self.manifest_name(method), manifest.as_bytes())?;
-        self.tidy(method)
+        let name = self.manifest_name(method);
+        let put = self.store.put(&name, manifest.as_bytes());
+        Ok(put.map_err(FolderError::from)?)
     }
 
     /// Whether every picture of this run is there.
@@ -432,10 +472,10 @@ impl RunFolder {
     /// The store's.
     pub fn tidy(&self, method: usize) -> Result<(), FolderError> {
         let folder = format!("{}/samples", self.method_folder(method));
-        for entry in self.store.list(&folder)? {
-            self.store.remove(&entry.name)?;
-        }
-        Ok(())
+        let names: Vec<_> = (self.store.list(&folder)?.into_iter())
+            .map(|entry| entry.name)
+            .collect();
+        Ok(self.store.remove_all(&names)?)
     }
 }
 

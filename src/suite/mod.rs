@@ -2,15 +2,17 @@
 //!
 //! * [`method`]: what is compared; [`plan`]: every picture of a run, and what decides it;
 //! * [`run`]: the runner; [`maker`]: its pictures; [`examiner`]: who looks at them; [`sample`]: what is known of one;
-//! * [`folder`]: the run's files.
+//! * [`folder`]: the run's files; [`shard`]: one part of a run that is divided; [`merge`]: joining the parts.
 
 pub mod examiner;
 pub mod folder;
 pub mod maker;
+pub mod merge;
 pub mod method;
 pub mod plan;
 pub mod run;
 pub mod sample;
+pub mod shard;
 
 pub mod sets;
 

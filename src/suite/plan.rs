@@ -6,6 +6,7 @@ use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 use super::method::Method;
+use super::shard::Shard;
 use super::{Suite, SuitePrompt};
 use crate::check::spatialbench::CheckerConfig;
 use crate::request::ModelRequest;
@@ -98,28 +99,6 @@ impl CheckerId {
     /// The text of `checker_config.yaml`.
     pub fn config_file(&self) -> String {
         self.config.iter().map(|line| format!("{line}\n")).collect()
-    }
-}
-
-/// One part of a run that is divided: the jobs whose index leaves the remainder `index` when divided by `count`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Shard {
-    /// Which part, from 0.
-    pub index: usize,
-    /// Of how many.
-    pub count: usize,
-}
-
-impl Shard {
-    /// The folder of the part within that of the run: `shard-003-of-010`.
-    pub fn folder(self) -> String {
-        format!("shard-{:03}-of-{:03}", self.index, self.count)
-    }
-
-    /// Whether a job belongs to the part.
-    pub fn has(self, job: usize) -> bool {
-        job % self.count == self.index
     }
 }
 
@@ -330,14 +309,5 @@ mod tests {
             ]
         );
         assert!(differences(&a, &a).is_empty());
-    }
-
-    #[test]
-    fn shards_share_everything_out() {
-        let shards: Vec<_> = (0..3).map(|index| Shard { index, count: 3 }).collect();
-        for job in 0..20 {
-            assert_eq!(shards.iter().filter(|shard| shard.has(job)).count(), 1);
-        }
-        assert_eq!(shards[2].folder(), "shard-002-of-003");
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use prepose::sampling::noise::NoiseKind;
 use prepose::sampling::schedulers::SchedulerKind;
 use prepose::suite::method::Method;
+use prepose::suite::shard::Shard;
 
 use crate::cli::generate::{Seeds, parse_seeds, parse_size};
 use crate::cli::model::ModelArgs;
@@ -56,6 +57,20 @@ pub struct Settings {
     /// Leave out prompts with objects that the checker does not know.
     #[arg(long, help_heading = "Which pictures")]
     pub known_objects: bool,
+
+    /// Make one part of the run, from 0: every COUNT-th picture, in the folder shard-000-of-004 within the run's. Slurm
+    /// arrays need not say it; 0/1 is the whole run even there (docs/cluster.md).
+    #[arg(long, value_name = "INDEX/COUNT", help_heading = "Which pictures")]
+    pub shard: Option<Shard>,
+    /// How many shards there are; the scheduler says which one this is (SLURM_ARRAY_TASK_ID, JOB_COMPLETION_INDEX)
+    /// [default: PREPOSE_SHARDS, or all tasks of a Slurm array].
+    #[arg(
+        long,
+        value_name = "COUNT",
+        conflicts_with = "shard",
+        help_heading = "Which pictures"
+    )]
+    pub shards: Option<usize>,
 
     #[command(flatten)]
     pub model: ModelArgs,

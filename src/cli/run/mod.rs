@@ -23,6 +23,7 @@ use prepose::suite::method::Method;
 use prepose::suite::plan::{CheckerId, Plan, RunConfig, Sampling};
 use prepose::suite::run::{RunError, Runner};
 use prepose::suite::sets;
+use prepose::suite::shard::Shard;
 use prepose::suite::{Suite, SuitePrompt};
 use prepose_weights::DetectorWeights;
 use serde_json::json;
@@ -52,6 +53,12 @@ pub fn carry_out(
 ) -> anyhow::Result<RunFolder> {
     ensure!(args.batch > 0, "--batch is 0, but must be at least 1");
     ensure!(args.every > 0, "--every is 0, but must be at least 1");
+    if let Some(shard) = shard(args)?
+        && !quiet
+        && !args.json
+    {
+        eprintln!("shard {shard} of the run, into {}", shard.folder());
+    }
     let eyes = Eyes::open(args)?;
     Method::check_names(&methods)?;
     let suite = prompts(suite, args, &eyes)?;
@@ -259,12 +266,19 @@ fn plan(
         model,
         checker: eyes.id()?,
         attention_maps: args.attention_maps,
-        shard: None,
+        shard: shard(args)?,
     };
     Ok(Plan {
         config,
         prompts: suite.prompts,
     })
+}
+
+/// The part of the run to make, if it is divided.
+fn shard(args: &Settings) -> anyhow::Result<Option<Shard>> {
+    Ok(Shard::choose(args.shard, args.shards, |name| {
+        std::env::var(name).ok()
+    })?)
 }
 
 /// Checks every prompt with every method as far as possible without weights.

@@ -1,0 +1,63 @@
+//! `prepose merge`: joins the shards of a run.
+
+use std::io::Write;
+use std::sync::{Mutex, PoisonError};
+
+use prepose::check::json;
+use prepose::store;
+use prepose::suite::merge::{find, merge};
+use serde_json::json;
+
+use super::OK;
+use super::progress::Progress;
+
+/// Join the shards of a run into the run that one machine would have made.
+///
+/// Shards are refused that are unfinished, missing or of another run; nothing is written then. Pictures are linked where
+/// shards and run are on the same disk. Can be killed and said again.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Folders of shards, or of runs that hold some (RUN for RUN/shard-000-of-004 and the others); s3://, gs:// and az:// too
+    #[arg(required = true, value_name = "SHARD")]
+    shards: Vec<String>,
+    /// Folder of the joined run; RUN itself is fine
+    #[arg(short, long, value_name = "RUN")]
+    out: String,
+    /// Say what was done as a line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
+    let shards = find(&args.shards)?;
+    let out = store::open(&args.out)?;
+    let bar: Mutex<Option<(Progress, usize)>> = Mutex::new(None);
+    let progress = |done: usize, total: usize| {
+        let mut bar = bar.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || (Progress::new(total as u64, "files", quiet || total == 0), 0);
+        let (progress, shown) = bar.get_or_insert_with(new);
+        progress.advance(done.saturating_sub(*shown) as u64);
+        *shown = done.max(*shown);
+    };
+    let merged = merge(shards, out, &progress)?;
+    if let Some((progress, _)) = &*bar.lock().unwrap_or_else(PoisonError::into_inner) {
+        progress.finish();
+    }
+    let mut stdout = std::io::stdout().lock();
+    if args.json {
+        let summary = json!({
+            "out": args.out,
+            "shards": merged.shards,
+            "pictures": merged.pictures,
+            "copied": merged.copied,
+        });
+        writeln!(stdout, "{}", json::to_line(&summary)?)?;
+    } else {
+        writeln!(
+            stdout,
+            "{} pictures of {} shards are joined in {}; {} files were put there",
+            merged.pictures, merged.shards, args.out, merged.copied
+        )?;
+    }
+    Ok(OK)
+}

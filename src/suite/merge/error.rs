@@ -1,0 +1,153 @@
+use thiserror::Error;
+
+use crate::store::StoreError;
+use crate::suite::folder::FolderError;
+use crate::suite::shard::Shard;
+
+/// Why shards cannot be joined.
+#[derive(Debug, Error)]
+pub enum MergeError {
+    /// A file that cannot be read or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A run that cannot be read, or another one where the joined one should be.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// No shards were named.
+    #[error("there are no shards to join")]
+    Nothing,
+    /// A folder with neither a shard nor shards.
+    #[error(
+        "{0} is no shard of a run and has none in it: a shard's run.json says which one it is, and its folder is called \
+         shard-000-of-004"
+    )]
+    NoShard(String),
+    /// The joined run would take the place of a shard.
+    #[error("{0} is one of the shards; choose another --out")]
+    Itself(String),
+    /// Divided by different numbers.
+    #[error(
+        "{a} is shard {a_shard} and {b} is shard {b_shard}: they are of runs that were divided by different numbers and \
+         cannot be joined"
+    )]
+    Count {
+        /// The one.
+        a: String,
+        /// Which it is.
+        a_shard: Shard,
+        /// The other.
+        b: String,
+        /// Which it is.
+        b_shard: Shard,
+    },
+    /// Different settings.
+    #[error("{a} and {b} were run with different settings: {}", each(differences))]
+    Settings {
+        /// The one.
+        a: String,
+        /// The other.
+        b: String,
+        /// Place, what stands there in the one, in the other.
+        differences: Vec<(String, String, String)>,
+    },
+    /// Shards that were not named.
+    #[error("of {count} shards {} missing", listed(missing))]
+    Missing {
+        /// Their indices.
+        missing: Vec<usize>,
+        /// Of how many.
+        count: usize,
+    },
+    /// A shard that is still being made, or was killed.
+    #[error(
+        "{location} is unfinished: {done} of its {jobs} pictures by {method} are done; give the command that made it once \
+         more, and it goes on where it stopped"
+    )]
+    Unfinished {
+        /// The shard's folder.
+        location: String,
+        /// The first method that lacks something.
+        method: String,
+        /// Pictures that are there.
+        done: usize,
+        /// Pictures that should be.
+        jobs: usize,
+    },
+    /// Lines that a finished shard lacks.
+    #[error(
+        "{file} in {location} lacks {missing} of {jobs} pictures, {sample_id} first; remove the method's folder and give \
+         the command that made the shard once more"
+    )]
+    Gap {
+        /// The shard's folder.
+        location: String,
+        /// The file in it.
+        file: String,
+        /// How many are missing.
+        missing: usize,
+        /// How many there should be.
+        jobs: usize,
+        /// The first that is missing.
+        sample_id: String,
+    },
+    /// One picture, two contents.
+    #[error(
+        "{a} and {b} both have {sample_id}, but their {what} differ; leave out the wrong one of the two"
+    )]
+    Overlap {
+        /// The one.
+        a: String,
+        /// The other.
+        b: String,
+        /// The picture.
+        sample_id: String,
+        /// What is not the same.
+        what: &'static str,
+    },
+    /// A picture that is only in the lists.
+    #[error(
+        "{name} is missing in {location}, though {sample_id} is listed{}; give the command that made the shard once more",
+        if *more == 0 { String::new() } else { format!(", and so are {more} other pictures") }
+    )]
+    Picture {
+        /// The shard's folder.
+        location: String,
+        /// The picture's name in it.
+        name: String,
+        /// Which picture.
+        sample_id: String,
+        /// How many others are missing.
+        more: usize,
+    },
+    /// A file that was listed and cannot be had.
+    #[error("{name} in {location} was there a moment ago; is something at work there?")]
+    Vanished {
+        /// The shard's folder.
+        location: String,
+        /// The file.
+        name: String,
+    },
+}
+
+/// The first of several differences.
+fn each(differences: &[(String, String, String)]) -> String {
+    let each = differences.iter().take(3);
+    let mut texts: Vec<_> = each
+        .map(|(at, a, b)| format!("{at} is {a} in the first and {b} in the second"))
+        .collect();
+    if differences.len() > texts.len() {
+        texts.push(format!("{} more", differences.len() - texts.len()));
+    }
+    texts.join("; ")
+}
+
+/// `1 is`, `1 and 3 are`, `1, 3, 5 and 20 others are`.
+fn listed(indices: &[usize]) -> String {
+    let (shown, rest) = indices.split_at(indices.len().min(8));
+    let texts: Vec<_> = shown.iter().map(usize::to_string).collect();
+    match (&texts[..], rest.len()) {
+        ([one], 0) => format!("{one} is"),
+        ([first @ .., last], 0) => format!("{} and {last} are", first.join(", ")),
+        (all, rest) => format!("{} and {rest} others are", all.join(", ")),
+    }
+}

@@ -1,0 +1,466 @@
+//! Dividing a run: shard *i* of *n* makes every *n*-th picture of the plan.
+//!
+//! Job *j* of the plan belongs to shard *j* mod *n*, so that shards get their fair part of each method and of each prompt's
+//! seeds, and a shard's work follows from its two numbers alone. They are given, or those that Slurm gives the tasks of an
+//! array and Kubernetes the pods of an indexed Job.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// The most shards a run can have; a picture each would be the end of it anyway.
+pub const MOST: usize = 1_000_000;
+
+/// How many shards there are, where the command line does not say it.
+pub const COUNT_VARIABLE: &str = "PREPOSE_SHARDS";
+
+/// One of the equal parts of a run; in JSON as it is displayed, `"1/4"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Shard {
+    index: usize,
+    count: usize,
+}
+
+/// Why it is not known which part of a run to make.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ShardError {
+    /// Not two numbers.
+    #[error("{0:?} is no shard: write INDEX/COUNT, such as 0/4 for the first of four")]
+    Form(String),
+    /// No shard at all, or too many.
+    #[error("{0} shards: there can be from 1 to {MOST}")]
+    Count(usize),
+    /// One past the last.
+    #[error("there is no shard {index} of {count}: they are counted from 0 to {}", count - 1)]
+    Index {
+        /// Which was asked for.
+        index: usize,
+        /// Of how many.
+        count: usize,
+    },
+    /// A variable that is no number.
+    #[error("{variable}={value:?} is not a number from 0")]
+    Number {
+        /// Its name.
+        variable: &'static str,
+        /// What is in it.
+        value: String,
+    },
+    /// Slurm leaves a variable out.
+    #[error(
+        "SLURM_ARRAY_TASK_ID is set but {0} is not; say which part of the run this is with --shard INDEX/COUNT"
+    )]
+    Missing(&'static str),
+    /// Some tasks of a Slurm array are missing.
+    #[error(
+        "the Slurm array has {tasks} tasks, but their ids go from {first} to {last} in steps of {step}, which would be \
+         {slots}: say with --shards how many shards the run has, and let the ids be the shards, from 0; or name this one \
+         with --shard INDEX/COUNT"
+    )]
+    Gaps {
+        /// SLURM_ARRAY_TASK_COUNT.
+        tasks: usize,
+        /// SLURM_ARRAY_TASK_MIN.
+        first: usize,
+        /// SLURM_ARRAY_TASK_MAX.
+        last: usize,
+        /// SLURM_ARRAY_TASK_STEP.
+        step: usize,
+        /// How many ids there are in that range.
+        slots: usize,
+    },
+    /// The tasks do not fit the count that was given.
+    #[error(
+        "the run has {count} shards, so {variable} must be from 0 to {}, but it goes up to {last}: let there be as many \
+         tasks as shards, counted from 0 (Slurm: --array=0-{}; Kubernetes: completions: {count})",
+        count - 1, count - 1
+    )]
+    Range {
+        /// Where the index comes from.
+        variable: &'static str,
+        /// How many shards were asked for.
+        count: usize,
+        /// The highest index.
+        last: usize,
+    },
+    /// An index without a count.
+    #[error(
+        "JOB_COMPLETION_INDEX={index} says which part of the run this is, but not of how many: give the Job's completions \
+         with --shards or in {COUNT_VARIABLE}, or say --shard 0/1 to make the whole run here"
+    )]
+    NoCount {
+        /// The index.
+        index: usize,
+    },
+    /// A count without an index.
+    #[error(
+        "the run should have {count} shards, but neither SLURM_ARRAY_TASK_ID nor JOB_COMPLETION_INDEX says which one this \
+         is; name it with --shard INDEX/{count}"
+    )]
+    NoIndex {
+        /// The count.
+        count: usize,
+    },
+    /// Slurm and Kubernetes disagree.
+    #[error(
+        "SLURM_ARRAY_TASK_ID says shard {slurm} and JOB_COMPLETION_INDEX says shard {kubernetes}; name the right one with \
+         --shard INDEX/COUNT"
+    )]
+    Contradiction {
+        /// By the one.
+        slurm: Shard,
+        /// By the other.
+        kubernetes: Shard,
+    },
+}
+
+impl Shard {
+    /// Shard `index` of `count`, counted from 0.
+    ///
+    /// # Errors
+    /// No such shard.
+    pub fn new(index: usize, count: usize) -> Result<Self, ShardError> {
+        match count {
+            1..=MOST if index < count => Ok(Self { index, count }),
+            1..=MOST => Err(ShardError::Index { index, count }),
+            _ => Err(ShardError::Count(count)),
+        }
+    }
+
+    /// Which, from 0.
+    pub fn index(self) -> usize {
+        self.index
+    }
+
+    /// Of how many.
+    pub fn count(self) -> usize {
+        self.count
+    }
+
+    /// Whether a job of the plan, counted from 0, is to be done here.
+    pub fn has(self, job: usize) -> bool {
+        job % self.count == self.index
+    }
+
+    /// The name of its folder inside the run's: `shard-001-of-004`.
+    pub fn folder(self) -> String {
+        format!("shard-{:03}-of-{:03}", self.index, self.count)
+    }
+
+    /// The shard whose [`folder`](Self::folder) it is.
+    pub fn of_folder(name: &str) -> Option<Self> {
+        let (index, count) = name.strip_prefix("shard-")?.split_once("-of-")?;
+        let shard = Self::new(index.parse().ok()?, count.parse().ok()?).ok()?;
+        (shard.folder() == name).then_some(shard)
+    }
+
+    /// The part of a run to make: as `given` with `--shard`; else as the scheduler says, with `count` shards from
+    /// `--shards` or the variable [`COUNT_VARIABLE`]. None is all of it, as is shard 0 of 1. `environment` looks a variable
+    /// up.
+    ///
+    /// Without a count, the tasks of a Slurm array are the shards in their order, whatever their ids. With one, a task's id
+    /// *is* its shard, so that some of them can be submitted again on their own.
+    ///
+    /// # Errors
+    /// What is said does not make one shard.
+    pub fn choose(
+        given: Option<Self>,
+        count: Option<usize>,
+        environment: impl Fn(&str) -> Option<String>,
+    ) -> Result<Option<Self>, ShardError> {
+        let divided = |shard: Self| (shard.count > 1).then_some(shard);
+        if let Some(shard) = given {
+            return Ok(divided(shard));
+        }
+        let number = |variable| read(&environment, variable);
+        let count = match count {
+            None => number(COUNT_VARIABLE)?,
+            given => given,
+        };
+        if let Some(count) = count {
+            Self::new(0, count)?;
+        }
+        let slurm = from_slurm(count, number)?;
+        let kubernetes = from_kubernetes(count, number)?;
+        match (slurm, kubernetes, count) {
+            (Some(slurm), Some(kubernetes), _) if slurm != kubernetes => {
+                Err(ShardError::Contradiction { slurm, kubernetes })
+            }
+            (Some(shard), _, _) | (None, Some(shard), _) => Ok(divided(shard)),
+            (None, None, Some(count)) if count > 1 => Err(ShardError::NoIndex { count }),
+            (None, None, _) => Ok(None),
+        }
+    }
+}
+
+fn read(
+    environment: &impl Fn(&str) -> Option<String>,
+    variable: &'static str,
+) -> Result<Option<usize>, ShardError> {
+    match environment(variable) {
+        None => Ok(None),
+        Some(value) => match value.trim().parse() {
+            Ok(number) => Ok(Some(number)),
+            Err(_) => Err(ShardError::Number { variable, value }),
+        },
+    }
+}
+
+fn from_slurm(
+    count: Option<usize>,
+    number: impl Fn(&'static str) -> Result<Option<usize>, ShardError>,
+) -> Result<Option<Shard>, ShardError> {
+    let Some(id) = number("SLURM_ARRAY_TASK_ID")? else {
+        return Ok(None);
+    };
+    if let Some(count) = count {
+        let last = number("SLURM_ARRAY_TASK_MAX")?.unwrap_or(id).max(id);
+        if last >= count {
+            return Err(ShardError::Range {
+                variable: "SLURM_ARRAY_TASK_ID",
+                count,
+                last,
+            });
+        }
+        return Shard::new(id, count).map(Some);
+    }
+    let need = |variable| number(variable)?.ok_or(ShardError::Missing(variable));
+    let tasks = need("SLURM_ARRAY_TASK_COUNT")?;
+    let first = need("SLURM_ARRAY_TASK_MIN")?;
+    let last = need("SLURM_ARRAY_TASK_MAX")?;
+    let step = number("SLURM_ARRAY_TASK_STEP")?.unwrap_or(1).max(1);
+    let slots = last.saturating_sub(first) / step + 1;
+    let place = id.checked_sub(first).filter(|offset| offset % step == 0);
+    match place {
+        Some(offset) if tasks == slots => Shard::new(offset / step, slots).map(Some),
+        _ => Err(ShardError::Gaps {
+            tasks,
+            first,
+            last,
+            step,
+            slots,
+        }),
+    }
+}
+
+fn from_kubernetes(
+    count: Option<usize>,
+    number: impl Fn(&'static str) -> Result<Option<usize>, ShardError>,
+) -> Result<Option<Shard>, ShardError> {
+    const VARIABLE: &str = "JOB_COMPLETION_INDEX";
+    match (number(VARIABLE)?, count) {
+        (None, _) => Ok(None),
+        (Some(index), None) => Err(ShardError::NoCount { index }),
+        (Some(index), Some(count)) if index >= count => Err(ShardError::Range {
+            variable: VARIABLE,
+            count,
+            last: index,
+        }),
+        (Some(index), Some(count)) => Shard::new(index, count).map(Some),
+    }
+}
+
+impl fmt::Display for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.index, self.count)
+    }
+}
+
+impl From<Shard> for String {
+    fn from(shard: Shard) -> Self {
+        shard.to_string()
+    }
+}
+
+impl TryFrom<String> for Shard {
+    type Error = ShardError;
+
+    fn try_from(text: String) -> Result<Self, ShardError> {
+        text.parse()
+    }
+}
+
+impl FromStr for Shard {
+    type Err = ShardError;
+
+    fn from_str(text: &str) -> Result<Self, ShardError> {
+        let numbers = text
+            .split_once('/')
+            .and_then(|(index, count)| Some((index.parse().ok()?, count.parse().ok()?)));
+        match numbers {
+            Some((index, count)) => Self::new(index, count),
+            None => Err(ShardError::Form(text.into())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn choose(
+        count: Option<usize>,
+        variables: &[(&str, &str)],
+    ) -> Result<Option<Shard>, ShardError> {
+        Shard::choose(None, count, |name| {
+            let mut found = variables.iter().filter(|(variable, _)| *variable == name);
+            found.next().map(|(_, value)| (*value).into())
+        })
+    }
+
+    fn slurm<'a>(
+        id: &'a str,
+        count: &'a str,
+        min: &'a str,
+        max: &'a str,
+    ) -> [(&'a str, &'a str); 4] {
+        [
+            ("SLURM_ARRAY_TASK_ID", id),
+            ("SLURM_ARRAY_TASK_COUNT", count),
+            ("SLURM_ARRAY_TASK_MIN", min),
+            ("SLURM_ARRAY_TASK_MAX", max),
+        ]
+    }
+
+    #[test]
+    fn shards_are_written_and_read() {
+        let shard: Shard = "1/4".parse().unwrap();
+        assert_eq!(shard, Shard::new(1, 4).unwrap());
+        assert_eq!(shard.to_string(), "1/4");
+        assert_eq!(shard.folder(), "shard-001-of-004");
+        assert_eq!(Shard::of_folder("shard-001-of-004"), Some(shard));
+        assert_eq!(serde_json::to_string(&shard).unwrap(), "\"1/4\"");
+        assert_eq!(serde_json::from_str::<Shard>("\"1/4\"").unwrap(), shard);
+        assert!(serde_json::from_str::<Shard>("\"4/4\"").is_err());
+        for name in [
+            "shard-1-of-4",
+            "shard-004-of-004",
+            "shard-001-of-004x",
+            "psg",
+        ] {
+            assert_eq!(Shard::of_folder(name), None, "{name}");
+        }
+        for (text, wanted) in [
+            (
+                "4/4",
+                "there is no shard 4 of 4: they are counted from 0 to 3",
+            ),
+            ("0/0", "0 shards: there can be from 1"),
+            ("0/99999999", "99999999 shards"),
+            ("1", "write INDEX/COUNT"),
+            ("-1/4", "write INDEX/COUNT"),
+            ("1/4/5", "write INDEX/COUNT"),
+        ] {
+            let error = text.parse::<Shard>().unwrap_err().to_string();
+            assert!(error.contains(wanted), "{error}");
+        }
+    }
+
+    #[test]
+    fn every_job_has_one_shard() {
+        let shards: Vec<_> = (0..7).map(|i| Shard::new(i, 7).unwrap()).collect();
+        for job in 0..100 {
+            assert_eq!(shards.iter().filter(|shard| shard.has(job)).count(), 1);
+        }
+    }
+
+    #[test]
+    fn without_a_scheduler_it_is_the_whole() {
+        assert_eq!(choose(None, &[]), Ok(None));
+        assert_eq!(choose(Some(1), &[]), Ok(None));
+        assert_eq!(choose(None, &slurm("5", "1", "5", "5")), Ok(None));
+        let all = |_: &str| Some("7".to_string());
+        for (given, chosen) in [("2/3", Shard::new(2, 3).ok()), ("0/1", None)] {
+            let given = given.parse().ok();
+            assert_eq!(Shard::choose(given, None, all), Ok(chosen));
+        }
+    }
+
+    #[test]
+    fn slurm_says_which() {
+        let is = |variables: &[_], index, count| {
+            assert_eq!(choose(None, variables), Shard::new(index, count).map(Some));
+        };
+        is(&slurm("0", "4", "0", "3"), 0, 4);
+        is(&slurm("4", "4", "1", "4"), 3, 4);
+        let mut steps = slurm("10", "3", "5", "15").to_vec();
+        steps.push(("SLURM_ARRAY_TASK_STEP", "5"));
+        is(&steps, 1, 3);
+        // One task of several, submitted again.
+        let again = choose(Some(8), &slurm("5", "2", "2", "5"));
+        assert_eq!(again, Shard::new(5, 8).map(Some));
+        let mut variable = slurm("5", "2", "2", "5").to_vec();
+        variable.push((COUNT_VARIABLE, "8"));
+        is(&variable, 5, 8);
+    }
+
+    #[test]
+    fn kubernetes_says_which() {
+        let index = [("JOB_COMPLETION_INDEX", "2")];
+        assert_eq!(choose(Some(4), &index), Shard::new(2, 4).map(Some));
+        let both = [("JOB_COMPLETION_INDEX", "2"), (COUNT_VARIABLE, "3")];
+        assert_eq!(choose(None, &both), Shard::new(2, 3).map(Some));
+        // The command line is nearer than the environment.
+        assert_eq!(choose(Some(5), &both), Shard::new(2, 5).map(Some));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let mut both = slurm("1", "4", "0", "3").to_vec();
+        both.push(("JOB_COMPLETION_INDEX", "2"));
+        for (count, variables, wanted) in [
+            (
+                Some(4),
+                &[][..],
+                "neither SLURM_ARRAY_TASK_ID nor JOB_COMPLETION_INDEX",
+            ),
+            (Some(0), &[][..], "0 shards"),
+            (
+                None,
+                &slurm("3", "3", "0", "7")[..],
+                "would be 8: say with --shards",
+            ),
+            (
+                None,
+                &slurm("x", "3", "0", "2")[..],
+                "SLURM_ARRAY_TASK_ID=\"x\" is not",
+            ),
+            (
+                None,
+                &slurm("1", "3", "0", "2")[..2],
+                "SLURM_ARRAY_TASK_MIN is not",
+            ),
+            (
+                Some(4),
+                &slurm("1", "4", "1", "4")[..],
+                "Slurm: --array=0-3",
+            ),
+            (
+                None,
+                &[("JOB_COMPLETION_INDEX", "2")][..],
+                "but not of how many",
+            ),
+            (
+                Some(2),
+                &[("JOB_COMPLETION_INDEX", "2")][..],
+                "must be from 0 to 1",
+            ),
+            (
+                Some(4),
+                &both[..],
+                "says shard 1/4 and JOB_COMPLETION_INDEX says shard 2/4",
+            ),
+            (
+                None,
+                &[(COUNT_VARIABLE, "many")][..],
+                "PREPOSE_SHARDS=\"many\"",
+            ),
+        ] {
+            let error = choose(count, variables).unwrap_err().to_string();
+            assert!(error.contains(wanted), "{error}");
+        }
+    }
+}

@@ -1,0 +1,457 @@
+//! Shards with pictures from nowhere, joined: the result is what an undivided run writes, and whatever is wrong with a shard
+//! is said.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use prepose::check::spatialbench::read_records;
+use prepose::output::manifest::ManifestLine;
+use prepose::store::{LocalStore, Store};
+use prepose::suite::SuitePrompt;
+use prepose::suite::folder::RunFolder;
+use prepose::suite::merge::{MergeError, Merged, find, merge};
+use prepose::suite::plan::{Plan, RunConfig};
+use prepose::suite::sample::{Sample, Scores};
+use prepose::suite::{Suite, SuiteRelation};
+use serde_json::json;
+
+const RECORD: &str = r#"{"sample_id": "s0", "prompt_id": "p", "relation": "left_of", "object_a": "cat", "object_b": "dog", "verdict_raw": "PASS", "verdict_reason": null, "conf": 0.5, "conf_components": {"detection": 0.9, "geometry": 1.0, "stability": 0.75, "agreement": 1.0}, "detectors": {"primary": {"type": "fasterrcnn", "detections": [{"label": "cat", "score": 0.9, "box_xyxy": [0.0, 100.0, 100.0, 200.0]}]}}, "selected": {"box_a_xyxy": [0.0, 100.0, 100.0, 200.0], "box_b_xyxy": [300.0, 100.0, 400.0, 200.0], "score_a": 0.9, "score_b": 0.9}, "geometry": {"delta": -0.5859375, "margin": 0.1, "iou_ab": 0.0}, "overlay_path": null}"#;
+
+/// Two methods, three prompts (one neutral, one with two relations), two seeds: twelve pictures.
+fn plan(shard: Option<&str>) -> Plan {
+    let prompt = |id: &str, relations: usize| SuitePrompt {
+        prompt_id: id.into(),
+        prompt: format!("a cat and a dog, {id}"),
+        objects: vec!["cat".into(), "dog".into()],
+        relations: vec![
+            SuiteRelation {
+                relation: "left of".parse().unwrap(),
+                a: 0,
+                b: 1
+            };
+            relations
+        ],
+        counterpart: None,
+        tags: Vec::new(),
+    };
+    let suite = Suite {
+        name: "tiny".into(),
+        version: "1".into(),
+        prompts: vec![prompt("p1", 1), prompt("p2", 2), prompt("p3", 0)],
+        pictures_per_prompt: 2,
+    };
+    let config = json!({
+        "suite": suite.id().unwrap(),
+        "prompts": 3,
+        "seeds": [0, 7],
+        "methods": [{"name": "plain"}, {"name": "other"}],
+        "model": {"checkpoint": "none", "dtype": "f32"},
+        "sampling": {
+            "steps": 20, "guidance_scale": 7.5, "scheduler": "ddim", "width": 64, "height": 64, "negative_prompt": "",
+            "noise": "torch", "clip_skip": 0, "vae_tiling": false,
+        },
+        "checker": {"sha256": "0", "secondary_sha256": null, "config": ["a: 1"]},
+        "shard": shard,
+    });
+    Plan {
+        config: serde_json::from_value::<RunConfig>(config).unwrap(),
+        prompts: suite.prompts,
+    }
+}
+
+fn sample(plan: &Plan, index: usize) -> Sample {
+    let job = plan.job(index);
+    let prompt = &plan.prompts[job.prompt];
+    let sample_id = plan.sample_id(job);
+    let manifest = json!({
+        "sample_id": sample_id, "run_id": "r", "prompt_id": prompt.prompt_id,
+        "image_path": format!("images/{sample_id}.png"),
+        "model": {"pipeline": "p", "model_id": "none", "revision": null},
+        "gen_params": {
+            "seed": job.seed, "height": 64, "width": 64, "num_inference_steps": 20, "guidance_scale": 0.1 + index as f64,
+            "scheduler": "ddim", "negative_prompt": null,
+        },
+        "prompt": prompt.prompt, "relation": null, "object_a": null, "object_b": null,
+        "timestamp_utc": "2026-01-01T00:00:00Z",
+        "code_version": {"prepose": "0", "burn": "0", "device": "flex", "git_commit": null},
+    });
+    let mut records = Vec::new();
+    for number in 0..prompt.relations.len() {
+        let mut record = read_records(RECORD).unwrap().remove(0);
+        record.sample_id = match prompt.relations.len() {
+            1 => sample_id.clone(),
+            _ => format!("{sample_id}_relation{number}"),
+        };
+        record.conf = 0.1 * index as f64;
+        records.push(record);
+    }
+    Sample {
+        index,
+        manifest: serde_json::from_value::<ManifestLine>(manifest).unwrap(),
+        records,
+        scores: Scores {
+            sample_id,
+            prompt_id: prompt.prompt_id.clone(),
+            seed: job.seed,
+            ..Scores::default()
+        },
+    }
+}
+
+/// Makes the first `jobs` pictures of each method of a run or shard, and folds what is complete.
+fn make(folder: &Path, plan: Plan, jobs: usize) -> RunFolder {
+    let run = RunFolder::claim(Arc::new(LocalStore::new(folder)), plan).unwrap();
+    for method in 0..2 {
+        for job in run.plan().jobs(method).take(jobs) {
+            let id = run.plan().sample_id(job);
+            let files = [
+                (
+                    format!("images/{id}.png"),
+                    format!("picture of {id}").into_bytes(),
+                ),
+                (format!("maps/{id}-cat.png"), b"map".to_vec()),
+            ];
+            run.commit(job, &files, &sample(run.plan(), job.index))
+                .unwrap();
+        }
+        if run.pending(method).unwrap().is_empty() {
+            run.fold(method).unwrap();
+        }
+    }
+    let note = format!("provenance/{}.json", run.plan().len());
+    run.store().put(&note, b"{}").unwrap();
+    run
+}
+
+fn shards(folder: &Path, count: usize) {
+    for index in 0..count {
+        let plan = plan(Some(&format!("{index}/{count}")));
+        let shard = plan.config.shard.unwrap();
+        make(&folder.join(shard.folder()), plan, 100);
+    }
+}
+
+fn join(from: &[&Path], out: &Path) -> Result<Merged, MergeError> {
+    let locations: Vec<_> = from.iter().map(|path| path.display().to_string()).collect();
+    merge(
+        find(&locations)?,
+        Arc::new(LocalStore::new(out)),
+        &|_, _| {},
+    )
+}
+
+/// All files of a run but its provenance, the times in its metrics left out.
+fn contents(folder: &Path) -> BTreeMap<String, String> {
+    let store = LocalStore::new(folder);
+    let names = store.list("").unwrap().into_iter().map(|entry| entry.name);
+    let names =
+        names.filter(|name| !name.starts_with("provenance/") && !name.starts_with("shard-"));
+    names
+        .map(|name| {
+            let text = String::from_utf8(store.get(&name).unwrap().unwrap()).unwrap();
+            let lines = text
+                .lines()
+                .filter(|line| !line.contains("timestamp_utc\": \"20") || name.ends_with("l"));
+            let text = lines.collect::<Vec<_>>().join("\n");
+            (name, text)
+        })
+        .collect()
+}
+
+fn assert_same(a: &Path, b: &Path) {
+    let (a, b) = (contents(a), contents(b));
+    assert!(a.keys().eq(b.keys()), "{:?}\n{:?}", a.keys(), b.keys());
+    for (name, text) in a {
+        assert_eq!(text, b[&name], "{name}");
+    }
+}
+
+#[test]
+fn joined_shards_are_the_undivided_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    make(&path("whole"), plan(None), 100);
+    // With as many shards as pictures, and more, too.
+    for count in [2, 3, 5, 12, 13] {
+        let (run, out) = (path(&format!("run{count}")), path(&format!("out{count}")));
+        shards(&run, count);
+        let merged = join(&[&run], &out).unwrap();
+        assert_eq!((merged.shards, merged.pictures), (count, 12));
+        assert_eq!(merged.copied, 24 + count);
+        assert_same(&out, &path("whole"));
+        // Nothing to do a second time.
+        assert_eq!(join(&[&run], &out).unwrap().copied, 0);
+        assert_same(&out, &path("whole"));
+    }
+    let names = fs::read_dir(path("out2/provenance")).unwrap();
+    let mut names: Vec<_> = names.map(|e| e.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(
+        names,
+        ["shard-000-of-002-12.json", "shard-001-of-002-12.json"]
+    );
+}
+
+#[test]
+fn joining_goes_on_where_it_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    make(&folder.path().join("whole"), plan(None), 100);
+    shards(&run, 2);
+    // Into the run's own folder, beside the shards.
+    assert_eq!(join(&[&run], &run).unwrap().copied, 26);
+    fs::remove_file(run.join("plain/images/plain_p2_seed0007.png")).unwrap();
+    // A store that copies may leave a part, where linking leaves all.
+    let half = run.join("plain/images/plain_p3_seed0000.png");
+    fs::remove_file(&half).unwrap();
+    fs::write(&half, "half").unwrap();
+    fs::remove_file(run.join("other/manifest.jsonl")).unwrap();
+    fs::remove_dir_all(run.join("plain/eval")).unwrap();
+    assert_eq!(join(&[&run], &run).unwrap().copied, 2);
+    assert_same(&run, &folder.path().join("whole"));
+}
+
+#[cfg(unix)]
+#[test]
+fn pictures_are_linked() {
+    use std::os::unix::fs::MetadataExt;
+    let folder = tempfile::tempdir().unwrap();
+    let (run, out) = (folder.path().join("run"), folder.path().join("out"));
+    shards(&run, 2);
+    join(&[&run], &out).unwrap();
+    let about = fs::metadata(out.join("plain/images/plain_p1_seed0000.png")).unwrap();
+    assert_eq!(about.nlink(), 2);
+}
+
+#[test]
+fn a_complete_shard_need_not_be_folded() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    make(&folder.path().join("whole"), plan(None), 100);
+    shards(&run, 2);
+    // Killed after the last picture.
+    let shard = run.join("shard-000-of-002");
+    let store = LocalStore::new(&shard);
+    let open = RunFolder::open(Arc::new(LocalStore::new(&shard))).unwrap();
+    let mut samples = Vec::new();
+    open.samples(1, |sample| {
+        samples.push(sample);
+        Ok(())
+    })
+    .unwrap();
+    for sample in samples {
+        let name = format!("other/samples/{:06}.json", sample.index);
+        store
+            .put(&name, sample.to_line().unwrap().as_bytes())
+            .unwrap();
+    }
+    fs::remove_file(shard.join("other/manifest.jsonl")).unwrap();
+    fs::remove_dir_all(shard.join("other/eval")).unwrap();
+    join(&[&run], &folder.path().join("out")).unwrap();
+    assert_same(&folder.path().join("out"), &folder.path().join("whole"));
+}
+
+/// Changes the first occurrence of a text in a file.
+fn change(file: &Path, from: &str, to: &str) {
+    let text = fs::read_to_string(file).unwrap();
+    assert!(text.contains(from), "{from} in {}", file.display());
+    fs::remove_file(file).unwrap();
+    fs::write(file, text.replacen(from, to, 1)).unwrap();
+}
+
+fn without_last_line(file: &Path) {
+    let text = fs::read_to_string(file).unwrap();
+    let lines: Vec<_> = text.lines().collect();
+    fs::write(file, lines[..lines.len() - 1].join("\n") + "\n").unwrap();
+}
+
+#[test]
+fn what_is_wrong_is_said_and_nothing_written() {
+    type Spoil = fn(&Path);
+    let cases: [(&str, Spoil, &str); 14] = [
+        (
+            "a shard that is not there",
+            |run| fs::remove_dir_all(run.join("shard-001-of-003")).unwrap(),
+            "of 3 shards 1 is missing",
+        ),
+        (
+            "a shard without run.json",
+            |run| fs::remove_file(run.join("shard-001-of-003/run.json")).unwrap(),
+            "there is no run in",
+        ),
+        (
+            "settings",
+            |run| {
+                change(
+                    &run.join("shard-002-of-003/run.json"),
+                    "\"steps\": 20",
+                    "\"steps\": 30",
+                )
+            },
+            "different settings: sampling.steps is 20 in the first and 30 in the second",
+        ),
+        (
+            "prompts",
+            |run| {
+                change(
+                    &run.join("shard-002-of-003/prompts.jsonl"),
+                    "a cat",
+                    "a cow",
+                )
+            },
+            "prompts.jsonl was changed",
+        ),
+        (
+            "another number",
+            |run| change(&run.join("shard-002-of-003/run.json"), "2/3", "2/4"),
+            "shard-002-of-003 is shard 2/4: they are of runs that were divided by different numbers",
+        ),
+        (
+            "no shard",
+            |run| change(&run.join("shard-002-of-003/run.json"), "\"2/3\"", "\"3/3\""),
+            "there is no shard 3 of 3",
+        ),
+        (
+            "unfinished",
+            |run| {
+                let shard = run.join("shard-001-of-003");
+                fs::remove_dir_all(&shard).unwrap();
+                make(&shard, plan(Some("1/3")), 1);
+            },
+            "shard-001-of-003 is unfinished: 1 of its 2 pictures by plain are done",
+        ),
+        (
+            "a line is gone",
+            |run| without_last_line(&run.join("shard-001-of-003/other/manifest.jsonl")),
+            "other/manifest.jsonl in",
+        ),
+        (
+            "a line of the scores is gone",
+            |run| without_last_line(&run.join("shard-001-of-003/other/eval/scores.jsonl")),
+            "eval/scores.jsonl in",
+        ),
+        (
+            "a line of the records is gone",
+            |run| without_last_line(&run.join("shard-001-of-003/plain/eval/per_sample.jsonl")),
+            "per_sample.jsonl in",
+        ),
+        (
+            "half a line",
+            |run| {
+                change(
+                    &run.join("shard-000-of-003/plain/manifest.jsonl"),
+                    "\"run_id\": ",
+                    "",
+                )
+            },
+            "line 1: ",
+        ),
+        (
+            "no picture",
+            |run| {
+                fs::remove_file(run.join("shard-001-of-003/plain/images/plain_p1_seed0007.png"))
+                    .unwrap()
+            },
+            "plain/images/plain_p1_seed0007.png is missing in",
+        ),
+        (
+            "an empty picture",
+            |run| {
+                let file = run.join("shard-001-of-003/plain/images/plain_p1_seed0007.png");
+                fs::write(file, "").unwrap();
+            },
+            "plain/images/plain_p1_seed0007.png is missing in",
+        ),
+        (
+            "nothing at all",
+            |run| fs::remove_dir_all(run).unwrap(),
+            "there is no run in",
+        ),
+    ];
+    for (name, spoil, wanted) in cases {
+        let folder = tempfile::tempdir().unwrap();
+        let (run, out) = (folder.path().join("run"), folder.path().join("out"));
+        shards(&run, 3);
+        spoil(&run);
+        let error = anyhow::Error::from(join(&[&run], &out).unwrap_err());
+        let text = format!("{error:#}");
+        assert!(text.contains(wanted), "{name}: {text}");
+        assert!(!text.contains('\n'), "{name}: {text}");
+        assert!(!out.exists(), "{name}");
+    }
+}
+
+#[test]
+fn the_same_shard_twice_must_be_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    make(&path("whole"), plan(None), 100);
+    shards(&path("run"), 2);
+    make(&path("again"), plan(Some("1/2")), 100);
+    change(
+        &path("again/plain/manifest.jsonl"),
+        "2026-01-01",
+        "2026-01-02",
+    );
+    change(&path("again/plain/manifest.jsonl"), "flex", "cuda");
+    join(&[&path("run"), &path("again")], &path("out")).unwrap();
+    assert_same(&path("out"), &path("whole"));
+
+    let fails = |wanted: &str| {
+        let error = join(&[&path("run"), &path("again")], &path("out2")).unwrap_err();
+        assert!(error.to_string().contains(wanted), "{error}");
+        assert!(!path("out2").exists());
+    };
+    fs::write(path("again/plain/images/plain_p1_seed0007.png"), "another").unwrap();
+    fails("both have plain_p1_seed0007, but their pictures differ");
+    change(
+        &path("again/plain/eval/scores.jsonl"),
+        "\"candidates\": 0",
+        "\"candidates\": 1",
+    );
+    fails("both have plain_p1_seed0007, but their scores differ");
+}
+
+#[test]
+fn another_run_is_not_written_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    shards(&path("run"), 2);
+    let mut other = plan(None);
+    other.config.sampling.steps = 5;
+    make(&path("out"), other, 100);
+    let before = contents(&path("out"));
+    let error = join(&[&path("run")], &path("out")).unwrap_err().to_string();
+    assert!(error.contains("sampling.steps is 5 there"), "{error}");
+    assert_eq!(contents(&path("out")), before);
+    let shard = path("run/shard-000-of-002");
+    let error = join(&[&path("run")], &shard).unwrap_err().to_string();
+    assert!(error.contains("is one of the shards"), "{error}");
+}
+
+#[test]
+fn folding_survives_another_copy_that_folds_first() {
+    for _ in 0..20 {
+        let folder = tempfile::tempdir().unwrap();
+        make(&folder.path().join("whole"), plan(None), 100);
+        let run = folder.path().join("run");
+        let open = |plan| RunFolder::claim(Arc::new(LocalStore::new(&run)), plan).unwrap();
+        let first = open(plan(None));
+        for job in first.plan().jobs(0) {
+            let id = first.plan().sample_id(job);
+            let files = [(format!("images/{id}.png"), b"x".to_vec())];
+            first
+                .commit(job, &files, &sample(first.plan(), job.index))
+                .unwrap();
+        }
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| open(plan(None)).fold(0).unwrap());
+            }
+        });
+        let lines = fs::read_to_string(run.join("plain/manifest.jsonl")).unwrap();
+        assert_eq!(lines.lines().count(), 6);
+    }
+}
