@@ -1,20 +1,45 @@
-//! Notes the commit that the program is built from, for the provenance of its pictures.
+//! Tells the program which commit it is built from, so that runs can name it.
 
 use std::process::Command;
 
-fn git(args: &[&str]) -> Option<String> {
-    let output = Command::new("git").args(args).output().ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    (output.status.success() && !text.trim().is_empty()).then(|| text.trim().to_string())
-}
+/// Given instead of asking git, by packagers.
+const VARIABLE: &str = "PREPOSE_GIT_COMMIT";
 
 fn main() {
-    // Without git, or from an archive, there is no commit to note.
-    if let Some(commit) = git(&["rev-parse", "HEAD"]) {
-        println!("cargo::rustc-env=PREPOSE_GIT_COMMIT={commit}");
+    println!("cargo::rerun-if-env-changed={VARIABLE}");
+    if std::env::var_os(VARIABLE).is_some() {
+        return;
     }
+    // A copy without a repository has no commit, which is no error.
+    let Some(commit) = git(&["rev-parse", "HEAD"]) else {
+        return;
+    };
     if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"]) {
         println!("cargo::rerun-if-changed={log}");
     }
-    println!("cargo::rerun-if-changed=build.rs");
+    let sources = [
+        "build.rs",
+        "Cargo.toml",
+        "Cargo.lock",
+        "src",
+        "kernels",
+        "models",
+        "weights",
+    ];
+    for path in sources {
+        println!("cargo::rerun-if-changed={path}");
+    }
+    let changed = git(&[&["status", "--porcelain", "--"], &sources[..]].concat());
+    let mark = match changed.as_deref() {
+        Some("") => "",
+        _ => "-changed",
+    };
+    println!("cargo::rustc-env={VARIABLE}={commit}{mark}");
+}
+
+/// What git says; none if it fails.
+fn git(arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(arguments).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim().to_string())
 }
