@@ -376,12 +376,14 @@ fn make(
         stop: &soon,
     };
     let result = runner.run(&mut maker);
-    note(match &result {
+    let noted = note(match &result {
         Ok(()) => "complete",
         Err(RunError::Interrupted) => "interrupted",
         Err(_) => "failed",
-    })?;
-    Ok(result?)
+    });
+    // What ended the run is the one to tell; on a full disk the note fails too.
+    result?;
+    noted
 }
 
 /// What each method came to.
