@@ -14,8 +14,10 @@
 //! * [`search`]: best-of-N noise search;
 //! * [`check`]: what a picture shows, and whether that is what was asked for;
 //! * [`audit`]: how far the checker can be trusted, by the word of people;
+//! * [`plot`]: plots as SVG and PNG;
 //! * [`picture`]: pictures as bytes;
 //! * [`output`]: pictures that carry their request, and the manifest;
+//! * [`report`]: tables, plots and a page of what runs came to;
 //! * [`store`]: where the files of a run are;
 //! * [`suite`]: whole benchmarks, and the runner.
 
@@ -27,7 +29,9 @@ pub mod engine;
 pub mod guidance;
 pub mod output;
 pub mod picture;
+pub mod plot;
 pub mod prompt;
+pub mod report;
 pub mod request;
 pub mod sampling;
 pub mod search;

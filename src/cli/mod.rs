@@ -12,6 +12,7 @@ mod model;
 mod parse;
 mod progress;
 mod pull;
+mod report;
 mod run;
 mod score;
 mod suites;
@@ -57,6 +58,8 @@ enum Command {
     Run(Box<run::Args>),
     /// Join the shards of a run that was divided
     Merge(merge::Args),
+    /// Tables, plots and a page of what runs came to
+    Report(Box<report::Args>),
     /// Measure the checker against people: sample, label, analyze, calibrate
     Audit(Box<audit::Args>),
     /// List the sets of prompts, or show the prompts of one
@@ -87,6 +90,7 @@ pub fn main() -> ExitCode {
         Command::Parse(args) => parse::run(args),
         Command::Devices(args) => devices::run(args),
         Command::Pull(args) => pull::run(args, cli.quiet),
+        Command::Report(args) => report::run(args, cli.quiet),
         Command::Audit(args) => audit::run(args),
         Command::Score(args) => score::run(args),
         Command::Suites(args) => suites::run(args),

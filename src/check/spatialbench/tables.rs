@@ -18,17 +18,21 @@ pub enum Cell {
     Rate(f64),
     /// With a sign and four digits after the point.
     Change(f64),
+    /// Of a hundred, with two digits after the point.
+    Percent(f64),
     /// Nothing to say.
     Empty,
 }
 
 impl Cell {
-    fn text(&self) -> String {
+    /// As it stands in a table.
+    pub fn text(&self) -> String {
         match self {
             Self::Name(name) => name.clone(),
             Self::Count(count) => count.to_string(),
             Self::Rate(rate) => format!("{rate:.4}"),
             Self::Change(change) => format!("{change:+.4}"),
+            Self::Percent(percent) => format!("{percent:.2}"),
             Self::Empty => String::new(),
         }
     }
@@ -46,7 +50,12 @@ pub struct Table {
 }
 
 impl Table {
-    fn new(name: &'static str, columns: &[&str], rows: impl Iterator<Item = Vec<Cell>>) -> Self {
+    /// Of rows that have as many values as there are columns.
+    pub fn new(
+        name: &'static str,
+        columns: &[&str],
+        rows: impl Iterator<Item = Vec<Cell>>,
+    ) -> Self {
         Self {
             name,
             columns: columns.iter().map(|&column| column.into()).collect(),

@@ -9,6 +9,7 @@ use prepose::audit::curve::{Point, ZeroCoverage, curve, even_thresholds, every_t
 use prepose::audit::plot::{Series, risk_coverage};
 use prepose::check::json;
 use prepose::output::files::{prepare_folder, write_atomically};
+use prepose::plot::svg;
 use serde::Serialize;
 
 use super::super::OK;
@@ -115,7 +116,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
             points: &metrics.risk_coverage_curve,
         })
         .collect();
-    let svg = risk_coverage(&series);
+    let svg = svg::file(&risk_coverage(&series).draw());
     write_atomically(&args.out.join("risk_coverage.svg"), svg.as_bytes())?;
 
     let mut out = std::io::stdout().lock();

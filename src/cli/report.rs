@@ -1,0 +1,275 @@
+//! `prepose report`
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+use prepose::audit::labels;
+use prepose::check::spatialbench::tables::{Cell, Table};
+use prepose::output::files::{prepare_folder, write_atomically};
+use prepose::output::png::save_plain;
+use prepose::plot::{png, svg};
+use prepose::report::bootstrap::Bootstrap;
+use prepose::report::figures::{self, Figure};
+use prepose::report::pictures::{self, Keep};
+use prepose::report::tables::{self, Titled};
+use prepose::report::{Report, page, people, read};
+use serde_json::{Map, Value, json};
+
+use super::OK;
+
+/// How many pixels of a PNG a pixel of a plot has.
+const ZOOM: f64 = 2.0;
+
+/// Tables, plots and a page that opens offline, of runs and of methods' folders.
+///
+/// Writes report.html, tables.md, tables/*.csv, and plots/*.svg and *.png. What is not finished is reported as far as it is.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  prepose report runs/tour                       # to runs/tour/report; open report.html in any browser
+  prepose report runs/a runs/b -o compared       # several runs side by side
+  prepose report bundle/sd15_promptonly bundle/sd15_boxdiff -o released    # SpatialBench-UC's own files
+  prepose report runs/tour --embed -o mail       # one file with the pictures in it")]
+pub struct Args {
+    /// Folders of runs, of single methods (manifest.jsonl, eval/per_sample.jsonl), or of several methods.
+    #[arg(required = true, value_name = "RUN")]
+    runs: Vec<String>,
+    /// The folder to write to [default: `report` in the run, or here if there are several].
+    #[arg(short, long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    /// What stands at the top of the page [default: the runs' names].
+    #[arg(long, value_name = "TEXT")]
+    title: Option<String>,
+    /// What people say of the pictures, as `audit label` exports it; `audits/*/labels_filled.json` beside a run are found.
+    #[arg(long, value_name = "FILE")]
+    labels: Vec<PathBuf>,
+    /// The folder of the checker's records in each method's folder [default: eval, or else the first].
+    #[arg(long, value_name = "NAME")]
+    eval: Option<String>,
+    /// Put the pictures into the page: all of them as they are, or small ones [default: links to where they are].
+    #[arg(long, value_name = "WHAT", num_args = 0..=1, default_missing_value = "pictures", require_equals = true)]
+    embed: Option<Embed>,
+    /// Copy the pictures to the page's folder, so that it can be sent away.
+    #[arg(long, conflicts_with = "embed")]
+    copy: bool,
+    /// How often prompts are drawn for a confidence interval.
+    #[arg(long, value_name = "N", default_value_t = Bootstrap::default().draws)]
+    bootstrap: usize,
+    /// The seed of these draws.
+    #[arg(long, value_name = "SEED", default_value_t = Bootstrap::default().seed)]
+    seed: u64,
+    /// One JSON object on standard output.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Embed {
+    /// As they are, attention maps too.
+    Pictures,
+    /// 192 pixels, without attention maps.
+    Thumbnails,
+}
+
+pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
+    ensure!(
+        (1..=1_000_000).contains(&args.bootstrap),
+        "--bootstrap is {}; it has to be from 1 to 1000000",
+        args.bootstrap
+    );
+    let mut given = Vec::new();
+    for path in &args.labels {
+        let at = || path.display().to_string();
+        let bytes = std::fs::read(path).with_context(at)?;
+        let read = labels::read(&String::from_utf8_lossy(&bytes)).with_context(at)?;
+        people::add(read, &mut given);
+    }
+    let report = read(&args.runs, given, args.eval.as_deref())?;
+    if let Some(name) = &args.eval {
+        ensure!(
+            !report.checked().is_empty(),
+            "no method has a folder {name} with records (per_sample.jsonl) in it"
+        );
+    }
+    let out = args.out.clone().unwrap_or_else(|| default_out(&args.runs));
+    prepare_folder(&out)?;
+
+    let bootstrap = Bootstrap {
+        draws: args.bootstrap,
+        seed: args.seed,
+    };
+    let rates = tables::rates(&report, &bootstrap);
+    let tables = tables::all(&report, &rates);
+    let mut notes = report.caveats();
+    let curves = people::curves(&report).unwrap_or_else(|why| {
+        notes.push(format!("No risk–coverage curve: {why}."));
+        Vec::new()
+    });
+    let figures = figures::all(&report, &rates, &curves);
+    let keep = match (args.embed, args.copy) {
+        (Some(Embed::Pictures), _) => Keep::Embed,
+        (Some(Embed::Thumbnails), _) => Keep::Thumbnails,
+        (None, true) => Keep::Copy,
+        (None, false) => Keep::Link,
+    };
+    let addresses = pictures::addresses(&report, keep, &out)?;
+    let title = args.title.clone().unwrap_or_else(|| title(&report));
+    let html = page::page(&report, &title, &tables, &figures, &notes, &addresses);
+
+    let written = write(&out, &tables, &figures, &html)?;
+    let mut stdout = std::io::stdout().lock();
+    if args.json {
+        writeln!(stdout, "{}", summary(&report, &out, &tables, &written))?;
+        return Ok(OK);
+    }
+    if !quiet {
+        for note in notes.into_iter().chain(unfinished(&report)) {
+            eprintln!("note: {note}");
+        }
+    }
+    if let Some(main) = tables
+        .iter()
+        .find(|t| ["main_results", "visor"].contains(&t.table.name))
+    {
+        write!(stdout, "{}", aligned(&main.table))?;
+    }
+    writeln!(
+        stdout,
+        "{}: {} pictures, {} tables, {} plots",
+        out.join("report.html").display(),
+        report.pictures(),
+        tables.len(),
+        figures.len()
+    )?;
+    Ok(OK)
+}
+
+/// Within the run if it is one in a folder of this machine.
+fn default_out(runs: &[String]) -> PathBuf {
+    match runs {
+        [run] if !run.contains("://") => Path::new(run).join("report"),
+        _ => PathBuf::from("report"),
+    }
+}
+
+fn title(report: &Report) -> String {
+    let names: Vec<&str> = report.runs.iter().map(|run| run.name()).collect();
+    names.join(", ")
+}
+
+fn write(
+    out: &Path,
+    tables: &[Titled],
+    figures: &[Figure],
+    html: &str,
+) -> anyhow::Result<Vec<PathBuf>> {
+    let mut written = Vec::new();
+    let mut put = |name: PathBuf, bytes: &[u8]| {
+        write_atomically(&out.join(&name), bytes)?;
+        written.push(name);
+        anyhow::Ok(())
+    };
+    prepare_folder(&out.join("tables"))?;
+    for titled in tables {
+        let name = format!("tables/{}.csv", titled.table.name);
+        put(name.into(), titled.table.to_csv().as_bytes())?;
+    }
+    put("tables.md".into(), tables::markdown(tables).as_bytes())?;
+    prepare_folder(&out.join("plots"))?;
+    for figure in figures {
+        let svg = svg::file(&figure.drawing);
+        put(format!("plots/{}.svg", figure.name).into(), svg.as_bytes())?;
+    }
+    put("report.html".into(), html.as_bytes())?;
+    for figure in figures {
+        let name = PathBuf::from(format!("plots/{}.png", figure.name));
+        save_plain(&out.join(&name), &png::picture(&figure.drawing, ZOOM))?;
+        written.push(name);
+    }
+    Ok(written)
+}
+
+/// What is still to be made.
+fn unfinished(report: &Report) -> Option<String> {
+    let open: Vec<String> = report
+        .methods
+        .iter()
+        .filter(|method| !method.is_complete())
+        .map(|method| {
+            let planned = method.planned.unwrap_or_default();
+            format!("{} {} of {planned}", method.name, method.pictures.len())
+        })
+        .collect();
+    (!open.is_empty()).then(|| format!("not finished; pictures so far: {}", open.join(", ")))
+}
+
+fn summary(report: &Report, out: &Path, tables: &[Titled], written: &[PathBuf]) -> Value {
+    let methods: Vec<Value> = report
+        .methods
+        .iter()
+        .map(|method| {
+            json!({
+                "name": method.name,
+                "pictures": method.pictures.len(),
+                "planned": method.planned,
+                "checked": method.pictures.iter().filter(|picture| !picture.records.is_empty()).count(),
+            })
+        })
+        .collect();
+    let tables: Map<String, Value> = tables
+        .iter()
+        .map(|titled| (titled.table.name.to_owned(), rows(&titled.table)))
+        .collect();
+    json!({
+        "out": out,
+        "page": out.join("report.html"),
+        "complete": report.methods.iter().all(|method| method.is_complete()),
+        "pictures": report.pictures(),
+        "runs": report.runs.iter().map(|run| &run.locations).collect::<Vec<_>>(),
+        "methods": methods,
+        "labels": report.labels.len(),
+        "tables": tables,
+        "files": written,
+    })
+}
+
+/// A table as a list of objects.
+fn rows(table: &Table) -> Value {
+    let row = |cells: &Vec<Cell>| -> Value {
+        let value = |cell: &Cell| match cell {
+            Cell::Name(name) => json!(name),
+            Cell::Count(count) => json!(count),
+            Cell::Rate(number) | Cell::Change(number) | Cell::Percent(number) => json!(number),
+            Cell::Empty => Value::Null,
+        };
+        let named = table.columns.iter().cloned().zip(cells.iter().map(value));
+        Value::Object(named.collect())
+    };
+    table.rows.iter().map(row).collect()
+}
+
+/// A table for a terminal.
+fn aligned(table: &Table) -> String {
+    let cells: Vec<Vec<String>> = std::iter::once(table.columns.clone())
+        .chain(
+            table
+                .rows
+                .iter()
+                .map(|row| row.iter().map(Cell::text).collect()),
+        )
+        .collect();
+    let width = |column: usize| {
+        let texts = cells.iter().filter_map(|row| row.get(column));
+        texts.map(|text| text.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..table.columns.len()).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let columns = row.iter().zip(&widths).enumerate();
+        let texts = columns.map(|(i, (text, &width))| match i {
+            0 => format!("{text:<width$}"),
+            _ => format!("{text:>width$}"),
+        });
+        texts.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+    };
+    cells.iter().map(line).collect()
+}

@@ -1,0 +1,358 @@
+//! The plots of a report.
+
+use super::bootstrap::Rates;
+use super::model::{Method, Report};
+use super::scaling::{self, Point};
+use crate::audit::plot as audit;
+use crate::check::spatialbench::prompts::Counterfactual;
+use crate::check::spatialbench::{Buckets, Metrics};
+use crate::plot::bars::Interval;
+use crate::plot::{Axis, Chart, Drawing, Ink, Intervals, Parts, Series, Style};
+
+/// A plot with what is said about it.
+pub struct Figure {
+    /// Its files' name, without ending.
+    pub name: &'static str,
+    /// What it shows.
+    pub title: String,
+    /// How to read it.
+    pub caption: String,
+    /// Itself.
+    pub drawing: Drawing,
+}
+
+/// The bins of the confidences.
+const BINS: usize = 20;
+
+/// All plots that the report's methods give. `curves` are the risk–coverage curves, if people looked at the pictures.
+pub fn all(
+    report: &Report,
+    rates: &[Rates],
+    curves: &[(String, Vec<crate::audit::curve::Point>)],
+) -> Vec<Figure> {
+    let mut all = Vec::new();
+    let mut add = |name, caption: &str, drawing: Drawing| {
+        all.push(Figure {
+            name,
+            title: drawing.title.clone(),
+            caption: caption.into(),
+            drawing,
+        });
+    };
+    let checked = report.checked();
+    if !checked.is_empty() {
+        add(
+            "pass_rate",
+            "Dots: passes of all pictures. Lines: 95 % bootstrap intervals; prompts are drawn again, not pictures.",
+            pass_rate(&checked, rates),
+        );
+        add(
+            "coverage_accuracy",
+            "How much the checker decides, and how much of that passes. Lines: 95 % bootstrap intervals.",
+            coverage_accuracy(&checked, rates),
+        );
+        add(
+            "abstentions",
+            "What the checker says of all pictures, and where it says nothing, why.",
+            abstentions(&checked),
+        );
+        if let Some(drawing) = counterfactual(&checked) {
+            add(
+                "counterfactual",
+                "Pairs of prompts that say the same the other way round: by the best of their pictures as in the paper, and picture \
+                 by picture with the same seed.",
+                drawing,
+            );
+        }
+        if !curves.is_empty() {
+            let series: Vec<_> = curves
+                .iter()
+                .map(|(name, points)| audit::Series { name, points })
+                .collect();
+            add(
+                "risk_coverage",
+                "How often the checker is wrong by the word of people, and how much it decides, as the confidence τ that is asked of it grows.",
+                audit::risk_coverage(&series).draw(),
+            );
+        }
+        add(
+            "confidence_coverage",
+            "How much stays decided if more confidence is asked for.",
+            confidence_coverage(&checked),
+        );
+        add(
+            "confidence_histogram",
+            "How sure the checker is of the pictures that it decides.",
+            confidence_histogram(&checked),
+        );
+    }
+    let points = scaling::points(report);
+    let kinds: [(&'static str, &str, fn(&Point) -> Option<f64>); 3] = [
+        ("scaling_pse", "PSE", |point| point.pse),
+        ("scaling_centre", "centre accuracy", |point| point.centre),
+        ("scaling_pass_rate", "pass rate", |point| point.pass_rate),
+    ];
+    for (name, label, of) in kinds {
+        if let Some(drawing) = scaling(report, &points, label, of) {
+            let caption = "Each dot is a method; lines join searches that differ only in how many noises they try.";
+            add(name, caption, drawing);
+        }
+    }
+    all
+}
+
+fn pass_rate(methods: &[&Method], rates: &[Rates]) -> Drawing {
+    let rows: Vec<Interval> = methods
+        .iter()
+        .zip(rates)
+        .map(|(method, rates)| Interval {
+            name: method.name.clone(),
+            value: rates.pass_rate.value,
+            ends: (rates.pass_rate.low, rates.pass_rate.high),
+        })
+        .collect();
+    Intervals {
+        title: "Pass rate".into(),
+        x: Axis::from_zero("pass rate", rows.iter().map(|row| row.ends.1), 0.05),
+        rows,
+    }
+    .draw()
+}
+
+fn coverage_accuracy(methods: &[&Method], rates: &[Rates]) -> Drawing {
+    let series = methods
+        .iter()
+        .zip(rates)
+        .enumerate()
+        .map(|(i, (method, rates))| {
+            let (x, y) = (rates.coverage, rates.pass_rate_conditional);
+            let mut series = Series::new(&method.name, vec![(x.value, y.value)], Style::Dots, i);
+            series.intervals = vec![(y.low, y.high)];
+            series.spans = vec![(x.low, x.high)];
+            series
+        });
+    Chart {
+        title: "Coverage against accuracy".into(),
+        x: Axis::linear("coverage", 0.0, 1.0),
+        y: Axis::linear("accuracy (passes of the decided)", 0.0, 1.0),
+        series: series.collect(),
+        notes: Vec::new(),
+    }
+    .draw()
+}
+
+/// Why the checker abstains, with the ink of each reason; others come last.
+const REASONS: [(&str, Ink); 6] = [
+    ("missing", Ink::Undecided),
+    ("ambiguous", Ink::Series(4)),
+    ("near_boundary", Ink::Series(5)),
+    ("high_overlap", Ink::Series(3)),
+    ("unstable", Ink::Series(0)),
+    ("other", Ink::Series(6)),
+];
+
+fn abstentions(methods: &[&Method]) -> Drawing {
+    let mut rows = Vec::new();
+    for method in methods {
+        let metrics = Metrics::of(&method.records, Buckets::Name);
+        let mut sizes = vec![metrics.counts.pass, metrics.counts.fail];
+        let named = |wanted: &str| {
+            let reasons = metrics.undecidable_reasons.iter();
+            reasons
+                .filter(|(name, _)| name == wanted)
+                .map(|(_, count)| count)
+                .sum::<usize>()
+        };
+        sizes.extend(REASONS[..5].iter().map(|(name, _)| named(name)));
+        let said: usize = sizes[2..].iter().sum();
+        sizes.push(metrics.counts.undecidable.saturating_sub(said));
+        rows.push((method.name.clone(), sizes));
+    }
+    let mut parts = vec![
+        ("PASS".to_owned(), Ink::Pass),
+        ("FAIL".to_owned(), Ink::Fail),
+    ];
+    parts.extend(REASONS.map(|(name, ink)| (name.replace('_', " "), ink)));
+    Parts {
+        title: "Verdicts and abstentions".into(),
+        label: "share of all pictures".into(),
+        parts,
+        rows,
+    }
+    .without_empty()
+    .draw()
+}
+
+fn counterfactual(methods: &[&Method]) -> Option<Drawing> {
+    let mut rows = Vec::new();
+    for method in methods {
+        for (kind, counted) in [
+            ("best", Counterfactual::of(&method.records)),
+            ("same seed", Counterfactual::by_picture(&method.records)),
+        ] {
+            let sizes = vec![
+                counted.both_pass,
+                counted.one_sided,
+                counted.both_fail,
+                counted.one_undecidable,
+                counted.both_undecidable,
+            ];
+            if counted.total() > 0 {
+                rows.push((format!("{}, {kind}", method.name), sizes));
+            }
+        }
+    }
+    let parts = [
+        ("both pass", Ink::Pass),
+        ("one passes, one fails", Ink::Series(4)),
+        ("both fail", Ink::Fail),
+        ("one undecidable", Ink::Series(5)),
+        ("both undecidable", Ink::Undecided),
+    ];
+    (!rows.is_empty()).then(|| {
+        Parts {
+            title: "Counterfactual outcomes".into(),
+            label: "share of pairs".into(),
+            parts: parts.map(|(name, ink)| (name.to_owned(), ink)).into(),
+            rows,
+        }
+        .without_empty()
+        .draw()
+    })
+}
+
+fn confidence_coverage(methods: &[&Method]) -> Drawing {
+    let series = methods.iter().enumerate().map(|(i, method)| {
+        let mut sure: Vec<f64> = decided(method).collect();
+        sure.sort_by(f64::total_cmp);
+        let total = method.records.len().max(1) as f64;
+        // Just above each confidence one picture less is decided.
+        let mut points = vec![(0.0, sure.len() as f64 / total)];
+        for (below, conf) in sure.iter().enumerate() {
+            points.push((
+                conf.clamp(0.0, 1.0),
+                (sure.len() - below - 1) as f64 / total,
+            ));
+        }
+        points.push((1.0, points.last().map_or(0.0, |last| last.1)));
+        Series::new(&method.name, thinned(points), Style::Steps, i)
+    });
+    let series: Vec<Series> = series.collect();
+    let highest: Vec<f64> = series
+        .iter()
+        .filter_map(|s| s.points.first())
+        .map(|p| p.1)
+        .collect();
+    Chart {
+        title: "Coverage against confidence".into(),
+        x: Axis::linear("confidence τ asked for", 0.0, 1.0),
+        y: Axis::from_zero("coverage at τ", highest, 0.05),
+        series,
+        notes: Vec::new(),
+    }
+    .draw()
+}
+
+/// At most a few hundred points, the first and the last among them.
+fn thinned(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+    let every = points.len().div_ceil(400).max(1);
+    let last = points.len().saturating_sub(1);
+    let kept = points.into_iter().enumerate();
+    kept.filter(|(i, _)| i % every == 0 || *i == last)
+        .map(|(_, point)| point)
+        .collect()
+}
+
+fn decided(method: &Method) -> impl Iterator<Item = f64> {
+    let decided = method
+        .records
+        .iter()
+        .filter(|record| record.verdict_raw.is_decided());
+    decided.map(|record| record.conf)
+}
+
+fn confidence_histogram(methods: &[&Method]) -> Drawing {
+    let series: Vec<Series> = methods
+        .iter()
+        .enumerate()
+        .map(|(i, method)| {
+            let mut bins = [0usize; BINS];
+            for conf in decided(method) {
+                bins[((conf * BINS as f64) as usize).min(BINS - 1)] += 1;
+            }
+            let total = bins.iter().sum::<usize>().max(1) as f64;
+            let place = |bin: usize| bin as f64 / BINS as f64;
+            let mut points: Vec<(f64, f64)> = bins
+                .iter()
+                .enumerate()
+                .map(|(bin, count)| (place(bin), *count as f64 / total))
+                .collect();
+            points.push((1.0, points[BINS - 1].1));
+            // Of many areas over each other none can be told.
+            let style = if methods.len() > 2 {
+                Style::Steps
+            } else {
+                Style::Filled
+            };
+            Series::new(&method.name, points, style, i)
+        })
+        .collect();
+    let highest: Vec<f64> = series.iter().flat_map(|s| &s.points).map(|p| p.1).collect();
+    Chart {
+        title: "Confidence of decided pictures".into(),
+        x: Axis::linear("confidence", 0.0, 1.0),
+        y: Axis::from_zero("share of the decided", highest, 0.05),
+        series,
+        notes: Vec::new(),
+    }
+    .draw()
+}
+
+fn scaling(
+    report: &Report,
+    points: &[Point],
+    label: &str,
+    of: fn(&Point) -> Option<f64>,
+) -> Option<Drawing> {
+    let mut families: Vec<&str> = points.iter().map(|point| point.family.as_str()).collect();
+    families.dedup();
+    let look = |family: &str| {
+        // The same colours as in the other plots for what is alone there.
+        let alone = report
+            .methods
+            .iter()
+            .position(|method| method.name == family);
+        alone.unwrap_or_else(|| families.iter().position(|f| *f == family).unwrap_or(0))
+    };
+    let series: Vec<Series> = families
+        .iter()
+        .map(|family| {
+            let members = points.iter().filter(|point| point.family == *family);
+            let places = members.filter_map(|point| Some((point.unet_calls, of(point)?)));
+            Series::new(family, places.collect(), Style::Line, look(family))
+        })
+        .filter(|series| series.points.len() > 1)
+        .collect();
+    if series.is_empty() {
+        return None;
+    }
+    let notes = points.iter().filter_map(|point| {
+        Some(crate::plot::Note {
+            at: (point.unet_calls, of(point)?),
+            text: format!("N {}", point.candidates),
+            dot: false,
+        })
+    });
+    let all = || series.iter().flat_map(|series| &series.points);
+    let calls: Vec<f64> = all().map(|point| point.0).collect();
+    Some(
+        Chart {
+            title: format!("Best of N: {label} by UNet calls"),
+            x: Axis::log2("UNet calls for a picture", calls),
+            y: Axis::from_zero(label, all().map(|point| point.1), 0.1),
+            notes: notes.collect(),
+            series,
+        }
+        .draw(),
+    )
+}

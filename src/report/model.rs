@@ -1,0 +1,193 @@
+//! What a report is of.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::lines::Scored;
+use crate::audit::labels::Label;
+use crate::check::spatialbench::tables::Run;
+use crate::check::spatialbench::{Record, Verdict};
+use crate::store::Store;
+use crate::suite::SuitePrompt;
+
+/// Runs and what they came to.
+pub struct Report {
+    /// Where it was read, without what was read of each method.
+    pub runs: Vec<RunInfo>,
+    /// The folders of methods that pictures lie in.
+    pub places: Vec<Place>,
+    /// In the order in which they were given.
+    pub methods: Vec<Method>,
+    /// The prompts' texts and what they ask for, in the order of their first occurrence.
+    pub prompts: Prompts,
+    /// What people say of pictures.
+    pub labels: Vec<Label>,
+}
+
+/// A run, or a folder of methods that is no run.
+pub struct RunInfo {
+    /// As it was given; several of a run's shards become one.
+    pub locations: Vec<String>,
+    /// `run.json`, without which shard it is.
+    pub config: Option<Value>,
+    /// `provenance/*.json`, by their names.
+    pub provenance: Vec<(String, Value)>,
+}
+
+impl RunInfo {
+    /// The last part of its first location.
+    pub fn name(&self) -> &str {
+        let location = self.locations.first().map_or("", String::as_str);
+        let name = location.trim_end_matches('/').rsplit('/').next();
+        name.filter(|name| !name.is_empty()).unwrap_or("run")
+    }
+}
+
+/// A method's folder.
+pub struct Place {
+    /// Where its run is.
+    pub store: Arc<dyn Store>,
+    /// The folder within it, with a slash at its end; empty if it is the store's root.
+    pub folder: String,
+}
+
+/// What one method made.
+pub struct Method {
+    /// Unique in the report.
+    pub name: String,
+    /// Its run, in [`Report::runs`].
+    pub run: usize,
+    /// In the order of the manifest.
+    pub pictures: Vec<Picture>,
+    /// What the checker says, in the order of its file.
+    pub records: Vec<Record>,
+    /// What it says with other settings: the name of a folder such as `eval_precal_20260116_113552`, and the records in it.
+    pub others: Vec<(String, Vec<Record>)>,
+    /// How many pictures the run is to have of this method, where that is known.
+    pub planned: Option<usize>,
+}
+
+/// One picture.
+#[derive(Debug)]
+pub struct Picture {
+    /// Names it.
+    pub sample_id: String,
+    /// Its prompt, in [`Report::prompts`].
+    pub prompt: usize,
+    /// Of its noise.
+    pub seed: u64,
+    /// Width and height in pixels, where they are known.
+    pub size: Option<[u32; 2]>,
+    /// Its place, in [`Report::places`].
+    pub place: usize,
+    /// Its file within the place; none if it is not there.
+    pub image: Option<String>,
+    /// Its attention maps: the object, and the file within the place.
+    pub maps: Vec<(String, String)>,
+    /// What the checker says of it, in [`Method::records`].
+    pub records: Vec<usize>,
+    /// What the rules say of it, and what it cost.
+    pub scores: Option<Scored>,
+}
+
+impl Method {
+    /// The checker's records, under the method's name.
+    pub fn run(&self) -> Run<'_> {
+        Run {
+            name: &self.name,
+            records: &self.records,
+        }
+    }
+
+    /// Whether all pictures are there that should be; if that is not known, yes.
+    pub fn is_complete(&self) -> bool {
+        self.planned
+            .is_none_or(|planned| self.pictures.len() >= planned)
+    }
+
+    /// What the checker says of a picture, all its relations together: it passes if they all do and fails if one does. The
+    /// confidence is that of the least sure. None if nobody looked.
+    pub fn verdict(&self, picture: &Picture) -> Option<(Verdict, f64)> {
+        let records = || picture.records.iter().map(|&i| &self.records[i]);
+        let all = |wanted| records().all(|record| record.verdict_raw == wanted);
+        let conf = records().map(|record| record.conf).reduce(f64::min)?;
+        let verdict = if records().any(|record| record.verdict_raw == Verdict::Fail) {
+            Verdict::Fail
+        } else if all(Verdict::Pass) {
+            Verdict::Pass
+        } else {
+            Verdict::Undecidable
+        };
+        Some((verdict, conf))
+    }
+}
+
+impl Report {
+    /// The methods that a checker looked at.
+    pub fn checked(&self) -> Vec<&Method> {
+        let methods = self.methods.iter();
+        methods
+            .filter(|method| !method.records.is_empty())
+            .collect()
+    }
+
+    /// What a reader has to know before comparing the methods.
+    pub fn caveats(&self) -> Vec<String> {
+        let checked = self.checked();
+        let margin = |method: &&Method| method.records.first().map(|record| record.geometry.margin);
+        let margins: Vec<f64> = checked.iter().filter_map(margin).collect();
+        if margins.windows(2).all(|pair| pair[0] == pair[1]) {
+            return Vec::new();
+        }
+        let each: Vec<String> = (checked.iter().zip(margins))
+            .map(|(method, margin)| format!("{} {margin}", method.name))
+            .collect();
+        vec![format!(
+            "The methods were checked with different margins: {}.",
+            each.join(", ")
+        )]
+    }
+
+    /// The number of pictures.
+    pub fn pictures(&self) -> usize {
+        self.methods
+            .iter()
+            .map(|method| method.pictures.len())
+            .sum()
+    }
+}
+
+/// Prompts by their ids.
+#[derive(Default)]
+pub struct Prompts {
+    list: Vec<SuitePrompt>,
+    places: HashMap<(usize, String), usize>,
+}
+
+impl Prompts {
+    /// All of them.
+    pub fn list(&self) -> &[SuitePrompt] {
+        &self.list
+    }
+
+    /// The prompt with this id in a run, which is added if it is new there; the same prompt in several runs is one.
+    pub fn find(&mut self, run: usize, id: &str, new: impl FnOnce() -> SuitePrompt) -> usize {
+        if let Some(&place) = self.places.get(&(run, id.to_owned())) {
+            return place;
+        }
+        let prompt = new();
+        // Another run may have another text under the same id.
+        let earlier = (0..run).find_map(|run| {
+            let place = *self.places.get(&(run, id.to_owned()))?;
+            (self.list[place].prompt == prompt.prompt).then_some(place)
+        });
+        let place = earlier.unwrap_or_else(|| {
+            self.list.push(prompt);
+            self.list.len() - 1
+        });
+        self.places.insert((run, id.to_owned()), place);
+        place
+    }
+}

@@ -1,0 +1,93 @@
+//! The page: one HTML file with its styles, its script and its data, that asks for nothing but the pictures.
+
+mod overview;
+mod parts;
+
+use super::figures::Figure;
+use super::gallery;
+use super::model::Report;
+use super::pictures::Addresses;
+use super::tables::Titled;
+use crate::plot::svg;
+
+const PAGE: &str = include_str!("page/page.html");
+const STYLES: [&str; 3] = [
+    include_str!("page/page.css"),
+    include_str!("page/gallery.css"),
+    include_str!("page/detail.css"),
+];
+/// In the order in which they need each other.
+const SCRIPTS: [&str; 8] = [
+    include_str!("page/data.js"),
+    include_str!("page/overlay.js"),
+    include_str!("page/filter.js"),
+    include_str!("page/grid.js"),
+    include_str!("page/detail.js"),
+    include_str!("page/tables.js"),
+    include_str!("page/theme.js"),
+    include_str!("page/main.js"),
+];
+
+/// The page of a report.
+pub fn page(
+    report: &Report,
+    title: &str,
+    tables: &[Titled],
+    figures: &[Figure],
+    notes: &[String],
+    addresses: &Addresses,
+) -> String {
+    // Inside a script element, `</` and `<!--` would not be text.
+    let data = gallery::data(report, addresses)
+        .to_string()
+        .replace('<', "\\u003c");
+    let values = [
+        ("TITLE", svg::escape(title)),
+        ("STYLE", STYLES.join("\n") + &svg::style()),
+        ("OVERVIEW", overview::html(report, notes)),
+        ("TABLES", tables.iter().map(parts::table).collect()),
+        ("PLOTS", figures.iter().map(parts::figure).collect()),
+        ("DATA", data),
+        ("SCRIPT", SCRIPTS.join("\n")),
+    ];
+    fill(PAGE, &values)
+}
+
+/// Puts values where their names stand in double braces; values are not looked into.
+fn fill(template: &str, values: &[(&str, String)]) -> String {
+    let mut text = String::with_capacity(values.iter().map(|(_, value)| value.len()).sum());
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once("{{") {
+        text.push_str(before);
+        let Some((name, after)) = after.split_once("}}") else {
+            rest = after;
+            break;
+        };
+        let value = values.iter().find(|(known, _)| *known == name);
+        text.push_str(value.map_or("", |(_, value)| value));
+        rest = after;
+    }
+    text.push_str(rest);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_not_looked_into() {
+        let values = [("A", "{{B}}".to_owned()), ("B", "b".to_owned())];
+        assert_eq!(fill("x {{A}} {{B}} {{C}}.", &values), "x {{B}} b .");
+    }
+
+    #[test]
+    fn the_page_names_every_part() {
+        for name in [
+            "TITLE", "STYLE", "OVERVIEW", "TABLES", "PLOTS", "DATA", "SCRIPT",
+        ] {
+            assert!(PAGE.contains(&format!("{{{{{name}}}}}")), "{name}");
+        }
+        assert!(!SCRIPTS.join("").contains("</script"));
+    }
+}

@@ -1,0 +1,82 @@
+// Boxes drawn over a picture.
+const SVG = 'http://www.w3.org/2000/svg';
+
+function shape(tag, attributes, text) {
+  const node = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  if (text !== undefined) node.textContent = text;
+  return node;
+}
+
+/** The box with a number: label, score, corners. */
+function boxOf(picture, number) {
+  const [word, score, x0, y0, x1, y1] = picture.boxes.slice(number * 6, number * 6 + 6);
+  return { label: DATA.words[word], score, x0, y0, x1, y1, x: (x0 + x1) / 2, y: (y0 + y1) / 2 };
+}
+
+/** What the boxes are: number → 'a', 'b' or 'other'. */
+function roles(picture) {
+  const all = Array(picture.boxes.length / 6).fill('other');
+  for (const record of picture.records) {
+    if (record[11] >= 0) all[record[11]] = 'b';
+    if (record[10] >= 0) all[record[10]] = 'a';
+  }
+  return all;
+}
+
+/** The boxes as SVG: the chosen ones, or all; with labels where they can be read. Null if there is nothing to draw. */
+function overlay(picture, all, labels) {
+  const kinds = roles(picture);
+  if (!kinds.some((kind) => all || kind !== 'other')) return null;
+  const [width, height] = picture.size;
+  const svg = shape('svg', { class: 'boxes', viewBox: `0 0 ${width} ${height}`, 'aria-hidden': 'true' });
+  const size = Math.max(width, height) * 0.032;
+  const drawn = kinds.map((kind, number) => ({ kind, ...boxOf(picture, number) }));
+  const order = ['other', 'b', 'a'];
+  const shown = drawn.filter(({ kind }) => all || kind !== 'other').sort((p, q) => order.indexOf(p.kind) - order.indexOf(q.kind));
+  for (const { kind, x0, y0, x1, y1 } of shown) {
+    const place = { x: x0, y: y0, width: Math.max(0, x1 - x0), height: Math.max(0, y1 - y0) };
+    svg.append(shape('rect', { ...place, class: kind === 'other' ? 'other-case' : 'case' }), shape('rect', { ...place, class: kind }));
+  }
+  for (const record of picture.records) {
+    if (record[10] < 0 || record[11] < 0) continue;
+    const [a, b] = [drawn[record[10]], drawn[record[11]]];
+    const line = { x1: a.x, y1: a.y, x2: b.x, y2: b.y };
+    svg.append(shape('line', { ...line, class: 'link-case' }), shape('line', { ...line, class: `link l${record[3]}` }));
+  }
+  const taken = [];
+  for (const { kind, label, score, x0, y0 } of labels ? shown : []) {
+    const text = `${label} ${score.toFixed(2)}`;
+    const room = text.length * size * 0.58 + size * 0.5;
+    const x = Math.min(Math.max(0, x0), Math.max(0, width - room));
+    let y = Math.min(Math.max(0, y0), height - size * 1.4);
+    // Labels of boxes that begin at the same place stand below each other.
+    while (taken.some(([l, t, r]) => x < r && l < x + room && Math.abs(t - y) < size * 1.4)) y += size * 1.45;
+    taken.push([x, y, x + room]);
+    svg.append(
+      shape('rect', { x, y, width: room, height: size * 1.4, rx: size * 0.2, class: `label ${kind}` }),
+      shape('text', { x: x + size * 0.25, y: y + size * 1.05, 'font-size': size }, text));
+  }
+  return svg;
+}
+
+/** A picture with its boxes in `frame`; where there is no picture, the boxes alone. `file` shows another file in its place. */
+function fillFrame(frame, picture, boxes, labels, file) {
+  frame.replaceChildren();
+  frame.classList.remove('lost');
+  const address = file ?? source(picture);
+  // Pixels of a small picture stay squares.
+  frame.classList.toggle('small', !file && Math.max(...picture.size) <= 96);
+  if (address) {
+    const image = element('img', { alt: '', loading: 'lazy', decoding: 'async', draggable: 'false' });
+    image.addEventListener('error', () => {
+      frame.classList.add('lost');
+      frame.append(element('span', { class: 'gone' }, 'the picture is not there'));
+    }, { once: true });
+    image.src = address;
+    frame.append(image);
+  }
+  const drawn = boxes || !address ? overlay(picture, boxes === 2 || !address, labels) : null;
+  if (drawn) frame.append(drawn);
+  if (!address) frame.append(element('span', { class: 'gone' }, drawn ? 'boxes only' : 'no picture'));
+}

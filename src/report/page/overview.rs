@@ -1,0 +1,245 @@
+//! What a report is of, and where it comes from, as HTML.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use crate::check::spatialbench::Counts;
+use crate::plot::svg::escape;
+use crate::report::model::{Method, Report, RunInfo};
+
+/// More lines of settings than this are only in the raw file below them.
+const SETTINGS: usize = 40;
+
+pub(super) fn html(report: &Report, notes: &[String]) -> String {
+    let mut html = facts(report);
+    let unfinished: Vec<&Method> = report.methods.iter().filter(|m| !m.is_complete()).collect();
+    if !unfinished.is_empty() {
+        let each: Vec<String> = unfinished
+            .iter()
+            .map(|method| {
+                let planned = method.planned.unwrap_or_default();
+                format!(
+                    "{} {} of {planned}",
+                    escape(&method.name),
+                    method.pictures.len()
+                )
+            })
+            .collect();
+        // Writing into a string cannot fail.
+        let _ = write!(
+            html,
+            "<p class=\"notice\" role=\"note\"><b>Not finished.</b> Everything here is of the pictures made so far: {}.</p>",
+            each.join(", ")
+        );
+    }
+    for note in notes {
+        let _ = write!(
+            html,
+            "<p class=\"notice\" role=\"note\">{}</p>",
+            escape(note)
+        );
+    }
+    html.push_str("<div class=\"methods\">");
+    html.extend(report.methods.iter().map(method));
+    html.push_str("</div>");
+    html.extend(report.runs.iter().map(run));
+    html
+}
+
+/// The numbers at the top.
+fn facts(report: &Report) -> String {
+    let pictures = report.pictures();
+    let mut prompts: Vec<usize> = (report.methods.iter())
+        .flat_map(|method| method.pictures.iter().map(|picture| picture.prompt))
+        .collect();
+    prompts.sort_unstable();
+    prompts.dedup();
+    let checked: usize = (report.methods.iter())
+        .map(|method| {
+            method
+                .pictures
+                .iter()
+                .filter(|p| !p.records.is_empty())
+                .count()
+        })
+        .sum();
+    let mut facts = vec![
+        (pictures, "pictures"),
+        (report.methods.len(), "methods"),
+        (prompts.len(), "prompts"),
+        (checked, "checked"),
+    ];
+    let labelled = report.labels.len();
+    if labelled > 0 {
+        facts.push((labelled, "labelled by people"));
+    }
+    let mut html = String::from("<dl class=\"facts\">");
+    for (number, what) in facts {
+        let _ = write!(
+            html,
+            "<div><dt>{what}</dt><dd>{}</dd></div>",
+            thousands(number)
+        );
+    }
+    html + "</dl>"
+}
+
+/// 12,345
+fn thousands(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A method's name above a bar of its verdicts.
+fn method(method: &Method) -> String {
+    let name = escape(&method.name);
+    let pictures = method.pictures.len();
+    if method.records.is_empty() {
+        return format!(
+            "<article><h3>{name}</h3><p>{} pictures, none checked</p></article>",
+            thousands(pictures)
+        );
+    }
+    let counts = Counts::of(
+        method
+            .pictures
+            .iter()
+            .filter_map(|picture| method.verdict(picture).map(|(verdict, _)| verdict)),
+    );
+    let part = |class: &str, count: usize, what: &str| match count {
+        0 => String::new(),
+        _ => format!(
+            "<i class=\"{class}\" style=\"flex-grow:{count}\" title=\"{count} {what}\"></i>"
+        ),
+    };
+    format!(
+        "<article><h3>{name}</h3><div class=\"bar\" role=\"img\" aria-label=\"{} pass, {} fail, {} undecidable\">{}{}{}</div>\
+         <p><b>{:.1} %</b> pass, {:.1} % decided, {} pictures</p></article>",
+        counts.pass,
+        counts.fail,
+        counts.undecidable,
+        part("pass", counts.pass, "pass"),
+        part("fail", counts.fail, "fail"),
+        part("undecidable", counts.undecidable, "undecidable"),
+        100.0 * counts.pass_rate(),
+        100.0 * counts.coverage(),
+        thousands(pictures),
+    )
+}
+
+/// Where a run is, its settings, and what was written when it ran.
+fn run(run: &RunInfo) -> String {
+    let mut html = format!(
+        "<section class=\"run\"><h3>{}</h3><p class=\"where\">{}</p>",
+        escape(run.name()),
+        run.locations
+            .iter()
+            .map(|l| escape(l))
+            .collect::<Vec<_>>()
+            .join("<br>")
+    );
+    if let Some(config) = &run.config {
+        html += &settings("Settings", config, true);
+    }
+    for (index, (name, value)) in run.provenance.iter().enumerate().rev() {
+        let title = format!(
+            "Provenance {} of {}: {name}",
+            index + 1,
+            run.provenance.len()
+        );
+        html += &settings(&title, value, false);
+    }
+    html + "</section>\n"
+}
+
+/// A JSON object as names and values, and as it is.
+fn settings(title: &str, value: &Value, open: bool) -> String {
+    let mut lines = Vec::new();
+    flatten("", value, &mut lines);
+    let open = if open { " open" } else { "" };
+    let mut html = format!(
+        "<details{open}><summary>{}</summary><dl class=\"settings\">",
+        escape(title)
+    );
+    for (name, value) in lines.iter().take(SETTINGS) {
+        let _ = write!(
+            html,
+            "<div><dt>{}</dt><dd>{}</dd></div>",
+            escape(name),
+            escape(value)
+        );
+    }
+    let raw = serde_json::to_string_pretty(value).unwrap_or_default();
+    let _ = write!(
+        html,
+        "</dl><details><summary>JSON</summary><pre>{}</pre></details></details>",
+        escape(&raw)
+    );
+    html
+}
+
+/// Names joined by points with what they stand for; lists of plain values are one value.
+fn flatten(at: &str, value: &Value, lines: &mut Vec<(String, String)>) {
+    let below = |key: &str| match at {
+        "" => key.to_owned(),
+        _ => format!("{at}.{key}"),
+    };
+    match value {
+        Value::Null => {}
+        Value::Object(fields) => fields
+            .iter()
+            .for_each(|(key, value)| flatten(&below(key), value, lines)),
+        Value::Array(items) => {
+            let names: Option<Vec<String>> = items
+                .iter()
+                .map(|item| match item.get("name").unwrap_or(item) {
+                    Value::Object(_) | Value::Array(_) => None,
+                    plain => Some(text(plain)),
+                })
+                .collect();
+            match names {
+                Some(names) if names.len() <= 16 => lines.push((at.to_owned(), names.join(", "))),
+                Some(names) => lines.push((at.to_owned(), format!("{} values", names.len()))),
+                None => lines.push((at.to_owned(), format!("{} entries", items.len()))),
+            }
+        }
+        plain => lines.push((at.to_owned(), text(plain))),
+    }
+}
+
+fn text(value: &Value) -> String {
+    match value.as_str() {
+        // The whole hash is in the JSON below.
+        Some(hash) if hash.len() == 64 && hash.bytes().all(|b| b.is_ascii_hexdigit()) => {
+            format!("{}…", &hash[..12])
+        }
+        Some(text) => text.into(),
+        None => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_lines() {
+        let mut lines = Vec::new();
+        let value = serde_json::json!({"suite": {"name": "x"}, "seeds": [0, 1], "methods": [{"name": "a", "guide": {}}], "none": null});
+        flatten("", &value, &mut lines);
+        let lines: Vec<_> = lines.iter().map(|(a, b)| format!("{a}={b}")).collect();
+        assert_eq!(lines, ["suite.name=x", "seeds=0, 1", "methods=a"]);
+        assert_eq!(
+            [thousands(7), thousands(1234), thousands(1_000_000)],
+            ["7", "1,234", "1,000,000"]
+        );
+    }
+}

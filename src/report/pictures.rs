@@ -1,0 +1,260 @@
+//! Where the page finds the pictures: beside it, copied to it, or within it.
+
+use std::fs;
+use std::io::Cursor;
+use std::path::{Component, Path, PathBuf};
+
+use image::ImageFormat;
+use image::imageops::FilterType;
+use thiserror::Error;
+
+use super::model::{Picture, Place, Report};
+use crate::audit::page::{embed, link};
+use crate::output::files::{WriteError, prepare_folder, write_atomically};
+use crate::store::StoreError;
+
+/// What is done with pictures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keep {
+    /// They stay where they are, and the page shows them from there. Those in an object store are copied.
+    #[default]
+    Link,
+    /// They are copied into a folder beside the page, so that both can be sent away together.
+    Copy,
+    /// They are in the page.
+    Embed,
+    /// Small ones are in the page, without attention maps.
+    Thumbnails,
+}
+
+/// Why a picture could not be taken along.
+#[derive(Debug, Error)]
+pub enum PictureError {
+    /// It cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// It cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The copy cannot be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+}
+
+/// Where the page finds one picture, and its attention maps with their objects: an address within the picture's place, a whole
+/// address, or a data URL. None if there is none.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Shown {
+    /// The picture.
+    pub image: Option<String>,
+    /// The attention maps.
+    pub maps: Vec<(String, String)>,
+}
+
+/// Where the page finds all pictures.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Addresses {
+    /// For each of [`Report::places`], what stands before the addresses of its pictures.
+    pub bases: Vec<String>,
+    /// For each method and picture.
+    pub shown: Vec<Vec<Shown>>,
+}
+
+/// The longer side of a thumbnail, in pixels.
+const THUMBNAIL: u32 = 192;
+
+/// Finds the pictures' addresses for a page in the folder `out`, and copies what has to be copied.
+///
+/// # Errors
+/// A picture that cannot be read or copied.
+pub fn addresses(report: &Report, keep: Keep, out: &Path) -> Result<Addresses, PictureError> {
+    let keeps: Vec<Keep> = (report.places.iter())
+        .map(|place| match keep {
+            Keep::Link if is_remote(place) => Keep::Copy,
+            keep => keep,
+        })
+        .collect();
+    let folders: Vec<String> = copies(report);
+    let bases = (report.places.iter().zip(&keeps).zip(&folders))
+        .map(|((place, keep), folder)| match keep {
+            Keep::Link => base(place, out),
+            Keep::Copy => format!("{folder}/"),
+            Keep::Embed | Keep::Thumbnails => String::new(),
+        })
+        .collect();
+    let mut shown = Vec::with_capacity(report.methods.len());
+    for method in &report.methods {
+        let one = |picture: &Picture| {
+            let (place, keep) = (&report.places[picture.place], keeps[picture.place]);
+            let to = out.join(&folders[picture.place]);
+            let address = |file: &str| take(place, file, keep, &to);
+            let image = match &picture.image {
+                Some(file) => address(file)?,
+                None => None,
+            };
+            let mut maps = Vec::new();
+            for (object, file) in picture.maps.iter().filter(|_| keep != Keep::Thumbnails) {
+                maps.extend(address(file)?.map(|address| (object.clone(), address)));
+            }
+            Ok(Shown { image, maps })
+        };
+        let all: Result<Vec<Shown>, PictureError> = method.pictures.iter().map(one).collect();
+        shown.push(all?);
+    }
+    Ok(Addresses { bases, shown })
+}
+
+fn is_remote(place: &Place) -> bool {
+    place.store.location().contains("://")
+}
+
+/// The folder that each place's pictures are copied to, within the page's.
+fn copies(report: &Report) -> Vec<String> {
+    let mut taken = std::collections::HashSet::new();
+    let name = |(index, place): (usize, &Place)| {
+        let location = format!("{}/{}", place.store.location(), place.folder);
+        let last = location
+            .trim_end_matches('/')
+            .rsplit('/')
+            .next()
+            .unwrap_or_default();
+        let plain = |c: char| match c {
+            'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '_' | '+' => c,
+            _ => '_',
+        };
+        let name: String = last.chars().map(plain).collect();
+        match taken.insert(name.clone()) {
+            true => format!("pictures/{name}"),
+            false => format!("pictures/{name}-{index}"),
+        }
+    };
+    report.places.iter().enumerate().map(name).collect()
+}
+
+/// The folder of a place as the page addresses it.
+fn base(place: &Place, out: &Path) -> String {
+    let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    let folder = whole(&Path::new(&place.store.location()).join(&place.folder));
+    let address = link(&relative(&folder, &whole(out)).replace('\\', "/"));
+    match address.as_str() {
+        "" => String::new(),
+        _ => format!("{}/", address.trim_end_matches('/')),
+    }
+}
+
+/// The way from one folder to another; the whole path where there is no way.
+fn relative(to: &Path, from: &Path) -> String {
+    let (to_parts, from_parts): (Vec<Component>, Vec<Component>) =
+        (to.components().collect(), from.components().collect());
+    let common = to_parts
+        .iter()
+        .zip(&from_parts)
+        .take_while(|(a, b)| a == b)
+        .count();
+    if common == 0 {
+        return to.to_string_lossy().into_owned();
+    }
+    let up = from_parts[common..].iter().map(|_| "..".to_owned());
+    let down = to_parts[common..]
+        .iter()
+        .map(|part| part.as_os_str().to_string_lossy().into_owned());
+    up.chain(down).collect::<Vec<_>>().join("/")
+}
+
+/// The address of a file of a place.
+fn take(place: &Place, file: &str, keep: Keep, to: &Path) -> Result<Option<String>, PictureError> {
+    if keep == Keep::Link {
+        return Ok(Some(link(file)));
+    }
+    let Some(bytes) = bytes(place, file)? else {
+        return Ok(None);
+    };
+    Ok(match keep {
+        Keep::Thumbnails => thumbnail(&bytes).or_else(|| embed(&bytes)),
+        Keep::Embed => embed(&bytes),
+        Keep::Link | Keep::Copy => {
+            // What lies outside its place is copied into it.
+            let inside = !file.starts_with('/') && !file.split('/').any(|part| part == "..");
+            let name = match inside {
+                true => file.to_owned(),
+                false => file
+                    .trim_start_matches('/')
+                    .replace("..", "_")
+                    .replace(':', "_"),
+            };
+            let path = to.join(&name);
+            prepare_parent(&path)?;
+            write_atomically(&path, &bytes)?;
+            Some(link(&name))
+        }
+    })
+}
+
+fn prepare_parent(path: &Path) -> Result<(), WriteError> {
+    match path.parent() {
+        Some(folder) if !folder.is_dir() => prepare_folder(folder),
+        _ => Ok(()),
+    }
+}
+
+fn bytes(place: &Place, file: &str) -> Result<Option<Vec<u8>>, PictureError> {
+    let outside = file.starts_with('/') || file.split('/').any(|part| part == "..");
+    if !outside {
+        return Ok(place.store.get(&format!("{}{file}", place.folder))?);
+    }
+    let path = Path::new(&place.store.location())
+        .join(&place.folder)
+        .join(file);
+    match fs::read(&path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(PictureError::Read { path, source }),
+    }
+}
+
+/// A JPEG as a data URL; none if the bytes are no picture, or a small one.
+fn thumbnail(bytes: &[u8]) -> Option<String> {
+    let picture = image::load_from_memory(bytes).ok()?;
+    if picture.width().max(picture.height()) <= THUMBNAIL {
+        return None;
+    }
+    let small = picture
+        .resize(THUMBNAIL, THUMBNAIL, FilterType::Triangle)
+        .to_rgb8();
+    let mut jpeg = Cursor::new(Vec::new());
+    small.write_to(&mut jpeg, ImageFormat::Jpeg).ok()?;
+    embed(jpeg.get_ref())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ways_lead_from_folder_to_folder() {
+        let way = |to: &str, from: &str| relative(Path::new(to), Path::new(from));
+        assert_eq!(way("/a/run/psg", "/a/run/report"), "../psg");
+        assert_eq!(way("/a/run", "/a/run"), "");
+        assert_eq!(way("/a/run/psg", "/a/run"), "psg");
+        assert_eq!(way("/b", "/a/c"), "../../b");
+    }
+
+    #[test]
+    fn a_thumbnail_is_small() {
+        let mut png = Cursor::new(Vec::new());
+        let picture = image::RgbImage::from_fn(400, 300, |x, y| image::Rgb([x as u8, y as u8, 90]));
+        picture.write_to(&mut png, ImageFormat::Png).unwrap();
+        let url = thumbnail(png.get_ref()).unwrap();
+        assert!(
+            url.starts_with("data:image/jpeg;base64,") && url.len() < 20_000,
+            "{}",
+            url.len()
+        );
+        assert_eq!(thumbnail(b"no picture"), None);
+    }
+}

@@ -1,0 +1,139 @@
+//! What searching longer brings: methods that try several noises, by how many.
+
+use super::model::{Method, Report};
+use super::tables::{found, mean};
+use crate::check::spatialbench::Counts;
+use crate::check::spatialbench::tables::{Cell, Table};
+
+/// One method of a family that differs only in the number of noises.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    /// The method.
+    pub method: String,
+    /// Its name with N for the number: `best-of-N`.
+    pub family: String,
+    /// Noises tried.
+    pub candidates: usize,
+    /// Rows through the whole UNet for a picture.
+    pub unet_calls: f64,
+    /// Mean probability of superiority.
+    pub pse: Option<f64>,
+    /// Pictures in which all relations hold by the centres.
+    pub centre: Option<f64>,
+    /// Pictures that pass.
+    pub pass_rate: Option<f64>,
+}
+
+/// The searches of a report by family and number of noises, each family with the method without a search at its beginning if
+/// there is one. Empty if there are no searches.
+pub fn points(report: &Report) -> Vec<Point> {
+    let mut points: Vec<Point> = Vec::new();
+    let mut families: Vec<(String, String)> = Vec::new();
+    for method in &report.methods {
+        let Some((family, without)) = family(&method.name) else {
+            continue;
+        };
+        if !families.iter().any(|(known, _)| *known == family) {
+            families.push((family, without));
+        }
+    }
+    for (name, without) in families {
+        let of_it = report.methods.iter().filter(|method| {
+            method.name == without || family(&method.name).is_some_and(|(family, _)| family == name)
+        });
+        let mut members: Vec<Point> = of_it.filter_map(|method| point(method, &name)).collect();
+        members.sort_by_key(|point| point.candidates);
+        points.extend(members);
+    }
+    points
+}
+
+/// A method's name with N for the number of noises, and the name of the method that does not search.
+fn family(name: &str) -> Option<(String, String)> {
+    let (run, method) = match name.rsplit_once('/') {
+        Some((run, method)) => (format!("{run}/"), method),
+        None => (String::new(), name),
+    };
+    let mut parts: Vec<&str> = method.split('+').collect();
+    let place = parts.iter().position(|part| numbered(part).is_some())?;
+    let general = numbered(parts[place])?;
+    let mut named: Vec<&str> = parts.clone();
+    named[place] = &general;
+    let family = named.join("+");
+    parts.remove(place);
+    let without = match parts.is_empty() {
+        true => "prompt-only".to_owned(),
+        false => parts.join("+"),
+    };
+    Some((format!("{run}{family}"), format!("{run}{without}")))
+}
+
+/// `best-of-8-pruned` → `best-of-N-pruned`.
+fn numbered(part: &str) -> Option<String> {
+    let rest = part.strip_prefix("best-of-")?;
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    (digits > 0).then(|| format!("best-of-N{}", &rest[digits..]))
+}
+
+fn point(method: &Method, family: &str) -> Option<Point> {
+    let scored = || method.pictures.iter().filter_map(|p| p.scores.as_ref());
+    let seen = || scored().filter(|scored| scored.found.is_some());
+    let right = seen().map(|scored| f64::from(u8::from(found(scored).right)));
+    let pass_rate = Counts::of(method.records.iter().map(|record| record.verdict_raw)).pass_rate();
+    Some(Point {
+        method: method.name.clone(),
+        family: family.into(),
+        candidates: scored().map(|scored| scored.candidates).max()?.max(1),
+        unet_calls: mean(scored().map(|scored| scored.unet_calls as f64))?,
+        pse: mean(seen().filter_map(|scored| scored.pse)),
+        centre: mean(right),
+        pass_rate: (!method.records.is_empty()).then_some(pass_rate),
+    })
+}
+
+/// The points as a table.
+pub fn table(points: &[Point]) -> Table {
+    let columns = [
+        "run",
+        "family",
+        "candidates",
+        "unet_calls",
+        "PSE",
+        "centre_accuracy",
+        "pass_rate",
+    ];
+    let rows = points.iter().map(|point| {
+        let rate = |value: Option<f64>| value.map_or(Cell::Empty, Cell::Rate);
+        vec![
+            Cell::Name(point.method.clone()),
+            Cell::Name(point.family.clone()),
+            Cell::Count(point.candidates),
+            Cell::Rate(point.unet_calls),
+            rate(point.pse),
+            rate(point.centre),
+            rate(point.pass_rate),
+        ]
+    });
+    Table::new("scaling", &columns, rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn searches_of_a_kind_are_a_family() {
+        let known = |name| family(name).map(|(a, b)| format!("{a} {b}"));
+        assert_eq!(known("best-of-8").as_deref(), Some("best-of-N prompt-only"));
+        assert_eq!(
+            known("psg+best-of-16-pruned").as_deref(),
+            Some("psg+best-of-N-pruned psg")
+        );
+        assert_eq!(
+            known("run/best-of-2+psg").as_deref(),
+            Some("run/best-of-N+psg run/psg")
+        );
+        assert_eq!(known("psg"), None);
+        assert_eq!(known("best-of-all"), None);
+    }
+}

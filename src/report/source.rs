@@ -1,0 +1,281 @@
+//! Runs and single methods, read from where they are.
+
+mod folder;
+mod method;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::Value;
+use thiserror::Error;
+
+use super::model::{Method, Place, Prompts, Report, RunInfo};
+use super::people;
+use crate::audit::labels::Label;
+use crate::store::{self, Store, StoreError};
+use folder::Found;
+use method::Reading;
+
+/// Why a report cannot be made of something.
+#[derive(Debug, Error)]
+pub enum SourceError {
+    /// The store's reason.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// There is no run there.
+    #[error("there is neither a run nor a method's folder in {location}: {why}")]
+    Nothing {
+        /// As it was given.
+        location: String,
+        /// What was looked for, and the way out.
+        why: String,
+    },
+    /// A file is not what it should be.
+    #[error("{name} in {location} is broken: {why}")]
+    Broken {
+        /// Within the location.
+        name: String,
+        /// The run.
+        location: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// A picture is there more than once.
+    #[error(
+        "{sample_id} is in {first} and again in {second}; give each run and each of its parts once"
+    )]
+    Twice {
+        /// The picture.
+        sample_id: String,
+        /// Where it is.
+        first: String,
+        /// Where it is, too.
+        second: String,
+    },
+    /// There is nothing to report yet.
+    #[error("no picture is finished yet in {0}")]
+    Empty(String),
+}
+
+/// Reads runs, folders of single methods, folders of methods as SpatialBench-UC released them, and shards, which are put
+/// together. `labels` are added to those beside the runs. `evaluation` names the folder of the checker's records that counts, where
+/// methods have several; without it that is `eval`, or else the first.
+///
+/// # Errors
+/// Something is not there, is broken, or is there twice.
+pub fn read(
+    locations: &[String],
+    labels: Vec<Label>,
+    evaluation: Option<&str>,
+) -> Result<Report, SourceError> {
+    let mut found: Vec<Found> = Vec::new();
+    for location in locations {
+        found.extend(folder::find(location)?);
+    }
+    let mut report = Report {
+        runs: Vec::new(),
+        places: Vec::new(),
+        methods: Vec::new(),
+        prompts: Prompts::default(),
+        labels,
+    };
+    for group in joined(found) {
+        read_group(&mut report, &group, evaluation)?;
+    }
+    if report.pictures() == 0 {
+        return Err(SourceError::Empty(locations.join(", ")));
+    }
+    name_apart(&mut report);
+    for location in locations {
+        people::add_beside(location, &mut report.labels)?;
+    }
+    Ok(report)
+}
+
+/// Shards of one run together; everything else alone.
+fn joined(found: Vec<Found>) -> Vec<Vec<Found>> {
+    let mut groups: Vec<Vec<Found>> = Vec::new();
+    for one in found {
+        let same = |group: &&mut Vec<Found>| {
+            let first = &group[0];
+            one.shard.is_some() && first.shard.is_some() && first.config == one.config
+        };
+        match groups.iter_mut().find(same) {
+            Some(group) => group.push(one),
+            None => groups.push(vec![one]),
+        }
+    }
+    groups
+}
+
+fn read_group(
+    report: &mut Report,
+    group: &[Found],
+    evaluation: Option<&str>,
+) -> Result<(), SourceError> {
+    let run = report.runs.len();
+    let first = report.methods.len();
+    let mut provenance = Vec::new();
+    for found in group {
+        let prompts = found.prompts()?;
+        for prompt in &prompts {
+            report
+                .prompts
+                .find(run, &prompt.prompt_id, || prompt.clone());
+        }
+        for (index, (name, folder)) in found.methods.iter().enumerate() {
+            let place = report.places.len();
+            report.places.push(Place {
+                store: found.store.clone(),
+                folder: folder.clone(),
+            });
+            let reading = Reading {
+                found,
+                folder,
+                run,
+                place,
+                prompts: &prompts,
+                evaluation,
+            };
+            let mut method = reading.method(name, &mut report.prompts)?;
+            method.planned = found.planned(index);
+            let there = report.methods[first..].iter_mut().find(|m| m.name == *name);
+            match there {
+                Some(there) => join(there, method, &report.places)?,
+                None => report.methods.push(method),
+            }
+        }
+        provenance.extend(found.provenance()?);
+    }
+    if group.iter().any(|found| found.config.is_some()) {
+        for method in &mut report.methods[first..] {
+            in_order(method);
+        }
+    }
+    report.runs.push(RunInfo {
+        locations: group.iter().map(Found::location).collect(),
+        config: group[0].config.clone(),
+        provenance,
+    });
+    Ok(())
+}
+
+/// Adds what another shard has of the same method.
+fn join(method: &mut Method, other: Method, places: &[Place]) -> Result<(), SourceError> {
+    let known: std::collections::HashMap<&str, usize> = method
+        .pictures
+        .iter()
+        .map(|picture| (picture.sample_id.as_str(), picture.place))
+        .collect();
+    let place_of = |place: usize| {
+        let Place { store, folder } = &places[place];
+        format!("{}/{}", store.location(), folder.trim_end_matches('/'))
+    };
+    for picture in &other.pictures {
+        if let Some(&first) = known.get(picture.sample_id.as_str()) {
+            return Err(SourceError::Twice {
+                sample_id: picture.sample_id.clone(),
+                first: place_of(first),
+                second: place_of(picture.place),
+            });
+        }
+    }
+    let offset = method.records.len();
+    method.records.extend(other.records);
+    method
+        .pictures
+        .extend(other.pictures.into_iter().map(|mut picture| {
+            picture
+                .records
+                .iter_mut()
+                .for_each(|index| *index += offset);
+            picture
+        }));
+    for (name, records) in other.others {
+        match method.others.iter_mut().find(|(there, _)| *there == name) {
+            Some((_, there)) => there.extend(records),
+            None => method.others.push((name, records)),
+        }
+    }
+    method.planned = method.planned.zip(other.planned).map(|(a, b)| a + b);
+    Ok(())
+}
+
+/// Pictures, and the records with them, in the order of the run's plan.
+fn in_order(method: &mut Method) {
+    let mut pictures = std::mem::take(&mut method.pictures);
+    pictures.sort_by_key(|picture| (picture.prompt, picture.seed));
+    let mut old: Vec<Option<_>> = std::mem::take(&mut method.records)
+        .into_iter()
+        .map(Some)
+        .collect();
+    for picture in &mut pictures {
+        for index in &mut picture.records {
+            if let Some(record) = old[*index].take() {
+                method.records.push(record);
+            }
+            *index = method.records.len().saturating_sub(1);
+        }
+    }
+    method.pictures = pictures;
+}
+
+/// Puts the run's name before the names of methods that several runs have.
+fn name_apart(report: &mut Report) {
+    let names: Vec<String> = report.methods.iter().map(|m| m.name.clone()).collect();
+    let mut taken = std::collections::HashSet::new();
+    for method in &mut report.methods {
+        if names.iter().filter(|name| **name == method.name).count() > 1 {
+            method.name = format!("{}/{}", report.runs[method.run].name(), method.name);
+        }
+        let name = method.name.clone();
+        let mut number = 2;
+        while !taken.insert(method.name.clone()) {
+            method.name = format!("{name} ({number})");
+            number += 1;
+        }
+    }
+}
+
+/// A store, and what is known of it.
+fn open(location: &str) -> Result<Arc<dyn Store>, SourceError> {
+    if !location.contains("://") && Path::new(location).is_file() {
+        return Err(SourceError::Nothing {
+            location: location.into(),
+            why: "it is a file; give the folder that it is in".into(),
+        });
+    }
+    Ok(store::open(location)?)
+}
+
+/// A file's text.
+fn text(store: &dyn Store, name: &str) -> Result<Option<String>, SourceError> {
+    let Some(bytes) = store.get(name)? else {
+        return Ok(None);
+    };
+    let text = String::from_utf8(bytes).map_err(|error| broken(store, name, error.to_string()))?;
+    Ok(Some(
+        text.strip_prefix('\u{feff}')
+            .map(Into::into)
+            .unwrap_or(text),
+    ))
+}
+
+/// A file's JSON.
+fn json(store: &dyn Store, name: &str) -> Result<Option<Value>, SourceError> {
+    let Some(text) = text(store, name)? else {
+        return Ok(None);
+    };
+    let value = serde_json::from_str(&text);
+    value
+        .map(Some)
+        .map_err(|error| broken(store, name, error.to_string()))
+}
+
+pub(super) fn broken(store: &dyn Store, name: &str, why: String) -> SourceError {
+    SourceError::Broken {
+        name: name.into(),
+        location: store.location(),
+        why,
+    }
+}

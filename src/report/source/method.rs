@@ -1,0 +1,327 @@
+//! What one method made, from its folder.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::Deserialize;
+
+use super::folder::Found;
+use super::{SourceError, broken, text};
+use crate::check::json;
+use crate::check::spatialbench::record::{RELEASED_SIZE, relation_name};
+use crate::check::spatialbench::{Record, RecordError, read_records};
+use crate::report::lines::{self, ManifestRow, SamplingRow, Scored};
+use crate::report::model::{Method, Picture, Prompts};
+use crate::suite::{SuitePrompt, SuiteRelation};
+
+/// A method's folder that is to be read.
+pub(super) struct Reading<'a> {
+    pub found: &'a Found,
+    /// Within the store, with a slash at its end.
+    pub folder: &'a str,
+    pub run: usize,
+    pub place: usize,
+    /// The run's.
+    pub prompts: &'a [SuitePrompt],
+    /// The folder of the records that count, if it is not `eval` or else the first.
+    pub evaluation: Option<&'a str>,
+}
+
+/// A finished picture of an unfinished run.
+#[derive(Deserialize)]
+struct Sample {
+    manifest: ManifestRow,
+    #[serde(default)]
+    records: Vec<Record>,
+    #[serde(default)]
+    scores: Option<Scored>,
+}
+
+impl Reading<'_> {
+    /// Reads it; it may be empty.
+    pub fn method(&self, name: &str, prompts: &mut Prompts) -> Result<Method, SourceError> {
+        // Samples first: a run that is going on folds them into the other files before it removes them.
+        let samples = self.samples()?;
+        let mut manifest: Vec<ManifestRow> = self.lines("manifest.jsonl")?;
+        let mut scores: Vec<Scored> = self.lines("eval/scores.jsonl")?;
+        let mut evaluations = self.evaluations()?;
+        let mut records = match (
+            evaluations.remove(self.evaluation.unwrap_or("eval")),
+            self.evaluation,
+        ) {
+            (Some(records), _) => records,
+            (None, None) => evaluations
+                .pop_first()
+                .map(|(_, records)| records)
+                .unwrap_or_default(),
+            (None, Some(_)) => Vec::new(),
+        };
+        let folded: std::collections::HashSet<String> =
+            manifest.iter().map(|row| row.sample_id.clone()).collect();
+        for sample in samples {
+            if !folded.contains(&sample.manifest.sample_id) {
+                manifest.push(sample.manifest);
+                records.extend(sample.records);
+                scores.extend(sample.scores);
+            }
+        }
+        let maps = self.maps();
+        let scores: HashMap<String, Scored> = (scores.into_iter())
+            .map(|scored| (scored.sample_id.clone(), scored))
+            .collect();
+        let mut of_picture: HashMap<&str, Vec<usize>> = HashMap::new();
+        let mut unlisted = Vec::new();
+        for (index, record) in records.iter().enumerate() {
+            let id = sample_of(&record.sample_id);
+            of_picture.entry(id).or_default().push(index);
+        }
+        let listed: std::collections::HashSet<&str> =
+            manifest.iter().map(|row| row.sample_id.as_str()).collect();
+        for record in &records {
+            let id = sample_of(&record.sample_id);
+            let first = of_picture.get(id).and_then(|all| all.first());
+            if !listed.contains(id) && first.is_some_and(|&i| std::ptr::eq(&records[i], record)) {
+                unlisted.push(row_of(record, id));
+            }
+        }
+        let known: HashMap<&str, &SuitePrompt> = (self.prompts.iter())
+            .map(|prompt| (prompt.prompt_id.as_str(), prompt))
+            .collect();
+        let mut pictures = Vec::with_capacity(manifest.len() + unlisted.len());
+        let mut seen = std::collections::HashSet::new();
+        for row in manifest.iter().chain(&unlisted) {
+            if !seen.insert(row.sample_id.as_str()) {
+                let why = format!("{:?} is in it twice", row.sample_id);
+                return Err(self.broken("manifest.jsonl", why));
+            }
+            let of_it = of_picture
+                .get(row.sample_id.as_str())
+                .cloned()
+                .unwrap_or_default();
+            let prompt = prompts.find(self.run, &row.prompt_id, || {
+                known
+                    .get(row.prompt_id.as_str())
+                    .map_or_else(|| prompt_of(row), |p| (*p).clone())
+            });
+            let size = row.gen_params.width.zip(row.gen_params.height);
+            let of_record = of_it
+                .first()
+                .map(|&i| records[i].image_size.unwrap_or(RELEASED_SIZE));
+            pictures.push(Picture {
+                prompt,
+                seed: row.gen_params.seed,
+                size: size.map(|(width, height)| [width, height]).or(of_record),
+                place: self.place,
+                image: self.image(&row.image_path),
+                maps: maps
+                    .get(row.sample_id.as_str())
+                    .cloned()
+                    .unwrap_or_default(),
+                records: of_it,
+                scores: scores.get(&row.sample_id).cloned(),
+                sample_id: row.sample_id.clone(),
+            });
+        }
+        attach_longest(&mut pictures, &maps);
+        Ok(Method {
+            name: name.into(),
+            run: self.run,
+            pictures,
+            records,
+            others: evaluations.into_iter().collect(),
+            planned: None,
+        })
+    }
+
+    fn broken(&self, file: &str, why: String) -> SourceError {
+        broken(
+            self.found.store.as_ref(),
+            &format!("{}{file}", self.folder),
+            why,
+        )
+    }
+
+    fn text(&self, file: &str) -> Result<Option<String>, SourceError> {
+        text(self.found.store.as_ref(), &format!("{}{file}", self.folder))
+    }
+
+    /// The lines of a file; none if it is not there.
+    fn lines<T: serde::de::DeserializeOwned>(&self, file: &str) -> Result<Vec<T>, SourceError> {
+        let Some(text) = self.text(file)? else {
+            return Ok(Vec::new());
+        };
+        lines::read(&text).map_err(|why| self.broken(file, why))
+    }
+
+    /// The records of every folder that a checker wrote, by the folders' names.
+    fn evaluations(&self) -> Result<BTreeMap<String, Vec<Record>>, SourceError> {
+        let mut folders: Vec<&str> = self
+            .found
+            .below(self.folder)
+            .filter_map(|name| name.strip_suffix("/per_sample.jsonl"))
+            .filter(|folder| folder.starts_with("eval") && !folder.contains('/'))
+            .chain(["eval"])
+            .collect();
+        folders.sort_unstable();
+        folders.dedup();
+        let mut all = BTreeMap::new();
+        for folder in folders {
+            let file = format!("{folder}/per_sample.jsonl");
+            let Some(text) = self.text(&file)? else {
+                continue;
+            };
+            match read_records(&text) {
+                Ok(records) => {
+                    all.insert(folder.to_owned(), records);
+                }
+                Err(RecordError::Empty) => {}
+                Err(error) => return Err(self.broken(&file, error.to_string())),
+            }
+        }
+        Ok(all)
+    }
+
+    /// What is finished of an unfinished run.
+    fn samples(&self) -> Result<Vec<Sample>, SourceError> {
+        let folder = format!("{}samples/", self.folder);
+        let mut names: Vec<String> = self
+            .found
+            .below(&folder)
+            .filter(|name| name.ends_with(".json") && !name.contains('/'))
+            .map(|name| format!("{folder}{name}"))
+            .collect();
+        names.sort_unstable();
+        let mut samples = Vec::with_capacity(names.len());
+        for (name, bytes) in names.iter().zip(self.found.store.get_all(&names)?) {
+            // Gone: folded meanwhile. Empty: a power cut; the run makes it again.
+            let Some(bytes) = bytes.filter(|bytes| !bytes.is_empty()) else {
+                continue;
+            };
+            let text = String::from_utf8_lossy(&bytes);
+            let sample = json::from_str(&text)
+                .map_err(|error| broken(self.found.store.as_ref(), name, error.to_string()))?;
+            samples.push(sample);
+        }
+        Ok(samples)
+    }
+
+    /// A picture's file, if it is there. Pictures outside the folder are taken as given.
+    fn image(&self, path: &str) -> Option<String> {
+        let path = path.replace('\\', "/");
+        let inside = !path.starts_with('/') && path.split('/').all(|part| part != "..");
+        let there = self.found.files.contains(&format!("{}{path}", self.folder));
+        let elsewhere = || !self.found.store.location().contains("://");
+        match inside {
+            true => there.then_some(path),
+            false => elsewhere().then_some(path),
+        }
+    }
+
+    /// Attention maps by the stem of their name up to each hyphen: both picture and object may have hyphens in their names.
+    fn maps(&self) -> HashMap<String, Vec<(String, String)>> {
+        let folder = format!("{}maps/", self.folder);
+        let mut names: Vec<&str> = self.found.below(&folder).collect();
+        names.sort_unstable();
+        let mut maps: HashMap<String, Vec<(String, String)>> = HashMap::new();
+        for name in names {
+            let Some(stem) = name.strip_suffix(".png").filter(|_| !name.contains('/')) else {
+                continue;
+            };
+            for (at, _) in stem.match_indices('-') {
+                let map = (stem[at + 1..].to_owned(), format!("maps/{name}"));
+                maps.entry(stem[..at].to_owned()).or_default().push(map);
+            }
+        }
+        maps
+    }
+}
+
+/// Where a map's name fits several pictures, the one with the longest name has it.
+fn attach_longest(pictures: &mut [Picture], maps: &HashMap<String, Vec<(String, String)>>) {
+    let mut best: HashMap<String, usize> = HashMap::new();
+    for picture in pictures.iter() {
+        for (_, file) in maps.get(&picture.sample_id).into_iter().flatten() {
+            let length = best.entry(file.clone()).or_default();
+            *length = (*length).max(picture.sample_id.len());
+        }
+    }
+    for picture in pictures {
+        let own = picture.sample_id.len();
+        picture
+            .maps
+            .retain(|(_, file)| best.get(file) == Some(&own));
+    }
+}
+
+/// The picture that a record is of: a prompt with several relations has a record for each.
+fn sample_of(record_id: &str) -> &str {
+    match record_id.rsplit_once("_relation") {
+        Some((id, number)) if !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) => {
+            id
+        }
+        _ => record_id,
+    }
+}
+
+/// What a record says of a picture that no manifest lists.
+fn row_of(record: &Record, sample_id: &str) -> ManifestRow {
+    let relation = relation_name(record.relation);
+    let seed = sample_id
+        .rsplit_once("_seed")
+        .and_then(|(_, seed)| seed.parse().ok());
+    ManifestRow {
+        sample_id: sample_id.into(),
+        prompt_id: record.prompt_id.clone(),
+        image_path: format!("images/{sample_id}.png"),
+        gen_params: SamplingRow {
+            seed: seed.unwrap_or_default(),
+            height: None,
+            width: None,
+        },
+        prompt: format!(
+            "{} {} {}",
+            record.object_a, record.relation, record.object_b
+        ),
+        relation: Some(relation),
+        object_a: Some(record.object_a.clone()),
+        object_b: Some(record.object_b.clone()),
+    }
+}
+
+/// What a line says of its prompt.
+fn prompt_of(row: &ManifestRow) -> SuitePrompt {
+    let objects: Vec<String> = [&row.object_a, &row.object_b]
+        .into_iter()
+        .flatten()
+        .cloned()
+        .collect();
+    let relation = row.relation.as_deref().and_then(|name| name.parse().ok());
+    let stated = |relation| SuiteRelation {
+        relation,
+        a: 0,
+        b: 1,
+    };
+    SuitePrompt {
+        prompt_id: row.prompt_id.clone(),
+        prompt: row.prompt.clone(),
+        relations: relation
+            .filter(|_| objects.len() == 2)
+            .map(stated)
+            .into_iter()
+            .collect(),
+        objects,
+        counterpart: None,
+        tags: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn relations_of_a_picture_belong_together() {
+        assert_eq!(sample_of("a_p1_seed0000_relation2"), "a_p1_seed0000");
+        assert_eq!(sample_of("a_p1_seed0000"), "a_p1_seed0000");
+        assert_eq!(sample_of("x_relation"), "x_relation");
+    }
+}
