@@ -118,7 +118,7 @@ fn made(method: &str, prompt: usize, seed: u64) -> Made {
         manifest: json!({
             "sample_id": id, "run_id": method, "prompt_id": format!("p{prompt}"), "image_path": format!("images/{id}.png"),
             "model": {"pipeline": "txt2img", "model_id": "toybox", "revision": null},
-            "gen_params": {"seed": seed, "height": 32, "width": 32, "num_inference_steps": 4, "guidance_scale": 7.5, "scheduler": "ddim", "negative_prompt": null},
+            "gen_params": {"seed": if method == "best-of-4" { seed + 100 } else { seed }, "height": 32, "width": 32, "num_inference_steps": 4, "guidance_scale": 7.5, "scheduler": "ddim", "negative_prompt": null},
             "prompt": text, "relation": relation, "object_a": a, "object_b": b, "timestamp_utc": "2026-01-01T00:00:00Z",
             "code_version": {"prepose": "0", "burn": "0", "device": "flex", "git_commit": null}}),
         record: json!({
@@ -255,6 +255,8 @@ fn a_finished_run_is_reported_whole() {
         scaling[1][..3],
         ["best-of-4", "best-of-N", "4"].map(String::from)
     );
+    let by_picture = csv(&out, "counterfactual_by_picture");
+    assert_eq!(by_picture[2][1], "8");
     let intervals = csv(&out, "intervals");
     let [value, low, high] = [2, 3, 4].map(|i| intervals[1][i].parse::<f64>().unwrap());
     assert!(low <= value && value <= high && low < high);
@@ -274,10 +276,25 @@ fn a_finished_run_is_reported_whole() {
         json!([["dog", format!("maps/{id}-dog.png")]])
     );
     assert_eq!(picture((2, 1))[6], 0, "a picture that is gone");
-    assert_eq!(
-        picture((1, 0))[10],
-        json!([0, 0.9, 2, 8, 12, 20, 1, 0.8, 18, 8, 30, 20])
-    );
+    let word = |text: &str| {
+        let words = data["words"].as_array().unwrap();
+        json!(words.iter().position(|word| word == text))
+    };
+    let boxes = json!([
+        word("cat"),
+        0.9,
+        2,
+        8,
+        12,
+        20,
+        word("dog"),
+        0.8,
+        18,
+        8,
+        30,
+        20
+    ]);
+    assert_eq!(picture((1, 0))[10], boxes);
     for plot in [
         "pass_rate",
         "coverage_accuracy",

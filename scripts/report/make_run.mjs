@@ -9,7 +9,7 @@ const [out, prompts = '500', seeds = '4'] = process.argv.slice(2);
 if (!out) throw new Error('usage: node make_run.mjs FOLDER [PROMPTS [SEEDS]]');
 rmSync(out, { recursive: true, force: true });
 
-const SIZE = 128;
+const SIZE = 96;
 const OBJECTS = ['cat', 'dog', 'teddy bear', 'fire hydrant', 'clock', 'zebra', 'bus', 'apple', 'potted plant', 'chair'];
 const COLOURS = [[222, 132, 52], [120, 84, 60], [190, 140, 90], [200, 40, 40], [70, 110, 170], [60, 60, 66], [235, 190, 50], [120, 170, 60], [50, 130, 90], [150, 90, 160]];
 const RELATIONS = ['left_of', 'right_of', 'above', 'below'];
@@ -23,9 +23,15 @@ let state = 12345;
 const random = () => { state = (Math.imul(state, 1664525) + 1013904223) >>> 0; return state / 2 ** 32; };
 const between = (low, high) => low + random() * (high - low);
 
+/** `pixel(x, y, out)` writes red, green and blue into `out`. */
 function png(width, height, pixel) {
   const raw = Buffer.alloc((width * 3 + 1) * height);
-  for (let y = 0; y < height; y++) for (let x = 0; x < width; x++) pixel(x, y).forEach((v, c) => { raw[y * (width * 3 + 1) + 1 + x * 3 + c] = v; });
+  const colour = [0, 0, 0];
+  for (let y = 0; y < height; y++) for (let x = 0; x < width; x++) {
+    pixel(x, y, colour);
+    const at = y * (width * 3 + 1) + 1 + x * 3;
+    for (let c = 0; c < 3; c++) raw[at + c] = Math.max(0, Math.min(255, colour[c]));
+  }
   const chunk = (type, data) => {
     const body = Buffer.concat([Buffer.from(type), data]);
     const [length, sum] = [Buffer.alloc(4), Buffer.alloc(4)];
@@ -41,14 +47,15 @@ function png(width, height, pixel) {
 }
 
 const inside = (x, y, [x0, y0, x1, y1]) => ((x - (x0 + x1) / 2) / ((x1 - x0) / 2)) ** 2 + ((y - (y0 + y1) / 2) / ((y1 - y0) / 2)) ** 2 <= 1;
-const scene = (ground, things) => png(SIZE, SIZE, (x, y) => {
-  const hit = things.findLast(({ box }) => inside(x, y, box));
-  return hit ? hit.colour.map((v) => Math.min(255, v + (x + y) / 8)) : ground.map((v) => v - y / 6);
+const scene = (ground, things) => png(SIZE, SIZE, (x, y, out) => {
+  let colour = ground, shade = -y / 6;
+  for (const thing of things) if (inside(x, y, thing.box)) { colour = thing.colour; shade = (x + y) / 8; }
+  for (let c = 0; c < 3; c++) out[c] = colour[c] + shade;
 });
-const heat = (box) => png(SIZE, SIZE, (x, y) => {
-  const away = Math.hypot(x - (box[0] + box[2]) / 2, y - (box[1] + box[3]) / 2) / 40;
+const heat = (box) => png(SIZE, SIZE, (x, y, out) => {
+  const away = Math.hypot(x - (box[0] + box[2]) / 2, y - (box[1] + box[3]) / 2) / 30;
   const v = Math.exp(-away * away);
-  return [255 * Math.min(1, v * 1.6), 200 * v * v, 60 + 60 * v * (1 - v)];
+  [out[0], out[1], out[2]] = [255 * Math.min(1, v * 1.6), 200 * v * v, 60 + 60 * v * (1 - v)];
 });
 
 const list = [];
@@ -81,18 +88,18 @@ for (const [method, right, sure, calls, noises] of METHODS) {
   let index = 0;
   for (const { prompt_id, prompt, objects: [a, b], relations: [{ relation }] } of list) for (const seed of config.seeds) {
     const id = `${method}_${prompt_id}_seed${String(seed).padStart(4, '0')}`;
-    // One of 12 arrangements of each pair of objects, so that few pictures have to be drawn.
-    const decided = random() < sure, pass = random() < right, kind = Math.floor(random() * 12);
+    // One of six arrangements of each pair of objects, so that few pictures have to be drawn.
+    const decided = random() < sure, pass = random() < right, kind = Math.floor(random() * 6);
     const reason = decided ? null : ['missing', 'missing', 'ambiguous', 'near'][kind % 4];
     const straight = pass === ['left_of', 'above'].includes(relation);
     const sideways = relation === 'left_of' || relation === 'right_of';
-    const gap = reason === 'near' ? 3 : 26 + (kind % 3) * 5;
-    const middle = (sign) => (sideways ? [64 + sign * gap, 58 + (kind % 5) * 4] : [58 + (kind % 5) * 4, 64 + sign * gap]);
+    const gap = reason === 'near' ? 3 : 20 + (kind % 3) * 4;
+    const middle = (sign) => (sideways ? [48 + sign * gap, 42 + (kind % 5) * 3] : [42 + (kind % 5) * 3, 48 + sign * gap]);
     const box = ([x, y], r) => [x - r, y - r * 0.9, x + r, y + r * 0.9];
-    const boxA = box(middle(straight ? -1 : 1), 17 + (kind % 4)), boxB = box(middle(straight ? 1 : -1), 19 - (kind % 3));
+    const boxA = box(middle(straight ? -1 : 1), 12 + (kind % 4)), boxB = box(middle(straight ? 1 : -1), 15 - (kind % 3));
     const things = [{ label: a, box: boxA, colour: COLOURS[OBJECTS.indexOf(a)] }, { label: b, box: boxB, colour: COLOURS[OBJECTS.indexOf(b)] }];
     if (reason === 'missing') things.splice(kind % 2, 1);
-    if (reason === 'ambiguous') things.push({ ...things[0], box: box([64, 110], 12) });
+    if (reason === 'ambiguous') things.push({ ...things[0], box: box([48, 84], 8) });
     const key = `${a} ${b} ${relation} ${pass} ${reason} ${kind}`;
     const image = join(out, method, 'images', `${id}.png`);
     if (drawn.has(key)) linkSync(drawn.get(key), image);

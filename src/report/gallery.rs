@@ -6,11 +6,11 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use super::lines::Scored;
 use super::model::{Method, Picture, Report};
 use super::pictures::{Addresses, Shown};
 use crate::check::spatialbench::record::relation_name;
 use crate::check::spatialbench::{Record, Verdict};
+use crate::suite::sample::Scores;
 
 /// The data of a page.
 pub fn data(report: &Report, addresses: &Addresses) -> Value {
@@ -216,7 +216,7 @@ impl Lists {
     }
 }
 
-fn scores(scored: &Scored) -> Value {
+fn scores(scored: &Scores) -> Value {
     let rate = |value: Option<f64>| value.map_or(Value::Null, |value| number(value, 4));
     json!([
         scored.unet_calls,

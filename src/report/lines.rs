@@ -1,9 +1,10 @@
-//! Lines of a run's files, as far as a report needs them: other programs and other versions write them too.
+//! Lines of a run's files, as far as a report needs them: other programs write manifests too.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::check::json;
+use crate::output::manifest::ManifestLine;
 
 /// A line of `manifest.jsonl`.
 #[derive(Clone, Debug, Deserialize)]
@@ -42,38 +43,23 @@ pub struct SamplingRow {
     pub width: Option<u32>,
 }
 
-/// A line of `scores.jsonl`: what the published rules say of a picture, and what it cost.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default)]
-pub struct Scored {
-    /// Names the picture.
-    pub sample_id: String,
-    /// Rows through the whole UNet.
-    pub unet_calls: usize,
-    /// Recorded passes of guidance.
-    pub guided_calls: usize,
-    /// Noises that were tried.
-    pub candidates: usize,
-    /// The picture's share of the time of its batch.
-    pub seconds: f64,
-    /// How many of the prompt's objects were found; none if nobody looked.
-    pub found: Option<usize>,
-    /// How many there are.
-    pub objects: usize,
-    /// VISOR: whether all relations hold; none if an object is missing.
-    pub centre: Option<bool>,
-    /// GenEval's rule.
-    pub geneval: Option<bool>,
-    /// T2I-CompBench's score.
-    pub t2i: Option<f64>,
-    /// HRS-Bench's rule.
-    pub hrs: Option<bool>,
-    /// Probability of superiority.
-    pub pse: Option<f64>,
-    /// Neutral pairs: where the first-mentioned object is.
-    pub side: Option<String>,
-    /// Neutral pairs: where the first-mentioned object is.
-    pub level: Option<String>,
+impl From<ManifestLine> for ManifestRow {
+    fn from(line: ManifestLine) -> Self {
+        Self {
+            sample_id: line.sample_id,
+            prompt_id: line.prompt_id,
+            image_path: line.image_path,
+            gen_params: SamplingRow {
+                seed: line.gen_params.seed,
+                height: u32::try_from(line.gen_params.height).ok(),
+                width: u32::try_from(line.gen_params.width).ok(),
+            },
+            prompt: line.prompt,
+            relation: line.relation,
+            object_a: line.object_a,
+            object_b: line.object_b,
+        }
+    }
 }
 
 /// The lines of a file; empty ones are passed over. An error says which line it is of.

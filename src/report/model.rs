@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::lines::Scored;
 use crate::audit::labels::Label;
 use crate::check::spatialbench::tables::Run;
 use crate::check::spatialbench::{Record, Verdict};
 use crate::store::Store;
 use crate::suite::SuitePrompt;
+use crate::suite::sample::Scores;
 
 /// Runs and what they came to.
 pub struct Report {
@@ -89,7 +89,7 @@ pub struct Picture {
     /// What the checker says of it, in [`Method::records`].
     pub records: Vec<usize>,
     /// What the rules say of it, and what it cost.
-    pub scores: Option<Scored>,
+    pub scores: Option<Scores>,
 }
 
 impl Method {

@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use super::bootstrap::{Bootstrap, Estimate, Rates};
-use super::lines::Scored;
 use super::model::{Method, Report};
 use super::scaling;
 use crate::check::rules::visor::{self, Found};
 use crate::check::spatialbench::tables::{self as papers, Cell, Run, Table};
+use crate::suite::sample::Scores;
 
 /// A table with what is said about it.
 pub struct Titled {
@@ -184,7 +184,7 @@ fn calibration(methods: &[&Method]) -> Table {
 }
 
 /// The pictures that were looked at, with their prompts' places.
-fn seen(method: &Method) -> impl Iterator<Item = (usize, &Scored)> {
+fn seen(method: &Method) -> impl Iterator<Item = (usize, &Scores)> {
     let pictures = method.pictures.iter();
     pictures.filter_map(|picture| {
         let scored = picture.scores.as_ref()?;
@@ -193,7 +193,7 @@ fn seen(method: &Method) -> impl Iterator<Item = (usize, &Scored)> {
 }
 
 /// What VISOR counts of a picture whose prompt states a relation.
-pub(super) fn found(scored: &Scored) -> Found {
+pub(super) fn found(scored: &Scores) -> Found {
     let both = scored.found.is_some_and(|found| found >= scored.objects);
     Found {
         first: both,
@@ -276,11 +276,11 @@ fn sides(report: &Report, methods: &[&Method]) -> Table {
     ];
     let prompts = report.prompts.list();
     let rows = methods.iter().filter_map(|method| {
-        let neutral: Vec<&Scored> = seen(method)
+        let neutral: Vec<&Scores> = seen(method)
             .filter(|(prompt, _)| prompts[*prompt].relations.is_empty())
             .map(|(_, scored)| scored)
             .collect();
-        let share = |of: fn(&Scored) -> &Option<String>, wanted: &str| {
+        let share = |of: fn(&Scores) -> &Option<String>, wanted: &str| {
             let known = neutral.iter().filter_map(|scored| of(scored).as_deref());
             let hits = known.map(|side| f64::from(u8::from(side == wanted)));
             mean(hits).map_or(Cell::Empty, Cell::Rate)
@@ -309,7 +309,7 @@ fn costs(methods: &[&Method]) -> Table {
     let rows = methods.iter().filter_map(|method| {
         let scored = || method.pictures.iter().filter_map(|p| p.scores.as_ref());
         let mean_of =
-            |of: fn(&Scored) -> f64| mean(scored().map(of)).map_or(Cell::Empty, Cell::Rate);
+            |of: fn(&Scores) -> f64| mean(scored().map(of)).map_or(Cell::Empty, Cell::Rate);
         let count = scored().filter(|scored| scored.unet_calls > 0).count();
         let row = vec![
             name(method),

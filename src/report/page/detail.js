@@ -83,15 +83,15 @@ function facts(picture) {
     ['Method', DATA.methods[picture.method]], ['Seed', picture.seed], ['Prompt', PROMPTS[picture.prompt].id],
     ['People say', picture.human < 0 ? null : VERDICTS[picture.human]], ['Name', picture.id], ['Size', picture.size.join(' × ')],
   ]));
-  if (picture.scores) nodes.push(...scoresNode(picture.scores));
+  if (picture.scores) nodes.push(element('section', {}, scoresNode(picture.scores)));
   const kinds = roles(picture);
   if (kinds.length) {
     const lines = kinds.map((kind, i) => [kind, boxOf(picture, i)]).sort((p, q) => q[1].score - p[1].score);
     const names = { a: 'first', b: 'second', other: '' };
-    nodes.push(element('h3', {}, `Detections (${lines.length})`), element('table', {}, element('tbody', {}, lines.map(([kind, box]) =>
+    nodes.push(element('section', {}, element('h3', {}, `Detections (${lines.length})`), element('table', {}, element('tbody', {}, lines.map(([kind, box]) =>
       element('tr', {}, element('th', { scope: 'row' }, box.label), element('td', { class: 'number' }, box.score.toFixed(3)),
         element('td', {}, names[kind] && element('b', { class: `swatch ${kind}` }, names[kind])),
-        element('td', { class: 'number' }, [box.x0, box.y0, box.x1, box.y1].map(Math.round).join(', ')))))));
+        element('td', { class: 'number' }, [box.x0, box.y0, box.x1, box.y1].map(Math.round).join(', '))))))));
   }
   return nodes;
 }

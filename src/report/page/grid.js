@@ -1,8 +1,10 @@
 // The pictures, of which only those in sight are in the document.
 const SMALLEST = [118, 172, 256];
-const GAP = 12, CAPTION = 84, HEAD = 32;
+const GAP = 12, HEAD = 32;
+// With the prompt, and without it where it stands above the row.
+const CAPTIONS = { grid: 84, compare: 46 };
 const grid = $('grid');
-const layout = { columns: 1, width: 0, row: 1, view: 'grid', lines: [], perRow: 1, heads: [] };
+const layout = { columns: 1, width: 0, card: 0, row: 1, view: 'grid', lines: [], perRow: 1, heads: [] };
 /** Where the keyboard is: a line and a column. */
 const cursor = { line: 0, column: 0 };
 const rows = new Map();
@@ -39,8 +41,9 @@ function arrange() {
   layout.columns = columns;
   layout.width = (width - GAP * (columns - 1)) / columns;
   if (layout.view === 'compare') layout.width = Math.min(layout.width, least * 2);
-  const card = layout.width + CAPTION;
-  layout.row = layout.perRow * (card + GAP) + (layout.view === 'compare' ? HEAD : 0);
+  layout.card = layout.width + CAPTIONS[layout.view] + 4;
+  grid.className = layout.view;
+  layout.row = layout.perRow * (layout.card + GAP) + (layout.view === 'compare' ? HEAD : 0);
   grid.style.height = `${Math.ceil(layout.lines.length / layout.perRow) * layout.row}px`;
   for (const node of rows.values()) node.remove();
   rows.clear();
@@ -59,7 +62,8 @@ function draw() {
   const total = Math.ceil(layout.lines.length / layout.perRow);
   const top = -grid.getBoundingClientRect().top;
   const first = Math.max(0, Math.floor((top - innerHeight * 0.5) / layout.row));
-  const last = Math.min(total - 1, Math.floor((top + innerHeight * 1.5) / layout.row));
+  // At least one, so that Tab finds a picture from wherever the reader is.
+  const last = Math.min(total - 1, Math.max(first, Math.floor((top + innerHeight * 1.5) / layout.row)));
   const needed = new Set();
   for (let row = first; row <= last; row++) needed.add(row);
   // What has the focus stays, or it would be lost; and Tab has to find the cursor.
@@ -102,7 +106,7 @@ function rowNode(row) {
 function cardNode(picture, line, column) {
   if (picture.index === undefined) {
     const blank = element('div', { class: 'blank' }, `${DATA.methods[picture.method]}: not made`);
-    blank.style.height = `${layout.width + CAPTION}px`;
+    blank.style.height = `${layout.card}px`;
     return blank;
   }
   const frame = element('span', { class: 'frame' });
@@ -128,7 +132,7 @@ function moveTo(line, column, focus = true) {
   clampCursor();
   if (layout.lines[cursor.line]?.[cursor.column]?.index === undefined) return;
   const row = Math.floor(cursor.line / layout.perRow);
-  const card = layout.width + CAPTION + GAP;
+  const card = layout.card + GAP;
   const head = $('top').offsetHeight + (matchMedia('(max-width: 60rem)').matches ? $('filters').offsetHeight : 0) + 8;
   const within = row * layout.row + (cursor.line % layout.perRow) * card + (layout.view === 'compare' ? HEAD : 0);
   const top = grid.getBoundingClientRect().top + within;
@@ -155,7 +159,7 @@ function step(lines, columns) {
 
 grid.addEventListener('keydown', (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
-  const page = Math.max(1, Math.floor((innerHeight - 120) / (layout.width + CAPTION)));
+  const page = Math.max(1, Math.floor((innerHeight - 120) / layout.card));
   const moves = {
     ArrowLeft: () => step(0, -1), ArrowRight: () => step(0, 1), ArrowUp: () => step(-1, 0), ArrowDown: () => step(1, 0),
     Home: () => moveTo(0, 0), End: () => moveTo(layout.lines.length - 1, layout.columns),

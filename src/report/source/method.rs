@@ -2,15 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use serde::Deserialize;
-
 use super::folder::Found;
 use super::{SourceError, broken, text};
-use crate::check::json;
 use crate::check::spatialbench::record::{RELEASED_SIZE, relation_name};
 use crate::check::spatialbench::{Record, RecordError, read_records};
-use crate::report::lines::{self, ManifestRow, SamplingRow, Scored};
+use crate::report::lines::{self, ManifestRow, SamplingRow};
 use crate::report::model::{Method, Picture, Prompts};
+use crate::suite::folder::sample_of;
+use crate::suite::sample::{Sample, Scores};
 use crate::suite::{SuitePrompt, SuiteRelation};
 
 /// A method's folder that is to be read.
@@ -26,23 +25,13 @@ pub(super) struct Reading<'a> {
     pub evaluation: Option<&'a str>,
 }
 
-/// A finished picture of an unfinished run.
-#[derive(Deserialize)]
-struct Sample {
-    manifest: ManifestRow,
-    #[serde(default)]
-    records: Vec<Record>,
-    #[serde(default)]
-    scores: Option<Scored>,
-}
-
 impl Reading<'_> {
     /// Reads it; it may be empty.
     pub fn method(&self, name: &str, prompts: &mut Prompts) -> Result<Method, SourceError> {
         // Samples first: a run that is going on folds them into the other files before it removes them.
         let samples = self.samples()?;
         let mut manifest: Vec<ManifestRow> = self.lines("manifest.jsonl")?;
-        let mut scores: Vec<Scored> = self.lines("eval/scores.jsonl")?;
+        let mut scores: Vec<Scores> = self.lines("eval/scores.jsonl")?;
         let mut evaluations = self.evaluations()?;
         let mut records = match (
             evaluations.remove(self.evaluation.unwrap_or("eval")),
@@ -59,13 +48,13 @@ impl Reading<'_> {
             manifest.iter().map(|row| row.sample_id.clone()).collect();
         for sample in samples {
             if !folded.contains(&sample.manifest.sample_id) {
-                manifest.push(sample.manifest);
+                manifest.push(sample.manifest.into());
                 records.extend(sample.records);
-                scores.extend(sample.scores);
+                scores.push(sample.scores);
             }
         }
         let maps = self.maps();
-        let scores: HashMap<String, Scored> = (scores.into_iter())
+        let scores: HashMap<String, Scores> = (scores.into_iter())
             .map(|scored| (scored.sample_id.clone(), scored))
             .collect();
         let mut of_picture: HashMap<&str, Vec<usize>> = HashMap::new();
@@ -108,7 +97,7 @@ impl Reading<'_> {
                 .map(|&i| records[i].image_size.unwrap_or(RELEASED_SIZE));
             pictures.push(Picture {
                 prompt,
-                seed: row.gen_params.seed,
+                seed: seed_of(&row.sample_id).unwrap_or(row.gen_params.seed),
                 size: size.map(|(width, height)| [width, height]).or(of_record),
                 place: self.place,
                 image: self.image(&row.image_path),
@@ -197,7 +186,7 @@ impl Reading<'_> {
                 continue;
             };
             let text = String::from_utf8_lossy(&bytes);
-            let sample = json::from_str(&text)
+            let sample = Sample::from_line(&text)
                 .map_err(|error| broken(self.found.store.as_ref(), name, error.to_string()))?;
             samples.push(sample);
         }
@@ -252,28 +241,20 @@ fn attach_longest(pictures: &mut [Picture], maps: &HashMap<String, Vec<(String, 
     }
 }
 
-/// The picture that a record is of: a prompt with several relations has a record for each.
-fn sample_of(record_id: &str) -> &str {
-    match record_id.rsplit_once("_relation") {
-        Some((id, number)) if !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) => {
-            id
-        }
-        _ => record_id,
-    }
+/// The seed that was asked for. The manifest has the one that the picture was made from: of a search, the best.
+fn seed_of(sample_id: &str) -> Option<u64> {
+    sample_id.rsplit_once("_seed")?.1.parse().ok()
 }
 
 /// What a record says of a picture that no manifest lists.
 fn row_of(record: &Record, sample_id: &str) -> ManifestRow {
     let relation = relation_name(record.relation);
-    let seed = sample_id
-        .rsplit_once("_seed")
-        .and_then(|(_, seed)| seed.parse().ok());
     ManifestRow {
         sample_id: sample_id.into(),
         prompt_id: record.prompt_id.clone(),
         image_path: format!("images/{sample_id}.png"),
         gen_params: SamplingRow {
-            seed: seed.unwrap_or_default(),
+            seed: seed_of(sample_id).unwrap_or_default(),
             height: None,
             width: None,
         },
@@ -311,17 +292,5 @@ fn prompt_of(row: &ManifestRow) -> SuitePrompt {
         objects,
         counterpart: None,
         tags: Vec::new(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn relations_of_a_picture_belong_together() {
-        assert_eq!(sample_of("a_p1_seed0000_relation2"), "a_p1_seed0000");
-        assert_eq!(sample_of("a_p1_seed0000"), "a_p1_seed0000");
-        assert_eq!(sample_of("x_relation"), "x_relation");
     }
 }
