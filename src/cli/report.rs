@@ -63,6 +63,24 @@ pub struct Args {
     json: bool,
 }
 
+impl Args {
+    /// One run's report, in its own folder.
+    pub fn of(run: String) -> Self {
+        Self {
+            runs: vec![run],
+            out: None,
+            title: None,
+            labels: Vec::new(),
+            eval: None,
+            embed: None,
+            copy: false,
+            bootstrap: Bootstrap::default().draws,
+            seed: Bootstrap::default().seed,
+            json: false,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Embed {
     /// As they are, attention maps too.

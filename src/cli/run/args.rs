@@ -16,7 +16,7 @@ use crate::cli::model::ModelArgs;
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
   prepose run spatialbench-uc --out runs/first
-  prepose run spatialbench-uc --method prompt-only,psg,boxdiff,best-of-8-pruned --steps 20 --batch 8 --out runs/four
+  prepose run spatialbench-uc --method prompt-only,psg,boxdiff,best-of-8-pruned --steps 10 --out runs/four --report
   prepose run my-prompts.txt --method psg+best-of-4 --checkpoint sd15.safetensors --checker frcnn-v2 --out runs/mine
   prepose run visor --known-objects --every 10 --shard 0/4 --out runs/visor")]
 pub struct Args {
@@ -31,6 +31,9 @@ pub struct Args {
     pub method_file: Option<PathBuf>,
     #[command(flatten)]
     pub settings: Settings,
+    /// At the end, write tables, plots and a page of it, as `prepose report` does.
+    #[arg(long, conflicts_with = "json")]
+    pub report: bool,
 }
 
 /// Everything about a run but its prompts and methods: what the commands that are runs have in common.

@@ -32,7 +32,7 @@ pub use args::{Args, Settings};
 use watch::{Teller, Totals, summary};
 
 use super::check::read_config;
-use super::{OK, checker};
+use super::{OK, checker, report};
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let folder = carry_out(&args.suite, methods(args)?, &args.settings, quiet)?;
@@ -41,7 +41,10 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         write!(stdout, "{}", summary(&totals(&folder)?))?;
         writeln!(stdout, "written to {}", folder.store().location())?;
     }
-    Ok(OK)
+    match args.report {
+        true => report::run(&report::Args::of(folder.store().location()), quiet),
+        false => Ok(OK),
+    }
 }
 
 /// Begins a run of a set by some methods, or goes on with it, to its end.
