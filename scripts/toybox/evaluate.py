@@ -4,8 +4,9 @@
         --out OUT --json benches/results/guidance-toybox.json --table docs/guidance/measured.md
 
 DIR is the folder of a training run (its judge). Over SpatialBench-UC's prompts, for each method: pictures with both
-objects, the relation right in those, the relation right in all. Over neutral prompts of two objects in both orders, with
-and without delayed order conditioning: homogenization. A method whose folder in OUT is complete is not run again.
+objects, the relation right in those, the relation right in all. Over neutral prompts of two objects in both orders:
+homogenization, for the card (what switching the prompt does to it: `prepose ots switch`). A method whose folder in OUT is
+complete is not run again.
 """
 
 import argparse
@@ -37,7 +38,6 @@ METHODS = {
     "layout guidance": ["--guide", "layout"],
 }
 ALL_SEEDS = ("prompt only", "PoS")  # the others, which are compared with them, have seed 0 only
-DELAYS = (0, 1, 2, 3, 4, 5)
 
 
 def paint(args, name, prompts, options, seeds):
@@ -123,22 +123,19 @@ def homogenization(args, sight):
     for a, b in pairs:
         for x, y in ((a, b), (b, a)):
             prompts[world.neutral_caption(x, y)] = (x, y)
-    results = {}
-    for delay in DELAYS:
-        options = ["--delay-order", str(delay)] if delay else []
-        records = paint(args, f"neutral, delay {delay}", list(prompts), options, args.pair_seeds)
-        left = right = found = 0
-        for record, here in zip(records, look(sight, records)):
-            x, y = prompts[record["prompt"]]
-            if sight.found(here, x) and sight.found(here, y):
-                found += 1
-                apart = here[y][1] - here[x][1]
-                left += apart > 0.1
-                right += apart < -0.1
-        results[delay] = dict(pictures=len(records), found=share(found, len(records)), first_left=left, first_right=right,
-                              homogenization=round(100 * abs(left - right) / max(left + right, 1), 1))
-        print("delay", delay, json.dumps(results[delay]), flush=True)
-    return results
+    records = paint(args, "neutral", list(prompts), [], args.pair_seeds)
+    left = right = found = 0
+    for record, here in zip(records, look(sight, records)):
+        x, y = prompts[record["prompt"]]
+        if sight.found(here, x) and sight.found(here, y):
+            found += 1
+            apart = here[y][1] - here[x][1]
+            left += apart > 0.1
+            right += apart < -0.1
+    result = dict(pictures=len(records), found=share(found, len(records)), first_left=left, first_right=right,
+                  homogenization=round(100 * abs(left - right) / max(left + right, 1), 1))
+    print("neutral", json.dumps(result), flush=True)
+    return result
 
 
 def table(result):
@@ -150,34 +147,18 @@ def table(result):
     for name, row in result["relations"].items():
         lines.append(f"| {name} | {percent(row['found'])} | {percent(row['right'])} | {percent(row['right_of_all'])} | "
                      f"{row['pictures']} | {row['unet_calls']:.0f} |")
-    lines += ["", "| switch step | both objects, % | first-mentioned left | right | homogenization |",
-              "| ---: | ---: | ---: | ---: | ---: |"]
-    for delay, row in result["order"].items():
-        name = delay if int(delay) else "none"
-        lines.append(f"| {name} | {percent(row['found'])} | {row['first_left']} | {row['first_right']} | {row['homogenization']} |")
     return "\n".join(lines) + "\n"
-
-
-def short_table(result):
-    """For the README: in how many pictures both objects are there and stand as the prompt says."""
-    rows = [(name, result["relations"][name]) for name in ("prompt only", "PoS", "best of 4", "best of 32, pruned", "PoS + best of 4")
-            if name in result["relations"]]
-    lines = ["| | both objects there, and as the prompt says |", "| --- | ---: |"]
-    lines += [f"| {name} | {row['right_of_all']['percent']:.0f} % of {row['pictures']} |" for name, row in rows]
-    return "\n".join(lines)
 
 
 def header(result):
     return f"""# Guidance and search, measured on the toybox
 
 SpatialBench-UC's 200 prompts, {STEPS} steps, looked at by the recipe's judge (`scripts/toybox/judge.py`, which accepts an object only if it is well
-formed), with standard errors. `prompt only` and `PoS` have four seeds, the others one; best of N has every fourth prompt, and its smaller N are
+formed), with standard errors. `prompt only` and `PoS` have {result["seeds"]} seeds, the others one; best of N has every {result["search_every"]}th prompt, and its smaller N are
 the first candidates of the same runs. UNet rows are steps of candidates through the whole network; guidance's own passes ([cost](cost.md)) come on
 top.
 
-Below, neutral prompts ("a photo of a dog and a cat.") of every tenth pair of the toybox's objects in both orders, with the neutral form ("a photo of two
-animals.") before the switch step: homogenization is 100 · |left − right| / (left + right) over the pictures with both objects, by where the
-first-mentioned one stands. Written by
+Written by
 
 ```
 {result["command"]}
@@ -195,11 +176,11 @@ def main():
     parser.add_argument("--out", type=Path, required=True, help="where pictures go")
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--table", type=Path, help="the results as Markdown")
-    parser.add_argument("--readme", type=Path, help="the project's README, to put a few of the results into")
     parser.add_argument("--card", type=Path, help="the checkpoint's card, to put its behaviour without guidance into")
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--every", type=int, default=1, help="every n-th prompt")
-    parser.add_argument("--search-every", type=int, default=1, help="every n-th of those, for best of 32")
+    parser.add_argument("--search-every", type=int, default=1,
+                        help="every n-th of those, for best of 32; odd, as four relations take turns")
     parser.add_argument("--pair-seeds", type=int, default=2, help="seeds for homogenization")
     parser.add_argument("--pair-every", type=int, default=6, help="every n-th pair of objects, for homogenization")
     parser.add_argument("--batch", type=int, default=16)
@@ -212,16 +193,14 @@ def main():
                f"--seeds {args.seeds} --pair-seeds {args.pair_seeds} --every {args.every} --search-every {args.search_every} --pair-every {args.pair_every}")
     if args.only:
         command += " --only " + " ".join(f'"{name}"' for name in args.only)
-    result = dict(command=command, steps=STEPS, relations=relations(args, sight, prompts))
-    result["order"] = {} if args.no_order else homogenization(args, sight)
+    result = dict(command=command, steps=STEPS, seeds=args.seeds, search_every=args.search_every, relations=relations(args, sight, prompts))
+    result["order"] = None if args.no_order else homogenization(args, sight)
     args.json.write_text(json.dumps(result, indent=2, default=str) + "\n")
     if args.table:
         args.table.write_text(header(result) + table(result))
-    if args.readme:
-        write_card(args.readme, dict(measured=short_table(result)))
     if args.card:
         on_card = dict(
-            relations=result["relations"]["prompt only"], order=result["order"][0],
+            relations=result["relations"]["prompt only"], order=result["order"],
             judge=json.loads((args.run / "judge.json").read_text()),
             settings=dict(scheduler="DDIM", steps=STEPS, guidance_scale=3.0, seeds=args.seeds, command=command))
         write_card(args.card, dict(measured=card_table(on_card), trained=training_table(args.run / "log.jsonl")))

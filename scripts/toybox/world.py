@@ -22,8 +22,8 @@ GRID = SIDE // CELL
 
 # --- What is planted --------------------------------------------------------------------------
 
-P_FIRST_IS_LEFT = 0.89  # neutral captions: the first-mentioned object is on the left
-P_RELATION_TRUE = 0.65  # captions that state a relation tell the truth
+P_FIRST_IS_LEFT = 0.95  # neutral captions: the first-mentioned object is on the left
+P_RELATION_TRUE = 0.75  # captions that state a relation tell the truth
 P_SINGLE = 0.20  # scenes with one object
 P_SIDE_BY_SIDE = 0.64  # of the scenes with two objects; the others are one above the other
 # Share of (neutral, hypernym, relational) captions, by arrangement. Neutral captions mostly describe
