@@ -52,7 +52,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
             "copied": merged.copied,
         });
         writeln!(stdout, "{}", json::to_line(&summary)?)?;
-    } else {
+    } else if !quiet {
         writeln!(
             stdout,
             "{} pictures of {} shards are joined in {}; {} files were put there",

@@ -70,7 +70,7 @@ enum Command {
     Info(info::Args),
     /// List the devices that can be used, and why the others cannot
     Devices(devices::Args),
-    /// Download a known checkpoint; but for `parse --extract-with` the only command that uses the network
+    /// Download a known checkpoint; but for `parse --extract-with` and runs in object stores, nothing else uses the network
     Pull(pull::Args),
     /// Measure speed
     Bench(bench::Args),

@@ -8,6 +8,8 @@
 mod place;
 mod trouble;
 
+use std::collections::HashMap;
+use std::ffi::OsString;
 use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,7 +54,21 @@ impl ObjectStore {
     /// # Errors
     /// The location cannot be understood, a variable is missing, or the store does not answer or lets nobody in.
     pub fn open(location: &str) -> Result<Self, StoreError> {
-        let variables = std::env::vars().collect();
+        // Variables that are not UTF-8 are none of these.
+        let text = |(name, value): (OsString, OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        Self::open_with(location, std::env::vars_os().filter_map(text).collect())
+    }
+
+    /// As [`open`](Self::open), with these variables in place of the environment's.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_with(
+        location: &str,
+        variables: HashMap<String, String>,
+    ) -> Result<Self, StoreError> {
         let place = Place::read(location, variables)?;
         let patience = place.patience(PATIENCE)?;
         let runtime = runtime().map_err(|error| place.refuse(error.to_string()))?;

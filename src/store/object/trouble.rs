@@ -69,8 +69,8 @@ impl Trouble {
             }
             (_, Some(400)) if code == "RequestTimeout" => Self::Busy(shown),
             (_, Some(408 | 409 | 425 | 429 | 500..)) => Self::Busy(shown),
-            (Error::PermissionDenied { .. } | Error::Unauthenticated { .. }, _)
-            | (_, Some(400 | 401 | 403)) => Self::Denied(shown, text),
+            (_, Some(401 | 403)) => Self::Denied(shown, text),
+            (_, Some(400)) if !code.is_empty() => Self::Denied(shown, text),
             _ => match transport {
                 Some(HttpErrorKind::Connect) => Self::Unreachable(root(error)),
                 Some(HttpErrorKind::Timeout | HttpErrorKind::Interrupted) => Self::Silence,
