@@ -234,6 +234,21 @@ assert.ok(every >= chosen);
 await page.keyboard.press('b');
 assert.equal(await drawn(), chosen);
 assert.match(page.url(), /picture=/);
+assert.equal(await page.locator('#detail-frame svg.boxes image').count(), chosen / 2, 'a mask for each box');
+const mask = await page.evaluate(async () => {
+  // Inside the first box most pixels are covered, outside none.
+  const image = new Image();
+  image.src = document.querySelector('#detail-frame svg.boxes image:last-of-type').getAttribute('href');
+  await image.decode();
+  const canvas = Object.assign(document.createElement('canvas'), { width: image.width, height: image.height });
+  const context = canvas.getContext('2d');
+  context.drawImage(image, 0, 0);
+  const box = document.querySelector('#detail-frame rect.a');
+  const [x, y, w, h] = ['x', 'y', 'width', 'height'].map((name) => Number(box.getAttribute(name)));
+  const alpha = (x, y) => context.getImageData(Math.round(x), Math.round(y), 1, 1).data[3];
+  return [alpha(x + w / 2, y + h / 2), alpha(x + w / 2, y - 3), alpha(x - 3, y + h / 2), alpha(x + 1, y + 1)].map((a) => a > 0);
+});
+assert.deepEqual(mask, [true, false, false, false]);
 await page.keyboard.press('ArrowRight');
 await page.keyboard.press('ArrowRight');
 await page.keyboard.press('Escape');

@@ -52,6 +52,28 @@ const scene = (ground, things) => png(SIZE, SIZE, (x, y, out) => {
   for (const thing of things) if (inside(x, y, thing.box)) { colour = thing.colour; shade = (x + y) / 8; }
   for (let c = 0; c < 3; c++) out[c] = colour[c] + shade;
 });
+/** An ellipse in COCO's run-length encoding, as text. */
+function encoded(box) {
+  const runs = [];
+  let covered = false, length = 0;
+  for (let x = 0; x < SIZE; x++) for (let y = 0; y < SIZE; y++) {
+    if (inside(x, y, box) !== covered) { runs.push(length); length = 0; covered = !covered; }
+    length++;
+  }
+  runs.push(length);
+  let counts = '';
+  runs.forEach((run, i) => {
+    let value = i > 2 ? run - runs[i - 2] : run, more = true;
+    while (more) {
+      let piece = value & 31;
+      value >>= 5;
+      more = piece & 16 ? value !== -1 : value !== 0;
+      if (more) piece |= 32;
+      counts += String.fromCharCode(piece + 48);
+    }
+  });
+  return { size: [SIZE, SIZE], counts };
+}
 const heat = (box) => png(SIZE, SIZE, (x, y, out) => {
   const away = Math.hypot(x - (box[0] + box[2]) / 2, y - (box[1] + box[3]) / 2) / 30;
   const v = Math.exp(-away * away);
@@ -114,7 +136,7 @@ for (const [method, right, sure, calls, noises] of METHODS) {
     records.push({
       sample_id: id, prompt_id, relation, object_a: a, object_b: b, verdict_raw: verdict, verdict_reason: why, conf,
       conf_components: { detection: between(0.7, 1), geometry: decided ? between(0.5, 1) : 0, stability: 1, agreement: 1 },
-      detectors: { primary: { type: 'toybox', detections: things.map(({ label, box }) => ({ label, score: between(0.55, 0.99), box_xyxy: box })) } },
+      detectors: { primary: { type: 'toybox', detections: things.map(({ label, box }) => ({ label, score: between(0.55, 0.99), box_xyxy: box, ...(index < 400 && { segmentation: encoded(box) }) })) } },
       selected: things.length < 2 || reason === 'ambiguous' ? { box_a_xyxy: null, box_b_xyxy: null, score_a: null, score_b: null } : { box_a_xyxy: boxA, box_b_xyxy: boxB, score_a: 0.9, score_b: 0.8 },
       geometry: { delta: reason === 'missing' ? null : delta, margin: 0.1, iou_ab: reason === 'missing' ? null : 0 }, overlay_path: null, image_size: [SIZE, SIZE],
     });

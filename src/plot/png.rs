@@ -1,6 +1,6 @@
 //! A plot as pixels.
 
-use zeno::{Angle, Command, Mask, PathBuilder, Stroke, Style, Transform};
+use zeno::{Command, Mask, PathBuilder, Stroke, Style, Vector};
 
 use super::drawing::{Anchor, Drawing, Item, Shape, What};
 use super::{Ink, font};
@@ -81,17 +81,27 @@ fn draw(on: &mut Picture, item: &Item, zoom: f64) {
                 Anchor::Middle => width / 2.0,
                 Anchor::End => width,
             };
-            let mut place = Transform::translation(-before as f32, 0.0);
-            if *turned {
-                place = place.then(&Transform::rotation(Angle::from_degrees(-90.0)));
-            }
-            let place = place.then_translate((x * zoom) as f32, (y * zoom) as f32);
-            let mut path = font::outlines(text, size * zoom);
-            for command in &mut path {
-                *command = command.transform(&place);
-            }
+            let (x, y) = ((x * zoom) as f32, (y * zoom) as f32);
+            let place = |at: Vector| match turned {
+                false => Vector::new(x + at.x - before as f32, y + at.y),
+                true => Vector::new(x + at.y, y - at.x + before as f32),
+            };
+            let path: Vec<Command> = font::outlines(text, size * zoom)
+                .into_iter()
+                .map(|command| moved(command, place))
+                .collect();
             fill(on, &path, zeno::Fill::NonZero.into(), 1.0, ink);
         }
+    }
+}
+
+fn moved(command: Command, to: impl Fn(Vector) -> Vector) -> Command {
+    match command {
+        Command::MoveTo(at) => Command::MoveTo(to(at)),
+        Command::LineTo(at) => Command::LineTo(to(at)),
+        Command::QuadTo(control, at) => Command::QuadTo(to(control), to(at)),
+        Command::CurveTo(first, second, at) => Command::CurveTo(to(first), to(second), to(at)),
+        Command::Close => Command::Close,
     }
 }
 
@@ -172,6 +182,32 @@ mod tests {
         assert_eq!(at(&picture, 8, 8), Ink::Pass.light());
         assert_eq!(at(&picture, 28, 10), Ink::Fail.light());
         assert_eq!(at(&picture, 18, 10), Ink::Ground.light());
+    }
+
+    #[test]
+    fn text_lies_around_its_place() {
+        let mut drawing = Drawing::new(100.0, 100.0, "");
+        drawing.turned_text((30.0, 60.0), "HHHHH", 10.0, Ink::Text);
+        drawing.text((95.0, 95.0), "HH", 10.0, Anchor::End, Ink::Text);
+        let picture = picture(&drawing, 1.0);
+        let dark = |xs: std::ops::Range<usize>, ys: std::ops::Range<usize>| {
+            let dots = ys.flat_map(|y| xs.clone().map(move |x| (x, y)));
+            dots.filter(|(x, y)| at(&picture, *x, *y)[0] < 128).count()
+        };
+        let all = dark(0..100, 0..100);
+        let half = font::width("HHHHH", 10.0).ceil() as usize / 2;
+        let turned = dark(21..31, 60 - half..60 + half + 1);
+        let straight = dark(78..96, 87..96);
+        assert!(
+            turned > 0 && straight > 0 && turned + straight == all,
+            "{turned} {straight} {all}"
+        );
+        // As much above its place as below.
+        let above = dark(21..31, 0..60);
+        assert!(
+            above.abs_diff(turned / 2) < turned / 8,
+            "{above} of {turned}"
+        );
     }
 
     #[test]

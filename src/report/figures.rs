@@ -87,19 +87,23 @@ pub fn all(
         );
     }
     let points = scaling::points(report);
-    let kinds: [(&'static str, &str, fn(&Point) -> Option<f64>); 3] = [
+    let kinds: [(&'static str, &str, Value); 3] = [
         ("scaling_pse", "PSE", |point| point.pse),
         ("scaling_centre", "centre accuracy", |point| point.centre),
         ("scaling_pass_rate", "pass rate", |point| point.pass_rate),
     ];
     for (name, label, of) in kinds {
         if let Some(drawing) = scaling(report, &points, label, of) {
-            let caption = "Each dot is a method; lines join searches that differ only in how many noises they try.";
+            let caption = "Each dot is a method; lines join searches that differ only in how many noises they try. \
+                           Guided passes are not among the UNet calls.";
             add(name, caption, drawing);
         }
     }
     all
 }
+
+/// What a search is judged by.
+type Value = fn(&Point) -> Option<f64>;
 
 fn pass_rate(methods: &[&Method], rates: &[Rates]) -> Drawing {
     let rows: Vec<Interval> = methods
@@ -308,33 +312,27 @@ fn confidence_histogram(methods: &[&Method]) -> Drawing {
     .draw()
 }
 
-fn scaling(
-    report: &Report,
-    points: &[Point],
-    label: &str,
-    of: fn(&Point) -> Option<f64>,
-) -> Option<Drawing> {
+fn scaling(report: &Report, points: &[Point], label: &str, of: Value) -> Option<Drawing> {
     let mut families: Vec<&str> = points.iter().map(|point| point.family.as_str()).collect();
     families.dedup();
-    let look = |family: &str| {
-        // The same colours as in the other plots for what is alone there.
-        let alone = report
-            .methods
-            .iter()
-            .position(|method| method.name == family);
-        alone.unwrap_or_else(|| families.iter().position(|f| *f == family).unwrap_or(0))
-    };
-    let series: Vec<Series> = families
+    let mut series: Vec<Series> = families
         .iter()
-        .map(|family| {
+        .enumerate()
+        .map(|(i, family)| {
             let members = points.iter().filter(|point| point.family == *family);
             let places = members.filter_map(|point| Some((point.unet_calls, of(point)?)));
-            Series::new(family, places.collect(), Style::Line, look(family))
+            Series::new(family, places.collect(), Style::Line, i)
         })
         .filter(|series| series.points.len() > 1)
         .collect();
     if series.is_empty() {
         return None;
+    }
+    for point in scaling::others(report, points) {
+        if let Some(value) = of(&point) {
+            let place = vec![(point.unet_calls, value)];
+            series.push(Series::new(&point.method, place, Style::Dots, series.len()));
+        }
     }
     let notes = points.iter().filter_map(|point| {
         Some(crate::plot::Note {

@@ -142,6 +142,7 @@ impl Lists {
             maps,
             picture.scores.as_ref().map_or(json!(0), scores),
             human.map_or(json!(-1), |code| json!(code)),
+            picture.masks,
         ])
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::lines::Segmentation;
 use crate::audit::labels::Label;
 use crate::check::spatialbench::tables::Run;
 use crate::check::spatialbench::{Record, Verdict};
@@ -86,6 +87,8 @@ pub struct Picture {
     pub image: Option<String>,
     /// Its attention maps: the object, and the file within the place.
     pub maps: Vec<(String, String)>,
+    /// The masks of what was detected, in the order of the first record's detections; empty if none are recorded.
+    pub masks: Vec<Option<Segmentation>>,
     /// What the checker says of it, in [`Method::records`].
     pub records: Vec<usize>,
     /// What the rules say of it, and what it cost.

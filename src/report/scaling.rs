@@ -48,6 +48,15 @@ pub fn points(report: &Report) -> Vec<Point> {
     points
 }
 
+/// The other methods, each on its own; their family is their name.
+pub fn others(report: &Report, points: &[Point]) -> Vec<Point> {
+    let methods = report.methods.iter();
+    methods
+        .filter(|method| !points.iter().any(|point| point.method == method.name))
+        .filter_map(|method| point(method, &method.name))
+        .collect()
+}
+
 /// A method's name with N for the number of noises, and the name of the method that does not search.
 fn family(name: &str) -> Option<(String, String)> {
     let (run, method) = match name.rsplit_once('/') {

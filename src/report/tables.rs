@@ -47,8 +47,7 @@ pub fn all(report: &Report, rates: &[Rates]) -> Vec<Titled> {
         );
         add(
             "Prompts",
-            "Table 7: prompts with one pass among their pictures, and with nothing but passes. A prompt with other than four \
-             pictures never counts as all passed.",
+            "Table 7: prompts with one pass among their pictures, and with nothing but passes.",
             papers::prompt_metrics(&runs),
         );
         add(

@@ -24,6 +24,42 @@ function roles(picture) {
   return all;
 }
 
+/** The runs of a mask: the list as it is, or read from COCO's text, where numbers are in pieces of five bits and, from the fourth
+ *  on, differences to the one before the last. */
+function runs(counts) {
+  if (typeof counts !== 'string') return counts;
+  const all = [];
+  for (let at = 0; at < counts.length;) {
+    let value = 0, shift = 0, piece;
+    do {
+      piece = counts.charCodeAt(at++) - 48;
+      value |= (piece & 31) << shift;
+      shift += 5;
+    } while (piece & 32);
+    if (piece & 16) value |= -1 << shift;
+    all.push(all.length > 2 ? value + all[all.length - 2] : value);
+  }
+  return all;
+}
+
+const TINTS = { a: [11, 98, 176], b: [194, 65, 12], other: [77, 74, 69] };
+
+/** A mask as the address of a picture in the colour of its box. */
+function tinted({ size: [height, width], counts }, kind) {
+  const canvas = element('canvas', { '.width': width, '.height': height });
+  const context = canvas.getContext('2d');
+  const pixels = context.createImageData(width, height);
+  let at = 0;
+  runs(counts).forEach((length, i) => {
+    // Down the columns; every other run is covered.
+    for (const end = Math.min(at + length, width * height); at < end; at++) {
+      if (i % 2) pixels.data.set([...TINTS[kind], 110], ((at % height) * width + Math.floor(at / height)) * 4);
+    }
+  });
+  context.putImageData(pixels, 0, 0);
+  return canvas.toDataURL();
+}
+
 /** The boxes as SVG: the chosen ones, or all; with labels where they can be read. Null if there is nothing to draw. */
 function overlay(picture, all, labels) {
   const kinds = roles(picture);
@@ -31,9 +67,12 @@ function overlay(picture, all, labels) {
   const [width, height] = picture.size;
   const svg = shape('svg', { class: 'boxes', viewBox: `0 0 ${width} ${height}`, 'aria-hidden': 'true' });
   const size = Math.max(width, height) * 0.032;
-  const drawn = kinds.map((kind, number) => ({ kind, ...boxOf(picture, number) }));
+  const drawn = kinds.map((kind, number) => ({ kind, number, ...boxOf(picture, number) }));
   const order = ['other', 'b', 'a'];
   const shown = drawn.filter(({ kind }) => all || kind !== 'other').sort((p, q) => order.indexOf(p.kind) - order.indexOf(q.kind));
+  for (const { kind, number } of shown) {
+    if (picture.masks[number]) svg.append(shape('image', { href: tinted(picture.masks[number], kind), width, height, preserveAspectRatio: 'none' }));
+  }
   for (const { kind, x0, y0, x1, y1 } of shown) {
     const place = { x: x0, y: y0, width: Math.max(0, x1 - x0), height: Math.max(0, y1 - y0) };
     svg.append(shape('rect', { ...place, class: kind === 'other' ? 'other-case' : 'case' }), shape('rect', { ...place, class: kind }));

@@ -90,7 +90,7 @@ fn thousands(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i) % 3 == 0 {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -211,6 +211,7 @@ fn flatten(at: &str, value: &Value, lines: &mut Vec<(String, String)>) {
                 None => lines.push((at.to_owned(), format!("{} entries", items.len()))),
             }
         }
+        Value::String(text) if text.is_empty() => {}
         plain => lines.push((at.to_owned(), text(plain))),
     }
 }

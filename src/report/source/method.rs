@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use serde::Deserialize;
+
 use super::folder::Found;
 use super::{SourceError, broken, text};
 use crate::check::spatialbench::record::{RELEASED_SIZE, relation_name};
 use crate::check::spatialbench::{Record, RecordError, read_records};
-use crate::report::lines::{self, ManifestRow, SamplingRow};
+use crate::report::lines::{self, ManifestRow, MaskedRow, SamplingRow, Segmentation};
 use crate::report::model::{Method, Picture, Prompts};
 use crate::suite::folder::sample_of;
 use crate::suite::sample::{Sample, Scores};
@@ -25,14 +27,28 @@ pub(super) struct Reading<'a> {
     pub evaluation: Option<&'a str>,
 }
 
+/// The masks of records' detections, by the records' ids.
+type Masks = HashMap<String, Vec<Option<Segmentation>>>;
+
+fn of_record(row: MaskedRow) -> (String, Vec<Option<Segmentation>>) {
+    (row.sample_id.clone(), row.masks())
+}
+
+/// The masks in a finished picture of an unfinished run.
+#[derive(Deserialize)]
+struct MaskedSample {
+    records: Vec<MaskedRow>,
+}
+
 impl Reading<'_> {
     /// Reads it; it may be empty.
     pub fn method(&self, name: &str, prompts: &mut Prompts) -> Result<Method, SourceError> {
         // Samples first: a run that is going on folds them into the other files before it removes them.
-        let samples = self.samples()?;
+        let (samples, newer_masks) = self.samples()?;
         let mut manifest: Vec<ManifestRow> = self.lines("manifest.jsonl")?;
         let mut scores: Vec<Scores> = self.lines("eval/scores.jsonl")?;
-        let mut evaluations = self.evaluations()?;
+        let mut masks = Masks::new();
+        let mut evaluations = self.evaluations(&mut masks)?;
         let mut records = match (
             evaluations.remove(self.evaluation.unwrap_or("eval")),
             self.evaluation,
@@ -53,6 +69,7 @@ impl Reading<'_> {
                 scores.push(sample.scores);
             }
         }
+        masks.extend(newer_masks);
         let maps = self.maps();
         let scores: HashMap<String, Scores> = (scores.into_iter())
             .map(|scored| (scored.sample_id.clone(), scored))
@@ -105,6 +122,10 @@ impl Reading<'_> {
                     .get(row.sample_id.as_str())
                     .cloned()
                     .unwrap_or_default(),
+                masks: of_it
+                    .first()
+                    .and_then(|&i| masks.remove(&records[i].sample_id))
+                    .unwrap_or_default(),
                 records: of_it,
                 scores: scores.get(&row.sample_id).cloned(),
                 sample_id: row.sample_id.clone(),
@@ -142,7 +163,7 @@ impl Reading<'_> {
     }
 
     /// The records of every folder that a checker wrote, by the folders' names.
-    fn evaluations(&self) -> Result<BTreeMap<String, Vec<Record>>, SourceError> {
+    fn evaluations(&self, masks: &mut Masks) -> Result<BTreeMap<String, Vec<Record>>, SourceError> {
         let mut folders: Vec<&str> = self
             .found
             .below(self.folder)
@@ -158,6 +179,11 @@ impl Reading<'_> {
             let Some(text) = self.text(&file)? else {
                 continue;
             };
+            if folder == self.evaluation.unwrap_or("eval") && lines::may_have_masks(&text) {
+                let rows: Vec<MaskedRow> =
+                    lines::read(&text).map_err(|why| self.broken(&file, why))?;
+                masks.extend(rows.into_iter().map(of_record));
+            }
             match read_records(&text) {
                 Ok(records) => {
                     all.insert(folder.to_owned(), records);
@@ -170,7 +196,7 @@ impl Reading<'_> {
     }
 
     /// What is finished of an unfinished run.
-    fn samples(&self) -> Result<Vec<Sample>, SourceError> {
+    fn samples(&self) -> Result<(Vec<Sample>, Masks), SourceError> {
         let folder = format!("{}samples/", self.folder);
         let mut names: Vec<String> = self
             .found
@@ -180,6 +206,7 @@ impl Reading<'_> {
             .collect();
         names.sort_unstable();
         let mut samples = Vec::with_capacity(names.len());
+        let mut masks = Masks::new();
         for (name, bytes) in names.iter().zip(self.found.store.get_all(&names)?) {
             // Gone: folded meanwhile. Empty: a power cut; the run makes it again.
             let Some(bytes) = bytes.filter(|bytes| !bytes.is_empty()) else {
@@ -188,9 +215,14 @@ impl Reading<'_> {
             let text = String::from_utf8_lossy(&bytes);
             let sample = Sample::from_line(&text)
                 .map_err(|error| broken(self.found.store.as_ref(), name, error.to_string()))?;
+            if lines::may_have_masks(&text) {
+                let masked: MaskedSample = serde_json::from_str(&text)
+                    .map_err(|error| broken(self.found.store.as_ref(), name, error.to_string()))?;
+                masks.extend(masked.records.into_iter().map(of_record));
+            }
             samples.push(sample);
         }
-        Ok(samples)
+        Ok((samples, masks))
     }
 
     /// A picture's file, if it is there. Pictures outside the folder are taken as given.
