@@ -5,12 +5,15 @@ mod bench;
 mod check;
 mod checker;
 mod devices;
+mod experiment;
 mod generate;
 mod info;
 mod merge;
 mod model;
+mod ots;
 mod parse;
 mod progress;
+mod psg;
 mod pull;
 mod report;
 mod run;
@@ -60,6 +63,10 @@ enum Command {
     Merge(merge::Args),
     /// Tables, plots and a page of what runs came to
     Report(Box<report::Args>),
+    /// Does the order of mention decide where things stand? The experiments of OTS-Bench
+    Ots(Box<ots::Args>),
+    /// What guidance and search make of relations: the experiments of Why Settle for Mid
+    Psg(Box<psg::Args>),
     /// Measure the checker against people: sample, label, analyze, calibrate
     Audit(Box<audit::Args>),
     /// List the sets of prompts, or show the prompts of one
@@ -86,6 +93,8 @@ pub fn main() -> ExitCode {
         Command::Check(args) => check::run(args, cli.quiet),
         Command::Run(args) => run::run(args, cli.quiet),
         Command::Merge(args) => merge::run(args, cli.quiet),
+        Command::Ots(args) => ots::run(args, cli.quiet),
+        Command::Psg(args) => psg::run(args, cli.quiet),
         Command::Info(args) => info::run(args),
         Command::Parse(args) => parse::run(args),
         Command::Devices(args) => devices::run(args),

@@ -2,9 +2,11 @@
 //!
 //! * [`method`]: what is compared; [`plan`]: every picture of a run, and what decides it;
 //! * [`run`]: the runner; [`maker`]: its pictures; [`examiner`]: who looks at them; [`sample`]: what is known of one;
-//! * [`folder`]: the run's files; [`shard`]: one part of a run that is divided; [`merge`]: joining the parts.
+//! * [`folder`]: the run's files; [`shard`]: one part of a run that is divided; [`merge`]: joining the parts;
+//! * [`sets`]: the benchmarks' prompts, and those of one's own; [`experiments`]: what the papers measure on them.
 
 pub mod examiner;
+pub mod experiments;
 pub mod folder;
 pub mod maker;
 pub mod merge;

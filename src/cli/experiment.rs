@@ -1,0 +1,40 @@
+//! What the commands of the papers' experiments share: a run, and then its tables and plots.
+
+use std::io::Write;
+
+use anyhow::ensure;
+use prepose::suite::experiments::{Pictures, Results};
+use prepose::suite::method::Method;
+
+use super::OK;
+use super::run::{Settings, carry_out};
+
+/// The folder within the run's for tables and plots.
+const FOLDER: &str = "results";
+
+/// Carries out a run of `suite` by `methods`, or goes on with it, and shows what it came to.
+pub fn run(
+    suite: &str,
+    methods: Vec<Method>,
+    settings: &Settings,
+    quiet: bool,
+    results: impl FnOnce(&Pictures) -> Results,
+) -> anyhow::Result<u8> {
+    ensure!(
+        settings.checker != "none",
+        "an experiment is about what a checker sees; --checker none sees nothing"
+    );
+    let folder = carry_out(suite, methods, settings, quiet)?;
+    let results = results(&Pictures::read(&folder)?);
+    for (name, text) in results.files() {
+        let name = format!("{FOLDER}/{name}");
+        folder.store().put(&name, text.as_bytes())?;
+    }
+    if !quiet && !settings.json {
+        let mut stdout = std::io::stdout().lock();
+        write!(stdout, "{}", results.markdown())?;
+        let location = folder.store().location();
+        writeln!(stdout, "\nwritten to {location}/{FOLDER}")?;
+    }
+    Ok(OK)
+}

@@ -1,0 +1,97 @@
+//! `prepose psg`
+
+use prepose::search::RewardKind;
+use prepose::suite::experiments::psg;
+use prepose::suite::method::Method;
+
+use super::experiment;
+use super::run::Settings;
+
+/// What guidance and search make of relations: the experiments of "Why Settle for Mid" (docs/experiments/psg.md).
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// VISOR's table for each method, split by relation and by first and second object
+    Table(Table),
+    /// What trying more noises brings, with and without guidance
+    Scaling(Scaling),
+}
+
+/// VISOR's table for each method, split by relation and by first and second object.
+///
+/// The run goes into one folder, as that of `prepose run`, and may be killed at any time: the same command goes on where it
+/// stopped. Its tables and plots are in the folder `results`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  prepose psg table --out runs/psg
+  prepose psg table --suite spatialbench-uc+and --method prompt-only,psg --out runs/psg-and
+  prepose psg table --suite psg-three --method prompt-only,psg --seeds 0 --out runs/psg-three
+  prepose psg table --suite visor-5000 --method prompt-only,psg --checkpoint sd15.safetensors --checker frcnn-v2 --out runs/visor")]
+struct Table {
+    /// The prompts.
+    #[arg(long, value_name = "SUITE", default_value = "spatialbench-uc")]
+    suite: String,
+    /// What is compared, as for `run`.
+    #[arg(
+        short,
+        long = "method",
+        value_name = "METHODS",
+        value_delimiter = ',',
+        default_value = "prompt-only,psg,boxdiff,attend-and-excite,best-of-4,psg+best-of-4"
+    )]
+    methods: Vec<Method>,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// What trying more noises brings, with and without guidance.
+///
+/// The run goes into one folder, as that of `prepose run`, and may be killed at any time: the same command goes on where it
+/// stopped. Its tables and plots are in the folder `results`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  prepose psg scaling --every 4 --seeds 0 --out runs/scaling
+  prepose psg scaling --noises 4,16 --reward attention --every 10 --seeds 0 --out runs/scaling-attention")]
+struct Scaling {
+    /// The prompts.
+    #[arg(long, value_name = "SUITE", default_value = "spatialbench-uc")]
+    suite: String,
+    /// How many noises are tried.
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "2,4,8,16",
+        value_parser = clap::value_parser!(u16).range(2..)
+    )]
+    noises: Vec<u16>,
+    /// What makes one of them the best.
+    #[arg(long, value_enum, default_value = "pse")]
+    reward: RewardKind,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
+    match &args.command {
+        Command::Table(args) => experiment::run(
+            &args.suite,
+            args.methods.clone(),
+            &args.settings,
+            quiet,
+            psg::table,
+        ),
+        Command::Scaling(args) => {
+            let mut noises: Vec<usize> = args.noises.iter().map(|n| usize::from(*n)).collect();
+            noises.sort_unstable();
+            noises.dedup();
+            let methods = psg::scaling_methods(&noises, args.reward);
+            experiment::run(&args.suite, methods, &args.settings, quiet, psg::scaling)
+        }
+    }
+}
