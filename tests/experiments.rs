@@ -97,7 +97,7 @@ fn relations() {
     let folder = folder.path();
     let table = "psg table --suite spatialbench-uc+and --every 40 --seeds 0 --steps 3 --method prompt-only,psg";
     let shown = twice(folder, table);
-    assert!(shown.contains("| prompt-only | 6 | 6 |"), "{shown}");
+    assert!(shown.contains("| prompt-only | 6 | 6 | 6 |"), "{shown}");
     assert!(shown.contains("published: SDXL + PSG (2)"), "{shown}");
     assert_eq!(&csv(folder, "visor_by_relation.csv")[0][1], "left_of");
     let prompts = std::fs::read_to_string(folder.join("run/prompts.jsonl")).unwrap();

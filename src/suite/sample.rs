@@ -81,6 +81,8 @@ pub struct Scores {
     pub each_found: Option<Vec<bool>>,
     /// VISOR: whether all relations hold by the centres; none if an object of one is missing.
     pub centre: Option<bool>,
+    /// The same of each relation, if there are several.
+    pub each_centre: Option<Vec<Option<bool>>>,
     /// GenEval's rule.
     pub geneval: Option<bool>,
     /// T2I-CompBench's score, in 0..=1.
@@ -89,6 +91,8 @@ pub struct Scores {
     pub hrs: Option<bool>,
     /// Probability of superiority, in 0..=1: that of the worst relation.
     pub pse: Option<f64>,
+    /// That of each relation, if there are several.
+    pub each_pse: Option<Vec<Option<f64>>>,
     /// Neutral pairs: where the first-mentioned object is, `left`, `right` or `invalid`.
     pub side: Option<String>,
     /// Neutral pairs: where the first-mentioned object is, `above`, `below` or `invalid`.
@@ -155,7 +159,10 @@ impl Scores {
             self.level = words(ots::level(&case, &options), ["above", "below"]);
             return self;
         }
-        self.centre = centres(&case, &options);
+        let centres = centres(&case, &options);
+        self.centre = (centres.iter().copied())
+            .reduce(|all, one| Some(all? && one?))
+            .flatten();
         let judged = |outcome: Result<crate::check::rules::Outcome, RuleError>| {
             outcome.ok().and_then(|outcome| outcome.score)
         };
@@ -163,24 +170,25 @@ impl Scores {
         self.t2i = judged(t2i::judge(&case, &options));
         self.hrs = judged(hrs::judge(&case, &options)).map(|score| score > 0.5);
         self.pse = judged(pse::of_case(&case, &options));
+        if let [_, _, ..] = case.relations.as_slice() {
+            self.each_centre = Some(centres);
+            let each = case.relations.iter();
+            let each = each.map(|stated| judged(pse::of_relation(&case, stated, &options)));
+            self.each_pse = Some(each.collect());
+        }
         self
     }
 }
 
-/// Whether VISOR's rule holds for every relation; none if an object is missing or VISOR has no such relation.
-fn centres(case: &Case, options: &Options) -> Option<bool> {
-    let mut right = true;
-    for stated in &case.relations {
+/// Whether VISOR's rule holds for each relation; none if an object is missing or VISOR has no such relation.
+fn centres(case: &Case, options: &Options) -> Vec<Option<bool>> {
+    let of = |stated: &StatedRelation| {
         let one = Case {
             relations: vec![stated.clone()],
             ..case.clone()
         };
-        let found = visor::judge(&one, options).ok()??;
-        let Found { first, second, .. } = found;
-        if !first || !second {
-            return None;
-        }
-        right &= found.right;
-    }
-    Some(right)
+        let found: Found = visor::judge(&one, options).ok()??;
+        (found.first && found.second).then_some(found.right)
+    };
+    case.relations.iter().map(of).collect()
 }

@@ -1,5 +1,7 @@
 //! What guidance and search make of relations (Why Settle for Mid, arXiv 2506.23418).
 
+use std::collections::HashSet;
+
 use super::{Pictures, Results, mean, percent, published};
 use crate::check::rules::visor::{self, Found};
 use crate::check::spatialbench::record::relation_name;
@@ -75,29 +77,76 @@ const PUBLISHED_SCALING: [(&str, [(f64, f64); 5]); 2] = [
     ),
 ];
 
-/// What VISOR counts of a picture: the first-mentioned object, the others, and whether all relations hold.
-fn found(scores: &Scores) -> Found {
-    let (first, others) = match scores.each_found.as_deref() {
-        Some([first, others @ ..]) => (*first, others.iter().all(|here| *here)),
-        _ => (false, false),
-    };
-    Found {
-        first,
-        second: others,
-        right: scores.centre == Some(true),
-    }
+/// One relation of one picture.
+#[derive(Clone, Debug)]
+struct Stated<'a> {
+    prompt: &'a SuitePrompt,
+    /// Which of the prompt's relations.
+    number: usize,
+    /// The picture's seed.
+    seed: u64,
+    found: Found,
+    pse: f64,
 }
 
-/// The figures of some pictures: how many, OA of both, of the first and the second object, unconditional, conditional,
-/// 1 to 4, PSE.
-fn cells<'a>(seen: impl Iterator<Item = (&'a SuitePrompt, &'a Scores)> + Clone) -> Vec<Cell> {
-    let pictures = seen
-        .clone()
-        .map(|(prompt, scores)| (prompt.prompt_id.as_str(), found(scores)));
-    let scores = visor::scores(pictures, false);
+/// The relations of a method's pictures.
+fn stated<'a>(pictures: &'a Pictures, seen: &'a [(usize, Scores)]) -> Vec<Stated<'a>> {
+    let of_picture = |(prompt, scores): &'a (usize, Scores)| {
+        let prompt = &pictures.prompts[*prompt];
+        let relations = prompt.relations.iter().enumerate();
+        relations.map(move |(number, said)| {
+            let here = |object: usize| {
+                let each = scores.each_found.as_ref();
+                each.and_then(|each| each.get(object))
+                    .copied()
+                    .unwrap_or(false)
+            };
+            let centre = match &scores.each_centre {
+                Some(each) => each.get(number).copied().flatten(),
+                None => scores.centre,
+            };
+            let pse = match &scores.each_pse {
+                Some(each) => each.get(number).copied().flatten(),
+                None => scores.pse,
+            };
+            Stated {
+                prompt,
+                number,
+                seed: scores.seed,
+                found: Found {
+                    first: here(said.a),
+                    second: here(said.b),
+                    right: centre == Some(true),
+                },
+                pse: pse.unwrap_or(0.0),
+            }
+        })
+    };
+    seen.iter().flat_map(of_picture).collect()
+}
+
+/// The figures of some relations: how many prompts, pictures and relations, OA of both, of the first and the second object,
+/// unconditional, conditional, 1 to 4, PSE.
+fn cells(stated: &[&Stated]) -> Vec<Cell> {
+    let keys: Vec<String> = (stated.iter())
+        .map(|one| format!("{} {}", one.prompt.prompt_id, one.number))
+        .collect();
+    let each = keys
+        .iter()
+        .zip(stated)
+        .map(|(key, one)| (key.as_str(), one.found));
+    let scores = visor::scores(each, false);
+    let prompts: HashSet<&str> = stated
+        .iter()
+        .map(|one| one.prompt.prompt_id.as_str())
+        .collect();
+    let pictures: HashSet<(&str, u64)> = (stated.iter())
+        .map(|one| (one.prompt.prompt_id.as_str(), one.seed))
+        .collect();
     let [first, second, both] = scores.object_accuracy;
-    let pse = mean(seen.map(|(_, scores)| 100.0 * scores.pse.unwrap_or(0.0)));
-    let mut cells = vec![Cell::Count(scores.prompts), Cell::Count(scores.pictures)];
+    let pse = mean(stated.iter().map(|one| 100.0 * one.pse));
+    let counts = [prompts.len(), pictures.len(), stated.len()];
+    let mut cells: Vec<Cell> = counts.map(Cell::Count).into();
     cells.extend(
         [
             both,
@@ -113,9 +162,10 @@ fn cells<'a>(seen: impl Iterator<Item = (&'a SuitePrompt, &'a Scores)> + Clone) 
     cells
 }
 
-const COLUMNS: [&str; 12] = [
+const COLUMNS: [&str; 13] = [
     "prompts",
     "pictures",
+    "relations",
     "OA",
     "OA_first",
     "OA_second",
@@ -130,35 +180,32 @@ const COLUMNS: [&str; 12] = [
 
 /// VISOR's table for each method, and split by relation, beside the paper's.
 pub fn table(pictures: &Pictures) -> Results {
-    let methods: Vec<(&str, Vec<(&SuitePrompt, &Scores)>)> = (pictures.methods.iter())
-        .map(|(method, seen)| {
-            let seen = seen
-                .iter()
-                .map(|(prompt, scores)| (&pictures.prompts[*prompt], scores));
-            let states = seen.filter(|(prompt, _)| !prompt.relations.is_empty());
-            (method.name.as_str(), states.collect())
-        })
-        .collect();
     let (mut rows, mut by_relation, mut dots) = (Vec::new(), Vec::new(), Vec::new());
-    for (look, (name, seen)) in methods
-        .iter()
-        .enumerate()
-        .filter(|(_, (_, seen))| !seen.is_empty())
-    {
-        let of = |relation: Option<Relation>| {
-            seen.iter().copied().filter(move |(prompt, _)| {
-                let mut stated = prompt.relations.iter();
-                relation.is_none_or(|relation| stated.any(|said| said.relation == relation))
-            })
+    for (look, (method, seen)) in pictures.methods.iter().enumerate() {
+        let stated = stated(pictures, seen);
+        let of = |relation: Option<Relation>| -> Vec<&Stated> {
+            let said = |one: &&Stated| {
+                relation.is_none_or(|wanted| one.prompt.relations[one.number].relation == wanted)
+            };
+            stated.iter().filter(said).collect()
         };
-        let cells_of_all = cells(of(None));
-        if let (Cell::Percent(both), Cell::Percent(right)) = (&cells_of_all[2], &cells_of_all[6]) {
-            dots.push(Series::new(name, vec![(*both, *right)], Style::Dots, look));
+        if stated.is_empty() {
+            continue;
         }
-        rows.push(with_name(name, cells_of_all));
+        let all = cells(&of(None));
+        if let (Cell::Percent(both), Cell::Percent(right)) = (&all[3], &all[7]) {
+            dots.push(Series::new(
+                &method.name,
+                vec![(*both, *right)],
+                Style::Dots,
+                look,
+            ));
+        }
+        rows.push(with_name(&method.name, all));
         for relation in Relation::ALL {
-            if of(Some(relation)).next().is_some() {
-                let mut row = with_name(name, cells(of(Some(relation))));
+            let some = of(Some(relation));
+            if !some.is_empty() {
+                let mut row = with_name(&method.name, cells(&some));
                 row.insert(1, Cell::Name(relation_name(relation)));
                 by_relation.push(row);
             }
@@ -174,7 +221,7 @@ pub fn table(pictures: &Pictures) -> Results {
         Some(0..=2) | None => {
             for (name, figures) in PUBLISHED {
                 let [both, unconditional, conditional, at_least @ ..] = figures.map(Cell::Percent);
-                let mut row = vec![published(name), Cell::Empty, Cell::Empty, both];
+                let mut row = vec![published(name), Cell::Empty, Cell::Empty, Cell::Empty, both];
                 row.extend([Cell::Empty, Cell::Empty, unconditional, conditional]);
                 row.extend(at_least);
                 row.push(Cell::Empty);
@@ -185,21 +232,9 @@ pub fn table(pictures: &Pictures) -> Results {
         Some(objects) => {
             for (_, name, pse, visor) in PUBLISHED_SEVERAL.iter().filter(|row| row.0 == objects) {
                 let mut row = vec![published(name)];
-                row.extend([
-                    Cell::Empty,
-                    Cell::Empty,
-                    Cell::Empty,
-                    Cell::Empty,
-                    Cell::Empty,
-                ]);
+                row.resize(7, Cell::Empty);
                 row.push(Cell::Percent(*visor));
-                row.extend([
-                    Cell::Empty,
-                    Cell::Empty,
-                    Cell::Empty,
-                    Cell::Empty,
-                    Cell::Empty,
-                ]);
+                row.resize(13, Cell::Empty);
                 row.push(Cell::Percent(*pse));
                 rows.push(row);
             }
@@ -227,10 +262,10 @@ pub fn table(pictures: &Pictures) -> Results {
     };
     Results {
         name: "visor",
-        note: "In percent. OA: all objects are found, the first-mentioned, the others. VISOR: all relations hold by the centres, of \
-               all pictures and of those with all objects; prompts with at least 1 to 4 right pictures. PSE: probability of \
-               superiority of the worst relation, 0 where an object is missing. The published rows have other prompts, detectors and \
-               checkpoints; those of prompts with several relations average over the relations."
+        note: "In percent, over the relations of all pictures. OA: both objects are found, the first-mentioned, the other. VISOR: the \
+               relation holds by the centres, of all and of those with both objects; relations of a prompt with at least 1 to 4 right \
+               pictures. PSE: probability of superiority, 0 where an object is missing. The published rows have other prompts, \
+               detectors and checkpoints."
             .into(),
         tables: vec![
             Table::new("visor", &names(&["run"]), rows.into_iter()),

@@ -70,7 +70,7 @@ fn visor_by_method_relation_and_object() {
     };
     for (column, expected) in [
         ("prompts", "2"),
-        ("pictures", "4"),
+        ("relations", "4"),
         ("OA", "75.00"),
         ("OA_first", "100.00"),
         ("OA_second", "75.00"),
@@ -99,20 +99,60 @@ fn visor_by_method_relation_and_object() {
 }
 
 #[test]
-fn prompts_of_several_objects_have_their_own_published_rows() {
+fn relations_of_a_prompt_count_one_by_one() {
+    let stated = |relation, b| SuiteRelation { relation, a: 0, b };
+    let three = SuitePrompt {
+        relations: vec![stated(Relation::LeftOf, 1), stated(Relation::Above, 2)],
+        ..prompt("p0", Relation::LeftOf, &["dog", "cat", "car"])
+    };
+    let seen = |seed, each: [bool; 3], centres: [Option<bool>; 2], pse: [f64; 2]| Scores {
+        seed,
+        each_centre: Some(centres.to_vec()),
+        each_pse: Some(pse.map(Some).to_vec()),
+        ..scores(&each, false, 0.0, 1)
+    };
     let pictures = Pictures {
         steps: 20,
-        prompts: vec![prompt("p0", Relation::LeftOf, &["dog", "cat", "car"])],
+        prompts: vec![three],
         methods: vec![(
             Method::prompt_only(),
-            vec![(0, scores(&[true, true, false], false, 0.0, 1))],
+            vec![
+                (
+                    0,
+                    seen(0, [true, true, false], [Some(true), None], [0.9, 0.0]),
+                ),
+                (0, seen(1, [true; 3], [Some(true), Some(false)], [0.5, 0.2])),
+            ],
         )],
     };
-    let all = &table(&pictures).tables[0];
-    assert_eq!(value(all, 0, "OA_second"), "0.00");
+    let results = table(&pictures);
+    let [all, split] = &results.tables[..] else {
+        panic!("two tables");
+    };
+    for (column, expected) in [
+        ("prompts", "1"),
+        ("pictures", "2"),
+        ("relations", "4"),
+        ("OA", "75.00"),
+        ("OA_second", "75.00"),
+        ("VISOR_uncond", "50.00"),
+        ("VISOR_cond", "66.67"),
+        ("VISOR_2", "50.00"),
+        ("PSE", "40.00"),
+    ] {
+        assert_eq!(value(all, 0, column), expected, "{column}");
+    }
     assert_eq!(all.rows.len(), 3);
     assert_eq!(value(all, 2, "VISOR_uncond"), "72.50");
     assert_eq!(value(all, 2, "PSE"), "63.80");
+    assert_eq!(value(split, 1, "relation"), "above");
+    assert_eq!(value(split, 1, "VISOR_uncond"), "0.00");
+    assert!(
+        results
+            .tables
+            .iter()
+            .all(|t| t.rows.iter().all(|row| row.len() == t.columns.len()))
+    );
 }
 
 #[test]
