@@ -25,6 +25,14 @@ pub fn run(
         "an experiment is about what a checker sees; --checker none sees nothing"
     );
     let folder = carry_out(suite, methods, settings, quiet)?;
+    if folder.plan().config.shard.is_some() {
+        if !quiet && !settings.json {
+            println!(
+                "this is a part of a run; join the parts with `prepose merge`, and give this command the joined folder"
+            );
+        }
+        return Ok(OK);
+    }
     let results = results(&Pictures::read(&folder)?);
     for (name, text) in results.files() {
         let name = format!("{FOLDER}/{name}");

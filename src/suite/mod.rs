@@ -14,9 +14,8 @@ pub mod method;
 pub mod plan;
 pub mod run;
 pub mod sample;
-pub mod shard;
-
 pub mod sets;
+pub mod shard;
 
 use serde::{Deserialize, Serialize};
 

@@ -142,7 +142,7 @@ fn a_switch_succeeds_if_the_final_order_is_followed() {
         "swapped-order-1" if prompt == 3 => "right",
         "swapped-order-1" => "invalid",
         "swapped-order-2" => "right",
-        "delayed-order-1" if prompt % 2 == 0 => "left",
+        "delayed-order-1" if prompt.is_multiple_of(2) => "left",
         _ => ["left", "right"][seed as usize],
     };
     let pictures = pictures(2, methods, shown);
