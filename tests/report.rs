@@ -127,7 +127,7 @@ fn made(method: &str, prompt: usize, seed: u64) -> Made {
             "conf": if decided { 0.75 } else { 0.0 },
             "conf_components": {"detection": 0.9, "geometry": 1.0, "stability": 1.0, "agreement": 1.0},
             "detectors": {"primary": {"type": "toybox", "detections": [
-                {"label": a, "score": 0.9, "box_xyxy": boxes[0]}, {"label": b, "score": 0.8, "box_xyxy": boxes[1]}]}},
+                {"label": a, "score": 0.9, "box_xyxy": boxes[0], "segmentation": {"size": [32, 32], "counts": "Q1:f0"}}, {"label": b, "score": 0.8, "box_xyxy": boxes[1]}]}},
             "selected": {"box_a_xyxy": boxes[0], "box_b_xyxy": boxes[1], "score_a": 0.9, "score_b": 0.8},
             "geometry": {"delta": -0.5, "margin": 0.1, "iou_ab": 0.0}, "overlay_path": null, "image_size": [32, 32]}),
         scores: json!({
@@ -256,7 +256,7 @@ fn a_finished_run_is_reported_whole() {
         ["best-of-4", "best-of-N", "4"].map(String::from)
     );
     let by_picture = csv(&out, "counterfactual_by_picture");
-    assert_eq!(by_picture[2][1], "8");
+    assert_eq!(by_picture[2][1], "4");
     let intervals = csv(&out, "intervals");
     let [value, low, high] = [2, 3, 4].map(|i| intervals[1][i].parse::<f64>().unwrap());
     assert!(low <= value && value <= high && low < high);
@@ -265,6 +265,8 @@ fn a_finished_run_is_reported_whole() {
     let data = data(&html);
     assert_eq!(data["pictures"].as_array().unwrap().len(), 24);
     assert_eq!(data["prompts"][0][1], HOSTILE);
+    // A search is shown under the seed that was asked for.
+    assert_eq!(data["pictures"][16][3], 0);
     assert_eq!(data["bases"][1], "../psg/");
     let picture = |id: (usize, u64)| {
         let at = PROMPTS * SEEDS as usize + id.0 * SEEDS as usize + id.1 as usize;
@@ -295,6 +297,16 @@ fn a_finished_run_is_reported_whole() {
         20
     ]);
     assert_eq!(picture((1, 0))[10], boxes);
+    assert_eq!(
+        picture((1, 0))[14],
+        json!([{"size": [32, 32], "counts": "Q1:f0"}, null])
+    );
+    // Other methods stand beside the searches.
+    let scaling = fs::read_to_string(out.join("plots/scaling_pse.svg")).unwrap();
+    assert!(
+        scaling.contains(">psg</text>") && scaling.contains(">best-of-N</text>"),
+        "{scaling}"
+    );
     for plot in [
         "pass_rate",
         "coverage_accuracy",
@@ -353,7 +365,13 @@ fn an_unfinished_run_is_reported_as_far_as_it_is() {
         "{message}"
     );
     let out = folder.path().join("out");
-    assert!(page(&out).contains("psg 3 of 8"));
+    let html = page(&out);
+    assert!(html.contains("psg 3 of 8"));
+    assert_eq!(
+        data(&html)["pictures"][8][14][0]["counts"],
+        "Q1:f0",
+        "of a sample that is not folded"
+    );
     assert_eq!(
         csv(&out, "main_results")[1][..2],
         ["psg", "3"].map(String::from)

@@ -234,21 +234,6 @@ assert.ok(every >= chosen);
 await page.keyboard.press('b');
 assert.equal(await drawn(), chosen);
 assert.match(page.url(), /picture=/);
-assert.equal(await page.locator('#detail-frame svg.boxes image').count(), chosen / 2, 'a mask for each box');
-const mask = await page.evaluate(async () => {
-  // Inside the first box most pixels are covered, outside none.
-  const image = new Image();
-  image.src = document.querySelector('#detail-frame svg.boxes image:last-of-type').getAttribute('href');
-  await image.decode();
-  const canvas = Object.assign(document.createElement('canvas'), { width: image.width, height: image.height });
-  const context = canvas.getContext('2d');
-  context.drawImage(image, 0, 0);
-  const box = document.querySelector('#detail-frame rect.a');
-  const [x, y, w, h] = ['x', 'y', 'width', 'height'].map((name) => Number(box.getAttribute(name)));
-  const alpha = (x, y) => context.getImageData(Math.round(x), Math.round(y), 1, 1).data[3];
-  return [alpha(x + w / 2, y + h / 2), alpha(x + w / 2, y - 3), alpha(x - 3, y + h / 2), alpha(x + 1, y + 1)].map((a) => a > 0);
-});
-assert.deepEqual(mask, [true, false, false, false]);
 await page.keyboard.press('ArrowRight');
 await page.keyboard.press('ArrowRight');
 await page.keyboard.press('Escape');
@@ -295,6 +280,14 @@ assert.deepEqual(names, original);
 await shot(side, 'light-side-by-side');
 await side.locator('.card button').nth(1).click();
 await loaded(side);
+assert.equal(await side.locator('#detail-frame path.mask').count(), 2, 'a mask for each box');
+const mask = await side.evaluate(() => {
+  // The middle of the first box is covered; its corners, and what is outside, are not.
+  const path = document.querySelector('#detail-frame path.mask.a'), box = document.querySelector('#detail-frame rect.a');
+  const [x, y, w, h] = ['x', 'y', 'width', 'height'].map((name) => Number(box.getAttribute(name)));
+  return [[w / 2, h / 2], [w / 2, -3], [-3, h / 2], [1, 1]].map(([dx, dy]) => path.isPointInFill(new DOMPoint(x + dx, y + dy)));
+});
+assert.deepEqual(mask, [true, false, false, false]);
 const picture = await side.locator('#detail-frame img').getAttribute('src');
 await side.keyboard.press('m');
 const map = await side.locator('#detail-frame img').getAttribute('src');
@@ -308,7 +301,7 @@ await side.locator('#related .strip').first().locator('button').nth(3).click();
 assert.match(await side.locator('#facts').innerText(), /best-of-4/);
 await side.keyboard.press('Escape');
 await side.close();
-step('methods side by side at the same prompt and seed; attention maps');
+step('methods side by side at the same prompt and seed; masks; attention maps');
 
 // --- Contrast of every text on its ground.
 const contrasts = () => {

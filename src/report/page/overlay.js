@@ -42,22 +42,20 @@ function runs(counts) {
   return all;
 }
 
-const TINTS = { a: [11, 98, 176], b: [194, 65, 12], other: [77, 74, 69] };
-
-/** A mask as the address of a picture in the colour of its box. */
-function tinted({ size: [height, width], counts }, kind) {
-  const canvas = element('canvas', { '.width': width, '.height': height });
-  const context = canvas.getContext('2d');
-  const pixels = context.createImageData(width, height);
-  let at = 0;
+/** The pixels of a mask as a path, column by column. */
+function covered({ size: [height, width], counts }) {
+  let path = '', at = 0;
   runs(counts).forEach((length, i) => {
-    // Down the columns; every other run is covered.
-    for (const end = Math.min(at + length, width * height); at < end; at++) {
-      if (i % 2) pixels.data.set([...TINTS[kind], 110], ((at % height) * width + Math.floor(at / height)) * 4);
+    const end = Math.min(at + length, width * height);
+    // Every other run is covered; a run may go on at the top of the next column.
+    while (i % 2 && at < end) {
+      const x = Math.floor(at / height), y = at % height, part = Math.min(end - at, height - y);
+      path += `M${x} ${y}h1v${part}h-1z`;
+      at += part;
     }
+    at = end;
   });
-  context.putImageData(pixels, 0, 0);
-  return canvas.toDataURL();
+  return path;
 }
 
 /** The boxes as SVG: the chosen ones, or all; with labels where they can be read. Null if there is nothing to draw. */
@@ -71,7 +69,8 @@ function overlay(picture, all, labels) {
   const order = ['other', 'b', 'a'];
   const shown = drawn.filter(({ kind }) => all || kind !== 'other').sort((p, q) => order.indexOf(p.kind) - order.indexOf(q.kind));
   for (const { kind, number } of shown) {
-    if (picture.masks[number]) svg.append(shape('image', { href: tinted(picture.masks[number], kind), width, height, preserveAspectRatio: 'none' }));
+    const mask = picture.masks[number];
+    if (mask) svg.append(shape('path', { d: covered(mask), class: `mask ${kind}`, transform: `scale(${width / mask.size[1]} ${height / mask.size[0]})` }));
   }
   for (const { kind, x0, y0, x1, y1 } of shown) {
     const place = { x: x0, y: y0, width: Math.max(0, x1 - x0), height: Math.max(0, y1 - y0) };
