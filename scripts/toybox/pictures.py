@@ -16,11 +16,11 @@ METHODS = {
     "pos": (["--guide", "pos"], 9),
     "boxdiff": (["--guide", "boxdiff"], 9),
     "layout": (["--guide", "layout"], 9),
-    "attend-and-excite": (["--guide", "attend-and-excite"], 3),
+    "attend-and-excite": (["--guide", "attend-and-excite"], 2),
 }
 SEEDS = range(12)
 # Prompts and seeds of pictures that pass, fail, lack an object, and cannot be decided.
-CHECKED = [(PROMPT, 0), (PROMPT, 1), (PROMPT, 3), ("a photo of a zebra to the left of a bus.", 1)]
+CHECKED = [(PROMPT, 0), (PROMPT, 1), (PROMPT, 2), ("a photo of a zebra to the left of a bus.", 1)]
 
 
 def run(prepose, *options):
@@ -62,7 +62,7 @@ def guided(args, folder):
         stem = "a-photo-of-a-dog-to-the-left-of-a-cat"
         rows.append(beside([Image.open(folder / f"{name}s" / f"{stem}-{seed}.png").convert("RGB") for seed in SEEDS]))
     stack(rows).save(args.docs / "plain-and-guided.png", optimize=True)
-    generate(args.prepose, "--guide", "pos", "--seed", 9, "-o", args.docs / "dog-cat.png")
+    generate(args.prepose, "--guide", "pos", "--seed", 9, "-o", args.docs / "dog-cat.png", "--manifest", folder / "manifest.jsonl")
 
 
 def checked(args, folder):

@@ -1,0 +1,53 @@
+"""Puts the results of an experiment's runs into its page: python scripts/report/experiment.py PAGE.md RUN...
+
+Each RUN is the folder of a finished `prepose ots` or `prepose psg`; its tables and, of the first, its plots go under "Measured on the
+toybox", with the commands that made them.
+"""
+
+import json
+import re
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+HEADING = "## Measured on the toybox"
+
+
+def command(run):
+    notes = [json.loads(path.read_text()) for path in sorted((run / "provenance").iterdir())]
+    words = notes[0]["command"][1:]
+    return "prepose " + " ".join(map(shlex.quote, words)), notes[0]["started_utc"][:10]
+
+
+def section(page, runs):
+    lines = [HEADING, ""]
+    for number, run in enumerate(runs):
+        line, day = command(run)
+        lines += ["```sh", line, "```", ""]
+        for table in sorted((run / "results").glob("*.md")):
+            text = re.sub(r"^#+ .*\n+", "", table.read_text().strip(), flags=re.M)
+            lines += [text.strip(), ""]
+        if number == 0:
+            for plot in sorted((run / "results").glob("*.svg")):
+                name = f"{page.stem}-{plot.stem.replace('_', '-')}.svg"
+                shutil.copy(plot, page.with_name(name))
+                lines += [f"![{plot.stem.replace('_', ' ')}]({name})"]
+            lines += [""]
+    return "\n".join(lines) + f"\nOn {day}, by the detector that is in the binary, beside other work (`seconds` are those of a busy machine).\n"
+
+
+def main():
+    page, runs = Path(sys.argv[1]), [Path(run) for run in sys.argv[2:]]
+    text = page.read_text().rstrip() + "\n"
+    if HEADING in text:
+        before, after = text.split(HEADING, 1)
+        rest = re.search(r"^## ", after, flags=re.M)
+        text = before + section(page, runs) + ("\n" + after[rest.start():] if rest else "")
+    else:
+        text += "\n" + section(page, runs)
+    page.write_text(text.rstrip() + "\n")
+
+
+if __name__ == "__main__":
+    main()
