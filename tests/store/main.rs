@@ -102,3 +102,5 @@ fn without_object_stores_that_is_said() {
 mod gateway;
 #[cfg(feature = "object-store")]
 mod object;
+#[cfg(feature = "object-store")]
+mod real;

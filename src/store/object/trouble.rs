@@ -28,6 +28,8 @@ pub(super) enum Trouble {
     Denied(String, String),
     /// The store does not know how.
     Unsupported(String),
+    /// Whoever answers cannot show that it is the store.
+    Untrusted(String),
     /// There are no credentials, and the machine's own could not be had.
     NoCredentials(String),
     /// Anything else, for good.
@@ -50,8 +52,13 @@ impl Trouble {
         let no_bucket = matches!(code, "NoSuchBucket" | "ContainerNotFound")
             || text.contains("The specified bucket does not exist");
         // Asking the machine for credentials is not asking the store.
-        let credentials = ["169.254.", "metadata.google", "/oauth2/", "/token"];
-        if status != Some(403) && credentials.iter().any(|part| text.contains(part)) {
+        let credentials = [
+            "169.254.",
+            "metadata.google",
+            "oauth2.googleapis.com",
+            "login.microsoftonline",
+        ];
+        if credentials.iter().any(|part| text.contains(part)) {
             return Self::NoCredentials(first_line(&text));
         }
         match (error, status) {
@@ -71,6 +78,7 @@ impl Trouble {
             (_, Some(408 | 409 | 425 | 429 | 500..)) => Self::Busy(shown),
             (_, Some(401 | 403)) => Self::Denied(shown, text),
             (_, Some(400)) if !code.is_empty() => Self::Denied(shown, text),
+            _ if root(error).contains("certificate") => Self::Untrusted(root(error)),
             _ => match transport {
                 Some(HttpErrorKind::Connect) => Self::Unreachable(root(error)),
                 Some(HttpErrorKind::Timeout | HttpErrorKind::Interrupted) => Self::Silence,
@@ -149,10 +157,16 @@ impl Trouble {
                     format!(" and {secret}")
                 }
             ),
+            Self::Untrusted(why) => format!(
+                "the store's certificate is not trusted ({why}); if it is one of your own, name its root in SSL_CERT_FILE"
+            ),
             Self::Lasting(trouble, tries, waited) => {
-                let way = match **trouble {
-                    Self::Busy(_) => "give the same command again later".into(),
-                    _ => format!("is {endpoint} right, and the store up?"),
+                let way = match (&**trouble, &place.endpoint) {
+                    (Self::Busy(_), _) => "give the same command again later".into(),
+                    (_, Some(_)) => format!("is {endpoint} right, and the store up?"),
+                    (_, None) => {
+                        format!("is there a network? A store of one's own is named in {endpoint}")
+                    }
                 };
                 let seconds = waited.as_secs_f64();
                 let at = match &place.endpoint {
@@ -180,7 +194,7 @@ impl fmt::Display for Trouble {
             Self::Busy(shown) => write!(f, "the store answers {shown}"),
             Self::Denied(shown, _) => f.write_str(shown),
             Self::Unsupported(why) => write!(f, "the store cannot do that ({why})"),
-            Self::NoCredentials(why) | Self::Other(why) => f.write_str(why),
+            Self::Untrusted(why) | Self::NoCredentials(why) | Self::Other(why) => f.write_str(why),
             Self::Lasting(trouble, ..) => trouble.fmt(f),
         }
     }
