@@ -7,7 +7,7 @@ use burn::tensor::Tensor;
 
 use super::method::Method;
 use super::plan::{Job, Plan};
-use super::run::{Made, Maker, RunError};
+use super::run::{Made, Maker, NamedFile, RunError};
 use super::sample::Cost;
 use crate::attention_maps::{AttentionMaps, Half, MapSelection};
 use crate::check::detect::Detector;
@@ -250,7 +250,7 @@ impl EngineMaker<'_> {
         jobs: &[Job],
         requests: &[Request],
         pictures: &[Picture],
-    ) -> Result<Vec<Vec<(String, Vec<u8>)>>, RunError> {
+    ) -> Result<Vec<Vec<NamedFile>>, RunError> {
         let blueprint = self.engine.blueprint();
         let objects = requests.iter().map(|request| blueprint.objects(request));
         let objects = objects.collect::<Result<Vec<_>, _>>()?;

@@ -98,7 +98,7 @@ pub enum MethodError {
     #[error(
         "not a file of methods, which has tables [[method]] with name, guide, search and begin"
     )]
-    File(#[from] toml::de::Error),
+    File(#[source] Box<toml::de::Error>),
     /// A file without a method.
     #[error("the file has no [[method]]")]
     Empty,
@@ -110,7 +110,7 @@ pub enum MethodError {
         /// Which prompt.
         prompt: String,
         /// Why not.
-        source: NeutralError,
+        source: Box<NeutralError>,
     },
 }
 
@@ -139,7 +139,8 @@ impl Method {
     /// # Errors
     /// [`MethodError`]; it names the line.
     pub fn from_toml(text: &str) -> Result<Vec<Self>, MethodError> {
-        let methods = toml::from_str::<File>(text)?.method;
+        let file = toml::from_str::<File>(text).map_err(|error| MethodError::File(error.into()))?;
+        let methods = file.method;
         if methods.is_empty() {
             return Err(MethodError::Empty);
         }
@@ -187,7 +188,7 @@ impl Method {
                 let neutral_prompt = derived.map_err(|source| MethodError::Opening {
                     method: self.name.clone(),
                     prompt: text.clone(),
-                    source,
+                    source: source.into(),
                 })?;
                 Some(DelayedOrder {
                     neutral_prompt,

@@ -51,6 +51,9 @@ pub enum RunError {
     Panic(String),
 }
 
+/// A file's name within the method's folder, and what is in it.
+pub type NamedFile = (String, Vec<u8>);
+
 /// A picture that was made.
 pub struct Made {
     /// From what, with the seed that it was made from at last.
@@ -59,8 +62,8 @@ pub struct Made {
     pub scheduler: String,
     /// What it shows.
     pub picture: Picture,
-    /// Further files: name within the method's folder, bytes.
-    pub files: Vec<(String, Vec<u8>)>,
+    /// Further files.
+    pub files: Vec<NamedFile>,
     /// What it took.
     pub cost: Cost,
 }
