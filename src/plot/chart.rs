@@ -205,7 +205,9 @@ impl Chart {
             along(pair[0], pair[1], |at| taken.dot(at, 1.5));
         }
         // Along a line without dots some tell which one it is, without its colour.
-        let marked = self.marks_lines() && series.style != Style::Line;
+        // The first has the notes' dots, if there are some.
+        let noted = series.look == 0 && self.notes.iter().any(|note| note.dot);
+        let marked = self.marks_lines() && !noted && series.style != Style::Line;
         let some = (0..4).filter(|_| marked).filter_map(|part| {
             let share = (f64::from(part) + 0.35 + series.look as f64 * 0.13 % 0.6) / 4.0;
             crossing(&line, area.left + share * area.width)
