@@ -289,11 +289,11 @@ fn a_thinned_set_keeps_pairs_together() {
     let mut thin = suite("ots-objects");
     thin.thin(100, None);
     assert_eq!(ids(&thin).len(), 12);
-    assert_eq!(ids(&thin)[2..4], ["objects_0100_ab", "objects_0100_ba"]);
+    assert_eq!(ids(&thin)[2..4], ["objects_0161_ab", "objects_0161_ba"]);
     // In VISOR the halves of a pair are apart: 0 with 3, 1 with 2.
     let mut thin = suite("visor");
     thin.thin(2, Some(4));
-    let expected = ["visor_00000", "visor_00003", "visor_00004", "visor_00007"];
+    let expected = ["visor_00000", "visor_00003", "visor_00005", "visor_00006"];
     assert_eq!(ids(&thin), expected);
     assert!(
         thin.prompts
@@ -302,6 +302,29 @@ fn a_thinned_set_keeps_pairs_together() {
     );
     thin.thin(1, Some(1));
     assert_eq!(thin.prompts[0].counterpart, None);
+    // No relation is lost.
+    for every in 1..=12 {
+        let mut thin = suite("spatialbench-uc");
+        thin.thin(every, None);
+        let mut stated = [
+            Relation::LeftOf,
+            Relation::RightOf,
+            Relation::Above,
+            Relation::Below,
+        ]
+        .map(|r| (r, 0));
+        for prompt in &thin.prompts {
+            for (relation, count) in &mut stated {
+                *count += usize::from(prompt.relations[0].relation == *relation);
+            }
+        }
+        let counts = stated.map(|(_, count)| count);
+        let [least, most] = [counts.iter().min(), counts.iter().max()].map(Option::unwrap);
+        assert!(
+            *least > 0 && 3 * least >= *most,
+            "every {every}: {counts:?}"
+        );
+    }
     let mut all = suite("psg-three");
     all.thin(1, None);
     assert_eq!(all, suite("psg-three"));

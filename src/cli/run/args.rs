@@ -46,7 +46,7 @@ pub struct Settings {
     /// make].
     #[arg(long, value_name = "LIST", value_parser = parse_seeds, help_heading = "Which pictures")]
     pub seeds: Option<Seeds>,
-    /// Every so many prompts only, from the first on, each with its counterpart if it has one.
+    /// One of every so many prompts only, each with its counterpart if it has one.
     #[arg(
         long,
         value_name = "N",

@@ -7,10 +7,12 @@ use crate::prompt::scene::Relation;
 use crate::suite::{Suite, SuitePrompt};
 
 impl Suite {
-    /// Keeps every so many prompts, from the first on, each with its counterpart; of these at most so many.
+    /// Keeps one of every so many prompts, the first among them, each with its counterpart; of these at most so many.
     ///
-    /// A counterpart that is not kept is forgotten.
+    /// Of each so many it is another one, as sets go through their relations in turn: every tenth prompt may be of the
+    /// same one. A counterpart that is not kept is forgotten.
     pub fn thin(&mut self, every: usize, limit: Option<usize>) {
+        let every = every.max(1);
         let mut taken: HashSet<&str> = HashSet::new();
         let mut pairs = 0;
         let mut keep = Vec::with_capacity(self.prompts.len());
@@ -21,7 +23,7 @@ impl Suite {
             if !taken.contains(id) {
                 let other = prompt.counterpart.as_deref();
                 taken.extend(other);
-                if pairs % every.max(1) == 0 {
+                if pairs % every == place_in(pairs / every, every) {
                     kept.extend(other);
                     kept.insert(id);
                 }
@@ -34,6 +36,12 @@ impl Suite {
         self.prompts.truncate(limit.unwrap_or(usize::MAX));
         forget_lost_counterparts(&mut self.prompts);
     }
+}
+
+/// Which of `every` is taken from a block: by multiples of the golden ratio, which are spread evenly over any period.
+fn place_in(block: usize, every: usize) -> usize {
+    let fraction = (block as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    ((u128::from(fraction) * every as u128) >> 64) as usize
 }
 
 /// Forgets counterparts that are not there, and says how many.
