@@ -30,11 +30,11 @@ def section(page, runs):
             lines += [text.strip(), ""]
         if number == 0:
             for plot in sorted((run / "results").glob("*.svg")):
-                name = f"{page.stem}-{plot.stem.replace('_', '-')}.svg"
+                name = plot.name
                 shutil.copy(plot, page.with_name(name))
                 lines += [f"![{plot.stem.replace('_', ' ')}]({name})"]
             lines += [""]
-    return "\n".join(lines) + f"\nOn {day}, by the detector that is in the binary, beside other work (`seconds` are those of a busy machine).\n"
+    return "\n".join(lines) + f"\nOn {day}, by the detector that is in the binary, beside other work on the same machine.\n"
 
 
 def main():
