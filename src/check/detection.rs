@@ -5,6 +5,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::run_lengths::RunLengths;
+
 /// A box in pixels of the original picture, corners `x0 <= x1`, `y0 <= y1`. Serialized as `[x0, y0, x1, y1]`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "[f64; 4]", into = "[f64; 4]")]
@@ -165,9 +167,41 @@ pub struct Detection {
     /// Where it is.
     #[serde(rename = "box_xyxy")]
     pub bbox: BoundingBox,
-    /// The pixels it covers, from detectors that segment. Not part of a record.
-    #[serde(skip)]
+    /// The pixels it covers, from detectors that segment; in COCO's run-length encoding, which the released records do
+    /// not have.
+    #[serde(
+        rename = "segmentation",
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "as_run_lengths"
+    )]
     pub mask: Option<Arc<Mask>>,
+}
+
+/// Masks as [`RunLengths`].
+mod as_run_lengths {
+    use std::sync::Arc;
+
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::{Mask, RunLengths};
+
+    pub fn serialize<S: Serializer>(
+        mask: &Option<Arc<Mask>>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let packed = mask.as_ref().map(|mask| RunLengths::pack(mask));
+        packed.serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Arc<Mask>>, D::Error> {
+        let packed = Option::<RunLengths>::deserialize(deserializer)?;
+        let mask = packed.map(|packed| packed.unpack().map(Arc::new));
+        mask.transpose().map_err(D::Error::custom)
+    }
 }
 
 #[cfg(test)]
@@ -215,5 +249,14 @@ mod tests {
         let dog: Detection = serde_json::from_str(text).unwrap();
         assert_eq!(dog.bbox, BoundingBox::new(1.5, 2.0, 3.0, 4.0));
         assert_eq!(serde_json::to_string(&dog).unwrap(), text);
+        let text = text.replace('}', r#","segmentation":{"size":[2,3],"counts":"132"}}"#);
+        let dog: Detection = serde_json::from_str(&text).unwrap();
+        assert_eq!(dog.mask.as_ref().unwrap().area(), 3);
+        assert_eq!(serde_json::to_string(&dog).unwrap(), text);
+        let error = serde_json::from_str::<Detection>(&text.replace("132", "131")).unwrap_err();
+        assert!(
+            error.to_string().contains("the runs have 5 pixels"),
+            "{error}"
+        );
     }
 }

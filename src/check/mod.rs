@@ -20,6 +20,7 @@ pub mod json;
 pub mod perturb;
 pub mod reward;
 pub mod rules;
+pub mod run_lengths;
 pub mod spatialbench;
 pub mod vocabulary;
 

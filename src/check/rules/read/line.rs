@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::mask::RunLengths;
 use super::{ReadError, read_depth};
 use crate::check::rules::{Case, Label, Task, Wanted};
+use crate::check::run_lengths::{RunLengths, bounds};
 use crate::check::{BoundingBox, Detection};
 use crate::prompt::scene::{Relation, Scene, SceneError, StatedRelation};
 
@@ -153,7 +153,7 @@ fn detection(line: LineDetection) -> Result<Detection, ReadError> {
     };
     let corners = match (line.box_xyxy, &mask) {
         (Some(corners), _) => corners,
-        (None, Some(mask)) => super::mask::bounds(mask),
+        (None, Some(mask)) => bounds(mask),
         (None, None) => [f64::NAN; 4],
     };
     let [x0, y0, x1, y1] = corners;

@@ -5,7 +5,6 @@
 mod depth;
 mod geneval;
 mod line;
-mod mask;
 mod visor;
 
 use std::fmt;
@@ -15,8 +14,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use thiserror::Error;
 
+pub use crate::check::run_lengths::{RunLengths, RunLengthsError};
 pub use depth::read_depth;
-pub use mask::{RunLengths, RunLengthsError};
 
 use super::Case;
 use super::depth::DepthError;

@@ -1,6 +1,6 @@
-//! COCO's run-length encoded masks.
+//! COCO's run-length encoding of masks, plain and as text.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::check::Mask;
@@ -10,7 +10,7 @@ const MOST_PIXELS: usize = 1 << 28;
 
 /// A mask as pycocotools writes it: `{"size": [height, width], "counts": …}`. Runs go down the columns, from the left, and
 /// begin with uncovered pixels.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunLengths {
     /// Height, width.
     pub size: [usize; 2],
@@ -19,7 +19,7 @@ pub struct RunLengths {
 }
 
 /// Lengths of runs, plain or compressed to text.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Counts {
     /// Plain.
@@ -50,6 +50,25 @@ pub enum RunLengthsError {
 }
 
 impl RunLengths {
+    /// A mask as text.
+    pub fn pack(mask: &Mask) -> Self {
+        let (width, height) = (mask.width(), mask.height());
+        let pixels = (0..width).flat_map(|x| (0..height).map(move |y| (x, y)));
+        let (mut counts, mut covered, mut run) = (Vec::new(), false, 0);
+        for (x, y) in pixels {
+            if mask.contains(x, y) != covered {
+                counts.push(run);
+                (covered, run) = (!covered, 0);
+            }
+            run += 1;
+        }
+        counts.push(run);
+        Self {
+            size: [height, width],
+            counts: Counts::Compressed(compressed(&counts)),
+        }
+    }
+
     /// The mask.
     ///
     /// # Errors
@@ -89,6 +108,33 @@ impl RunLengths {
     }
 }
 
+/// COCO's text for the lengths.
+fn compressed(counts: &[usize]) -> String {
+    let mut text = String::new();
+    for (i, count) in counts.iter().enumerate() {
+        let mut value = *count as i64;
+        if i > 2 {
+            value -= counts[i - 2] as i64;
+        }
+        loop {
+            let digit = value & 31;
+            value >>= 5;
+            // The last digit's highest bit is the sign, so it must agree with what is left.
+            let last = if digit & 16 != 0 {
+                value == -1
+            } else {
+                value == 0
+            };
+            let digit = if last { digit } else { digit | 32 };
+            text.push(char::from(48 + digit as u8));
+            if last {
+                break;
+            }
+        }
+    }
+    text
+}
+
 /// The lengths in COCO's text.
 fn decompressed(text: &[u8]) -> Result<Vec<usize>, RunLengthsError> {
     let mut counts: Vec<usize> = Vec::new();
@@ -124,7 +170,7 @@ fn decompressed(text: &[u8]) -> Result<Vec<usize>, RunLengthsError> {
 }
 
 /// The smallest box around a mask, as corners; all 0 if it is empty.
-pub(super) fn bounds(mask: &Mask) -> [f64; 4] {
+pub(in crate::check) fn bounds(mask: &Mask) -> [f64; 4] {
     let range = |profile: Vec<f64>| {
         let first = profile.iter().position(|count| *count > 0.0).unwrap_or(0);
         let end = profile
@@ -153,6 +199,32 @@ mod tests {
         assert_eq!(bounds(&mask), [0.0, 0.0, 2.0, 2.0]);
         let nothing = unpack([2, 2], Counts::Plain(vec![4])).unwrap();
         assert_eq!(bounds(&nothing), [0.0; 4]);
+    }
+
+    #[test]
+    fn masks_survive_packing() {
+        // What pycocotools 2.0 gives for the same pixels.
+        let known = Mask::new(
+            4,
+            3,
+            [0, 1, 1, 0, 0, 1, 0, 0, 0, 1, 1, 1]
+                .map(|x| x == 1)
+                .to_vec(),
+        );
+        let packed = RunLengths::pack(&known.clone().unwrap());
+        assert_eq!(packed.counts, Counts::Compressed("341M10".into()));
+        assert_eq!(packed.unpack().unwrap(), known.unwrap());
+        let mut noise = 1u32;
+        for (width, height) in [(1, 1), (7, 5), (40, 300), (0, 3)] {
+            for often in [1, 2, 50, 2000] {
+                let pixels = (0..width * height).map(|_| {
+                    noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    (noise >> 8) % often == 0
+                });
+                let mask = Mask::new(width, height, pixels.collect()).unwrap();
+                assert_eq!(RunLengths::pack(&mask).unpack(), Ok(mask));
+            }
+        }
     }
 
     #[test]
