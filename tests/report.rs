@@ -127,7 +127,7 @@ fn made(method: &str, prompt: usize, seed: u64) -> Made {
             "conf": if decided { 0.75 } else { 0.0 },
             "conf_components": {"detection": 0.9, "geometry": 1.0, "stability": 1.0, "agreement": 1.0},
             "detectors": {"primary": {"type": "toybox", "detections": [
-                {"label": a, "score": 0.9, "box_xyxy": boxes[0], "segmentation": {"size": [32, 32], "counts": "Q1:f0"}}, {"label": b, "score": 0.8, "box_xyxy": boxes[1]}]}},
+                {"label": a, "score": 0.9, "box_xyxy": boxes[0], "segmentation": {"size": [32, 32], "counts": "Z4:f00000000000000fc0"}}, {"label": b, "score": 0.8, "box_xyxy": boxes[1]}]}},
             "selected": {"box_a_xyxy": boxes[0], "box_b_xyxy": boxes[1], "score_a": 0.9, "score_b": 0.8},
             "geometry": {"delta": -0.5, "margin": 0.1, "iou_ab": 0.0}, "overlay_path": null, "image_size": [32, 32]}),
         scores: json!({
@@ -299,7 +299,7 @@ fn a_finished_run_is_reported_whole() {
     assert_eq!(picture((1, 0))[10], boxes);
     assert_eq!(
         picture((1, 0))[14],
-        json!([{"size": [32, 32], "counts": "Q1:f0"}, null])
+        json!([{"size": [32, 32], "counts": "Z4:f00000000000000fc0"}, null])
     );
     // Other methods stand beside the searches.
     let scaling = fs::read_to_string(out.join("plots/scaling_pse.svg")).unwrap();
@@ -369,7 +369,7 @@ fn an_unfinished_run_is_reported_as_far_as_it_is() {
     assert!(html.contains("psg 3 of 8"));
     assert_eq!(
         data(&html)["pictures"][8][14][0]["counts"],
-        "Q1:f0",
+        "Z4:f00000000000000fc0",
         "of a sample that is not folded"
     );
     assert_eq!(
