@@ -219,7 +219,7 @@ mod tests {
             for often in [1, 2, 50, 2000] {
                 let pixels = (0..width * height).map(|_| {
                     noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                    (noise >> 8) % often == 0
+                    (noise >> 8).is_multiple_of(often)
                 });
                 let mask = Mask::new(width, height, pixels.collect()).unwrap();
                 assert_eq!(RunLengths::pack(&mask).unpack(), Ok(mask));
