@@ -79,6 +79,7 @@ struct LineDetection {
     #[serde(default = "certain")]
     score: f64,
     box_xyxy: Option<[f64; 4]>,
+    #[serde(alias = "segmentation")]
     mask: Option<RunLengths>,
 }
 
