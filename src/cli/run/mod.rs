@@ -122,8 +122,16 @@ impl Eyes {
                 "--checker none looks at nothing: it goes without --secondary, --checker-config and --known-objects"
             );
         }
-        if secondary.is_none() {
-            config.detector.secondary = None;
+        // What is written beside the records is what looks.
+        let detectors = &mut config.detector;
+        if let Some(primary) = &primary {
+            checker::name_in(&mut detectors.primary, primary);
+        }
+        match &secondary {
+            Some(weights) => {
+                checker::name_in(detectors.secondary.get_or_insert_default(), weights);
+            }
+            None => detectors.secondary = None,
         }
         Ok(Self {
             labels: primary
@@ -140,15 +148,10 @@ impl Eyes {
         let Some(primary) = &self.primary else {
             return Ok(None);
         };
-        let mut config = self.config.clone();
-        checker::name_in(&mut config.detector.primary, primary);
-        if let Some(secondary) = &self.secondary {
-            checker::name_in(config.detector.secondary.get_or_insert_default(), secondary);
-        }
-        let hash = |weights: &DetectorWeights| Ok(weights.file_hash()?.sha256);
-        let hash = |weights: &DetectorWeights| -> anyhow::Result<String> { hash(weights) };
-        let secondary = self.secondary.as_ref().map(hash).transpose()?;
-        Ok(Some(CheckerId::new(hash(primary)?, secondary, &config)))
+        let secondary = self.secondary.as_ref().map(DetectorWeights::file_hash);
+        let secondary = secondary.transpose()?.map(|file| file.sha256);
+        let primary = primary.file_hash()?.sha256;
+        Ok(Some(CheckerId::new(primary, secondary, &self.config)))
     }
 
     fn load(&self, device: &OpenDevice, batch: usize) -> anyhow::Result<Box<dyn Examiner>> {
