@@ -341,6 +341,20 @@ fn two_copies_of_a_run_make_one() {
 /// The bookkeeping of a run over all of VISOR's prompts; the pictures are of 8 × 8 pixels.
 #[test]
 fn bookkeeping_costs_little() {
+    // In a process of its own: memory is counted by process, and other tests share this one.
+    const ALONE: &str = "PREPOSE_TEST_ALONE";
+    if std::env::var_os(ALONE).is_none() {
+        let name = "suite::tests::bookkeeping_costs_little";
+        let alone = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .env(ALONE, "1")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&alone.stderr);
+        eprintln!("{said}");
+        assert!(alone.status.success() && said.contains("ms a picture"));
+        return;
+    }
     let plan = plan(25_280, 1, &["prompt-only"]);
     let folder = tempfile::tempdir().unwrap();
     let before = resident();
