@@ -17,6 +17,7 @@ mod nms;
 mod norm;
 mod resize;
 mod roi_align;
+pub mod selftest;
 #[cfg(test)]
 mod tests;
 mod top_k;

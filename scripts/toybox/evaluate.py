@@ -37,7 +37,8 @@ METHODS = {
     "Attend-and-Excite": ["--guide", "attend-and-excite"],
     "layout guidance": ["--guide", "layout"],
 }
-ALL_SEEDS = ("prompt only", "PoS")  # the others, which are compared with them, have seed 0 only
+# Search and the variants of PoS have seed 0 only.
+ALL_SEEDS = ("prompt only", "PoS", "BoxDiff", "Attend-and-Excite", "layout guidance")
 
 
 def paint(args, name, prompts, options, seeds):
@@ -150,11 +151,16 @@ def table(result):
     return "\n".join(lines) + "\n"
 
 
+def searched(result):
+    every = result["search_every"]
+    return f"best of N has every {every}th prompt; " if every > 1 else ""
+
+
 def header(result):
     return f"""# Guidance and search, measured on the toybox
 
 SpatialBench-UC's 200 prompts, {STEPS} steps, looked at by the recipe's judge (`scripts/toybox/judge.py`, which accepts an object only if it is well
-formed), with standard errors. `prompt only` and `PoS` have {result["seeds"]} seeds, the others one; best of N has every {result["search_every"]}th prompt, and its smaller N are
+formed), with standard errors. The methods with a gradient have {result["seeds"]} seeds, search and the variants of PoS one; {searched(result)}best of fewer than 32 takes
 the first candidates of the same runs. UNet rows are steps of candidates through the whole network; guidance's own passes ([cost](cost.md)) come on
 top.
 

@@ -1,6 +1,6 @@
 //! The operations of detectors: fast paths and plain references against f64 loops.
 
-use super::{assert_close, noise, random, tolerance, values};
+use super::{assert_close, noise, random, reference, tolerance, values};
 use crate::cpu::simd::forced;
 use crate::*;
 use burn::tensor::{DType, Device, Tensor, TensorData};
@@ -24,30 +24,6 @@ fn boxes(batch: usize, n: usize, seed: u64) -> Tensor<3> {
     Tensor::from_data(data, &Device::flex())
 }
 
-/// Greedy suppression in f64; also the least distance of an overlap from the threshold.
-fn suppressed(boxes: &[f64], threshold: f64) -> (Vec<bool>, f64) {
-    let boxes: Vec<&[f64]> = boxes.chunks(4).collect();
-    let mut keep = vec![true; boxes.len()];
-    let mut room = f64::INFINITY;
-    for i in 0..boxes.len() {
-        for j in i + 1..boxes.len() {
-            let (a, b) = (boxes[i], boxes[j]);
-            let side =
-                |low: usize, high: usize| (a[high].min(b[high]) - a[low].max(b[low])).max(0.0);
-            let both = side(0, 2) * side(1, 3);
-            let area = |b: &[f64]| (b[2] - b[0]) * (b[3] - b[1]);
-            let overlap = both / (area(a) + area(b) - both);
-            if overlap.is_finite() && overlap > 0.0 {
-                room = room.min((overlap - threshold).abs());
-            }
-            if keep[i] && overlap > threshold {
-                keep[j] = false;
-            }
-        }
-    }
-    (keep, room)
-}
-
 #[test]
 fn nms_matches() {
     for (batch, n, threshold) in [(1, 1, 0.5), (3, 64, 0.3), (2, 257, 0.5), (1, 500, 0.7)] {
@@ -55,7 +31,7 @@ fn nms_matches() {
         let all = values(&boxes);
         let mut want = Vec::new();
         for boxes in all.chunks(4 * n) {
-            let (keep, room) = suppressed(boxes, threshold);
+            let (keep, room) = reference::suppressed(boxes, threshold);
             assert!(
                 room > 1e-6,
                 "{n} boxes: an overlap too near to the threshold to tell"
@@ -152,55 +128,12 @@ fn top_k_leaves_out_columns_below_the_floor() {
     assert_eq!(top_k(x, 2, 9.0).0.dims(), [2, 1]);
 }
 
-/// Bilinear sampling as the paper has it, one sample after the other, in f64.
-fn pooled(levels: &[Tensor<4>], rois: &[f64], options: &RoiAlign) -> Vec<f64> {
-    let data: Vec<_> = levels.iter().map(values).collect();
-    let (size, sampling) = (options.size, options.sampling);
-    let mut out = Vec::new();
-    for roi in rois.chunks(5) {
-        let [x0, y0, x1, y1] = [roi[1], roi[2], roi[3], roi[4]];
-        let scale = f64::from(options.canonical_scale);
-        let level = ((x1 - x0) * (y1 - y0)).sqrt() / scale;
-        let level = (f64::from(options.canonical_level) + level.log2() + 1e-6).floor();
-        let finest = f64::from(options.finest);
-        let index = (level - finest).clamp(0.0, (levels.len() - 1) as f64) as usize;
-        let [_, channels, height, width] = levels[index].dims();
-        let scale = 2f64.powi(-(index as i32 + options.finest as i32));
-        for channel in 0..channels {
-            let plane = (roi[0] as usize * channels + channel) * height * width;
-            let at = |y: usize, x: usize| data[index][plane + y * width + x];
-            let sample = |y: f64, x: f64| {
-                if y < -1.0 || y > height as f64 || x < -1.0 || x > width as f64 {
-                    return 0.0;
-                }
-                let (y, x) = (
-                    y.clamp(0.0, height as f64 - 1.0),
-                    x.clamp(0.0, width as f64 - 1.0),
-                );
-                let (low, left) = (y as usize, x as usize);
-                let (high, right) = ((low + 1).min(height - 1), (left + 1).min(width - 1));
-                let (b, a) = (y - low as f64, x - left as f64);
-                let upper = at(low, left) * (1.0 - a) + at(low, right) * a;
-                let lower = at(high, left) * (1.0 - a) + at(high, right) * a;
-                upper * (1.0 - b) + lower * b
-            };
-            let bin = |low: f64, high: f64| ((high - low) * scale).max(1.0) / size as f64;
-            let (down, across) = (bin(y0, y1), bin(x0, x1));
-            for i in 0..size {
-                for j in 0..size {
-                    let mut sum = 0.0;
-                    for k in 0..sampling * sampling {
-                        let part = |n: usize| (n as f64 + 0.5) / sampling as f64;
-                        let y = y0 * scale + (i as f64 + part(k / sampling)) * down;
-                        let x = x0 * scale + (j as f64 + part(k % sampling)) * across;
-                        sum += sample(y, x);
-                    }
-                    out.push(sum / (sampling * sampling) as f64);
-                }
-            }
-        }
-    }
-    out
+/// Sizes and elements.
+fn measured(levels: &[Tensor<4>]) -> Vec<([usize; 4], Vec<f64>)> {
+    levels
+        .iter()
+        .map(|level| (level.dims(), values(level)))
+        .collect()
 }
 
 /// `n` regions in pictures of 96 × 130 pixels and beyond their borders, among them tiny and huge ones.
@@ -243,7 +176,7 @@ fn roi_align_matches() {
                     canonical_level: 4.0,
                 };
                 let rois = regions(23, 2, i as u64);
-                let want = pooled(&levels, &values(&rois), &options);
+                let want = reference::pooled(&measured(&levels), &values(&rois), &options);
                 let what = format!("{level:?} roi_align {:?} {dtype:?}", cases[i]);
                 let got = roi_align(&levels, rois.clone(), &options);
                 assert_eq!(
@@ -275,7 +208,11 @@ fn roi_align_of_views_and_of_nothing() {
     };
     let level = random([24, 2, 33, 4], 1, DType::F32).permute([1, 3, 0, 2]);
     let rois = regions(9, 2, 5);
-    let want = pooled(std::slice::from_ref(&level), &values(&rois), &options);
+    let want = reference::pooled(
+        &measured(std::slice::from_ref(&level)),
+        &values(&rois),
+        &options,
+    );
     let got = roi_align(std::slice::from_ref(&level), rois.clone(), &options);
     assert_close(&got, &want, 2e-5, "a permuted level");
     let none = roi_align(&[level], Tensor::zeros([0, 5], &Device::flex()), &options);

@@ -5,24 +5,10 @@ mod detection;
 mod fast;
 mod gradients;
 mod input_gradients;
-mod reference;
 mod simd;
 
+use crate::selftest::{noise, reference};
 use burn::tensor::{DType, Device, Tensor, TensorData};
-
-/// Numbers between -1 and 1 (xorshift64*), none of them zero.
-fn noise(len: usize, seed: u64) -> Vec<f32> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    (0..len)
-        .map(|_| {
-            state ^= state >> 12;
-            state ^= state << 25;
-            state ^= state >> 27;
-            let bits = state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 40;
-            (bits as f32 + 0.5) / (1u64 << 23) as f32 - 1.0
-        })
-        .collect()
-}
 
 /// A random tensor on `flex`.
 fn random<const D: usize>(shape: [usize; D], seed: u64, dtype: DType) -> Tensor<D> {

@@ -1,5 +1,7 @@
 //! The operations as loops over f64.
 
+use crate::RoiAlign;
+
 /// `x` `[b, cin, h, w]`, `weight` `[cout, cin, k, k]`.
 pub struct Conv {
     pub x: [usize; 4],
@@ -142,4 +144,80 @@ pub fn geglu(x: &[f64], width: usize) -> Vec<f64> {
     x.chunks(2 * width)
         .flat_map(|row| (0..width).map(|i| row[i] * gelu(row[width + i])))
         .collect()
+}
+
+/// Greedy suppression in f64; also the least distance of an overlap from the threshold.
+pub fn suppressed(boxes: &[f64], threshold: f64) -> (Vec<bool>, f64) {
+    let boxes: Vec<&[f64]> = boxes.chunks(4).collect();
+    let mut keep = vec![true; boxes.len()];
+    let mut room = f64::INFINITY;
+    for i in 0..boxes.len() {
+        for j in i + 1..boxes.len() {
+            let (a, b) = (boxes[i], boxes[j]);
+            let side =
+                |low: usize, high: usize| (a[high].min(b[high]) - a[low].max(b[low])).max(0.0);
+            let both = side(0, 2) * side(1, 3);
+            let area = |b: &[f64]| (b[2] - b[0]) * (b[3] - b[1]);
+            let overlap = both / (area(a) + area(b) - both);
+            if overlap.is_finite() && overlap > 0.0 {
+                room = room.min((overlap - threshold).abs());
+            }
+            if keep[i] && overlap > threshold {
+                keep[j] = false;
+            }
+        }
+    }
+    (keep, room)
+}
+
+/// Bilinear sampling as the paper has it, one sample after the other, in f64.
+/// `levels` are the sizes `[B, C, H, W]` and the elements of each.
+pub fn pooled(levels: &[([usize; 4], Vec<f64>)], rois: &[f64], options: &RoiAlign) -> Vec<f64> {
+    let (size, sampling) = (options.size, options.sampling);
+    let mut out = Vec::new();
+    for roi in rois.chunks(5) {
+        let [x0, y0, x1, y1] = [roi[1], roi[2], roi[3], roi[4]];
+        let scale = f64::from(options.canonical_scale);
+        let level = ((x1 - x0) * (y1 - y0)).sqrt() / scale;
+        let level = (f64::from(options.canonical_level) + level.log2() + 1e-6).floor();
+        let finest = f64::from(options.finest);
+        let index = (level - finest).clamp(0.0, (levels.len() - 1) as f64) as usize;
+        let ([_, channels, height, width], data) = &levels[index];
+        let (channels, height, width) = (*channels, *height, *width);
+        let scale = 2f64.powi(-(index as i32 + options.finest as i32));
+        for channel in 0..channels {
+            let plane = (roi[0] as usize * channels + channel) * height * width;
+            let at = |y: usize, x: usize| data[plane + y * width + x];
+            let sample = |y: f64, x: f64| {
+                if y < -1.0 || y > height as f64 || x < -1.0 || x > width as f64 {
+                    return 0.0;
+                }
+                let (y, x) = (
+                    y.clamp(0.0, height as f64 - 1.0),
+                    x.clamp(0.0, width as f64 - 1.0),
+                );
+                let (low, left) = (y as usize, x as usize);
+                let (high, right) = ((low + 1).min(height - 1), (left + 1).min(width - 1));
+                let (b, a) = (y - low as f64, x - left as f64);
+                let upper = at(low, left) * (1.0 - a) + at(low, right) * a;
+                let lower = at(high, left) * (1.0 - a) + at(high, right) * a;
+                upper * (1.0 - b) + lower * b
+            };
+            let bin = |low: f64, high: f64| ((high - low) * scale).max(1.0) / size as f64;
+            let (down, across) = (bin(y0, y1), bin(x0, x1));
+            for i in 0..size {
+                for j in 0..size {
+                    let mut sum = 0.0;
+                    for k in 0..sampling * sampling {
+                        let part = |n: usize| (n as f64 + 0.5) / sampling as f64;
+                        let y = y0 * scale + (i as f64 + part(k / sampling)) * down;
+                        let x = x0 * scale + (j as f64 + part(k % sampling)) * across;
+                        sum += sample(y, x);
+                    }
+                    out.push(sum / (sampling * sampling) as f64);
+                }
+            }
+        }
+    }
+    out
 }

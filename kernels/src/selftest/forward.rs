@@ -1,0 +1,302 @@
+//! The operations themselves.
+
+use super::{Operation, Trial, noise, reference};
+use crate::*;
+use burn::tensor::{Tensor, TensorData};
+
+pub const OPERATIONS: &[Operation] = &[
+    Operation {
+        name: "conv2d",
+        run: conv,
+    },
+    Operation {
+        name: "linear",
+        run: linears,
+    },
+    Operation {
+        name: "attention",
+        run: attentions,
+    },
+    Operation {
+        name: "causal_attention",
+        run: causal,
+    },
+    Operation {
+        name: "attention_with_probs",
+        run: with_probs,
+    },
+    Operation {
+        name: "group_norm",
+        run: group_norms,
+    },
+    Operation {
+        name: "layer_norm",
+        run: layer_norms,
+    },
+    Operation {
+        name: "geglu",
+        run: geglus,
+    },
+    Operation {
+        name: "silu, gelu, quick_gelu",
+        run: activations,
+    },
+    Operation {
+        name: "upsample_nearest2x",
+        run: upsample,
+    },
+    Operation {
+        name: "max_pool3x3",
+        run: max_pool,
+    },
+    Operation {
+        name: "nms",
+        run: suppression,
+    },
+    Operation {
+        name: "roi_align",
+        run: regions,
+    },
+];
+
+fn conv(trial: &mut Trial) {
+    // Batch, channels, height, width, out, kernel, stride, padding.
+    for case @ [b, c, h, w, out, kernel, stride, padding] in [
+        [2, 32, 16, 16, 64, 3, 1, 1],
+        [1, 5, 9, 11, 7, 3, 2, 1],
+        [2, 64, 8, 8, 32, 1, 1, 0],
+    ] {
+        let (x, x64) = trial.tensor([b, c, h, w]);
+        let (weight, weight64) = trial.tensor([out, c, kernel, kernel]);
+        let (bias, bias64) = trial.tensor([out]);
+        let problem = reference::Conv {
+            x: [b, c, h, w],
+            out,
+            kernel,
+            stride,
+            padding,
+        };
+        let want = problem.run(&x64, &weight64, Some(&bias64));
+        let got = conv2d(
+            x.clone(),
+            weight.clone(),
+            Some(bias.clone()),
+            stride,
+            padding,
+        );
+        trial.compare(format!("{case:?}"), got, &want);
+        let want: Vec<f64> = want.iter().map(|x| x.max(0.0)).collect();
+        let got = conv2d_relu(x, weight, Some(bias), stride, padding);
+        trial.compare(format!("{case:?}, ReLU"), got, &want);
+    }
+}
+
+fn linears(trial: &mut Trial) {
+    for case @ [b, n, inputs, outputs] in [[2, 77, 64, 96], [1, 1, 33, 17]] {
+        let (x, x64) = trial.tensor([b, n, inputs]);
+        let (weight, weight64) = trial.tensor([outputs, inputs]);
+        let (bias, bias64) = trial.tensor([outputs]);
+        let want = reference::linear(&x64, &weight64, Some(&bias64), inputs);
+        trial.compare(format!("{case:?}"), linear(x, weight, Some(bias)), &want);
+    }
+}
+
+/// Batch, heads, queries, keys, width; the widths are those of Stable Diffusion's heads, an odd one and the autoencoder's.
+const ATTENTIONS: [[usize; 5]; 7] = [
+    [2, 2, 64, 64, 40],
+    [1, 2, 64, 77, 64],
+    [1, 2, 64, 64, 80],
+    [1, 1, 64, 64, 160],
+    [3, 1, 49, 77, 5],
+    [1, 1, 1, 1, 40],
+    [1, 1, 64, 64, 512],
+];
+
+fn attentions(trial: &mut Trial) {
+    for case @ [b, h, n, m, d] in ATTENTIONS {
+        let (q, q64) = trial.tensor([b, h, n, d]);
+        let (k, k64) = trial.tensor([b, h, m, d]);
+        let (v, v64) = trial.tensor([b, h, m, d]);
+        let (want, _) = reference::attention(&q64, &k64, &v64, [n, m, d], false);
+        trial.compare(format!("{case:?}"), attention(q, k, v), &want);
+    }
+    // As the networks call it: heads beside each other in the rows.
+    let [b, h, n, d] = [2, 3, 48, 40];
+    let (joined, joined64) = trial.tensor([b, n, h, 3 * d]);
+    let part = |i: usize| joined.clone().narrow(3, i * d, d).swap_dims(1, 2);
+    let part64 = |i: usize| {
+        let at = |b: usize, head: usize, row: usize| ((b * n + row) * h + head) * 3 * d + i * d;
+        let rows = (0..b).flat_map(|b| (0..h).map(move |head| (b, head)));
+        let rows = rows.flat_map(|(b, head)| (0..n).map(move |row| (b, head, row)));
+        rows.flat_map(|(b, head, row)| joined64[at(b, head, row)..][..d].to_vec())
+            .collect::<Vec<f64>>()
+    };
+    let (want, _) = reference::attention(&part64(0), &part64(1), &part64(2), [n, n, d], false);
+    trial.compare("views".into(), attention(part(0), part(1), part(2)), &want);
+}
+
+fn causal(trial: &mut Trial) {
+    let [b, h, n, d] = [2, 2, 77, 64];
+    let (q, q64) = trial.tensor([b, h, n, d]);
+    let (k, k64) = trial.tensor([b, h, n, d]);
+    let (v, v64) = trial.tensor([b, h, n, d]);
+    let (want, _) = reference::attention(&q64, &k64, &v64, [n, n, d], true);
+    trial.compare("[2, 2, 77, 64]".into(), causal_attention(q, k, v), &want);
+}
+
+fn with_probs(trial: &mut Trial) {
+    for case @ [b, h, n, m, d] in ATTENTIONS.into_iter().take(5) {
+        let (q, q64) = trial.tensor([b, h, n, d]);
+        let (k, k64) = trial.tensor([b, h, m, d]);
+        let (v, v64) = trial.tensor([b, h, m, d]);
+        let (want, want_probs) = reference::attention(&q64, &k64, &v64, [n, m, d], false);
+        let (got, probs) = attention_with_probs(q, k, v);
+        trial.compare(format!("{case:?}"), got, &want);
+        trial.compare(format!("{case:?}, probabilities"), probs, &want_probs);
+    }
+}
+
+fn group_norms(trial: &mut Trial) {
+    for case @ [b, c, h, w, groups] in [[2, 64, 8, 8, 32], [3, 21, 5, 7, 7], [1, 32, 40, 40, 32]] {
+        for silu in [false, true] {
+            let (x, x64) = trial.tensor([b, c, h, w]);
+            let (weight, weight64) = trial.tensor([c]);
+            let (bias, bias64) = trial.tensor([c]);
+            let sizes = (c, h * w, groups);
+            let want = reference::group_norm(&x64, sizes, &weight64, &bias64, 1e-5, silu);
+            let got = group_norm(x, groups, weight, bias, 1e-5, silu);
+            let what = if silu { ", SiLU" } else { "" };
+            trial.compare(format!("{case:?}{what}"), got, &want);
+        }
+    }
+}
+
+fn layer_norms(trial: &mut Trial) {
+    for case @ [b, n, c] in [[2, 77, 64], [1, 3, 1281]] {
+        let (x, x64) = trial.tensor([b, n, c]);
+        let (weight, weight64) = trial.tensor([c]);
+        let (bias, bias64) = trial.tensor([c]);
+        let want = reference::layer_norm(&x64, &weight64, &bias64, 1e-5);
+        trial.compare(
+            format!("{case:?}"),
+            layer_norm(x, weight, bias, 1e-5),
+            &want,
+        );
+    }
+}
+
+fn geglus(trial: &mut Trial) {
+    for case @ [b, n, c] in [[2, 64, 160], [1, 3, 10]] {
+        let (x, x64) = trial.tensor([b, n, c]);
+        trial.compare(
+            format!("{case:?}"),
+            geglu(x),
+            &reference::geglu(&x64, c / 2),
+        );
+    }
+}
+
+fn activations(trial: &mut Trial) {
+    let shape = [3, 50, 7];
+    let (x, x64) = trial.tensor(shape);
+    // From -8 to 8, where the functions have their bends and their tails.
+    let (x, x64) = (x * 8.0, x64.iter().map(|x| x * 8.0).collect::<Vec<_>>());
+    let of = |f: fn(f64) -> f64| x64.iter().map(|x| f(*x)).collect::<Vec<_>>();
+    trial.compare(
+        format!("silu {shape:?}"),
+        silu(x.clone()),
+        &of(reference::silu),
+    );
+    trial.compare(
+        format!("gelu {shape:?}"),
+        gelu(x.clone()),
+        &of(reference::gelu),
+    );
+    trial.compare(
+        format!("quick_gelu {shape:?}"),
+        quick_gelu(x),
+        &of(reference::quick_gelu),
+    );
+}
+
+fn upsample(trial: &mut Trial) {
+    let [b, c, h, w] = [2, 3, 5, 4];
+    let (x, x64) = trial.tensor([b, c, h, w]);
+    let mut want = Vec::new();
+    for plane in x64.chunks(h * w) {
+        for y in 0..2 * h {
+            want.extend((0..2 * w).map(|x| plane[y / 2 * w + x / 2]));
+        }
+    }
+    trial.compare("[2, 3, 5, 4]".into(), upsample_nearest2x(x), &want);
+}
+
+fn max_pool(trial: &mut Trial) {
+    let [b, c, h, w] = [2, 3, 9, 6];
+    let (x, x64) = trial.tensor([b, c, h, w]);
+    let mut want = Vec::new();
+    for plane in x64.chunks(h * w) {
+        for y in (0..h).step_by(2) {
+            for x in (0..w).step_by(2) {
+                let rows = y.saturating_sub(1)..(y + 2).min(h);
+                let inside =
+                    rows.flat_map(|y| (x.saturating_sub(1)..(x + 2).min(w)).map(move |x| (y, x)));
+                let values = inside.map(|(y, x)| plane[y * w + x]);
+                want.push(values.fold(f64::NEG_INFINITY, f64::max));
+            }
+        }
+    }
+    trial.compare("[2, 3, 9, 6]".into(), max_pool3x3(x), &want);
+}
+
+/// `n` boxes in a square of 100 pixels, many of them overlapping; in f32 whatever the type.
+fn boxes(n: usize, seed: u64) -> Vec<f32> {
+    let corners = noise(4 * n, seed);
+    let corners = corners.chunks(4).flat_map(|v| {
+        let [x, y] = [50.0 + 40.0 * v[0], 50.0 + 40.0 * v[1]];
+        [x, y, x + 20.0 + 15.0 * v[2], y + 20.0 + 15.0 * v[3]]
+    });
+    corners.collect()
+}
+
+fn suppression(trial: &mut Trial) {
+    for (n, threshold) in [(70, 0.3), (200, 0.5)] {
+        let corners = boxes(n, n as u64);
+        let wide: Vec<f64> = corners.iter().copied().map(f64::from).collect();
+        let (keep, _) = reference::suppressed(&wide, threshold);
+        let data = TensorData::new(corners, [1, n, 4]);
+        let got = nms(Tensor::from_data(data, &trial.device), threshold);
+        let want: Vec<f64> = keep.iter().map(|keep| f64::from(*keep)).collect();
+        trial.compare(format!("{n} boxes"), got.float(), &want);
+    }
+}
+
+fn regions(trial: &mut Trial) {
+    let options = RoiAlign {
+        size: 7,
+        sampling: 2,
+        finest: 2,
+        canonical_scale: 56.0,
+        canonical_level: 4.0,
+    };
+    let shapes = [[2, 5, 24, 33], [2, 5, 12, 17]];
+    let levels = shapes.map(|shape| trial.tensor(shape));
+    let rois: Vec<f32> = boxes(12, 5)
+        .chunks(4)
+        .enumerate()
+        .flat_map(|(i, corners)| [&[(i % 2) as f32], corners].concat())
+        .collect();
+    let wide: Vec<f64> = rois.iter().copied().map(f64::from).collect();
+    let rois = Tensor::from_data(TensorData::new(rois, [12, 5]), &trial.device);
+    let tensors: Vec<_> = levels.iter().map(|(level, _)| level.clone()).collect();
+    let measured: Vec<_> = levels
+        .into_iter()
+        .map(|(level, values)| (level.dims(), values))
+        .collect();
+    let want = reference::pooled(&measured, &wide, &options);
+    trial.compare(
+        "12 regions".into(),
+        roi_align(&tensors, rois, &options),
+        &want,
+    );
+}
