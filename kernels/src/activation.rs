@@ -3,20 +3,24 @@
 use crate::cpu::norm::{self, Activation};
 use crate::cpu::norm_grad;
 use crate::flex::{Operand, filled};
+use crate::profile::{self, Family};
 use burn::tensor::Tensor;
 
 /// `x · sigmoid(x)`, elementwise, any shape (Elfwing et al. 2017; "swish").
 pub fn silu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+    let _span = profile::span(Family::Activation, &x, || 0);
     activate(&x, Activation::Silu).unwrap_or_else(|| plain::silu(x))
 }
 
 /// Exact GELU `x · Φ(x)` with the error function, elementwise, any shape (Hendrycks & Gimpel 2016).
 pub fn gelu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+    let _span = profile::span(Family::Activation, &x, || 0);
     activate(&x, Activation::Gelu).unwrap_or_else(|| plain::gelu(x))
 }
 
 /// `x · sigmoid(1.702 x)`, the GELU approximation of OpenAI's CLIP, elementwise, any shape.
 pub fn quick_gelu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+    let _span = profile::span(Family::Activation, &x, || 0);
     activate(&x, Activation::QuickGelu).unwrap_or_else(|| plain::quick_gelu(x))
 }
 
@@ -38,6 +42,7 @@ fn activate<const D: usize>(x: &Tensor<D>, activation: Activation) -> Option<Ten
 /// # Panics
 /// If the number of channels is odd.
 pub fn geglu(x: Tensor<3>) -> Tensor<3> {
+    let _span = profile::span(Family::Activation, &x, || 0);
     assert!(
         x.dims()[2].is_multiple_of(2),
         "geglu needs an even number of channels"
@@ -60,6 +65,7 @@ fn fast_geglu(x: &Tensor<3>) -> Option<Tensor<3>> {
 /// Gradient of [`geglu`] with respect to its input `x` `[B, N, 2C]`, from the gradient with respect to
 /// its result, `grad` `[B, N, C]`.
 pub fn geglu_input_grad(grad: Tensor<3>, x: Tensor<3>) -> Tensor<3> {
+    let _span = profile::span(Family::Activation, &x, || 0);
     let [batch, tokens, width] = grad.dims();
     assert_eq!(
         x.dims(),

@@ -4,6 +4,7 @@ use crate::cpu::attention::{Attention, Heads};
 use crate::cpu::attention_grad::{InputGrads, Sizes};
 use crate::cpu::attention_query_grad::QueryGrad;
 use crate::flex::{Operand, filled, filled_with_layout};
+use crate::profile::{self, Family, attention_flops};
 use burn::backend::flex::Layout;
 use burn::tensor::{Shape, Tensor};
 
@@ -35,6 +36,15 @@ fn fast(
     causal: bool,
     with_probs: bool,
 ) -> Option<(Tensor<4>, Option<Tensor<4>>)> {
+    let _span = profile::span(Family::Attention, &q, || {
+        attention_flops(q.dims(), k.dims()[2], 2)
+    });
+    let _span = profile::span(Family::Attention, &q, || {
+        attention_flops(q.dims(), k.dims()[2], 2)
+    });
+    let _span = profile::span(Family::Attention, &q, || {
+        attention_flops(q.dims(), k.dims()[2], 2)
+    });
     let [batch, heads, queries, width] = q.dims();
     let keys = k.dims()[2];
     assert_eq!(
@@ -118,6 +128,9 @@ pub fn attention_input_grads(
     v: Tensor<4>,
     out: Tensor<4>,
 ) -> (Tensor<4>, Tensor<4>, Tensor<4>) {
+    let _span = profile::span(Family::Attention, &q, || {
+        attention_flops(q.dims(), k.dims()[2], 5)
+    });
     fast_input_grads(&grad, [&q, &k, &v], &out)
         .unwrap_or_else(|| plain::attention_input_grads(grad, q, k, v, out))
 }
@@ -192,6 +205,9 @@ pub fn attention_query_grad(
     k: Tensor<4>,
     v: Tensor<4>,
 ) -> Tensor<4> {
+    let _span = profile::span(Family::Attention, &q, || {
+        attention_flops(q.dims(), k.dims()[2], 3)
+    });
     fast_query_grad(grad.as_ref(), grad_probs.as_ref(), [&q, &k, &v])
         .unwrap_or_else(|| plain::attention_query_grad(grad, grad_probs, q, k, v))
 }

@@ -4,6 +4,7 @@ use crate::cpu::columns::{MAX_TAPS, Patches, Transposed};
 use crate::cpu::gemm::{Columns, Gemm, Rows, Target};
 use crate::cpu::tile::GROUP;
 use crate::flex::{Operand, filled};
+use crate::profile::{self, Family, conv_flops};
 use burn::tensor::Tensor;
 
 /// Cross-correlation of `x` `[B, Cin, H, W]` with `weight` `[Cout, Cin, k, k]` (PyTorch's layout)
@@ -16,6 +17,9 @@ pub fn conv2d(
     stride: usize,
     padding: usize,
 ) -> Tensor<4> {
+    let _span = profile::span(Family::Convolution, &x, || {
+        flops(&x, &weight, stride, padding)
+    });
     fast_conv2d(&x, &weight, bias.as_ref(), stride, padding, false)
         .unwrap_or_else(|| plain::conv2d(x, weight, bias, stride, padding))
 }
@@ -28,8 +32,18 @@ pub fn conv2d_relu(
     stride: usize,
     padding: usize,
 ) -> Tensor<4> {
+    let _span = profile::span(Family::Convolution, &x, || {
+        flops(&x, &weight, stride, padding)
+    });
     fast_conv2d(&x, &weight, bias.as_ref(), stride, padding, true)
         .unwrap_or_else(|| plain::conv2d_relu(x, weight, bias, stride, padding))
+}
+
+fn flops(x: &Tensor<4>, weight: &Tensor<4>, stride: usize, padding: usize) -> u64 {
+    let [batch, _, height, width] = x.dims();
+    let [outputs, inputs, kernel, _] = weight.dims();
+    let size = |n: usize| (n + 2 * padding).saturating_sub(kernel) / stride + 1;
+    conv_flops([batch, outputs, size(height), size(width)], inputs, kernel)
 }
 
 fn fast_conv2d(
@@ -196,6 +210,9 @@ pub fn conv2d_input_grad(
     stride: usize,
     padding: usize,
 ) -> Tensor<4> {
+    let _span = profile::span(Family::Convolution, &grad, || {
+        conv_flops(grad.dims(), input[1], weight.dims()[2])
+    });
     fast_conv2d_input_grad(&grad, &weight, input, stride, padding)
         .unwrap_or_else(|| plain::conv2d_input_grad(grad, weight, input, stride, padding))
 }

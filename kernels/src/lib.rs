@@ -15,6 +15,7 @@ mod linear;
 mod max_pool;
 mod nms;
 mod norm;
+pub mod profile;
 mod resize;
 mod roi_align;
 pub mod selftest;

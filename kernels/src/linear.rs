@@ -3,11 +3,19 @@
 use crate::cpu::columns::{Patches, Transposed};
 use crate::cpu::gemm::{Columns, Gemm, Rows, Target};
 use crate::flex::{Operand, filled};
+use crate::profile::{self, Family, linear_flops};
 use burn::tensor::Tensor;
 
 /// `x Wᵀ + b` for `x` `[B, N, In]`, `weight` `[Out, In]` as PyTorch stores it, and `bias` `[Out]`,
 /// giving `[B, N, Out]`.
 pub fn linear(x: Tensor<3>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<3> {
+    let _span = profile::span(Family::Matmul, &x, || {
+        linear_flops(
+            x.dims()[0] * x.dims()[1],
+            weight.dims()[1],
+            weight.dims()[0],
+        )
+    });
     fast_linear(&x, &weight, bias.as_ref()).unwrap_or_else(|| plain::linear(x, weight, bias))
 }
 
@@ -130,6 +138,13 @@ fn fast_linear(x: &Tensor<3>, weight: &Tensor<2>, bias: Option<&Tensor<1>>) -> O
 /// Gradient of [`linear`] with respect to its input: `grad W` for `grad` `[B, N, Out]` and `weight`
 /// `[Out, In]`, giving `[B, N, In]`.
 pub fn linear_input_grad(grad: Tensor<3>, weight: Tensor<2>) -> Tensor<3> {
+    let _span = profile::span(Family::Matmul, &grad, || {
+        linear_flops(
+            grad.dims()[0] * grad.dims()[1],
+            weight.dims()[1],
+            weight.dims()[0],
+        )
+    });
     fast_linear_input_grad(&grad, &weight).unwrap_or_else(|| plain::linear_input_grad(grad, weight))
 }
 

@@ -1,5 +1,6 @@
 //! Largest values of neighbourhoods.
 
+use crate::profile::{self, Family};
 use burn::tensor::Tensor;
 
 use crate::cpu::max_pool;
@@ -8,6 +9,7 @@ use crate::flex::{Operand, filled};
 /// The largest of each 3 × 3 pixels around every second one of `x` `[B, C, H, W]`:
 /// `[B, C, ⌈H/2⌉, ⌈W/2⌉]`. PyTorch's `max_pool2d` with stride 2 and padding 1.
 pub fn max_pool3x3(x: Tensor<4>) -> Tensor<4> {
+    let _span = profile::span(Family::Other, &x, || 0);
     fast_max_pool3x3(&x).unwrap_or_else(|| plain::max_pool3x3(x))
 }
 

@@ -1,5 +1,6 @@
 //! Non-maximum suppression.
 
+use crate::profile::{self, Family};
 use burn::tensor::{Bool, Tensor, TensorData};
 use rayon::prelude::*;
 
@@ -12,6 +13,7 @@ use crate::flex::Operand;
 /// is `[B, N]`. A box without area neither removes others nor is removed. On GPUs this takes a matrix
 /// of `N × N` overlaps and one small read-back for each link of the longest chain of removals.
 pub fn nms(boxes: Tensor<3>, threshold: f64) -> Tensor<2, Bool> {
+    let _span = profile::span(Family::Other, &boxes, || 0);
     let [batch, n, coordinates] = boxes.dims();
     assert_eq!(coordinates, 4, "nms: corners of a box");
     let Some(operand) = Operand::new(&boxes) else {

@@ -2,6 +2,7 @@
 
 use crate::cpu::{norm, norm_grad};
 use crate::flex::{Operand, filled};
+use crate::profile::{self, Family};
 use burn::tensor::Tensor;
 
 /// Group normalisation (Wu & He 2018) of `x` `[B, C, H, W]` over `groups` groups of neighbouring
@@ -18,6 +19,7 @@ pub fn group_norm(
     eps: f64,
     silu: bool,
 ) -> Tensor<4> {
+    let _span = profile::span(Family::Norm, &x, || 0);
     let channels = x.dims()[1];
     assert!(
         channels.is_multiple_of(groups),
@@ -77,6 +79,7 @@ fn fast_layer_norm(
     bias: &Tensor<1>,
     eps: f64,
 ) -> Option<Tensor<3>> {
+    let _span = profile::span(Family::Norm, &x, || 0);
     let [batch, tokens, channels] = x.dims();
     assert_eq!(
         [weight.dims(), bias.dims()],
@@ -112,6 +115,7 @@ pub fn group_norm_input_grad(
     eps: f64,
     silu: bool,
 ) -> Tensor<4> {
+    let _span = profile::span(Family::Norm, &x, || 0);
     let channels = x.dims()[1];
     assert!(
         channels.is_multiple_of(groups),
@@ -170,6 +174,7 @@ pub fn layer_norm_input_grad(
     weight: Tensor<1>,
     eps: f64,
 ) -> Tensor<3> {
+    let _span = profile::span(Family::Norm, &x, || 0);
     assert_eq!(
         (grad.dims(), weight.dims()),
         (x.dims(), [x.dims()[2]]),

@@ -2,10 +2,12 @@
 
 use crate::cpu::resize;
 use crate::flex::{Operand, filled};
+use crate::profile::{self, Family};
 use burn::tensor::Tensor;
 
 /// Each pixel of `x` `[B, C, H, W]` four times: `[B, C, 2H, 2W]`.
 pub fn upsample_nearest2x(x: Tensor<4>) -> Tensor<4> {
+    let _span = profile::span(Family::Other, &x, || 0);
     fast_upsample(&x).unwrap_or_else(|| plain::upsample_nearest2x(x))
 }
 
@@ -27,6 +29,7 @@ fn fast_upsample(x: &Tensor<4>) -> Option<Tensor<4>> {
 /// # Panics
 /// If the height or width of `grad` is odd.
 pub fn upsample_nearest2x_input_grad(grad: Tensor<4>) -> Tensor<4> {
+    let _span = profile::span(Family::Other, &grad, || 0);
     let [_, _, height, width] = grad.dims();
     assert!(
         height.is_multiple_of(2) && width.is_multiple_of(2),

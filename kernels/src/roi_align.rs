@@ -1,5 +1,6 @@
 //! Pooling of regions from the levels of a feature pyramid.
 
+use crate::profile::{self, Family};
 use burn::tensor::Tensor;
 
 use crate::cpu::roi_align::{Level, Pool};
@@ -42,6 +43,7 @@ impl RoiAlign {
 /// # Panics
 /// If there is no level or a picture's number is out of range.
 pub fn roi_align(levels: &[Tensor<4>], rois: Tensor<2>, options: &RoiAlign) -> Tensor<4> {
+    let _span = profile::span(Family::Other, &rois, || 0);
     fast_roi_align(levels, &rois, options)
         .unwrap_or_else(|| plain::roi_align(levels, rois, options))
 }

@@ -1,5 +1,6 @@
 //! The best of many.
 
+use crate::profile::{self, Family};
 use burn::tensor::{DType, Int, Tensor, TensorData};
 use rayon::prelude::*;
 
@@ -14,6 +15,7 @@ use crate::flex::Operand;
 /// # Panics
 /// If `k` or `N` is zero.
 pub fn top_k(x: Tensor<2>, k: usize, floor: f32) -> (Tensor<2>, Tensor<2, Int>) {
+    let _span = profile::span(Family::Other, &x, || 0);
     let [rows, columns] = x.dims();
     assert!(k > 0 && columns > 0, "top_k: {k} of {columns} columns");
     let (device, dtype) = (x.device(), x.dtype());
