@@ -270,7 +270,7 @@ fn open_one(backend: Backend, index: usize) -> Result<OpenDevice, DeviceError> {
 
 /// Backends panic where a driver is missing. A panic is turned into its message here, without the
 /// default hook's output.
-fn quietly<T>(f: impl FnOnce() -> T) -> Result<T, String> {
+pub(crate) fn quietly<T>(f: impl FnOnce() -> T) -> Result<T, String> {
     let hook = panic::take_hook();
     panic::set_hook(Box::new(|_| {}));
     let result = panic::catch_unwind(AssertUnwindSafe(f));

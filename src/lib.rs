@@ -12,6 +12,7 @@
 //! * [`attention_maps`]: where the network looks for each word;
 //! * [`device`]: choosing where it runs;
 //! * [`search`]: best-of-N noise search;
+//! * [`selftest`]: whether a device computes what it should;
 //! * [`check`]: what a picture shows, and whether that is what was asked for;
 //! * [`audit`]: how far the checker can be trusted, by the word of people;
 //! * [`plot`]: plots as SVG and PNG;
@@ -35,5 +36,6 @@ pub mod report;
 pub mod request;
 pub mod sampling;
 pub mod search;
+pub mod selftest;
 pub mod store;
 pub mod suite;

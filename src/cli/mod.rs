@@ -18,6 +18,7 @@ mod pull;
 mod report;
 mod run;
 mod score;
+mod selftest;
 mod suites;
 
 use std::io::IsTerminal;
@@ -35,7 +36,7 @@ const ERROR: u8 = 2;
 
 /// Stable Diffusion that puts things where the prompt says.
 ///
-/// Exit codes: 0 done, 1 the answer is no (`check --strict`), 2 an error.
+/// Exit codes: 0 done, 1 the answer is no (`check --strict`, `selftest`), 2 an error.
 #[derive(Debug, Parser)]
 #[command(name = "prepose", version, max_term_width = 100)]
 struct Cli {
@@ -79,6 +80,8 @@ enum Command {
     Devices(devices::Args),
     /// Download a known checkpoint; but for `parse --extract-with` and runs in object stores, nothing else uses the network
     Pull(pull::Args),
+    /// Try every operation and the toybox's networks on a device, against f64 and against PyTorch's records
+    Selftest(selftest::Args),
     /// Measure speed
     Bench(bench::Args),
 }
@@ -103,6 +106,7 @@ pub fn main() -> ExitCode {
         Command::Audit(args) => audit::run(args),
         Command::Score(args) => score::run(args),
         Command::Suites(args) => suites::run(args),
+        Command::Selftest(args) => selftest::run(args),
         Command::Bench(args) => bench::run(args),
     };
     let code = result.unwrap_or_else(|error| {
