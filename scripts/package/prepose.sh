@@ -22,19 +22,17 @@ headers= nvrtc=
 while read -r root; do
     [ -z "$headers" ] && [ -f "$root/include/cuda_fp16.h" ] && headers=$root
     for folder in "$root/lib64" "$root/lib" "$root/../cuda_nvrtc/lib"; do
-        # The newest, if there are several.
-        found=$(ls -v "$folder"/libnvrtc.so* 2>/dev/null | tail -1)
-        [ -z "$nvrtc" ] && [ -n "$found" ] && nvrtc=$(realpath "$found")
+        # The library must be opened where it lies: from behind a link elsewhere it crashes.
+        [ -z "$nvrtc" ] && ls "$folder"/libnvrtc.so* >/dev/null 2>&1 && nvrtc=$folder
     done
 done < <(roots)
 
-[ -n "$headers" ] && export CUDA_PATH=$headers
-if [ -n "$nvrtc" ]; then
-    # Packages of pip have no libnvrtc.so without a version, which the program asks for first.
-    links=${XDG_CACHE_HOME:-$HOME/.cache}/prepose/nvrtc
-    mkdir -p "$links" && ln -sf "$nvrtc" "$links/libnvrtc.so"
-    export LD_LIBRARY_PATH="$links:$(dirname "$nvrtc")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+if [ -n "$headers" ]; then
+    export CUDA_PATH=$headers
+    # Products on tensor cores need it, and pip has it in a package that PyTorch does not bring.
+    [ -f "$headers/include/crt/mma.h" ] || echo "warning: $headers/include/crt/mma.h is missing: pip install nvidia-cuda-crt" >&2
 fi
+[ -n "$nvrtc" ] && export LD_LIBRARY_PATH="$nvrtc${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 if [ "$1" = --where ]; then
     echo "headers: ${headers:-not found}"
     echo "NVRTC: ${nvrtc:-not found}"
