@@ -6,8 +6,8 @@
 //! cuda_dry_run CHECKPOINT [--size N] [--batch N] [--steps N] [--dtype f16|bf16|f32] [--guide]
 //! ```
 //!
-//! Prints a line of JSON for each operation or each phase of a picture, with the bytes that Burn's allocator has in use and
-//! holds. A kernel that does not compile ends it.
+//! Prints a line of JSON for each operation or each phase of a picture: the bytes that Burn's allocator has in use after it, and
+//! the most that it held meanwhile (the first time with what trying kernels takes). A kernel that does not compile ends it.
 
 use std::error::Error;
 
@@ -111,7 +111,9 @@ fn tell(phase: &str, device: &Device) {
         serde_json::json!({
             "phase": phase,
             "in_use": usage.as_ref().map(|usage| usage.bytes_in_use),
-            "reserved": usage.as_ref().map(|usage| usage.bytes_reserved),
+            "held": usage.as_ref().map(|usage| usage.bytes_reserved),
         })
     );
+    // What is free now goes back, so that the next phase shows what it needs itself.
+    device.memory_cleanup();
 }
