@@ -47,7 +47,7 @@ pub fn geglu(x: Tensor<3>) -> Tensor<3> {
         x.dims()[2].is_multiple_of(2),
         "geglu needs an even number of channels"
     );
-    fast_geglu(&x).unwrap_or_else(|| plain::geglu(x))
+    fast!(fast_geglu(&x), crate::cube::geglu(&x)).unwrap_or_else(|| plain::geglu(x))
 }
 
 fn fast_geglu(x: &Tensor<3>) -> Option<Tensor<3>> {
@@ -72,7 +72,11 @@ pub fn geglu_input_grad(grad: Tensor<3>, x: Tensor<3>) -> Tensor<3> {
         [batch, tokens, 2 * width],
         "geglu_input_grad: input"
     );
-    fast_geglu_input_grad(&grad, &x).unwrap_or_else(|| plain::geglu_input_grad(grad, x))
+    fast!(
+        fast_geglu_input_grad(&grad, &x),
+        crate::cube::geglu_input_grad(&grad, &x)
+    )
+    .unwrap_or_else(|| plain::geglu_input_grad(grad, x))
 }
 
 fn fast_geglu_input_grad(grad: &Tensor<3>, x: &Tensor<3>) -> Option<Tensor<3>> {

@@ -11,20 +11,29 @@ use burn::tensor::{Shape, Tensor};
 /// `softmax(q kᵀ / √D) v` for queries `[B, H, N, D]`, keys `[B, H, M, D]` and values `[B, H, M, D]`,
 /// giving `[B, H, N, D]` in the type of the queries.
 pub fn attention(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>) -> Tensor<4> {
-    fast(&q, &k, &v, false, false).map_or_else(|| plain::attention(q, k, v), |(out, _)| out)
+    fast!(
+        fast(&q, &k, &v, false, false).map(|(out, _)| out),
+        crate::cube::attention([&q, &k, &v], false)
+    )
+    .unwrap_or_else(|| plain::attention(q, k, v))
 }
 
 /// As [`attention`], where query `i` sees keys `0..=i` only, as in CLIP's text encoders. `N` = `M`.
 pub fn causal_attention(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>) -> Tensor<4> {
-    fast(&q, &k, &v, true, false).map_or_else(|| plain::causal_attention(q, k, v), |(out, _)| out)
+    fast!(
+        fast(&q, &k, &v, true, false).map(|(out, _)| out),
+        crate::cube::attention([&q, &k, &v], true)
+    )
+    .unwrap_or_else(|| plain::causal_attention(q, k, v))
 }
 
 /// As [`attention`], and the probabilities `[B, H, N, M]` it used.
 pub fn attention_with_probs(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
-    match fast(&q, &k, &v, false, true) {
-        Some((out, Some(probs))) => (out, probs),
-        _ => plain::attention_with_probs(q, k, v),
-    }
+    fast!(
+        fast(&q, &k, &v, false, true).and_then(|(out, probs)| Some((out, probs?))),
+        crate::cube::attention_with_probs([&q, &k, &v])
+    )
+    .unwrap_or_else(|| plain::attention_with_probs(q, k, v))
 }
 
 /// The result, laid out as `[B, N, H, D]` so that merging the heads afterwards copies nothing, and
@@ -131,8 +140,11 @@ pub fn attention_input_grads(
     let _span = profile::span(Family::Attention, &q, || {
         attention_flops(q.dims(), k.dims()[2], 5)
     });
-    fast_input_grads(&grad, [&q, &k, &v], &out)
-        .unwrap_or_else(|| plain::attention_input_grads(grad, q, k, v, out))
+    fast!(
+        fast_input_grads(&grad, [&q, &k, &v], &out),
+        crate::cube::attention_input_grads(&grad, [&q, &k, &v], &out)
+    )
+    .unwrap_or_else(|| plain::attention_input_grads(grad, q, k, v, out))
 }
 
 fn fast_input_grads(
@@ -208,8 +220,11 @@ pub fn attention_query_grad(
     let _span = profile::span(Family::Attention, &q, || {
         attention_flops(q.dims(), k.dims()[2], 3)
     });
-    fast_query_grad(grad.as_ref(), grad_probs.as_ref(), [&q, &k, &v])
-        .unwrap_or_else(|| plain::attention_query_grad(grad, grad_probs, q, k, v))
+    fast!(
+        fast_query_grad(grad.as_ref(), grad_probs.as_ref(), [&q, &k, &v]),
+        crate::cube::attention_query_grad(grad.as_ref(), grad_probs.as_ref(), [&q, &k, &v])
+    )
+    .unwrap_or_else(|| plain::attention_query_grad(grad, grad_probs, q, k, v))
 }
 
 fn fast_query_grad(

@@ -2,14 +2,27 @@
 //!
 //! Every function takes and returns Burn tensors, works on every backend and under autodiff, and
 //! accepts f32, f16 and bf16. Next to each stands a plain reference in Burn's own operations,
-//! gathered in [`plain`]: it is what runs on GPUs and wherever gradients are recorded, and what the
-//! tests compare the fast paths with. On the CPU backend `flex`, outside autodiff, the functions
-//! take paths of their own.
+//! gathered in [`plain`]: it is what runs wherever gradients are recorded, and what the tests compare
+//! the fast paths with. On the CPU backend `flex` and on GPUs, outside autodiff, the functions take
+//! paths of their own.
+
+/// The result of the fast path on the CPU if it takes the operands, else that of the kernel for GPUs if
+/// that does.
+macro_rules! fast {
+    ($cpu:expr, $gpu:expr) => {{
+        let result = $cpu;
+        #[cfg(feature = "gpu")]
+        let result = result.or_else(|| $gpu);
+        result
+    }};
+}
 
 mod activation;
 mod attention;
 mod conv;
 mod cpu;
+#[cfg(feature = "gpu")]
+mod cube;
 mod flex;
 mod linear;
 mod max_pool;

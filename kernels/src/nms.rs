@@ -10,14 +10,14 @@ use crate::flex::Operand;
 /// ones whose intersection with it is more than `threshold` of their union.
 ///
 /// `boxes` `[B, N, 4]` holds `B` problems of `N` corners `x0, y0, x1, y1` each, best first; the result
-/// is `[B, N]`. A box without area neither removes others nor is removed. On GPUs this takes a matrix
-/// of `N × N` overlaps and one small read-back for each link of the longest chain of removals.
+/// is `[B, N]`. A box without area neither removes others nor is removed.
 pub fn nms(boxes: Tensor<3>, threshold: f64) -> Tensor<2, Bool> {
     let _span = profile::span(Family::Other, &boxes, || 0);
     let [batch, n, coordinates] = boxes.dims();
     assert_eq!(coordinates, 4, "nms: corners of a box");
     let Some(operand) = Operand::new(&boxes) else {
-        return plain::nms(boxes, threshold);
+        return fast!(None, crate::cube::nms(&boxes, threshold))
+            .unwrap_or_else(|| plain::nms(boxes, threshold));
     };
     let operand = operand.contiguous();
     let corners: &[[f32; 4]] = bytemuck::cast_slice(operand.as_slice());

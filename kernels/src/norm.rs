@@ -25,8 +25,11 @@ pub fn group_norm(
         channels.is_multiple_of(groups),
         "{channels} channels do not divide into {groups} groups"
     );
-    fast_group_norm(&x, groups, &weight, &bias, eps, silu)
-        .unwrap_or_else(|| plain::group_norm(x, groups, weight, bias, eps, silu))
+    fast!(
+        fast_group_norm(&x, groups, &weight, &bias, eps, silu),
+        crate::cube::group_norm(&x, groups, [&weight, &bias], eps, silu)
+    )
+    .unwrap_or_else(|| plain::group_norm(x, groups, weight, bias, eps, silu))
 }
 
 fn fast_group_norm(
@@ -69,8 +72,11 @@ fn fast_group_norm(
 /// Layer normalisation (Ba et al. 2016) of `x` `[B, N, C]` over `C`, then `weight` `[C]` and `bias`
 /// `[C]`. `eps` is added to the (biased) variance.
 pub fn layer_norm(x: Tensor<3>, weight: Tensor<1>, bias: Tensor<1>, eps: f64) -> Tensor<3> {
-    fast_layer_norm(&x, &weight, &bias, eps)
-        .unwrap_or_else(|| plain::layer_norm(x, weight, bias, eps))
+    fast!(
+        fast_layer_norm(&x, &weight, &bias, eps),
+        crate::cube::layer_norm(&x, &weight, &bias, eps)
+    )
+    .unwrap_or_else(|| plain::layer_norm(x, weight, bias, eps))
 }
 
 fn fast_layer_norm(
@@ -122,8 +128,11 @@ pub fn group_norm_input_grad(
         "{channels} channels do not divide into {groups} groups"
     );
     assert_eq!(grad.dims(), x.dims(), "group_norm_input_grad: gradient");
-    fast_group_norm_input_grad(&grad, &x, groups, [&weight, &bias], eps, silu)
-        .unwrap_or_else(|| plain::group_norm_input_grad(grad, x, groups, weight, bias, eps, silu))
+    fast!(
+        fast_group_norm_input_grad(&grad, &x, groups, [&weight, &bias], eps, silu),
+        crate::cube::group_norm_input_grad(&grad, &x, groups, [&weight, &bias], eps, silu)
+    )
+    .unwrap_or_else(|| plain::group_norm_input_grad(grad, x, groups, weight, bias, eps, silu))
 }
 
 fn fast_group_norm_input_grad(
@@ -180,8 +189,11 @@ pub fn layer_norm_input_grad(
         (x.dims(), [x.dims()[2]]),
         "layer_norm_input_grad: gradient and weight"
     );
-    fast_layer_norm_input_grad(&grad, &x, &weight, eps)
-        .unwrap_or_else(|| plain::layer_norm_input_grad(grad, x, weight, eps))
+    fast!(
+        fast_layer_norm_input_grad(&grad, &x, &weight, eps),
+        crate::cube::layer_norm_input_grad(&grad, &x, &weight, eps)
+    )
+    .unwrap_or_else(|| plain::layer_norm_input_grad(grad, x, weight, eps))
 }
 
 fn fast_layer_norm_input_grad(

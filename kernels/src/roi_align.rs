@@ -44,8 +44,11 @@ impl RoiAlign {
 /// If there is no level or a picture's number is out of range.
 pub fn roi_align(levels: &[Tensor<4>], rois: Tensor<2>, options: &RoiAlign) -> Tensor<4> {
     let _span = profile::span(Family::Other, &rois, || 0);
-    fast_roi_align(levels, &rois, options)
-        .unwrap_or_else(|| plain::roi_align(levels, rois, options))
+    fast!(
+        fast_roi_align(levels, &rois, options),
+        crate::cube::roi_align(levels, &rois, options)
+    )
+    .unwrap_or_else(|| plain::roi_align(levels, rois, options))
 }
 
 fn fast_roi_align(levels: &[Tensor<4>], rois: &Tensor<2>, options: &RoiAlign) -> Option<Tensor<4>> {

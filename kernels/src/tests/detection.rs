@@ -7,7 +7,7 @@ use burn::tensor::{DType, Device, Tensor, TensorData};
 
 /// Random boxes in a square of 100 pixels, as `[B, N, 4]`; every seventh has no area and every fifth
 /// is the one before once more.
-fn boxes(batch: usize, n: usize, seed: u64) -> Tensor<3> {
+pub(super) fn boxes(batch: usize, n: usize, seed: u64) -> Tensor<3> {
     let values = noise(batch * n * 4, seed);
     let mut all: Vec<[f32; 4]> = Vec::new();
     for (i, v) in values.chunks(4).enumerate() {
@@ -129,7 +129,7 @@ fn top_k_leaves_out_columns_below_the_floor() {
 }
 
 /// Sizes and elements.
-fn measured(levels: &[Tensor<4>]) -> Vec<([usize; 4], Vec<f64>)> {
+pub(super) fn measured(levels: &[Tensor<4>]) -> Vec<([usize; 4], Vec<f64>)> {
     levels
         .iter()
         .map(|level| (level.dims(), values(level)))
@@ -137,7 +137,7 @@ fn measured(levels: &[Tensor<4>]) -> Vec<([usize; 4], Vec<f64>)> {
 }
 
 /// `n` regions in pictures of 96 × 130 pixels and beyond their borders, among them tiny and huge ones.
-fn regions(n: usize, pictures: usize, seed: u64) -> Tensor<2> {
+pub(super) fn regions(n: usize, pictures: usize, seed: u64) -> Tensor<2> {
     let values = noise(5 * n, seed);
     let regions = values.chunks(5).enumerate().flat_map(|(i, v)| {
         let [x, y] = [65.0 + 70.0 * v[0], 48.0 + 55.0 * v[1]];

@@ -3,6 +3,8 @@
 
 mod detection;
 mod fast;
+#[cfg(feature = "gpu")]
+mod gpu;
 mod gradients;
 mod input_gradients;
 mod simd;

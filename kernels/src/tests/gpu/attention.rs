@@ -1,0 +1,179 @@
+use super::*;
+use crate::cube;
+
+/// Batch, heads, queries, keys and width: widths of Stable Diffusion, which one, two and four threads
+/// share, and odd ones; rows that fill no cube and no tile; one key. Compiling for a software device
+/// takes seconds for each width and type.
+const SIZES: [[usize; 5]; 5] = [
+    [2, 3, 9, 1, 5],
+    [16, 1, 7, 12, 40],
+    [1, 2, 140, 77, 40],
+    [2, 1, 65, 66, 64],
+    [1, 1, 35, 40, 160],
+];
+
+/// Those for a type.
+fn sizes(dtype: DType) -> impl Iterator<Item = [usize; 5]> {
+    let all = if dtype == DType::F32 { 0 } else { 2 };
+    SIZES
+        .into_iter()
+        .skip(all)
+        .take(if all == 0 { 5 } else { 1 })
+}
+
+/// Queries, keys and values here and there. The heads of those there lie inside the rows, as the
+/// projections leave them.
+fn operands(
+    [b, h, n, m, d]: [usize; 5],
+    dtype: DType,
+    device: &Device,
+) -> ([Tensor<4>; 3], [Tensor<4>; 3]) {
+    let here = [(n, 1), (m, 2), (m, 3)].map(|(rows, seed)| random([b, rows, h, d], seed, dtype));
+    let there = here.clone().map(|x| upload(&x, device).swap_dims(1, 2));
+    (here.map(|x| x.swap_dims(1, 2)), there)
+}
+
+#[test]
+fn attention_matches() {
+    let Some(device) = device() else { return };
+    for dtype in types(&device) {
+        for sizes @ [b, h, n, m, d] in sizes(dtype) {
+            let what = format!("attention {sizes:?} {dtype:?}");
+            let (here, [q, k, v]) = operands(sizes, dtype, &device);
+            let [q64, k64, v64] = here.map(|x| values(&x));
+            let (want, probs) = reference::attention(&q64, &k64, &v64, [n, m, d], false);
+            poison(&device, b * h * n * d * dtype.size());
+            let got = cube::attention([&q, &k, &v], false).expect("there");
+            assert_eq!((got.dims(), got.dtype()), ([b, h, n, d], dtype), "{what}");
+            assert_close_there(&got, &want, tolerance(dtype), &what);
+
+            if d > 40 {
+                continue;
+            }
+            poison(&device, b * h * n * m * dtype.size());
+            let (got, got_probs) = cube::attention_with_probs([&q, &k, &v]).expect("there");
+            assert_close_there(&got, &want, tolerance(dtype), &what);
+            assert_eq!(got_probs.dims(), [b, h, n, m], "{what}");
+            assert_close_there(&got_probs, &probs, tolerance(dtype), &what);
+        }
+    }
+}
+
+#[test]
+fn causal_attention_matches() {
+    let Some(device) = device() else { return };
+    for sizes @ [_, _, n, m, d] in [[2, 3, 77, 77, 24], [1, 1, 200, 200, 5]] {
+        let (here, [q, k, v]) = operands(sizes, DType::F32, &device);
+        let [q64, k64, v64] = here.map(|x| values(&x));
+        let (want, _) = reference::attention(&q64, &k64, &v64, [n, m, d], true);
+        let got = cube::attention([&q, &k, &v], true).expect("there");
+        assert_close_there(&got, &want, 5e-6, &format!("causal attention {sizes:?}"));
+    }
+}
+
+#[test]
+fn attention_survives_large_scores_between_fused_operations() {
+    let Some(device) = device() else { return };
+    let sizes @ [_, _, n, m, d] = [1, 2, 33, 50, 40];
+    let (here, [q, k, v]) = operands(sizes, DType::F32, &device);
+    let [q64, k64, v64] = here.map(|x| values(&x));
+    for factor in [300.0, -300.0] {
+        let scaled: Vec<f64> = q64.iter().map(|x| x * factor + 1.0).collect();
+        let (want, _) = reference::attention(&scaled, &k64, &v64, [n, m, d], false);
+        let want: Vec<f64> = want.iter().map(|x| x * 2.0).collect();
+        let got = crate::attention(q.clone() * factor + 1.0, k.clone(), v.clone()) * 2.0;
+        // Scores of some hundreds are exact to some 1e-5, and so are the weights.
+        assert_close_there(&got, &want, 2e-4, &format!("queries times {factor}"));
+    }
+}
+
+#[test]
+fn attention_of_slices() {
+    let Some(device) = device() else { return };
+    let (here, there) = pair([3, 2, 40, 24], 1, DType::F32, &device);
+    let parts = |x: &Tensor<4>| {
+        let part = |first, width| x.clone().narrow(0, 1, 2).narrow(3, first, width);
+        [part(0, 7), part(8, 7), part(17, 7)]
+    };
+    let [q64, k64, v64] = parts(&here).map(|x| values(&x));
+    let (want, _) = reference::attention(&q64, &k64, &v64, [40, 40, 7], false);
+    let [q, k, v] = parts(&there);
+    let got = cube::attention([&q, &k, &v], false).expect("there");
+    assert_close_there(&got, &want, 5e-6, "attention of slices");
+    // Rows that are columns.
+    let [q, k, v] = [q, k, v].map(|x| x.swap_dims(2, 3));
+    let [q64, k64, v64] = parts(&here).map(|x| values(&x.swap_dims(2, 3)));
+    let (want, _) = reference::attention(&q64, &k64, &v64, [7, 7, 40], false);
+    let got = cube::attention([&q, &k, &v], false).expect("there");
+    assert_close_there(&got, &want, 5e-6, "attention of columns");
+}
+
+#[test]
+fn attention_input_grads_match() {
+    let Some(device) = device() else { return };
+    for dtype in types(&device) {
+        for sizes @ [b, h, n, m, d] in sizes(dtype) {
+            if m == 1 || d == 64 {
+                // Of one key, two of the gradients are zero.
+                continue;
+            }
+            let what = format!("gradients of attention {sizes:?} {dtype:?}");
+            let (here, [q, k, v]) = operands(sizes, dtype, &device);
+            let (grad, grad_there) = pair([b, h, n, d], 4, dtype, &device);
+            let [q64, k64, v64] = here.map(|x| values(&x));
+            let (out, _) = reference::attention(&q64, &k64, &v64, [n, m, d], false);
+            let out = TensorData::new(out, [b, h, n, d]).convert_dtype(dtype);
+            let out = Tensor::from_data(out, (&device, dtype));
+            let nothing = vec![0.0; b * h * n * m];
+            let want =
+                gradients::attention_grads([&q64, &k64, &v64], &values(&grad), &nothing, [n, m, d]);
+            poison(&device, b * h * n.max(m) * d * dtype.size());
+            let got = cube::attention_input_grads(&grad_there, [&q, &k, &v], &out);
+            let (of_q, of_k, of_v) = got.expect("there");
+            // The result, given in its type, is subtracted from something of its size.
+            let allowed = 4.0 * tolerance(dtype);
+            for ((got, want), of) in [of_q, of_k, of_v].iter().zip(&want).zip(["q", "k", "v"]) {
+                assert_eq!(got.dtype(), dtype, "{what}");
+                assert_close_there(got, want, allowed, &format!("{what} to {of}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn attention_query_grad_matches() {
+    let Some(device) = device() else { return };
+    for dtype in types(&device) {
+        for sizes @ [b, h, n, m, d] in [[1, 2, 140, 77, 20], [2, 3, 20, 9, 7]] {
+            let (here, [q, k, v]) = operands(sizes, dtype, &device);
+            let (grad, grad_there) = pair([b, h, n, d], 4, dtype, &device);
+            let (probs, probs_there) = pair([b, h, n, m], 5, dtype, &device);
+            let (shared, shared_there) = pair([b, 1, n, m], 6, dtype, &device);
+            let [q64, k64, v64] = here.map(|x| values(&x));
+            let shared = values(&shared.expand([b, h, n, m]));
+            let (grad, probs) = (values(&grad), values(&probs));
+            let zero = |like: &[f64]| vec![0.0; like.len()];
+            for (given, grad, to_probs) in [
+                ([true, true], &grad, &probs),
+                ([true, false], &grad, &zero(&probs)),
+                ([false, true], &zero(&grad), &probs),
+                ([true, true], &grad, &shared),
+            ] {
+                let what =
+                    format!("gradient of attention to queries {sizes:?} {dtype:?} {given:?}");
+                let there = if core::ptr::eq(to_probs, &shared) {
+                    &shared_there
+                } else {
+                    &probs_there
+                };
+                let of = [&q64[..], &k64, &v64];
+                let [want, ..] = gradients::attention_grads(of, grad, to_probs, [n, m, d]);
+                poison(&device, b * h * n * d * dtype.size());
+                let grad = given[0].then_some(&grad_there);
+                let to_probs = given[1].then_some(there);
+                let got = cube::attention_query_grad(grad, to_probs, [&q, &k, &v]);
+                assert_close_there(&got.expect("there"), &want, tolerance(dtype), &what);
+            }
+        }
+    }
+}

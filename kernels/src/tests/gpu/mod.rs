@@ -1,0 +1,98 @@
+//! The kernels for GPUs against f64 loops, on whatever device is at hand: a GPU, or Mesa's software
+//! Vulkan, which `scripts/gpu/software-vulkan.sh` installs.
+//!
+//! `PREPOSE_TEST_DEVICE` (`wgpu`, `vulkan`, `metal` or `cuda`) names the device and makes it an error
+//! if there is none. Without it the tests run on the first one found, and say so and pass without.
+//!
+//! Burn's own kernels would be tuned first, half a minute each on a software device. So these tests
+//! upload, run a kernel of ours and read back.
+
+mod activation;
+mod attention;
+mod detection;
+mod gradients;
+mod norm;
+
+use super::*;
+use burn::tensor::DeviceType;
+use std::panic::catch_unwind;
+use std::sync::OnceLock;
+
+/// The device to test on.
+fn device() -> Option<Device> {
+    static DEVICE: OnceLock<Option<Device>> = OnceLock::new();
+    let device = DEVICE.get_or_init(|| {
+        let kinds = [
+            #[cfg(feature = "cuda")]
+            ("cuda", DeviceType::Cuda),
+            #[cfg(feature = "metal")]
+            ("metal", DeviceType::Metal),
+            #[cfg(feature = "vulkan")]
+            ("vulkan", DeviceType::Vulkan),
+            #[cfg(feature = "wgpu")]
+            ("wgpu", DeviceType::Wgpu),
+        ];
+        let named = std::env::var("PREPOSE_TEST_DEVICE").ok();
+        let found = kinds
+            .into_iter()
+            .filter(|(name, _)| named.as_deref().is_none_or(|named| named == *name))
+            // Drivers that are not there panic.
+            .filter_map(|(_, kind)| catch_unwind(|| Device::enumerate(kind).into_vec()).ok())
+            .find_map(|devices| devices.into_iter().next());
+        if let Some(name) = named {
+            assert!(found.is_some(), "there is no device {name} to test on");
+        }
+        found
+    });
+    if device.is_none() {
+        println!("skipped: no GPU and no software one (scripts/gpu/software-vulkan.sh)");
+    }
+    device.clone()
+}
+
+/// The types of the device.
+fn types(device: &Device) -> Vec<DType> {
+    let types = [DType::F32, DType::F16, DType::BF16];
+    let types = types
+        .into_iter()
+        .filter(|dtype| device.supports_dtype(*dtype));
+    types.collect()
+}
+
+/// A copy on the device.
+fn upload<const D: usize>(tensor: &Tensor<D>, device: &Device) -> Tensor<D> {
+    Tensor::from_data(tensor.clone().into_data(), (device, tensor.dtype()))
+}
+
+/// A tensor on `flex` and its copy on the device.
+fn pair<const D: usize>(
+    shape: [usize; D],
+    seed: u64,
+    dtype: DType,
+    device: &Device,
+) -> (Tensor<D>, Tensor<D>) {
+    let here = random(shape, seed, dtype);
+    let there = upload(&here, device);
+    (here, there)
+}
+
+/// Leaves NaN in memory that results of `bytes` will be put in, as far as the allocator reuses it.
+fn poison(device: &Device, bytes: usize) {
+    let data = || TensorData::new(vec![f32::NAN; bytes.div_ceil(4)], [bytes.div_ceil(4)]);
+    let filled: Vec<Tensor<1>> = (0..3).map(|_| Tensor::from_data(data(), device)).collect();
+    drop(filled);
+}
+
+/// A copy on `flex`, read as it is: a cast on the device would be a kernel of Burn's.
+fn download<const D: usize>(tensor: &Tensor<D>) -> Tensor<D> {
+    Tensor::from_data(
+        tensor.clone().into_data(),
+        (&Device::flex(), tensor.dtype()),
+    )
+}
+
+/// As [`assert_close`] for a tensor on the device.
+#[track_caller]
+fn assert_close_there<const D: usize>(got: &Tensor<D>, want: &[f64], tolerance: f64, what: &str) {
+    assert_close(&download(got), want, tolerance, what);
+}
