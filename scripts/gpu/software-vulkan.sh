@@ -22,9 +22,13 @@ install_mesa() {
         apt-get install -y -qq --no-install-recommends mesa-vulkan-drivers libvulkan1
         return
     fi
-    cat >/etc/apt/sources.list.d/backports.sources <<'SOURCES'
+    # From the mirror that the rest of the system comes from.
+    local mirror
+    mirror=$(cat /etc/apt/sources.list.d/*.sources /etc/apt/sources.list 2>/dev/null |
+        sed -nE 's/^URIs: *([^ ]+).*/\1/p; s/^deb .*(https?:[^ ]+).*/\1/p' | head -n 1)
+    cat >/etc/apt/sources.list.d/backports.sources <<SOURCES
 Types: deb
-URIs: http://deb.debian.org/debian
+URIs: $mirror
 Suites: bookworm-backports
 Components: main
 Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
