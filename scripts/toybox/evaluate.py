@@ -160,8 +160,8 @@ def header(result):
     return f"""# Guidance and search, measured on the toybox
 
 SpatialBench-UC's 200 prompts, {STEPS} steps, looked at by the recipe's judge (`scripts/toybox/judge.py`, which accepts an object only if it is well
-formed), with standard errors. The methods with a gradient have {result["seeds"]} seeds, search and the variants of PoS one; {searched(result)}best of fewer than 32 takes
-the first candidates of the same runs. UNet rows are steps of candidates through the whole network; guidance's own passes ([cost](cost.md)) come on
+formed), with standard errors. Everything has {result["seeds"]} seeds, but search and the variants of PoS have one; {searched(result)}best of fewer than 32 takes the
+first candidates of the same runs. UNet rows are steps of candidates through the whole network; guidance's own passes ([cost](cost.md)) come on
 top.
 
 Written by
