@@ -82,10 +82,12 @@ impl<'a> Params<'a> {
         let data = self.source.take(&self.key(name), stored);
         debug_assert_eq!(data.shape().as_slice(), stored);
         let (bytes, _, dtype) = data.into_parts();
-        let data = TensorData::from_bytes(bytes, shape, dtype).convert_dtype(self.dtype);
+        // As one row: CUDA backends pad each row of what they are given, those of a 3×3 kernel from 6 bytes to 16.
+        let flat = [shape.iter().product::<usize>()];
+        let data = TensorData::from_bytes(bytes, flat, dtype).convert_dtype(self.dtype);
         // GPU backends keep what lives as long as the model apart from what comes and goes.
         let tensor = self.device.memory_persistent_allocations(data, |data| {
-            Tensor::<D>::from_data(data, (&self.device, self.dtype))
+            Tensor::<1>::from_data(data, (&self.device, self.dtype)).reshape(shape)
         });
         Param::initialized(ParamId::new(), tensor)
     }
