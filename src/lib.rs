@@ -11,6 +11,7 @@
 //! * [`engine`]: text → conditioning → denoise → decode, on the networks of a checkpoint;
 //! * [`attention_maps`]: where the network looks for each word;
 //! * [`device`]: choosing where it runs;
+//! * [`memory`]: what runs take, and what there is;
 //! * [`search`]: best-of-N noise search;
 //! * [`selftest`]: whether a device computes what it should;
 //! * [`check`]: what a picture shows, and whether that is what was asked for;
@@ -28,6 +29,7 @@ pub mod check;
 pub mod device;
 pub mod engine;
 pub mod guidance;
+pub mod memory;
 pub mod output;
 pub mod picture;
 pub mod plot;

@@ -2,6 +2,9 @@
 
 mod cli;
 
+#[global_allocator]
+static ALLOCATOR: prepose::memory::HostAllocator = prepose::memory::HostAllocator;
+
 fn main() -> std::process::ExitCode {
     cli::main()
 }

@@ -56,7 +56,10 @@ fn nonsense_is_refused_before_anything_is_loaded() {
     refuses(&["generate", "a dog", "--steps", "0"], &["steps is 0"]);
     refuses(&["generate", "a dog", "--guidance-scale", "NaN"], &["NaN"]);
     refuses(&["generate", "a dog", "--seeds", "3-1"], &["3-1"]);
-    refuses(&["generate", "a dog", "--batch", "0"], &["--batch is 0"]);
+    refuses(
+        &["generate", "a dog", "--batch", "0"],
+        &["--batch", "auto or at least 1"],
+    );
     refuses(
         &["generate", "a dog", "--scheduler", "magic"],
         &["magic", "euler"],

@@ -254,7 +254,7 @@ fn wrong_input_is_refused_at_once() {
         ),
         ("spatialbench-uc", &["--every", "0"], "--every is 0"),
         ("spatialbench-uc", &["--limit", "0"], "--limit 0"),
-        ("spatialbench-uc", &["--batch", "0"], "--batch is 0"),
+        ("spatialbench-uc", &["--batch", "0"], "auto or at least 1"),
         ("spatialbench-uc", &["--seeds", "1,1"], "seeds has 1 twice"),
         ("spatialbench-uc", &["--size", "100"], "100x100"),
         ("spatialbench-uc", &["--checker", "nobody"], "nobody"),

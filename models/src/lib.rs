@@ -10,6 +10,7 @@
 pub mod attention;
 pub mod clip;
 mod config;
+mod footprint;
 mod layers;
 pub mod params;
 pub mod rcnn;
@@ -19,3 +20,4 @@ pub mod unet;
 pub mod vae;
 
 pub use config::{ConfigError, OneOrMany};
+pub use footprint::Means;

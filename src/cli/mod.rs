@@ -8,6 +8,7 @@ mod devices;
 mod experiment;
 mod generate;
 mod info;
+mod memory;
 mod merge;
 mod model;
 mod ots;
@@ -91,6 +92,7 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     start_log(&cli);
     prepose_kernels::keep_freed_memory();
+    prepose::memory::silence_panics();
     let result = match &cli.command {
         Command::Generate(args) => generate::run(args, cli.quiet),
         Command::Check(args) => check::run(args, cli.quiet),

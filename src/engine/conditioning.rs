@@ -119,7 +119,8 @@ impl Engine {
         };
         let mut contexts = Vec::new();
         let mut pooled = None;
-        for (tokenizer, encoder) in self.blueprint.tokenizers.iter().zip(&self.text_encoders) {
+        let encoders = self.text_encoders()?;
+        for (tokenizer, encoder) in self.blueprint.tokenizers.iter().zip(&*encoders) {
             let prompt = parse(which, text, tokenizer)?.padded_to(chunks, tokenizer);
             let mut hidden = Vec::with_capacity(chunks);
             for (index, chunk) in prompt.iter_chunks().enumerate() {

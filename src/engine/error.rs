@@ -4,6 +4,7 @@ use prepose_weights::WeightsError;
 use thiserror::Error;
 
 use crate::guidance::GuidanceError;
+use crate::memory::OutOfMemory;
 use crate::prompt::PromptError;
 use crate::prompt::scene::SceneError;
 use crate::prompt::schedule::ScheduleError;
@@ -78,6 +79,9 @@ pub enum EngineError {
     /// The loop ended early.
     #[error(transparent)]
     Denoise(#[from] DenoiseError),
+    /// There is not enough memory.
+    #[error(transparent)]
+    OutOfMemory(Box<OutOfMemory>),
     /// The autoencoder's output is not a picture.
     #[error(
         "the decoded picture {picture} of the batch is not finite although the latents are; the \
@@ -89,4 +93,17 @@ pub enum EngineError {
         /// The type of the weights.
         dtype: Dtype,
     },
+}
+
+impl EngineError {
+    /// The want of memory that this is about, also where a hook ran into it.
+    pub fn out_of_memory(&self) -> Option<&OutOfMemory> {
+        match self {
+            EngineError::OutOfMemory(short) => Some(short),
+            EngineError::Denoise(DenoiseError::Hook(hook)) => {
+                hook.downcast_ref::<EngineError>()?.out_of_memory()
+            }
+            _ => None,
+        }
+    }
 }

@@ -4,23 +4,25 @@ mod conditioning;
 mod error;
 mod guide;
 mod image;
+mod needs;
 mod session;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
 use burn::tensor::{Device, Tensor};
 use prepose_models::clip::ClipTextModel;
-use prepose_models::unet::{Memory, UNet};
-use prepose_models::vae::AutoencoderKl;
+use prepose_models::unet::{GraphUse, Memory, StepGraphs, UNet};
+use prepose_models::vae::{AutoencoderKl, LatentDistribution, VaeHalf};
 use prepose_weights::tokenizer::ClipTokenizer;
 use prepose_weights::{Checkpoint, Family, LoadOptions, LoraSpec, WeightsError};
 use sha2::{Digest, Sha256};
 
 pub use conditioning::final_prompt;
 pub use error::EngineError;
+pub use needs::{Needs, Task};
 pub use session::Session;
 
 use crate::device::OpenDevice;
@@ -190,23 +192,25 @@ impl Blueprint {
         Ok(())
     }
 
-    /// Loads the networks onto `device`.
+    /// Loads the networks onto `device`; of the autoencoder only the decoder, and the rest when it is needed.
     pub fn load(self, model: &ModelRequest, device: &OpenDevice) -> Result<Engine, EngineError> {
         let float = model.dtype.float();
         let burn_device = &device.device;
-        // SDXL's autoencoder overflows in f16, and it is small: it keeps f32 unless bf16 was chosen.
-        let vae_float = match (self.checkpoint.family(), model.dtype) {
-            (Family::Sdxl, Dtype::F16) => Dtype::F32.float(),
-            _ => float,
-        };
+        let vae_float = needs::vae_dtype(self.checkpoint.family(), model.dtype).float();
+        let checkpoint = &self.checkpoint;
+        let text_encoders = checkpoint.load_text_encoders(burn_device, float)?;
         Ok(Engine {
-            text_encoders: self.checkpoint.load_text_encoders(burn_device, float)?,
-            unet: self.checkpoint.load_unet(burn_device, float)?,
-            vae: self.checkpoint.load_vae(burn_device, vae_float)?,
+            text_encoders: Mutex::new(Some(Arc::new(text_encoders))),
+            unet: checkpoint.load_unet(burn_device, float)?,
+            vae: checkpoint.load_vae_half(VaeHalf::Decoder, burn_device, vae_float)?,
+            vae_encoder: Mutex::new(None),
             device: burn_device.clone(),
+            opened: device.clone(),
             dtype: model.dtype,
             blueprint: self,
             guidance_memory: Memory::default(),
+            graphs: StepGraphs::new(GraphUse::default()),
+            tiles_when_short: false,
         })
     }
 }
@@ -253,18 +257,27 @@ fn schedule(checkpoint: &Checkpoint, request: &Request) -> Result<(Schedule, usi
 /// A checkpoint on a device.
 pub struct Engine {
     blueprint: Blueprint,
-    text_encoders: Vec<ClipTextModel>,
+    /// Let go of when memory is short.
+    text_encoders: Mutex<Option<Arc<Vec<ClipTextModel>>>>,
     unet: UNet,
+    /// The decoder.
     vae: AutoencoderKl,
+    /// The encoder, once a picture was to start from another.
+    vae_encoder: Mutex<Option<AutoencoderKl>>,
     device: Device,
+    opened: OpenDevice,
     dtype: Dtype,
     guidance_memory: Memory,
+    graphs: StepGraphs,
+    tiles_when_short: bool,
 }
 
 /// A finished batch.
 pub struct Made {
     /// One for each request, in order.
     pub pictures: Vec<Picture>,
+    /// Whether they were decoded in tiles: as asked for, or for want of memory.
+    pub tiled: bool,
     /// Recorded passes of guidance, each over the whole batch.
     pub recorded_passes: usize,
     /// Spent on text encoding.
@@ -284,6 +297,57 @@ impl Engine {
         }
     }
 
+    /// Chooses when UNet calls are captured as a graph. Pictures do not change, but for rounding.
+    pub fn with_graphs(self, usage: GraphUse) -> Self {
+        Self {
+            graphs: StepGraphs::new(usage),
+            ..self
+        }
+    }
+
+    /// Decodes in tiles when [`generate`](Self::generate) runs out of memory without, instead of failing.
+    pub fn tiling_when_short(self, tiles_when_short: bool) -> Self {
+        Self {
+            tiles_when_short,
+            ..self
+        }
+    }
+
+    /// The text encoders, read again if they were let go.
+    fn text_encoders(&self) -> Result<Arc<Vec<ClipTextModel>>, EngineError> {
+        let mut encoders = self
+            .text_encoders
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(encoders) = &*encoders {
+            return Ok(encoders.clone());
+        }
+        let checkpoint = &self.blueprint.checkpoint;
+        let loaded = Arc::new(checkpoint.load_text_encoders(&self.device, self.dtype.float())?);
+        *encoders = Some(loaded.clone());
+        Ok(loaded)
+    }
+
+    fn has_text_encoders(&self) -> bool {
+        let encoders = self.text_encoders.lock();
+        encoders.unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Lets go of the text encoders until the next prompt; whether they were there.
+    fn release_text_encoders(&self) -> bool {
+        let mut encoders = self
+            .text_encoders
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let there = encoders.take().is_some();
+        drop(encoders);
+        if there {
+            self.device.memory_cleanup();
+            prepose_kernels::release_freed_memory();
+        }
+        there
+    }
+
     /// The UNet, for measurements.
     pub fn unet(&self) -> &UNet {
         &self.unet
@@ -292,6 +356,16 @@ impl Engine {
     /// The device the networks are on.
     pub fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// Whether a captured UNet call is there to be replayed.
+    pub fn is_captured(&self) -> bool {
+        self.graphs.is_captured()
+    }
+
+    /// Whether that is the CPU.
+    pub fn is_on_cpu(&self) -> bool {
+        self.opened.is_cpu()
     }
 
     /// What was loaded.
@@ -345,7 +419,7 @@ impl Engine {
     /// ([`batch_size`](Self::batch_size)).
     ///
     /// # Errors
-    /// A request that fails [`Blueprint::check`], a hook's error, non-finite latents or pictures.
+    /// A request that fails [`Blueprint::check`], a hook's error, non-finite latents or pictures, want of memory.
     pub fn generate(
         &self,
         requests: &[Request],
@@ -362,15 +436,37 @@ impl Engine {
         let denoise_seconds = started.elapsed().as_secs_f64();
 
         let started = Instant::now();
-        let tiling = requests.first().is_some_and(|request| request.vae_tiling);
-        let pictures = self.decode(latents, tiling)?;
+        let mut tiled = requests.first().is_some_and(|request| request.vae_tiling);
+        let decoded = self.decode_of(requests, latents.clone(), tiled);
+        let pictures = match decoded {
+            Err(EngineError::OutOfMemory(short)) if self.tiles_when_short && !tiled => {
+                tracing::warn!("{short}; trying again in tiles");
+                tiled = true;
+                self.decode_of(requests, latents, tiled)?
+            }
+            decoded => decoded?,
+        };
         Ok(Made {
             pictures,
+            tiled,
             recorded_passes,
             text_seconds,
             denoise_seconds,
             decode_seconds: started.elapsed().as_secs_f64(),
         })
+    }
+
+    fn decode_of(
+        &self,
+        requests: &[Request],
+        latents: Tensor<4>,
+        tiling: bool,
+    ) -> Result<Vec<Picture>, EngineError> {
+        let decode = || self.decode(latents, tiling);
+        match requests.first() {
+            Some(first) => self.with_memory(Task::Decode, first, 1, decode),
+            None => decode(),
+        }
     }
 
     /// The final latents of a batch, f32 [B, C, h, w], in the UNet's scaling.
@@ -407,14 +503,35 @@ impl Engine {
             }
         }
         let pictures = Tensor::cat(pictures, 0);
-        let distribution = match first.vae_tiling {
-            true => self.vae.encode_tiled(pictures),
-            false => self.vae.encode(pictures),
-        };
+        let distribution = self.encode_pictures(pictures, first.vae_tiling)?;
         // diffusers draws for the autoencoder's distribution first, then the noise to start from.
         let latents = distribution.sample(draw(noise, shape, device));
         let latents = (latents - self.vae.shift_factor()) * self.vae.scaling_factor();
         let fresh = draw(noise, shape, device);
         Ok(schedule.add_noise(latents, fresh, start))
+    }
+
+    fn encode_pictures(
+        &self,
+        pictures: Tensor<4>,
+        tiling: bool,
+    ) -> Result<LatentDistribution, EngineError> {
+        let mut encoder = self
+            .vae_encoder
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let encoder = match &mut *encoder {
+            Some(encoder) => encoder,
+            empty => {
+                let checkpoint = &self.blueprint.checkpoint;
+                let dtype = needs::vae_dtype(checkpoint.family(), self.dtype).float();
+                let half = VaeHalf::Encoder;
+                empty.insert(checkpoint.load_vae_half(half, &self.device, dtype)?)
+            }
+        };
+        Ok(match tiling {
+            true => encoder.encode_tiled(pictures),
+            false => encoder.encode(pictures),
+        })
     }
 }

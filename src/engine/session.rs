@@ -2,7 +2,7 @@
 
 use burn::tensor::Tensor;
 
-use super::{Engine, EngineError, schedule};
+use super::{Engine, EngineError, Task, schedule};
 use crate::request::Request;
 use crate::sampling::denoise::{Denoising, Hook, Run};
 use crate::sampling::noise::NoiseSource;
@@ -10,6 +10,9 @@ use crate::sampling::noise::NoiseSource;
 /// A batch that is denoised bit by bit. The hooks that the requests themselves ask for are its own; those
 /// of the caller must be the same in every call.
 pub struct Session<'a> {
+    engine: &'a Engine,
+    /// Any of the batch: all agree in what takes memory.
+    request: Request,
     denoising: Denoising<'a>,
     plugins: Vec<Box<dyn Hook>>,
 }
@@ -19,8 +22,18 @@ impl Engine {
     /// ([`batch_size`](Self::batch_size)), and draws their noise.
     ///
     /// # Errors
-    /// A request that fails [`Blueprint::check`](super::Blueprint::check), a hook's error.
+    /// A request that fails [`Blueprint::check`](super::Blueprint::check), a hook's error, want of memory.
     pub fn begin(
+        &self,
+        requests: &[Request],
+        hooks: &mut [&mut dyn Hook],
+    ) -> Result<Session<'_>, EngineError> {
+        self.with_memory(Task::Encode, &requests[0], requests.len(), || {
+            self.prepare(requests, hooks)
+        })
+    }
+
+    fn prepare(
         &self,
         requests: &[Request],
         hooks: &mut [&mut dyn Hook],
@@ -33,6 +46,10 @@ impl Engine {
             .map(|request| NoiseSource::new(request.noise, request.seed))
             .collect();
         let latents = self.first_latents(requests, &schedule, start, &mut noise)?;
+        let captures = self.make_room(requests)?;
+        if !captures {
+            self.graphs.release();
+        }
         let mut plugins: Vec<Box<dyn Hook>> = Vec::new();
         if let Some(guidance) = self.guidance(requests)? {
             plugins.push(Box::new(guidance));
@@ -45,8 +62,11 @@ impl Engine {
             plan,
             guidance_scale: first.guidance_scale,
             noise,
+            graphs: captures.then_some(&self.graphs),
         };
         Ok(Session {
+            engine: self,
+            request: first.clone(),
             denoising: run.begin(&mut join(&mut plugins, hooks))?,
             plugins,
         })
@@ -74,14 +94,18 @@ impl Session<'_> {
     /// Takes up to `steps` more steps.
     ///
     /// # Errors
-    /// A hook's.
+    /// A hook's, want of memory.
     pub fn advance(
         &mut self,
         steps: usize,
         hooks: &mut [&mut dyn Hook],
     ) -> Result<(), EngineError> {
-        let mut hooks = join(&mut self.plugins, hooks);
-        Ok(self.denoising.advance(steps, &mut hooks)?)
+        let pictures = self.latents().dims()[0];
+        let (engine, request) = (self.engine, &self.request);
+        engine.with_memory(Task::Denoise, request, pictures, || {
+            let mut hooks = join(&mut self.plugins, hooks);
+            Ok(self.denoising.advance(steps, &mut hooks)?)
+        })
     }
 
     /// Goes on with the pictures `keep` of the batch only, in that order.
@@ -96,9 +120,21 @@ impl Session<'_> {
     /// The latents, f32 [B, C, h, w], in the UNet's scaling.
     ///
     /// # Errors
-    /// Non-finite latents.
+    /// Non-finite latents, want of memory.
     pub fn finish(self) -> Result<Tensor<4>, EngineError> {
-        Ok(self.denoising.finish()?)
+        let pictures = self.latents().dims()[0];
+        let Self {
+            engine,
+            request,
+            denoising,
+            ..
+        } = self;
+        engine.with_memory(
+            Task::Denoise,
+            &request,
+            pictures,
+            || Ok(denoising.finish()?),
+        )
     }
 }
 

@@ -28,7 +28,7 @@ pub struct EngineMaker<'a> {
     pub engine: &'a Engine,
     /// The run's.
     pub plan: &'a Plan,
-    /// Pictures at a time, at most.
+    /// Pictures at a time, at most; fewer once memory ran out.
     pub batch: usize,
     /// Who scores the candidates of searches that go by the picture.
     pub judge: Option<&'a dyn Detector>,
@@ -290,12 +290,120 @@ impl Maker for EngineMaker<'_> {
     }
 
     fn make(&mut self, jobs: &[Job]) -> Result<Vec<Made>, RunError> {
-        match jobs {
-            [job] => match self.search_of(*job) {
-                Some(search) => Ok(vec![self.searched(*job, &search.clone())?]),
-                None => self.plain(jobs),
-            },
-            jobs => self.plain(jobs),
+        let search = jobs.first().and_then(|job| self.search_of(*job).cloned());
+        let mut batch = self.batch;
+        // A search is made alone, and its batch is one of candidates.
+        let together = |jobs: usize| search.as_ref().map_or(jobs, |search| search.best_of);
+        let made = by_halves(jobs, &mut batch, together, |jobs, batch| {
+            self.batch = batch;
+            match (&search, jobs) {
+                (Some(search), [job]) => Ok(vec![self.searched(*job, search)?]),
+                _ => self.plain(jobs),
+            }
+        });
+        self.batch = batch;
+        made
+    }
+}
+
+/// Makes `jobs` at most `batch` at a time, with half the batch whenever memory runs out, and in the end one by one.
+/// `make` makes some jobs with a batch, and `together` are the pictures that so many jobs make together if the batch lets them.
+fn by_halves<J, M>(
+    jobs: &[J],
+    batch: &mut usize,
+    together: impl Fn(usize) -> usize,
+    mut make: impl FnMut(&[J], usize) -> Result<Vec<M>, RunError>,
+) -> Result<Vec<M>, RunError> {
+    let mut made = Vec::with_capacity(jobs.len());
+    while made.len() < jobs.len() {
+        let rest = &jobs[made.len()..];
+        match make(&rest[..rest.len().min(*batch)], *batch) {
+            Ok(more) => made.extend(more),
+            Err(error) => {
+                let pictures = together(rest.len()).min(*batch);
+                match &error {
+                    RunError::Engine(short) if pictures > 1 && short.out_of_memory().is_some() => {
+                        *batch = pictures / 2;
+                        tracing::warn!("{short}; going on with {batch} at a time");
+                    }
+                    _ => return Err(error),
+                }
+            }
         }
+    }
+    Ok(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::{OutOfMemory, Room, Shortage};
+
+    fn short() -> RunError {
+        let short = OutOfMemory {
+            doing: "denoising".into(),
+            device: "flex".into(),
+            shortage: Shortage { bytes: None },
+            needs: None,
+            room: Room::default(),
+            ways: Vec::new(),
+        };
+        EngineError::OutOfMemory(Box::new(short)).into()
+    }
+
+    #[test]
+    fn a_batch_that_is_too_large_is_made_in_parts_and_nothing_twice() {
+        let jobs: Vec<usize> = (0..13).collect();
+        let (mut batch, mut sizes) = (8, Vec::new());
+        let made = by_halves(
+            &jobs,
+            &mut batch,
+            |jobs| jobs,
+            |jobs, _| {
+                sizes.push(jobs.len());
+                // There is room for three, and less after a while.
+                let most = if jobs[0] < 6 { 3 } else { 1 };
+                if jobs.len() > most {
+                    Err(short())
+                } else {
+                    Ok(jobs.to_vec())
+                }
+            },
+        );
+        assert_eq!(made.unwrap(), jobs);
+        assert_eq!(batch, 1);
+        assert_eq!(sizes, [8, 4, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1]);
+    }
+
+    #[test]
+    fn one_that_is_too_large_alone_is_an_error() {
+        let mut batch = 4;
+        let jobs = [0, 1, 2];
+        let made = by_halves(
+            &jobs,
+            &mut batch,
+            |jobs| jobs,
+            |_, _| Err::<Vec<()>, _>(short()),
+        );
+        assert!(made.unwrap_err().to_string().contains("out of memory"));
+        assert_eq!(batch, 1);
+    }
+
+    #[test]
+    fn candidates_of_a_search_are_halved() {
+        let mut batch = 16;
+        let made = by_halves(
+            &[0],
+            &mut batch,
+            |_| 12,
+            |jobs, batch| {
+                if batch > 4 {
+                    Err(short())
+                } else {
+                    Ok(jobs.to_vec())
+                }
+            },
+        );
+        assert_eq!((made.unwrap(), batch), (vec![0], 3));
     }
 }

@@ -7,7 +7,7 @@ use burn::prelude::Device;
 use burn::tensor::FloatDType;
 use prepose_models::clip::{ClipTextConfig, ClipTextModel};
 use prepose_models::unet::{UNet, UNetConfig};
-use prepose_models::vae::{AutoencoderKl, VaeConfig};
+use prepose_models::vae::{AutoencoderKl, VaeConfig, VaeHalf};
 use serde_json::Value;
 
 use crate::error::WeightsError;
@@ -56,6 +56,19 @@ pub(crate) struct Parts {
     pub index: Value,
     /// Where each text encoder's tokenizer is, if the checkpoint has its own.
     pub tokenizers: Vec<Option<Files>>,
+}
+
+/// How many parameters the networks of a checkpoint have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parameters {
+    /// The text encoders together.
+    pub text_encoders: u64,
+    /// The UNet.
+    pub unet: u64,
+    /// From pictures to latents.
+    pub vae_encoder: u64,
+    /// From latents to pictures.
+    pub vae_decoder: u64,
 }
 
 /// A Stable Diffusion checkpoint: a diffusers folder, a single file, or the one in the binary.
@@ -215,6 +228,20 @@ impl Checkpoint {
         crate::tokenizer_files::tokenizers(&self.parts.tokenizers)
     }
 
+    /// How many parameters the networks have.
+    pub fn parameters(&self) -> Parameters {
+        let Parts {
+            text, unet, vae, ..
+        } = &self.parts;
+        let encoder = |name: &str| VaeHalf::Encoder.has(name);
+        Parameters {
+            text_encoders: text.iter().map(|part| part.parameters(|_| true)).sum(),
+            unet: unet.parameters(|_| true),
+            vae_encoder: vae.parameters(encoder),
+            vae_decoder: vae.parameters(|name| !encoder(name)),
+        }
+    }
+
     /// The text encoders: one for SD 1.x, two for SDXL.
     ///
     /// # Errors
@@ -264,6 +291,25 @@ impl Checkpoint {
             .vae
             .load(device, dtype, self.allow_mismatch, |params| {
                 AutoencoderKl::load(&config, params)
+            })
+    }
+
+    /// One half of the autoencoder: the encoder is only needed to start from a picture.
+    ///
+    /// # Errors
+    /// As [`Self::load_text_encoders`], for the half's parameters.
+    pub fn load_vae_half(
+        &self,
+        half: VaeHalf,
+        device: &Device,
+        dtype: FloatDType,
+    ) -> Result<AutoencoderKl, WeightsError> {
+        let config = self.vae_config()?;
+        let wanted = |name: &str| half.has(name);
+        self.parts
+            .vae
+            .load_some(device, dtype, self.allow_mismatch, wanted, |params| {
+                AutoencoderKl::load_half(&config, half, params)
             })
     }
 

@@ -33,7 +33,7 @@ mod vae;
 
 #[cfg(feature = "toybox")]
 pub use checkpoint::TOYBOX;
-pub use checkpoint::{Checkpoint, LoadOptions};
+pub use checkpoint::{Checkpoint, LoadOptions, Parameters};
 pub use describe::{Description, describe_file};
 pub use detector::DetectorWeights;
 pub use dtype::StoredType;

@@ -167,6 +167,19 @@ impl Part {
         })
     }
 
+    /// How many numbers the parameters of these names have.
+    pub fn parameters(&self, wanted: impl Fn(&str) -> bool) -> u64 {
+        let entries = self.entries.iter().filter(|(name, _)| wanted(name));
+        let size = |entry: &Entry| {
+            entry
+                .shape()
+                .iter()
+                .map(|&side| side as u64)
+                .product::<u64>()
+        };
+        entries.map(|(_, entry)| size(entry)).sum()
+    }
+
     /// Builds the network: every parameter that it has from a stored tensor of its shape, and every
     /// stored tensor used, or the error that lists what is amiss. With `allow_mismatch`, what is
     /// missing is zero and what is left over is ignored.
@@ -175,6 +188,18 @@ impl Part {
         device: &Device,
         dtype: FloatDType,
         allow_mismatch: bool,
+        build: impl FnOnce(Params) -> Result<T, ConfigError>,
+    ) -> Result<T, WeightsError> {
+        self.load_some(device, dtype, allow_mismatch, |_| true, build)
+    }
+
+    /// As [`load`](Self::load) for a network that takes the `wanted` parameters only.
+    pub fn load_some<T>(
+        &self,
+        device: &Device,
+        dtype: FloatDType,
+        allow_mismatch: bool,
+        wanted: impl Fn(&str) -> bool,
         build: impl FnOnce(Params) -> Result<T, ConfigError>,
     ) -> Result<T, WeightsError> {
         let mut source = PartSource {
@@ -191,7 +216,7 @@ impl Part {
                 source,
             }
         })?;
-        source.finish(allow_mismatch)?;
+        source.finish(allow_mismatch, wanted)?;
         Ok(network)
     }
 }
@@ -218,7 +243,11 @@ impl PartSource<'_> {
         }
     }
 
-    fn finish(self, allow_mismatch: bool) -> Result<(), WeightsError> {
+    fn finish(
+        self,
+        allow_mismatch: bool,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Result<(), WeightsError> {
         if let Some(error) = self.error {
             return Err(error);
         }
@@ -227,7 +256,7 @@ impl PartSource<'_> {
         unused.extend(
             part.entries
                 .iter()
-                .filter(|(name, _)| !self.used.contains(*name))
+                .filter(|(name, _)| wanted(name) && !self.used.contains(*name))
                 .map(|(_, entry)| entry.key.clone()),
         );
         unused.sort();

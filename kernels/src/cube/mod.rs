@@ -8,6 +8,7 @@ mod activation;
 mod attention;
 mod nms;
 mod norm;
+mod overwrite;
 mod roi_align;
 
 pub(crate) use activation::{geglu, geglu_input_grad};
@@ -16,6 +17,7 @@ pub(crate) use attention::{
 };
 pub(crate) use nms::nms;
 pub(crate) use norm::{group_norm, group_norm_input_grad, layer_norm, layer_norm_input_grad};
+pub(crate) use overwrite::overwrite;
 pub(crate) use roi_align::roi_align;
 
 use burn::backend::fusion::custom::TensorSpec;

@@ -3,6 +3,8 @@
 
 mod blocks;
 mod config;
+mod footprint;
+mod graph;
 mod pass;
 mod record;
 mod steps;
@@ -11,9 +13,10 @@ mod transformer;
 
 use burn::prelude::*;
 use burn::tensor::DType;
-use prepose_kernels as kernels;
 
 pub use config::UNetConfig;
+pub use footprint::{CrossAttention, PassShape};
+pub use graph::{GraphUse, StepGraphs};
 pub use record::{MapCotangents, Memory, RecordOptions, Recording};
 
 use crate::attention::{Attention, AttentionProbe, KeyValue, LayerInfo, NoProbe, Place};
@@ -21,9 +24,10 @@ use crate::config::ConfigError;
 use crate::layers::{Conv2d, GroupNorm};
 use crate::params::Params;
 use blocks::{BlockOptions, DownBlock, MidBlock, UpBlock};
+use graph::ConditioningId;
 use pass::{CrossLayer, Pass};
 use steps::{Step, Steps};
-use time::{TimestepEmbedding, guidance_embedding, sinusoids};
+use time::{TimestepEmbedding, guidance_embedding};
 use transformer::Transformer2d;
 
 /// SDXL's conditioning besides the prompt's hidden states.
@@ -40,6 +44,7 @@ pub struct AddedConditioning {
 /// prompt by [`UNet::prepare`].
 #[derive(Debug, Clone)]
 pub struct PreparedConditioning {
+    id: ConditioningId,
     context: Vec<KeyValue>,
     /// `[B, T]`, f32.
     added: Option<Tensor<2>>,
@@ -56,6 +61,7 @@ impl PreparedConditioning {
     pub fn narrow(&self, start: usize, samples: usize) -> Self {
         let context = self.context.iter();
         Self {
+            id: ConditioningId::new(),
             context: context.map(|layer| layer.narrow(start, samples)).collect(),
             added: (self.added.clone()).map(|added| added.narrow(0, start, samples)),
             guidance: self.guidance.clone(),
@@ -192,6 +198,7 @@ impl UNet {
             embedding.forward(self.embed_added(added), None)
         });
         PreparedConditioning {
+            id: ConditioningId::new(),
             context,
             added,
             guidance: None,
@@ -240,10 +247,22 @@ impl UNet {
         conditioning: &PreparedConditioning,
         probe: &mut dyn AttentionProbe,
     ) -> Tensor<4> {
+        let timesteps = self.embed_timesteps(timesteps, &sample);
+        self.forward_embedded(sample, timesteps, conditioning, probe)
+    }
+
+    /// As [`forward_probed`](Self::forward_probed) for timesteps that are on the device already.
+    fn forward_embedded(
+        &self,
+        sample: Tensor<4>,
+        timesteps: Tensor<2>,
+        conditioning: &PreparedConditioning,
+        probe: &mut dyn AttentionProbe,
+    ) -> Tensor<4> {
         let layers = self.layer_infos(&sample, conditioning);
         let wanted: Vec<_> = layers.iter().map(|layer| probe.wants(layer)).collect();
         let mut pass = Pass {
-            time: self.embed_time(timesteps, conditioning, &sample),
+            time: self.embed_time(timesteps, conditioning),
             context: &conditioning.context,
             layers: &layers,
             wanted: &wanted,
@@ -306,50 +325,6 @@ impl UNet {
                 }
             })
             .collect()
-    }
-
-    /// `silu` of the embedding of timestep, guidance scale and added conditioning, in the type of
-    /// the residual blocks.
-    fn embed_time(
-        &self,
-        timesteps: &[f64],
-        conditioning: &PreparedConditioning,
-        sample: &Tensor<4>,
-    ) -> Tensor<2> {
-        let batch = sample.dims()[0];
-        assert!(
-            timesteps.len() == 1 || timesteps.len() == batch,
-            "{} timesteps for a batch of {batch}",
-            timesteps.len()
-        );
-        let timesteps: Vec<f32> = timesteps.iter().map(|&t| t as f32).collect();
-        let device = sample.device().without_autodiff();
-        let x = self.sinusoids(&timesteps, self.config.block_out_channels[0], &device);
-        let mut x = (self.time_embedding).forward(x, conditioning.guidance.clone());
-        if let Some(added) = &conditioning.added {
-            x = x + added.clone();
-        }
-        kernels::silu(x).cast(self.conv_in.dtype())
-    }
-
-    /// The input of SDXL's `add_embedding`: the pooled text and the embedded time ids, `[B, width]`.
-    fn embed_added(&self, added: &AddedConditioning) -> Tensor<2> {
-        let text = added.text_embeds.clone().cast(DType::F32);
-        let [batch, _] = text.dims();
-        let ids: Vec<f32> = added.time_ids.to_data().iter().collect();
-        let dim = self.config.addition_time_embed_dim.unwrap_or_default();
-        let ids = self.sinusoids(&ids, dim, &text.device());
-        let width = ids.dims().iter().product::<usize>() / batch;
-        Tensor::cat(vec![text, ids.reshape([batch, width])], 1)
-    }
-
-    fn sinusoids(&self, values: &[f32], dim: usize, device: &Device) -> Tensor<2> {
-        let UNetConfig {
-            flip_sin_to_cos,
-            freq_shift,
-            ..
-        } = self.config;
-        sinusoids(values, dim, flip_sin_to_cos, freq_shift, device)
     }
 
     /// Every transformer with its place, in the order of execution.

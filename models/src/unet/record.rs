@@ -86,7 +86,7 @@ impl UNet {
         let layers = self.layer_infos(&sample, conditioning);
         let wanted: Vec<_> = layers.iter().map(|layer| probe.wants(layer)).collect();
         let last = last(&wanted);
-        let time = self.embed_time(timesteps, conditioning, &sample);
+        let time = self.embed_time(self.embed_timesteps(timesteps, &sample), conditioning);
         let mut pass = Pass {
             time: time.clone(),
             context: &conditioning.context,

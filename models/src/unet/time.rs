@@ -4,8 +4,10 @@ use burn::prelude::*;
 use burn::tensor::{DType, TensorData};
 use prepose_kernels as kernels;
 
+use super::{AddedConditioning, PreparedConditioning, UNet, UNetConfig};
 use crate::layers::Linear;
 use crate::params::Params;
+use crate::resnet::TimeEmbedding;
 
 /// Sinusoids of each value: `[values, dim]` in f32 (Ho et al. 2020, appendix B; diffusers'
 /// `get_timestep_embedding`).
@@ -69,6 +71,57 @@ impl TimestepEmbedding {
         };
         self.linear_2
             .forward_rows(kernels::silu(self.linear_1.forward_rows(x)))
+    }
+}
+
+impl UNet {
+    /// Sinusoids of the timesteps, one for the whole batch of `sample` or one for each: `[1 or B, C]`, f32. They are
+    /// copied to the device.
+    pub(super) fn embed_timesteps(&self, timesteps: &[f64], sample: &Tensor<4>) -> Tensor<2> {
+        let batch = sample.dims()[0];
+        assert!(
+            timesteps.len() == 1 || timesteps.len() == batch,
+            "{} timesteps for a batch of {batch}",
+            timesteps.len()
+        );
+        let timesteps: Vec<f32> = timesteps.iter().map(|&t| t as f32).collect();
+        let device = sample.device().without_autodiff();
+        self.sinusoids(&timesteps, self.config.block_out_channels[0], &device)
+    }
+
+    /// `silu` of the embedding of timestep, guidance scale and added conditioning, in the type of the residual blocks,
+    /// from [`Self::embed_timesteps`].
+    pub(super) fn embed_time(
+        &self,
+        timesteps: Tensor<2>,
+        conditioning: &PreparedConditioning,
+    ) -> TimeEmbedding {
+        let guidance = conditioning.guidance.clone();
+        let mut x = self.time_embedding.forward(timesteps, guidance);
+        if let Some(added) = &conditioning.added {
+            x = x + added.clone();
+        }
+        kernels::silu(x).cast(self.conv_in.dtype())
+    }
+
+    /// The input of SDXL's `add_embedding`: the pooled text and the embedded time ids, `[B, width]`.
+    pub(super) fn embed_added(&self, added: &AddedConditioning) -> Tensor<2> {
+        let text = added.text_embeds.clone().cast(DType::F32);
+        let [batch, _] = text.dims();
+        let ids: Vec<f32> = added.time_ids.to_data().iter().collect();
+        let dim = self.config.addition_time_embed_dim.unwrap_or_default();
+        let ids = self.sinusoids(&ids, dim, &text.device());
+        let width = ids.dims().iter().product::<usize>() / batch;
+        Tensor::cat(vec![text, ids.reshape([batch, width])], 1)
+    }
+
+    fn sinusoids(&self, values: &[f32], dim: usize, device: &Device) -> Tensor<2> {
+        let UNetConfig {
+            flip_sin_to_cos,
+            freq_shift,
+            ..
+        } = self.config;
+        sinusoids(values, dim, flip_sin_to_cos, freq_shift, device)
     }
 }
 

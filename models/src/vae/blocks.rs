@@ -159,6 +159,11 @@ impl Encoder {
         let x = self.mid_block.forward(x);
         self.conv_out.forward(self.conv_norm_out.forward_silu(x))
     }
+
+    /// The type that the layers compute in.
+    pub fn dtype(&self) -> DType {
+        self.conv_in.dtype()
+    }
 }
 
 /// Latents to pictures.
@@ -213,6 +218,7 @@ impl Decoder {
         }
         self.conv_out.forward(self.conv_norm_out.forward_silu(x))
     }
+
     /// The type that the layers compute in.
     pub fn dtype(&self) -> DType {
         self.conv_in.dtype()

@@ -3,6 +3,7 @@
 
 mod blocks;
 mod config;
+mod footprint;
 mod tiling;
 
 use burn::prelude::*;
@@ -10,7 +11,7 @@ use burn::tensor::DType;
 
 pub use config::VaeConfig;
 
-use crate::config::{ConfigError, OneOrMany};
+use crate::config::ConfigError;
 use crate::layers::Conv2d;
 use crate::params::Params;
 use blocks::{Decoder, Encoder};
@@ -41,11 +42,28 @@ impl LatentDistribution {
     }
 }
 
+/// A half of the autoencoder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VaeHalf {
+    /// From pictures to latents.
+    Encoder,
+    /// From latents to pictures.
+    Decoder,
+}
+
+impl VaeHalf {
+    /// Whether the parameter of this name, as diffusers calls it, belongs to this half.
+    pub fn has(self, name: &str) -> bool {
+        let encoder = name.starts_with("encoder.") || name.starts_with("quant_conv.");
+        encoder == (self == Self::Encoder)
+    }
+}
+
 /// diffusers' `AutoencoderKL`.
 #[derive(Module, Debug)]
 pub struct AutoencoderKl {
-    encoder: Encoder,
-    decoder: Decoder,
+    encoder: Option<Encoder>,
+    decoder: Option<Decoder>,
     quant_conv: Option<Conv2d>,
     post_quant_conv: Option<Conv2d>,
     #[module(skip)]
@@ -58,15 +76,37 @@ impl AutoencoderKl {
     /// # Errors
     /// [`ConfigError`] if the configuration asks for something that is not implemented or makes no
     /// sense. Problems with parameters are the source's to report.
-    pub fn load(config: &VaeConfig, mut params: Params) -> Result<Self, ConfigError> {
+    pub fn load(config: &VaeConfig, params: Params) -> Result<Self, ConfigError> {
+        Self::load_halves(config, |_| true, params)
+    }
+
+    /// As [`load`](Self::load), without the other half.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn load_half(
+        config: &VaeConfig,
+        half: VaeHalf,
+        params: Params,
+    ) -> Result<Self, ConfigError> {
+        Self::load_halves(config, |other| other == half, params)
+    }
+
+    fn load_halves(
+        config: &VaeConfig,
+        wanted: impl Fn(VaeHalf) -> bool,
+        mut params: Params,
+    ) -> Result<Self, ConfigError> {
         config.check()?;
         let latent = config.latent_channels;
+        let (encodes, decodes) = (wanted(VaeHalf::Encoder), wanted(VaeHalf::Decoder));
         let mut conv = |name, channels| Conv2d::load(params.pp(name), channels, channels, 1);
-        let quant_conv = (config.use_quant_conv).then(|| conv("quant_conv", 2 * latent));
-        let post_quant_conv = (config.use_post_quant_conv).then(|| conv("post_quant_conv", latent));
+        let quant_conv = (encodes && config.use_quant_conv).then(|| conv("quant_conv", 2 * latent));
+        let post_quant_conv =
+            (decodes && config.use_post_quant_conv).then(|| conv("post_quant_conv", latent));
         Ok(Self {
-            encoder: Encoder::load(params.pp("encoder"), config),
-            decoder: Decoder::load(params.pp("decoder"), config),
+            encoder: encodes.then(|| Encoder::load(params.pp("encoder"), config)),
+            decoder: decodes.then(|| Decoder::load(params.pp("decoder"), config)),
             quant_conv,
             post_quant_conv,
             config: config.clone(),
@@ -95,26 +135,33 @@ impl AutoencoderKl {
 
     /// Pictures `[B, 3, H, W]` in `[-1, 1]`, f32, to the distribution of their latents
     /// `[B, latent_channels, H/8, W/8]`. H and W must be multiples of [`Self::downscale`].
+    ///
+    /// # Panics
+    /// If only the decoder was loaded.
     pub fn encode(&self, image: Tensor<4>) -> LatentDistribution {
         LatentDistribution::from_moments(self.encode_moments(image))
     }
 
     /// Latents `[B, latent_channels, h, w]`, f32, without the scaling factor, to pictures
     /// `[B, 3, 8h, 8w]`, f32, about in `[-1, 1]` and not clamped.
+    ///
+    /// # Panics
+    /// If only the encoder was loaded.
     pub fn decode(&self, latents: Tensor<4>) -> Tensor<4> {
-        let latents = latents.cast(self.dtype());
+        let decoder = self.decoder.as_ref().expect("the decoder was loaded");
+        let latents = latents.cast(decoder.dtype());
         let latents = match &self.post_quant_conv {
             Some(conv) => conv.forward(latents),
             None => latents,
         };
-        self.decoder.forward(latents).cast(DType::F32)
+        decoder.forward(latents).cast(DType::F32)
     }
 
     /// As [`Self::encode`], one picture after the other and in overlapping tiles of the size that
     /// the network was trained on, so that memory does not grow with batch and size. Same as
     /// [`Self::encode`] for pictures that fit in one tile, and diffusers' result for larger ones.
     pub fn encode_tiled(&self, image: Tensor<4>) -> LatentDistribution {
-        let Tiles { input, output } = self.tiles();
+        let Tiles { input, output } = Tiles::of_decoder(&self.config);
         let tiles = Tiles {
             input: output,
             output: input,
@@ -132,7 +179,7 @@ impl AutoencoderKl {
     /// As [`Self::decode`], one picture after the other and in overlapping tiles; see
     /// [`Self::encode_tiled`].
     pub fn decode_tiled(&self, latents: Tensor<4>) -> Tensor<4> {
-        let tiles = self.tiles();
+        let tiles = Tiles::of_decoder(&self.config);
         one_by_one(latents, |latents| {
             if tiles.needed(&latents) {
                 tiles.map(latents, |tile| self.decode(tile))
@@ -143,28 +190,12 @@ impl AutoencoderKl {
     }
 
     fn encode_moments(&self, image: Tensor<4>) -> Tensor<4> {
-        let moments = self.encoder.forward(image.cast(self.dtype()));
+        let encoder = self.encoder.as_ref().expect("the encoder was loaded");
+        let moments = encoder.forward(image.cast(encoder.dtype()));
         match &self.quant_conv {
             Some(conv) => conv.forward(moments),
             None => moments,
         }
-    }
-
-    /// Sizes of the tiles of the decoder.
-    fn tiles(&self) -> Tiles {
-        let size = match &self.config.sample_size {
-            OneOrMany::One(size) => *size,
-            OneOrMany::Many(sizes) => sizes.first().copied().unwrap_or(512),
-        };
-        let input = (size / self.downscale()).max(1);
-        Tiles {
-            input,
-            output: size,
-        }
-    }
-
-    fn dtype(&self) -> DType {
-        self.decoder.dtype()
     }
 }
 

@@ -5,6 +5,9 @@
 use burn::prelude::*;
 use burn::tensor::{DType, TensorData};
 
+use super::config::VaeConfig;
+use crate::config::OneOrMany;
+
 /// The share of a tile that overlaps with its neighbour.
 const OVERLAP: f64 = 0.25;
 
@@ -18,6 +21,18 @@ pub(super) struct Tiles {
 }
 
 impl Tiles {
+    /// Of the decoder: the size that the network was trained on.
+    pub fn of_decoder(config: &VaeConfig) -> Self {
+        let size = match &config.sample_size {
+            OneOrMany::One(size) => *size,
+            OneOrMany::Many(sizes) => sizes.first().copied().unwrap_or(512),
+        };
+        Self {
+            input: (size / config.downscale()).max(1),
+            output: size,
+        }
+    }
+
     /// Whether `x` `[B, C, H, W]` is larger than one tile.
     pub fn needed(&self, x: &Tensor<4>) -> bool {
         let [_, _, height, width] = x.dims();

@@ -7,9 +7,9 @@ use anyhow::ensure;
 use prepose::device::{self, DeviceSpec};
 use prepose::engine::{Blueprint, Engine};
 use prepose::guidance::{GuidanceConfig, Layers, Method};
+use prepose::memory::Meter;
 use prepose::request::{Dtype, ModelRequest, Request};
 
-use super::memory::Meter;
 use crate::cli::OK;
 
 /// Time and memory of a guided step against a plain one, for each method, in one run.

@@ -1,7 +1,6 @@
 //! `prepose bench`
 
 mod guidance;
-mod memory;
 mod unet;
 
 use clap::Subcommand;

@@ -6,6 +6,7 @@ use prepose::sampling::noise::NoiseKind;
 use prepose::sampling::schedulers::SchedulerKind;
 
 use super::plan::{ChangeArgs, GuideArgs, MapArgs, SearchArgs};
+use crate::cli::memory::{Batch, RunningArgs, Tiling};
 use crate::cli::model::ModelArgs;
 
 /// Make pictures from a prompt.
@@ -39,6 +40,8 @@ pub struct Args {
     pub(super) negative_prompt: String,
     #[command(flatten)]
     pub(super) model: ModelArgs,
+    #[command(flatten)]
+    pub(super) running: RunningArgs,
 
     /// The seed of the first picture; random unless given.
     #[arg(long, conflicts_with = "seeds", help_heading = "Sampling")]
@@ -75,9 +78,10 @@ pub struct Args {
         help_heading = "Sampling"
     )]
     pub(super) strength: f64,
-    /// Encode and decode in tiles, for large pictures in little memory.
-    #[arg(long, help_heading = "Sampling")]
-    pub(super) vae_tiling: bool,
+    /// Encode and decode in tiles, for large pictures in little memory: auto where they do not fit otherwise.
+    #[arg(long, value_name = "WHEN", value_enum, default_value = "auto", num_args = 0..=1,
+          default_missing_value = "on", require_equals = true, help_heading = "Sampling")]
+    pub(super) vae_tiling: Tiling,
 
     #[command(flatten)]
     pub(super) guide: GuideArgs,
@@ -88,9 +92,10 @@ pub struct Args {
     #[command(flatten)]
     pub(super) maps: MapArgs,
 
-    /// Pictures at a time; the result does not depend on it.
-    #[arg(short, long, default_value_t = 1)]
-    pub(super) batch: usize,
+    /// Pictures at a time, or auto: as many as fit into the GPU's memory, one on the CPU. The result does not depend
+    /// on it.
+    #[arg(short, long, value_name = "N|auto", default_value_t = Batch::Auto)]
+    pub(super) batch: Batch,
     /// Write a preview beside each picture every so many steps.
     #[arg(long, value_name = "STEPS", conflicts_with = "best_of")]
     pub(super) preview_every: Option<usize>,

@@ -5,6 +5,7 @@ mod maps;
 mod plan;
 mod run;
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,20 +19,17 @@ use prepose::engine::Blueprint;
 use prepose::output::files::{free_name, parent, prepare_folder, slug};
 use prepose::output::png;
 use prepose::request::{DelayedOrder, InitImage, ModelRequest, PromptSwitch, Request};
-use prepose_models::unet::Memory;
 
 pub use args::Args;
 pub(super) use args::{Seeds, parse_seeds, parse_size};
 use run::{Judge, Provenance, Run};
 
+use super::memory::Tiling;
 use super::progress::Progress;
 use super::{OK, checker};
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let started = Instant::now();
-    if args.batch == 0 {
-        bail!("--batch is 0, but must be at least 1");
-    }
     for (name, value) in [
         ("--preview-every", args.preview_every),
         ("--attention-every", Some(args.maps.attention_every)),
@@ -80,13 +78,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
 
     let model = requests[0].model.clone();
     let mut provenance = Provenance::Computing(blueprint.fingerprint());
-    let engine =
-        blueprint
-            .load(&model, &device)?
-            .with_guidance_memory(match args.guide.guide_save_memory {
-                true => Memory::Recompute,
-                false => Memory::Keep,
-            });
+    let engine = args.running.apply(blueprint.load(&model, &device)?);
     let judge = detector
         .map(|(weights, kind)| {
             let detector = checker::load(&weights, &device.device, None)?;
@@ -98,6 +90,16 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         started.elapsed().as_secs_f64(),
         device.name
     );
+    // A picture that is made again is made as it was.
+    let chooses_tiling = args.again.is_none() && args.vae_tiling == Tiling::Auto;
+    let engine = engine.tiling_when_short(chooses_tiling);
+    if args.again.is_none() {
+        let tiling = args.vae_tiling.choose(&engine, &requests[0])?;
+        for request in &mut requests {
+            request.vae_tiling = tiling;
+        }
+    }
+    let batch = args.batch.choose(&engine, &requests[0], 1)?;
     let candidates = search.as_ref().map_or(1, |search| search.best_of);
     let steps = requests.iter().map(|request| engine.steps(request));
     let steps = candidates * steps.sum::<usize>();
@@ -105,6 +107,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let run = Run {
         args,
         engine: &engine,
+        batch: Cell::new(batch),
         search,
         judge,
         maps,
@@ -152,7 +155,6 @@ fn requests(
             clip_skip: args.clip_skip,
             noise: args.noise,
             init: init.clone(),
-            vae_tiling: args.vae_tiling,
             ..defaults
         }
     };

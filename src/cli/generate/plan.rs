@@ -63,9 +63,6 @@ pub struct GuideArgs {
     /// Tokens that stand for an object: all of its phrase, or the first as in the authors' code.
     #[arg(long, value_name = "POLICY", requires = "guide")]
     guide_tokens: Option<TokenPolicy>,
-    /// Run parts of the network twice instead of keeping what the gradient needs; pictures do not change.
-    #[arg(long, requires = "guide")]
-    pub(super) guide_save_memory: bool,
     /// What holds instead of the prompt's own relations, as "dog | left of | cat"; may be repeated.
     #[arg(long, value_name = "A | RELATION | B")]
     pub(super) relation: Vec<String>,

@@ -1,5 +1,6 @@
 //! Making the pictures, batch after batch, and writing them down.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -9,6 +10,7 @@ use anyhow::anyhow;
 use prepose::check::detect::reward::{PictureReward, PictureRewardKind, RewardError};
 use prepose::check::detect::{Detector, RcnnDetector};
 use prepose::engine::Engine;
+use prepose::memory::Meter;
 use prepose::output::files::{free_name, parent, slug};
 use prepose::output::manifest::{ManifestLine, Place};
 use prepose::output::{files, png};
@@ -21,6 +23,7 @@ use prepose_weights::WeightsError;
 
 use super::Args;
 use super::maps::MapFiles;
+use crate::cli::memory::out_of_memory;
 use crate::cli::progress::Progress;
 
 /// The end of the run, asked for by Ctrl-C.
@@ -126,6 +129,8 @@ impl Judge {
 pub(super) struct Run<'a> {
     pub args: &'a Args,
     pub engine: &'a Engine,
+    /// Pictures at a time, at most; fewer once memory ran out.
+    pub batch: Cell<usize>,
     pub search: Option<SearchConfig>,
     pub judge: Option<Judge>,
     pub maps: Option<MapFiles>,
@@ -145,17 +150,29 @@ impl Run<'_> {
         let run_id = format!("prepose-{now}");
         let mut done = 0;
         while done < requests.len() {
+            let most = self.batch.get();
             let size = match self.search {
                 Some(_) => 1,
-                None => self.engine.batch_size(&requests[done..], self.args.batch)?,
+                None => self.engine.batch_size(&requests[done..], most)?,
             };
             let batch = &requests[done..done + size];
             let paths = &targets[done..done + size];
             progress.message(batch[0].prompt.chars().take(20).collect::<String>());
+            let meter = (self.args.json && done == 0).then(|| Meter::start(self.engine.device()));
             let made = match &self.search {
-                Some(search) => self.search(search, &batch[0], &paths[0], progress)?,
-                None => self.batch(batch, paths, progress)?,
+                Some(search) => self.search(search, &batch[0], &paths[0], progress),
+                None => self.batch(batch, paths, progress),
             };
+            let together = if self.search.is_some() { most } else { size };
+            let made = match made {
+                Err(error) if together > 1 && out_of_memory(&error).is_some() => {
+                    self.batch.set(together / 2);
+                    tracing::warn!("{error:#}; going on with {} at a time", together / 2);
+                    continue;
+                }
+                made => made?,
+            };
+            let peak = meter.and_then(|meter| meter.extra());
             for (mut request, path, picture) in made.each {
                 provenance.note(&mut request)?;
                 self.save(&request, &path, &picture, &run_id)?;
@@ -171,6 +188,15 @@ impl Run<'_> {
                             "seconds": {"text": made.text_seconds, "denoise": made.denoise_seconds,
                                         "decode": made.decode_seconds, "batch": made.seconds},
                         });
+                        if let Some(peak) = peak {
+                            let needs = self.engine.needs(&request, together)?;
+                            line["memory"] = serde_json::json!({
+                                "weights_estimate": needs.weights(),
+                                "work_estimate": needs.work(request.vae_tiling),
+                                "work_peak": peak,
+                                "free": self.engine.room().free,
+                            });
+                        }
                         if let Some(found) = &request.found {
                             line["search_seed"] = found.seed.into();
                             line["candidate"] = found.candidate.into();
@@ -231,7 +257,10 @@ impl Run<'_> {
         Ok(Batch {
             each: each
                 .zip(made.pictures)
-                .map(|((request, path), picture)| (request, path, picture))
+                .map(|((mut request, path), picture)| {
+                    request.vae_tiling = made.tiled;
+                    (request, path, picture)
+                })
                 .collect(),
             unet_calls: steps.sum(),
             text_seconds: made.text_seconds,
@@ -259,7 +288,7 @@ impl Run<'_> {
             engine: self.engine,
             request,
             config: search,
-            batch: self.args.batch,
+            batch: self.batch.get(),
         };
         let blueprint = self.engine.blueprint();
         let found = match &self.judge {

@@ -8,6 +8,7 @@ use prepose::suite::method::Method;
 use prepose::suite::shard::Shard;
 
 use crate::cli::generate::{Seeds, parse_seeds, parse_size};
+use crate::cli::memory::{Batch, RunningArgs};
 use crate::cli::model::ModelArgs;
 
 /// Run a set of prompts by one or several methods, and check every picture (docs/runs.md).
@@ -77,6 +78,8 @@ pub struct Settings {
 
     #[command(flatten)]
     pub model: ModelArgs,
+    #[command(flatten)]
+    pub running: RunningArgs,
 
     /// Denoising steps [default: the checkpoint's].
     #[arg(short, long, help_heading = "Sampling")]
@@ -121,9 +124,10 @@ pub struct Settings {
     #[arg(long, value_name = "FILE", help_heading = "Checker")]
     pub checker_config: Option<PathBuf>,
 
-    /// Pictures at a time; the result does not depend on it.
-    #[arg(short, long, default_value_t = 8)]
-    pub batch: usize,
+    /// Pictures at a time, or auto: as many as fit into memory, at most 16, on the CPU 8. The result does not depend on
+    /// it.
+    #[arg(short, long, value_name = "N|auto", default_value_t = Batch::Auto)]
+    pub batch: Batch,
     /// One JSON object a picture on standard output.
     #[arg(long)]
     pub json: bool,

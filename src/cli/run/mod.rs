@@ -3,6 +3,7 @@
 mod args;
 mod watch;
 
+use std::cell::Cell;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +14,7 @@ use prepose::check::detect::checker::Checker;
 use prepose::check::detect::{Detector, RcnnDetector};
 use prepose::check::spatialbench::{CheckerConfig, Rule};
 use prepose::device::OpenDevice;
-use prepose::engine::Blueprint;
+use prepose::engine::{Blueprint, Engine};
 use prepose::request::ModelRequest;
 use prepose::store;
 use prepose::suite::examiner::{Examiner, Nobody, labels};
@@ -32,6 +33,7 @@ pub use args::{Args, Settings};
 use watch::{Teller, Totals, summary};
 
 use super::check::read_config;
+use super::memory::Batch;
 use super::{OK, checker, report};
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
@@ -54,7 +56,6 @@ pub fn carry_out(
     args: &Settings,
     quiet: bool,
 ) -> anyhow::Result<RunFolder> {
-    ensure!(args.batch > 0, "--batch is 0, but must be at least 1");
     ensure!(args.every > 0, "--every is 0, but must be at least 1");
     if let Some(shard) = shard(args)?
         && !quiet
@@ -325,6 +326,8 @@ fn make(
         now.replace(':', "-"),
         std::process::id()
     );
+    // Known once the networks are loaded.
+    let batch: Cell<Option<usize>> = Cell::new(None);
     let note = |outcome: &str| -> anyhow::Result<()> {
         let text = serde_json::to_string_pretty(&json!({
             "started_utc": now,
@@ -338,14 +341,18 @@ fn make(
             "threads": std::thread::available_parallelism().map_or(0, usize::from),
             "os": std::env::consts::OS,
             "arch": std::env::consts::ARCH,
-            "batch": args.batch,
+            "batch": batch.get(),
         }))?;
         Ok(folder.store().put(&name, (text + "\n").as_bytes())?)
     };
     note("running")?;
     let plan = folder.plan();
-    let engine = blueprint.load(&plan.config.model, device)?;
-    let mut examiner = eyes.load(device, args.batch)?;
+    let engine = args
+        .running
+        .apply(blueprint.load(&plan.config.model, device)?);
+    let batch_size = choose_batch(args.batch, &engine, plan)?;
+    batch.set(Some(batch_size));
+    let mut examiner = eyes.load(device, batch_size)?;
     let by_picture = |method: &Method| method.search.as_ref().and_then(reward_kind).is_some();
     let judge = match &eyes.primary {
         Some(weights) if plan.config.methods.iter().any(by_picture) => {
@@ -370,7 +377,7 @@ fn make(
     let mut maker = EngineMaker {
         engine: &engine,
         plan,
-        batch: args.batch,
+        batch: batch_size,
         judge: judge.as_ref().map(|judge| judge as &dyn Detector),
         stop: &now_at_once,
     };
@@ -390,6 +397,19 @@ fn make(
     // What ended the run is the one to tell; on a full disk the note fails too.
     result?;
     noted
+}
+
+/// Pictures at a time: room is made for those of the method that takes most.
+fn choose_batch(batch: Batch, engine: &Engine, plan: &Plan) -> anyhow::Result<usize> {
+    /// What an examiner on the CPU has always looked at together.
+    const ON_CPU: usize = 8;
+    let each = plan.prompts.len() * plan.config.seeds.len();
+    let mut least = usize::MAX;
+    for index in 0..plan.config.methods.len() {
+        let request = request(plan, engine.blueprint(), plan.job(index * each))?;
+        least = least.min(batch.choose(engine, &request, ON_CPU)?);
+    }
+    Ok(least)
 }
 
 /// What each method came to.

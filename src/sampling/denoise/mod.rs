@@ -5,7 +5,7 @@ mod conditioning;
 mod hook;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use prepose_models::unet::{RecordOptions, UNet};
+use prepose_models::unet::{RecordOptions, StepGraphs, UNet};
 use thiserror::Error;
 
 use super::noise::NoiseSource;
@@ -50,6 +50,8 @@ pub struct Run<'a> {
     pub guidance_scale: f64,
     /// One source a picture, for schedulers that add noise on the way.
     pub noise: Vec<NoiseSource>,
+    /// The network's captured calls, which stand in for calls that no hook observes or records.
+    pub graphs: Option<&'a StepGraphs>,
 }
 
 impl<'a> Run<'a> {
@@ -66,6 +68,7 @@ impl<'a> Run<'a> {
             next: self.start,
             start: self.start,
             noise: self.noise,
+            graphs: self.graphs,
             state: State {
                 unet: self.unet,
                 step: 0,
@@ -94,6 +97,7 @@ pub struct Denoising<'a> {
     /// The index in the schedule of the next step.
     next: usize,
     noise: Vec<NoiseSource>,
+    graphs: Option<&'a StepGraphs>,
 }
 
 impl Denoising<'_> {
@@ -161,7 +165,7 @@ impl Denoising<'_> {
         for hook in hooks.iter_mut() {
             hook.before_unet(state)?;
         }
-        let mut prediction = predict(state, hooks)?;
+        let mut prediction = predict(state, hooks, self.graphs)?;
         for hook in hooks.iter_mut() {
             prediction = hook.after_prediction(state, prediction)?;
         }
@@ -182,7 +186,11 @@ impl Denoising<'_> {
 
 /// The UNet's prediction. Both halves of classifier-free guidance are one call, unless a hook records the
 /// conditional one.
-fn predict(state: &mut State, hooks: &mut [&mut dyn Hook]) -> Result<Tensor<4>, HookError> {
+fn predict(
+    state: &mut State,
+    hooks: &mut [&mut dyn Hook],
+    graphs: Option<&StepGraphs>,
+) -> Result<Tensor<4>, HookError> {
     let (unet, scale) = (state.unet, state.guidance_scale);
     let prepared = state.plan.prepare(state.step, unet, scale).clone();
     let guided = state.conditioning().negative.is_some();
@@ -191,7 +199,16 @@ fn predict(state: &mut State, hooks: &mut [&mut dyn Hook]) -> Result<Tensor<4>, 
     let timestep = [state.timestep];
     let forward = |rows, input, prepared: &_, hooks: &mut [&mut dyn Hook]| {
         let probes = hooks.iter_mut().filter_map(|hook| hook.probe(state, rows));
-        unet.forward_probed(input, &timestep, prepared, &mut Probes(probes.collect()))
+        let probes: Vec<_> = probes.collect();
+        // Beside a recorded half there is nothing to win, and its shape would replace the graph of the plain steps.
+        let plain = probes.is_empty() && rows != Rows::Negative;
+        match graphs.filter(|_| plain) {
+            Some(graphs) => {
+                let calls = state.steps - state.step;
+                graphs.forward(unet, input, state.timestep, prepared, calls)
+            }
+            None => unet.forward_probed(input, &timestep, prepared, &mut Probes(probes)),
+        }
     };
     let recorder = (hooks.iter_mut()).position(|hook| hook.recorder(state).is_some());
     let (negative, positive) =

@@ -12,6 +12,7 @@ mod attention;
 mod detection;
 mod gradients;
 mod norm;
+mod overwrite;
 
 use super::*;
 use burn::tensor::DeviceType;

@@ -35,7 +35,7 @@ impl Meter {
 }
 
 /// A line of `/proc/self/status`, in bytes.
-fn status(name: &str) -> Option<u64> {
+pub(super) fn status(name: &str) -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kibibytes = line.trim_start_matches(':').trim().strip_suffix("kB")?;

@@ -1,0 +1,28 @@
+//! Writing into a buffer that others hold as well.
+
+use super::*;
+
+/// An operation of its own because it is not one: what comes out is `target`, and has changed.
+#[backend_extension(Cube, Fusion)]
+pub(crate) trait Overwrite: Backend {
+    /// `target` with the numbers of `source`.
+    #[fusion(dtype = target, shape = target)]
+    fn overwrite(target: FloatTensor<Self>, source: FloatTensor<Self>) -> FloatTensor<Self>;
+}
+
+impl Overwrite for CubeBackend {
+    fn overwrite(target: FloatTensor<Self>, source: FloatTensor<Self>) -> FloatTensor<Self> {
+        let (client, dtype) = (target.client.clone(), element(&target));
+        cubecl::std::tensor::copy_into(&client, source.binding(), target.clone().binding(), dtype);
+        target
+    }
+}
+
+/// [`crate::overwrite`].
+pub(crate) fn overwrite<const D: usize>(
+    target: &Tensor<D>,
+    source: &Tensor<D>,
+) -> Option<Tensor<D>> {
+    let written = Dispatch::overwrite(operand(target)?, operand(source)?);
+    Some(Tensor::from_dispatch(written))
+}
