@@ -3,6 +3,7 @@
 
 mod blocks;
 mod config;
+mod flops;
 mod pass;
 mod record;
 mod steps;
@@ -14,6 +15,7 @@ use burn::tensor::DType;
 use prepose_kernels as kernels;
 
 pub use config::UNetConfig;
+pub use flops::UNetFlops;
 pub use record::{MapCotangents, Memory, RecordOptions, Recording};
 
 use crate::attention::{Attention, AttentionProbe, KeyValue, LayerInfo, NoProbe, Place};
