@@ -11,6 +11,9 @@ use burn::tensor::{Shape, Tensor};
 /// `softmax(q kᵀ / √D) v` for queries `[B, H, N, D]`, keys `[B, H, M, D]` and values `[B, H, M, D]`,
 /// giving `[B, H, N, D]` in the type of the queries.
 pub fn attention(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>) -> Tensor<4> {
+    let _span = profile::span(Family::Attention, &q, || {
+        attention_flops(q.dims(), k.dims()[2], 2)
+    });
     fast!(
         fast(&q, &k, &v, false, false).map(|(out, _)| out),
         crate::cube::attention([&q, &k, &v], false)
@@ -20,6 +23,9 @@ pub fn attention(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>) -> Tensor<4> {
 
 /// As [`attention`], where query `i` sees keys `0..=i` only, as in CLIP's text encoders. `N` = `M`.
 pub fn causal_attention(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>) -> Tensor<4> {
+    let _span = profile::span(Family::Attention, &q, || {
+        attention_flops(q.dims(), k.dims()[2], 2)
+    });
     fast!(
         fast(&q, &k, &v, true, false).map(|(out, _)| out),
         crate::cube::attention([&q, &k, &v], true)
@@ -29,6 +35,9 @@ pub fn causal_attention(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>) -> Tensor<4> {
 
 /// As [`attention`], and the probabilities `[B, H, N, M]` it used.
 pub fn attention_with_probs(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
+    let _span = profile::span(Family::Attention, &q, || {
+        attention_flops(q.dims(), k.dims()[2], 2)
+    });
     fast!(
         fast(&q, &k, &v, false, true).and_then(|(out, probs)| Some((out, probs?))),
         crate::cube::attention_with_probs([&q, &k, &v])
@@ -45,15 +54,6 @@ fn fast(
     causal: bool,
     with_probs: bool,
 ) -> Option<(Tensor<4>, Option<Tensor<4>>)> {
-    let _span = profile::span(Family::Attention, &q, || {
-        attention_flops(q.dims(), k.dims()[2], 2)
-    });
-    let _span = profile::span(Family::Attention, &q, || {
-        attention_flops(q.dims(), k.dims()[2], 2)
-    });
-    let _span = profile::span(Family::Attention, &q, || {
-        attention_flops(q.dims(), k.dims()[2], 2)
-    });
     let [batch, heads, queries, width] = q.dims();
     let keys = k.dims()[2];
     assert_eq!(
@@ -218,7 +218,7 @@ pub fn attention_query_grad(
     v: Tensor<4>,
 ) -> Tensor<4> {
     let _span = profile::span(Family::Attention, &q, || {
-        attention_flops(q.dims(), k.dims()[2], 3)
+        attention_flops(q.dims(), k.dims()[2], 2 + usize::from(grad.is_some()))
     });
     fast!(
         fast_query_grad(grad.as_ref(), grad_probs.as_ref(), [&q, &k, &v]),

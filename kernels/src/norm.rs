@@ -72,6 +72,7 @@ fn fast_group_norm(
 /// Layer normalisation (Ba et al. 2016) of `x` `[B, N, C]` over `C`, then `weight` `[C]` and `bias`
 /// `[C]`. `eps` is added to the (biased) variance.
 pub fn layer_norm(x: Tensor<3>, weight: Tensor<1>, bias: Tensor<1>, eps: f64) -> Tensor<3> {
+    let _span = profile::span(Family::Norm, &x, || 0);
     fast!(
         fast_layer_norm(&x, &weight, &bias, eps),
         crate::cube::layer_norm(&x, &weight, &bias, eps)
@@ -85,7 +86,6 @@ fn fast_layer_norm(
     bias: &Tensor<1>,
     eps: f64,
 ) -> Option<Tensor<3>> {
-    let _span = profile::span(Family::Norm, &x, || 0);
     let [batch, tokens, channels] = x.dims();
     assert_eq!(
         [weight.dims(), bias.dims()],

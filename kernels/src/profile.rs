@@ -235,6 +235,28 @@ mod tests {
         assert!(CURRENT.with_borrow(Option::is_none));
     }
 
+    /// Under autodiff no fast path is taken; the functions are watched all the same.
+    #[test]
+    fn plain_paths_are_watched() {
+        let on = |shape: [usize; 4]| Tensor::<4>::ones(shape, &Device::flex().autodiff());
+        let one = || Tensor::<1>::ones([3], &Device::flex().autodiff());
+        let tokens = || on([1, 2, 5, 3]).reshape([2, 5, 3]);
+        let (_, profile) = record(|| {
+            let q = || on([1, 2, 5, 4]);
+            crate::attention(q(), q(), q());
+            crate::causal_attention(q(), q(), q());
+            crate::attention_with_probs(q(), q(), q());
+            crate::layer_norm(tokens(), one(), one(), 1e-5);
+            crate::group_norm(on([1, 3, 2, 2]), 3, one(), one(), 1e-5, false);
+            crate::linear(tokens(), Tensor::ones([2, 3], &tokens().device()), None);
+            crate::conv2d(on([1, 3, 4, 4]), on([2, 3, 3, 3]), None, 1, 1);
+            crate::upsample_nearest2x(on([1, 3, 4, 4]));
+            crate::silu(one());
+        });
+        let calls = Family::ALL.map(|family| profile.get(family).calls);
+        assert_eq!(calls, [1, 1, 3, 2, 1, 1]);
+    }
+
     #[test]
     fn attention_counts_its_products() {
         let q = [2, 8, 4096, 40];

@@ -9,6 +9,8 @@ use burn::module::{Param, ParamId};
 use burn::prelude::*;
 use burn::tensor::{DType, FloatDType, TensorData};
 
+use crate::config::ConfigError;
+
 /// Something that hands out named parameters.
 pub trait ParamSource {
     /// The parameter `name` (the full key, in diffusers' or transformers' naming) in PyTorch's
@@ -29,17 +31,50 @@ pub trait ParamSource {
 /// input, load it on a device without autodiff and pass an input that has it: Burn treats the
 /// parameters as constants then.
 pub struct Params<'a> {
-    source: &'a mut dyn ParamSource,
+    origin: Origin<'a>,
     prefix: String,
     device: Device,
     dtype: DType,
+}
+
+/// Where parameters come from, or where it is written down which are wanted.
+enum Origin<'a> {
+    Source(&'a mut dyn ParamSource),
+    Outline(&'a mut Vec<Wanted>),
+}
+
+/// A parameter by its full name, with the shape that a checkpoint has it in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    /// In diffusers' or transformers' naming.
+    pub name: String,
+    /// In PyTorch's layout.
+    pub shape: Vec<usize>,
+}
+
+/// The parameters that `build` takes, in its order. None of them is made: this costs neither memory nor time,
+/// whatever the size of the network.
+///
+/// # Errors
+/// Those of `build`.
+pub fn outline<T>(
+    build: impl FnOnce(Params) -> Result<T, ConfigError>,
+) -> Result<Vec<Wanted>, ConfigError> {
+    let mut wanted = Vec::new();
+    build(Params {
+        origin: Origin::Outline(&mut wanted),
+        prefix: String::new(),
+        device: Device::flex(),
+        dtype: DType::F32,
+    })?;
+    Ok(wanted)
 }
 
 impl<'a> Params<'a> {
     /// The root of the name tree. Weights get `dtype`; norms and time embeddings stay f32.
     pub fn new(source: &'a mut dyn ParamSource, device: &Device, dtype: FloatDType) -> Self {
         Self {
-            source,
+            origin: Origin::Source(source),
             prefix: String::new(),
             device: device.clone(),
             dtype: dtype.into(),
@@ -50,7 +85,10 @@ impl<'a> Params<'a> {
     pub fn pp(&mut self, name: impl std::fmt::Display) -> Params<'_> {
         Params {
             prefix: self.key(&name.to_string()),
-            source: self.source,
+            origin: match &mut self.origin {
+                Origin::Source(source) => Origin::Source(&mut **source),
+                Origin::Outline(wanted) => Origin::Outline(wanted),
+            },
             device: self.device.clone(),
             dtype: self.dtype,
         }
@@ -58,7 +96,10 @@ impl<'a> Params<'a> {
 
     /// Whether `name` exists below this place.
     pub fn contains(&self, name: &str) -> bool {
-        self.source.contains(&self.key(name))
+        match &self.origin {
+            Origin::Source(source) => source.contains(&self.key(name)),
+            Origin::Outline(_) => false,
+        }
     }
 
     /// The same place, handing out f32 whatever was requested: norms and time embeddings.
@@ -79,7 +120,19 @@ impl<'a> Params<'a> {
         stored: &[usize],
         shape: [usize; D],
     ) -> Param<Tensor<D>> {
-        let data = self.source.take(&self.key(name), stored);
+        let name = self.key(name);
+        let data = match &mut self.origin {
+            Origin::Source(source) => source.take(&name, stored),
+            Origin::Outline(wanted) => {
+                wanted.push(Wanted {
+                    name,
+                    shape: stored.to_vec(),
+                });
+                let zeros = move |device: &Device, _| Tensor::zeros(shape, device);
+                let device = self.device.clone();
+                return Param::uninitialized(ParamId::new(), zeros, device, false, shape.into());
+            }
+        };
         debug_assert_eq!(data.shape().as_slice(), stored);
         let (bytes, _, dtype) = data.into_parts();
         // As one row: CUDA backends pad each row of what they are given, those of a 3×3 kernel from 6 bytes to 16.

@@ -1,7 +1,7 @@
 """Writes docs/guidance/cost.md from measurements; no number in it is typed.
 
-    prepose bench guidance --json > toybox.json
-    prepose bench guidance --checkpoint SD15 --repeat 1 --json > sd15.json
+    prepose bench sheet --checkpoints toybox --only step,guided --batches 1 --repeat 30 --json > toybox.json
+    prepose bench sheet --checkpoints SD15 --only step,guided --batches 1 --repeat 1 --json > sd15.json
     python scripts/compare/cost_page.py --bench "the toybox=toybox.json" "SD1.5=sd15.json" \
         --against benches/results/guidance-cost-DATE.json --out docs/guidance/cost.md
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 
 HEAD = """# What a guided step costs
 
-`prepose bench guidance` measures it on your device: plain steps and guided steps in turn, in one run. A plain step is one UNet call with
+`prepose bench sheet --only step,guided` measures it on your device: plain steps and guided steps in turn, in one run. A plain step is one UNet call with
 both halves of classifier-free guidance. "10 of 50" is what ten guided steps add to a picture of fifty. Memory is what a step takes
 beyond the weights. "Cheap layers" end the network after the way down; "one pass" records the step's own call instead of running
 another.
@@ -33,21 +33,23 @@ step of the same engine, and extra peak memory, ours divided by PyTorch's; same 
 
 
 def bench(title, path):
-    report = json.loads(path.read_text())
+    sheet = json.loads(path.read_text())
+    rows = [row for row in sheet["rows"] if row["what"] in ("step", "guided") and row["median"]]
+    plain = rows[0]
     lines = [f"\n## {title[0].upper()}{title[1:]}\n",
-             f"{report['width']}×{report['height']}, batch {report['batch']}, {report['dtype']} on {report['device']}; "
-             f"medians of {report['repeat']} steps.\n",
+             f"{plain['size']}×{plain['size']}, batch {plain['batch']}, {plain['dtype']} on {sheet['machine']['device']}; "
+             f"medians of {len(plain['seconds'])} steps.\n",
              "| step | s | of a plain step | 10 of 50 | extra memory, MiB |", "| --- | ---: | ---: | ---: | ---: |"]
-    for name, row in [("plain", report["plain"]), *report["guided"].items()]:
-        memory = row["extra_mebibytes"]
-        lines.append(f"| {name} | {row['seconds']:.3f} | {row['of_plain']:.2f} | {100 * row['ten_of_fifty_steps']:+.1f} % | "
-                     f"{'?' if memory is None else round(memory)} |")
+    for row in rows:
+        ratio, memory = row["of_plain_step"] or 1.0, row["extra_bytes"]
+        lines.append(f"| {row['variant'] or 'plain'} | {row['median']:.3f} | {ratio:.2f} | {20 * (ratio - 1):+.1f} % | "
+                     f"{'?' if memory is None else round(memory / 2**20)} |")
     return "\n".join(lines) + "\n"
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--bench", nargs="+", required=True, help="TITLE=FILE of `prepose bench guidance --json`")
+    parser.add_argument("--bench", nargs="+", required=True, help="TITLE=FILE of `prepose bench sheet --only step,guided --json`")
     parser.add_argument("--against", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()

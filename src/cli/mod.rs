@@ -109,7 +109,7 @@ pub fn main() -> ExitCode {
         Command::Score(args) => score::run(args),
         Command::Suites(args) => suites::run(args),
         Command::Selftest(args) => selftest::run(args),
-        Command::Bench(args) => bench::run(args),
+        Command::Bench(args) => bench::run(args, cli.quiet),
     };
     let code = result.unwrap_or_else(|error| {
         // A closed pipe is how `| head` says thank you.

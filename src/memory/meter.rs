@@ -27,10 +27,19 @@ impl Meter {
 
     /// Bytes beyond what was in use at the start: of the device if it tells, else of the process; none if neither does.
     pub fn extra(&self) -> Option<u64> {
-        let device = self.device.memory_pool_usage().zip(self.reserved);
-        let device = device.map(|(now, before)| now.bytes_reserved.saturating_sub(before));
-        let process = || Some(status("VmHWM")?.saturating_sub(self.resident?));
-        device.or_else(process)
+        let before = self.reserved.or(self.resident)?;
+        Some(self.peak()?.saturating_sub(before))
+    }
+
+    /// All bytes that were in use at most, those from before the start included.
+    pub fn peak(&self) -> Option<u64> {
+        match self.reserved {
+            Some(_) => self
+                .device
+                .memory_pool_usage()
+                .map(|usage| usage.bytes_reserved),
+            None => self.resident.and_then(|_| status("VmHWM")),
+        }
     }
 }
 

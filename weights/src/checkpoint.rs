@@ -17,6 +17,7 @@ use crate::hash::{FileHash, hash_file};
 use crate::hub;
 use crate::lora::{self, LoraSpec};
 use crate::part::Part;
+use crate::random::RandomCheckpoint;
 use crate::single::open_single;
 use crate::tensors::TensorFile;
 use crate::tokenizer::ClipTokenizer;
@@ -311,6 +312,14 @@ impl Checkpoint {
             .load_some(device, dtype, self.allow_mismatch, wanted, |params| {
                 AutoencoderKl::load_half(&config, half, params)
             })
+    }
+
+    /// A checkpoint of the same networks with random weights.
+    ///
+    /// # Errors
+    /// A configuration that no network can be built from.
+    pub fn random(&self, dtype: FloatDType, seed: u64) -> Result<RandomCheckpoint, WeightsError> {
+        RandomCheckpoint::like(&self.parts, dtype, seed)
     }
 
     /// SHA-256 of every file that weights come from, LoRAs last. Reads them from end to end.

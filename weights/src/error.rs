@@ -32,6 +32,14 @@ pub enum WeightsError {
         /// The operating system's reason.
         source: std::io::Error,
     },
+    /// The operating system would not let us write.
+    #[error("{}: cannot be written", path.display())]
+    Write {
+        /// The file or folder.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: std::io::Error,
+    },
     /// The file is not what its name or its place promises.
     #[error("{}: {what}; {hint}", path.display())]
     NotWeights {

@@ -131,22 +131,10 @@ impl SpecialToken {
 impl ClipTokenizer {
     /// OpenAI's tokenizer from the embedded vocabulary, with contexts of 77 tokens.
     pub fn clip(padding: Padding) -> Self {
+        let vocab = clip_vocabulary().into_iter().zip(0..).collect();
         let merges = parse_merges(MERGES).expect("the embedded merges are well formed");
-        let symbols = byte_symbols();
-        let words = symbols.iter().map(|c| format!("{c}</w>"));
-        let merged = merges.iter().map(|(a, b)| format!("{a}{b}"));
-        let vocab = (symbols.iter().map(char::to_string))
-            .chain(words)
-            .chain(merged)
-            .chain([START.to_owned(), END.to_owned()])
-            .zip(0..)
-            .collect();
-        let pad = match padding {
-            Padding::EndOfText => END,
-            Padding::Exclamation => "!",
-        };
         let config = Config {
-            pad_token: Some(SpecialToken::Text(pad.to_owned())),
+            pad_token: Some(SpecialToken::Text(padding.token().to_owned())),
             ..Config::default()
         };
         Self::build(vocab, merges, config).expect("the embedded vocabulary is complete")
@@ -272,6 +260,57 @@ impl ClipTokenizer {
     pub fn max_length(&self) -> usize {
         self.max_length
     }
+}
+
+impl Padding {
+    fn token(self) -> &'static str {
+        match self {
+            Padding::EndOfText => END,
+            Padding::Exclamation => "!",
+        }
+    }
+}
+
+/// OpenAI's tokens in the order of their ids.
+fn clip_vocabulary() -> Vec<String> {
+    let symbols = byte_symbols();
+    let words = symbols.iter().map(|c| format!("{c}</w>"));
+    let merges = MERGES.lines().filter(|line| !line.starts_with("#version"));
+    let merged = merges.map(|line| line.replace(' ', ""));
+    (symbols.iter().map(char::to_string))
+        .chain(words)
+        .chain(merged)
+        .chain([START.to_owned(), END.to_owned()])
+        .collect()
+}
+
+/// The files of a `tokenizer/` folder that make transformers' tokenizer the one of [`ClipTokenizer::clip`].
+pub fn clip_files(padding: Padding) -> Vec<(&'static str, Vec<u8>)> {
+    use serde_json::{Map, Value, json};
+    let ids: Map<String, Value> = clip_vocabulary()
+        .into_iter()
+        .zip((0..).map(Value::from))
+        .collect();
+    let config = json!({
+        "add_prefix_space": false,
+        "bos_token": START,
+        "do_lower_case": true,
+        "eos_token": END,
+        "errors": "replace",
+        "model_max_length": CONTEXT,
+        "pad_token": padding.token(),
+        "tokenizer_class": "CLIPTokenizer",
+        "unk_token": END,
+    });
+    let merges = match MERGES.starts_with("#version") {
+        true => MERGES.to_owned(),
+        false => format!("#version: 0.2\n{MERGES}"),
+    };
+    vec![
+        ("vocab.json", Value::Object(ids).to_string().into_bytes()),
+        ("merges.txt", merges.into_bytes()),
+        ("tokenizer_config.json", config.to_string().into_bytes()),
+    ]
 }
 
 /// The characters that stand for the bytes 0 to 255, in the order of CLIP's vocabulary: printable bytes

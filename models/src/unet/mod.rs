@@ -3,6 +3,7 @@
 
 mod blocks;
 mod config;
+mod flops;
 mod footprint;
 mod graph;
 mod pass;
@@ -15,6 +16,7 @@ use burn::prelude::*;
 use burn::tensor::DType;
 
 pub use config::UNetConfig;
+pub use flops::UNetFlops;
 pub use footprint::{CrossAttention, PassShape};
 pub use graph::{GraphUse, StepGraphs};
 pub use record::{MapCotangents, Memory, RecordOptions, Recording};

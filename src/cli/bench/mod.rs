@@ -1,7 +1,10 @@
 //! `prepose bench`
 
-mod guidance;
-mod unet;
+mod plan;
+mod sheet;
+mod start;
+mod weights;
+mod worker;
 
 use clap::Subcommand;
 
@@ -14,15 +17,19 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Time the UNet alone
-    Unet(unet::Args),
-    /// Time and memory of a guided step against a plain one, for each method
-    Guidance(guidance::Args),
+    /// Measure networks, pictures, guidance and memory on a device, and write them down
+    Sheet(Box<sheet::Args>),
+    /// Write a checkpoint of random weights, to measure with
+    Weights(weights::Args),
+    /// Measure rows from standard input; `sheet` runs it
+    #[command(hide = true)]
+    Worker(worker::Args),
 }
 
-pub fn run(args: &Args) -> anyhow::Result<u8> {
+pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     match &args.what {
-        What::Unet(args) => unet::run(args),
-        What::Guidance(args) => guidance::run(args),
+        What::Sheet(args) => sheet::run(args, quiet),
+        What::Weights(args) => weights::run(args, quiet),
+        What::Worker(args) => worker::run(args),
     }
 }

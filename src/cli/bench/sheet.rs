@@ -1,0 +1,386 @@
+//! `prepose bench sheet`
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use prepose::bench::budget::{self, Fit, Known, fit};
+use prepose::bench::machine::Machine;
+use prepose::bench::row::{Outcome, Row, What, guided_variants};
+use prepose::bench::sheet::{Plan, Sheet};
+use prepose::device::DeviceSpec;
+use prepose::request::Dtype;
+
+use super::plan::{Subject, default_weights, matmul};
+use super::start;
+use super::worker::Worker;
+use crate::cli::OK;
+
+/// Measure networks, pictures, guidance and memory on a device, and write DEVICE-DATE.json and .md.
+///
+/// Random weights do as well as real ones: `sd15` and `sdxl` are made where they are not there yet. When time is short,
+/// timed calls, then steps of pictures, then rows are left out, and the sheet says which.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What to measure: toybox, sd15 and sdxl (random weights), or checkpoints, as for `prepose generate`.
+    #[arg(short, long, value_delimiter = ',', default_value = "toybox,sd15,sdxl")]
+    checkpoints: Vec<String>,
+    /// Where random weights are kept [default: prepose-weights in the system's folder for temporary files].
+    #[arg(long, value_name = "DIR")]
+    weights: Option<PathBuf>,
+    /// The device.
+    #[arg(long, default_value = "auto")]
+    device: DeviceSpec,
+    /// Types of the weights [default: f16 and bf16, on the CPU f32].
+    #[arg(long, value_delimiter = ',')]
+    dtypes: Vec<Dtype>,
+    /// Pictures at a time; most is measured with the first.
+    #[arg(long, value_delimiter = ',', default_value = "1,4,16")]
+    pub batches: Vec<usize>,
+    /// The side of the pictures in pixels [default: the checkpoint's].
+    #[arg(long)]
+    size: Option<usize>,
+    /// Steps of whole pictures.
+    #[arg(long, default_value_t = 20)]
+    pub steps: usize,
+    /// Timed calls of each row, after one that is not counted.
+    #[arg(long, default_value_t = 5)]
+    pub repeat: usize,
+    /// These rows only.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<What>,
+    /// These guided steps only, by their beginning: pos, boxdiff ...
+    #[arg(long, value_delimiter = ',')]
+    guidance: Vec<String>,
+    /// How long it may take, as 8m or 1h.
+    #[arg(long, default_value = "8m")]
+    budget: humantime::Duration,
+    /// The same rows as in the JSON of another sheet, with nothing cut as long as there is time.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["checkpoints", "dtypes", "batches", "size", "steps", "repeat", "only", "guidance"])]
+    like: Option<PathBuf>,
+    /// The folder for the two files; nothing there is overwritten.
+    #[arg(short, long, default_value = ".")]
+    output: PathBuf,
+    /// The JSON on standard output, too.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    pub fn wants(&self, what: What) -> bool {
+        self.only.is_empty() || self.only.contains(&what)
+    }
+
+    pub fn wants_variant(&self, name: &str) -> bool {
+        self.guidance.is_empty()
+            || self
+                .guidance
+                .iter()
+                .any(|wanted| name.starts_with(&**wanted))
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        ensure!(
+            self.batches.iter().all(|&batch| batch >= 1),
+            "--batches has a 0, but a batch is at least 1 picture"
+        );
+        ensure!(self.repeat >= 1, "--repeat is 0, but must be at least 1");
+        ensure!(
+            (1..=1000).contains(&self.steps),
+            "--steps is {}, but must be between 1 and 1000",
+            self.steps
+        );
+        ensure!(
+            guided_variants()
+                .iter()
+                .any(|(name, _)| self.wants_variant(name)),
+            "there is no guided step that begins with {:?}; there are {}",
+            self.guidance.join(" or "),
+            guided_variants().map_names()
+        );
+        ensure!(
+            !self.budget.is_zero(),
+            "--budget is no time at all; 8m is eight minutes"
+        );
+        Ok(())
+    }
+}
+
+/// Names in a row.
+trait MapNames {
+    fn map_names(&self) -> String;
+}
+
+impl<T> MapNames for Vec<(&'static str, T)> {
+    fn map_names(&self) -> String {
+        let names: Vec<&str> = self.iter().map(|(name, _)| *name).collect();
+        names.join("; ")
+    }
+}
+
+pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
+    args.check()?;
+    let plan = args.like.as_deref().map(read_plan).transpose()?;
+    let folder = args.weights.clone().unwrap_or_else(default_weights);
+    let subjects = match plan {
+        Some(_) => Vec::new(),
+        None => (args.checkpoints.iter())
+            .map(|name| Subject::open(name, args.size, &folder, quiet))
+            .collect::<anyhow::Result<Vec<_>>>()?,
+    };
+    std::fs::create_dir_all(&args.output)
+        .with_context(|| format!("cannot make {}", args.output.display()))?;
+    let started = Instant::now();
+    let worker = Worker::start(args.device)?;
+    let machine = Machine::with(worker.facts.clone());
+    let mut measuring = Measuring {
+        args,
+        quiet,
+        end: started + *args.budget,
+        device: worker.facts.device.clone(),
+        worker: Some(worker),
+        known: Known::default(),
+        cuts: Vec::new(),
+        rows: Vec::new(),
+    };
+    match plan {
+        Some(plan) => measuring.again(plan.rows)?,
+        None => measuring.all(subjects, &machine)?,
+    }
+    let sheet = Sheet {
+        machine,
+        command: command_line(),
+        budget_seconds: args.budget.as_secs_f64(),
+        seconds: started.elapsed().as_secs_f64(),
+        cuts: measuring.cuts,
+        rows: measuring.rows,
+    };
+    write(&sheet, args)?;
+    Ok(OK)
+}
+
+fn read_plan(path: &Path) -> anyhow::Result<Plan> {
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("cannot read --like {}", path.display()))?;
+    serde_json::from_str(&text)
+        .with_context(|| format!("{} is not the JSON of a sheet", path.display()))
+}
+
+/// As it was typed, without the way to the program.
+fn command_line() -> String {
+    let words = std::env::args().skip(1);
+    ["prepose".to_string()]
+        .into_iter()
+        .chain(words)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// A sheet in the making.
+struct Measuring<'a> {
+    args: &'a Args,
+    quiet: bool,
+    end: Instant,
+    device: String,
+    /// None while whole programs are measured, which need the device's memory.
+    worker: Option<Worker>,
+    known: Known,
+    cuts: Vec<String>,
+    rows: Vec<Outcome>,
+}
+
+impl Measuring<'_> {
+    /// Everything that the arguments ask for, type by type, checkpoint by checkpoint, and starts last.
+    fn all(&mut self, subjects: Vec<Subject>, machine: &Machine) -> anyhow::Result<()> {
+        let is_cpu = machine.device.is_cpu;
+        let dtypes = match (&*self.args.dtypes, is_cpu) {
+            ([], true) => vec![Dtype::F32],
+            ([], false) => vec![Dtype::F16, Dtype::Bf16],
+            (given, _) => given.to_vec(),
+        };
+        let mut subjects = subjects;
+        let mut left_weight: f64 =
+            dtypes.len() as f64 * subjects.iter().map(|s| s.weight).sum::<f64>();
+        let wants_starts = self.args.wants(What::Start);
+        let start_weight = if wants_starts {
+            0.15 * left_weight
+        } else {
+            0.0
+        };
+        left_weight += start_weight;
+        for (index, &dtype) in dtypes.iter().enumerate() {
+            if let Some(row) = matmul(dtype, is_cpu, self.args) {
+                self.measure(row)?;
+            }
+            for subject in &mut subjects {
+                let seconds = self.left() * subject.weight / left_weight;
+                left_weight -= subject.weight;
+                // A size that was asked for is the one that is meant.
+                if index == 0 && self.args.size.is_none() {
+                    self.choose_size(subject, dtype, seconds);
+                }
+                let rows = subject.rows(dtype, index == 0, self.args);
+                self.group(rows, subject, seconds)?;
+            }
+        }
+        // The device's memory is for the programs that follow.
+        self.worker = None;
+        let mut starts = subjects.len();
+        for subject in &subjects {
+            let rows = subject.starts(dtypes[0], self.args);
+            let seconds = self.left() / starts.max(1) as f64;
+            starts -= 1;
+            self.group(rows, subject, seconds)?;
+        }
+        Ok(())
+    }
+
+    /// Smaller pictures where the full ones would take all the time.
+    fn choose_size(&mut self, subject: &mut Subject, dtype: Dtype, seconds: f64) {
+        let call = |size: usize| {
+            let mut rows = subject.rows(dtype, true, self.args).into_iter();
+            let unet = rows.find(|row| row.what == What::Unet);
+            let cost = unet.map(|row| self.known.cost(&Row { size, ..row }, subject.flops(size)));
+            self.args.batches[0] as f64 * cost.map_or(0.0, |cost| cost.call)
+        };
+        let size = budget::size(subject.size, subject.factor, seconds, call);
+        if size < subject.size {
+            self.cut(format!(
+                "{}: pictures of {size}² instead of {}²",
+                subject.name, subject.size
+            ));
+            subject.size = size;
+        }
+    }
+
+    /// Rows that share `seconds`.
+    fn group(&mut self, rows: Vec<Row>, subject: &Subject, seconds: f64) -> anyhow::Result<()> {
+        let end = Instant::now() + Duration::from_secs_f64(seconds.max(0.0));
+        let caches = tempfile::tempdir().context("cannot make a temporary folder")?;
+        let count = rows.len();
+        for (done, row) in rows.into_iter().enumerate() {
+            let left = end.saturating_duration_since(Instant::now()).as_secs_f64();
+            let flops = subject.flops(row.size);
+            match fit(&row, self.known.cost(&row, flops), left, count - done) {
+                Fit::Skip(why) => self.cut(format!("{row}: {why}")),
+                Fit::Run(fitted, cuts) => {
+                    if let Some(cuts) = cuts {
+                        self.cut(format!("{row}: {cuts}"));
+                    }
+                    let loaded = match fitted.what {
+                        What::Start => self.start(fitted, caches.path())?,
+                        _ => self.measure(fitted)?,
+                    };
+                    if !loaded && row.what == What::Load {
+                        self.cut(format!(
+                            "{}: all the rest, because it cannot be loaded",
+                            subject.name
+                        ));
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows of another sheet.
+    fn again(&mut self, rows: Vec<Row>) -> anyhow::Result<()> {
+        let (starts, rows): (Vec<_>, Vec<_>) =
+            rows.into_iter().partition(|row| row.what == What::Start);
+        let mut late = Vec::new();
+        for row in rows {
+            match self.left() > 0.0 {
+                true => drop(self.measure(row)?),
+                false => late.push(row),
+            }
+        }
+        self.worker = None;
+        let caches = tempfile::tempdir().context("cannot make a temporary folder")?;
+        for row in starts {
+            let folder = caches.path().join(&row.model);
+            std::fs::create_dir_all(&folder)?;
+            match self.left() > 0.0 {
+                true => drop(self.start(row, &folder)?),
+                false => late.push(row),
+            }
+        }
+        for row in late {
+            self.cut(format!("{row}: left out: the time was over"));
+        }
+        Ok(())
+    }
+
+    /// Whether it went well.
+    fn measure(&mut self, row: Row) -> anyhow::Result<bool> {
+        let limit = self.limit();
+        let Some(worker) = &mut self.worker else {
+            return Ok(false);
+        };
+        let outcome = worker.measure(&row, limit)?;
+        Ok(self.take(outcome))
+    }
+
+    fn start(&mut self, row: Row, folder: &Path) -> anyhow::Result<bool> {
+        let outcome = start::measure(&row, &self.device, folder, self.limit())?;
+        Ok(self.take(outcome))
+    }
+
+    fn take(&mut self, outcome: Outcome) -> bool {
+        let went_well = outcome.problem.is_none();
+        let result = match (&outcome.problem, outcome.median()) {
+            (Some(problem), _) => format!("not measured: {problem}"),
+            (None, Some(median)) => format!("{median:.4} s"),
+            (None, None) => "nothing".into(),
+        };
+        self.say(&format!("{}: {result}", outcome.row));
+        self.known.add(outcome.clone());
+        self.rows.push(outcome);
+        went_well
+    }
+
+    fn cut(&mut self, what: String) {
+        self.say(&what);
+        self.cuts.push(what);
+    }
+
+    fn say(&self, text: &str) {
+        if !self.quiet {
+            eprintln!("[{:4.0} s left] {text}", self.left());
+        }
+    }
+
+    /// Seconds.
+    fn left(&self) -> f64 {
+        self.end
+            .saturating_duration_since(Instant::now())
+            .as_secs_f64()
+    }
+
+    /// For one row: what is left, and something for the last one to end in peace.
+    fn limit(&self) -> Duration {
+        Duration::from_secs_f64(self.left().max(30.0))
+    }
+}
+
+/// Both files, and where they are.
+fn write(sheet: &Sheet, args: &Args) -> anyhow::Result<()> {
+    let json = sheet.to_json();
+    let mut stem = sheet.machine.slug();
+    let mut number = 1;
+    while args.output.join(format!("{stem}.json")).exists() {
+        number += 1;
+        stem = format!("{}-{number}", sheet.machine.slug());
+    }
+    for (extension, text) in [("json", format!("{json:#}\n")), ("md", sheet.to_markdown())] {
+        let path = args.output.join(format!("{stem}.{extension}"));
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        if !args.json {
+            println!("{}", path.display());
+        }
+    }
+    if args.json {
+        println!("{json}");
+    }
+    Ok(())
+}

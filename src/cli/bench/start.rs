@@ -1,0 +1,77 @@
+//! How long the program takes from its start to a picture, with empty and with filled caches.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use prepose::bench::measure::PROMPT;
+use prepose::bench::row::{Outcome, Row};
+
+use super::worker::last_words;
+
+/// The states of the caches, in the order in which they are measured.
+pub const STATES: [&str; 2] = ["empty caches", "filled caches"];
+
+/// Runs `generate` as `row` says. `folder` is where it finds its caches, so that it is empty before the first.
+pub fn measure(row: &Row, device: &str, folder: &Path, limit: Duration) -> anyhow::Result<Outcome> {
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let complaints = folder.join("complaints.txt");
+    let dtype = format!("{:?}", row.dtype).to_lowercase();
+    let size = format!("{0}x{0}", row.size);
+    let started = Instant::now();
+    let mut child = Command::new(program)
+        .args([
+            "--quiet",
+            "generate",
+            PROMPT,
+            "--checkpoint",
+            &row.checkpoint,
+        ])
+        .args(["--device", device, "--dtype", &dtype, "--size", &size])
+        .args([
+            "--steps",
+            &row.steps.to_string(),
+            "--scheduler",
+            "ddim",
+            "--seed",
+            "1",
+        ])
+        .args(["--output", "picture.png"])
+        // Burn keeps compiled kernels and tuning below the first, NVIDIA's driver its own below the second.
+        .env("XDG_CACHE_HOME", folder.join("cache"))
+        .env("CUDA_CACHE_PATH", folder.join("driver"))
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(File::create(&complaints)?)
+        .spawn()
+        .context("cannot start this program")?;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break Some(status);
+        }
+        if started.elapsed() > limit {
+            child.kill()?;
+            child.wait()?;
+            break None;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let seconds = started.elapsed().as_secs_f64();
+    let problem = match status {
+        Some(status) if status.success() => {
+            return Ok(Outcome {
+                seconds: vec![seconds],
+                ..Outcome::empty(row)
+            });
+        }
+        Some(status) => {
+            let text = std::fs::read_to_string(&complaints).unwrap_or_default();
+            last_words(&text).unwrap_or_else(|| status.to_string())
+        }
+        None => format!("stopped: not done after {seconds:.0} s"),
+    };
+    Ok(Outcome::failed(row, problem))
+}

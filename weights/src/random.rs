@@ -1,0 +1,465 @@
+//! Checkpoints of random weights, in the layout of a diffusers folder: for measurements, which need the networks
+//! of a published checkpoint and none of what it has learnt.
+//!
+//! Weights are uniform with variance 1 / fan-in (LeCun et al. 1998, *Efficient BackProp*), which keeps the size
+//! of activations from layer to layer; scales of norms lie around 1, biases and embeddings are small. So networks
+//! of any depth compute finite numbers of ordinary size, in f16 as well.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use burn::tensor::FloatDType;
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+use prepose_models::ConfigError;
+use prepose_models::clip::{ClipTextConfig, ClipTextModel};
+use prepose_models::params::{Params, Wanted, outline};
+use prepose_models::unet::{UNet, UNetConfig};
+use prepose_models::vae::{AutoencoderKl, VaeConfig};
+use rayon::prelude::*;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use crate::checkpoint::Parts;
+use crate::configs::standard;
+use crate::error::WeightsError;
+use crate::family::Family;
+use crate::folder::Files;
+use crate::tokenizer::{Padding, clip_files};
+
+/// Elements that are made and written at a time.
+const CHUNK: usize = 1 << 22;
+/// Elements that a thread makes at a time; each such block has random numbers of its own.
+const BLOCK: usize = 1 << 14;
+
+/// Files by their names.
+type NamedFiles = Vec<(&'static str, Vec<u8>)>;
+
+/// A checkpoint that is still to be written.
+pub struct RandomCheckpoint {
+    index: Value,
+    scheduler: Value,
+    networks: Vec<Network>,
+    /// Folder and files of each tokenizer.
+    tokenizers: Vec<(&'static str, NamedFiles)>,
+    dtype: FloatDType,
+    seed: u64,
+}
+
+/// One network of it.
+struct Network {
+    /// `unet`, `vae`, `text_encoder`, `text_encoder_2`.
+    name: &'static str,
+    config: Value,
+    tensors: Vec<Wanted>,
+}
+
+impl RandomCheckpoint {
+    /// The networks of the published checkpoints of `family`.
+    ///
+    /// # Errors
+    /// None but for configurations in this program that are broken.
+    pub fn standard(family: Family, dtype: FloatDType, seed: u64) -> Result<Self, WeightsError> {
+        let texts: &[&'static str] = match family {
+            Family::Sd1 => &["text_encoder"],
+            Family::Sdxl => &["text_encoder", "text_encoder_2"],
+        };
+        let names = ["unet", "vae"].into_iter().chain(texts.iter().copied());
+        let configs = names.map(|name| (name, standard(family, name)));
+        let networks = configs
+            .map(|(name, (config, path))| Network::new(name, config, &path))
+            .collect::<Result<_, _>>()?;
+        let (scheduler, _) = standard(family, "scheduler");
+        let paddings = [
+            ("tokenizer", Padding::EndOfText),
+            ("tokenizer_2", Padding::Exclamation),
+        ];
+        Ok(Self {
+            index: model_index(family, &scheduler),
+            scheduler,
+            networks,
+            tokenizers: (paddings.into_iter().take(texts.len()))
+                .map(|(folder, padding)| (folder, clip_files(padding)))
+                .collect(),
+            dtype,
+            seed,
+        })
+    }
+
+    /// The networks and tokenizers of a checkpoint that is there, which gives no weights.
+    pub(crate) fn like(parts: &Parts, dtype: FloatDType, seed: u64) -> Result<Self, WeightsError> {
+        let networks = [&parts.unet, &parts.vae].into_iter().chain(&parts.text);
+        let networks = networks
+            .map(|part| Network::new(part.name, part.config.clone(), &part.config_path))
+            .collect::<Result<_, _>>()?;
+        let mut index = model_index(parts.family, &parts.scheduler);
+        if let Some(hints) = parts.index.get("_prepose") {
+            index["_prepose"] = hints.clone();
+        }
+        let defaults = [
+            ("tokenizer", Padding::EndOfText),
+            ("tokenizer_2", Padding::Exclamation),
+        ];
+        let tokenizers = parts.tokenizers.iter().zip(defaults);
+        let tokenizers = tokenizers.map(|(files, (folder, padding))| {
+            let own = files.as_ref().map(|files| tokenizer_files(files, folder));
+            let own = own.transpose()?.filter(|files| !files.is_empty());
+            Ok((folder, own.unwrap_or_else(|| clip_files(padding))))
+        });
+        Ok(Self {
+            index,
+            scheduler: parts.scheduler.clone(),
+            networks,
+            tokenizers: tokenizers.collect::<Result<_, WeightsError>>()?,
+            dtype,
+            seed,
+        })
+    }
+
+    /// What the weights will take on the disk.
+    pub fn bytes(&self) -> u64 {
+        self.parameters() * self.width() as u64
+    }
+
+    /// The number of parameters of all networks.
+    pub fn parameters(&self) -> u64 {
+        let networks = self.networks.iter();
+        networks
+            .flat_map(|network| &network.tensors)
+            .map(elements)
+            .sum()
+    }
+
+    /// Writes the checkpoint to `folder`, which is made. Memory holds a few megabytes of it at a time.
+    ///
+    /// # Errors
+    /// [`WeightsError::Folder`] if the folder is there and not empty or the disk is too small,
+    /// [`WeightsError::Write`].
+    pub fn write(&self, folder: &Path) -> Result<(), WeightsError> {
+        let used = std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
+        if used || folder.is_file() {
+            return Err(WeightsError::Folder {
+                path: folder.to_path_buf(),
+                what: "there is something here already, and it is not overwritten".into(),
+                hint: "name a new folder".into(),
+            });
+        }
+        make(folder)?;
+        let needed = self.bytes() + (8 << 20);
+        if let Some(free) = free_space(folder).filter(|free| *free < needed) {
+            return Err(WeightsError::Folder {
+                path: folder.to_path_buf(),
+                what: format!(
+                    "{:.1} GB are needed and {:.1} GB free",
+                    giga(needed),
+                    giga(free)
+                ),
+                hint: "choose another disk, or --dtype f16".into(),
+            });
+        }
+        make(&folder.join("scheduler"))?;
+        let scheduler = folder.join("scheduler/scheduler_config.json");
+        write_json(&scheduler, &self.scheduler)?;
+        for (name, files) in &self.tokenizers {
+            make(&folder.join(name))?;
+            for (file, bytes) in files {
+                write(&folder.join(name).join(file), bytes)?;
+            }
+        }
+        for network in &self.networks {
+            let below = folder.join(network.name);
+            make(&below)?;
+            write_json(&below.join("config.json"), &network.config)?;
+            let file = match network.name.starts_with("text") {
+                true => "model.safetensors",
+                false => "diffusion_pytorch_model.safetensors",
+            };
+            self.write_tensors(network, &below.join(file))?;
+        }
+        // The last, so that what has it is whole.
+        write_json(&folder.join("model_index.json"), &self.index)
+    }
+
+    fn write_tensors(&self, network: &Network, path: &Path) -> Result<(), WeightsError> {
+        let failed = |source| WeightsError::Write {
+            path: path.to_path_buf(),
+            source,
+        };
+        let mut file = File::create(path).map_err(failed)?;
+        let header = self.header(network);
+        let length = header.len() as u64;
+        (file.write_all(&length.to_le_bytes())).map_err(failed)?;
+        file.write_all(header.as_bytes()).map_err(failed)?;
+        let mut buffer = vec![0; CHUNK * self.width()];
+        for tensor in &network.tensors {
+            let values = Values::of(tensor, network.name, self.seed);
+            let count = elements(tensor) as usize;
+            for start in (0..count).step_by(CHUNK) {
+                let bytes = &mut buffer[..CHUNK.min(count - start) * self.width()];
+                values.fill(start / BLOCK, self.dtype, bytes);
+                file.write_all(bytes).map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The table of a safetensors file, padded to whole words.
+    fn header(&self, network: &Network) -> String {
+        let dtype = match self.dtype {
+            FloatDType::F16 => "F16",
+            FloatDType::BF16 => "BF16",
+            _ => "F32",
+        };
+        let mut table = Map::new();
+        table.insert("__metadata__".into(), json!({"format": "pt"}));
+        let mut offset = 0;
+        for tensor in &network.tensors {
+            let end = offset + elements(tensor) * self.width() as u64;
+            let entry =
+                json!({"dtype": dtype, "shape": tensor.shape, "data_offsets": [offset, end]});
+            table.insert(tensor.name.clone(), entry);
+            offset = end;
+        }
+        let mut text = Value::Object(table).to_string();
+        text.push_str(&" ".repeat(text.len().next_multiple_of(8) - text.len()));
+        text
+    }
+
+    /// Bytes of an element.
+    fn width(&self) -> usize {
+        match self.dtype {
+            FloatDType::F16 | FloatDType::BF16 => 2,
+            _ => 4,
+        }
+    }
+}
+
+impl Network {
+    fn new(name: &'static str, config: Value, path: &Path) -> Result<Self, WeightsError> {
+        let tensors = match name {
+            "unet" => tensors(name, &config, path, |config: &UNetConfig, params| {
+                UNet::load(config, params)
+            }),
+            "vae" => tensors(name, &config, path, |config: &VaeConfig, params| {
+                AutoencoderKl::load(config, params)
+            }),
+            _ => tensors(name, &config, path, |config: &ClipTextConfig, params| {
+                ClipTextModel::load(config, params)
+            }),
+        }?;
+        Ok(Self {
+            name,
+            config,
+            tensors,
+        })
+    }
+}
+
+/// The tensors of the network that `build` makes.
+fn tensors<C: DeserializeOwned, T>(
+    name: &str,
+    config: &Value,
+    path: &Path,
+    build: impl FnOnce(&C, Params) -> Result<T, ConfigError>,
+) -> Result<Vec<Wanted>, WeightsError> {
+    let config: C =
+        serde_json::from_value(config.clone()).map_err(|source| WeightsError::Json {
+            path: path.to_path_buf(),
+            what: format!("the configuration of the {name} does not make sense"),
+            source: Some(source),
+        })?;
+    outline(|params| build(&config, params)).map_err(|source| WeightsError::Config {
+        path: path.to_path_buf(),
+        source,
+    })
+}
+
+fn elements(tensor: &Wanted) -> u64 {
+    tensor.shape.iter().map(|&n| n as u64).product()
+}
+
+/// How the values of a tensor are distributed: uniformly around `mean`, `span` from end to end.
+struct Values {
+    key: u64,
+    mean: f32,
+    span: f32,
+}
+
+impl Values {
+    fn of(tensor: &Wanted, network: &str, seed: u64) -> Self {
+        let (mean, deviation) = match (&*tensor.shape, &*tensor.name) {
+            (_, name) if name.ends_with("bias") => (0.0, 0.02),
+            (_, name) if name.contains("embedding.weight") => (0.0, 0.05),
+            ([_], _) => (1.0, 0.05),
+            ([_, inputs @ ..], _) => (0.0, (inputs.iter().product::<usize>() as f32).powf(-0.5)),
+            ([], _) => (0.0, 1.0),
+        };
+        let name = network.bytes().chain([b'.']).chain(tensor.name.bytes());
+        Self {
+            key: name.fold(mix(seed), |key, byte| mix(key ^ u64::from(byte))),
+            mean,
+            // The variance of a uniform distribution is a twelfth of its width squared.
+            span: deviation * 12f32.sqrt(),
+        }
+    }
+
+    /// The elements from block `first` on, as `dtype` in little endian.
+    fn fill(&self, first: usize, dtype: FloatDType, bytes: &mut [u8]) {
+        match dtype {
+            FloatDType::F16 => self.blocks(first, bytes, |values, bytes: &mut [[u8; 2]]| {
+                let mut narrow = vec![f16::ZERO; values.len()];
+                narrow.convert_from_f32_slice(values);
+                put(&narrow, bytes, |value| value.to_le_bytes());
+            }),
+            FloatDType::BF16 => self.blocks(first, bytes, |values, bytes: &mut [[u8; 2]]| {
+                let mut narrow = vec![bf16::ZERO; values.len()];
+                narrow.convert_from_f32_slice(values);
+                put(&narrow, bytes, |value| value.to_le_bytes());
+            }),
+            _ => self.blocks(first, bytes, |values, bytes: &mut [[u8; 4]]| {
+                put(values, bytes, |value| value.to_le_bytes());
+            }),
+        }
+    }
+
+    fn blocks<const W: usize>(
+        &self,
+        first: usize,
+        bytes: &mut [u8],
+        convert: impl Fn(&[f32], &mut [[u8; W]]) + Sync,
+    ) {
+        let (elements, _) = bytes.as_chunks_mut::<W>();
+        let blocks = elements.par_chunks_mut(BLOCK).enumerate();
+        blocks.for_each(|(block, elements)| {
+            let mut values = vec![0.0; elements.len()];
+            self.draw((first + block) as u64, &mut values);
+            convert(&values, elements);
+        });
+    }
+
+    /// The values of a block: SplitMix64 (Steele et al. 2014) by counter, four values a word.
+    fn draw(&self, block: u64, values: &mut [f32]) {
+        let start = mix(self.key ^ mix(block));
+        let step = self.span / 65536.0;
+        let low = self.mean - 0.5 * self.span + 0.5 * step;
+        for (four, counter) in values.chunks_mut(4).zip(1..) {
+            let mut word = mix(start.wrapping_add(GOLDEN.wrapping_mul(counter)));
+            for value in four {
+                *value = low + step * f32::from(word as u16);
+                word >>= 16;
+            }
+        }
+    }
+}
+
+/// 2⁶⁴ divided by the golden ratio.
+const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// SplitMix64's output function.
+fn mix(mut z: u64) -> u64 {
+    z = z.wrapping_add(GOLDEN);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+fn put<T: Copy, const W: usize>(values: &[T], bytes: &mut [[u8; W]], to: impl Fn(T) -> [u8; W]) {
+    for (bytes, value) in bytes.iter_mut().zip(values) {
+        *bytes = to(*value);
+    }
+}
+
+/// diffusers' `model_index.json`.
+fn model_index(family: Family, scheduler: &Value) -> Value {
+    let nothing = json!([null, null]);
+    let diffusers = |class: &Value| json!(["diffusers", class]);
+    let transformers = |class: &str| json!(["transformers", class]);
+    let common = json!({
+        "scheduler": diffusers(&scheduler["_class_name"]),
+        "text_encoder": transformers("CLIPTextModel"),
+        "tokenizer": transformers("CLIPTokenizer"),
+        "unet": diffusers(&json!("UNet2DConditionModel")),
+        "vae": diffusers(&json!("AutoencoderKL")),
+        "feature_extractor": nothing,
+        "image_encoder": nothing,
+    });
+    let own = match family {
+        Family::Sd1 => json!({
+            "_class_name": "StableDiffusionPipeline",
+            "safety_checker": nothing,
+            "requires_safety_checker": false,
+        }),
+        Family::Sdxl => json!({
+            "_class_name": "StableDiffusionXLPipeline",
+            "force_zeros_for_empty_prompt": true,
+            "text_encoder_2": transformers("CLIPTextModelWithProjection"),
+            "tokenizer_2": transformers("CLIPTokenizer"),
+        }),
+    };
+    let entries = [own, common].into_iter().filter_map(|part| match part {
+        Value::Object(entries) => Some(entries),
+        _ => None,
+    });
+    Value::Object(entries.flatten().collect())
+}
+
+/// The files of a checkpoint's tokenizer, if it has its own.
+fn tokenizer_files(files: &Files, folder: &str) -> Result<NamedFiles, WeightsError> {
+    const NAMES: [&str; 5] = [
+        "vocab.json",
+        "merges.txt",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "special_tokens_map.json",
+    ];
+    let there = NAMES
+        .into_iter()
+        .map(|name| (name, format!("{folder}/{name}")));
+    there
+        .filter(|(_, path)| files.has(path))
+        .map(|(name, path)| Ok((name, files.read(&path)?)))
+        .collect()
+}
+
+fn write_json(path: &Path, value: &Value) -> Result<(), WeightsError> {
+    let mut text = format!("{value:#}");
+    text.push('\n');
+    write(path, text.as_bytes())
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), WeightsError> {
+    std::fs::write(path, bytes).map_err(|source| WeightsError::Write {
+        path: path.to_path_buf(),
+        source,
+    })
+}
+
+fn make(folder: &Path) -> Result<(), WeightsError> {
+    std::fs::create_dir_all(folder).map_err(|source| WeightsError::Write {
+        path: PathBuf::from(folder),
+        source,
+    })
+}
+
+fn giga(bytes: u64) -> f64 {
+    bytes as f64 / 1e9
+}
+
+/// Bytes that are free on the disk of `folder`, where the system tells.
+fn free_space(folder: &Path) -> Option<u64> {
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::unix::ffi::OsStrExt;
+        let path = std::ffi::CString::new(folder.as_os_str().as_bytes()).ok()?;
+        // SAFETY: all zeros is a value of this plain structure, and the path ends with a zero.
+        let mut answer: libc::statvfs = unsafe { std::mem::zeroed() };
+        let failed = unsafe { libc::statvfs(path.as_ptr(), &mut answer) } != 0;
+        (!failed).then(|| answer.f_bavail * answer.f_frsize)
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = folder;
+        None
+    }
+}
