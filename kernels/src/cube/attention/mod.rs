@@ -10,15 +10,18 @@
 //! for f16, [`accelerated`] comes first.
 
 mod accelerated;
-mod backward;
 mod forward;
+mod input_grads;
+mod query_grad;
 
 use super::*;
 
-pub(crate) use backward::{attention_input_grads, attention_query_grad};
-pub(super) use backward::{launch_input_grads, launch_query_grad};
 pub(crate) use forward::{attention, attention_with_probs};
 pub(super) use forward::{launch, launch_with_probs};
+pub(crate) use input_grads::attention_input_grads;
+pub(super) use input_grads::launch as launch_input_grads;
+pub(crate) use query_grad::attention_query_grad;
+pub(super) use query_grad::launch as launch_query_grad;
 
 /// Four neighbours of a row, as they are kept in shared memory and registers.
 type Quad = Vector<f32, Const<4>>;
@@ -343,5 +346,29 @@ fn exchanged(shape: &Shape2d) -> usize {
         shape.block * shape.rows * shape.split
     } else {
         1
+    }
+}
+
+/// Where a cube's rows are.
+#[derive(CubeType, Clone, Copy)]
+struct Position {
+    head: usize,
+    row: usize,
+    inside: bool,
+    /// The first of the thread's quads.
+    part: usize,
+}
+
+#[cube]
+fn position(rows: usize, all_heads: usize, #[comptime] shape: Shape2d) -> Position {
+    let blocks = (rows + comptime!(shape.rows - 1)) / shape.rows;
+    let cube = CUBE_POS as usize;
+    let head = cube / blocks;
+    let row = cube % blocks * shape.rows + UNIT_POS_X as usize;
+    Position {
+        head: min(head, all_heads - 1),
+        row,
+        inside: head < all_heads && row < rows,
+        part: UNIT_POS_Y as usize * shape.quads,
     }
 }

@@ -20,6 +20,9 @@ fn group_norm_matches() {
         .into_iter()
         .enumerate()
         {
+            if dtype != DType::F32 && index % 2 == 1 {
+                continue;
+            }
             let silu = index % 2 == 0;
             let seed = 10 * index as u64;
             // A mean far from zero, which naive sums of squares would not survive.
