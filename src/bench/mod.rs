@@ -12,6 +12,5 @@
 pub mod budget;
 pub mod machine;
 pub mod measure;
-
 pub mod row;
 pub mod sheet;
