@@ -188,7 +188,10 @@ fn attention_holds_no_scores() {
     let (q, k, v) = (x(1), x(2), x(3));
     device.memory_cleanup();
     let before = held();
-    assert!(before < scores / 3, "{before} bytes that could hide the scores");
+    assert!(
+        before < scores / 3,
+        "{before} bytes that could hide the scores"
+    );
     let out = cube::attention([&q, &k, &v], false).expect("there");
     let of = cube::attention_input_grads(&out, [&q, &k, &v], &out).expect("there");
     // Only what is read has run.
@@ -197,5 +200,8 @@ fn attention_holds_no_scores() {
     // Other tests hold something too.
     let more = held().saturating_sub(before);
     println!("attention over {n} keys and its gradients: {more} bytes more, scores {scores}");
-    assert!(more < scores / 3, "{more} bytes for {scores} bytes of scores");
+    assert!(
+        more < scores / 3,
+        "{more} bytes for {scores} bytes of scores"
+    );
 }
