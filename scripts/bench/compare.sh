@@ -27,8 +27,18 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 prepose="" python=python3 device=auto output="$root/benches/results" budget=480 rounds=2 compile="" threads=$(nproc)
 weights="${TMPDIR:-/tmp}/prepose-weights"
-words="$*"
+# What is recorded: all but where things lie.
+words=()
 while [ $# -gt 0 ]; do
+    case "$1" in
+        --device | --budget | --rounds | --threads) words+=("$1" "${2-}") ;;
+        --compile) words+=("$1") ;;
+        --) words+=("$@") ;;
+    esac
+    case "$1" in
+        --prepose | --python | --device | --weights | --output | --budget | --rounds | --threads)
+            [ $# -ge 2 ] || { echo "error: $1 needs a value" >&2; exit 2; } ;;
+    esac
     case "$1" in
         --prepose) prepose=$2; shift 2 ;;
         --python) python=$2; shift 2 ;;
@@ -83,7 +93,7 @@ for round in $(seq "$rounds"); do
     fi
 done
 mkdir -p "$output"
-stem=$(basename "$(find "$scratch/sheets" -name '*.md' | sort | head -n 1)" .md)
+stem=$(basename "$(find "$scratch/sheets" -name '*.md' | sort -r | head -n 1)" .md)
 target="$output/compare-$stem"
 number=1
 while [ -e "$target.json" ]; do
@@ -92,7 +102,7 @@ while [ -e "$target.json" ]; do
 done
 compiled=()
 [ -z "$compile" ] || compiled=(--compiled "$scratch"/compiled-*.json)
-"$python" "$here/compare_tables.py" -o "$target" --command "scripts/bench/compare.sh $words" \
+"$python" "$here/compare_tables.py" -o "$target" --command "scripts/bench/compare.sh ${words[*]}" \
     --ours "$scratch"/ours-*.json --theirs "$scratch"/theirs-*.json "${compiled[@]}"
 echo "$target.json" >&2
 echo "$target.md" >&2

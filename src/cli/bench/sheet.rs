@@ -166,14 +166,22 @@ fn read_plan(path: &Path) -> anyhow::Result<Plan> {
         .with_context(|| format!("{} is not the JSON of a sheet", path.display()))
 }
 
-/// As it was typed, without the way to the program.
+/// As it was typed, but for where things lie on this machine.
 fn command_line() -> String {
-    let words = std::env::args().skip(1);
-    ["prepose".to_string()]
-        .into_iter()
-        .chain(words)
-        .collect::<Vec<_>>()
-        .join(" ")
+    const PLACES: [&str; 3] = ["-o", "--output", "--weights"];
+    let mut command = "prepose".to_string();
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        if PLACES.contains(&word.as_str()) {
+            words.next();
+        } else if !PLACES
+            .iter()
+            .any(|place| word.starts_with(&format!("{place}=")))
+        {
+            command = format!("{command} {word}");
+        }
+    }
+    command
 }
 
 /// A sheet in the making.
