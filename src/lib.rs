@@ -16,7 +16,7 @@
 //! * [`selftest`]: whether a device computes what it should;
 //! * [`check`]: what a picture shows, and whether that is what was asked for;
 //! * [`audit`]: how far the checker can be trusted, by the word of people;
-//! * [`bench`]: speed and memory, measured;
+//! * [`mod@bench`]: speed and memory, measured;
 //! * [`plot`]: plots as SVG and PNG;
 //! * [`picture`]: pictures as bytes;
 //! * [`output`]: pictures that carry their request, and the manifest;
