@@ -177,6 +177,9 @@ fn attention_query_grad_matches() {
 #[test]
 fn attention_holds_no_scores() {
     let Some(device) = device() else { return };
+    if !alone("tests::gpu::attention::attention_holds_no_scores") {
+        return;
+    }
     let n = 4096;
     let scores = (n * n * 4) as u64;
     let x = |seed| upload(&random([1, 1, n, 4], seed, DType::F32), &device);
@@ -197,7 +200,6 @@ fn attention_holds_no_scores() {
     // Only what is read has run.
     let read = [out, of.0, of.1, of.2].map(|x| values(&download(&x)));
     assert!(read.iter().flatten().all(|x| x.is_finite()));
-    // Other tests hold something too.
     let more = held().saturating_sub(before);
     println!("attention over {n} keys and its gradients: {more} bytes more, scores {scores}");
     assert!(
