@@ -12,7 +12,7 @@ cd "$(dirname "$0")/../.."
 
 installed() {
     compgen -G '/usr/share/vulkan/icd.d/lvp_icd*.json' >/dev/null &&
-        { ldconfig -p | grep -q 'libvulkan\.so\.1'; }
+        { ldconfig -p | grep 'libvulkan\.so\.1' >/dev/null; }
 }
 
 install_mesa() {
@@ -24,7 +24,7 @@ install_mesa() {
     fi
     # From the mirror that the rest of the system comes from.
     local mirror
-    mirror=$(cat /etc/apt/sources.list.d/*.sources /etc/apt/sources.list 2>/dev/null |
+    mirror=$( (cat /etc/apt/sources.list.d/*.sources /etc/apt/sources.list 2>/dev/null || true) |
         sed -nE 's/^URIs: *([^ ]+).*/\1/p; s/^deb .*(https?:[^ ]+).*/\1/p' | head -n 1)
     cat >/etc/apt/sources.list.d/backports.sources <<SOURCES
 Types: deb
