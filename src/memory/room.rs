@@ -54,16 +54,34 @@ fn limits() -> impl Iterator<Item = (u64, u64)> {
 
     // A container sees its own group at the root; version 2, then version 1.
     let groups = [
-        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
         (
-            "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-            "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+            "/sys/fs/cgroup",
+            ["memory.max", "memory.current"],
+            ["active_file", "inactive_file"],
+        ),
+        (
+            "/sys/fs/cgroup/memory",
+            ["memory.limit_in_bytes", "memory.usage_in_bytes"],
+            ["total_active_file", "total_inactive_file"],
         ),
     ];
     let groups = groups
         .into_iter()
-        .filter_map(|(limit, used)| number(limit).zip(number(used)));
+        .filter_map(|(folder, [limit, used], files)| {
+            let folder = Path::new(folder);
+            let stat = fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
+            let used = number(folder.join(used))?.saturating_sub(cached(&stat, files));
+            Some((number(folder.join(limit))?, used))
+        });
     address_space.into_iter().chain(groups)
+}
+
+/// What a control group's `memory.stat` counts as used and the system gives up when it is wanted: copies of files.
+fn cached(stat: &str, names: [&str; 2]) -> u64 {
+    let lines = stat.lines().filter_map(|line| line.split_once(' '));
+    let wanted = lines.filter(|(name, _)| names.contains(name));
+    let bytes = wanted.filter_map(|(_, bytes)| bytes.trim().parse::<u64>().ok());
+    bytes.sum()
 }
 
 fn number(path: impl AsRef<Path>) -> Option<u64> {
@@ -104,7 +122,9 @@ fn gpu(device: &OpenDevice) -> Room {
         && let Some((free, total)) = cuda(index)
     {
         // What the allocator holds and does not use can be had as well.
-        let held = usage.map_or(0, |usage| usage.bytes_reserved - usage.bytes_in_use);
+        let held = usage.map_or(0, |usage| {
+            usage.bytes_reserved.saturating_sub(usage.bytes_in_use)
+        });
         return Room {
             total: Some(total),
             free: Some(free + held),
@@ -151,6 +171,17 @@ mod tests {
         assert_eq!(line(meminfo, "MemTotal:"), Some(16 << 20));
         assert_eq!(line(meminfo, "MemAvailable:"), Some(8 << 20));
         assert_eq!(line(meminfo, "SwapTotal:"), None);
+    }
+
+    #[test]
+    fn copies_of_files_are_free() {
+        let stat = "anon 7000\nfile 5000\ninactive_anon 1\nactive_file 1000\ninactive_file 300\n";
+        assert_eq!(cached(stat, ["active_file", "inactive_file"]), 1300);
+        assert_eq!(
+            cached(stat, ["total_active_file", "total_inactive_file"]),
+            0
+        );
+        assert_eq!(cached("", ["active_file", "inactive_file"]), 0);
     }
 
     #[test]
