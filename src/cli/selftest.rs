@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::ensure;
-use prepose::device::{self, DeviceSpec};
+use prepose::device::{self, DeviceSpec, OpenDevice};
 use prepose::request::Dtype;
 use prepose::selftest::{self, Outcome, Part};
 
@@ -47,21 +47,19 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     };
 
     let mut out = std::io::stdout().lock();
-    if !args.json {
-        writeln!(out, "{} ({})\n", device.spec, device.name)?;
-        writeln!(out, "| | of | in | cases | error | at most | s |")?;
-        writeln!(out, "| --- | --- | --- | ---: | ---: | ---: | ---: |")?;
-    }
     let (mut all, mut wrong) = (0, Vec::new());
     let mut written = Ok(());
     selftest::run(&device, &dtypes, wanted, |outcome| {
-        all += 1;
         if written.is_ok() {
             written = match args.json {
                 true => write_json(&mut out, &outcome),
+                false if all == 0 => {
+                    write_head(&mut out, &device).and_then(|()| write_row(&mut out, &outcome))
+                }
                 false => write_row(&mut out, &outcome),
             };
         }
+        all += 1;
         if outcome.failure.is_some() {
             wrong.push(outcome);
         }
@@ -87,6 +85,12 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
 
 fn write_json(out: &mut impl Write, outcome: &Outcome) -> std::io::Result<()> {
     writeln!(out, "{}", serde_json::json!(outcome))
+}
+
+fn write_head(out: &mut impl Write, device: &OpenDevice) -> std::io::Result<()> {
+    writeln!(out, "{} ({})\n", device.spec, device.name)?;
+    writeln!(out, "| | of | in | cases | error | at most | s |")?;
+    writeln!(out, "| --- | --- | --- | ---: | ---: | ---: | ---: |")
 }
 
 fn write_row(out: &mut impl Write, outcome: &Outcome) -> std::io::Result<()> {

@@ -401,7 +401,7 @@ fn make(
 
 /// Pictures at a time: room is made for those of the method that takes most.
 fn choose_batch(batch: Batch, engine: &Engine, plan: &Plan) -> anyhow::Result<usize> {
-    /// What an examiner on the CPU has always looked at together.
+    /// On the CPU, where more at a time gain nothing.
     const ON_CPU: usize = 8;
     let each = plan.prompts.len() * plan.config.seeds.len();
     let mut least = usize::MAX;
