@@ -5,7 +5,8 @@ use prepose_models::clip::{HiddenLayer, TextEncoding};
 use prepose_models::unet::AddedConditioning;
 use prepose_weights::Family;
 
-use super::{Blueprint, Engine, EngineError, beginning, parse};
+use super::blueprint::{beginning, parse, schedule};
+use super::{Blueprint, Engine, EngineError};
 use crate::prompt::schedule::{Segment, sequence};
 use crate::request::Request;
 use crate::sampling::denoise::{Conditioning, ConditioningPlan, TextConditioning};
@@ -14,9 +15,12 @@ use crate::sampling::denoise::{Conditioning, ConditioningPlan, TextConditioning}
 pub(super) type Texts = Vec<(String, String)>;
 
 impl Blueprint {
-    /// The prompt that the run of `request` ends with.
-    pub(super) fn final_text(&self, request: &Request) -> Result<String, EngineError> {
-        let (schedule, start) = super::schedule(&self.checkpoint, request)?;
+    /// The prompt that the run of `request` ends with, from which objects and relations are read.
+    ///
+    /// # Errors
+    /// A schedule that cannot be followed.
+    pub fn final_text(&self, request: &Request) -> Result<String, EngineError> {
+        let (schedule, start) = schedule(&self.checkpoint, request)?;
         last_prompt(request, schedule.len() - start)
     }
 }

@@ -2,7 +2,8 @@
 
 use prepose_weights::Family;
 
-use super::{Blueprint, Engine, EngineError, schedule};
+use super::blueprint::{parse, schedule};
+use super::{Blueprint, Engine, EngineError};
 use crate::guidance::{Guidance, GuidanceConfig, Method, Network, Settings, Target};
 use crate::prompt::scene::Scene;
 use crate::request::Request;
@@ -30,7 +31,7 @@ impl Blueprint {
     pub fn positions(&self, request: &Request, phrase: &str) -> Result<Vec<usize>, EngineError> {
         let text = self.final_text(request)?;
         let tokenizer = &self.tokenizers[0];
-        let found = super::parse("prompt", &text, tokenizer)?.find(phrase, 0, tokenizer);
+        let found = parse("prompt", &text, tokenizer)?.find(phrase, 0, tokenizer);
         let found = found.map_err(crate::guidance::GuidanceError::from)?;
         Ok(found.positions)
     }
@@ -43,7 +44,7 @@ impl Blueprint {
         let scene = self.scene(request)?;
         let text = self.final_text(request)?;
         let tokenizer = &self.tokenizers[0];
-        let prompt = super::parse("prompt", &text, tokenizer)?;
+        let prompt = parse("prompt", &text, tokenizer)?;
         let objects = scene.objects.iter().enumerate().map(|(index, object)| {
             let policy = Default::default();
             let positions = scene.token_positions(index, &prompt, policy);

@@ -9,7 +9,7 @@ use super::layout::LayoutConstants;
 use super::maps::LayerRule;
 use super::pos::PosConstants;
 use super::presets::published;
-use super::update::{Refinement, StepSize};
+use super::steps::{Refinement, StepSize};
 use crate::prompt::scene::TokenPolicy;
 
 /// A guidance method.

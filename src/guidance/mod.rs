@@ -22,6 +22,7 @@ pub mod maps;
 pub mod pos;
 mod presets;
 pub mod score;
+pub mod steps;
 pub mod target;
 pub mod update;
 

@@ -6,7 +6,7 @@ use super::boxes::Rounding;
 use super::layout::LayoutConstants;
 use super::maps::LayerRule;
 use super::pos::PosConstants;
-use super::update::{Refinement, StepSize};
+use super::steps::{Refinement, StepSize};
 use super::{Combination, Loss, Method, Network, PosLoss, Preset, Settings, TokenRange};
 use crate::prompt::scene::TokenPolicy;
 

@@ -1,0 +1,64 @@
+//! The networks of a request.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// The networks of a request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelRequest {
+    /// `toybox`, a diffusers folder or a single file.
+    pub checkpoint: String,
+    /// SHA-256 of the checkpoint's files, filled in when the picture is made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+    /// A folder with the configuration of a single file of unusual size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<PathBuf>,
+    /// A separate autoencoder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vae: Option<PathBuf>,
+    /// LoRA files and their weights, merged in this order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loras: Vec<Lora>,
+    /// Load what fits although tensors are missing, left over or of another shape.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_mismatch: bool,
+    /// The type of the weights: `f32`, `f16` or `bf16`.
+    pub dtype: Dtype,
+}
+
+/// A LoRA file with its weight.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lora {
+    /// The file.
+    pub path: PathBuf,
+    /// How strongly it is merged.
+    pub weight: f32,
+}
+
+/// The type of the networks' weights. Norms, softmax and latents are f32 whatever it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Dtype {
+    /// 32 bits.
+    F32,
+    /// 16 bits with 5 of exponent.
+    F16,
+    /// 16 bits with 8 of exponent.
+    Bf16,
+}
+
+impl Dtype {
+    /// Burn's name for it.
+    pub fn float(self) -> burn::tensor::FloatDType {
+        use burn::tensor::FloatDType;
+        match self {
+            Dtype::F32 => FloatDType::F32,
+            Dtype::F16 => FloatDType::F16,
+            Dtype::Bf16 => FloatDType::BF16,
+        }
+    }
+}
