@@ -6,8 +6,10 @@ mod check;
 mod checker;
 mod devices;
 mod experiment;
+mod extract;
 mod generate;
 mod info;
+mod interrupt;
 mod memory;
 mod merge;
 mod model;
@@ -34,10 +36,13 @@ const OK: u8 = 0;
 const NO: u8 = 1;
 /// Wrong input, a missing file or device, a failed write, an interruption.
 const ERROR: u8 = 2;
+/// A second Ctrl-C: 128 and SIGINT's number, as shells have it.
+const INTERRUPTED: u8 = 130;
 
 /// Stable Diffusion that puts things where the prompt says.
 ///
-/// Exit codes: 0 done, 1 the answer is no (`check --strict`, `selftest`), 2 an error.
+/// Exit codes: 0 done, 1 the answer is no (`check --strict`, `selftest`), 2 an error, 130 a second Ctrl-C while `generate` makes
+/// pictures.
 #[derive(Debug, Parser)]
 #[command(name = "prepose", version, max_term_width = 100)]
 struct Cli {
@@ -79,7 +84,7 @@ enum Command {
     Info(info::Args),
     /// List the devices that can be used, and why the others cannot
     Devices(devices::Args),
-    /// Download a known checkpoint; but for `parse --extract-with` and runs in object stores, nothing else uses the network
+    /// Download a known checkpoint; but for `--extract-with` and runs in object stores, nothing else uses the network
     Pull(pull::Args),
     /// Try every operation and the toybox's networks on a device, against f64 and against PyTorch's records
     Selftest(selftest::Args),

@@ -3,17 +3,16 @@
 use std::fmt::Write as _;
 use std::io::Write;
 use std::path::Path;
-use std::time::Duration;
 
-use anyhow::Context;
 use prepose::prompt::Prompt;
 use prepose::prompt::neutral::{neutral, swapped};
-use prepose::prompt::scene::{Extractor, Scene, TokenPolicy};
+use prepose::prompt::scene::{Scene, TokenPolicy};
 use prepose::prompt::schedule::{self, Segment};
 use prepose_weights::tokenizer::{ClipTokenizer, Padding};
 use prepose_weights::{Checkpoint, LoadOptions};
 use serde_json::{Value, json};
 
+use super::extract::{self, ExtractArgs};
 use super::{ERROR, OK};
 
 /// Show what is read from a prompt: objects, relations, tokens, schedule, neutral form.
@@ -40,26 +39,8 @@ pub struct Args {
     /// Steps that the prompt's schedule is for.
     #[arg(short, long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     steps: u32,
-    /// Let a language model find the relations: an OpenAI-compatible address such as http://localhost:8080/v1. The rules
-    /// step in when its answer cannot be used. A key is read from PREPOSE_EXTRACT_KEY.
-    #[arg(
-        long,
-        value_name = "URL",
-        requires = "extract_model",
-        conflicts_with = "relation"
-    )]
-    extract_with: Option<String>,
-    /// The model's name on that server.
-    #[arg(long, value_name = "NAME", requires = "extract_with")]
-    extract_model: Option<String>,
-    /// How many seconds the server has to answer.
-    #[arg(
-        long,
-        value_name = "SECONDS",
-        default_value_t = 30,
-        requires = "extract_with"
-    )]
-    extract_timeout: u64,
+    #[command(flatten)]
+    extract: ExtractArgs,
     /// One JSON object a prompt on standard output.
     #[arg(long)]
     json: bool,
@@ -124,9 +105,12 @@ fn read(prompt: &str, args: &Args, tokenizers: &[ClipTokenizer]) -> anyhow::Resu
         .last()
         .map_or(prompt, |segment| &segment.text)
         .to_owned();
-    let scene = match &args.extract_with {
-        _ if !args.relation.is_empty() => Scene::with_relations(&last, &args.relation)?,
-        Some(url) => extracted(url, args, &last)?,
+    let given = match args.extract.extractor()? {
+        Some(extractor) => extract::relations(&extractor, &last),
+        None => Some(args.relation.clone()).filter(|given| !given.is_empty()),
+    };
+    let scene = match given {
+        Some(given) => Scene::with_relations(&last, &given)?,
         None => Scene::parse(&last)?,
     };
     let mut by_tokenizer: Vec<Vec<Vec<usize>>> = Vec::new();
@@ -146,26 +130,6 @@ fn read(prompt: &str, args: &Args, tokenizers: &[ClipTokenizer]) -> anyhow::Resu
         segments,
         scene,
     })
-}
-
-/// The scene by a language model, or by the rules with a warning that says why.
-fn extracted(url: &str, args: &Args, prompt: &str) -> anyhow::Result<Scene> {
-    let extractor = Extractor {
-        url: url.to_owned(),
-        model: args
-            .extract_model
-            .clone()
-            .context("--extract-with needs --extract-model")?,
-        key: std::env::var("PREPOSE_EXTRACT_KEY")
-            .ok()
-            .filter(|key| !key.is_empty()),
-        timeout: Duration::from_secs(args.extract_timeout),
-    };
-    let (scene, reason) = extractor.extract_or_parse(prompt);
-    if let Some(reason) = reason {
-        tracing::warn!("{reason}; the prompt is read by rules instead");
-    }
-    Ok(scene?)
 }
 
 impl Report {

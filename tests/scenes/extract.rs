@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::process::{Command, Output};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -204,13 +205,142 @@ fn faults_of_the_server() {
 }
 
 #[test]
+fn none_is_an_answer_too() {
+    let relations = |prompt, answer| {
+        let (url, _request) = serve(says(answer));
+        extractor(url).relations(prompt)
+    };
+    let none = relations("a dog left of a cat", "(none)");
+    assert!(none.unwrap().is_empty());
+    // Without objects, though, there is nothing to speak of.
+    assert!(relations("left", "(none)").is_err());
+    let found = relations("a dog and a cat", "(cat, dog, top)\n(dog, cat, bottom)");
+    assert_eq!(found.unwrap(), ["cat | top | dog", "dog | bottom | cat"]);
+}
+
+/// The rules refuse it: a side of the picture with nothing opposite.
+const UNREADABLE: &str = "a dog facing left, with a cat";
+
+/// `prepose generate` on the small checkpoint, asking the server at `url`, in a folder of its own.
+fn generate(url: &str, args: &[&str]) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    Command::new(env!("CARGO_BIN_EXE_prepose"))
+        .args(["generate", "--steps", "2", "--json", "--device", "flex"])
+        .args(["--extract-with", url, "--extract-model", "some-model"])
+        .args(args)
+        .current_dir(folder.path())
+        .env_remove("RUST_LOG")
+        .env_remove("PREPOSE_EXTRACT_KEY")
+        .output()
+        .unwrap()
+}
+
+/// The JSON of each picture, and what was said on the side.
+#[track_caller]
+fn made(output: &Output) -> (Vec<Value>, String) {
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let lines = std::str::from_utf8(&output.stdout).unwrap().lines();
+    let pictures = lines.map(|line| serde_json::from_str(line).unwrap());
+    (pictures.collect(), said)
+}
+
+/// The message of a command that made nothing.
+#[track_caller]
+fn refused(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stdout.is_empty());
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_guided_picture_goes_by_the_model() {
+    assert!(prepose::prompt::scene::Scene::parse(UNREADABLE).is_err());
+    // The server answers once: of two seeds and two prompts that end alike only the first is asked about.
+    let (url, request) = serve(says("(dog, cat, left)"));
+    let again = "a [red:blue:0] bird";
+    let prompts = [UNREADABLE, "a bird", again];
+    let args = ["--guide", "pos", "--guide-steps", "1", "--seeds", "1,2"];
+    let switch = ["--switch-to", UNREADABLE, "--switch-at", "1"];
+    let args = [&prompts[..], &args, &switch].concat();
+    let (pictures, said) = made(&generate(&url, &args));
+    assert_eq!(said, "");
+    assert_eq!(pictures.len(), 6);
+    for picture in &pictures {
+        assert_eq!(picture["relations"], json!(["dog | left | cat"]));
+    }
+    assert!(request.recv().unwrap().contains(UNREADABLE));
+}
+
+#[test]
+fn a_search_and_maps_go_by_the_model() {
+    for what in [["--best-of", "2"], ["--attention-maps", "maps"]] {
+        let (url, _request) = serve(says("(dog, cat, left)"));
+        let args = [&[UNREADABLE, "--seed", "1"][..], &what].concat();
+        let (pictures, said) = made(&generate(&url, &args));
+        assert_eq!(said, "");
+        assert_eq!(pictures[0]["relations"], json!(["dog | left | cat"]));
+    }
+}
+
+#[test]
 fn the_rules_step_in() {
+    let guide = ["--guide", "pos", "--guide-steps", "1", "--seeds", "1,2"];
+    let args = [&["a dog left of a cat"], &guide[..]].concat();
     let (url, _request) = serve(Script::Answer(503, "busy".into()));
-    let (scene, reason) = extractor(url).extract_or_parse("a dog left of a cat");
-    assert_eq!(summary(&scene.unwrap()), "dog, cat: dog left of cat");
-    assert!(reason.unwrap().to_string().contains("503"));
-    let (url, _request) = serve(says("(cat, dog, left)"));
-    let (scene, reason) = extractor(url).extract_or_parse("a dog left of a cat");
-    assert_eq!(summary(&scene.unwrap()), "dog, cat: cat left of dog");
-    assert!(reason.is_none());
+    let (pictures, said) = made(&generate(&url, &args));
+    assert_eq!(pictures.len(), 2);
+    assert_eq!(pictures[0].get("relations"), None);
+    assert_eq!(said.matches("status 503: busy").count(), 1, "{said}");
+    assert!(said.contains("is read by rules instead"), "{said}");
+
+    let (url, _request) = serve(says("(none)"));
+    let (_, said) = made(&generate(&url, &args));
+    assert!(said.contains("the model finds no relation"), "{said}");
+
+    // What neither can read is refused, with both reasons.
+    let (url, _request) = serve(says("(dog, bird, left)"));
+    let args = [&[UNREADABLE], &guide[..]].concat();
+    let message = refused(&generate(&url, &args));
+    for part in ["\"bird\" is not in the prompt", "\"left\""] {
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
+fn nobody_is_asked_for_nothing() {
+    let url = "http://127.0.0.1:9/v1";
+    for (args, part) in [
+        (&["a dog"][..], "--extract-with is for"),
+        (
+            &[
+                "a dog",
+                "--attention-maps",
+                "maps",
+                "--attention-words",
+                "dog",
+            ],
+            "--extract-with is for",
+        ),
+        (
+            &[
+                "a dog",
+                "--relation",
+                "dog | left of | cat",
+                "--guide",
+                "pos",
+            ],
+            "cannot be used with",
+        ),
+        (
+            &["a dog left of a cat", "--guide", "pos", "--size", "100x64"],
+            "104x64",
+        ),
+        (&[" ", "--guide", "pos"], "empty"),
+    ] {
+        let message = refused(&generate(url, args));
+        assert!(message.contains(part), "{message}");
+        // Else there would be a warning: nobody listens there.
+        assert!(!message.contains("no answer"), "{message}");
+    }
 }

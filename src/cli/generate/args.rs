@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use anyhow::bail;
+use prepose::prompt::scene::Extractor;
 use prepose::sampling::noise::NoiseKind;
 use prepose::sampling::schedulers::SchedulerKind;
 
@@ -28,8 +30,8 @@ pub struct Args {
     /// Make the picture in this PNG again, from the request inside it.
     #[arg(long, value_name = "FILE.png", conflicts_with_all = [
         "negative_prompt", "checkpoint", "config", "vae", "lora", "allow_mismatch", "dtype", "seed", "seeds", "steps", "guidance_scale",
-        "size", "scheduler", "clip_skip", "noise", "init_image", "strength", "vae_tiling", "guide", "relation", "boxes",
-        "switch_to", "delay_order", "best_of"])]
+        "size", "scheduler", "clip_skip", "noise", "init_image", "strength", "vae_tiling", "guide", "relation", "extract_with",
+        "boxes", "switch_to", "delay_order", "best_of"])]
     pub(super) again: Option<PathBuf>,
     /// A file to write (one picture) or a folder.
     #[arg(short, long, default_value = ".", value_name = "PATH")]
@@ -105,6 +107,25 @@ pub struct Args {
     /// One JSON object a picture on standard output.
     #[arg(long)]
     pub(super) json: bool,
+}
+
+impl Args {
+    /// Whom to ask for the prompts' relations.
+    ///
+    /// # Errors
+    /// Nothing that was asked for reads them.
+    pub(super) fn extractor(&self) -> anyhow::Result<Option<Extractor>> {
+        let extractor = self.guide.extract.extractor()?;
+        let maps = self.maps.attention_maps.is_some() && self.maps.attention_words.is_empty();
+        let reads_scene = self.guide.config().is_some() || self.search.config().is_some() || maps;
+        if extractor.is_some() && !reads_scene {
+            bail!(
+                "--extract-with is for what reads objects or relations: --guide, --best-of, \
+                 --attention-maps without --attention-words"
+            );
+        }
+        Ok(extractor)
+    }
 }
 
 /// A list of seeds; clap would take a bare `Vec` for a repeated option.

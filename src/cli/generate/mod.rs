@@ -7,8 +7,6 @@ mod run;
 
 use std::cell::Cell;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, bail};
@@ -24,9 +22,10 @@ pub use args::Args;
 pub(super) use args::{Seeds, parse_seeds, parse_size};
 use run::{Judge, Provenance, Run};
 
+use super::extract::give_relations;
 use super::memory::Tiling;
 use super::progress::Progress;
-use super::{OK, checker};
+use super::{OK, checker, interrupt};
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let started = Instant::now();
@@ -38,6 +37,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
             bail!("{name} is 0, but must be at least 1");
         }
     }
+    let extractor = args.extractor()?;
     let again = args.again.as_deref().map(png::read_request).transpose()?;
     let model = match &again {
         Some(request) => request.model.clone(),
@@ -49,6 +49,9 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         Some(request) => vec![request],
         None => requests(args, &model, &blueprint)?,
     };
+    if let Some(extractor) = &extractor {
+        give_relations(extractor, &blueprint, &mut requests)?;
+    }
     let search = args.search.config();
     let detector = args.search.detector()?;
     for request in &mut requests {
@@ -71,10 +74,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         }
     }
     device.check_dtype(requests[0].model.dtype)?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = stop.clone();
-    ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed))
-        .context("cannot listen for Ctrl-C")?;
+    let stop = interrupt::listen()?;
 
     let model = requests[0].model.clone();
     let mut provenance = Provenance::Computing(blueprint.fingerprint());

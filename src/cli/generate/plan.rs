@@ -16,6 +16,7 @@ use prepose::search::{Pruning, RewardKind, SearchConfig};
 use prepose_weights::DetectorWeights;
 
 use crate::cli::checker;
+use crate::cli::extract::ExtractArgs;
 
 /// Put things where the prompt says (docs/guidance).
 #[derive(Debug, Default, clap::Args)]
@@ -66,6 +67,8 @@ pub struct GuideArgs {
     /// What holds instead of the prompt's own relations, as "dog | left of | cat"; may be repeated.
     #[arg(long, value_name = "A | RELATION | B")]
     pub(super) relation: Vec<String>,
+    #[command(flatten)]
+    pub(super) extract: ExtractArgs,
     /// boxdiff, layout: where an object belongs, as "dog: 0.05,0.25,0.35,0.75"; may be repeated.
     #[arg(long = "box", value_name = "OBJECT: X0,Y0,X1,Y1", requires = "guide")]
     pub(super) boxes: Vec<ObjectBox>,

@@ -197,6 +197,9 @@ impl Run<'_> {
                                 "free": self.engine.room().free,
                             });
                         }
+                        if !request.relations.is_empty() {
+                            line["relations"] = request.relations.clone().into();
+                        }
                         if let Some(found) = &request.found {
                             line["search_seed"] = found.seed.into();
                             line["candidate"] = found.candidate.into();

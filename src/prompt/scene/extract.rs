@@ -81,22 +81,22 @@ const MAX_TOKENS: usize = 512;
 impl Extractor {
     /// The scene of `prompt` with the relations that the model finds in it.
     pub fn extract(&self, prompt: &str) -> Result<Scene, ExtractError> {
+        self.ask_and_check(prompt).map(|(_, scene)| scene)
+    }
+
+    /// The relations that the model finds in `prompt`, to be given beside it: [`Scene::with_relations`] makes the scene of
+    /// them. That there are none is an answer too.
+    pub fn relations(&self, prompt: &str) -> Result<Vec<String>, ExtractError> {
+        self.ask_and_check(prompt).map(|(relations, _)| relations)
+    }
+
+    /// The relations as given and the scene they make.
+    fn ask_and_check(&self, prompt: &str) -> Result<(Vec<String>, Scene), ExtractError> {
         let relations = relations_of(&self.ask(prompt)?)?;
         let scene = Scene::with_relations(prompt, &relations)?;
         match scene.objects.is_empty() {
             true => Err(SceneError::NoObject.into()),
-            false => Ok(scene),
-        }
-    }
-
-    /// The scene by the model or, when its answer cannot be used, by the rules; then with the reason.
-    pub fn extract_or_parse(
-        &self,
-        prompt: &str,
-    ) -> (Result<Scene, SceneError>, Option<ExtractError>) {
-        match self.extract(prompt) {
-            Ok(scene) => (Ok(scene), None),
-            Err(reason) => (Scene::parse(prompt), Some(reason)),
+            false => Ok((relations, scene)),
         }
     }
 
