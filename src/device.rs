@@ -5,6 +5,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::str::FromStr;
 
 use burn::tensor::{Device, Tensor};
+use prepose_kernels::{KernelCache, keep_compiled_kernels};
 use serde::Serialize;
 use thiserror::Error;
 
@@ -171,6 +172,8 @@ pub struct OpenDevice {
     pub spec: DeviceSpec,
     /// What the hardware calls itself.
     pub name: String,
+    /// Where its compiled kernels are kept; none on the CPU.
+    pub kernel_cache: Option<&'static KernelCache>,
 }
 
 impl OpenDevice {
@@ -196,6 +199,26 @@ impl OpenDevice {
         }
     }
 
+    /// Says on the log what a user should know about compiling: that a first run takes long, or that nothing is kept.
+    fn warn_of_compiling(&self) {
+        /// Opening a device compiles a few kernels; a picture takes hundreds.
+        const A_FEW: u64 = 50;
+        let Some(cache) = self.kernel_cache else {
+            return;
+        };
+        let file = cache.file.display();
+        if !cache.is_usable() {
+            tracing::warn!(
+                "kernels are compiled and tuned at every start, which takes minutes: they cannot be kept in {file}; make its \
+                 folder writable, remove the file if it is something else, or name another folder with XDG_CACHE_HOME"
+            );
+        } else if cache.entries < A_FEW {
+            tracing::warn!(
+                "the first run on a GPU compiles and tunes kernels, which takes minutes; they are kept in {file}"
+            );
+        }
+    }
+
     /// Whether it is the CPU.
     pub fn is_cpu(&self) -> bool {
         matches!(
@@ -208,8 +231,15 @@ impl OpenDevice {
     }
 }
 
-/// Opens the device that `spec` asks for and makes sure that it computes.
+/// Opens the device that `spec` asks for and makes sure that it computes. Says on the log if compiling will take long.
 pub fn open(spec: DeviceSpec) -> Result<OpenDevice, DeviceError> {
+    let opened = find(spec)?;
+    opened.warn_of_compiling();
+    Ok(opened)
+}
+
+/// As [`open`], without a word.
+pub fn find(spec: DeviceSpec) -> Result<OpenDevice, DeviceError> {
     match spec {
         DeviceSpec::One { backend, index } => open_one(backend, index),
         DeviceSpec::Auto => {
@@ -236,6 +266,10 @@ fn open_one(backend: Backend, index: usize) -> Result<OpenDevice, DeviceError> {
     if !backend.is_built_in() {
         return Err(DeviceError::NotBuiltIn { backend });
     }
+    let kernel_cache = match backend {
+        Backend::Flex => None,
+        _ => keep_compiled_kernels(),
+    };
     let missing = |reason: String| DeviceError::Missing {
         backend,
         index,
@@ -265,6 +299,7 @@ fn open_one(backend: Backend, index: usize) -> Result<OpenDevice, DeviceError> {
         device,
         spec: DeviceSpec::One { backend, index },
         name,
+        kernel_cache,
     })
 }
 

@@ -19,6 +19,7 @@ macro_rules! fast {
 
 mod activation;
 mod attention;
+mod cache;
 mod conv;
 mod cpu;
 #[cfg(feature = "gpu")]
@@ -41,6 +42,7 @@ pub use activation::{geglu, geglu_input_grad, gelu, quick_gelu, silu};
 pub use attention::{
     attention, attention_input_grads, attention_query_grad, attention_with_probs, causal_attention,
 };
+pub use cache::{KernelCache, keep_compiled_kernels};
 pub use conv::{conv2d, conv2d_input_grad, conv2d_relu};
 pub use flex::{keep_freed_memory, release_freed_memory};
 pub use linear::{linear, linear_input_grad};

@@ -16,6 +16,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> anyhow::Result<u8> {
     let mut rows = Vec::new();
+    let mut cache = None;
     for listing in device::list() {
         for (index, device) in listing.devices.iter().enumerate() {
             let spec = match index {
@@ -23,12 +24,19 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
                 _ => format!("{}:{index}", listing.backend),
             };
             rows.push(match device {
-                Ok(device) => (listing.backend, spec, true, device.name.clone()),
+                Ok(device) => {
+                    cache = cache.or(device.kernel_cache);
+                    (listing.backend, spec, true, device.name.clone())
+                }
                 Err(error) => (listing.backend, spec, false, error.to_string()),
             });
         }
     }
-    let auto = device::open(device::DeviceSpec::Auto)?.spec.to_string();
+    let auto = device::find(device::DeviceSpec::Auto)?.spec.to_string();
+    let kept = cache.map(|cache| {
+        let size = std::fs::metadata(&cache.file).map_or(0, |file| file.len());
+        (&cache.file, size)
+    });
     let mut out = std::io::stdout().lock();
     if args.json {
         let devices: Vec<_> = rows
@@ -41,7 +49,11 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         writeln!(
             out,
             "{}",
-            serde_json::json!({"auto": auto, "devices": devices})
+            serde_json::json!({
+                "auto": auto,
+                "devices": devices,
+                "kernel_cache": kept.map(|(file, bytes)| serde_json::json!({"file": file, "bytes": bytes})),
+            })
         )?;
     } else {
         for (_, spec, usable, text) in &rows {
@@ -51,6 +63,14 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
                 (false, _) => "  -   ",
             };
             writeln!(out, "{mark}  {spec:<9} {text}")?;
+        }
+        if let Some((file, bytes)) = kept {
+            let megabytes = bytes as f64 / 1e6;
+            let file = file.display();
+            writeln!(
+                out,
+                "\ncompiled kernels are kept in {file} ({megabytes:.1} MB)"
+            )?;
         }
     }
     Ok(OK)

@@ -1,6 +1,8 @@
 //! Every operation against f64 loops on random inputs, at every vector width the processor has; the
 //! plain references against the same loops; gradients through an autodiff device.
 
+#[cfg(feature = "gpu")]
+mod cache;
 mod detection;
 mod fast;
 #[cfg(feature = "gpu")]
