@@ -9,7 +9,8 @@ use burn::tensor::Tensor;
 
 /// Cross-correlation of `x` `[B, Cin, H, W]` with `weight` `[Cout, Cin, k, k]` (PyTorch's layout)
 /// plus `bias` `[Cout]`, with `padding` zeros on every side, giving `[B, Cout, H', W']` where
-/// `H' = (H + 2·padding − k) / stride + 1`.
+/// `H' = (H + 2·padding − k) / stride + 1`. Neither `x` nor `weight` is copied if it lies in memory as the device's
+/// convolutions want it ([`crate::prefers_channels_last`]).
 pub fn conv2d(
     x: Tensor<4>,
     weight: Tensor<4>,
@@ -213,8 +214,11 @@ pub fn conv2d_input_grad(
     let _span = profile::span(Family::Convolution, &grad, || {
         conv_flops(grad.dims(), input[1], weight.dims()[2])
     });
-    fast_conv2d_input_grad(&grad, &weight, input, stride, padding)
-        .unwrap_or_else(|| plain::conv2d_input_grad(grad, weight, input, stride, padding))
+    fast!(
+        fast_conv2d_input_grad(&grad, &weight, input, stride, padding),
+        crate::cube::pointwise_input_grad(&grad, &weight, [stride, padding])
+    )
+    .unwrap_or_else(|| plain::conv2d_input_grad(grad, weight, input, stride, padding))
 }
 
 /// The input's pixels at one place of the stride's grid, along one axis, and the taps they meet.
@@ -371,8 +375,10 @@ pub(crate) mod plain {
         let [_, _, kernel_height, kernel_width] = weight.dims();
         if stride == 1 && padding < kernel_height.min(kernel_width) && kernel_height == kernel_width
         {
-            // A convolution like any other, for which backends have their fastest kernels.
-            let turned = weight.swap_dims(0, 1).flip([2, 3]);
+            // A convolution like any other, for which backends have their fastest kernels. The weight is turned into
+            // the order that those of GPUs want, which costs nothing elsewhere.
+            let turned = weight.permute([1, 2, 3, 0]).flip([1, 2]);
+            let turned = turned.permute([0, 3, 1, 2]);
             return conv2d(grad, turned, None, 1, kernel_height - 1 - padding);
         }
         // Pixels at the lower and right border that no output of a strided convolution reaches.

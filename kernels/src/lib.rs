@@ -25,6 +25,7 @@ mod cpu;
 #[cfg(feature = "gpu")]
 mod cube;
 mod flex;
+mod layout;
 mod linear;
 mod max_pool;
 mod nms;
@@ -45,6 +46,10 @@ pub use attention::{
 pub use cache::{KernelCache, keep_compiled_kernels};
 pub use conv::{conv2d, conv2d_input_grad, conv2d_relu};
 pub use flex::{keep_freed_memory, release_freed_memory};
+pub use layout::{
+    cat_channels, narrow_channels, picture_to_tokens, pointwise_kernel, prefers_channels_last,
+    tokens_to_picture,
+};
 pub use linear::{linear, linear_input_grad};
 pub use max_pool::max_pool3x3;
 pub use nms::{nms, suppress};

@@ -8,7 +8,8 @@ use burn::tensor::Tensor;
 /// Each pixel of `x` `[B, C, H, W]` four times: `[B, C, 2H, 2W]`.
 pub fn upsample_nearest2x(x: Tensor<4>) -> Tensor<4> {
     let _span = profile::span(Family::Other, &x, || 0);
-    fast_upsample(&x).unwrap_or_else(|| plain::upsample_nearest2x(x))
+    fast!(fast_upsample(&x), crate::cube::upsample_nearest2x(&x))
+        .unwrap_or_else(|| plain::upsample_nearest2x(x))
 }
 
 fn fast_upsample(x: &Tensor<4>) -> Option<Tensor<4>> {
@@ -35,7 +36,11 @@ pub fn upsample_nearest2x_input_grad(grad: Tensor<4>) -> Tensor<4> {
         height.is_multiple_of(2) && width.is_multiple_of(2),
         "upsample_nearest2x_input_grad: a gradient of {height} × {width} pixels is of no doubled picture"
     );
-    fast_upsample_input_grad(&grad).unwrap_or_else(|| plain::upsample_nearest2x_input_grad(grad))
+    fast!(
+        fast_upsample_input_grad(&grad),
+        crate::cube::upsample_nearest2x_input_grad(&grad)
+    )
+    .unwrap_or_else(|| plain::upsample_nearest2x_input_grad(grad))
 }
 
 fn fast_upsample_input_grad(grad: &Tensor<4>) -> Option<Tensor<4>> {

@@ -6,6 +6,7 @@
 
 mod activation;
 mod attention;
+mod layout;
 mod nms;
 mod norm;
 mod overwrite;
@@ -14,6 +15,10 @@ mod roi_align;
 pub(crate) use activation::{geglu, geglu_input_grad};
 pub(crate) use attention::{
     attention, attention_input_grads, attention_query_grad, attention_with_probs,
+};
+pub(crate) use layout::{
+    cat_channels, picture_to_tokens, pointwise_input_grad, upsample_nearest2x,
+    upsample_nearest2x_input_grad,
 };
 pub(crate) use nms::nms;
 pub(crate) use norm::{group_norm, group_norm_input_grad, layer_norm, layer_norm_input_grad};
@@ -240,18 +245,6 @@ fn empty(like: &CubeTensor, shape: Shape, dtype: DType) -> CubeTensor {
         like.device.clone(),
         shape,
         handle,
-        dtype,
-    )
-}
-
-/// An uninitialised tensor of the shape and with the layout of `like`, which has no gaps.
-fn empty_like(like: &CubeTensor, dtype: DType) -> CubeTensor {
-    let size = like.meta.shape().num_elements() * dtype.size();
-    CubeTensor::new(
-        like.client.clone(),
-        like.client.empty(size),
-        Metadata::new(like.meta.shape().clone(), like.meta.strides().clone()),
-        like.device.clone(),
         dtype,
     )
 }

@@ -20,15 +20,15 @@ fn apply<F: Float, W: Float, N: Size>(
 ) {
     let mut i = first;
     while i < end {
-        let at = place(rows, row, i, config);
-        let values = Vector::<f32, N>::cast_from(x[at]);
+        let from = place(rows, rows.x_pitch, row, i, config);
+        let values = Vector::<f32, N>::cast_from(x[from]);
         let normalised = (values - Vector::new(mean)) * Vector::new(scale);
         let mut result = normalised * by_channel::<W, N>(weight, rows, row, i, config)
             + by_channel::<W, N>(bias, rows, row, i, config);
         if comptime!(config.silu) {
             result = result * sigmoid::<N>(result);
         }
-        y[at] = Vector::cast_from(result);
+        y[place(rows, rows.y_pitch, row, i, config)] = Vector::cast_from(result);
         i += config.lanes;
     }
 }
@@ -130,15 +130,15 @@ pub(in crate::cube) fn launch(
     bias: CubeTensor,
     options: Options,
 ) -> CubeTensor {
-    let (x, channels_last) = in_layout(x, &options);
+    let (x, order) = in_order(x, &options);
     let (weight, bias) = affine(weight, bias);
-    let y = empty_like(&x, x.dtype);
-    let problem = Problem::new(&[&x, &y], channels_last, &options);
+    let y = empty_result(&x, order, &options, x.dtype);
+    let problem = Problem::new(&[(&x, order)], &y, &options);
     let client = x.client.clone();
     let (cubes, dim) = problem.cubes(&client);
     let (vector, config) = (problem.config.vector, problem.config);
     let types = [element(&x), element(&weight)];
-    let address = address(&[&x]);
+    let address = address(&[&x, &y]);
     // SAFETY: the rows cover the tensors and no more, and what the sizes leave over does nothing.
     unsafe {
         if config.pieces == 1 {

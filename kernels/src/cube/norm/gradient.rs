@@ -17,11 +17,11 @@ fn inner_grad<F: Float, G: Float, W: Float, N: Size>(
     scale: f32,
     #[comptime] config: Config,
 ) -> (Vector<f32, N>, Vector<f32, N>) {
-    let at = place(rows, row, i, config);
-    let values = Vector::<f32, N>::cast_from(x[at]);
+    let values = Vector::<f32, N>::cast_from(x[place(rows, rows.x_pitch, row, i, config)]);
     let normalised = (values - Vector::new(mean)) * Vector::new(scale);
     let weight = by_channel::<W, N>(weight, rows, row, i, config);
-    let mut grad = Vector::<f32, N>::cast_from(grad[at]);
+    let from = place(rows, rows.grad_pitch, row, i, config);
+    let mut grad = Vector::<f32, N>::cast_from(grad[from]);
     if comptime!(config.silu) {
         let y = normalised * weight + by_channel::<W, N>(bias, rows, row, i, config);
         let gate = sigmoid::<N>(y);
@@ -88,7 +88,8 @@ fn norm_input_grad_kernel<F: Float, G: Float, W: Float, N: Size>(
         let (normalised, inner) =
             inner_grad::<F, G, W, N>(grad, x, weight, bias, &rows, row, i, mean, scale, config);
         let rest = inner - Vector::new(shift) - normalised * Vector::new(stretch);
-        of_x[place(&rows, row, i, config)] = Vector::cast_from(rest * Vector::new(scale));
+        let to = place(&rows, rows.y_pitch, row, i, config);
+        of_x[to] = Vector::cast_from(rest * Vector::new(scale));
         i += config.lanes;
     }
 }
@@ -101,27 +102,28 @@ pub(in crate::cube) fn launch(
     bias: CubeTensor,
     options: Options,
 ) -> CubeTensor {
-    let (x, channels_last) = in_layout(x, &options);
-    let grad = if channels_last {
-        into_channels_last(grad)
-    } else {
-        into_contiguous(grad)
+    let (x, order) = in_order(x, &options);
+    let (grad, of_grad) = match order {
+        _ if options.layer => as_tokens(grad),
+        Order::Pixels(_) => as_pixels(grad),
+        Order::Planes => (into_contiguous(grad), Order::Planes),
     };
     let (weight, bias) = affine(weight, bias);
-    let of_x = empty_like(&x, grad.dtype);
-    let mut problem = Problem::new(&[&x, &grad, &of_x], channels_last, &options);
+    let of_x = empty_result(&x, order, &options, grad.dtype);
+    let mut problem = Problem::new(&[(&x, order), (&grad, of_grad)], &of_x, &options);
     // One cube for a row, however long: gradients are for networks whose rows are short.
     problem.config.pieces = 1;
     let client = x.client.clone();
     let (cubes, dim) = problem.cubes(&client);
     let types = [element(&x), element(&grad), element(&weight)];
+    let address = address(&[&x, &grad, &of_x]);
     // SAFETY: the rows cover the tensors and no more, and what the sizes leave over does nothing.
     unsafe {
         norm_input_grad_kernel::launch_unchecked(
             &client,
             cubes,
             dim,
-            address(&[&x]),
+            address,
             problem.config.vector,
             grad.into_buffer_arg(),
             x.into_buffer_arg(),

@@ -5,16 +5,18 @@
 //! LeVeque 1983, which cancels nothing), and normalise in a second, which finds the row in a cache.
 //! Rows too long for one cube are cut into pieces that several cubes measure first.
 //!
-//! Convolutions on these backends give pictures whose channels lie next to each other and copy any
-//! other picture into that order; pictures that come so are read and returned so.
+//! Convolutions on these backends give pictures whose channels lie next to each other, perhaps with gaps between the
+//! pixels ([`super::layout`]), and copy any other picture into that order; pictures that come so are read and returned so.
 
 mod forward;
 mod gradient;
+mod order;
 
 pub(super) use forward::launch;
 pub(super) use gradient::launch as launch_input_grad;
 
 use super::*;
+use order::{Order, as_pixels, as_tokens, empty_result, in_order};
 
 /// Vectors of a row from which on it is cut into pieces, if there are few rows.
 const LONG: usize = 1 << 15;
@@ -125,6 +127,12 @@ struct Rows {
     plane: usize,
     /// Vectors of a row that lie next to each other, where channels do.
     run: usize,
+    /// Vectors from one pixel to the next of the input, where channels lie next to each other.
+    x_pitch: usize,
+    /// The same of the gradient.
+    grad_pitch: usize,
+    /// The same of the result.
+    y_pitch: usize,
 }
 
 /// What the kernels are compiled for.
@@ -146,15 +154,18 @@ struct Config {
 /// What there is to launch.
 struct Problem {
     rows: [usize; 6],
+    /// Vectors from one pixel to the next of input, gradient and result.
+    pitches: [usize; 3],
     config: Config,
     /// Vectors of a piece.
     piece: usize,
 }
 
 impl Problem {
-    /// For operands that all have the layout of the first.
-    fn new(operands: &[&CubeTensor], channels_last: bool, options: &Options) -> Self {
-        let x = operands[0];
+    /// For an input and perhaps a gradient, all in the order of the first or with pixels of their own pitch, and a
+    /// result without gaps.
+    fn new(inputs: &[(&CubeTensor, Order)], y: &CubeTensor, options: &Options) -> Self {
+        let (x, order) = inputs[0];
         let shape = x.meta.shape();
         let (samples, channels, plane) = if options.layer {
             let channels = shape[shape.len() - 1];
@@ -162,11 +173,15 @@ impl Problem {
         } else {
             (shape[0], shape[1], shape[2] * shape[3])
         };
-        let channels_last = channels_last || options.layer;
+        let channels_last = order != Order::Planes;
         let count = samples * options.groups;
         let group = channels / options.groups;
         let run = if channels_last { group } else { plane };
-        let vector = vector_size(operands, &[run]);
+        let grad = inputs.last().map_or(order, |(_, order)| *order);
+        // Planes have no pitch, and zero is a multiple of everything.
+        let pitches = [order.pitch(), grad.pitch(), channels];
+        let operands: Vec<_> = inputs.iter().map(|(x, _)| *x).chain([y]).collect();
+        let vector = vector_size(&operands, &[run, pitches[0], pitches[1]]);
         let length = group * plane / vector;
 
         let wanted = (length / 4).next_power_of_two().max(8);
@@ -181,6 +196,7 @@ impl Problem {
         let piece = length.div_ceil(pieces);
         Self {
             rows: [count, length, options.groups, group, plane, group / vector],
+            pitches: pitches.map(|pitch| pitch / vector),
             config: Config {
                 channels_last,
                 silu: options.silu,
@@ -195,8 +211,19 @@ impl Problem {
 
     fn rows(&self) -> RowsLaunch {
         let [count, length, groups, channels, plane, run] = self.rows;
+        let [x, grad, y] = self.pitches;
         // Division by it is compiled, though nothing reads the result.
-        RowsLaunch::new(count, length, groups, channels, plane, run.max(1))
+        RowsLaunch::new(
+            count,
+            length,
+            groups,
+            channels,
+            plane,
+            run.max(1),
+            x,
+            grad,
+            y,
+        )
     }
 
     fn cubes(&self, client: &Client) -> (CubeCount, CubeDim) {
@@ -214,50 +241,19 @@ impl Problem {
     }
 }
 
-/// The tensor in one of the two layouts that the kernels read, and whether that has the channels next
-/// to each other.
-fn in_layout(x: CubeTensor, options: &Options) -> (CubeTensor, bool) {
-    if options.layer || x.is_contiguous() {
-        return (into_contiguous(x), false);
-    }
-    let last = is_channels_last(&x);
-    (if last { x } else { into_contiguous(x) }, last)
-}
-
-fn is_channels_last(x: &CubeTensor) -> bool {
-    let shape = x.meta.shape();
-    let [_, channels, height, width] = [shape[0], shape[1], shape[2], shape[3]];
-    let wanted = [height * width * channels, 1, width * channels, channels];
-    let strides = x.meta.strides();
-    (0..4).all(|axis| shape[axis] == 1 || strides[axis] == wanted[axis])
-}
-
-/// `x` in the layout of channels next to each other.
-fn into_channels_last(x: CubeTensor) -> CubeTensor {
-    if is_channels_last(&x) {
-        return x;
-    }
-    let swap = |mut x: CubeTensor, axes: [usize; 4]| {
-        let shape: Vec<usize> = axes.iter().map(|axis| x.meta.shape()[*axis]).collect();
-        let strides: Vec<usize> = axes.iter().map(|axis| x.meta.strides()[*axis]).collect();
-        *x.meta = Metadata::new(Shape::from(shape), Strides::new(&strides));
-        x
-    };
-    swap(into_contiguous(swap(x, [0, 2, 3, 1])), [0, 3, 1, 2])
-}
-
 /// Weight and bias as the kernels read them: contiguous and of one type.
 fn affine(weight: CubeTensor, bias: CubeTensor) -> (CubeTensor, CubeTensor) {
     let (weight, bias) = same_type(weight, bias);
     (into_contiguous(weight), into_contiguous(bias))
 }
 
-/// Vector number `i` of row `row`.
+/// Vector number `i` of row `row` of an operand whose pixels, if channels lie next to each other, are `pitch` vectors
+/// apart.
 #[cube]
-fn place(rows: &Rows, row: usize, i: usize, #[comptime] config: Config) -> usize {
+fn place(rows: &Rows, pitch: usize, row: usize, i: usize, #[comptime] config: Config) -> usize {
     if comptime!(config.channels_last) {
         let pixel = (row / rows.groups) * rows.plane + i / rows.run;
-        (pixel * rows.groups + row % rows.groups) * rows.run + i % rows.run
+        pixel * pitch + (row % rows.groups) * rows.run + i % rows.run
     } else {
         row * rows.length + i
     }
@@ -333,7 +329,7 @@ fn moments<F: Float, N: Size>(
     let mut count = 0.0f32;
     let mut i = first;
     while i < end {
-        let values = Vector::<f32, N>::cast_from(x[place(rows, row, i, config)]);
+        let values = Vector::<f32, N>::cast_from(x[place(rows, rows.x_pitch, row, i, config)]);
         let own_mean = values.vector_sum() / length;
         let apart = values - Vector::new(own_mean);
         let own_spread = (apart * apart).vector_sum();

@@ -5,17 +5,21 @@
 //! if there is none. Without it the tests run on the first one found, and say so and pass without.
 //!
 //! Burn's own kernels would be tuned first, half a minute each on a software device. So these tests
-//! upload, run a kernel of ours and read back.
+//! upload, run a kernel of ours and read back; only those of convolutions wait for it.
 
 mod activation;
 mod attention;
+mod conv;
 mod detection;
+mod gaps;
 mod gradients;
+mod layout;
 mod norm;
 mod overwrite;
 
 use super::*;
 use burn::tensor::DeviceType;
+use gaps::{picture, rows};
 use std::panic::catch_unwind;
 use std::sync::OnceLock;
 

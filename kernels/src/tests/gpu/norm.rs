@@ -42,8 +42,10 @@ fn group_norm_matches() {
             };
             check(&x, upload(&x, &device), "");
             // As convolutions leave it.
-            let last = upload(&x.clone().permute([0, 2, 3, 1]), &device);
-            check(&x, last.permute([0, 3, 1, 2]), "channels-last");
+            for pitch in [c, c + 3, (c + 1).next_multiple_of(8)] {
+                let there = picture(&x, pitch, &device);
+                check(&x, there, &format!("channels-last, {pitch} apart,"));
+            }
             // Neither.
             check(
                 &x.clone().swap_dims(2, 3),
@@ -68,6 +70,16 @@ fn group_norm_in_pieces_matches() {
         let want = reference::group_norm(&values(&x), (c, h * w, c), &weight, &bias, 1e-5, true);
         assert_close_there(&got, &want, 2e-5, &format!("group norm {h}×{w}"));
     }
+    let [b, c, h, w] = [1, 8, 181, 191];
+    let x = random([b, c, h, w], 1, DType::F32) + 30.0;
+    let (weight, weight_there) = pair([c], 2, DType::F32, &device);
+    let (bias, bias_there) = pair([c], 3, DType::F32, &device);
+    let there = picture(&x, 12, &device);
+    poison(&device, b * c * h * w * 4);
+    let got = cube::group_norm(&there, 2, [&weight_there, &bias_there], 1e-5, true).expect("there");
+    let [weight, bias] = [weight, bias].map(|x| values(&x));
+    let want = reference::group_norm(&values(&x), (c, h * w, 2), &weight, &bias, 1e-5, true);
+    assert_close_there(&got, &want, 2e-5, "group norm of pixels in pieces");
 }
 
 #[test]
@@ -94,13 +106,16 @@ fn layer_norm_matches() {
             let x = random([b, n, c], 1, dtype) + 3.0;
             let (weight, weight_there) = pair([c], 2, dtype, &device);
             let (bias, bias_there) = pair([c], 3, dtype, &device);
-            let there = upload(&x, &device);
-            poison(&device, b * n * c * dtype.size());
-            let got = cube::layer_norm(&there, &weight_there, &bias_there, 1e-5).expect("there");
-            assert_eq!((got.dims(), got.dtype()), (x.dims(), dtype), "{what}");
             let [weight, bias] = [weight, bias].map(|x| values(&x));
             let want = reference::layer_norm(&values(&x), &weight, &bias, 1e-5);
-            assert_close_there(&got, &want, tolerance(dtype), &what);
+            for pitch in [c, (c + 1).next_multiple_of(8)] {
+                let there = rows(&x, pitch, &device);
+                poison(&device, b * n * c * dtype.size());
+                let got = cube::layer_norm(&there, &weight_there, &bias_there, 1e-5);
+                let got = got.expect("there");
+                assert_eq!((got.dims(), got.dtype()), (x.dims(), dtype), "{what}");
+                assert_close_there(&got, &want, tolerance(dtype), &what);
+            }
         }
     }
     let (x, there) = pair([2, 40, 9], 4, DType::F32, &device);
@@ -146,14 +161,22 @@ fn norm_input_grads_match() {
                 assert_close_there(&got.expect("there"), &want, allowed(dtype), what);
             };
             run(&grad_there, &upload(&x, &device), &what);
-            let last = upload(&x.permute([0, 2, 3, 1]), &device).permute([0, 3, 1, 2]);
+            for (pitch, of_grad) in [(c, c), (c + 3, c), (c + 8, c + 5), (c, 2 * c)] {
+                let last = picture(&x, pitch, &device);
+                let what = format!("channels-last, {pitch} and {of_grad} apart, {what}");
+                run(&picture(&grad, of_grad, &device), &last, &what);
+            }
+            let last = picture(&x, c, &device);
             run(&grad_there, &last, &format!("channels-last {what}"));
+            let grad_last = picture(&grad, c + 3, &device);
+            let planes = upload(&x, &device);
+            run(&grad_last, &planes, &format!("planes {what}"));
         }
         for [b, n, c] in [[1, 1, 5], [2, 77, 40], [1, 3, 1031]] {
             let what = format!("gradient of layer norm {:?} {dtype:?}", [b, n, c]);
             let x = random([b, n, c], 1, dtype) + 3.0;
             let (weight, weight_there) = pair([c], 2, dtype, &device);
-            let (grad, grad_there) = pair([b, n, c], 4, dtype, &device);
+            let grad = random([b, n, c], 4, dtype);
             // A layer norm is a group norm of one group over pictures of one pixel.
             let want = gradients::group_norm_input_grad(
                 &values(&grad),
@@ -164,10 +187,13 @@ fn norm_input_grads_match() {
                 1e-5,
                 false,
             );
-            let there = upload(&x, &device);
-            poison(&device, b * n * c * dtype.size());
-            let got = cube::layer_norm_input_grad(&grad_there, &there, &weight_there, 1e-5);
-            assert_close_there(&got.expect("there"), &want, allowed(dtype), &what);
+            for (pitch, of_grad) in [(c, c), (c + 3, c + 8)] {
+                let there = rows(&x, pitch, &device);
+                let grad_there = rows(&grad, of_grad, &device);
+                poison(&device, b * n * c * dtype.size());
+                let got = cube::layer_norm_input_grad(&grad_there, &there, &weight_there, 1e-5);
+                assert_close_there(&got.expect("there"), &want, allowed(dtype), &what);
+            }
         }
     }
 }
