@@ -61,7 +61,7 @@ impl Conv2d {
     pub fn load_with(mut params: Params, shape: [usize; 5], bias: bool) -> Self {
         let [input, output, kernel, stride, padding] = shape;
         Self {
-            weight: params.tensor("weight", [output, input, kernel, kernel]),
+            weight: params.filters("weight", [output, input, kernel, kernel]),
             bias: bias.then(|| params.tensor("bias", [output])),
             stride,
             padding,

@@ -7,7 +7,8 @@
 
 use burn::module::{Param, ParamId};
 use burn::prelude::*;
-use burn::tensor::{DType, FloatDType, TensorData};
+use burn::tensor::{Bytes, DType, FloatDType, TensorData};
+use prepose_kernels as kernels;
 
 use crate::config::ConfigError;
 
@@ -120,29 +121,67 @@ impl<'a> Params<'a> {
         stored: &[usize],
         shape: [usize; D],
     ) -> Param<Tensor<D>> {
+        match self.take(name, stored) {
+            Some(data) => Param::initialized(ParamId::new(), self.upload(data, shape)),
+            None => self.absent(shape),
+        }
+    }
+
+    /// The weight `name` `[Out, In, k, k]` of a convolution, which must have exactly this shape. It lies in memory as the
+    /// convolutions of the device read it: where they want channels next to each other it is laid out as
+    /// `[Out, k, k, In]`, once, and what comes back is a view.
+    pub fn filters(&mut self, name: &str, shape: [usize; 4]) -> Param<Tensor<4>> {
+        if !kernels::prefers_channels_last(&self.device) {
+            return self.tensor(name, shape);
+        }
+        let [output, input, height, width] = shape;
+        match self.take(name, &shape) {
+            Some(data) => {
+                let data = channels_last(data.convert_dtype(self.dtype), shape);
+                let laid = self.upload(data, [output, height, width, input]);
+                Param::initialized(ParamId::new(), laid.permute([0, 3, 1, 2]))
+            }
+            None => self.absent(shape),
+        }
+    }
+
+    /// What the source has of this name and shape; nothing if it is only written down.
+    fn take(&mut self, name: &str, stored: &[usize]) -> Option<TensorData> {
         let name = self.key(name);
-        let data = match &mut self.origin {
-            Origin::Source(source) => source.take(&name, stored),
+        match &mut self.origin {
+            Origin::Source(source) => {
+                let data = source.take(&name, stored);
+                debug_assert_eq!(data.shape().as_slice(), stored);
+                Some(data)
+            }
             Origin::Outline(wanted) => {
                 wanted.push(Wanted {
                     name,
                     shape: stored.to_vec(),
                 });
-                let zeros = move |device: &Device, _| Tensor::zeros(shape, device);
-                let device = self.device.clone();
-                return Param::uninitialized(ParamId::new(), zeros, device, false, shape.into());
+                None
             }
-        };
-        debug_assert_eq!(data.shape().as_slice(), stored);
-        let (bytes, _, dtype) = data.into_parts();
+        }
+    }
+
+    /// A parameter that is never made.
+    fn absent<const D: usize>(&self, shape: [usize; D]) -> Param<Tensor<D>> {
+        let zeros = move |device: &Device, _| Tensor::zeros(shape, device);
+        let device = self.device.clone();
+        Param::uninitialized(ParamId::new(), zeros, device, false, shape.into())
+    }
+
+    /// The elements on the device, in their order and without gaps.
+    fn upload<const D: usize>(&self, data: TensorData, shape: [usize; D]) -> Tensor<D> {
+        let (device, dtype) = (&self.device, self.dtype);
+        let (bytes, _, stored) = data.into_parts();
         // As one row: CUDA backends pad each row of what they are given, those of a 3×3 kernel from 6 bytes to 16.
         let flat = [shape.iter().product::<usize>()];
-        let data = TensorData::from_bytes(bytes, flat, dtype).convert_dtype(self.dtype);
+        let data = TensorData::from_bytes(bytes, flat, stored).convert_dtype(dtype);
         // GPU backends keep what lives as long as the model apart from what comes and goes.
-        let tensor = self.device.memory_persistent_allocations(data, |data| {
-            Tensor::<1>::from_data(data, (&self.device, self.dtype)).reshape(shape)
-        });
-        Param::initialized(ParamId::new(), tensor)
+        device.memory_persistent_allocations(data, |data| {
+            Tensor::<1>::from_data(data, (device, dtype)).reshape(shape)
+        })
     }
 
     /// The device that the parameters go to.
@@ -155,6 +194,58 @@ impl<'a> Params<'a> {
             name.to_string()
         } else {
             format!("{}.{name}", self.prefix)
+        }
+    }
+}
+
+/// The elements of filters `[Out, In, k, k]` as `[Out, k, k, In]`.
+fn channels_last(data: TensorData, shape: [usize; 4]) -> TensorData {
+    /// The order does not depend on what the `SIZE` bytes of an element mean, and they need no alignment.
+    fn reordered<const SIZE: usize>(bytes: &[u8], inputs: usize, taps: usize) -> Vec<u8> {
+        let (from, _) = bytes.as_chunks::<SIZE>();
+        let mut to = Vec::with_capacity(from.len());
+        for filter in from.chunks_exact(inputs * taps) {
+            for tap in 0..taps {
+                to.extend(filter[tap..].iter().step_by(taps));
+            }
+        }
+        to.into_flattened()
+    }
+    let [output, input, height, width] = shape;
+    // With one tap or one channel the orders are the same.
+    if input <= 1 || height * width <= 1 {
+        return data;
+    }
+    let (bytes, _, dtype) = data.into_parts();
+    let bytes = match dtype.size() {
+        2 => reordered::<2>(&bytes, input, height * width),
+        4 => reordered::<4>(&bytes, input, height * width),
+        size => unreachable!("weights have 2 or 4 bytes, not {size}"),
+    };
+    let bytes = Bytes::from_bytes_vec(bytes);
+    TensorData::from_bytes(bytes, [output, height, width, input], dtype)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_are_laid_out_tap_after_tap() {
+        for shape in [[2, 3, 2, 2], [3, 1, 3, 3], [4, 5, 1, 1]] {
+            let count: usize = shape.iter().product();
+            let numbers: Vec<f32> = (0..count).map(|i| i as f32).collect();
+            for dtype in [DType::F32, DType::F16, DType::BF16] {
+                let data = TensorData::new(numbers.clone(), shape).convert_dtype(dtype);
+                let device = Device::flex();
+                let plain = Tensor::<4>::from_data(data.clone(), (&device, dtype));
+                let (bytes, ..) = channels_last(data, shape).into_parts();
+                let [output, input, height, width] = shape;
+                let inside = [output, height, width, input];
+                let laid = TensorData::from_bytes(bytes, inside, dtype);
+                let laid = Tensor::<4>::from_data(laid, (&device, dtype)).permute([0, 3, 1, 2]);
+                laid.into_data().assert_eq(&plain.into_data(), true);
+            }
         }
     }
 }

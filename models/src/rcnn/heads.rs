@@ -100,7 +100,7 @@ impl MaskNetwork {
         let mut enlarge = predictor.pp("conv5_mask");
         let weight = enlarge.tensor("weight", [channels, inner, 2, 2]).val();
         let weight = weight.permute([2, 3, 1, 0]);
-        let weight = weight.reshape([4 * inner, channels, 1, 1]);
+        let weight = kernels::pointwise_kernel(weight.reshape([4 * inner, channels]));
         let bias = enlarge.tensor("bias", [inner]).val().repeat(&[4]);
         let mut logits = predictor.pp("mask_fcn_logits");
         Self {

@@ -50,7 +50,7 @@ impl ConvNorm {
             stride,
         } = shape;
         Self {
-            weight: params.tensor("weight", [output, input, kernel, kernel]),
+            weight: params.filters("weight", [output, input, kernel, kernel]),
             bias: params.tensor("bias", [output]),
             stride,
             padding: kernel / 2,
@@ -74,7 +74,7 @@ impl ConvNorm {
         } = shape;
         let weight = params
             .pp(conv)
-            .tensor("weight", [output, input, kernel, kernel])
+            .filters("weight", [output, input, kernel, kernel])
             .val();
         let mut norm = params.pp(norm);
         let mut statistic = |name| norm.tensor(name, [output]).val();

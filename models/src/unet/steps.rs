@@ -8,6 +8,7 @@
 //! nothing.
 
 use burn::prelude::*;
+use prepose_kernels as kernels;
 
 use super::pass::{Pass, Tape};
 use super::transformer::{Transformer2d, TransformerBlock};
@@ -109,7 +110,7 @@ impl Step<'_> {
             Step::Concatenate => {
                 let branch = pass.branches.pop().expect("a branch for each that joins");
                 pass.keep(&x.dims()[1]);
-                Tensor::cat(vec![x, branch], 1)
+                kernels::cat_channels(x, branch)
             }
         })
     }
@@ -171,8 +172,8 @@ impl Step<'_> {
                 let parts = grad.map(|grad| {
                     let branch = grad.dims()[1] - channels;
                     (
-                        grad.clone().narrow(1, 0, channels),
-                        grad.narrow(1, channels, branch),
+                        kernels::narrow_channels(grad.clone(), 0, channels),
+                        kernels::narrow_channels(grad, channels, branch),
                     )
                 });
                 let (x, branch) = parts.unzip();

@@ -103,8 +103,7 @@ impl Projection {
 
     /// `[B, C, H, W]` to `[B, H · W, C]`.
     fn map_to_tokens(&self, x: Tensor<4>) -> Tensor<3> {
-        let [batch, channels, height, width] = x.dims();
-        let x = x.reshape([batch, channels, height * width]).swap_dims(1, 2);
+        let x = kernels::picture_to_tokens(x);
         kernels::linear(x, self.weight.val(), Some(self.bias.val()))
     }
 
@@ -125,16 +124,14 @@ impl Projection {
     /// The gradient to the input of [`Self::tokens_to_map`] from that of its result.
     fn tokens_to_map_input_grad(&self, grad: Tensor<4>) -> Tensor<4> {
         let [batch, channels, height, width] = grad.dims();
-        let grad = grad.reshape([batch, channels, height * width]);
-        kernels::linear_input_grad(grad.swap_dims(1, 2), self.weight.val())
+        let grad = kernels::picture_to_tokens(grad);
+        kernels::linear_input_grad(grad, self.weight.val())
             .reshape([batch, height, width, channels])
     }
 
     /// The weight of the 1×1 convolution.
     fn kernel(&self) -> Tensor<4> {
-        let weight = self.weight.val();
-        let [output, input] = weight.dims();
-        weight.reshape([output, input, 1, 1])
+        kernels::pointwise_kernel(self.weight.val())
     }
 }
 
@@ -254,6 +251,10 @@ impl TransformerBlock {
 /// `[B, H, W, C]` to `[B, H · W, C]`.
 fn tokens(x: Tensor<4>) -> Tensor<3> {
     let [batch, height, width, channels] = x.dims();
+    if kernels::prefers_channels_last(&x.device()) {
+        // A view even where memory has gaps between the tokens, for which a change of shape would copy.
+        return kernels::picture_to_tokens(x.permute([0, 3, 1, 2]));
+    }
     x.reshape([batch, height * width, channels])
 }
 

@@ -2,6 +2,7 @@
 
 use burn::prelude::*;
 use burn::tensor::DType;
+use prepose_kernels as kernels;
 
 use super::config::VaeConfig;
 use crate::attention::{Attention, AttentionShape, DIFFUSERS_NAMES};
@@ -72,12 +73,10 @@ impl MidAttention {
     }
 
     fn forward(&self, x: Tensor<4>) -> Tensor<4> {
-        let [batch, channels, height, width] = x.dims();
-        let h = self.group_norm.forward(x.clone());
-        let h = h.reshape([batch, channels, height * width]).swap_dims(1, 2);
+        let [_, _, height, width] = x.dims();
+        let h = kernels::picture_to_tokens(self.group_norm.forward(x.clone()));
         let h = self.attention.to_self(h);
-        let h = h.reshape([batch, height, width, channels]);
-        x + h.permute([0, 3, 1, 2])
+        x + kernels::tokens_to_picture(h, [height, width])
     }
 }
 
