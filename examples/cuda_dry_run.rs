@@ -22,6 +22,8 @@ const USAGE: &str = "cuda_dry_run operations [NAME...], or \
     cuda_dry_run CHECKPOINT [--size N] [--batch N] [--steps N] [--dtype f16|bf16|f32] [--guide]";
 
 fn main() -> Result<(), Box<dyn Error>> {
+    // A second run takes what the first compiled and chose.
+    let kernel_cache = prepose_kernels::keep_compiled_kernels();
     let mut arguments = std::env::args().skip(1);
     let checkpoint = arguments.next().ok_or(USAGE)?;
     if checkpoint == "operations" {
@@ -50,6 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             index: 0,
         },
         name: "dry run".into(),
+        kernel_cache,
     };
     let model: ModelRequest = serde_json::from_value(serde_json::json!({
         "checkpoint": checkpoint, "dtype": dtype,
