@@ -88,6 +88,14 @@ fn outcome(
     };
     match quietly(cases).and_then(|result| result) {
         Ok(deviations) => {
+            for Deviation {
+                case,
+                error,
+                tolerance,
+            } in &deviations
+            {
+                tracing::debug!("{name} in {dtype:?}: {case}: {error:.1e} of {tolerance:.0e}");
+            }
             // The worst for its tolerance; NaN is the worst of all.
             let badness = |d: &Deviation| match d.error.is_nan() {
                 true => f64::INFINITY,

@@ -33,9 +33,10 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         }
     }
     let auto = device::find(device::DeviceSpec::Auto)?.spec.to_string();
+    // None where they cannot be kept.
     let kept = cache.map(|cache| {
         let size = std::fs::metadata(&cache.file).map_or(0, |file| file.len());
-        (&cache.file, size)
+        (&cache.file, cache.is_usable().then_some(size))
     });
     let mut out = std::io::stdout().lock();
     if args.json {
@@ -52,7 +53,11 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
             serde_json::json!({
                 "auto": auto,
                 "devices": devices,
-                "kernel_cache": kept.map(|(file, bytes)| serde_json::json!({"file": file, "bytes": bytes})),
+                "kernel_cache": kept.map(|(file, bytes)| serde_json::json!({
+                    "file": file,
+                    "usable": bytes.is_some(),
+                    "bytes": bytes,
+                })),
             })
         )?;
     } else {
@@ -65,12 +70,17 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
             writeln!(out, "{mark}  {spec:<9} {text}")?;
         }
         if let Some((file, bytes)) = kept {
-            let megabytes = bytes as f64 / 1e6;
             let file = file.display();
-            writeln!(
-                out,
-                "\ncompiled kernels are kept in {file} ({megabytes:.1} MB)"
-            )?;
+            match bytes {
+                Some(bytes) => {
+                    let megabytes = bytes as f64 / 1e6;
+                    writeln!(
+                        out,
+                        "\ncompiled kernels are kept in {file} ({megabytes:.1} MB)"
+                    )?;
+                }
+                None => writeln!(out, "\ncompiled kernels cannot be kept in {file}")?,
+            }
         }
     }
     Ok(OK)

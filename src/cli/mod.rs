@@ -130,8 +130,11 @@ pub fn main() -> ExitCode {
 fn start_log(cli: &Cli) {
     let level = match (cli.quiet, cli.verbose) {
         (true, _) => "error",
-        (false, 0) => "warn",
-        (false, 1) => "prepose=info,prepose_weights=info,prepose_models=info,warn",
+        // CubeCL complains of a file that it cannot keep kernels in at every kernel; the device says it once.
+        (false, 0) => "warn,cubecl_environment=error",
+        (false, 1) => {
+            "prepose=info,prepose_weights=info,prepose_models=info,warn,cubecl_environment=error"
+        }
         (false, _) => "prepose=debug,prepose_weights=debug,prepose_models=debug,info",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
