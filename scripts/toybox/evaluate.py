@@ -1,9 +1,10 @@
 """What guidance and search do on the toybox: prepose makes the pictures, the judge looks at them.
 
     python scripts/toybox/evaluate.py --prepose target/release/prepose --run DIR --prompts prompts.jsonl \
-        --out OUT --json benches/results/guidance-toybox.json --table docs/guidance/measured.md
+        --out OUT --json FILE --card weights/toybox/README.md
 
-DIR is the folder of a training run (its judge). Over SpatialBench-UC's prompts, for each method: pictures with both
+DIR is the folder of a training run (its judge, which is no part of prepose; docs/guidance/measured.md has the same by the
+detector that is in the binary). Over SpatialBench-UC's prompts, for each method: pictures with both
 objects, the relation right in those, the relation right in all. Over neutral prompts of two objects in both orders:
 homogenization, for the card (what switching the prompt does to it: `prepose ots switch`). A method whose folder in OUT is
 complete is not run again.
@@ -139,40 +140,6 @@ def homogenization(args, sight):
     return result
 
 
-def table(result):
-    """The results as Markdown."""
-    def percent(x):
-        return f"{x['percent']:.1f} ± {x['standard_error']:.1f}"
-    lines = ["| method | both objects, % | relation right of those, % | relation right of all, % | pictures | UNet rows a picture |",
-             "| --- | ---: | ---: | ---: | ---: | ---: |"]
-    for name, row in result["relations"].items():
-        lines.append(f"| {name} | {percent(row['found'])} | {percent(row['right'])} | {percent(row['right_of_all'])} | "
-                     f"{row['pictures']} | {row['unet_calls']:.0f} |")
-    return "\n".join(lines) + "\n"
-
-
-def searched(result):
-    every = result["search_every"]
-    return f"best of N has every {every}th prompt; " if every > 1 else ""
-
-
-def header(result):
-    return f"""# Guidance and search, measured on the toybox
-
-SpatialBench-UC's 200 prompts, {STEPS} steps, looked at by the recipe's judge (`scripts/toybox/judge.py`, which accepts an object only if it is well
-formed), with standard errors. Everything has {result["seeds"]} seeds, but search and the variants of PoS have one; {searched(result)}best of fewer than 32 takes the
-first candidates of the same runs. UNet rows are steps of candidates through the whole network; guidance's own passes ([cost](cost.md)) come on
-top.
-
-Written by
-
-```
-{result["command"]}
-```
-
-"""
-
-
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--prepose", type=Path, required=True, help="the program")
@@ -181,7 +148,6 @@ def main():
     parser.add_argument("--run", type=Path, required=True, help="the training folder (its judge)")
     parser.add_argument("--out", type=Path, required=True, help="where pictures go")
     parser.add_argument("--json", type=Path, required=True)
-    parser.add_argument("--table", type=Path, help="the results as Markdown")
     parser.add_argument("--card", type=Path, help="the checkpoint's card, to put its behaviour without guidance into")
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--every", type=int, default=1, help="every n-th prompt")
@@ -202,15 +168,12 @@ def main():
     result = dict(command=command, steps=STEPS, seeds=args.seeds, search_every=args.search_every, relations=relations(args, sight, prompts))
     result["order"] = None if args.no_order else homogenization(args, sight)
     args.json.write_text(json.dumps(result, indent=2, default=str) + "\n")
-    if args.table:
-        args.table.write_text(header(result) + table(result))
     if args.card:
         on_card = dict(
             relations=result["relations"]["prompt only"], order=result["order"],
             judge=json.loads((args.run / "judge.json").read_text()),
             settings=dict(scheduler="DDIM", steps=STEPS, guidance_scale=3.0, seeds=args.seeds, command=command))
         write_card(args.card, dict(measured=card_table(on_card), trained=training_table(args.run / "log.jsonl")))
-    print(table(result))
 
 
 if __name__ == "__main__":
