@@ -42,7 +42,10 @@ impl From<rusqlite::Error> for Error {
                 Error::BusySnapshot(message)
             }
             rusqlite::Error::SqliteFailure(failure, _)
-                if matches!(failure.code, ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) =>
+                if matches!(
+                    failure.code,
+                    ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked
+                ) =>
             {
                 Error::Busy(message)
             }
@@ -61,7 +64,10 @@ pub struct Builder {
 impl Builder {
     /// A database in the file at `path`, which is made if it does not exist.
     pub fn new_local(path: &str) -> Self {
-        Self { path: path.into(), read_only: false }
+        Self {
+            path: path.into(),
+            read_only: false,
+        }
     }
 
     /// Whether to open the file for reading only.
@@ -82,7 +88,10 @@ impl Builder {
 
     /// Opens the file once, so that what cannot be opened is known now.
     pub async fn build(self) -> Result<Database, Error> {
-        let database = Database { path: self.path, read_only: self.read_only };
+        let database = Database {
+            path: self.path,
+            read_only: self.read_only,
+        };
         database.connect()?;
         Ok(database)
     }
@@ -118,13 +127,23 @@ pub struct Connection {
 
 impl Connection {
     /// Runs a statement; the count of rows that it changed.
-    pub async fn execute(&self, sql: impl AsRef<str>, params: impl IntoParams) -> Result<u64, Error> {
-        let changed = self.inner.execute(sql.as_ref(), params_from_iter(params.into_params()))?;
+    pub async fn execute(
+        &self,
+        sql: impl AsRef<str>,
+        params: impl IntoParams,
+    ) -> Result<u64, Error> {
+        let changed = self
+            .inner
+            .execute(sql.as_ref(), params_from_iter(params.into_params()))?;
         Ok(changed as u64)
     }
 
     /// Runs a query.
-    pub async fn query(&self, sql: impl AsRef<str>, params: impl IntoParams) -> Result<Rows, Error> {
+    pub async fn query(
+        &self,
+        sql: impl AsRef<str>,
+        params: impl IntoParams,
+    ) -> Result<Rows, Error> {
         let mut statement = self.inner.prepare(sql.as_ref())?;
         let columns = statement.column_count();
         let mut found = statement.query(params_from_iter(params.into_params()))?;
@@ -133,7 +152,9 @@ impl Connection {
             let values = (0..columns).map(|i| row.get(i)).collect::<Result<_, _>>()?;
             rows.push(Row { values });
         }
-        Ok(Rows { rows: rows.into_iter() })
+        Ok(Rows {
+            rows: rows.into_iter(),
+        })
     }
 
     /// Runs `PRAGMA name`, with each row that it answers.
@@ -182,4 +203,3 @@ impl Row {
             .ok_or_else(|| Error::ConversionFailure(format!("column {column} is {value:?}")))
     }
 }
-
