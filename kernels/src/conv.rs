@@ -21,8 +21,31 @@ pub fn conv2d(
     let _span = profile::span(Family::Convolution, &x, || {
         flops(&x, &weight, stride, padding)
     });
-    fast_conv2d(&x, &weight, bias.as_ref(), stride, padding, false)
-        .unwrap_or_else(|| plain::conv2d(x, weight, bias, stride, padding))
+    fast!(
+        fast_conv2d(&x, &weight, bias.as_ref(), stride, padding, false),
+        crate::cube::pointwise(&x, &weight, bias.as_ref(), [stride, padding], None)
+    )
+    .unwrap_or_else(|| plain::conv2d(x, weight, bias, stride, padding))
+}
+
+/// [`conv2d`] with `weight` `[Out, In, 1, 1]`, stride 1 and no padding, plus `onto` `[B, Out, H, W]`: a convolution that ends a
+/// residual branch. On GPUs with fusion this is one kernel.
+pub fn pointwise_onto(
+    x: Tensor<4>,
+    weight: Tensor<4>,
+    bias: Option<Tensor<1>>,
+    onto: Tensor<4>,
+) -> Tensor<4> {
+    #[cfg(feature = "gpu")]
+    if crate::prefers_channels_last(&x.device()) {
+        let _span = profile::span(Family::Convolution, &x, || flops(&x, &weight, 1, 0));
+        if let Some(y) = crate::cube::pointwise(&x, &weight, bias.as_ref(), [1, 0], Some(&onto)) {
+            return y;
+        }
+        // Under autodiff.
+        return plain::conv2d(x, weight, bias, 1, 0) + onto;
+    }
+    conv2d(x, weight, bias, 1, 0) + onto
 }
 
 /// [`conv2d`] with results below zero set to zero.

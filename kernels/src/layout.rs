@@ -5,6 +5,8 @@
 //! such a tensor as a view with its axes in the usual order, and copy any other one at every call. What is here says
 //! which order a device wants, and joins and reads pictures without leaving it.
 
+use std::ops::Range;
+
 use crate::profile::{self, Family};
 use burn::tensor::{Device, Tensor};
 
@@ -84,4 +86,42 @@ pub fn tokens_to_picture(x: Tensor<3>, [height, width]: [usize; 2]) -> Tensor<4>
     let [batch, _, channels] = x.dims();
     x.reshape([batch, height, width, channels])
         .permute([0, 3, 1, 2])
+}
+
+/// The elements `start..start + count` of each row of `x`: a view. On some GPUs memory must begin at a multiple of up to 256
+/// bytes; rows that would begin elsewhere are copied there.
+///
+/// # Panics
+/// If the rows have fewer elements.
+pub fn narrow_columns<const D: usize>(x: Tensor<D>, start: usize, count: usize) -> Tensor<D> {
+    let row = x.dims()[D - 1];
+    assert!(
+        start + count <= row,
+        "narrow_columns: {start} + {count} of {row}"
+    );
+    #[cfg(feature = "gpu")]
+    if let Some(columns) = crate::cube::narrow_columns(&x, start, count) {
+        return columns;
+    }
+    x.narrow(D - 1, start, count)
+}
+
+/// The heads `heads` of tokens `[B, N, all · width]`, each a part of each token: `[B, heads, N, width]`, a view as far as
+/// [`narrow_columns`] is one.
+///
+/// # Panics
+/// If tokens are not whole numbers of heads, or have fewer.
+pub fn split_heads(x: Tensor<3>, width: usize, heads: Range<usize>) -> Tensor<4> {
+    let [batch, n, channels] = x.dims();
+    assert!(
+        channels.is_multiple_of(width) && heads.end * width <= channels,
+        "split_heads: {heads:?} of {channels} / {width}"
+    );
+    #[cfg(feature = "gpu")]
+    if let Some(split) = crate::cube::split_heads(&x, width, &heads) {
+        return split;
+    }
+    x.reshape([batch, n, channels / width, width])
+        .narrow(2, heads.start, heads.len())
+        .swap_dims(1, 2)
 }

@@ -44,13 +44,13 @@ pub use attention::{
     attention, attention_input_grads, attention_query_grad, attention_with_probs, causal_attention,
 };
 pub use cache::{KernelCache, keep_compiled_kernels};
-pub use conv::{conv2d, conv2d_input_grad, conv2d_relu};
+pub use conv::{conv2d, conv2d_input_grad, conv2d_relu, pointwise_onto};
 pub use flex::{keep_freed_memory, release_freed_memory};
 pub use layout::{
-    cat_channels, narrow_channels, picture_to_tokens, pointwise_kernel, prefers_channels_last,
-    tokens_to_picture,
+    cat_channels, narrow_channels, narrow_columns, picture_to_tokens, pointwise_kernel,
+    prefers_channels_last, split_heads, tokens_to_picture,
 };
-pub use linear::{linear, linear_input_grad};
+pub use linear::{linear, linear_input_grad, linear_onto};
 pub use max_pool::max_pool3x3;
 pub use nms::{nms, suppress};
 pub use norm::{group_norm, group_norm_input_grad, layer_norm, layer_norm_input_grad};

@@ -9,14 +9,40 @@ use burn::tensor::Tensor;
 /// `x Wᵀ + b` for `x` `[B, N, In]`, `weight` `[Out, In]` as PyTorch stores it, and `bias` `[Out]`,
 /// giving `[B, N, Out]`.
 pub fn linear(x: Tensor<3>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<3> {
+    affine(x, weight, bias, None)
+}
+
+/// [`linear`] plus `onto` `[B, N, Out]`: a layer that ends a residual branch. On GPUs with fusion this is one kernel.
+pub fn linear_onto(
+    x: Tensor<3>,
+    weight: Tensor<2>,
+    bias: Option<Tensor<1>>,
+    onto: Tensor<3>,
+) -> Tensor<3> {
+    affine(x, weight, bias, Some(onto))
+}
+
+fn affine(
+    x: Tensor<3>,
+    weight: Tensor<2>,
+    bias: Option<Tensor<1>>,
+    onto: Option<Tensor<3>>,
+) -> Tensor<3> {
+    let [batch, tokens, _] = x.dims();
+    let [outputs, inputs] = weight.dims();
     let _span = profile::span(Family::Matmul, &x, || {
-        linear_flops(
-            x.dims()[0] * x.dims()[1],
-            weight.dims()[1],
-            weight.dims()[0],
-        )
+        linear_flops(batch * tokens, inputs, outputs)
     });
-    fast_linear(&x, &weight, bias.as_ref()).unwrap_or_else(|| plain::linear(x, weight, bias))
+    #[cfg(feature = "gpu")]
+    if let Some(y) = crate::cube::linear(&x, &weight, bias.as_ref(), onto.as_ref()) {
+        return y;
+    }
+    let y =
+        fast_linear(&x, &weight, bias.as_ref()).unwrap_or_else(|| plain::linear(x, weight, bias));
+    match onto {
+        Some(onto) => y + onto,
+        None => y,
+    }
 }
 
 /// Between these numbers of tokens it is cheaper to transpose the tokens than the weight.

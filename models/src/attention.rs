@@ -4,6 +4,8 @@
 //! Layers that nobody asks about take the fused path; only a layer that an [`AttentionProbe`] wants
 //! forms its probabilities.
 
+use std::ops::Range;
+
 use burn::prelude::*;
 use burn::tensor::DType;
 use prepose_kernels as kernels;
@@ -88,9 +90,7 @@ impl KeyValue {
 /// What an attention layer looks like in a checkpoint.
 pub(crate) struct AttentionShape {
     /// Channels of what asks and of the result.
-    pub query_dim: usize,
-    /// Channels of what is asked about.
-    pub context_dim: usize,
+    pub channels: usize,
     pub heads: usize,
     /// Whether the query, key and value projections have a bias. The output projection has one.
     pub qkv_bias: bool,
@@ -103,112 +103,169 @@ pub(crate) struct AttentionShape {
 /// The names of diffusers' attention layers.
 pub(crate) const DIFFUSERS_NAMES: [&str; 4] = ["to_q", "to_k", "to_v", "to_out.0"];
 
-/// Multi-head attention with its projections.
+/// Multi-head attention of a sequence to itself. Queries, keys and values come from one product: three smaller ones
+/// would read the same input three times, and leave more of a GPU idle in their last round each.
 #[derive(Module, Debug)]
-pub(crate) struct Attention {
+pub(crate) struct SelfAttention {
+    /// `[3 · C, C]`.
+    to_qkv: Linear,
+    output: Output,
+}
+
+impl SelfAttention {
+    pub fn load(mut params: Params, shape: &AttentionShape) -> Self {
+        let channels = shape.channels;
+        let projections = shape.names[..3].iter().map(|&name| (name, channels));
+        let projections: Vec<_> = projections.collect();
+        Self {
+            to_qkv: Linear::load_stacked(&mut params, &projections, channels, shape.qkv_bias),
+            output: Output::load(params, shape),
+        }
+    }
+
+    /// `x` `[B, N, C]` attends to itself; the result is added `onto` `[B, N, C]`.
+    pub fn forward(&self, x: Tensor<3>, onto: Tensor<3>) -> Tensor<3> {
+        let [query, key, value] = self.project(x);
+        self.finish(kernels::attention(query, key, value), onto)
+    }
+
+    /// As [`Self::forward`], each position attending to itself and those before it.
+    pub fn forward_causal(&self, x: Tensor<3>, onto: Tensor<3>) -> Tensor<3> {
+        let [query, key, value] = self.project(x);
+        self.finish(kernels::causal_attention(query, key, value), onto)
+    }
+
+    /// Queries, keys and values `[B, heads, N, D]` of `x` `[B, N, C]`, parts of one tensor.
+    pub fn project(&self, x: Tensor<3>) -> [Tensor<4>; 3] {
+        let joined = self.to_qkv.forward(x);
+        let heads = self.output.heads;
+        [0, 1, 2].map(|part| {
+            self.output
+                .split_heads(&joined, part * heads..(part + 1) * heads)
+        })
+    }
+
+    /// Joins the heads of an attention's result `[B, heads, N, D]`, projects it, and adds it `onto` `[B, N, C]`.
+    pub fn finish(&self, y: Tensor<4>, onto: Tensor<3>) -> Tensor<3> {
+        self.output.forward(y, onto)
+    }
+
+    /// The gradient to the input of [`Self::finish`] from that of its result.
+    pub fn finish_input_grad(&self, grad: Tensor<3>) -> Tensor<4> {
+        self.output.input_grad(grad)
+    }
+
+    /// The gradient to the input of [`Self::project`] from those of its results.
+    pub fn project_input_grad(&self, grads: [Tensor<4>; 3]) -> Tensor<3> {
+        let [query, key, value] = grads.map(|grad| self.output.join_heads(grad));
+        let channels = query.dims()[2];
+        let of_part = |part: usize, grad| self.to_qkv.rows_input_grad(grad, part * channels);
+        of_part(0, query) + of_part(1, key) + of_part(2, value)
+    }
+}
+
+/// Multi-head attention to a context that stays what it is while the queries change.
+#[derive(Module, Debug)]
+pub(crate) struct ContextAttention {
     to_q: Linear,
     to_k: Linear,
     to_v: Linear,
-    to_out: Linear,
-    heads: usize,
-    upcast: bool,
+    output: Output,
 }
 
-impl Attention {
-    pub fn load(mut params: Params, shape: &AttentionShape) -> Self {
-        let AttentionShape {
-            query_dim,
-            context_dim,
-            heads,
-            qkv_bias,
-            names,
-            upcast,
-        } = *shape;
-        let [q, k, v, out] = names;
+impl ContextAttention {
+    /// `context` is the number of channels of what is asked about.
+    pub fn load(mut params: Params, shape: &AttentionShape, context: usize) -> Self {
+        let (channels, bias) = (shape.channels, shape.qkv_bias);
+        let [q, k, v, _] = shape.names;
         Self {
-            to_q: Linear::load(params.pp(q), query_dim, query_dim, qkv_bias),
-            to_k: Linear::load(params.pp(k), context_dim, query_dim, qkv_bias),
-            to_v: Linear::load(params.pp(v), context_dim, query_dim, qkv_bias),
-            to_out: Linear::load(params.pp(out), query_dim, query_dim, true),
-            heads,
-            upcast,
+            to_q: Linear::load(params.pp(q), channels, channels, bias),
+            to_k: Linear::load(params.pp(k), context, channels, bias),
+            to_v: Linear::load(params.pp(v), context, channels, bias),
+            output: Output::load(params, shape),
         }
     }
 
     pub fn heads(&self) -> usize {
-        self.heads
-    }
-
-    /// `x` `[B, N, C]` attends to itself.
-    pub fn to_self(&self, x: Tensor<3>) -> Tensor<3> {
-        let [query, key, value] = self.project(x);
-        self.finish(kernels::attention(query, key, value))
-    }
-
-    /// `x` `[B, N, C]` attends to itself, each position to itself and those before it.
-    pub fn to_past(&self, x: Tensor<3>) -> Tensor<3> {
-        let [query, key, value] = self.project(x);
-        self.finish(kernels::causal_attention(query, key, value))
-    }
-
-    /// Queries, keys and values `[B, heads, N, D]` of `x` `[B, N, C]` for itself.
-    pub fn project(&self, x: Tensor<3>) -> [Tensor<4>; 3] {
-        let KeyValue { key, value } = self.keys_values(x.clone());
-        [self.queries(x), key, value]
+        self.output.heads
     }
 
     /// Queries `[B, heads, N, D]` of `x` `[B, N, C]`.
     pub fn queries(&self, x: Tensor<3>) -> Tensor<4> {
-        self.split_heads(self.to_q.forward(x))
+        self.output.split_all_heads(self.to_q.forward(x))
     }
 
-    /// Keys and values of a context `[B, M, context_dim]`.
+    /// Keys and values of a context `[B, M, context]`.
     pub fn keys_values(&self, context: Tensor<3>) -> KeyValue {
         let context = context.cast(self.to_k.dtype());
         KeyValue {
-            key: self.split_heads(self.to_k.forward(context.clone())),
-            value: self.split_heads(self.to_v.forward(context)),
+            key: self
+                .output
+                .split_all_heads(self.to_k.forward(context.clone())),
+            value: self.output.split_all_heads(self.to_v.forward(context)),
         }
     }
 
+    /// Joins the heads of an attention's result `[B, heads, N, D]`, projects it, and adds it `onto` `[B, N, C]`.
+    pub fn finish(&self, y: Tensor<4>, onto: Tensor<3>) -> Tensor<3> {
+        self.output.forward(y, onto)
+    }
+
+    /// The gradient to the input of [`Self::finish`] from that of its result.
+    pub fn finish_input_grad(&self, grad: Tensor<3>) -> Tensor<4> {
+        self.output.input_grad(grad)
+    }
+
+    /// The gradient to the input of [`Self::queries`] from that of its result.
+    pub fn queries_input_grad(&self, grad: Tensor<4>) -> Tensor<3> {
+        self.to_q.input_grad(self.output.join_heads(grad))
+    }
+}
+
+/// The heads of an attention layer, and the projection of what they found.
+#[derive(Module, Debug)]
+struct Output {
+    projection: Linear,
+    heads: usize,
+    upcast: bool,
+}
+
+impl Output {
+    fn load(mut params: Params, shape: &AttentionShape) -> Self {
+        let channels = shape.channels;
+        Self {
+            projection: Linear::load(params.pp(shape.names[3]), channels, channels, true),
+            heads: shape.heads,
+            upcast: shape.upcast,
+        }
+    }
+
+    /// `[B, heads, N, D]` to `[B, N, C]`, added `onto` that.
+    fn forward(&self, y: Tensor<4>, onto: Tensor<3>) -> Tensor<3> {
+        self.projection.forward_onto(self.join_heads(y), onto)
+    }
+
+    /// The gradient to the input of [`Self::forward`] from that of its result.
+    fn input_grad(&self, grad: Tensor<3>) -> Tensor<4> {
+        self.split_all_heads(self.projection.input_grad(grad))
+    }
+
     /// `[B, N, heads · D]` to `[B, heads, N, D]`.
-    fn split_heads(&self, x: Tensor<3>) -> Tensor<4> {
-        let [batch, n, channels] = x.dims();
-        let x = if self.upcast { x.cast(DType::F32) } else { x };
-        x.reshape([batch, n, self.heads, channels / self.heads])
-            .swap_dims(1, 2)
+    fn split_all_heads(&self, x: Tensor<3>) -> Tensor<4> {
+        self.split_heads(&x, 0..self.heads)
+    }
+
+    /// These heads of `x` `[B, N, some · D]`, where heads are as wide as here.
+    fn split_heads(&self, x: &Tensor<3>, heads: Range<usize>) -> Tensor<4> {
+        let [channels, _] = self.projection.shape();
+        let x = kernels::split_heads(x.clone(), channels / self.heads, heads);
+        if self.upcast { x.cast(DType::F32) } else { x }
     }
 
     /// `[B, heads, N, D]` to `[B, N, heads · D]`, in the type of the weights.
     fn join_heads(&self, y: Tensor<4>) -> Tensor<3> {
         let [batch, heads, n, d] = y.dims();
         let y = y.swap_dims(1, 2).reshape([batch, n, heads * d]);
-        y.cast(self.to_out.dtype())
-    }
-
-    /// Joins the heads of an attention's result `[B, heads, N, D]` and projects it.
-    pub fn finish(&self, y: Tensor<4>) -> Tensor<3> {
-        self.to_out.forward(self.join_heads(y))
-    }
-
-    /// The gradient to the input of [`Self::finish`] from that of its result.
-    pub fn finish_input_grad(&self, grad: Tensor<3>) -> Tensor<4> {
-        self.split_heads(self.to_out.input_grad(grad))
-    }
-
-    /// The gradient to the input of [`Self::queries`] from that of its result.
-    pub fn queries_input_grad(&self, grad: Tensor<4>) -> Tensor<3> {
-        self.to_q.input_grad(self.join_heads(grad))
-    }
-
-    /// The gradient to the input of [`Self::project`] from those of its results.
-    pub fn project_input_grad(
-        &self,
-        (query, key, value): (Tensor<4>, Tensor<4>, Tensor<4>),
-    ) -> Tensor<3> {
-        let query = self.queries_input_grad(query);
-        let key = self.to_k.input_grad(self.join_heads(key));
-        let value = self.to_v.input_grad(self.join_heads(value));
-        query + key + value
+        y.cast(self.projection.dtype())
     }
 }

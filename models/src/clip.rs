@@ -7,7 +7,7 @@ use burn::tensor::{DType, module};
 use prepose_kernels as kernels;
 use serde::Deserialize;
 
-use crate::attention::{Attention, AttentionShape};
+use crate::attention::{AttentionShape, SelfAttention};
 use crate::config::{Check, ConfigError, Rest};
 use crate::layers::{LayerNorm, Linear};
 use crate::params::Params;
@@ -251,7 +251,7 @@ impl Activation {
 #[derive(Module, Debug)]
 struct Layer {
     layer_norm1: LayerNorm,
-    self_attn: Attention,
+    self_attn: SelfAttention,
     layer_norm2: LayerNorm,
     fc1: Linear,
     fc2: Linear,
@@ -263,8 +263,7 @@ impl Layer {
     fn load(mut params: Params, config: &ClipTextConfig) -> Self {
         let (channels, inner) = (config.hidden_size, config.intermediate_size);
         let attention = AttentionShape {
-            query_dim: channels,
-            context_dim: channels,
+            channels,
             heads: config.num_attention_heads,
             qkv_bias: true,
             names: ["q_proj", "k_proj", "v_proj", "out_proj"],
@@ -273,7 +272,7 @@ impl Layer {
         let eps = config.layer_norm_eps;
         Self {
             layer_norm1: LayerNorm::load(params.pp("layer_norm1"), channels, eps),
-            self_attn: Attention::load(params.pp("self_attn"), &attention),
+            self_attn: SelfAttention::load(params.pp("self_attn"), &attention),
             layer_norm2: LayerNorm::load(params.pp("layer_norm2"), channels, eps),
             fc1: Linear::load(params.pp("mlp.fc1"), channels, inner, true),
             fc2: Linear::load(params.pp("mlp.fc2"), inner, channels, true),
@@ -282,12 +281,14 @@ impl Layer {
     }
 
     fn forward(&self, x: Tensor<3>) -> Tensor<3> {
-        let x = self.self_attn.to_past(self.layer_norm1.forward(x.clone())) + x;
+        let x = self
+            .self_attn
+            .forward_causal(self.layer_norm1.forward(x.clone()), x);
         let h = self.fc1.forward(self.layer_norm2.forward(x.clone()));
         let h = match self.activation {
             Activation::QuickGelu => kernels::quick_gelu(h),
             Activation::Gelu => kernels::gelu(h),
         };
-        self.fc2.forward(h) + x
+        self.fc2.forward_onto(h, x)
     }
 }

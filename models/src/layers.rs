@@ -21,9 +21,34 @@ impl Linear {
         }
     }
 
+    /// Several layers with the same input as one: theirs are the outputs of this one, in this order. `layers` are their
+    /// names and outputs.
+    pub fn load_stacked<N: std::fmt::Display>(
+        params: &mut Params,
+        layers: &[(N, usize)],
+        input: usize,
+        bias: bool,
+    ) -> Self {
+        let output = layers.iter().map(|(_, output)| output).sum();
+        let of = |what| {
+            let part = move |(name, output): &(N, usize)| (format!("{name}.{what}"), *output);
+            layers.iter().map(part).collect::<Vec<_>>()
+        };
+        Self {
+            weight: params.stacked(&of("weight"), [output, input]),
+            bias: bias.then(|| params.stacked(&of("bias"), [output])),
+        }
+    }
+
     /// `[B, N, In]` to `[B, N, Out]`.
     pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
         kernels::linear(x, self.weight.val(), self.bias.as_ref().map(Param::val))
+    }
+
+    /// [`Self::forward`] plus `onto` `[B, N, Out]`.
+    pub fn forward_onto(&self, x: Tensor<3>, onto: Tensor<3>) -> Tensor<3> {
+        let bias = self.bias.as_ref().map(Param::val);
+        kernels::linear_onto(x, self.weight.val(), bias, onto)
     }
 
     /// The gradient to the input `[B, N, In]` from that of the output `[B, N, Out]`.
@@ -31,9 +56,20 @@ impl Linear {
         kernels::linear_input_grad(grad, self.weight.val())
     }
 
+    /// As [`Self::input_grad`], from the gradient `[B, N, count]` of the outputs `start..start + count` alone.
+    pub fn rows_input_grad(&self, grad: Tensor<3>, start: usize) -> Tensor<3> {
+        let count = grad.dims()[2];
+        kernels::linear_input_grad(grad, self.weight.val().narrow(0, start, count))
+    }
+
     /// `[B, In]` to `[B, Out]`.
     pub fn forward_rows(&self, x: Tensor<2>) -> Tensor<2> {
         self.forward(x.unsqueeze_dim(0)).squeeze_dim(0)
+    }
+
+    /// Outputs and inputs.
+    pub fn shape(&self) -> [usize; 2] {
+        self.weight.val().dims()
     }
 
     /// The type that the layer computes in.
@@ -73,13 +109,17 @@ impl Conv2d {
         self.apply(x, self.bias.as_ref().map(Param::val))
     }
 
-    /// As [`Self::forward`], with `shift` `[Out]` added to the bias.
-    pub fn forward_shifted(&self, x: Tensor<4>, shift: Tensor<1>) -> Tensor<4> {
-        let bias = match &self.bias {
-            Some(bias) => bias.val() + shift,
-            None => shift,
-        };
+    /// As [`Self::forward`] of a layer without a bias, with this one, `[Out]`.
+    pub fn forward_biased(&self, x: Tensor<4>, bias: Tensor<1>) -> Tensor<4> {
+        debug_assert!(self.bias.is_none(), "two biases");
         self.apply(x, Some(bias))
+    }
+
+    /// [`Self::forward`] plus `onto` `[B, Out, H, W]`, for a layer of single pixels.
+    pub fn pointwise_onto(&self, x: Tensor<4>, onto: Tensor<4>) -> Tensor<4> {
+        debug_assert_eq!([self.stride, self.padding], [1, 0]);
+        let bias = self.bias.as_ref().map(Param::val);
+        kernels::pointwise_onto(x, self.weight.val(), bias, onto)
     }
 
     /// The gradient to the input of the shape `input` from that of the output.

@@ -127,6 +127,31 @@ impl<'a> Params<'a> {
         }
     }
 
+    /// Parameters one below the other, as one of the shape `shape`. `parts` are their names and rows; the other axes are
+    /// the same for all.
+    pub fn stacked<const D: usize>(
+        &mut self,
+        parts: &[(String, usize)],
+        shape: [usize; D],
+    ) -> Param<Tensor<D>> {
+        let dtype = self.dtype;
+        let mut stacked = Vec::with_capacity(shape.iter().product::<usize>() * dtype.size());
+        let mut absent = false;
+        for (name, rows) in parts {
+            let mut stored = shape;
+            stored[0] = *rows;
+            match self.take(name, &stored) {
+                Some(data) => stacked.extend_from_slice(data.convert_dtype(dtype).as_bytes()),
+                None => absent = true,
+            }
+        }
+        if absent {
+            return self.absent(shape);
+        }
+        let data = TensorData::from_bytes(Bytes::from_bytes_vec(stacked), shape, dtype);
+        Param::initialized(ParamId::new(), self.upload(data, shape))
+    }
+
     /// The weight `name` `[Out, In, k, k]` of a convolution, which must have exactly this shape. It lies in memory as the
     /// convolutions of the device read it: where they want channels next to each other it is laid out as
     /// `[Out, k, k, In]`, once, and what comes back is a view.

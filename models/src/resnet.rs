@@ -3,19 +3,25 @@
 use burn::prelude::*;
 use prepose_kernels as kernels;
 
-use crate::layers::{Conv2d, GroupNorm, Linear};
+use crate::layers::{Conv2d, GroupNorm};
 use crate::params::Params;
 
-/// `silu` of the time embedding, as the residual blocks take it: one row for the whole batch when
-/// all samples are at the same timestep, else one for each. `[1 or B, T]`.
-pub(crate) type TimeEmbedding = Tensor<2>;
+/// What the timestep adds to a residual block's feature maps, and the bias of the convolution before.
+#[derive(Clone)]
+pub(crate) enum TimeShift {
+    /// All samples are at the same timestep, so that it is a bias: `[C]`.
+    Same(Tensor<1>),
+    /// `[B, C]`.
+    Each(Tensor<2>),
+}
 
-/// diffusers' `ResnetBlock2D` with its default options.
+/// diffusers' `ResnetBlock2D` with its default options, but for the projection of the time embedding: those of all blocks
+/// are one product (`TimeProjections`).
 #[derive(Module, Debug)]
 pub(crate) struct ResnetBlock {
     norm1: GroupNorm,
+    /// Without a bias if there is a time embedding: it is in the [`TimeShift`].
     conv1: Conv2d,
-    time_emb_proj: Option<Linear>,
     norm2: GroupNorm,
     conv2: Conv2d,
     conv_shortcut: Option<Conv2d>,
@@ -26,18 +32,16 @@ pub(crate) struct ResnetBlock {
 pub(crate) struct ResnetOptions {
     pub groups: usize,
     pub eps: f64,
-    /// Width of the time embedding, if there is one.
-    pub time: Option<usize>,
+    /// Whether there is a time embedding.
+    pub timed: bool,
 }
 
 impl ResnetBlock {
     pub fn load(mut params: Params, input: usize, output: usize, options: ResnetOptions) -> Self {
-        let ResnetOptions { groups, eps, time } = options;
+        let ResnetOptions { groups, eps, timed } = options;
         Self {
             norm1: GroupNorm::load(params.pp("norm1"), groups, input, eps),
-            conv1: Conv2d::load(params.pp("conv1"), input, output, 3),
-            time_emb_proj: time
-                .map(|time| Linear::load(params.pp("time_emb_proj"), time, output, true)),
+            conv1: Conv2d::load_with(params.pp("conv1"), [input, output, 3, 1, 1], !timed),
             norm2: GroupNorm::load(params.pp("norm2"), groups, output, eps),
             conv2: Conv2d::load(params.pp("conv2"), output, output, 3),
             conv_shortcut: (input != output)
@@ -45,39 +49,32 @@ impl ResnetBlock {
         }
     }
 
-    /// `x` `[B, Cin, H, W]` to `[B, Cout, H, W]`. `time` is given exactly if the block has a time
-    /// projection.
-    pub fn forward(&self, x: Tensor<4>, time: Option<&TimeEmbedding>) -> Tensor<4> {
-        let h = self.first_half(x.clone(), time);
+    /// `x` `[B, Cin, H, W]` to `[B, Cout, H, W]`. `shift` is given exactly if the block has a time embedding.
+    pub fn forward(&self, x: Tensor<4>, shift: Option<&TimeShift>) -> Tensor<4> {
+        let h = self.first_half(x.clone(), shift);
         self.second_half(x, h)
     }
 
     /// Up to the input of the second norm, `[B, Cout, H, W]`.
-    pub fn first_half(&self, x: Tensor<4>, time: Option<&TimeEmbedding>) -> Tensor<4> {
+    pub fn first_half(&self, x: Tensor<4>, shift: Option<&TimeShift>) -> Tensor<4> {
         let h = self.norm1.forward_silu(x);
-        match (&self.time_emb_proj, time) {
-            (Some(projection), Some(time)) => {
-                let shift = projection.forward_rows(time.clone());
-                match shift.dims() {
-                    // One timestep for the whole batch: the shift joins the bias, for free.
-                    [1, channels] => self.conv1.forward_shifted(h, shift.reshape([channels])),
-                    [batch, channels] => {
-                        self.conv1.forward(h) + shift.reshape([batch, channels, 1, 1])
-                    }
-                }
+        match shift {
+            None => self.conv1.forward(h),
+            Some(TimeShift::Same(bias)) => self.conv1.forward_biased(h, bias.clone()),
+            Some(TimeShift::Each(shift)) => {
+                let [batch, channels] = shift.dims();
+                self.conv1.forward(h) + shift.clone().reshape([batch, channels, 1, 1])
             }
-            _ => self.conv1.forward(h),
         }
     }
 
     /// The result for the input `x`, from what [`Self::first_half`] made of it.
     pub fn second_half(&self, x: Tensor<4>, h: Tensor<4>) -> Tensor<4> {
         let h = self.conv2.forward(self.norm2.forward_silu(h));
-        let x = match &self.conv_shortcut {
-            Some(shortcut) => shortcut.forward(x),
-            None => x,
-        };
-        x + h
+        match &self.conv_shortcut {
+            Some(shortcut) => shortcut.pointwise_onto(x, h),
+            None => x + h,
+        }
     }
 
     /// The gradient to the input `x`, of which the first half made `h`, from that of the output.

@@ -3,7 +3,9 @@
 #
 #   scripts/gpu/software-vulkan.sh              install what is missing, then run the tests
 #   scripts/gpu/software-vulkan.sh --setup      only install
-#   scripts/gpu/software-vulkan.sh norm         only those of one part: activation, attention, detection, norm
+#   scripts/gpu/software-vulkan.sh norm         only those of one part: activation, attention, detection, norm ...
+#   scripts/gpu/software-vulkan.sh --checks     without fusion, and wherever Burn chooses between kernels all of them must agree;
+#                                               builds Burn once more
 #
 # Installing is for Debian 12 and its derivatives, as root: Mesa 25 from bookworm-backports, because
 # the 22.3 of bookworm itself crashes on some shaders. Elsewhere the system's own Mesa is used.
@@ -41,6 +43,13 @@ SOURCES
 installed || install_mesa
 [ "${1:-}" = --setup ] && exit 0
 
+# The features of the README's test command, so that nothing is built twice.
+features=()
+if [ "${1:-}" = --checks ]; then
+    features=(--no-default-features --features autotune-checks,toybox,wgpu)
+    shift
+fi
+
 if [ -z "${XDG_RUNTIME_DIR:-}" ]; then
     XDG_RUNTIME_DIR=$(mktemp -d)
     trap 'rm -rf "$XDG_RUNTIME_DIR"' EXIT
@@ -49,7 +58,6 @@ fi
 driver=$(compgen -G '/usr/share/vulkan/icd.d/lvp_icd*.json' | head -n 1)
 export VK_DRIVER_FILES=$driver VK_ICD_FILENAMES=$driver
 
-# Without a device these tests say so and pass; here one must be there. The features are those of the
-# README's test command, so that nothing is built twice.
+# Without a device these tests say so and pass; here one must be there.
 export PREPOSE_TEST_DEVICE=wgpu
-cargo test --release --locked --workspace --lib -- "tests::gpu::${1:-}" --test-threads 1
+cargo test --release --locked --workspace "${features[@]}" --lib -- "tests::gpu::${1:-}" --test-threads 1

@@ -70,6 +70,7 @@ impl Machine {
     pub fn with(device: DeviceFacts) -> Self {
         let built_in = [
             ("cuda", cfg!(feature = "cuda")),
+            ("fusion", cfg!(feature = "fusion")),
             ("metal", cfg!(feature = "metal")),
             ("toybox", cfg!(feature = "toybox")),
             ("vulkan", cfg!(feature = "vulkan")),

@@ -1,14 +1,18 @@
-//! Pictures with their channels next to each other, the order in which convolutions on these backends read and
+//! Views of tensors where Burn would copy them, and pictures with their channels next to each other, the order in which convolutions on these backends read and
 //! write them.
 //!
 //! CUDA's allocator begins each row of a tensor at a multiple of up to 512 bytes, and to it the channels of a pixel are
 //! a row: pixels of 320 channels in f16, 640 bytes, are 1024 bytes apart. What takes such a picture as it is spares a
 //! copy, and the next convolution another.
 
+use std::ops::Range;
+
 use super::*;
+use burn_cubecl::CubeDevice;
+use burn_cubecl::kernel::slice;
 
 /// Operations on pictures that keep the channels next to each other.
-#[backend_extension(Cube, Fusion)]
+#[backend_extension(Cube, Fusion: cfg(feature = "fusion"))]
 pub(crate) trait Layouts: Backend {
     /// `[B, C, H, W]` and `[B, D, H, W]` to `[B, C + D, H, W]`.
     #[fusion(dtype = first, shape = joined(first, second))]
@@ -17,6 +21,19 @@ pub(crate) trait Layouts: Backend {
     /// `[B, C, H, W]` to `[B, H · W, C]`.
     #[fusion(dtype = x, shape = tokens_of(x))]
     fn picture_to_tokens(x: FloatTensor<Self>) -> FloatTensor<Self>;
+
+    /// The elements `start..start + count` of each row.
+    #[fusion(dtype = x, shape = narrowed(x, *count))]
+    fn narrow_columns(x: FloatTensor<Self>, start: usize, count: usize) -> FloatTensor<Self>;
+
+    /// The heads `first..first + heads` of `[B, N, all · width]` as `[B, heads, N, width]`.
+    #[fusion(dtype = x, shape = heads_of(x, *width, *heads))]
+    fn split_heads(
+        x: FloatTensor<Self>,
+        width: usize,
+        first: usize,
+        heads: usize,
+    ) -> FloatTensor<Self>;
 
     /// `[B, C, H, W]` to `[B, C, 2H, 2W]`, each pixel four times.
     #[fusion(dtype = x, shape = doubled(x))]
@@ -36,6 +53,24 @@ impl Layouts for CubeBackend {
         let (mut x, pitch) = channels_last(x);
         let shape = tokens_of(x.meta.shape());
         let strides = Strides::new(&[shape[1] * pitch, pitch, 1]);
+        *x.meta = Metadata::new(shape, strides);
+        x
+    }
+
+    fn narrow_columns(x: FloatTensor<Self>, start: usize, count: usize) -> FloatTensor<Self> {
+        columns(x, start, count)
+    }
+
+    fn split_heads(
+        x: FloatTensor<Self>,
+        width: usize,
+        first: usize,
+        heads: usize,
+    ) -> FloatTensor<Self> {
+        let mut x = columns(x, first * width, heads * width);
+        let shape = heads_of(x.meta.shape(), width, heads);
+        let [batch, row, channel] = [0, 1, 2].map(|axis| x.meta.strides()[axis]);
+        let strides = Strides::new(&[batch, width * channel, row, channel]);
         *x.meta = Metadata::new(shape, strides);
         x
     }
@@ -63,6 +98,22 @@ pub(crate) fn picture_to_tokens(x: &Tensor<4>) -> Option<Tensor<3>> {
     Some(Tensor::from_dispatch(y))
 }
 
+/// [`crate::narrow_columns`].
+pub(crate) fn narrow_columns<const D: usize>(
+    x: &Tensor<D>,
+    start: usize,
+    count: usize,
+) -> Option<Tensor<D>> {
+    let y = Dispatch::narrow_columns(operand(x)?, start, count);
+    Some(Tensor::from_dispatch(y))
+}
+
+/// [`crate::split_heads`].
+pub(crate) fn split_heads(x: &Tensor<3>, width: usize, heads: &Range<usize>) -> Option<Tensor<4>> {
+    let y = Dispatch::split_heads(operand(x)?, width, heads.start, heads.len());
+    Some(Tensor::from_dispatch(y))
+}
+
 /// [`crate::upsample_nearest2x`].
 pub(crate) fn upsample_nearest2x(x: &Tensor<4>) -> Option<Tensor<4>> {
     Some(Tensor::from_dispatch(Dispatch::double(operand(x)?)))
@@ -71,22 +122,6 @@ pub(crate) fn upsample_nearest2x(x: &Tensor<4>) -> Option<Tensor<4>> {
 /// [`crate::upsample_nearest2x_input_grad`].
 pub(crate) fn upsample_nearest2x_input_grad(grad: &Tensor<4>) -> Option<Tensor<4>> {
     Some(Tensor::from_dispatch(Dispatch::halve(operand(grad)?)))
-}
-
-/// [`crate::conv2d_input_grad`] of a convolution of one pixel: a product of its tokens with the weight as it is.
-pub(crate) fn pointwise_input_grad(
-    grad: &Tensor<4>,
-    weight: &Tensor<4>,
-    [stride, padding]: [usize; 2],
-) -> Option<Tensor<4>> {
-    let [_, _, height, width] = grad.dims();
-    let [output, input, kernel_height, kernel_width] = weight.dims();
-    if [kernel_height, kernel_width, stride, padding] != [1, 1, 1, 0] {
-        return None;
-    }
-    let weight = weight.clone().reshape([output, input]);
-    let of_x = crate::linear::plain::linear_input_grad(picture_to_tokens(grad)?, weight);
-    Some(crate::tokens_to_picture(of_x, [height, width]))
 }
 
 fn joined(first: &Shape, second: &Shape) -> Shape {
@@ -99,12 +134,49 @@ fn tokens_of(shape: &Shape) -> Shape {
     Shape::from([shape[0], shape[2] * shape[3], shape[1]])
 }
 
+fn narrowed(shape: &Shape, count: usize) -> Shape {
+    let mut shape = shape.clone();
+    let last = shape.num_dims() - 1;
+    shape[last] = count;
+    shape
+}
+
+fn heads_of(shape: &Shape, width: usize, heads: usize) -> Shape {
+    Shape::from([shape[0], heads, shape[1], width])
+}
+
 fn doubled(shape: &Shape) -> Shape {
     Shape::from([shape[0], shape[1], shape[2] * 2, shape[3] * 2])
 }
 
 fn halved(shape: &Shape) -> Shape {
     Shape::from([shape[0], shape[1], shape[2] / 2, shape[3] / 2])
+}
+
+/// What the widest loads of CUDA's kernels need, in bytes.
+const CUDA_ALIGNMENT: u64 = 16;
+
+/// [`Layouts::narrow_columns`], without a copy where the device can bind memory from there on. CUDA can from anywhere, but
+/// CubeCL names the alignment of its allocator, 512 bytes, and Burn's own slices keep to that.
+fn columns(mut x: CubeTensor, start: usize, count: usize) -> CubeTensor {
+    let last = x.meta.num_dims() - 1;
+    let shape = narrowed(x.meta.shape(), count);
+    let of_element = (x.meta.strides()[last] * x.dtype.size()) as u64;
+    let before = start as u64 * of_element;
+    let after = (x.meta.shape()[last] - start - count) as u64 * of_element;
+    let alignment = match x.device {
+        CubeDevice::Cuda(_) => CUDA_ALIGNMENT,
+        _ => x.client.properties().memory.alignment,
+    };
+    if !before.is_multiple_of(alignment) || !after.is_multiple_of(alignment) {
+        let whole = x.meta.shape().iter().map(|length| 0..*length);
+        let mut ranges: Vec<_> = whole.collect();
+        ranges[last] = start..start + count;
+        return slice(x, &ranges);
+    }
+    x.handle = x.handle.offset_start(before).offset_end(after);
+    *x.meta = Metadata::new(shape, x.meta.strides().clone());
+    x
 }
 
 /// From one run of elements to the next, if the last axis is a run without gaps and the runs follow each other at one

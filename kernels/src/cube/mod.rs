@@ -7,6 +7,7 @@
 mod activation;
 mod attention;
 mod layout;
+mod linear;
 mod nms;
 mod norm;
 mod overwrite;
@@ -17,14 +18,16 @@ pub(crate) use attention::{
     attention, attention_input_grads, attention_query_grad, attention_with_probs,
 };
 pub(crate) use layout::{
-    cat_channels, picture_to_tokens, pointwise_input_grad, upsample_nearest2x,
+    cat_channels, narrow_columns, picture_to_tokens, split_heads, upsample_nearest2x,
     upsample_nearest2x_input_grad,
 };
+pub(crate) use linear::{linear, pointwise, pointwise_input_grad};
 pub(crate) use nms::nms;
 pub(crate) use norm::{group_norm, group_norm_input_grad, layer_norm, layer_norm_input_grad};
 pub(crate) use overwrite::overwrite;
 pub(crate) use roi_align::roi_align;
 
+#[cfg(feature = "fusion")]
 use burn::backend::fusion::custom::TensorSpec;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{
@@ -40,7 +43,7 @@ use cubecl::zspace::{Strides, metadata::Metadata};
 
 /// The kernels as operations of a backend: with fusion, a tensor exists only once the operations
 /// before it have run, and these run in their turn.
-#[backend_extension(Cube, Fusion)]
+#[backend_extension(Cube, Fusion: cfg(feature = "fusion"))]
 pub(crate) trait Kernels: Backend {
     /// Attention.
     #[fusion(dtype = q, shape = q)]
@@ -125,6 +128,7 @@ pub(crate) trait Kernels: Backend {
     ) -> FloatTensor<Self>;
 }
 
+#[cfg(feature = "fusion")]
 fn with_probs(q: &TensorSpec, k: &TensorSpec, _v: &TensorSpec) -> (TensorSpec, TensorSpec) {
     let mut shape = q.shape.clone();
     shape[3] = k.shape[2];

@@ -3,7 +3,7 @@
 use super::*;
 
 /// An operation of its own because it is not one: what comes out is `target`, and has changed.
-#[backend_extension(Cube, Fusion)]
+#[backend_extension(Cube, Fusion: cfg(feature = "fusion"))]
 pub(crate) trait Overwrite: Backend {
     /// `target` with the numbers of `source`.
     #[fusion(dtype = target, shape = target)]

@@ -97,7 +97,12 @@ fn linears(trial: &mut Trial) {
         let (weight, weight64) = trial.tensor([outputs, inputs]);
         let (bias, bias64) = trial.tensor([outputs]);
         let want = reference::linear(&x64, &weight64, Some(&bias64), inputs);
-        trial.compare(format!("{case:?}"), linear(x, weight, Some(bias)), &want);
+        let got = linear(x.clone(), weight.clone(), Some(bias.clone()));
+        trial.compare(format!("{case:?}"), got, &want);
+        let (onto, onto64) = trial.tensor([b, n, outputs]);
+        let want: Vec<f64> = want.iter().zip(&onto64).map(|(y, onto)| y + onto).collect();
+        let got = linear_onto(x, weight, Some(bias), onto);
+        trial.compare(format!("{case:?}, with a residual"), got, &want);
     }
 }
 
@@ -120,12 +125,12 @@ fn attentions(trial: &mut Trial) {
         let (want, _) = reference::attention(&q64, &k64, &v64, [n, m, d], false);
         trial.compare(format!("{case:?}"), attention(q, k, v), &want);
     }
-    // As the networks call it: heads beside each other in the rows.
+    // As the networks call it: queries, keys and values beside each other in the rows, each head by head.
     let [b, h, n, d] = [2, 3, 48, 40];
-    let (joined, joined64) = trial.tensor([b, n, h, 3 * d]);
-    let part = |i: usize| joined.clone().narrow(3, i * d, d).swap_dims(1, 2);
+    let (joined, joined64) = trial.tensor([b, n, 3 * h * d]);
+    let part = |i: usize| split_heads(joined.clone(), d, i * h..(i + 1) * h);
     let part64 = |i: usize| {
-        let at = |b: usize, head: usize, row: usize| ((b * n + row) * h + head) * 3 * d + i * d;
+        let at = |b: usize, head: usize, row: usize| ((b * n + row) * 3 * h + i * h + head) * d;
         let rows = (0..b).flat_map(|b| (0..h).map(move |head| (b, head)));
         let rows = rows.flat_map(|(b, head)| (0..n).map(move |row| (b, head, row)));
         rows.flat_map(|(b, head, row)| joined64[at(b, head, row)..][..d].to_vec())

@@ -9,6 +9,7 @@ mod fast;
 mod gpu;
 mod gradients;
 mod input_gradients;
+mod layout;
 mod simd;
 
 use crate::selftest::{noise, reference};

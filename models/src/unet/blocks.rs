@@ -23,7 +23,7 @@ impl BlockOptions {
             resnet: ResnetOptions {
                 groups: plan.groups,
                 eps: config.norm_eps,
-                time: Some(plan.time_dim),
+                timed: true,
             },
             linear_projection: config.use_linear_projection,
             upcast: config.upcast_attention == Some(true),
@@ -92,7 +92,7 @@ impl DownBlock {
     /// Every intermediate feature map is a branch.
     pub fn steps<'a>(&'a self, steps: &mut Steps<'a>) {
         for (i, resnet) in self.resnets.iter().enumerate() {
-            steps.push(Step::Resnet(resnet));
+            steps.resnet(resnet);
             if let Some(transformer) = self.attentions.get(i) {
                 steps.transformer(transformer);
             }
@@ -132,10 +132,10 @@ impl MidBlock {
     }
 
     pub fn steps<'a>(&'a self, steps: &mut Steps<'a>) {
-        steps.push(Step::Resnet(&self.resnets[0]));
+        steps.resnet(&self.resnets[0]);
         for (transformer, resnet) in self.attentions.iter().zip(&self.resnets[1..]) {
             steps.transformer(transformer);
-            steps.push(Step::Resnet(resnet));
+            steps.resnet(resnet);
         }
     }
 }
@@ -189,7 +189,7 @@ impl UpBlock {
     pub fn steps<'a>(&'a self, steps: &mut Steps<'a>) {
         for (i, resnet) in self.resnets.iter().enumerate() {
             steps.push(Step::Concatenate);
-            steps.push(Step::Resnet(resnet));
+            steps.resnet(resnet);
             if let Some(transformer) = self.attentions.get(i) {
                 steps.transformer(transformer);
             }

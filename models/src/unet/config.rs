@@ -121,6 +121,26 @@ pub(crate) struct UNetPlan {
     pub added: Option<(usize, usize)>,
 }
 
+impl UNetPlan {
+    /// Names and channels of the residual blocks, in the order of execution.
+    pub fn resnets(&self) -> Vec<(String, usize)> {
+        let numbered = |block: String, count, channels| {
+            (0..count).map(move |i| (format!("{block}.resnets.{i}"), channels))
+        };
+        let levels = self.levels.iter().enumerate();
+        let down = levels.flat_map(|(i, level)| {
+            numbered(format!("down_blocks.{i}"), level.layers, level.channels)
+        });
+        let lowest = self.levels.last().map_or(0, |level| level.channels);
+        let mid = numbered("mid_block".to_string(), 2, lowest);
+        let levels = self.levels.iter().rev().enumerate();
+        let up = levels.flat_map(|(i, level)| {
+            numbered(format!("up_blocks.{i}"), level.layers + 1, level.channels)
+        });
+        down.chain(mid).chain(up).collect()
+    }
+}
+
 impl UNetConfig {
     /// Refuses what cannot be built.
     ///

@@ -21,7 +21,7 @@ pub use footprint::{CrossAttention, PassShape};
 pub use graph::{GraphUse, StepGraphs};
 pub use record::{MapCotangents, Memory, RecordOptions, Recording};
 
-use crate::attention::{Attention, AttentionProbe, KeyValue, LayerInfo, NoProbe, Place};
+use crate::attention::{AttentionProbe, ContextAttention, KeyValue, LayerInfo, NoProbe, Place};
 use crate::config::ConfigError;
 use crate::layers::{Conv2d, GroupNorm};
 use crate::params::Params;
@@ -29,7 +29,7 @@ use blocks::{BlockOptions, DownBlock, MidBlock, UpBlock};
 use graph::ConditioningId;
 use pass::{CrossLayer, Pass};
 use steps::{Step, Steps};
-use time::{TimestepEmbedding, guidance_embedding};
+use time::{TimeProjections, TimestepEmbedding, guidance_embedding};
 use transformer::Transformer2d;
 
 /// SDXL's conditioning besides the prompt's hidden states.
@@ -77,6 +77,7 @@ pub struct UNet {
     conv_in: Conv2d,
     time_embedding: TimestepEmbedding,
     add_embedding: Option<TimestepEmbedding>,
+    time_projections: TimeProjections,
     down_blocks: Vec<DownBlock>,
     mid_block: MidBlock,
     up_blocks: Vec<UpBlock>,
@@ -110,6 +111,8 @@ impl UNet {
         let add_embedding = plan.added.map(|(_, width)| {
             TimestepEmbedding::load(params.pp("add_embedding"), width, time_dim, None)
         });
+        let resnets = plan.resnets();
+        let time_projections = TimeProjections::load(&mut params, &resnets, time_dim);
         let down_block = |i: usize| {
             let input = levels[i.saturating_sub(1)].channels;
             let params = params.pp(format!("down_blocks.{i}"));
@@ -137,6 +140,7 @@ impl UNet {
             conv_in,
             time_embedding,
             add_embedding,
+            time_projections,
             down_blocks,
             mid_block,
             up_blocks,
@@ -193,7 +197,7 @@ impl UNet {
         let context = self
             .transformers()
             .flat_map(|(_, transformer)| transformer.cross_attentions())
-            .map(|attention: &Attention| attention.keys_values(context.clone()))
+            .map(|attention: &ContextAttention| attention.keys_values(context.clone()))
             .collect();
         let added = self.add_embedding.as_ref().map(|embedding| {
             let added = added.expect("this UNet needs added conditioning");
@@ -263,8 +267,9 @@ impl UNet {
     ) -> Tensor<4> {
         let layers = self.layer_infos(&sample, conditioning);
         let wanted: Vec<_> = layers.iter().map(|layer| probe.wants(layer)).collect();
+        let time = self.time_shifts(timesteps, conditioning);
         let mut pass = Pass {
-            time: self.embed_time(timesteps, conditioning),
+            time: &time,
             context: &conditioning.context,
             layers: &layers,
             wanted: &wanted,

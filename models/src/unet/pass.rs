@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use burn::prelude::*;
 use prepose_kernels as kernels;
 
-use crate::attention::{Attention, AttentionProbe, KeyValue, LayerInfo, Place};
-use crate::resnet::TimeEmbedding;
+use crate::attention::{AttentionProbe, ContextAttention, KeyValue, LayerInfo, Place};
+use crate::resnet::TimeShift;
 
 /// What is known of a cross-attention layer when the network is built.
 #[derive(Debug, Clone)]
@@ -21,7 +21,8 @@ pub(crate) struct CrossLayer {
 
 /// The state of one forward pass.
 pub(crate) struct Pass<'a> {
-    pub time: TimeEmbedding,
+    /// For every residual block, in the order of execution.
+    pub time: &'a [TimeShift],
     /// The keys and values of every cross-attention layer, in the order of execution.
     pub context: &'a [KeyValue],
     pub layers: &'a [LayerInfo<'a>],
@@ -44,13 +45,14 @@ impl Pass<'_> {
         }
     }
 
-    /// `queries` `[B, heads, height · width, D]` attend to the text, giving
+    /// `queries` `[B, heads, height · width, D]` attend to the text; the result is added `onto` the residual
     /// `[B, height · width, C]`. `None` if the pass ends here.
     pub fn cross_attention(
         &mut self,
         layer: usize,
-        attention: &Attention,
+        attention: &ContextAttention,
         queries: Tensor<4>,
+        onto: Tensor<3>,
     ) -> Option<Tensor<3>> {
         let ends = self.end == Some(layer);
         let KeyValue { key, value } = self.context[layer].clone();
@@ -63,7 +65,7 @@ impl Pass<'_> {
         } else {
             kernels::attention(queries, key, value)
         };
-        (!ends).then(|| attention.finish(y))
+        (!ends).then(|| attention.finish(y, onto))
     }
 }
 

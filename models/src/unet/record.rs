@@ -14,7 +14,7 @@ use super::pass::{Pass, Tape};
 use super::steps::Gradient;
 use super::{PreparedConditioning, UNet};
 use crate::attention::{AttentionProbe, LayerInfo, NoProbe};
-use crate::resnet::TimeEmbedding;
+use crate::resnet::TimeShift;
 
 /// What a [`UNet::record`] keeps for the gradient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -57,7 +57,7 @@ impl<F: Fn(&LayerInfo) -> Option<Tensor<4>>> MapCotangents for F {
 pub struct Recording<'a> {
     unet: &'a UNet,
     conditioning: PreparedConditioning,
-    time: TimeEmbedding,
+    time: Vec<TimeShift>,
     layers: Vec<LayerInfo<'a>>,
     wanted: Vec<bool>,
     memory: Memory,
@@ -86,9 +86,9 @@ impl UNet {
         let layers = self.layer_infos(&sample, conditioning);
         let wanted: Vec<_> = layers.iter().map(|layer| probe.wants(layer)).collect();
         let last = last(&wanted);
-        let time = self.embed_time(self.embed_timesteps(timesteps, &sample), conditioning);
+        let time = self.time_shifts(self.embed_timesteps(timesteps, &sample), conditioning);
         let mut pass = Pass {
-            time: time.clone(),
+            time: &time,
             context: &conditioning.context,
             layers: &layers,
             wanted: &wanted,
@@ -166,7 +166,7 @@ impl Recording<'_> {
         for (step, mut tape) in self.unet.steps().iter().zip(self.tapes).rev() {
             if self.memory == Memory::Recompute && step.recomputes() {
                 let mut pass = Pass {
-                    time: self.time.clone(),
+                    time: &self.time,
                     context: &self.conditioning.context,
                     layers: &self.layers,
                     wanted: &nothing,

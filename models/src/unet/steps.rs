@@ -21,7 +21,8 @@ use crate::resnet::{Downsample, ResnetBlock, Upsample};
 pub(crate) enum Step<'a> {
     /// The first convolution.
     Convolve(&'a Conv2d),
-    Resnet(&'a ResnetBlock),
+    /// A residual block with its number.
+    Resnet(&'a ResnetBlock, usize),
     /// From feature maps, which branch off, to tokens.
     Enter(&'a Transformer2d),
     /// A transformer block with the number of its cross-attention layer.
@@ -40,12 +41,18 @@ pub(crate) enum Step<'a> {
 #[derive(Default)]
 pub(crate) struct Steps<'a> {
     list: Vec<Step<'a>>,
+    resnets: usize,
     layers: usize,
 }
 
 impl<'a> Steps<'a> {
     pub fn push(&mut self, step: Step<'a>) {
         self.list.push(step);
+    }
+
+    pub fn resnet(&mut self, block: &'a ResnetBlock) {
+        self.push(Step::Resnet(block, self.resnets));
+        self.resnets += 1;
     }
 
     pub fn transformer(&mut self, transformer: &'a Transformer2d) {
@@ -80,8 +87,8 @@ impl Step<'_> {
                 pass.keep(&x.dims());
                 conv.forward(x)
             }
-            Step::Resnet(block) => {
-                let h = resnet_half(block, &x, pass);
+            Step::Resnet(block, number) => {
+                let h = resnet_half(block, *number, &x, pass);
                 block.second_half(x, h)
             }
             Step::Enter(transformer) => {
@@ -92,7 +99,7 @@ impl Step<'_> {
             Step::Attend(block, layer) => return block.forward(x, *layer, pass),
             Step::Leave(transformer) => {
                 let branch = pass.branches.pop().expect("what entered leaves");
-                branch + transformer.leave(x)
+                transformer.leave(x, branch)
             }
             Step::Downsample(downsampler) => {
                 pass.keep(&x.dims());
@@ -125,14 +132,14 @@ impl Step<'_> {
 
     /// Whether the step keeps its input first and the rest can be computed from that again.
     pub fn recomputes(&self) -> bool {
-        matches!(self, Step::Resnet(_) | Step::Attend(..))
+        matches!(self, Step::Resnet(..) | Step::Attend(..))
     }
 
     /// Fills the tape as [`Self::forward`] does, from the same input, and does nothing besides.
     pub fn keep_again(&self, x: Tensor<4>, pass: &mut Pass) {
         match self {
-            Step::Resnet(block) => {
-                resnet_half(block, &x, pass);
+            Step::Resnet(block, number) => {
+                resnet_half(block, *number, &x, pass);
             }
             Step::Attend(block, layer) => {
                 block.open(x, *layer, pass);
@@ -150,7 +157,7 @@ impl Step<'_> {
     ) -> Option<Tensor<4>> {
         match self {
             Step::Convolve(conv) => Some(conv.input_grad(grad?, tape.read())),
-            Step::Resnet(block) => Some(block.input_grad(grad?, tape.read(), tape.read())),
+            Step::Resnet(block, _) => Some(block.input_grad(grad?, tape.read(), tape.read())),
             Step::Enter(transformer) => {
                 let branch = state.branches.pop().flatten();
                 let inner = grad.map(|grad| transformer.enter_input_grad(grad, tape.read()));
@@ -184,9 +191,9 @@ impl Step<'_> {
     }
 }
 
-fn resnet_half(block: &ResnetBlock, x: &Tensor<4>, pass: &mut Pass) -> Tensor<4> {
+fn resnet_half(block: &ResnetBlock, number: usize, x: &Tensor<4>, pass: &mut Pass) -> Tensor<4> {
     pass.keep(x);
-    let h = block.first_half(x.clone(), Some(&pass.time));
+    let h = block.first_half(x.clone(), Some(&pass.time[number]));
     pass.keep(&h);
     h
 }

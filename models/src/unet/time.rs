@@ -1,5 +1,6 @@
 //! The time embedding, and SDXL's added conditioning.
 
+use burn::module::Param;
 use burn::prelude::*;
 use burn::tensor::{DType, TensorData};
 use prepose_kernels as kernels;
@@ -7,7 +8,7 @@ use prepose_kernels as kernels;
 use super::{AddedConditioning, PreparedConditioning, UNet, UNetConfig};
 use crate::layers::Linear;
 use crate::params::Params;
-use crate::resnet::TimeEmbedding;
+use crate::resnet::TimeShift;
 
 /// Sinusoids of each value: `[values, dim]` in f32 (Ho et al. 2020, appendix B; diffusers'
 /// `get_timestep_embedding`).
@@ -74,6 +75,54 @@ impl TimestepEmbedding {
     }
 }
 
+/// The `time_emb_proj` of all residual blocks, which have the same input, as one product, and the biases of the
+/// convolutions that their results are added to.
+#[derive(Module, Debug)]
+pub(crate) struct TimeProjections {
+    projections: Linear,
+    /// Of all blocks, `[Σ C]`.
+    biases: Param<Tensor<1>>,
+    #[module(skip)]
+    channels: Vec<usize>,
+}
+
+impl TimeProjections {
+    /// `resnets` are the names and channels of the residual blocks in the order of execution.
+    pub fn load(params: &mut Params, resnets: &[(String, usize)], time_dim: usize) -> Self {
+        let named = |what: &str| {
+            let part = |(name, channels): &(String, usize)| (format!("{name}.{what}"), *channels);
+            resnets.iter().map(part).collect::<Vec<_>>()
+        };
+        let channels: Vec<_> = resnets.iter().map(|(_, channels)| *channels).collect();
+        Self {
+            projections: Linear::load_stacked(params, &named("time_emb_proj"), time_dim, true),
+            biases: params.stacked(&named("conv1.bias"), [channels.iter().sum()]),
+            channels,
+        }
+    }
+
+    /// From `silu` of the embedding, `[1 or B, T]`: one row for the whole batch when all samples are at the same
+    /// timestep, else one for each.
+    fn forward(&self, x: Tensor<2>) -> Vec<TimeShift> {
+        let [rows, _] = x.dims();
+        let shifts = self.projections.forward_rows(x) + self.biases.val().unsqueeze_dim(0);
+        let all = shifts.dims()[1];
+        let mut start = 0;
+        let blocks = self.channels.iter().map(|&channels| {
+            let from = start;
+            start += channels;
+            match rows {
+                1 => {
+                    let shifts = shifts.clone().reshape([all]);
+                    TimeShift::Same(kernels::narrow_columns(shifts, from, channels))
+                }
+                _ => TimeShift::Each(kernels::narrow_columns(shifts.clone(), from, channels)),
+            }
+        });
+        blocks.collect()
+    }
+}
+
 impl UNet {
     /// Sinusoids of the timesteps, one for the whole batch of `sample` or one for each: `[1 or B, C]`, f32. They are
     /// copied to the device.
@@ -89,19 +138,20 @@ impl UNet {
         self.sinusoids(&timesteps, self.config.block_out_channels[0], &device)
     }
 
-    /// `silu` of the embedding of timestep, guidance scale and added conditioning, in the type of the residual blocks,
-    /// from [`Self::embed_timesteps`].
-    pub(super) fn embed_time(
+    /// What timestep, guidance scale and added conditioning add in each residual block, in the order of execution, from
+    /// [`Self::embed_timesteps`].
+    pub(super) fn time_shifts(
         &self,
         timesteps: Tensor<2>,
         conditioning: &PreparedConditioning,
-    ) -> TimeEmbedding {
+    ) -> Vec<TimeShift> {
         let guidance = conditioning.guidance.clone();
         let mut x = self.time_embedding.forward(timesteps, guidance);
         if let Some(added) = &conditioning.added {
             x = x + added.clone();
         }
-        kernels::silu(x).cast(self.conv_in.dtype())
+        let x = kernels::silu(x).cast(self.conv_in.dtype());
+        self.time_projections.forward(x)
     }
 
     /// The input of SDXL's `add_embedding`: the pooled text and the embedded time ids, `[B, width]`.

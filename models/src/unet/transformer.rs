@@ -5,7 +5,9 @@ use burn::prelude::*;
 use prepose_kernels as kernels;
 
 use super::pass::{Pass, Tape};
-use crate::attention::{Attention, AttentionShape, DIFFUSERS_NAMES, KeyValue};
+use crate::attention::{
+    AttentionShape, ContextAttention, DIFFUSERS_NAMES, KeyValue, SelfAttention,
+};
 use crate::layers::{GroupNorm, LayerNorm, Linear};
 use crate::params::Params;
 
@@ -50,7 +52,7 @@ impl Transformer2d {
     }
 
     /// The attention layers to the text, in the order of execution.
-    pub fn cross_attentions(&self) -> impl Iterator<Item = &Attention> {
+    pub fn cross_attentions(&self) -> impl Iterator<Item = &ContextAttention> {
         self.transformer_blocks.iter().map(|block| &block.attn2)
     }
 
@@ -71,9 +73,9 @@ impl Transformer2d {
         self.norm.input_grad(grad, x)
     }
 
-    /// Tokens `[B, H, W, C]` to what is added to the feature maps `[B, C, H, W]`.
-    pub fn leave(&self, x: Tensor<4>) -> Tensor<4> {
-        self.proj_out.tokens_to_map(x)
+    /// Tokens `[B, H, W, C]` to feature maps `[B, C, H, W]`, added `onto` those that entered.
+    pub fn leave(&self, x: Tensor<4>, onto: Tensor<4>) -> Tensor<4> {
+        self.proj_out.tokens_to_map(x, onto)
     }
 
     /// The gradient to the input of [`Self::leave`] from that of its result.
@@ -107,10 +109,10 @@ impl Projection {
         kernels::linear(x, self.weight.val(), Some(self.bias.val()))
     }
 
-    /// `[B, H, W, C]` to `[B, C, H, W]`.
-    fn tokens_to_map(&self, x: Tensor<4>) -> Tensor<4> {
+    /// `[B, H, W, C]` to `[B, C, H, W]`, added `onto` that.
+    fn tokens_to_map(&self, x: Tensor<4>, onto: Tensor<4>) -> Tensor<4> {
         let x = x.permute([0, 3, 1, 2]);
-        kernels::conv2d(x, self.kernel(), Some(self.bias.val()), 1, 0)
+        kernels::pointwise_onto(x, self.kernel(), Some(self.bias.val()), onto)
     }
 
     /// The gradient to the input of [`Self::map_to_tokens`], `[B, C, H, W]`, from that of its result
@@ -139,9 +141,9 @@ impl Projection {
 #[derive(Module, Debug)]
 pub(crate) struct TransformerBlock {
     norm1: LayerNorm,
-    attn1: Attention,
+    attn1: SelfAttention,
     norm2: LayerNorm,
-    attn2: Attention,
+    attn2: ContextAttention,
     norm3: LayerNorm,
     ff: FeedForward,
 }
@@ -150,9 +152,8 @@ impl TransformerBlock {
     fn load(mut params: Params, options: TransformerOptions) -> Self {
         let channels = options.channels;
         const EPS: f64 = 1e-5;
-        let attention = |context_dim| AttentionShape {
-            query_dim: channels,
-            context_dim,
+        let attention = AttentionShape {
+            channels,
             heads: options.heads,
             qkv_bias: false,
             names: DIFFUSERS_NAMES,
@@ -160,9 +161,9 @@ impl TransformerBlock {
         };
         Self {
             norm1: LayerNorm::load(params.pp("norm1"), channels, EPS),
-            attn1: Attention::load(params.pp("attn1"), &attention(channels)),
+            attn1: SelfAttention::load(params.pp("attn1"), &attention),
             norm2: LayerNorm::load(params.pp("norm2"), channels, EPS),
-            attn2: Attention::load(params.pp("attn2"), &attention(options.context_dim)),
+            attn2: ContextAttention::load(params.pp("attn2"), &attention, options.context_dim),
             norm3: LayerNorm::load(params.pp("norm3"), channels, EPS),
             ff: FeedForward::load(params.pp("ff"), channels),
         }
@@ -172,7 +173,7 @@ impl TransformerBlock {
     pub fn forward(&self, x: Tensor<4>, layer: usize, pass: &mut Pass) -> Option<Tensor<4>> {
         let shape = x.dims();
         let (x, gate) = self.open(x, layer, pass)?;
-        let x = self.ff.close(gate) + x;
+        let x = self.ff.close(gate, x);
         Some(x.reshape(shape))
     }
 
@@ -193,12 +194,12 @@ impl TransformerBlock {
         pass.keep(&value);
         let y = kernels::attention(query, key, value);
         pass.keep(&y);
-        let x = self.attn1.finish(y) + x;
+        let x = self.attn1.finish(y, x);
 
         pass.keep(&x);
         let query = self.attn2.queries(self.norm2.forward(x.clone()));
         pass.keep(&query);
-        let x = pass.cross_attention(layer, &self.attn2, query)? + x;
+        let x = pass.cross_attention(layer, &self.attn2, query, x)?;
 
         pass.keep(&x);
         let gate = self.ff.open(self.norm3.forward(x.clone()));
@@ -241,8 +242,8 @@ impl TransformerBlock {
         };
 
         let inner = self.attn1.finish_input_grad(grad.clone());
-        let inner = kernels::attention_input_grads(inner, query, key, value, y);
-        let inner = self.attn1.project_input_grad(inner);
+        let (query, key, value) = kernels::attention_input_grads(inner, query, key, value, y);
+        let inner = self.attn1.project_input_grad([query, key, value]);
         let grad = self.norm1.input_grad(inner, tokens(x)) + grad;
         Some(grad.reshape(shape))
     }
@@ -279,8 +280,9 @@ impl FeedForward {
         self.proj.forward(x)
     }
 
-    fn close(&self, gate: Tensor<3>) -> Tensor<3> {
-        self.out.forward(kernels::geglu(gate))
+    /// From the input of the gate to the result, added `onto` the residual.
+    fn close(&self, gate: Tensor<3>, onto: Tensor<3>) -> Tensor<3> {
+        self.out.forward_onto(kernels::geglu(gate), onto)
     }
 
     fn input_grad(&self, grad: Tensor<3>, gate: Tensor<3>) -> Tensor<3> {

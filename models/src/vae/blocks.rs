@@ -5,7 +5,7 @@ use burn::tensor::DType;
 use prepose_kernels as kernels;
 
 use super::config::VaeConfig;
-use crate::attention::{Attention, AttentionShape, DIFFUSERS_NAMES};
+use crate::attention::{AttentionShape, DIFFUSERS_NAMES, SelfAttention};
 use crate::layers::{Conv2d, GroupNorm};
 use crate::params::Params;
 use crate::resnet::{Downsample, ResnetBlock, ResnetOptions, Upsample};
@@ -16,7 +16,7 @@ fn options(config: &VaeConfig) -> ResnetOptions {
     ResnetOptions {
         groups: config.norm_num_groups,
         eps: EPS,
-        time: None,
+        timed: false,
     }
 }
 
@@ -52,14 +52,13 @@ struct UpBlock {
 #[derive(Module, Debug)]
 struct MidAttention {
     group_norm: GroupNorm,
-    attention: Attention,
+    attention: SelfAttention,
 }
 
 impl MidAttention {
     fn load(mut params: Params, channels: usize, groups: usize) -> Self {
         let shape = AttentionShape {
-            query_dim: channels,
-            context_dim: channels,
+            channels,
             heads: 1,
             qkv_bias: true,
             names: DIFFUSERS_NAMES,
@@ -68,15 +67,15 @@ impl MidAttention {
         let group_norm = GroupNorm::load(params.pp("group_norm"), groups, channels, EPS);
         Self {
             group_norm,
-            attention: Attention::load(params, &shape),
+            attention: SelfAttention::load(params, &shape),
         }
     }
 
     fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         let [_, _, height, width] = x.dims();
         let h = kernels::picture_to_tokens(self.group_norm.forward(x.clone()));
-        let h = self.attention.to_self(h);
-        x + kernels::tokens_to_picture(h, [height, width])
+        let h = self.attention.forward(h, kernels::picture_to_tokens(x));
+        kernels::tokens_to_picture(h, [height, width])
     }
 }
 

@@ -8,7 +8,7 @@ use burn::tensor::Shape;
 use burn_cubecl::CubeBackend;
 use cubecl::zspace::metadata::Metadata;
 
-#[backend_extension(Cube, Fusion)]
+#[backend_extension(Cube, Fusion: cfg(feature = "fusion"))]
 trait Gaps: Backend {
     /// The first `width` elements along the last axis, as a view.
     #[fusion(dtype = x, shape = narrow(x, *width))]

@@ -98,3 +98,48 @@ fn channels_are_cut_out() {
         }
     }
 }
+
+#[test]
+fn rows_are_cut_across_and_heads_taken_out() {
+    let Some(device) = device() else { return };
+    for dtype in types(&device) {
+        // Where memory must begin at multiples of 32 or 256 bytes some of these are views and some copies.
+        for (heads, width, part) in [(2, 3, 1), (8, 40, 2), (4, 64, 1), (2, 128, 2)] {
+            let all = 3 * heads * width;
+            let x = random([2, 7, all], 1, dtype);
+            let start = part * heads * width;
+            let cut = x.clone().narrow(2, start, heads * width);
+            let split = (cut.clone().reshape([2, 7, heads, width])).swap_dims(1, 2);
+            for pitch in [all, all + 3, (all + 1).next_multiple_of(128)] {
+                println!("{heads} heads of {width} {dtype:?}: {pitch} apart");
+                let there = gaps::rows(&x, pitch, &device);
+                let got = crate::narrow_columns(there.clone(), start, heads * width);
+                download(&got).into_data().assert_eq(&cut.to_data(), true);
+                let got = crate::split_heads(there, width, part * heads..(part + 1) * heads);
+                download(&got).into_data().assert_eq(&split.to_data(), true);
+            }
+        }
+    }
+}
+
+#[test]
+fn attention_reads_heads_where_they_are() {
+    let Some(device) = device() else { return };
+    for dtype in types(&device) {
+        for (heads, width, n) in [(2, 40, 64), (3, 12, 17), (2, 64, 33)] {
+            let x = random([2, n, 3 * heads * width], 1, dtype);
+            let parts = |x: &Tensor<3>| {
+                [0, 1, 2].map(|part| {
+                    crate::split_heads(x.clone(), width, part * heads..(part + 1) * heads)
+                })
+            };
+            let [q, k, v] = parts(&x);
+            let want = values(&crate::attention(q, k, v));
+            let pitch = (3 * heads * width + 1).next_multiple_of(64);
+            let [q, k, v] = parts(&gaps::rows(&x, pitch, &device));
+            let got = cube::attention([&q, &k, &v], false).expect("there");
+            let what = format!("{heads} heads of {width}, {n} tokens, {dtype:?}");
+            assert_close_there(&got, &want, 2.0 * tolerance(dtype), &what);
+        }
+    }
+}

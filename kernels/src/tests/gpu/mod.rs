@@ -14,6 +14,7 @@ mod detection;
 mod gaps;
 mod gradients;
 mod layout;
+mod linear;
 mod norm;
 mod overwrite;
 

@@ -1,0 +1,53 @@
+//! Affine layers, whose products are Burn's own, with what is added to them.
+
+use super::*;
+
+#[test]
+fn a_layer_takes_its_bias_and_the_residual_along() {
+    let Some(device) = device() else { return };
+    for dtype in types(&device) {
+        let (batch, n, inputs, outputs) = (2, 9, 24, 40);
+        let x = random([batch, n, inputs], 1, dtype);
+        let (weight, weight_there) = pair([outputs, inputs], 2, dtype, &device);
+        let (bias, bias_there) = pair([outputs], 3, dtype, &device);
+        let onto = random([batch, n, outputs], 4, dtype);
+        let plain = crate::linear(x.clone(), weight.clone(), None);
+        let biased = crate::linear(x.clone(), weight, Some(bias));
+        for (gap, onto_gap) in [(0, 0), (8, 0), (0, 24)] {
+            let x = rows(&x, inputs + gap, &device);
+            let onto_there = rows(&onto, outputs + onto_gap, &device);
+            let what = format!("{dtype:?}, gaps of {gap} and {onto_gap}");
+            let bias = || Some(bias_there.clone());
+            let got = crate::linear(x.clone(), weight_there.clone(), bias());
+            let close = 4.0 * tolerance(dtype);
+            assert_close_there(&got, &values(&biased), close, &what);
+            let got =
+                crate::linear_onto(x.clone(), weight_there.clone(), bias(), onto_there.clone());
+            let want = values(&(biased.clone().cast(DType::F32) + onto.clone().cast(DType::F32)));
+            assert_close_there(&got, &want, close, &format!("{what}, onto"));
+            let got = crate::linear_onto(x, weight_there.clone(), None, onto_there);
+            let want = values(&(plain.clone().cast(DType::F32) + onto.clone().cast(DType::F32)));
+            assert_close_there(&got, &want, close, &format!("{what}, onto, no bias"));
+        }
+    }
+}
+
+#[test]
+fn a_convolution_of_one_pixel_ends_a_branch() {
+    let Some(device) = device() else { return };
+    let dtype = DType::F32;
+    let (weight, there) = pair([40, 24], 1, dtype, &device);
+    let (bias, bias_there) = pair([40], 2, dtype, &device);
+    let x = random([2, 24, 3, 3], 3, dtype);
+    let onto = random([2, 40, 3, 3], 4, dtype);
+    let plain = crate::pointwise_kernel(weight);
+    let want = crate::conv2d(x.clone(), plain, Some(bias), 1, 0) + onto.clone();
+    let kernel = crate::pointwise_kernel(there);
+    for (pitch, onto_pitch) in [(24, 40), (32, 64)] {
+        let x = picture(&x, pitch, &device);
+        let onto = picture(&onto, onto_pitch, &device);
+        let got = crate::pointwise_onto(x, kernel.clone(), Some(bias_there.clone()), onto);
+        let what = format!("pixels {pitch} and {onto_pitch} apart");
+        assert_close_there(&got, &values(&want), 1e-5, &what);
+    }
+}
