@@ -36,7 +36,7 @@ fn geglu_kernel<F: Float, N: Size>(
     run: usize,
     #[define(F)] _type: ElemType,
 ) {
-    let i = ABSOLUTE_POS as usize;
+    let i = ABSOLUTE_POS;
     if i < vectors {
         let at = i + i / run * run;
         let value = Vector::<f32, N>::cast_from(x[at]);
@@ -54,7 +54,7 @@ fn geglu_input_grad_kernel<F: Float, G: Float, N: Size>(
     run: usize,
     #[define(F, G)] _types: [ElemType; 2],
 ) {
-    let i = ABSOLUTE_POS as usize;
+    let i = ABSOLUTE_POS;
     if i < vectors {
         let at = i + i / run * run;
         let grad = Vector::<f32, N>::cast_from(grad[i]);

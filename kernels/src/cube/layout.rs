@@ -253,7 +253,7 @@ fn cat_kernel<F: Float, N: Size>(
     joint: Joint,
     #[define(F)] _type: ElemType,
 ) {
-    let i = ABSOLUTE_POS as usize;
+    let i = ABSOLUTE_POS;
     if i < joint.count {
         let pixel = i / joint.both;
         let at = i % joint.both;
@@ -326,7 +326,7 @@ fn resize_kernel<F: Float, N: Size>(
     #[comptime] double: bool,
     #[define(F)] _type: ElemType,
 ) {
-    let i = ABSOLUTE_POS as usize;
+    let i = ABSOLUTE_POS;
     if i < sizes.count {
         let pixel = i / sizes.run;
         let at = i % sizes.run;

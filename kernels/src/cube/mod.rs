@@ -259,7 +259,7 @@ fn vector_size(operands: &[&CubeTensor], lengths: &[usize]) -> usize {
     let first = operands[0];
     let widest = operands.iter().map(|x| x.elem_size()).max().unwrap_or(4);
     let most = first.client.properties().hardware.max_vector_size;
-    let mut size = (16 / widest).min(most.max(1) as usize);
+    let mut size = (16 / widest).min(most.max(1));
     let fits = |size: usize| {
         lengths.iter().all(|length| length.is_multiple_of(size))
             && operands.iter().all(|x| {

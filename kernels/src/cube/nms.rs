@@ -39,7 +39,7 @@ fn pairs_kernel<F: Float>(
     limit: f32,
     #[define(F)] _type: ElemType,
 ) {
-    let i = ABSOLUTE_POS as usize;
+    let i = ABSOLUTE_POS;
     if i < threads {
         let word = i % words;
         let own = i / words;
@@ -83,7 +83,7 @@ fn sweep_kernel<F: Float>(
     #[comptime] units: usize,
     #[define(F)] _type: ElemType,
 ) {
-    let problem = CUBE_POS as usize;
+    let problem = CUBE_POS;
     let unit = UNIT_POS as usize;
     let count = select(problem < problems, count, 0);
     let mut removed = Shared::<[u32]>::new_slice(words);

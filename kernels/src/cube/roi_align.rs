@@ -138,7 +138,7 @@ fn roi_align_kernel<F: Float, R: Float>(
     #[comptime] config: Config,
     #[define(F, R)] _types: [ElemType; 2],
 ) {
-    let i = ABSOLUTE_POS as usize;
+    let i = ABSOLUTE_POS;
     if i < threads {
         let pixels = comptime!(config.size * config.size);
         let region = i / (channels * pixels);

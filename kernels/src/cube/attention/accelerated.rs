@@ -88,7 +88,7 @@ fn pad_kernel<F: Float, G: Float>(
     #[comptime] padded: usize,
     #[define(F, G)] _types: [ElemType; 2],
 ) {
-    let i = ABSOLUTE_POS as usize;
+    let i = ABSOLUTE_POS;
     if i < count {
         let row = i / padded;
         let column = i % padded;

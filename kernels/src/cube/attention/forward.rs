@@ -47,7 +47,7 @@ fn attention_kernel<F: Float, K: Float, N: Size>(
 ) {
     let shape = comptime!(config.shape);
     let blocks = (queries + comptime!(shape.rows - 1)) / shape.rows;
-    let cube = CUBE_POS as usize;
+    let cube = CUBE_POS;
     let head = cube / blocks;
     // Cubes past the last head keep step with nothing to do.
     let rows = select(head < all_heads, queries, 0);

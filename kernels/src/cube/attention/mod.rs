@@ -145,7 +145,7 @@ fn rows_of<const K: usize>(operands: [CubeTensor; K]) -> ([CubeTensor; K], usize
         });
         let start = x.handle.offset_start.unwrap_or(0) as usize / x.elem_size();
         let lengths = steps.chain([x.meta.shape()[3], start]);
-        let most = x.client.properties().hardware.max_vector_size as usize;
+        let most = x.client.properties().hardware.max_vector_size;
         most >= 4 && lengths.into_iter().all(|length| length.is_multiple_of(4))
     });
     (operands, if wide { 4 } else { 1 })
@@ -362,7 +362,7 @@ struct Position {
 #[cube]
 fn position(rows: usize, all_heads: usize, #[comptime] shape: Shape2d) -> Position {
     let blocks = (rows + comptime!(shape.rows - 1)) / shape.rows;
-    let cube = CUBE_POS as usize;
+    let cube = CUBE_POS;
     let head = cube / blocks;
     let row = cube % blocks * shape.rows + UNIT_POS_X as usize;
     Position {

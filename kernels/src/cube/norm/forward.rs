@@ -46,7 +46,7 @@ fn norm_kernel<F: Float, W: Float, N: Size>(
 ) {
     let lane = UNIT_POS_X as usize;
     let slot = UNIT_POS_Y as usize;
-    let row = CUBE_POS as usize * config.rows + slot;
+    let row = CUBE_POS * config.rows + slot;
     let end = select(row < rows.count, rows.length, 0);
     let own = moments::<F, N>(x, &rows, row, lane, end, config);
     let (mean, spread, count) = gather(own, lane, slot, config);
@@ -67,7 +67,7 @@ fn measure_kernel<F: Float, N: Size>(
     #[define(F)] _type: ElemType,
 ) {
     let lane = UNIT_POS_X as usize;
-    let cube = CUBE_POS as usize;
+    let cube = CUBE_POS;
     let row = cube / config.pieces;
     let first = cube % config.pieces * piece;
     let inside = select(row < rows.count, rows.length, 0);
@@ -93,7 +93,7 @@ fn apply_kernel<F: Float, W: Float, N: Size>(
     #[comptime] config: Config,
     #[define(F, W)] _types: [ElemType; 2],
 ) {
-    let cube = CUBE_POS as usize;
+    let cube = CUBE_POS;
     let row = cube / config.pieces;
     if row < rows.count {
         let mut mean = 0.0f32;

@@ -46,7 +46,7 @@ fn norm_input_grad_kernel<F: Float, G: Float, W: Float, N: Size>(
 ) {
     let lane = UNIT_POS_X as usize;
     let slot = UNIT_POS_Y as usize;
-    let row = CUBE_POS as usize * config.rows + slot;
+    let row = CUBE_POS * config.rows + slot;
     let end = select(row < rows.count, rows.length, 0);
     let own = moments::<F, N>(x, &rows, row, lane, end, config);
     let (mean, spread, count) = gather(own, lane, slot, config);
