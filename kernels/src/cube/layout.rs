@@ -1,5 +1,5 @@
-//! Views of tensors where Burn would copy them, and pictures with their channels next to each other, the order in which convolutions on these backends read and
-//! write them.
+//! Views of tensors that Burn would copy, and pictures with their channels next to each other, the order in which
+//! convolutions on these backends read and write them.
 //!
 //! CUDA's allocator begins each row of a tensor at a multiple of up to 512 bytes, and to it the channels of a pixel are
 //! a row: pixels of 320 channels in f16, 640 bytes, are 1024 bytes apart. What takes such a picture as it is spares a
