@@ -26,7 +26,7 @@ fn geglu_matches() {
 fn geglu_input_grad_matches() {
     let Some(device) = device() else { return };
     for dtype in types(&device) {
-        for [b, n, width] in [[1, 1, 3], [2, 7, 5], [2, 64, 40]] {
+        for [b, n, width] in [[1, 1, 3], [2, 7, 5], [2, 64, 40], [16, 9, 24]] {
             let what = format!("gradient of geglu {:?} {dtype:?}", [b, n, width]);
             let (x, x_there) = pair([b, n, 2 * width], 1, dtype, &device);
             let (grad, grad_there) = pair([b, n, width], 2, dtype, &device);

@@ -136,7 +136,8 @@ fn attention_input_grads_match() {
 fn attention_query_grad_matches() {
     let Some(device) = device() else { return };
     for dtype in types(&device) {
-        for sizes @ [b, h, n, m, d] in [[1, 2, 140, 77, 16], [2, 3, 20, 9, 16]] {
+        for sizes @ [b, h, n, m, d] in [[1, 2, 140, 77, 16], [2, 3, 20, 9, 16], [16, 1, 7, 12, 16]]
+        {
             let (here, [q, k, v]) = operands(sizes, dtype, &device);
             let (grad, grad_there) = pair([b, h, n, d], 4, dtype, &device);
             let (probs, probs_there) = pair([b, h, n, m], 5, dtype, &device);

@@ -172,7 +172,7 @@ fn norm_input_grads_match() {
             let planes = upload(&x, &device);
             run(&grad_last, &planes, &format!("planes {what}"));
         }
-        for [b, n, c] in [[1, 1, 5], [2, 77, 40], [1, 3, 1031]] {
+        for [b, n, c] in [[1, 1, 5], [2, 77, 40], [16, 9, 64], [1, 3, 1031]] {
             let what = format!("gradient of layer norm {:?} {dtype:?}", [b, n, c]);
             let x = random([b, n, c], 1, dtype) + 3.0;
             let (weight, weight_there) = pair([c], 2, dtype, &device);
