@@ -54,9 +54,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         name: "dry run".into(),
         kernel_cache,
     };
-    let model: ModelRequest = serde_json::from_value(serde_json::json!({
-        "checkpoint": checkpoint, "dtype": dtype,
-    }))?;
+    let model = ModelRequest::new(checkpoint, dtype);
     let blueprint = Blueprint::open(&model)?;
     let mut request = blueprint.request("a dog to the left of a cat", &model);
     if let Some(size) = size {

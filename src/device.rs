@@ -9,7 +9,7 @@ use prepose_kernels::{KernelCache, keep_compiled_kernels};
 use serde::Serialize;
 use thiserror::Error;
 
-use crate::request::Dtype;
+use crate::dtype::Dtype;
 
 /// A kind of device that this program knows of, built in or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

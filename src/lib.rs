@@ -11,6 +11,7 @@
 //! * [`engine`]: text → conditioning → denoise → decode, on the networks of a checkpoint;
 //! * [`attention_maps`]: where the network looks for each word;
 //! * [`device`]: choosing where it runs;
+//! * [`dtype`]: the type of the weights;
 //! * [`memory`]: what runs take, and what there is;
 //! * [`search`]: best-of-N noise search;
 //! * [`selftest`]: whether a device computes what it should;
@@ -29,6 +30,7 @@ pub mod audit;
 pub mod bench;
 pub mod check;
 pub mod device;
+pub mod dtype;
 pub mod engine;
 pub mod guidance;
 pub mod memory;

@@ -10,15 +10,7 @@ use prepose::sampling::denoise::{Hook, HookError, State};
 use prepose_models::unet::GraphUse;
 
 fn model() -> ModelRequest {
-    ModelRequest {
-        checkpoint: "toybox".into(),
-        sha256: None,
-        config: None,
-        vae: None,
-        loras: Vec::new(),
-        allow_mismatch: false,
-        dtype: Dtype::F32,
-    }
+    ModelRequest::new("toybox", Dtype::F32)
 }
 
 fn engine() -> Engine {

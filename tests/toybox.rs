@@ -47,15 +47,7 @@ fn requests(model: &ModelRequest) -> Vec<(Request, PathBuf)> {
 
 #[test]
 fn the_toybox_draws_what_diffusers_draws_with_it() {
-    let model = ModelRequest {
-        checkpoint: "toybox".into(),
-        sha256: None,
-        config: None,
-        vae: None,
-        loras: Vec::new(),
-        allow_mismatch: false,
-        dtype: Dtype::F32,
-    };
+    let model = ModelRequest::new("toybox", Dtype::F32);
     let device = device::open("flex".parse().unwrap()).unwrap();
     let engine = Blueprint::open(&model)
         .unwrap()

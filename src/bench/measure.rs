@@ -16,9 +16,9 @@ use crate::check::detect::{DetectError, Detector, RcnnDetector};
 use crate::device::{DeviceError, OpenDevice};
 use crate::engine::{Blueprint, Engine, EngineError};
 use crate::guidance::GuidanceConfig;
-use crate::memory::Meter;
+use crate::memory::MemoryMeter;
 use crate::request::{Dtype, ModelRequest, Request};
-use crate::search::{PictureMeter, RewardKind, Search, SearchConfig};
+use crate::search::{PictureScorer, RewardKind, Search, SearchConfig};
 
 /// What pictures are of: two objects with a relation, as guidance and the checker need them.
 pub const PROMPT: &str = "a dog to the left of a cat";
@@ -110,7 +110,7 @@ impl Bench {
         self.device.check_dtype(row.dtype)?;
         let mut outcome = Outcome::empty(row);
         if row.what == What::Load {
-            let meter = Meter::start(&self.device.device);
+            let meter = MemoryMeter::start(&self.device.device);
             let started = Instant::now();
             self.load(row)?;
             outcome.seconds = vec![started.elapsed().as_secs_f64()];
@@ -120,7 +120,7 @@ impl Bench {
         if row.what != What::Matmul {
             self.load(row)?;
         }
-        let meter = Meter::start(&self.device.device);
+        let meter = MemoryMeter::start(&self.device.device);
         let times = match (row.what, &self.loaded) {
             (What::Matmul, _) => self.matmul(row, &mut outcome)?,
             (What::Unet | What::Families, Some(loaded)) => {
@@ -284,7 +284,7 @@ impl Bench {
                 batch: row.batch,
             };
             let score = |pictures: &[_]| Ok(reward.scores(&detector, pictures)?);
-            let meter = |_: &[_]| Ok(PictureMeter::new(engine, false, score));
+            let meter = |_: &[_]| Ok(PictureScorer::new(engine, false, score));
             let found = search.run(meter, &mut [])?;
             Ok(found.latents)
         })
@@ -323,15 +323,7 @@ impl Bench {
 }
 
 fn model(row: &Row) -> ModelRequest {
-    ModelRequest {
-        checkpoint: row.checkpoint.clone(),
-        sha256: None,
-        config: None,
-        vae: None,
-        loras: Vec::new(),
-        allow_mismatch: false,
-        dtype: row.dtype,
-    }
+    ModelRequest::new(&row.checkpoint, row.dtype)
 }
 
 /// A picture of the row, with a scheduler that calls the network once a step.

@@ -37,13 +37,11 @@ impl ModelArgs {
     /// The networks; f32 until a device is known.
     pub fn request(&self) -> ModelRequest {
         ModelRequest {
-            checkpoint: self.checkpoint.clone(),
-            sha256: None,
             config: self.config.clone(),
             vae: self.vae.clone(),
             loras: self.lora.clone(),
             allow_mismatch: self.allow_mismatch,
-            dtype: self.dtype.unwrap_or(Dtype::F32),
+            ..ModelRequest::new(&self.checkpoint, self.dtype.unwrap_or(Dtype::F32))
         }
     }
 

@@ -1,21 +1,21 @@
 //! A checkpoint before its weights are read.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use prepose_models::unet::{GraphUse, Memory, StepGraphs};
-use prepose_models::vae::VaeHalf;
 use prepose_weights::tokenizer::ClipTokenizer;
 use prepose_weights::{Checkpoint, Family, LoadOptions, LoraSpec, WeightsError};
 use sha2::{Digest, Sha256};
 
-use super::{Engine, EngineError, conditioning, image, needs};
-use crate::device::OpenDevice;
-use crate::prompt::Prompt;
+use super::error::EngineError;
+use super::init_image;
+use super::texts::{last_prompt, parse, schedule, timeline};
+use crate::guidance::{GuidanceConfig, GuidanceError, Network, Settings, Target};
+use crate::prompt::scene::Scene;
 use crate::request::{ModelRequest, Request, RequestError};
 use crate::sampling::noise::NoiseKind;
-use crate::sampling::schedulers::{Schedule, Scheduler, SchedulerKind};
+use crate::sampling::schedulers::{Scheduler, SchedulerKind};
 
 /// What a checkpoint is best run with.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -124,6 +124,15 @@ impl Blueprint {
         Ok(scheduler.kind().to_string())
     }
 
+    /// The number of UNet calls that `request` takes.
+    ///
+    /// # Errors
+    /// A scheduler that does not fit the checkpoint, or a strength out of range.
+    pub fn steps(&self, request: &Request) -> Result<usize, EngineError> {
+        let (schedule, start) = schedule(&self.checkpoint, request)?;
+        Ok(schedule.len() - start)
+    }
+
     /// `prompt` with the checkpoint's defaults and seed 0.
     pub fn request(&self, prompt: &str, model: &ModelRequest) -> Request {
         let defaults = self.defaults();
@@ -153,10 +162,9 @@ impl Blueprint {
     /// Checks `request` as far as possible without weights, and records the start picture's hash.
     pub fn check(&self, request: &mut Request) -> Result<(), EngineError> {
         request.validate(self.vae_factor())?;
-        let (schedule, start) = schedule(&self.checkpoint, request)?;
-        let steps = schedule.len() - start;
+        let steps = self.steps(request)?;
         request.check_switch(steps)?;
-        let mut texts = conditioning::timeline(request, steps)?;
+        let mut texts = timeline(request, steps)?;
         texts.dedup();
         // Brackets alone are no prompt either; a schedule may be without one for some steps.
         let mut empty = true;
@@ -171,72 +179,103 @@ impl Blueprint {
         }
         self.check_guidance(request, steps)?;
         if let Some(init) = &mut request.init {
-            init.sha256 = Some(image::check(init)?);
+            init.sha256 = Some(init_image::check(init)?);
         }
         Ok(())
     }
-
-    /// Loads the networks onto `device`; of the autoencoder only the decoder, and the rest when it is needed.
-    pub fn load(self, model: &ModelRequest, device: &OpenDevice) -> Result<Engine, EngineError> {
-        let float = model.dtype.float();
-        let burn_device = &device.device;
-        let vae_float = needs::vae_dtype(self.checkpoint.family(), model.dtype).float();
-        let checkpoint = &self.checkpoint;
-        let text_encoders = checkpoint.load_text_encoders(burn_device, float)?;
-        Ok(Engine {
-            text_encoders: Mutex::new(Some(Arc::new(text_encoders))),
-            unet: checkpoint.load_unet(burn_device, float)?,
-            vae: checkpoint.load_vae_half(VaeHalf::Decoder, burn_device, vae_float)?,
-            vae_encoder: Mutex::new(None),
-            device: burn_device.clone(),
-            opened: device.clone(),
-            dtype: model.dtype,
-            blueprint: self,
-            guidance_memory: Memory::default(),
-            graphs: StepGraphs::new(GraphUse::default()),
-            tiles_when_short: false,
-        })
+    /// The prompt that the run of `request` ends with, from which objects and relations are read.
+    ///
+    /// # Errors
+    /// A schedule that cannot be followed.
+    pub fn final_text(&self, request: &Request) -> Result<String, EngineError> {
+        last_prompt(request, self.steps(request)?)
     }
-}
 
-pub(super) fn parse(
-    which: &'static str,
-    text: &str,
-    tokenizer: &ClipTokenizer,
-) -> Result<Prompt, EngineError> {
-    Prompt::parse(text, tokenizer).map_err(|source| EngineError::Prompt {
-        which,
-        text: beginning(text),
-        source,
-    })
-}
-
-/// What an error quotes of a text.
-pub(super) fn beginning(text: &str) -> String {
-    match text.char_indices().nth(60) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_string(),
+    /// The objects and relations of the prompt that the run of `request` ends with, or the relations that the
+    /// request gives instead.
+    ///
+    /// # Errors
+    /// A scene that contradicts itself, relations between things that the prompt does not name.
+    pub fn scene(&self, request: &Request) -> Result<Scene, EngineError> {
+        let prompt = self.final_text(request)?;
+        let scene = match request.relations.is_empty() {
+            true => Scene::parse(&prompt),
+            false => Scene::with_relations(&prompt, &request.relations),
+        };
+        scene.map_err(|source| EngineError::Scene { prompt, source })
     }
-}
 
-fn scheduler(checkpoint: &Checkpoint, request: &Request) -> Result<Scheduler, EngineError> {
-    let kind = request
-        .scheduler
-        .as_deref()
-        .map(str::parse::<SchedulerKind>)
-        .transpose()?;
-    Ok(Scheduler::from_config(checkpoint.scheduler_config(), kind)?)
-}
+    /// Token positions of a phrase of the prompt that the run of `request` ends with, at its first occurrence.
+    ///
+    /// # Errors
+    /// A phrase that the prompt does not have.
+    pub fn positions(&self, request: &Request, phrase: &str) -> Result<Vec<usize>, EngineError> {
+        let text = self.final_text(request)?;
+        let tokenizer = &self.tokenizers[0];
+        let found = parse("prompt", &text, tokenizer)?.find(phrase, 0, tokenizer);
+        let found = found.map_err(GuidanceError::from)?;
+        Ok(found.positions)
+    }
 
-/// The schedule of `request` and the index of its first step.
-pub(super) fn schedule(
-    checkpoint: &Checkpoint,
-    request: &Request,
-) -> Result<(Schedule, usize), EngineError> {
-    let schedule = scheduler(checkpoint, request)?.schedule(request.steps)?;
-    let start = match &request.init {
-        Some(init) => schedule.start_index(init.strength)?,
-        None => 0,
-    };
-    Ok((schedule, start))
+    /// The objects that guidance and search see in `request`, by name, with their token positions.
+    ///
+    /// # Errors
+    /// As [`scene`](Self::scene).
+    pub fn objects(&self, request: &Request) -> Result<Vec<(String, Vec<usize>)>, EngineError> {
+        let scene = self.scene(request)?;
+        let text = self.final_text(request)?;
+        let tokenizer = &self.tokenizers[0];
+        let prompt = parse("prompt", &text, tokenizer)?;
+        let objects = scene.objects.iter().enumerate().map(|(index, object)| {
+            let policy = Default::default();
+            let positions = scene.token_positions(index, &prompt, policy);
+            let positions = positions.map_err(|source| EngineError::Scene {
+                prompt: text.clone(),
+                source,
+            })?;
+            Ok((object.phrase.clone(), positions))
+        });
+        objects.collect()
+    }
+
+    /// What guidance takes its step sizes from.
+    pub fn network(&self) -> Network {
+        match (self.checkpoint.network_name(), self.checkpoint.family()) {
+            (Some("toybox"), _) => Network::Toybox,
+            (_, Family::Sd1) => Network::Sd1,
+            (_, Family::Sdxl) => Network::Sdxl,
+        }
+    }
+
+    /// What `config` should achieve in `request`.
+    pub(crate) fn target(
+        &self,
+        request: &Request,
+        config: &GuidanceConfig,
+    ) -> Result<(Settings, Target), EngineError> {
+        let settings = config.settings(self.network())?;
+        let scene = self.scene(request)?;
+        let text = self.final_text(request)?;
+        // The meter of a search looks at relations, whatever boxes there are for guidance.
+        let boxes = match &request.guide {
+            Some(guide) if guide.method == config.method => &*request.boxes,
+            _ => &[],
+        };
+        let target = Target::new(&settings, &text, &scene, boxes, &self.tokenizers[0])?;
+        Ok((settings, target))
+    }
+
+    /// Checks guidance as far as possible without weights.
+    fn check_guidance(&self, request: &Request, steps: usize) -> Result<(), EngineError> {
+        if let Some(config) = &request.guide {
+            let (settings, _) = self.target(request, config)?;
+            let factor = self.vae_factor();
+            let latents = [request.height / factor, request.width / factor];
+            settings.check(steps, &self.checkpoint.unet_config()?, latents)?;
+        } else if !request.relations.is_empty() {
+            // A relation that is misspelt should be known before the picture is made.
+            self.scene(request)?;
+        }
+        Ok(())
+    }
 }

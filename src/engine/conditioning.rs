@@ -5,25 +5,11 @@ use prepose_models::clip::{HiddenLayer, TextEncoding};
 use prepose_models::unet::AddedConditioning;
 use prepose_weights::Family;
 
-use super::blueprint::{beginning, parse, schedule};
-use super::{Blueprint, Engine, EngineError};
-use crate::prompt::schedule::{Segment, sequence};
+use super::error::EngineError;
+use super::networks::Engine;
+use super::texts::{Texts, parse, timeline};
 use crate::request::Request;
 use crate::sampling::denoise::{Conditioning, ConditioningPlan, TextConditioning};
-
-/// The prompt and the negative prompt of each request of a batch at some step.
-pub(super) type Texts = Vec<(String, String)>;
-
-impl Blueprint {
-    /// The prompt that the run of `request` ends with, from which objects and relations are read.
-    ///
-    /// # Errors
-    /// A schedule that cannot be followed.
-    pub fn final_text(&self, request: &Request) -> Result<String, EngineError> {
-        let (schedule, start) = schedule(&self.checkpoint, request)?;
-        last_prompt(request, schedule.len() - start)
-    }
-}
 
 impl Engine {
     /// What the UNet is told at the first step.
@@ -216,38 +202,4 @@ impl Encoded<'_> {
         self.known.push((which, text.to_string(), row.clone()));
         Ok(row)
     }
-}
-
-/// What the picture of `request` should show: its prompt, with nothing scheduled in it any more, at the last step.
-///
-/// # Errors
-/// A prompt that changes at a step that there is not.
-pub fn final_prompt(request: &Request) -> Result<String, EngineError> {
-    last_prompt(request, request.steps)
-}
-
-fn last_prompt(request: &Request, steps: usize) -> Result<String, EngineError> {
-    let last = timeline(request, steps)?.pop();
-    Ok(last.map_or_else(|| request.prompt.clone(), |(prompt, _)| prompt))
-}
-
-/// The prompt and the negative prompt of `request` at each of `steps` steps, with nothing scheduled in them any more.
-pub(super) fn timeline(request: &Request, steps: usize) -> Result<Texts, EngineError> {
-    let follow = |which, prompt: &str, texts: &[(usize, &str)]| {
-        sequence(texts, steps).map_err(|source| EngineError::Schedule {
-            which,
-            text: beginning(prompt),
-            source,
-        })
-    };
-    let positive = follow("prompt", &request.prompt, &request.texts())?;
-    let negative = &*request.negative_prompt;
-    let negative = follow("negative prompt", negative, &[(0, negative)])?;
-    let at = |segments: &[Segment], step: usize| {
-        let mut begun = segments.iter().rev();
-        let segment = begun.find(|segment| segment.first_step <= step);
-        segment.map_or_else(String::new, |segment| segment.text.clone())
-    };
-    let texts = (0..steps).map(|step| (at(&positive, step), at(&negative, step)));
-    Ok(texts.collect())
 }

@@ -3,15 +3,15 @@
 use prepose_weights::WeightsError;
 use thiserror::Error;
 
+use crate::dtype::Dtype;
 use crate::guidance::GuidanceError;
 use crate::memory::OutOfMemory;
 use crate::prompt::PromptError;
 use crate::prompt::scene::SceneError;
 use crate::prompt::schedule::ScheduleError;
-use crate::request::{Dtype, RequestError};
+use crate::request::{RequestError, SearchError};
 use crate::sampling::denoise::DenoiseError;
 use crate::sampling::schedulers::SchedulerError;
-use crate::search::SearchError;
 
 /// Why a picture could not be made.
 #[derive(Debug, Error)]

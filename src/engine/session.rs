@@ -1,11 +1,21 @@
 //! A batch on its way from noise to latents.
 
-use burn::tensor::Tensor;
+use std::sync::PoisonError;
 
-use super::{Engine, EngineError, Task, schedule};
+use burn::tensor::Tensor;
+use prepose_models::vae::{LatentDistribution, VaeHalf};
+
+use super::error::EngineError;
+use super::fit::Task;
+use super::init_image;
+use super::needs::vae_dtype;
+use super::networks::Engine;
+use super::texts::schedule;
+use crate::guidance::Guidance;
 use crate::request::Request;
-use crate::sampling::denoise::{Denoising, Hook, Run};
+use crate::sampling::denoise::{Denoising, Hook, Run, draw};
 use crate::sampling::noise::NoiseSource;
+use crate::sampling::schedulers::Schedule;
 
 /// A batch that is denoised bit by bit. The hooks that the requests themselves ask for are its own; those
 /// of the caller must be the same in every call.
@@ -69,6 +79,80 @@ impl Engine {
             request: first.clone(),
             denoising: run.begin(&mut join(&mut plugins, hooks))?,
             plugins,
+        })
+    }
+
+    /// The guidance that a batch asks for.
+    fn guidance(&self, requests: &[Request]) -> Result<Option<Guidance>, EngineError> {
+        let Some(config) = &requests[0].guide else {
+            return Ok(None);
+        };
+        let mut targets = Vec::with_capacity(requests.len());
+        for request in requests {
+            targets.push(self.blueprint.target(request, config)?.1);
+        }
+        let settings = config.settings(self.blueprint.network())?;
+        let guidance = Guidance::new(settings, targets)?;
+        Ok(Some(guidance.with_memory(self.guidance_memory)))
+    }
+
+    /// Pure noise, or the start pictures with noise on them.
+    fn first_latents(
+        &self,
+        requests: &[Request],
+        schedule: &Schedule,
+        start: usize,
+        noise: &mut [NoiseSource],
+    ) -> Result<Tensor<4>, EngineError> {
+        let first = &requests[0];
+        let device = &self.device;
+        let factor = self.blueprint.vae_factor();
+        let channels = self.vae.config().latent_channels;
+        let shape = [channels, first.height / factor, first.width / factor];
+        if first.init.is_none() {
+            return Ok(draw(noise, shape, device) * schedule.init_noise_sigma());
+        }
+        let mut pictures = Vec::with_capacity(requests.len());
+        for request in requests {
+            if let Some(init) = &request.init {
+                pictures.push(init_image::load(
+                    init,
+                    request.width,
+                    request.height,
+                    device,
+                )?);
+            }
+        }
+        let pictures = Tensor::cat(pictures, 0);
+        let distribution = self.encode_pictures(pictures, first.vae_tiling)?;
+        // diffusers draws for the autoencoder's distribution first, then the noise to start from.
+        let latents = distribution.sample(draw(noise, shape, device));
+        let latents = (latents - self.vae.shift_factor()) * self.vae.scaling_factor();
+        let fresh = draw(noise, shape, device);
+        Ok(schedule.add_noise(latents, fresh, start))
+    }
+
+    fn encode_pictures(
+        &self,
+        pictures: Tensor<4>,
+        tiling: bool,
+    ) -> Result<LatentDistribution, EngineError> {
+        let mut encoder = self
+            .vae_encoder
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let encoder = match &mut *encoder {
+            Some(encoder) => encoder,
+            empty => {
+                let checkpoint = &self.blueprint.checkpoint;
+                let dtype = vae_dtype(checkpoint.family(), self.dtype).float();
+                let half = VaeHalf::Encoder;
+                empty.insert(checkpoint.load_vae_half(half, &self.device, dtype)?)
+            }
+        };
+        Ok(match tiling {
+            true => encoder.encode_tiled(pictures),
+            false => encoder.encode(pictures),
         })
     }
 }

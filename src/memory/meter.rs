@@ -3,7 +3,7 @@
 use burn::tensor::Device;
 
 /// Watches the memory of a piece of work.
-pub struct Meter {
+pub struct MemoryMeter {
     device: Device,
     /// Of the process, in bytes, when the work began.
     resident: Option<u64>,
@@ -11,7 +11,7 @@ pub struct Meter {
     reserved: Option<u64>,
 }
 
-impl Meter {
+impl MemoryMeter {
     /// Begins now; what the device holds for reuse is given back first.
     pub fn start(device: &Device) -> Self {
         device.memory_cleanup();

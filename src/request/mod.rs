@@ -1,18 +1,21 @@
 //! Everything that decides what one picture looks like.
 
 mod model;
+mod search;
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-pub use model::{Dtype, Lora, ModelRequest};
+pub use model::{Lora, ModelRequest};
+pub use search::{Pruning, RewardKind, SearchConfig, SearchError};
+
+pub use crate::dtype::Dtype;
 
 use crate::guidance::GuidanceConfig;
 use crate::guidance::boxes::ObjectBox;
 use crate::sampling::noise::NoiseKind;
-use crate::search::SearchConfig;
 
 /// One picture, as asked for. It is stored whole in the PNG, so that the picture can be made again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -298,15 +301,7 @@ pub(crate) mod tests {
             noise: NoiseKind::Torch,
             init: None,
             vae_tiling: false,
-            model: ModelRequest {
-                checkpoint: "toybox".into(),
-                sha256: None,
-                config: None,
-                vae: None,
-                loras: Vec::new(),
-                allow_mismatch: false,
-                dtype: Dtype::F32,
-            },
+            model: ModelRequest::new("toybox", Dtype::F32),
         }
     }
 

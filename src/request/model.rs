@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::dtype::Dtype;
+
 /// The networks of a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -29,6 +31,21 @@ pub struct ModelRequest {
     pub dtype: Dtype,
 }
 
+impl ModelRequest {
+    /// A checkpoint as it is: its own autoencoder, no LoRAs.
+    pub fn new(checkpoint: impl Into<String>, dtype: Dtype) -> Self {
+        Self {
+            checkpoint: checkpoint.into(),
+            sha256: None,
+            config: None,
+            vae: None,
+            loras: Vec::new(),
+            allow_mismatch: false,
+            dtype,
+        }
+    }
+}
+
 /// A LoRA file with its weight.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -37,28 +54,4 @@ pub struct Lora {
     pub path: PathBuf,
     /// How strongly it is merged.
     pub weight: f32,
-}
-
-/// The type of the networks' weights. Norms, softmax and latents are f32 whatever it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum Dtype {
-    /// 32 bits.
-    F32,
-    /// 16 bits with 5 of exponent.
-    F16,
-    /// 16 bits with 8 of exponent.
-    Bf16,
-}
-
-impl Dtype {
-    /// Burn's name for it.
-    pub fn float(self) -> burn::tensor::FloatDType {
-        use burn::tensor::FloatDType;
-        match self {
-            Dtype::F32 => FloatDType::F32,
-            Dtype::F16 => FloatDType::F16,
-            Dtype::Bf16 => FloatDType::BF16,
-        }
-    }
 }

@@ -3,11 +3,13 @@
 use burn::tensor::{Int, Tensor, TensorData};
 use prepose_models::attention::AttentionProbe;
 
-use super::Meter;
+use super::scorer::Scorer;
 use crate::attention_maps::{Half, MapReader};
+use crate::engine::{Blueprint, EngineError};
 use crate::guidance::maps::{LayerRule, MapGroup, Pooling};
 use crate::guidance::score::{ScoreOptions, pos_scores};
-use crate::guidance::{GuidanceError, Target};
+use crate::guidance::{GuidanceConfig, GuidanceError, Method, Target};
+use crate::request::Request;
 use crate::sampling::denoise::{Hook, HookError, Rows, State};
 
 /// What is left of a step's maps in the average after the next step.
@@ -15,14 +17,28 @@ const MEMORY: f64 = 0.5;
 
 /// Scores pictures by the probability of superiority of their relations on the attention maps, averaged over the
 /// last few steps.
-pub struct AttentionMeter {
+pub struct AttentionScorer {
     layers: LayerRule,
     targets: Vec<Target>,
     reader: Option<MapReader>,
     maps: Vec<MapGroup>,
 }
 
-impl AttentionMeter {
+impl AttentionScorer {
+    /// Scores the pictures of `requests`, each by the relations of its own prompt.
+    ///
+    /// # Errors
+    /// A prompt without relations, or with relations of depth.
+    pub fn for_batch(blueprint: &Blueprint, requests: &[Request]) -> Result<Self, EngineError> {
+        let config = GuidanceConfig::new(Method::Pos);
+        let mut targets = Vec::with_capacity(requests.len());
+        for request in requests {
+            targets.push(blueprint.target(request, &config)?.1);
+        }
+        let layers = config.settings(blueprint.network())?.layers;
+        Ok(Self::new(layers, targets)?)
+    }
+
     /// Scores a batch, each picture by its own target.
     ///
     /// # Errors
@@ -42,7 +58,7 @@ impl AttentionMeter {
     }
 }
 
-impl Meter for AttentionMeter {
+impl Scorer for AttentionScorer {
     fn scores(&mut self) -> Result<Vec<f64>, HookError> {
         let scores = pos_scores(&self.maps, &self.targets, ScoreOptions::default())?;
         let score = |score: Option<f32>| score.map_or(f64::NEG_INFINITY, f64::from);
@@ -50,7 +66,7 @@ impl Meter for AttentionMeter {
     }
 }
 
-impl Hook for AttentionMeter {
+impl Hook for AttentionScorer {
     fn before_loop(&mut self, state: &mut State) -> Result<(), HookError> {
         let [_, _, height, width] = state.latents().dims();
         let filter = self.layers.resolve_in(state.unet, [height, width])?;

@@ -1,26 +1,26 @@
-//! Rewards that look at the picture: what the run is coming to is decoded and shown to somebody.
+//! Rewards that look at the picture: the expected picture is decoded and scored, by a detector for example.
 
 use burn::tensor::{Int, Tensor, TensorData};
 
-use super::Meter;
+use super::scorer::Scorer;
 use crate::engine::Engine;
 use crate::sampling::denoise::{Hook, HookError, State};
 
-/// Scores what the pictures of a batch are coming to. `score` gets them as f32 [3, height, width] each in 0..=1, in the 256
+/// Scores the pictures that a batch is expected to become. `score` gets them as f32 [3, height, width] each in 0..=1, in the 256
 /// levels of a file, on the engine's device, and answers in their order; higher is better. All of one search show
 /// the same prompt.
-pub struct PictureMeter<'a, S> {
+pub struct PictureScorer<'a, S> {
     engine: &'a Engine,
     tiling: bool,
     score: S,
     latents: Option<Tensor<4>>,
 }
 
-impl<'a, S> PictureMeter<'a, S>
+impl<'a, S> PictureScorer<'a, S>
 where
     S: FnMut(&[Tensor<3>]) -> Result<Vec<f64>, HookError>,
 {
-    /// A meter for one batch; `tiling` as in [`Engine::decode`].
+    /// A scorer for one batch; `tiling` as in [`Engine::decode`].
     pub fn new(engine: &'a Engine, tiling: bool, score: S) -> Self {
         Self {
             engine,
@@ -31,7 +31,7 @@ where
     }
 }
 
-impl<S> Meter for PictureMeter<'_, S>
+impl<S> Scorer for PictureScorer<'_, S>
 where
     S: FnMut(&[Tensor<3>]) -> Result<Vec<f64>, HookError>,
 {
@@ -47,7 +47,7 @@ where
     }
 }
 
-impl<S> Hook for PictureMeter<'_, S> {
+impl<S> Hook for PictureScorer<'_, S> {
     fn after_step(&mut self, state: &mut State, denoised: &Tensor<4>) -> Result<(), HookError> {
         // After the last step the latents are what is decoded; some schedulers leave a trace of noise in them.
         let finished = state.step + 1 == state.steps;

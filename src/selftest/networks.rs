@@ -67,15 +67,7 @@ pub fn run(
 }
 
 fn model(dtype: Dtype) -> ModelRequest {
-    ModelRequest {
-        checkpoint: TOYBOX.into(),
-        sha256: None,
-        config: None,
-        vae: None,
-        loras: Vec::new(),
-        allow_mismatch: false,
-        dtype,
-    }
+    ModelRequest::new(TOYBOX, dtype)
 }
 
 fn load(device: &OpenDevice, dtype: Dtype) -> Result<Engine, Failure> {

@@ -20,7 +20,7 @@ use crate::output::png;
 use crate::picture::Picture;
 use crate::request::{FoundBy, Request};
 use crate::sampling::denoise::{Hook, HookError, State};
-use crate::search::{PictureMeter, RewardKind, Search, SearchConfig};
+use crate::search::{self, AttentionScorer, PictureScorer, RewardKind, Search, SearchConfig};
 
 /// Makes pictures with an engine.
 pub struct EngineMaker<'a> {
@@ -77,7 +77,7 @@ pub fn request(plan: &Plan, blueprint: &Blueprint, job: Job) -> Result<Request, 
     }
     blueprint.check(&mut request)?;
     if let Some(search) = &method.search {
-        blueprint.check_search(&request, search)?;
+        search::check(blueprint, &request, search)?;
     }
     Ok(request)
 }
@@ -178,10 +178,14 @@ impl EngineMaker<'_> {
                 let scene = blueprint.scene(&request)?;
                 let reward = PictureReward::new(kind, &scene, detector.vocabulary())?;
                 let score = |pictures: &[_]| Ok(reward.scores(detector, pictures)?);
-                let meter = |_: &[_]| Ok(PictureMeter::new(self.engine, request.vae_tiling, score));
+                let meter =
+                    |_: &[_]| Ok(PictureScorer::new(self.engine, request.vae_tiling, score));
                 run.run(meter, hooks)
             }
-            _ => run.run(|requests| blueprint.meter(requests), hooks),
+            _ => run.run(
+                |requests| AttentionScorer::for_batch(blueprint, requests),
+                hooks,
+            ),
         };
         let found = found.map_err(|error| self.told(error))?;
         let best = found.latents.narrow(0, 0, 1);

@@ -123,15 +123,7 @@ pub fn only_pass(config: &GuidanceConfig, targets: &[Target]) -> Box<dyn MapLoss
 }
 
 pub fn model(checkpoint: &str) -> ModelRequest {
-    ModelRequest {
-        checkpoint: checkpoint.into(),
-        sha256: None,
-        config: None,
-        vae: None,
-        loras: Vec::new(),
-        allow_mismatch: false,
-        dtype: Dtype::F32,
-    }
+    ModelRequest::new(checkpoint, Dtype::F32)
 }
 
 pub fn engine(checkpoint: &str) -> Engine {

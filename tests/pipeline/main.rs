@@ -34,15 +34,7 @@ struct Case {
 impl Case {
     fn open(name: &str) -> Self {
         let folder = fixture(name);
-        let model = ModelRequest {
-            checkpoint: folder.to_string_lossy().into_owned(),
-            sha256: None,
-            config: None,
-            vae: None,
-            loras: Vec::new(),
-            allow_mismatch: false,
-            dtype: Dtype::F32,
-        };
+        let model = ModelRequest::new(folder.to_string_lossy(), Dtype::F32);
         let text = std::fs::read_to_string(folder.join("case.json")).unwrap();
         let case: serde_json::Value = serde_json::from_str(&text).unwrap();
         let asked = &case["request"];

@@ -52,15 +52,7 @@ impl Subject {
         // Programs that are started elsewhere must find it, too.
         let there = Path::new(&checkpoint).canonicalize();
         let checkpoint = there.map_or(checkpoint, |path| path.to_string_lossy().into_owned());
-        let model = ModelRequest {
-            checkpoint,
-            sha256: None,
-            config: None,
-            vae: None,
-            loras: Vec::new(),
-            allow_mismatch: false,
-            dtype: Dtype::F32,
-        };
+        let model = ModelRequest::new(checkpoint, Dtype::F32);
         let blueprint =
             Blueprint::open(&model).with_context(|| format!("cannot measure {name}"))?;
         let (factor, native) = (blueprint.vae_factor(), blueprint.defaults().width);

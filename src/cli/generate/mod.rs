@@ -17,6 +17,7 @@ use prepose::engine::Blueprint;
 use prepose::output::files::{free_name, parent, prepare_folder, slug};
 use prepose::output::png;
 use prepose::request::{DelayedOrder, InitImage, ModelRequest, PromptSwitch, Request};
+use prepose::search;
 
 pub use args::Args;
 pub(super) use args::{Seeds, parse_seeds, parse_size};
@@ -57,7 +58,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     for request in &mut requests {
         blueprint.check(request)?;
         if let Some(search) = &search {
-            blueprint.check_search(request, search)?;
+            search::check(&blueprint, request, search)?;
         }
         if let Some((weights, kind)) = &detector {
             let labels = RcnnDetector::labels(weights.config());

@@ -10,7 +10,7 @@ use anyhow::anyhow;
 use prepose::check::detect::reward::{PictureReward, PictureRewardKind, RewardError};
 use prepose::check::detect::{Detector, RcnnDetector};
 use prepose::engine::Engine;
-use prepose::memory::Meter;
+use prepose::memory::MemoryMeter;
 use prepose::output::files::{free_name, parent, slug};
 use prepose::output::manifest::{ManifestLine, Place};
 use prepose::output::{files, png};
@@ -18,7 +18,7 @@ use prepose::picture::Picture;
 use prepose::prompt::scene::Scene;
 use prepose::request::{FoundBy, Request};
 use prepose::sampling::denoise::{Hook, HookError, State};
-use prepose::search::{PictureMeter, Search, SearchConfig};
+use prepose::search::{AttentionScorer, PictureScorer, Search, SearchConfig};
 use prepose_weights::WeightsError;
 
 use super::Args;
@@ -158,7 +158,8 @@ impl Run<'_> {
             let batch = &requests[done..done + size];
             let paths = &targets[done..done + size];
             progress.message(batch[0].prompt.chars().take(20).collect::<String>());
-            let meter = (self.args.json && done == 0).then(|| Meter::start(self.engine.device()));
+            let meter =
+                (self.args.json && done == 0).then(|| MemoryMeter::start(self.engine.device()));
             let made = match &self.search {
                 Some(search) => self.search(search, &batch[0], &paths[0], progress),
                 None => self.batch(batch, paths, progress),
@@ -295,11 +296,15 @@ impl Run<'_> {
         };
         let blueprint = self.engine.blueprint();
         let found = match &self.judge {
-            None => run.run(|requests| blueprint.meter(requests), &mut [&mut watch])?,
+            None => run.run(
+                |requests| AttentionScorer::for_batch(blueprint, requests),
+                &mut [&mut watch],
+            )?,
             Some(judge) => {
                 let reward = judge.reward(&blueprint.scene(request)?)?;
                 let score = |pictures: &[_]| Ok(reward.scores(&judge.detector, pictures)?);
-                let meter = |_: &[_]| Ok(PictureMeter::new(self.engine, request.vae_tiling, score));
+                let meter =
+                    |_: &[_]| Ok(PictureScorer::new(self.engine, request.vae_tiling, score));
                 run.run(meter, &mut [&mut watch])?
             }
         };

@@ -4,7 +4,7 @@ use burn::tensor::Tensor;
 use prepose_models::attention::{AttentionProbe, LayerInfo};
 use prepose_models::unet::{PreparedConditioning, Recording, UNet};
 
-use super::{Conditioning, ConditioningPlan};
+use super::conditioning::{Conditioning, ConditioningPlan};
 use crate::sampling::schedulers::{History, Schedule};
 
 /// What a hook sees and may change. It lives for one run of the loop.

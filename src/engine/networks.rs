@@ -1,0 +1,153 @@
+//! The networks of a checkpoint on a device.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use burn::tensor::Device;
+use prepose_models::clip::ClipTextModel;
+use prepose_models::unet::{GraphUse, Memory, StepGraphs, UNet};
+use prepose_models::vae::{AutoencoderKl, VaeHalf};
+
+use super::blueprint::Blueprint;
+use super::error::EngineError;
+use super::needs::vae_dtype;
+use crate::device::OpenDevice;
+use crate::dtype::Dtype;
+use crate::request::{ModelRequest, Request};
+
+/// A checkpoint on a device.
+pub struct Engine {
+    pub(super) blueprint: Blueprint,
+    /// Let go of when memory is short.
+    pub(super) text_encoders: Mutex<Option<Arc<Vec<ClipTextModel>>>>,
+    pub(super) unet: UNet,
+    /// The decoder.
+    pub(super) vae: AutoencoderKl,
+    /// The encoder, once a picture was to start from another.
+    pub(super) vae_encoder: Mutex<Option<AutoencoderKl>>,
+    pub(super) device: Device,
+    pub(super) opened: OpenDevice,
+    pub(super) dtype: Dtype,
+    pub(super) guidance_memory: Memory,
+    pub(super) graphs: StepGraphs,
+    pub(super) tiles_when_short: bool,
+}
+
+impl Engine {
+    /// Chooses what guided steps keep for their gradient: time for memory. Pictures do not change.
+    pub fn with_guidance_memory(self, guidance_memory: Memory) -> Self {
+        Self {
+            guidance_memory,
+            ..self
+        }
+    }
+
+    /// Chooses when UNet calls are captured as a graph. Pictures do not change, but for rounding.
+    pub fn with_graphs(self, usage: GraphUse) -> Self {
+        Self {
+            graphs: StepGraphs::new(usage),
+            ..self
+        }
+    }
+
+    /// Decodes in tiles when [`generate`](Self::generate) runs out of memory without, instead of failing.
+    pub fn tiling_when_short(self, tiles_when_short: bool) -> Self {
+        Self {
+            tiles_when_short,
+            ..self
+        }
+    }
+
+    /// The text encoders, read again if they were let go.
+    pub(super) fn text_encoders(&self) -> Result<Arc<Vec<ClipTextModel>>, EngineError> {
+        let mut encoders = self
+            .text_encoders
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(encoders) = &*encoders {
+            return Ok(encoders.clone());
+        }
+        let checkpoint = &self.blueprint.checkpoint;
+        let loaded = Arc::new(checkpoint.load_text_encoders(&self.device, self.dtype.float())?);
+        *encoders = Some(loaded.clone());
+        Ok(loaded)
+    }
+
+    pub(super) fn has_text_encoders(&self) -> bool {
+        let encoders = self.text_encoders.lock();
+        encoders.unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Lets go of the text encoders until the next prompt; whether they were there.
+    pub(super) fn release_text_encoders(&self) -> bool {
+        let mut encoders = self
+            .text_encoders
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let there = encoders.take().is_some();
+        drop(encoders);
+        if there {
+            self.device.memory_cleanup();
+            prepose_kernels::release_freed_memory();
+        }
+        there
+    }
+
+    /// The UNet, for measurements.
+    pub fn unet(&self) -> &UNet {
+        &self.unet
+    }
+
+    /// The device the networks are on.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Whether a captured UNet call is there to be replayed.
+    pub fn is_captured(&self) -> bool {
+        self.graphs.is_captured()
+    }
+
+    /// Whether that is the CPU.
+    pub fn is_on_cpu(&self) -> bool {
+        self.opened.is_cpu()
+    }
+
+    /// What was loaded.
+    pub fn blueprint(&self) -> &Blueprint {
+        &self.blueprint
+    }
+
+    /// The name of the scheduler that `request` is sampled with.
+    pub fn scheduler_name(&self, request: &Request) -> Result<String, EngineError> {
+        self.blueprint.scheduler_name(request.scheduler.as_deref())
+    }
+
+    /// The number of UNet calls that `request` takes; 0 for one that would be refused.
+    pub fn steps(&self, request: &Request) -> usize {
+        self.blueprint.steps(request).unwrap_or(0)
+    }
+}
+
+impl Blueprint {
+    /// Loads the networks onto `device`; of the autoencoder only the decoder, and the rest when it is needed.
+    pub fn load(self, model: &ModelRequest, device: &OpenDevice) -> Result<Engine, EngineError> {
+        let float = model.dtype.float();
+        let burn_device = &device.device;
+        let vae_float = vae_dtype(self.checkpoint.family(), model.dtype).float();
+        let checkpoint = &self.checkpoint;
+        let text_encoders = checkpoint.load_text_encoders(burn_device, float)?;
+        Ok(Engine {
+            text_encoders: Mutex::new(Some(Arc::new(text_encoders))),
+            unet: checkpoint.load_unet(burn_device, float)?,
+            vae: checkpoint.load_vae_half(VaeHalf::Decoder, burn_device, vae_float)?,
+            vae_encoder: Mutex::new(None),
+            device: burn_device.clone(),
+            opened: device.clone(),
+            dtype: model.dtype,
+            blueprint: self,
+            guidance_memory: Memory::default(),
+            graphs: StepGraphs::new(GraphUse::default()),
+            tiles_when_short: false,
+        })
+    }
+}

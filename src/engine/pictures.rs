@@ -1,0 +1,161 @@
+//! Whole batches: from requests to pictures.
+
+use std::time::Instant;
+
+use burn::tensor::Tensor;
+
+use super::error::EngineError;
+use super::fit::Task;
+use super::networks::Engine;
+use crate::picture::Picture;
+use crate::request::Request;
+use crate::sampling::denoise::Hook;
+
+/// The pictures of a batch, and what they took.
+pub struct Generated {
+    /// One for each request, in order.
+    pub pictures: Vec<Picture>,
+    /// Whether they were decoded in tiles: as asked for, or for want of memory.
+    pub tiled: bool,
+    /// Recorded passes of guidance, each over the whole batch.
+    pub recorded_passes: usize,
+    /// Spent on text encoding.
+    pub text_seconds: f64,
+    /// Spent in the denoising loop.
+    pub denoise_seconds: f64,
+    /// Spent on decoding.
+    pub decode_seconds: f64,
+}
+
+impl Engine {
+    /// How many of the first `requests` can be made in one batch of at most `most`: they must agree
+    /// in all but prompt, negative prompt, seed and start picture, and their texts must fill the
+    /// same number of chunks, so that no picture depends on its neighbours.
+    pub fn batch_size(&self, requests: &[Request], most: usize) -> Result<usize, EngineError> {
+        let Some(first) = requests.first() else {
+            return Ok(0);
+        };
+        let shape = |request: &Request| -> Result<_, EngineError> {
+            let mut shape = request.clone();
+            shape.prompt.clear();
+            shape.negative_prompt.clear();
+            shape.relations.clear();
+            shape.boxes.clear();
+            shape.found = None;
+            shape.switch = None;
+            shape.delay_order = None;
+            shape.seed = 0;
+            if let Some(init) = &mut shape.init {
+                init.path.clear();
+                init.sha256 = None;
+            }
+            Ok((shape, self.chunks(request)?))
+        };
+        let first = shape(first)?;
+        let mut size = 1;
+        while size < requests.len().min(most) && shape(&requests[size])? == first {
+            size += 1;
+        }
+        Ok(size)
+    }
+
+    /// Makes one picture for each of `requests`, which must fit into one batch
+    /// ([`batch_size`](Self::batch_size)).
+    ///
+    /// # Errors
+    /// A request that fails [`Blueprint::check`], a hook's error, non-finite latents or pictures, want of memory.
+    pub fn generate(
+        &self,
+        requests: &[Request],
+        hooks: &mut [&mut dyn Hook],
+    ) -> Result<Generated, EngineError> {
+        let started = Instant::now();
+        let mut session = self.begin(requests, hooks)?;
+        let text_seconds = started.elapsed().as_secs_f64();
+
+        let started = Instant::now();
+        session.advance(usize::MAX, hooks)?;
+        let recorded_passes = session.recorded_passes();
+        let latents = session.finish()?;
+        let denoise_seconds = started.elapsed().as_secs_f64();
+
+        let started = Instant::now();
+        let mut tiled = requests.first().is_some_and(|request| request.vae_tiling);
+        let decoded = self.decode_of(requests, latents.clone(), tiled);
+        let pictures = match decoded {
+            Err(EngineError::OutOfMemory(short)) if self.tiles_when_short && !tiled => {
+                tracing::warn!("{short}; trying again in tiles");
+                tiled = true;
+                self.decode_of(requests, latents, tiled)?
+            }
+            decoded => decoded?,
+        };
+        Ok(Generated {
+            pictures,
+            tiled,
+            recorded_passes,
+            text_seconds,
+            denoise_seconds,
+            decode_seconds: started.elapsed().as_secs_f64(),
+        })
+    }
+
+    fn decode_of(
+        &self,
+        requests: &[Request],
+        latents: Tensor<4>,
+        tiling: bool,
+    ) -> Result<Vec<Picture>, EngineError> {
+        let decode = || self.decode(latents, tiling);
+        match requests.first() {
+            Some(first) => self.with_memory(Task::Decode, first, 1, decode),
+            None => decode(),
+        }
+    }
+
+    /// The final latents of a batch, f32 [B, C, h, w], in the UNet's scaling.
+    pub fn latents(
+        &self,
+        requests: &[Request],
+        hooks: &mut [&mut dyn Hook],
+    ) -> Result<Tensor<4>, EngineError> {
+        let mut session = self.begin(requests, hooks)?;
+        session.advance(usize::MAX, hooks)?;
+        session.finish()
+    }
+
+    /// Decodes latents, f32 [B, C, h, w] in the UNet's scaling, into pictures, one at a time so that
+    /// a batch takes no more memory than a picture.
+    ///
+    /// # Errors
+    /// A picture that is not finite.
+    pub fn decode(&self, latents: Tensor<4>, tiling: bool) -> Result<Vec<Picture>, EngineError> {
+        self.decode_on_device(latents, tiling)
+            .enumerate()
+            .map(|(picture, decoded)| {
+                Picture::from_tensor(decoded).ok_or(EngineError::NonFinitePicture {
+                    picture,
+                    dtype: self.dtype,
+                })
+            })
+            .collect()
+    }
+
+    /// As [`decode`](Self::decode), but the pictures stay on the device: f32 [3, height, width] each, where 0..=1 is
+    /// what can be shown. Each is decoded when it is asked for.
+    pub fn decode_on_device(
+        &self,
+        latents: Tensor<4>,
+        tiling: bool,
+    ) -> impl Iterator<Item = Tensor<3>> {
+        let latents = latents / self.vae.scaling_factor() + self.vae.shift_factor();
+        (0..latents.dims()[0]).map(move |index| {
+            let one = latents.clone().narrow(0, index, 1);
+            let decoded = match tiling {
+                true => self.vae.decode_tiled(one),
+                false => self.vae.decode(one),
+            };
+            decoded.squeeze_dim::<3>(0) / 2.0 + 0.5
+        })
+    }
+}

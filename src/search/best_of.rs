@@ -1,0 +1,240 @@
+//! The search itself: candidates in batches, scored and dropped while they are made.
+
+use burn::tensor::Tensor;
+
+use super::attention::AttentionScorer;
+use super::scorer::Scorer;
+use crate::engine::{Blueprint, Engine, EngineError, Session};
+use crate::request::{Request, RewardKind, SearchConfig};
+use crate::sampling::denoise::{DenoiseError, Hook};
+
+/// Checks a search for `request` as far as possible without weights and without a detector.
+///
+/// # Errors
+/// No candidate, impossible steps of pruning, no relation in the prompt to search by attention.
+pub fn check(
+    blueprint: &Blueprint,
+    request: &Request,
+    search: &SearchConfig,
+) -> Result<(), EngineError> {
+    search.check(blueprint.steps(request)?)?;
+    match search.reward {
+        RewardKind::Attention => {
+            AttentionScorer::for_batch(blueprint, std::slice::from_ref(request)).map(|_| ())
+        }
+        RewardKind::Checker | RewardKind::Pse => blueprint.scene(request).map(|_| ()),
+    }
+}
+
+/// One noise of a search.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate {
+    /// Which one, from 0.
+    pub index: usize,
+    /// Its seed: a plain run with it makes the same picture.
+    pub seed: u64,
+    /// Its score when it was last looked at; higher is better.
+    pub score: f64,
+    /// Steps that it was taken through.
+    pub steps: usize,
+}
+
+/// What a search came to.
+pub struct Found {
+    /// All candidates, in order.
+    pub candidates: Vec<Candidate>,
+    /// Those that were finished, best first, as indices into `candidates`.
+    pub finished: Vec<usize>,
+    /// The final latents of `finished`, f32 [F, C, h, w], in the UNet's scaling.
+    pub latents: Tensor<4>,
+    /// Steps taken through the UNet by all candidates together.
+    pub unet_calls: usize,
+    /// Recorded passes of guidance of all candidates together.
+    pub recorded_passes: usize,
+}
+
+/// The seed of candidate `index` of a search that began with `seed`. The first is `seed` itself, so the search
+/// never does worse than the plain picture by its own measure. The others lie far from small seeds, so searches
+/// with neighbouring seeds share nothing; they differ in the lower 32 bits, which are all that PyTorch's generator reads.
+pub fn candidate_seed(seed: u64, index: usize) -> u64 {
+    // 2³² divided by the golden ratio, odd: no two of 2³² candidates are the same (Knuth's multiplicative hashing).
+    let step = (index as u32).wrapping_mul(0x9E37_79B1);
+    (seed >> 32 << 32) | u64::from((seed as u32).wrapping_add(step))
+}
+
+/// A search for the best noise of one request.
+pub struct Search<'a> {
+    /// The networks.
+    pub engine: &'a Engine,
+    /// What to make; its seed is the first candidate's.
+    pub request: &'a Request,
+    /// How many candidates, and when they are dropped.
+    pub config: &'a SearchConfig,
+    /// Pictures at a time, at least 1.
+    pub batch: usize,
+}
+
+/// Some candidates on their way.
+struct Group<'a, M> {
+    session: Session<'a>,
+    scorer: M,
+    /// Index of the candidate of each row.
+    rows: Vec<usize>,
+    /// Recorded passes of guidance, one for each row that took part.
+    recorded_passes: usize,
+}
+
+impl Search<'_> {
+    /// Runs the search. `scorer` makes a fresh scorer for each batch; `hooks` are the caller's, such as a progress bar:
+    /// they see one batch after another.
+    ///
+    /// # Errors
+    /// As [`Engine::generate`].
+    pub fn run<M: Scorer>(
+        &self,
+        scorer: impl Fn(&[Request]) -> Result<M, EngineError>,
+        hooks: &mut [&mut dyn Hook],
+    ) -> Result<Found, EngineError> {
+        let mut candidates: Vec<Candidate> = (0..self.config.best_of)
+            .map(|index| Candidate {
+                index,
+                seed: candidate_seed(self.request.seed, index),
+                score: f64::NEG_INFINITY,
+                steps: 0,
+            })
+            .collect();
+        let steps = self.engine.steps(self.request);
+        let rounds = match &self.config.pruning {
+            Some(pruning) => pruning.rounds(steps, self.config.best_of),
+            None => Vec::new(),
+        };
+
+        let mut groups = Vec::new();
+        let mut recorded_passes = 0;
+        let all: Vec<usize> = (0..self.config.best_of).collect();
+        // Without pruning each batch is finished before the next begins, so only results are kept.
+        for rows in all.chunks(self.batch) {
+            let requests: Vec<Request> = (rows.iter())
+                .map(|&row| Request {
+                    seed: candidates[row].seed,
+                    ..self.request.clone()
+                })
+                .collect();
+            let mut scorer = scorer(&requests)?;
+            let session = (self.engine).begin(&requests, &mut join(&mut scorer, hooks))?;
+            let mut group = Group {
+                session,
+                scorer,
+                rows: rows.to_vec(),
+                recorded_passes: 0,
+            };
+            let until = rounds.first().map_or(steps, |round| round.after);
+            group.advance(until, &mut candidates, hooks)?;
+            groups.push(group);
+        }
+        for (round, next) in rounds.iter().zip(1..) {
+            let mut alive: Vec<usize> =
+                groups.iter().flat_map(|group| group.rows.clone()).collect();
+            best_first(&mut alive, &candidates);
+            alive.truncate(round.keep);
+            groups.retain_mut(|group| {
+                let alive = group.retain(&alive, hooks);
+                if !alive {
+                    recorded_passes += group.recorded_passes;
+                }
+                alive
+            });
+            let until = rounds.get(next).map_or(steps, |round| round.after);
+            for group in &mut groups {
+                group.advance(until - round.after, &mut candidates, hooks)?;
+            }
+        }
+
+        let mut finished = Vec::new();
+        let mut latents = Vec::new();
+        for group in groups {
+            recorded_passes += group.recorded_passes;
+            finished.extend(group.rows);
+            latents.push(group.session.finish()?);
+        }
+        let latents = Tensor::cat(latents, 0);
+        let mut order: Vec<usize> = (0..finished.len()).collect();
+        order.sort_by(|&a, &b| compare(&candidates[finished[a]], &candidates[finished[b]]));
+        let rows = order.iter().map(|&row| latents.clone().narrow(0, row, 1));
+        Ok(Found {
+            latents: Tensor::cat(rows.collect(), 0),
+            finished: order.iter().map(|&row| finished[row]).collect(),
+            unet_calls: candidates.iter().map(|candidate| candidate.steps).sum(),
+            recorded_passes,
+            candidates,
+        })
+    }
+}
+
+impl<M: Scorer> Group<'_, M> {
+    /// Takes `steps` more steps and writes down the scores.
+    fn advance(
+        &mut self,
+        steps: usize,
+        candidates: &mut [Candidate],
+        hooks: &mut [&mut dyn Hook],
+    ) -> Result<(), EngineError> {
+        let before = self.session.recorded_passes();
+        (self.session).advance(steps, &mut join(&mut self.scorer, hooks))?;
+        self.recorded_passes += (self.session.recorded_passes() - before) * self.rows.len();
+        let scores = self.scorer.scores().map_err(DenoiseError::Hook)?;
+        for (&row, score) in self.rows.iter().zip(scores) {
+            candidates[row].score = score;
+            candidates[row].steps += steps;
+        }
+        Ok(())
+    }
+
+    /// Keeps the rows that are `alive`; false if there are none.
+    fn retain(&mut self, alive: &[usize], hooks: &mut [&mut dyn Hook]) -> bool {
+        let keep: Vec<usize> = (0..self.rows.len())
+            .filter(|&row| alive.contains(&self.rows[row]))
+            .collect();
+        if !keep.is_empty() && keep.len() < self.rows.len() {
+            (self.session).retain(&keep, &mut join(&mut self.scorer, hooks));
+            self.rows = keep.iter().map(|&row| self.rows[row]).collect();
+        }
+        !keep.is_empty()
+    }
+}
+
+/// The better candidate first; of equals the earlier. A score that is not a number is the worst.
+fn compare(a: &Candidate, b: &Candidate) -> std::cmp::Ordering {
+    let worth = |candidate: &Candidate| match candidate.score.is_nan() {
+        true => f64::NEG_INFINITY,
+        false => candidate.score,
+    };
+    (worth(b).total_cmp(&worth(a))).then(a.index.cmp(&b.index))
+}
+
+fn best_first(rows: &mut [usize], candidates: &[Candidate]) {
+    rows.sort_by(|&a, &b| compare(&candidates[a], &candidates[b]));
+}
+
+/// The scorer, then the caller's hooks.
+fn join<'a>(scorer: &'a mut impl Scorer, hooks: &'a mut [&mut dyn Hook]) -> Vec<&'a mut dyn Hook> {
+    let scorer = std::iter::once(scorer as &mut dyn Hook);
+    let hooks = hooks.iter_mut().map(|hook| &mut **hook as &mut dyn Hook);
+    scorer.chain(hooks).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn candidates_have_noises_of_their_own() {
+        let noises: HashSet<u32> = (0..8)
+            .flat_map(|seed| (0..1000).map(move |index| candidate_seed(seed, index) as u32))
+            .collect();
+        assert_eq!(noises.len(), 8000);
+        assert_eq!(candidate_seed(7 << 40, 0), 7 << 40);
+    }
+}
