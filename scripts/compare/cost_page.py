@@ -12,19 +12,21 @@ from pathlib import Path
 
 HEAD = """# What a guided step costs
 
-`prepose bench sheet --only step,guided` measures it on your device: plain steps and guided steps in turn, in one run. A plain step is one UNet call with
-both halves of classifier-free guidance. "10 of 50" is what ten guided steps add to a picture of fifty. Memory is what a step takes
-beyond the weights. "Cheap layers" end the network after the way down; "one pass" records the step's own call instead of running
-another.
+`prepose bench sheet --only step,guided` measures it on your device: plain steps and guided steps in turn, in one run.
+
+* A plain step is one UNet call with both halves of classifier-free guidance.
+* "10 of 50" is what ten guided steps add to a picture of fifty steps.
+* Memory is what a step takes beyond the weights.
+* "Cheap layers" stop the network after the way down; "one pass" records the step's own call instead of running another.
 """
 
 AGAINST = """
 ## Against the usual procedure
 
-The usual code runs the whole network on the conditional half once more with attention that forms and keeps every map up to 32², and
+The usual code runs the whole network on the conditional half once more, with attention that forms and keeps every map up to 32², and
 lets autograd go back through it. Here the pass ends after the last layer that is read, convolutions and linear layers keep nothing,
-and self-attention computes its scores again ([`kernels/NOTES.md`](../../kernels/NOTES.md)). Extra time of a guided step as a share of a plain
-step of the same engine, and extra peak memory, ours divided by PyTorch's; same weights, one run
+and self-attention recomputes its scores ([`kernels/NOTES.md`](../../kernels/NOTES.md)). The columns show, ours divided by PyTorch's, the extra time of a
+guided step as a share of a plain step of the same engine, and the extra peak memory; same weights, one run
 ([record](../../benches/results/{name}), by `scripts/compare/guidance_cost.py`; {clock}):
 
 | | layers of the reference | cheapest layers | memory | ours, 10 of 50 | cheapest, 10 of 50 |
@@ -58,7 +60,7 @@ def main():
         title, _, path = item.partition("=")
         text += bench(title, Path(path))
     record = json.loads(args.against.read_text())
-    clock = f"{record['threads']} thread" + ("; seconds of the processor, since the machine was busy" if record["clock"] == "cpu" else "")
+    clock = f"{record['threads']} thread" + ("; processor time, because the machine was busy" if record["clock"] == "cpu" else "")
     text += AGAINST.format(name=args.against.name, clock=clock)
     for name, row in record.items():
         if isinstance(row, dict) and "ratios" in row:
@@ -67,7 +69,7 @@ def main():
             added = [f"{20 * ours[kind] / ours['plain']:+.1f} %" for kind in ("reference", "cheapest")]
             text += f"| {name} | {ratios['reference']} | {ratios['cheapest']} | {ratios['memory']} | {' | '.join(added)} |\n"
     limits = record["limits"]
-    text += f"| meant to be at most | {limits['reference']} | {limits['cheapest']} | {limits['memory']} | | |\n"
+    text += f"| limit | {limits['reference']} | {limits['cheapest']} | {limits['memory']} | | |\n"
     args.out.write_text(text)
 
 

@@ -6,7 +6,8 @@ use prepose::suite::method::Method;
 use super::experiment;
 use super::run::Settings;
 
-/// Does the order of mention decide where things stand? The experiments of OTS-Bench (docs/experiments/ots.md).
+/// Does the order of mention decide where things stand? The experiments of OTS-Bench (docs/experiments/ots-homogenization.md,
+/// docs/experiments/ots-switch.md).
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]

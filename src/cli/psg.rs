@@ -7,7 +7,8 @@ use prepose::suite::method::Method;
 use super::experiment;
 use super::run::Settings;
 
-/// What guidance and search make of relations: the experiments of "Why Settle for Mid" (docs/experiments/psg.md).
+/// What guidance and search make of relations: the experiments of "Why Settle for Mid" (docs/experiments/psg-table.md,
+/// docs/experiments/psg-scaling.md).
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
