@@ -121,7 +121,9 @@ pub fn main() -> ExitCode {
         if is_broken_pipe(&error) {
             return OK;
         }
-        eprintln!("error: {error:#}");
+        // Names and texts in it may come from files and servers.
+        let message = prepose_untrusted::escaped(&format!("{error:#}"));
+        eprintln!("error: {message}");
         ERROR
     });
     ExitCode::from(code)

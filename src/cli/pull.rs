@@ -9,8 +9,10 @@ use super::progress::Progress;
 
 /// Download a known checkpoint into the Hugging Face cache, shared with Python.
 ///
-/// An interrupted download goes on where it stopped, and every file is compared with its SHA-256.
-/// HF_HOME, HF_ENDPOINT, HF_HUB_OFFLINE and HF_TOKEN are honoured.
+/// An interrupted download goes on where it stopped, and every file is compared with its size and
+/// hash before it gets its name. The token goes to the hub's host only. HF_HOME, HF_ENDPOINT,
+/// HF_HUB_OFFLINE, HF_TOKEN and HF_HUB_DOWNLOAD_TIMEOUT (seconds of silence, 10 by default) are
+/// honoured.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// A known name, OWNER/NAME for a diffusers folder, or OWNER/NAME/FILE; without it the known

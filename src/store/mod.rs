@@ -24,9 +24,13 @@ const UNFINISHED: &str = ".prepose-";
 #[derive(Debug, Error)]
 pub enum StoreError {
     /// The location cannot be used at all.
-    #[error("cannot use {location}: {why}")]
+    #[error(
+        "cannot use {}: {}",
+        prepose_untrusted::redact_address(location),
+        prepose_untrusted::redact(why)
+    )]
     Location {
-        /// As it was given.
+        /// As it was given; the message leaves out credentials.
         location: String,
         /// Why not, and the way out.
         why: String,

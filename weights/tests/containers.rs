@@ -1,11 +1,9 @@
 //! The same weights in every container give the same outputs, and those of diffusers.
 
-mod support;
-
 use std::path::PathBuf;
 
+use crate::support::{Expected, fixture, open, outputs};
 use prepose_weights::{Checkpoint, Family, LoadOptions, describe_file};
-use support::{Expected, fixture, open, outputs};
 
 const TOLERANCE: f32 = 2e-5;
 
@@ -72,7 +70,7 @@ fn published_layouts() {
     let tokenizers = sdxl.tokenizers().unwrap();
     assert_eq!((tokenizers.len(), tokenizers[1].pad()), (2, 0));
     for checkpoint in [sd1, sdxl] {
-        let device = support::device();
+        let device = crate::support::device();
         let dtype = burn::tensor::FloatDType::F32;
         checkpoint.load_text_encoders(&device, dtype).unwrap();
         checkpoint.load_unet(&device, dtype).unwrap();
@@ -108,7 +106,7 @@ fn separate_autoencoder() {
         };
         let checkpoint = open(&fixture("single-file/sd1"), &options);
         let network = checkpoint
-            .load_vae(&support::device(), burn::tensor::FloatDType::F32)
+            .load_vae(&crate::support::device(), burn::tensor::FloatDType::F32)
             .unwrap();
         expected.compare(
             "vae/decoded",
@@ -128,7 +126,7 @@ fn separate_autoencoder() {
     };
     let checkpoint = open(&fixture("single-file/sd1"), &options);
     let network = checkpoint
-        .load_vae(&support::device(), burn::tensor::FloatDType::F32)
+        .load_vae(&crate::support::device(), burn::tensor::FloatDType::F32)
         .unwrap();
     whole.compare(
         "vae/decoded",
@@ -216,7 +214,7 @@ fn no_guessing_without_a_configuration() {
     let path: PathBuf = fixture("single-file/sd1-f16.safetensors");
     let checkpoint = Checkpoint::open(&path, &LoadOptions::default()).unwrap();
     let error = checkpoint
-        .load_vae(&support::device(), burn::tensor::FloatDType::F32)
+        .load_vae(&crate::support::device(), burn::tensor::FloatDType::F32)
         .unwrap_err()
         .to_string();
     assert!(

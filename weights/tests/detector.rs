@@ -1,13 +1,11 @@
 //! Detectors from folders and state dicts, and what is said of those that do not fit.
 
-mod support;
-
 use std::path::Path;
 
+use crate::support::{chain, device, fixture};
 use prepose_weights::DetectorWeights;
 use safetensors::SafeTensors;
 use safetensors::tensor::TensorView;
-use support::{chain, device, fixture};
 
 /// Writes the fixture's tensors to `to` under other names; those with none are left out.
 fn rename(case: &str, to: &Path, name: impl Fn(&str) -> Option<String>) {

@@ -1,13 +1,11 @@
 //! LoRAs merged while loading, against diffusers' merging of the same files.
 
-mod support;
-
 use std::path::Path;
 
-use prepose_weights::{LoadOptions, LoraSpec};
-use support::{
+use crate::support::{
     Expected, Stored, chain, failure, fixture, open, outputs, read_safetensors, write_safetensors,
 };
+use prepose_weights::{LoadOptions, LoraSpec};
 
 const TOLERANCE: f32 = 2e-5;
 

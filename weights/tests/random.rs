@@ -1,14 +1,12 @@
 //! Checkpoints of random weights: complete, of the right spread, the same for the same seed.
 
-mod support;
-
 use std::path::Path;
 
+use crate::support::{device, fixture};
 use burn::tensor::FloatDType;
 use prepose_weights::tokenizer::{ClipTokenizer, Padding};
 use prepose_weights::{Checkpoint, Family, LoadOptions, RandomCheckpoint};
 use safetensors::SafeTensors;
-use support::{device, fixture};
 
 fn write(like: &str, dtype: FloatDType, seed: u64, folder: &Path) {
     let like = Checkpoint::open(fixture(like), &LoadOptions::default()).unwrap();

@@ -1,10 +1,8 @@
 //! The tiny autoencoder, against diffusers.
 
-mod support;
-
+use crate::support::{Expected, chain, device, fixture};
 use burn::tensor::FloatDType;
 use prepose_weights::load_tiny_vae;
-use support::{Expected, chain, device, fixture};
 
 #[test]
 fn encodes_and_decodes() {

@@ -2,20 +2,18 @@
 
 #![cfg(feature = "toybox")]
 
-mod support;
-
 use std::path::Path;
 
+use crate::support::open;
 use burn::tensor::FloatDType;
 use prepose_weights::{Family, LoadOptions, TOYBOX, describe_file};
-use support::open;
 
 #[test]
 fn it_is_whole() {
     let toybox = open(Path::new(TOYBOX), &LoadOptions::default());
     assert_eq!((toybox.name(), toybox.family()), (TOYBOX, Family::Sd1));
     assert!(toybox.scheduler_config()["_class_name"].is_string());
-    let device = support::device();
+    let device = crate::support::device();
     toybox.load_text_encoders(&device, FloatDType::F32).unwrap();
     toybox.load_unet(&device, FloatDType::F32).unwrap();
     toybox.load_vae(&device, FloatDType::F32).unwrap();

@@ -2,13 +2,11 @@
 
 #![cfg(feature = "toybox")]
 
-mod support;
-
+use crate::support::{device, fixture};
 use burn::tensor::{Tensor, TensorData};
 use prepose_models::rcnn::Instance;
 use prepose_weights::{DetectorWeights, TOYBOX};
 use safetensors::SafeTensors;
-use support::{device, fixture};
 
 /// A detection of torchvision's.
 struct Expected {

@@ -1,12 +1,10 @@
 //! Whatever is wrong with a file, one message says which file, what and what to do.
 
-mod support;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::support::{Stored, chain, failure, fixture, read_safetensors, write_safetensors};
 use prepose_weights::{Checkpoint, LoadOptions, WeightsError};
-use support::{Stored, chain, failure, fixture, read_safetensors, write_safetensors};
 
 /// Fails to load `path` and expects `parts` in the message, the path among them.
 fn expect(path: &Path, options: &LoadOptions, parts: &[&str]) -> WeightsError {
@@ -202,7 +200,7 @@ fn wrong_tensors_are_all_named() {
     };
     let checkpoint = Checkpoint::open(&path, &allowed).unwrap();
     checkpoint
-        .load_unet(&support::device(), burn::tensor::FloatDType::F32)
+        .load_unet(&crate::support::device(), burn::tensor::FloatDType::F32)
         .unwrap();
 }
 

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use prepose_untrusted::redact_address;
 use serde_json::{Value, json};
 use thiserror::Error;
 
@@ -31,7 +32,7 @@ pub enum ExtractError {
     #[error("{0:?} is not an address that begins with http:// or https://")]
     Address(String),
     /// No answer: no connection, no such host, too slow.
-    #[error("no answer from {url}: {source}")]
+    #[error("no answer from {url}: {}", prepose_untrusted::redact(&source.to_string()))]
     Http {
         /// The address.
         url: String,
@@ -103,7 +104,7 @@ impl Extractor {
     /// The model's answer.
     fn ask(&self, prompt: &str) -> Result<String, ExtractError> {
         if !self.url.starts_with("http://") && !self.url.starts_with("https://") {
-            return Err(ExtractError::Address(self.url.clone()));
+            return Err(ExtractError::Address(redact_address(&self.url)));
         }
         let base = self.url.trim_end_matches('/');
         let url = match base.ends_with("/chat/completions") {
@@ -119,8 +120,9 @@ impl Extractor {
             "temperature": 0,
             "max_tokens": MAX_TOKENS,
         });
+        let shown = redact_address(&url);
         let http = |source| ExtractError::Http {
-            url: url.clone(),
+            url: shown.clone(),
             source: Box::new(source),
         };
         let config = ureq::Agent::config_builder()
@@ -142,7 +144,7 @@ impl Extractor {
             .map_err(http)?;
         if status != 200 {
             return Err(ExtractError::Status {
-                url,
+                url: shown,
                 status,
                 body: beginning(&text),
             });

@@ -63,6 +63,12 @@ impl Place {
         if bucket.is_empty() {
             return Err(refuse("it names no bucket; write s3://BUCKET/FOLDER"));
         }
+        let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if !bucket.chars().all(fits) {
+            return Err(refuse(
+                "a bucket's name has only letters, digits, '-', '_' and '.'; credentials go into the store's usual variables",
+            ));
+        }
         let prefix = Path::parse(prefix.trim_end_matches('/'))
             .map_err(|error| refuse(&error.to_string()))?;
         let given = |names: &[&str]| {
@@ -200,6 +206,11 @@ impl Place {
             Kind::Memory => return None,
         };
         if let Some(endpoint) = &self.endpoint
+            && let Err(error) = reqwest::Url::parse(endpoint)
+        {
+            return Some(format!("the endpoint {endpoint:?} is no address: {error}"));
+        }
+        if let Some(endpoint) = &self.endpoint
             && endpoint.starts_with("http://")
             && !self.is_loopback()
             && !self.has(&[allow])
@@ -309,6 +320,9 @@ mod tests {
         for (location, wanted) in [
             ("s3://", "it names no bucket"),
             ("s3:///a", "it names no bucket"),
+            ("s3://a b/x", "only letters"),
+            ("s3://a?\u{1b}[2J", "only letters"),
+            ("s3://me:SECRET@b/x", "cannot use s3://***@b/x"),
             ("file:///a", "a folder is a path alone"),
             ("s3://b/a//b", "empty path segment"),
             ("s3://b/../b", "illegal character"),
@@ -334,6 +348,11 @@ mod tests {
                 "s3://b",
                 &[SECRET],
                 Some("AWS_ACCESS_KEY_ID is not set, though"),
+            ),
+            (
+                "s3://b",
+                &[KEY, SECRET, ("AWS_ENDPOINT_URL", "http://a b")],
+                Some("is no address"),
             ),
             (
                 "s3://b",

@@ -170,7 +170,9 @@ impl Trouble {
                 };
                 let seconds = waited.as_secs_f64();
                 let at = match &place.endpoint {
-                    Some(endpoint) => format!(" at {endpoint}"),
+                    Some(endpoint) => {
+                        format!(" at {}", prepose_untrusted::redact_address(endpoint))
+                    }
                     None => String::new(),
                 };
                 format!("{trouble}{at}, {tries} tries in {seconds:.0} s; {way}")

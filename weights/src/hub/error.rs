@@ -1,14 +1,15 @@
 //! Why a download failed.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use hf_hub::api::sync::ApiError;
+use prepose_untrusted::{printable, redact};
 
 /// Why something could not be pulled from the hub.
 #[derive(Debug, thiserror::Error)]
 pub enum HubError {
     /// Neither a known name nor a repository.
-    #[error("{name:?} is not known; give one of {known}, or a repository as OWNER/NAME")]
+    #[error("{:?} is not known; give one of {known}, or a repository as OWNER/NAME", printable(name).to_string())]
     Unknown {
         /// As given.
         name: String,
@@ -26,6 +27,26 @@ pub enum HubError {
         /// The page that lists its commits.
         url: String,
     },
+    /// A revision that would not stay one name in the cache and on the hub.
+    #[error(
+        "{} is no revision; give a commit's hash, a branch or a tag: letters, digits and -_.+, parts joined by /",
+        printable(revision)
+    )]
+    Revision {
+        /// As given.
+        revision: String,
+    },
+    /// A hub's address that cannot be used.
+    #[error("HF_ENDPOINT is no address of a hub: {why}")]
+    Endpoint {
+        /// What is wrong, without the address, which may hold a secret.
+        why: String,
+    },
+    /// A token that cannot be sent.
+    #[error(
+        "the token in HF_TOKEN or from `hf auth login` has characters that no token has; set it again"
+    )]
+    Token,
     /// A repository from which prepose cannot tell what to take.
     #[error("{repo} is not a diffusers checkpoint; name the file to pull as {repo}/FILE: {files}")]
     Choose {
@@ -79,17 +100,28 @@ pub enum HubError {
         /// The hub.
         endpoint: String,
         /// The last failure.
-        source: Box<ApiError>,
+        source: TransferError,
     },
     /// The content is not what was promised.
     #[error(
-        "{what} is corrupt: its sha256 is {found}, expected {expected}; it was removed, run the same \
+        "{what} is corrupt: its hash is {found}, expected {expected}; it was not kept, run the same \
              command again"
     )]
     Corrupt {
         /// The repository and file.
         what: String,
         /// The hash of what arrived.
+        found: String,
+        /// The hash that it must have.
+        expected: String,
+    },
+    /// A file in the cache is damaged, and the network is switched off.
+    #[error("{}: damaged, its hash is {found}, expected {expected}; HF_HUB_OFFLINE forbids downloading it anew",
+        path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Its hash.
         found: String,
         /// The hash that it must have.
         expected: String,
@@ -117,6 +149,13 @@ pub enum HubError {
         /// The operating system's reason.
         source: std::io::Error,
     },
+    /// A link, or something else that is no folder, where the cache has folders.
+    #[error("{}: not a folder of its own but a link or a file; downloads are written to real folders only. Remove it, or \
+             set HF_HOME to the folder that it leads to", path.display())]
+    NoFolder {
+        /// What lies there.
+        path: PathBuf,
+    },
     /// Another process is downloading the same file.
     #[error("{what} is being downloaded by another process; wait for it")]
     Locked {
@@ -124,7 +163,10 @@ pub enum HubError {
         what: String,
     },
     /// The hub's answer makes no sense.
-    #[error("{endpoint} answered for {what} with something that is not the hub's: {reason}")]
+    #[error(
+        "{endpoint} answered for {what} with something that is not the hub's: {}",
+        redact(reason)
+    )]
     Answer {
         /// The repository and file.
         what: String,
@@ -133,4 +175,43 @@ pub enum HubError {
         /// What is wrong.
         reason: String,
     },
+}
+
+/// Why a transfer did not come to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum TransferError {
+    /// No connection, or one that broke off. The reason may name addresses, whose secrets are cut out.
+    #[error("{}", redact(&.0.to_string()))]
+    Http(ureq::Error),
+    /// A connection that broke off within a file.
+    #[error("the connection broke off: {}", redact(&.0.to_string()))]
+    Broken(std::io::Error),
+    /// Another status than a success.
+    #[error("the server answered with status {0}")]
+    Status(u16),
+    /// Nothing came for too long.
+    #[error("the server sent nothing for {} s (HF_HUB_DOWNLOAD_TIMEOUT sets how long to wait)", .0.as_secs_f32())]
+    Silent(Duration),
+    /// The end came too early.
+    #[error("only {received} of {size} bytes came")]
+    Short {
+        /// Bytes that came, with those of earlier tries.
+        received: u64,
+        /// Bytes that the file has.
+        size: u64,
+    },
+    /// An answer that makes no sense.
+    #[error("{}", redact(.0))]
+    Answer(String),
+}
+
+impl TransferError {
+    /// Whether trying again can help.
+    pub(super) fn may_pass(&self) -> bool {
+        match self {
+            Self::Http(_) | Self::Broken(_) | Self::Short { .. } => true,
+            Self::Status(status) => matches!(status, 408 | 425 | 429 | 500..),
+            Self::Silent(_) | Self::Answer(_) => false,
+        }
+    }
 }

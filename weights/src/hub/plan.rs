@@ -1,5 +1,7 @@
 //! Which files of which repository a name stands for.
 
+use prepose_untrusted::redact_address;
+
 use super::{CATALOG, HubError, HubSettings, PullRequest, catalog};
 
 /// A file to download.
@@ -18,6 +20,13 @@ pub(super) struct Plan {
 
 pub(super) fn plan(request: &PullRequest, settings: &HubSettings) -> Result<Plan, HubError> {
     let PullRequest { name, revision } = request;
+    if let Some(revision) = revision
+        && !is_revision(revision)
+    {
+        return Err(HubError::Revision {
+            revision: revision.clone(),
+        });
+    }
     if let Some(known) = catalog(name) {
         let pinned = revision
             .as_deref()
@@ -47,7 +56,7 @@ pub(super) fn plan(request: &PullRequest, settings: &HubSettings) -> Result<Plan
     }
     let repo = format!("{owner}/{repo}");
     let Some(revision) = revision.clone() else {
-        let url = format!("{}/{repo}/commits/main", settings.endpoint);
+        let url = format!("{}/{repo}/commits/main", redact_address(&settings.endpoint));
         return Err(HubError::NoRevision { repo, url });
     };
     let files = file.map(|file| {
@@ -71,20 +80,51 @@ fn unknown(name: &str) -> HubError {
     }
 }
 
-pub(super) fn is_name(word: &str) -> bool {
-    !word.is_empty()
+/// The longest name of a file or folder on common file systems, in bytes.
+const MAX_NAME: usize = 255;
+
+/// Whether an owner or a repository can be called so: one part of a path.
+fn is_name(word: &str) -> bool {
+    is_part(word)
         && !word.starts_with('.')
+        // The cache joins owner and name by two hyphens.
+        && !word.contains("--")
         && word
             .chars()
             .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
 }
 
-/// Whether a path of a repository stays inside of it.
+/// Whether the hub could call a version of a file so, and the cache can too.
+pub(super) fn is_etag(word: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+    (1..=128).contains(&word.len()) && word.chars().all(fits)
+}
+
+/// Whether it is the full hash of a commit.
+pub(super) fn is_commit(word: &str) -> bool {
+    matches!(word.len(), 40 | 64) && word.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Whether a commit, branch or tag can be called so (`git check-ref-format`, and less).
+pub(super) fn is_revision(revision: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_./+".contains(c);
+    is_inside(revision)
+        && revision.chars().all(fits)
+        && !revision.split('/').any(|part| part.starts_with('.'))
+        && !revision.ends_with(".lock")
+}
+
+/// Whether a path of a repository stays inside of it, on any operating system.
 pub(super) fn is_inside(path: &str) -> bool {
-    !path.contains('\\')
-        && path
-            .split('/')
-            .all(|word| !word.is_empty() && word != "." && word != "..")
+    path.len() <= 1024 && path.split('/').all(is_part)
+}
+
+fn is_part(word: &str) -> bool {
+    (1..=MAX_NAME).contains(&word.len())
+        && !matches!(word, "." | "..")
+        && !word
+            .chars()
+            .any(|c| c.is_control() || "\\:*?\"<>|".contains(c))
 }
 
 /// What to take from a diffusers repository of these files: per part the first set of weights that
@@ -146,6 +186,7 @@ mod tests {
             endpoint: "http://hub".into(),
             token: None,
             offline: false,
+            timeouts: Default::default(),
         };
         let plan = |name: &str, revision: Option<&str>| {
             plan(
@@ -177,11 +218,37 @@ mod tests {
             "a/b/../c",
             "a/b//c",
             "/etc/passwd",
+            "a/b/c\u{1b}[2J",
+            "a--b/c",
         ] {
             assert!(
                 matches!(plan(bad, Some("main")), Err(HubError::Unknown { .. })),
                 "{bad}"
             );
+        }
+    }
+
+    #[test]
+    fn revisions() {
+        for good in ["main", "refs/pr/3", "v1.0", "fp16", &"0a".repeat(20)] {
+            assert!(is_revision(good), "{good}");
+        }
+        for bad in [
+            "",
+            "/",
+            "/etc",
+            "..",
+            "a/../../b",
+            "a//b",
+            "a/",
+            ".git",
+            "a b",
+            "a?b",
+            "a\\b",
+            "x.lock",
+            &"a".repeat(300),
+        ] {
+            assert!(!is_revision(bad), "{bad}");
         }
     }
 

@@ -1,18 +1,19 @@
-//! Downloads, with the `hf-hub` crate: it knows the hub's interface and the cache's layout, and
-//! goes on where a download broke off. What is added here: every file's SHA-256 is checked, a broken
-//! connection is tried again, and errors say what to do.
+//! Downloads: what is missing is fetched, what is here is checked, and a file gets its name when its
+//! size and hash are right. An interrupted download is continued where it stopped.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::path::PathBuf;
 
-use hf_hub::api::Progress;
-use hf_hub::api::sync::{Api, ApiBuilder, ApiError, ApiRepo};
-use hf_hub::{Cache, Repo, RepoType};
+use prepose_untrusted::{open_regular, printable};
+use serde::Deserialize;
 
-use super::plan::{Plan, Wanted, folder_files, is_inside, is_name, plan};
+use super::cache::{Found, Part, RepoCache};
+use super::client::{Client, Metadata, pause};
+use super::error::TransferError;
+use super::plan::{Plan, Wanted, folder_files, is_commit, is_inside, plan};
 use super::{HubError, HubSettings};
-use crate::hash::sha256_file;
+use crate::hash::Digest;
 
 /// What to pull.
 #[derive(Debug, Clone, Default)]
@@ -63,11 +64,14 @@ pub struct Pulled {
 /// Connections that break off in a row, without a byte gained, before giving up.
 const ATTEMPTS: usize = 5;
 
+/// The most files that a repository may list.
+const MAX_FILES: usize = 100_000;
+
 /// Downloads what `request` names into the cache, or finds it there and checks it.
 ///
 /// # Errors
 /// [`HubError`]. What has arrived of an interrupted download is kept and continued by the next call;
-/// a file that fails its check is removed.
+/// a download that fails its check is removed.
 pub fn pull(
     request: &PullRequest,
     settings: &HubSettings,
@@ -88,61 +92,69 @@ pub fn pull(
     for file in &files {
         paths.push(session.file(file, progress)?);
     }
-    let first = paths
-        .first()
-        .map(|(path, _)| path.clone())
-        .unwrap_or_default();
-    let path = if folder { session.snapshot() } else { first };
+    let commit = session.commit.clone().unwrap_or_default();
+    let first = paths.first().map(|(path, _)| path.clone());
+    let path = match (folder, first) {
+        (false, Some(first)) => first,
+        _ => session.cache.snapshot(&commit),
+    };
+    if commit != session.revision && !settings.offline {
+        session.cache.note_commit(&session.revision, &commit)?;
+    }
     Ok(Pulled {
         path,
         repo,
-        commit: session.revision.clone(),
+        commit,
         files: paths,
     })
+}
+
+/// What the hub says of a revision.
+#[derive(Deserialize)]
+struct Listing {
+    sha: String,
+    siblings: Vec<Sibling>,
+}
+
+#[derive(Deserialize)]
+struct Sibling {
+    rfilename: String,
 }
 
 /// One repository at one revision.
 struct Session<'a> {
     settings: &'a HubSettings,
+    client: Client,
+    cache: RepoCache,
     repo: String,
-    /// As asked for, then the commit that the hub says it is.
+    /// As asked for.
     revision: String,
-    api: Api,
+    /// The commit that it is: from the start if it is one, else once the hub has said so.
+    commit: Option<String>,
 }
 
 impl<'a> Session<'a> {
     fn new(repo: &str, revision: String, settings: &'a HubSettings) -> Result<Self, HubError> {
-        // The crate's own retries would take a file's length for its position, so there are none.
-        let api = ApiBuilder::from_cache(Cache::new(settings.cache.clone()))
-            .with_endpoint(settings.endpoint.clone())
-            .with_token(settings.token.clone())
-            .with_progress(false)
-            .with_retries(0)
-            .with_user_agent("prepose", env!("CARGO_PKG_VERSION"))
-            .build();
-        let session = |api| Self {
-            settings,
-            repo: repo.into(),
-            revision: revision.clone(),
-            api,
+        let cache = RepoCache::new(&settings.cache, repo);
+        let commit = match is_commit(&revision) {
+            true => Some(revision.clone()),
+            // Without the network, a branch is what it was last time.
+            false if settings.offline => cache.commit_of(&revision),
+            false => None,
         };
-        api.map(session).map_err(|source| HubError::Network {
-            what: repo.into(),
-            endpoint: settings.endpoint.clone(),
-            source: Box::new(source),
+        Ok(Self {
+            client: Client::new(settings)?,
+            repo: repo.into(),
+            settings,
+            cache,
+            revision,
+            commit,
         })
     }
 
-    fn handle(&self) -> ApiRepo {
-        self.api.repo(self.hub_repo())
-    }
-
-    fn hub_repo(&self) -> Repo {
-        Repo::with_revision(self.repo.clone(), RepoType::Model, self.revision.clone())
-    }
-
-    fn snapshot(&self) -> PathBuf {
-        self.settings.snapshot(&self.repo, &self.revision)
+    /// What to ask the hub for.
+    fn at(&self) -> &str {
+        self.commit.as_deref().unwrap_or(&self.revision)
     }
 
     fn what(&self, file: &str) -> String {
@@ -157,298 +169,319 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Takes the hub's word for what commit the revision is, once.
+    fn settle(&mut self, commit: &str, what: &str) -> Result<(), HubError> {
+        match &self.commit {
+            Some(known) if known != commit => {
+                Err(self.answer(what, format!("it is of commit {commit} and not of {known}")))
+            }
+            _ => {
+                self.commit = Some(commit.into());
+                Ok(())
+            }
+        }
+    }
+
     /// The files of a diffusers folder: configurations, tokenizers, and one set of weights.
     fn choose(&mut self) -> Result<Vec<Wanted>, HubError> {
+        let repo = self.repo.clone();
         if self.settings.offline {
             return Err(self.offline("the list of files"));
         }
-        let info = self
-            .handle()
-            .info()
-            .map_err(|error| self.explain(error, &self.repo))?;
-        if !is_name(&info.sha) {
-            return Err(self.answer(&self.repo, format!("the commit {:?}", info.sha)));
+        let listing = self.client.listing(&repo, self.at());
+        let listing = listing.map_err(|error| self.explain(error, &repo))?;
+        let listing: Listing = serde_json::from_slice(&listing)
+            .map_err(|error| self.answer(&repo, format!("its list of files: {error}")))?;
+        if !is_commit(&listing.sha) {
+            let commit = printable(&listing.sha);
+            return Err(self.answer(&repo, format!("the commit {commit}")));
         }
-        self.revision = info.sha;
-        let names: Vec<String> = info
+        self.settle(&listing.sha, &repo)?;
+        if listing.siblings.len() > MAX_FILES {
+            let count = listing.siblings.len();
+            return Err(self.answer(&repo, format!("a list of {count} files")));
+        }
+        let names: Vec<String> = listing
             .siblings
             .into_iter()
             .map(|file| file.rfilename)
             .collect();
         if let Some(bad) = names.iter().find(|name| !is_inside(name)) {
-            return Err(self.answer(&self.repo, format!("the file name {bad:?}")));
+            return Err(self.answer(&repo, format!("the file name {}", printable(bad))));
         }
         let chosen = folder_files(&names);
         if chosen.is_empty() {
-            let weights: Vec<String> = names
-                .into_iter()
-                .filter(|name| name.ends_with(".safetensors"))
-                .collect();
-            return Err(HubError::Choose {
-                repo: self.repo.clone(),
-                files: crate::error::list(&weights),
-            });
+            let is_weights = |name: &String| name.ends_with(".safetensors");
+            let weights: Vec<String> = names.into_iter().filter(is_weights).collect();
+            let files = crate::error::list(&weights);
+            return Err(HubError::Choose { repo, files });
         }
-        Ok(chosen
-            .into_iter()
-            .map(|path| Wanted { path, sha256: None })
-            .collect())
+        let wanted = |path| Wanted { path, sha256: None };
+        Ok(chosen.into_iter().map(wanted).collect())
     }
 
-    /// Makes sure that `wanted` is here and sound.
+    /// Makes sure that `wanted` is here and sound; where it is, and its SHA-256 if one is known.
     fn file(
         &mut self,
         wanted: &Wanted,
         progress: &mut dyn FnMut(PullEvent),
     ) -> Result<(PathBuf, Option<String>), HubError> {
         let name = wanted.path.as_str();
-        let pointer = self.snapshot().join(name);
-        if pointer.exists() {
-            match self.verify(&pointer, wanted, progress)? {
+        if let Some(commit) = self.commit.clone()
+            && let Some(found) = self.cache.find(&commit, name)
+        {
+            let pointer = self.cache.snapshot(&commit).join(name);
+            match self.check(&found, wanted, progress)? {
                 Check::Sound(sha256) => return Ok((pointer, sha256)),
-                Check::Corrupt(_) => {}
+                Check::Corrupt(found, expected) if self.settings.offline => {
+                    return Err(HubError::Damaged {
+                        path: pointer,
+                        found,
+                        expected,
+                    });
+                }
+                Check::Corrupt(..) | Check::Foreign => {}
             }
         }
         if self.settings.offline {
             return Err(self.offline(name));
         }
 
-        let url = self.handle().url(name);
-        let metadata = self
-            .api
-            .metadata(&url)
-            .map_err(|error| self.explain(error, &self.what(name)))?;
-        if !is_name(metadata.etag()) || !is_name(metadata.commit_hash()) {
-            return Err(self.answer(&self.what(name), "its etag or commit is no name".into()));
-        }
-        if let (Some(expected), true) = (wanted.sha256, is_sha256(metadata.etag()))
-            && metadata.etag() != expected
+        let what = self.what(name);
+        let metadata = self.client.metadata(&self.repo, self.at(), name);
+        let metadata = metadata.map_err(|error| self.explain(error, &what))?;
+        if let (Some(expected), Some(Digest::Sha256(found))) =
+            (wanted.sha256, Digest::of_etag(&metadata.etag))
+            && found != expected
         {
             return Err(HubError::Other {
-                what: self.what(name),
-                endpoint: self.settings.endpoint.clone(),
-                found: metadata.etag().into(),
+                what,
+                endpoint: self.endpoint(),
+                found,
                 expected: expected.into(),
             });
         }
-        let blob = self.api_cache().blob_path(metadata.etag());
-        let mut again = true;
-        loop {
-            let resumed = self.prepare(&blob, metadata.size() as u64)?;
-            let pointer = self.download(name, &blob, progress)?;
-            match self.verify(&pointer, wanted, progress)? {
-                Check::Sound(sha256) => {
-                    self.revision = metadata.commit_hash().into();
-                    return Ok((pointer, sha256));
-                }
-                // The fault may be in what an earlier run left; that is gone now.
-                Check::Corrupt(_) if resumed && again => again = false,
-                Check::Corrupt(error) => return Err(error),
-            }
-        }
+        self.settle(&metadata.commit, &what)?;
+        let sha256 = self.fetch(wanted, &metadata, progress)?;
+        let pointer = self.cache.point(&metadata.commit, name, &metadata.etag)?;
+        Ok((pointer, sha256))
     }
 
-    fn api_cache(&self) -> hf_hub::CacheRepo {
-        Cache::new(self.settings.cache.clone()).repo(self.hub_repo())
-    }
-
-    /// Leaves a partial file that the crate can go on with; whether there is one.
-    fn prepare(&self, blob: &Path, size: u64) -> Result<bool, HubError> {
-        let part = blob.with_extension("part");
-        let disk = |source| HubError::Disk {
-            path: part.clone(),
-            source,
-        };
-        let Ok(metadata) = fs::metadata(&part) else {
-            return Ok(false);
-        };
-        if metadata.len() > size {
-            fs::remove_file(&part).map_err(disk)?;
-            return Ok(false);
-        }
-        if metadata.len() == size && size > 0 {
-            // All here but not renamed: the crate would ask for nothing and be refused. Let it ask
-            // for the last byte.
-            let file = fs::OpenOptions::new()
-                .write(true)
-                .open(&part)
-                .map_err(disk)?;
-            file.set_len(size - 1).map_err(disk)?;
-        }
-        Ok(true)
-    }
-
-    fn download(
+    /// Checks a file of the cache by the hash that is known or by which it is stored.
+    fn check(
         &self,
-        name: &str,
-        blob: &Path,
-        progress: &mut dyn FnMut(PullEvent),
-    ) -> Result<PathBuf, HubError> {
-        let part = blob.with_extension("part");
-        let length = || fs::metadata(&part).map_or(0, |metadata| metadata.len());
-        let mut failures = 0;
-        loop {
-            let before = length();
-            let reporter = Reporter {
-                file: name,
-                progress: &mut *progress,
-            };
-            let error = match self.handle().download_with_progress(name, reporter) {
-                Ok(pointer) => return Ok(pointer),
-                Err(error) => error,
-            };
-            failures = if length() > before { 1 } else { failures + 1 };
-            if !is_passing(&error) || failures >= ATTEMPTS {
-                return Err(self.explain(error, &self.what(name)));
-            }
-            tracing::debug!(%error, name, failures, "the download broke off, trying again");
-            std::thread::sleep(Duration::from_millis(100 << failures));
-        }
-    }
-
-    /// Checks the file at `pointer` against the hash that is known, or by which it is stored. A
-    /// corrupt one is removed.
-    fn verify(
-        &self,
-        pointer: &Path,
+        found: &Found,
         wanted: &Wanted,
         progress: &mut dyn FnMut(PullEvent),
     ) -> Result<Check, HubError> {
         let name = wanted.path.as_str();
-        let blob = fs::canonicalize(pointer).unwrap_or_else(|_| pointer.to_path_buf());
-        let stored_as = blob
-            .file_name()
-            .and_then(|name| name.to_str())
-            .filter(|name| is_sha256(name));
-        let Some(expected) = wanted.sha256.or(stored_as) else {
+        let known = wanted.sha256.map(|sha256| Digest::Sha256(sha256.into()));
+        let stored = found.etag.as_deref().and_then(Digest::of_etag);
+        let Some(expected) = known.or(stored) else {
+            // Nothing is known of it; then at least it must be the cache's own.
+            if found.outside {
+                return Ok(Check::Foreign);
+            }
             progress(PullEvent::Done { file: name });
             return Ok(Check::Sound(None));
         };
         progress(PullEvent::Verify { file: name });
-        let found = sha256_file(&blob).map_err(|error| match error {
-            crate::error::WeightsError::Io { path, source } => HubError::Disk { path, source },
-            other => self.answer(&self.what(name), other.to_string()),
-        })?;
-        if found == expected {
-            progress(PullEvent::Done { file: name });
-            return Ok(Check::Sound(Some(found)));
+        let disk = |source| HubError::Disk {
+            path: found.content.clone(),
+            source,
+        };
+        let mut file = open_regular(&found.content).map_err(disk)?;
+        Ok(match expected.compare(&mut file).map_err(disk)? {
+            Ok(()) => {
+                progress(PullEvent::Done { file: name });
+                Check::Sound(expected.sha256())
+            }
+            Err(hash) => Check::Corrupt(hash, expected.to_string()),
+        })
+    }
+
+    /// Puts the file's content into the cache's store, unless it is there; its SHA-256 if known.
+    fn fetch(
+        &self,
+        wanted: &Wanted,
+        metadata: &Metadata,
+        progress: &mut dyn FnMut(PullEvent),
+    ) -> Result<Option<String>, HubError> {
+        if let Some(found) = self.cache.blob(&metadata.etag)
+            && fs::metadata(&found.content).is_ok_and(|blob| blob.len() == metadata.size)
+            && let Check::Sound(sha256) = self.check(&found, wanted, progress)?
+        {
+            return Ok(sha256);
         }
-        for path in [pointer, &blob] {
-            if path.exists() || path.is_symlink() {
-                fs::remove_file(path).map_err(|source| HubError::Disk {
-                    path: path.into(),
-                    source,
-                })?;
+        let name = wanted.path.as_str();
+        let what = self.what(name);
+        let known = wanted.sha256.map(|sha256| Digest::Sha256(sha256.into()));
+        let expected = known.or_else(|| Digest::of_etag(&metadata.etag));
+        let mut part = self.cache.part(&metadata.etag, &what)?;
+        let mut resumed = self.prepare(&part, metadata.size)?;
+        loop {
+            self.download(name, &mut part, metadata, progress)?;
+            let Some(expected) = &expected else { break };
+            progress(PullEvent::Verify { file: name });
+            let path = part.path.clone();
+            let disk = |source| HubError::Disk { path, source };
+            let compare = part
+                .file
+                .rewind()
+                .and_then(|()| expected.compare(&mut part.file));
+            let Err(found) = compare.map_err(disk)? else {
+                break;
+            };
+            let empty = part.file.set_len(0);
+            empty.map_err(|source| self.disk(&part, source))?;
+            // The fault may be in what an earlier run left; that is gone now.
+            if !std::mem::take(&mut resumed) {
+                let _ = fs::remove_file(&part.path);
+                return Err(HubError::Corrupt {
+                    what,
+                    found,
+                    expected: expected.to_string(),
+                });
             }
         }
-        Ok(Check::Corrupt(HubError::Corrupt {
-            what: self.what(name),
-            found,
-            expected: expected.to_string(),
-        }))
+        self.cache.store(part, &metadata.etag)?;
+        progress(PullEvent::Done { file: name });
+        Ok(expected.and_then(|expected| expected.sha256()))
+    }
+
+    /// Empties a partial download that cannot belong to a file of `size` bytes; whether something is
+    /// left.
+    fn prepare(&self, part: &Part, size: u64) -> Result<bool, HubError> {
+        let disk = |source| self.disk(part, source);
+        let length = part.file.metadata().map_err(disk)?.len();
+        if length > size {
+            part.file.set_len(0).map_err(disk)?;
+        }
+        Ok((1..=size).contains(&length))
+    }
+
+    /// Fills `part` to its size.
+    fn download(
+        &self,
+        name: &str,
+        part: &mut Part,
+        metadata: &Metadata,
+        progress: &mut dyn FnMut(PullEvent),
+    ) -> Result<(), HubError> {
+        let size = metadata.size;
+        let mut failures = 0;
+        loop {
+            let end = part.file.seek(SeekFrom::End(0));
+            let before = end.map_err(|source| self.disk(part, source))?;
+            progress(PullEvent::Start { file: name, size });
+            if before == size {
+                progress(PullEvent::Advance(size));
+                return Ok(());
+            }
+            let error = match self.transfer(name, part, (before, size), progress)? {
+                Ok(()) => return Ok(()),
+                Err(error) => error,
+            };
+            let after = part.file.metadata().map_or(0, |part| part.len());
+            let gained = after > before;
+            failures = if gained { 1 } else { failures + 1 };
+            let silent = matches!(error, TransferError::Silent(_));
+            if !(error.may_pass() || silent && gained) || failures >= ATTEMPTS {
+                return Err(self.explain(error, &self.what(name)));
+            }
+            tracing::debug!(%error, name, failures, "the download broke off, trying again");
+            std::thread::sleep(pause(&self.settings.timeouts, failures));
+        }
+    }
+
+    /// One try to append what is missing after `start` bytes of `size`.
+    fn transfer(
+        &self,
+        name: &str,
+        part: &mut Part,
+        (start, size): (u64, u64),
+        progress: &mut dyn FnMut(PullEvent),
+    ) -> Result<Result<(), TransferError>, HubError> {
+        let content = self
+            .client
+            .content(&self.repo, self.at(), name, (start, size));
+        let mut content = match content {
+            Ok(content) => content,
+            Err(error) => return Ok(Err(error)),
+        };
+        let mut received = content.start;
+        if received < start {
+            let rewound = part.file.set_len(0).and_then(|()| part.file.rewind());
+            rewound.map_err(|source| self.disk(part, source))?;
+        }
+        progress(PullEvent::Advance(received));
+        let mut buffer = vec![0; 1 << 18];
+        loop {
+            let count = match content.reader.read(&mut buffer) {
+                Ok(0) if received < size => {
+                    return Ok(Err(TransferError::Short { received, size }));
+                }
+                Ok(0) => return Ok(Ok(())),
+                Ok(count) => count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Ok(Err(self.client.broken(error))),
+            };
+            received += count as u64;
+            if received > size {
+                let more = format!("more than the {size} bytes announced");
+                return Ok(Err(TransferError::Answer(more)));
+            }
+            let written = part.file.write_all(&buffer[..count]);
+            written.map_err(|source| self.disk(part, source))?;
+            progress(PullEvent::Advance(count as u64));
+        }
+    }
+
+    fn disk(&self, part: &Part, source: std::io::Error) -> HubError {
+        HubError::Disk {
+            path: part.path.clone(),
+            source,
+        }
+    }
+
+    fn endpoint(&self) -> String {
+        prepose_untrusted::redact_address(&self.settings.endpoint)
     }
 
     fn answer(&self, what: &str, reason: String) -> HubError {
         HubError::Answer {
             what: what.into(),
-            endpoint: self.settings.endpoint.clone(),
+            endpoint: self.endpoint(),
             reason,
         }
     }
 
-    fn explain(&self, error: ApiError, what: &str) -> HubError {
-        if let ApiError::RequestError(request) = &error
-            && let ureq::Error::StatusCode(status) = **request
-        {
-            match status {
-                401 | 403 => {
-                    return HubError::Refused {
-                        repo: self.repo.clone(),
-                        status,
-                        token: self.settings.token.is_some(),
-                    };
-                }
-                404 => {
-                    let what = format!("{what} at revision {}", self.revision);
-                    return HubError::Missing {
-                        what,
-                        endpoint: self.settings.endpoint.clone(),
-                    };
-                }
-                _ => {}
-            }
-        }
+    fn explain(&self, error: TransferError, what: &str) -> HubError {
         match error {
-            ApiError::IoError(source) if is_disk(&source) => HubError::Disk {
-                path: self.settings.cache.clone(),
-                source,
+            TransferError::Status(status @ (401 | 403)) => HubError::Refused {
+                repo: self.repo.clone(),
+                status,
+                token: self.settings.token.is_some(),
             },
-            ApiError::LockAcquisition(_) => HubError::Locked { what: what.into() },
-            ApiError::MissingHeader(header) | ApiError::InvalidHeader(header) => {
-                self.answer(what, format!("the header {header} is missing or wrong"))
-            }
-            error => HubError::Network {
+            TransferError::Status(404) => HubError::Missing {
+                what: format!("{what} at revision {}", self.revision),
+                endpoint: self.endpoint(),
+            },
+            TransferError::Answer(reason) => self.answer(what, reason),
+            source => HubError::Network {
                 what: what.into(),
-                endpoint: self.settings.endpoint.clone(),
-                source: Box::new(error),
+                endpoint: self.endpoint(),
+                source,
             },
         }
     }
 }
 
 enum Check {
-    /// With the hash, where one is known.
+    /// With the SHA-256, where it is known.
     Sound(Option<String>),
-    Corrupt(HubError),
-}
-
-fn is_sha256(text: &str) -> bool {
-    text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
-}
-
-fn is_disk(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind as K;
-    matches!(
-        error.kind(),
-        K::StorageFull
-            | K::QuotaExceeded
-            | K::ReadOnlyFilesystem
-            | K::PermissionDenied
-            | K::FileTooLarge
-            | K::NotADirectory
-            | K::AlreadyExists
-            | K::NotFound
-    )
-}
-
-/// Whether trying again can help.
-fn is_passing(error: &ApiError) -> bool {
-    match error {
-        ApiError::IoError(error) => !is_disk(error),
-        ApiError::RequestError(error) => match **error {
-            ureq::Error::StatusCode(status) => status == 408 || status == 429 || status >= 500,
-            _ => true,
-        },
-        _ => false,
-    }
-}
-
-struct Reporter<'a> {
-    file: &'a str,
-    progress: &'a mut dyn FnMut(PullEvent),
-}
-
-impl Progress for Reporter<'_> {
-    fn init(&mut self, size: usize, _filename: &str) {
-        (self.progress)(PullEvent::Start {
-            file: self.file,
-            size: size as u64,
-        });
-    }
-
-    fn update(&mut self, size: usize) {
-        (self.progress)(PullEvent::Advance(size as u64));
-    }
-
-    fn finish(&mut self) {}
+    /// With the hash found and the one expected.
+    Corrupt(String, String),
+    /// A link out of the cache, to something of which no hash is known.
+    Foreign,
 }

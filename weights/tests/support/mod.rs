@@ -2,6 +2,7 @@
 
 #![allow(dead_code)] // Each test binary uses a part.
 
+pub mod hostile;
 pub mod server;
 
 use std::collections::BTreeMap;

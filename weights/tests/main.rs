@@ -1,0 +1,13 @@
+//! Checkpoints, LoRAs and downloads, through the crate's public interface.
+
+mod containers;
+mod detector;
+mod hostile_hub;
+mod hub;
+mod lora;
+mod random;
+mod support;
+mod tiny_vae;
+mod toybox;
+mod toybox_detector;
+mod wrong_input;

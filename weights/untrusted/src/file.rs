@@ -1,0 +1,125 @@
+//! Opening files that somebody else named.
+
+use std::fs::{File, Metadata};
+use std::io::{self, ErrorKind, Read};
+use std::path::Path;
+
+/// Opens a regular file for reading. A named pipe, a socket or a device would block for ever or never
+/// end, so it is refused at once, as a folder is.
+///
+/// # Errors
+/// The file cannot be opened, or [`ErrorKind::InvalidInput`] with a message that says what it is.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    // Asked before opening, as opening a device can have an effect of its own.
+    refuse_special(&std::fs::metadata(path)?)?;
+    let mut options = File::options();
+    options.read(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        // The file may have become a pipe in between; opening one must not wait for a writer.
+        options.custom_flags(libc::O_NONBLOCK);
+    }
+    let file = options.open(path)?;
+    refuse_special(&file.metadata()?)?;
+    Ok(file)
+}
+
+/// The content of a regular file of at most `limit` bytes.
+///
+/// # Errors
+/// As [`open_regular`], or [`ErrorKind::FileTooLarge`].
+pub fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let file = open_regular(path)?;
+    let length = file.metadata()?.len();
+    let mut bytes = Vec::new();
+    // A file that grows while it is read is cut off one byte beyond the limit.
+    if length <= limit {
+        file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    }
+    if length > limit || bytes.len() as u64 > limit {
+        let length = length.max(bytes.len() as u64);
+        return Err(io::Error::new(
+            ErrorKind::FileTooLarge,
+            format!("it has {length} bytes; at most {limit} are read here"),
+        ));
+    }
+    Ok(bytes)
+}
+
+/// Refuses everything but a regular file.
+///
+/// # Errors
+/// [`ErrorKind::InvalidInput`] with a message that says what it is.
+pub fn refuse_special(metadata: &Metadata) -> io::Result<()> {
+    if metadata.is_file() {
+        return Ok(());
+    }
+    let kind = kind(metadata);
+    let message = format!("it is {kind}, and only regular files are read");
+    Err(io::Error::new(ErrorKind::InvalidInput, message))
+}
+
+#[cfg(unix)]
+fn kind(metadata: &Metadata) -> &'static str {
+    use std::os::unix::fs::FileTypeExt;
+    let kind = metadata.file_type();
+    if kind.is_dir() {
+        "a folder"
+    } else if kind.is_fifo() {
+        "a named pipe"
+    } else if kind.is_socket() {
+        "a socket"
+    } else {
+        "a device"
+    }
+}
+
+#[cfg(not(unix))]
+fn kind(metadata: &Metadata) -> &'static str {
+    if metadata.is_dir() {
+        "a folder"
+    } else {
+        "a device"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_regular_files_are_opened() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("file");
+        std::fs::write(&path, "abc").unwrap();
+        assert_eq!(read_regular(&path, 3).unwrap(), b"abc");
+        let error = read_regular(&path, 2).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::FileTooLarge);
+        assert!(error.to_string().contains("3 bytes"), "{error}");
+        let error = open_regular(home.path()).unwrap_err();
+        assert!(error.to_string().contains("a folder"), "{error}");
+        let error = open_regular(&home.path().join("none")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn pipes_and_devices_are_refused_at_once() {
+        use std::os::unix::ffi::OsStrExt;
+        let home = tempfile::tempdir().unwrap();
+        let pipe = home.path().join("pipe");
+        let name = std::ffi::CString::new(pipe.as_os_str().as_bytes()).unwrap();
+        // SAFETY: `name` is a C string that lives until the call returns.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        let error = open_regular(&pipe).unwrap_err();
+        assert!(error.to_string().contains("a named pipe"), "{error}");
+        let error = open_regular(Path::new("/dev/zero")).unwrap_err();
+        assert!(error.to_string().contains("a device"), "{error}");
+        // A link to a pipe is no better than the pipe.
+        let link = home.path().join("link");
+        std::os::unix::fs::symlink(&pipe, &link).unwrap();
+        let error = open_regular(&link).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    }
+}

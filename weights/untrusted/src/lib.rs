@@ -1,0 +1,11 @@
+//! What every reader of foreign bytes shares, without any dependency on tensors or the network:
+//! regular files only ([`open_regular`]), text that is safe on a terminal ([`printable`]), and
+//! addresses without their secrets ([`redact`]).
+
+mod file;
+mod text;
+mod url;
+
+pub use file::{open_regular, read_regular, refuse_special};
+pub use text::{MAX_SHOWN, Printable, escaped, printable};
+pub use url::{redact, redact_address};

@@ -1,0 +1,87 @@
+//! Text from a file, a server or a file's name, for a message.
+
+use std::fmt;
+
+/// How many characters of a foreign name a message shows.
+pub const MAX_SHOWN: usize = 160;
+
+/// Foreign text as a message shows it: control characters and those that change the direction of
+/// writing are escaped, and of a long text only the beginning and the end are given.
+pub fn printable(text: &str) -> Printable<'_> {
+    Printable(text)
+}
+
+/// See [`printable`].
+#[derive(Debug, Clone, Copy)]
+pub struct Printable<'a>(&'a str);
+
+impl fmt::Display for Printable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const END: usize = 40;
+        let text = self.0;
+        // A character has at most four bytes, so a text this short need not be counted.
+        if text.len() <= MAX_SHOWN || text.chars().nth(MAX_SHOWN).is_none() {
+            return write(f, text);
+        }
+        let start = text.char_indices().nth(MAX_SHOWN - END);
+        let end = text.char_indices().rev().nth(END - 1);
+        let (start, end) = (start.map_or(0, |(at, _)| at), end.map_or(0, |(at, _)| at));
+        write(f, &text[..start])?;
+        f.write_str("…")?;
+        write(f, &text[end..])?;
+        write!(f, " ({} bytes)", text.len())
+    }
+}
+
+fn write(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+    text.chars().try_for_each(|c| match is_unsafe(c) {
+        true => write!(f, "{}", c.escape_unicode()),
+        false => fmt::Write::write_char(f, c),
+    })
+}
+
+/// A whole message with its control characters escaped and its line breaks kept.
+pub fn escaped(message: &str) -> String {
+    let mut shown = String::with_capacity(message.len());
+    for c in message.chars() {
+        match c != '\n' && c != '\t' && is_unsafe(c) {
+            true => shown.extend(c.escape_unicode()),
+            false => shown.push(c),
+        }
+    }
+    shown
+}
+
+/// Whether a terminal would do something else with it than show it in its place.
+fn is_unsafe(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}' | '\u{2029}' | '\u{feff}'
+        )
+        || ('\u{202a}'..='\u{202e}').contains(&c)
+        || ('\u{2066}'..='\u{2069}').contains(&c)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terminals_are_left_alone() {
+        assert_eq!(printable("unet/weights ä").to_string(), "unet/weights ä");
+        assert_eq!(printable("a\u{1b}[2Jb").to_string(), "a\\u{1b}[2Jb");
+        assert_eq!(printable("a\u{202e}b\nc").to_string(), "a\\u{202e}b\\u{a}c");
+        assert_eq!(escaped("a\n\tb\u{9b}\u{7}"), "a\n\tb\\u{9b}\\u{7}");
+    }
+
+    #[test]
+    fn long_names_are_shortened() {
+        let long = format!("start{}end", "ä".repeat(100_000));
+        let shown = printable(&long).to_string();
+        assert!(shown.starts_with("startä") && shown.ends_with("end (200008 bytes)"));
+        assert!(shown.chars().count() < MAX_SHOWN + 30, "{shown}");
+        let fits = "ä".repeat(MAX_SHOWN);
+        assert_eq!(printable(&fits).to_string(), fits);
+    }
+}
