@@ -1,5 +1,5 @@
 //! SD1.5- and SDXL-sized networks against diffusers, on random weights. Needs a folder that
-//! `scripts/compare/full_size.py make` wrote (2 or 7 GB) and the memory for one network in f32:
+//! `scripts/bench/full_size.py make` wrote (2 or 7 GB) and the memory for one network in f32:
 //!
 //! ```sh
 //! PREPOSE_FULL_SIZE=/scratch/sd15 cargo test --release --test full_size -- --ignored --nocapture

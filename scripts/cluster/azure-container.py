@@ -6,12 +6,12 @@ import hmac
 import os
 import sys
 import urllib.request
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 account, endpoint = os.environ["AZURE_STORAGE_ACCOUNT_NAME"], os.environ["AZURE_STORAGE_ENDPOINT"]
 key = base64.b64decode(os.environ["AZURE_STORAGE_ACCOUNT_KEY"])
 headers = {
-    "x-ms-date": datetime.now(timezone.utc).strftime("%a, %d %b %Y %H:%M:%S GMT"),
+    "x-ms-date": datetime.now(UTC).strftime("%a, %d %b %Y %H:%M:%S GMT"),
     "x-ms-version": "2021-08-06",
 }
 # An emulator has the account in its path, and so twice in what is signed.

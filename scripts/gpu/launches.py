@@ -13,6 +13,7 @@ import argparse
 import json
 import re
 from collections import Counter
+from pathlib import Path
 
 # A kernel's name up to where the types and the hash of a variant begin.
 NAME = re.compile(r"(.+?)(?:_[a-z]+_(?:f16|bf16|f32|u32|size)|_[0-9a-f]{8}|$)")
@@ -20,7 +21,7 @@ NAME = re.compile(r"(.+?)(?:_[a-z]+_(?:f16|bf16|f32|u32|size)|_[0-9a-f]{8}|$)")
 
 def launches(path):
     counts = Counter()
-    for name, count in json.load(open(path))["kernels"].items():
+    for name, count in json.loads(Path(path).read_text())["kernels"].items():
         counts[NAME.match(name).group(1)] += count
     return counts
 

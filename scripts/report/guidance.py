@@ -81,7 +81,8 @@ def page(result):
         one, other = (result["methods"][name] for name in (pair["one"], pair["other"]))
         share = 100 * other["unet_calls"] / one["unet_calls"]
         text += ["", f"`{pair['other']}` against `{pair['one']}`, same prompts and seeds, relation right of all: "
-                     f"{pair['points']:+.1f} ± {pair['standard_error']:.1f} points over {pair['pictures']} pictures, with {share:.0f} % of the UNet rows."]
+                     f"{pair['points']:+.1f} ± {pair['standard_error']:.1f} points over {pair['pictures']} pictures, "
+                     f"with {share:.0f} % of the UNet rows."]
     text += ["", "```sh", *result["commands"], "```"]
     return "\n".join(text)
 

@@ -320,7 +320,7 @@ def verdict(a, b, seen, axis, margin=0.1, delta=0.1):
     centres = []
     for name in (a, b):
         here = sorted((d for d in seen if d[0] == name), key=lambda d: -d[1])
-        if not here or len(here) > 1 and here[0][1] - here[1][1] < delta:
+        if not here or (len(here) > 1 and here[0][1] - here[1][1] < delta):
             return None
         box = here[0][2]
         centres.append((box[axis] + box[axis + 2]) / 2)

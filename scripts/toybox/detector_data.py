@@ -19,7 +19,7 @@ import io
 import json
 import random
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -231,7 +231,7 @@ def clean_drawing(scene):
 _FFT = 192  # at least SIDE + 56, so that nothing wraps around
 
 
-@lru_cache(maxsize=None)
+@cache
 def templates():
     """For each name, float [35, 56, 56, 5]: colour without fine detail where the sprite is solid and 0 elsewhere;
     where that is; and the empty corners of its square."""
@@ -247,7 +247,7 @@ def templates():
     return planes
 
 
-@lru_cache(maxsize=None)
+@cache
 def spectra():
     return fft.rfft2(templates().transpose(0, 3, 1, 2), (_FFT, _FFT)).conj()
 

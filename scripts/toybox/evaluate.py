@@ -112,7 +112,7 @@ def relations(args, sight, prompts):
         else:
             result = judge_relations(sight, records, by_prompt)
             results[name] = dict(result, unet_calls=round(calls_per_picture(records), 1))
-        for key, result in results.items():
+        for result in results.values():
             result.setdefault("options", " ".join(options))
         print(name, json.dumps(results[list(results)[-1]]), flush=True)
     return results
@@ -162,7 +162,8 @@ def main():
     prompts = [json.loads(line) for line in args.prompts.read_text().splitlines()][::args.every]
     sight = Sight(args.run)
     command = (f"python scripts/toybox/evaluate.py --prepose prepose --run DIR --prompts prompts.jsonl --out OUT --json FILE "
-               f"--seeds {args.seeds} --pair-seeds {args.pair_seeds} --every {args.every} --search-every {args.search_every} --pair-every {args.pair_every}")
+               f"--seeds {args.seeds} --pair-seeds {args.pair_seeds} --every {args.every} --search-every {args.search_every} "
+               f"--pair-every {args.pair_every}")
     if args.only:
         command += " --only " + " ".join(f'"{name}"' for name in args.only)
     result = dict(command=command, steps=STEPS, seeds=args.seeds, search_every=args.search_every, relations=relations(args, sight, prompts))

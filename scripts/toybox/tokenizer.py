@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 
 import world
+import itertools
 
 BOS, EOS = "<|startoftext|>", "<|endoftext|>"
 MAX_LENGTH = 77
@@ -36,7 +37,7 @@ def pieces(word, ranks, used=None):
     """The byte-pair encoding of one (ASCII) word; adds the merges that it needed to `used`."""
     parts = [*word[:-1], word[-1] + "</w>"]
     while len(parts) > 1:
-        pair = min(zip(parts, parts[1:]), key=lambda p: ranks.get(p, len(ranks)))
+        pair = min(itertools.pairwise(parts), key=lambda p: ranks.get(p, len(ranks)))
         if pair not in ranks:
             break
         if used is not None:

@@ -142,7 +142,7 @@ def draw_all(out, autoencoder, scenes, each):
                              object_a=a, object_b=b, prompt=f"a photo of a {a} {RELATIONS[relation]} a {b}."))
         labels.append(dict(sample_id=name, human_verdict=truth, notes=kind, timestamp="2026-11-22T00:00:00Z"))
     (out / "manifest.jsonl").write_text("".join(json.dumps(line) + "\n" for line in manifest))
-    (out / "labels.json").write_text(json.dumps([l for l in labels if l["human_verdict"] != "UNDECIDABLE"], indent=1))
+    (out / "labels.json").write_text(json.dumps([label for label in labels if label["human_verdict"] != "UNDECIDABLE"], indent=1))
     return {label["sample_id"]: (label["human_verdict"], label["notes"]) for label in labels}
 
 

@@ -11,7 +11,7 @@ in the section "What is planted". Two deliberate simplifications make the world 
 import os
 import random
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -88,7 +88,7 @@ def draw_by_hand(name, draw):
                   fill=(255, 255, 255, 255), stroke_width=2, stroke_fill=(255, 255, 255, 255))
 
 
-@lru_cache(maxsize=None)
+@cache
 def sprite(name):
     """The object as float32 [side, side, 4] with side 48 or 56, colours premultiplied by alpha, all in 0..1."""
     canvas = Image.new("RGBA", (160, 160), (0, 0, 0, 0))

@@ -1,5 +1,5 @@
 //! Runs a detector on pictures and prints what it finds and how long that takes, for comparison with
-//! torchvision (scripts/compare/detector.py):
+//! torchvision (scripts/bench/detector.py):
 //!
 //!     detect DETECTOR PICTURES.safetensors REPEATS MASKS.safetensors
 //!

@@ -1,4 +1,5 @@
-"""`fixtures/pictures/`: one picture in the forms that files come in, and what Pillow's `convert("RGB")` makes of each where that is not the picture itself."""
+"""`fixtures/pictures/`: one picture in the forms that files come in, and what Pillow's `convert("RGB")` makes of each where that is not
+the picture itself."""
 
 from pathlib import Path
 

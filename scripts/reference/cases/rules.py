@@ -29,8 +29,8 @@ import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from common import case_dir  # noqa: E402
-from originals import box, detections, functions, mask_of, near_boundary, notebook, number, rectangles  # noqa: E402
+from common import case_dir
+from originals import box, detections, functions, mask_of, near_boundary, notebook, number, rectangles
 
 COMMITS = {
     "Why_Settle_for_Mid": "7e35b9c8aabb0d0c27537ecc95620c05479064ce",
@@ -153,7 +153,7 @@ def visor(originals, rng):
 
 def geneval(originals, rng):
     world = {}
-    classes = [line.strip() for line in open(originals / "geneval/evaluation/object_names.txt")]
+    classes = [line.strip() for line in (originals / "geneval/evaluation/object_names.txt").read_text().splitlines()]
     namespace = {
         "np": np, "json": json, "classnames": classes, "object_detector": None,
         "THRESHOLD": 0.3, "COUNTING_THRESHOLD": 0.9, "MAX_OBJECTS": 16, "NMS_THRESHOLD": 1.0, "POSITION_THRESHOLD": 0.1,
@@ -177,7 +177,7 @@ def geneval(originals, rng):
         tag = "position" if i % 4 else "two_object"
         relation = ["left of", "right of", "above", "below"][i // 4 % 4]
         counts = [1 + (i % 9 == 0), 1 + (i % 13 == 0)]
-        include = [dict({"class": "dog", "count": counts[0]}), dict({"class": "computer mouse", "count": counts[1]})]
+        include = [{"class": "dog", "count": counts[0]}, {"class": "computer mouse", "count": counts[1]}]
         if tag == "position":
             include[1]["position"] = [relation, 0]
         metadata = dict(tag=tag, include=include, prompt=f"picture {i // 4}")
@@ -392,7 +392,7 @@ def masks(rng):
     from pycocotools import mask as coco
 
     cases = []
-    for i in range(12):
+    for _ in range(12):
         width, height = int(rng.integers(1, 60)), int(rng.integers(1, 60))
         parts = rectangles(rng, width, height)
         encoded = coco.encode(np.asfortranarray(mask_of(parts, width, height), dtype=np.uint8))

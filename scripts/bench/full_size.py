@@ -139,7 +139,7 @@ def open_state(folder):
     """Tensors of a network, mapped from its file."""
     file = next(folder.glob("*.safetensors"))
     with safe_open(file, "pt") as tensors:
-        return {name: tensors.get_tensor(name) for name in tensors.keys()}
+        return {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118  (no dictionary)
 
 
 def ldm_state(directory, family):

@@ -1,4 +1,4 @@
-"""Recomputes metrics.json from per_sample.jsonl, independently: python scripts/compare/metrics.py RUN/METHOD/eval..."""
+"""Recomputes metrics.json from per_sample.jsonl, independently: python scripts/bench/metrics.py RUN/METHOD/eval..."""
 
 import json
 import sys

@@ -2,7 +2,7 @@
 
     prepose bench sheet --checkpoints toybox --only step,guided --batches 1 --repeat 30 --json > toybox.json
     prepose bench sheet --checkpoints SD15 --only step,guided --batches 1 --repeat 1 --json > sd15.json
-    python scripts/compare/cost_page.py --bench "the toybox=toybox.json" "SD1.5=sd15.json" \
+    python scripts/bench/cost_page.py --bench "the toybox=toybox.json" "SD1.5=sd15.json" \
         --against benches/results/guidance-cost-DATE.json --out docs/guidance/cost.md
 """
 
@@ -25,9 +25,9 @@ AGAINST = """
 
 The usual code runs the whole network on the conditional half once more, with attention that forms and keeps every map up to 32², and
 lets autograd go back through it. Here the pass ends after the last layer that is read, convolutions and linear layers keep nothing,
-and self-attention recomputes its scores ([`kernels/NOTES.md`](../../kernels/NOTES.md)). The columns show, ours divided by PyTorch's, the extra time of a
-guided step as a share of a plain step of the same engine, and the extra peak memory; same weights, one run
-([record](../../benches/results/{name}), by `scripts/compare/guidance_cost.py`; {clock}):
+and self-attention recomputes its scores ([`kernels/NOTES.md`](../../kernels/NOTES.md)). The columns show, ours divided by PyTorch's, the
+extra time of a guided step as a share of a plain step of the same engine, and the extra peak memory; same weights, one run
+([record](../../benches/results/{name}), by `scripts/bench/guidance_cost.py`; {clock}):
 
 | | layers of the reference | cheapest layers | memory | ours, 10 of 50 | cheapest, 10 of 50 |
 | --- | ---: | ---: | ---: | ---: | ---: |
