@@ -18,17 +18,29 @@
 //! * [`check`]: what a picture shows, and whether that is what was asked for;
 //! * [`audit`]: how far the checker can be trusted, by the word of people;
 //! * [`mod@bench`]: speed and memory, measured;
-//! * [`plot`]: plots as SVG and PNG;
+//! * [`detect`]: detectors, from pictures to labelled boxes;
+//! * [`plot`]: plots as SVG and PNG; [`table`]: tables as CSV and Markdown;
 //! * [`picture`]: pictures as bytes;
 //! * [`output`]: pictures that carry their request, and the manifest;
 //! * [`report`]: tables, plots and a page of what runs came to;
 //! * [`store`]: where the files of a run are;
 //! * [`suite`]: whole benchmarks, and the runner.
 
+/// What a picture shows, and whether that is what was asked for: the rules of `prepose-check`, and detectors.
+pub mod check {
+    pub use prepose_check::*;
+
+    pub use crate::detect;
+}
+
+pub use prepose_check::audit;
+pub use prepose_draw::{plot, table};
+pub use prepose_report as report;
+pub use prepose_store as store;
+
 pub mod attention_maps;
-pub mod audit;
 pub mod bench;
-pub mod check;
+pub mod detect;
 pub mod device;
 pub mod dtype;
 pub mod engine;
@@ -36,12 +48,9 @@ pub mod guidance;
 pub mod memory;
 pub mod output;
 pub mod picture;
-pub mod plot;
 pub mod prompt;
-pub mod report;
 pub mod request;
 pub mod sampling;
 pub mod search;
 pub mod selftest;
-pub mod store;
 pub mod suite;

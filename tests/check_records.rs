@@ -8,8 +8,9 @@ use std::process::{Command, Output};
 
 use prepose::check::json;
 use prepose::check::spatialbench::prompts::{Counterfactual, PromptVerdicts};
-use prepose::check::spatialbench::tables::{self, Cell, Run};
+use prepose::check::spatialbench::tables::{self, Run};
 use prepose::check::spatialbench::{CheckerConfig, Record, Rule, read_records};
+use prepose::table::Cell;
 use serde_json::Value;
 
 fn root() -> &'static Path {

@@ -219,9 +219,9 @@ fn objects_have_token_positions() {
     let clip = clip();
     let positions = |text: &str, policy| -> Vec<Vec<usize>> {
         let (scene, prompt) = (Scene::parse(text).unwrap(), parse(text, &clip));
-        let objects = 0..scene.objects.len();
+        let objects = scene.objects.iter();
         objects
-            .map(|object| scene.token_positions(object, &prompt, policy).unwrap())
+            .map(|object| prompt.positions_of(object, policy).unwrap())
             .collect()
     };
     let mean = |text: &str| positions(text, TokenPolicy::Mean);
@@ -246,11 +246,9 @@ fn objects_have_token_positions() {
     let long = format!("{}a fire truck left of a dog", "very ".repeat(73));
     let scene = Scene::with_relations(&long, &["fire truck | left of | dog"]).unwrap();
     let prompt = parse(&long, &clip);
-    let truck = scene.relations[0].subject;
+    let truck = &scene.objects[scene.relations[0].subject];
     assert_eq!(
-        scene
-            .token_positions(truck, &prompt, TokenPolicy::Mean)
-            .unwrap(),
+        prompt.positions_of(truck, TokenPolicy::Mean).unwrap(),
         [75, 78]
     );
 }

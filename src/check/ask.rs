@@ -6,7 +6,7 @@ use super::Detection;
 use super::rules::{Case, Wanted};
 use super::spatialbench::{Question, RelationError};
 use super::vocabulary::{UnknownObject, label_of};
-use crate::prompt::scene::{Relation, Scene, StatedRelation};
+use prepose_scene::{Relation, Scene, StatedRelation};
 
 /// Why a scene cannot be checked.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

@@ -8,7 +8,7 @@ use std::f64::consts::PI;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::picture::Picture;
+use prepose_draw::picture::Picture;
 
 /// One change, equal to Pillow's on 8-bit RGB.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     fn fixture(name: &str) -> Vec<u8> {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/perturb");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/perturb");
         std::fs::read(folder.join(name)).unwrap()
     }
 

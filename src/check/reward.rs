@@ -57,8 +57,8 @@ pub fn by_pse(case: &Case) -> Result<f64, RuleError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::BoundingBox;
-    use crate::prompt::scene::Relation;
+    use crate::BoundingBox;
+    use prepose_scene::Relation;
 
     fn at(label: &str, x: f64) -> Detection {
         Detection {

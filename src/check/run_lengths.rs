@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::check::Mask;
+use crate::Mask;
 
 /// More pixels than this are no mask of a picture.
 const MOST_PIXELS: usize = 1 << 28;
@@ -170,7 +170,7 @@ fn decompressed(text: &[u8]) -> Result<Vec<usize>, RunLengthsError> {
 }
 
 /// The smallest box around a mask, as corners; all 0 if it is empty.
-pub(in crate::check) fn bounds(mask: &Mask) -> [f64; 4] {
+pub(crate) fn bounds(mask: &Mask) -> [f64; 4] {
     let range = |profile: Vec<f64>| {
         let first = profile.iter().position(|count| *count > 0.0).unwrap_or(0);
         let end = profile

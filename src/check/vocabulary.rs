@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::prompt::scene::SceneObject;
+use prepose_scene::SceneObject;
 
 /// A detector that knows a fixed list of things does not know this one.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

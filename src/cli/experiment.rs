@@ -3,7 +3,8 @@
 use std::io::Write;
 
 use anyhow::ensure;
-use prepose::suite::experiments::{Pictures, Results};
+use prepose::report::experiments::{Pictures, Results};
+use prepose::suite::experiments::pictures;
 use prepose::suite::method::Method;
 
 use super::OK;
@@ -33,7 +34,7 @@ pub fn run(
         }
         return Ok(OK);
     }
-    let results = results(&Pictures::read(&folder)?);
+    let results = results(&pictures(&folder)?);
     for (name, text) in results.files() {
         let name = format!("{FOLDER}/{name}");
         folder.store().put(&name, text.as_bytes())?;

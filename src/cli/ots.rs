@@ -1,6 +1,7 @@
 //! `prepose ots`
 
-use prepose::suite::experiments::ots::{self, Direction};
+use prepose::report::experiments::ots::{self, Direction};
+use prepose::suite::experiments::switch_methods;
 use prepose::suite::method::Method;
 
 use super::experiment;
@@ -130,7 +131,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         ),
         Command::Switch(args) => experiment::run(
             args.which.suite(),
-            ots::switch_methods(&args.at.0),
+            switch_methods(&args.at.0),
             &args.settings,
             quiet,
             |pictures| ots::switch(pictures, args.which.direction()),

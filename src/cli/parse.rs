@@ -116,8 +116,8 @@ fn read(prompt: &str, args: &Args, tokenizers: &[ClipTokenizer]) -> anyhow::Resu
     let mut by_tokenizer: Vec<Vec<Vec<usize>>> = Vec::new();
     for tokenizer in tokenizers {
         let tokens = Prompt::parse(&last, tokenizer)?;
-        let of = |object| scene.token_positions(object, &tokens, args.tokens);
-        by_tokenizer.push((0..scene.objects.len()).map(of).collect::<Result<_, _>>()?);
+        let of = |object| tokens.positions_of(object, args.tokens);
+        by_tokenizer.push(scene.objects.iter().map(of).collect::<Result<_, _>>()?);
     }
     by_tokenizer.dedup();
     let of_object = |object: usize| by_tokenizer.iter().map(|all| all[object].clone()).collect();

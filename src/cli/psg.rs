@@ -1,7 +1,8 @@
 //! `prepose psg`
 
+use prepose::report::experiments::psg;
 use prepose::search::RewardKind;
-use prepose::suite::experiments::psg;
+use prepose::suite::experiments::scaling_methods;
 use prepose::suite::method::Method;
 
 use super::experiment;
@@ -91,7 +92,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
             let mut noises: Vec<usize> = args.noises.iter().map(|n| usize::from(*n)).collect();
             noises.sort_unstable();
             noises.dedup();
-            let methods = psg::scaling_methods(&noises, args.reward);
+            let methods = scaling_methods(&noises, args.reward);
             experiment::run(&args.suite, methods, &args.settings, quiet, psg::scaling)
         }
     }

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use prepose::audit::labels;
-use prepose::check::spatialbench::tables::{Cell, Table};
 use prepose::output::files::{prepare_folder, write_atomically};
 use prepose::output::png::save_plain;
 use prepose::plot::{png, svg};
@@ -14,6 +13,7 @@ use prepose::report::figures::{self, Figure};
 use prepose::report::pictures::{self, Keep};
 use prepose::report::tables::{self, Titled};
 use prepose::report::{Report, page, people, read};
+use prepose::table::{Cell, Table};
 use serde_json::{Map, Value, json};
 
 use super::OK;

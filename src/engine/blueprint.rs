@@ -226,13 +226,10 @@ impl Blueprint {
         let text = self.final_text(request)?;
         let tokenizer = &self.tokenizers[0];
         let prompt = parse("prompt", &text, tokenizer)?;
-        let objects = scene.objects.iter().enumerate().map(|(index, object)| {
+        let objects = scene.objects.iter().map(|object| {
             let policy = Default::default();
-            let positions = scene.token_positions(index, &prompt, policy);
-            let positions = positions.map_err(|source| EngineError::Scene {
-                prompt: text.clone(),
-                source,
-            })?;
+            let positions = prompt.positions_of(object, policy);
+            let positions = positions.map_err(crate::guidance::GuidanceError::from)?;
             Ok((object.phrase.clone(), positions))
         });
         objects.collect()

@@ -4,7 +4,7 @@ use burn::tensor::{Device, Tensor};
 use sha2::{Digest, Sha256};
 
 use super::error::EngineError;
-use crate::picture::Picture;
+use crate::picture::{Picture, PictureTensor};
 use crate::request::InitImage;
 
 /// Makes sure that the start picture can be read and is the recorded one; returns its SHA-256.

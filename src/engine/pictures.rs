@@ -7,7 +7,7 @@ use burn::tensor::Tensor;
 use super::error::EngineError;
 use super::fit::Task;
 use super::networks::Engine;
-use crate::picture::Picture;
+use crate::picture::{Picture, PictureTensor};
 use crate::request::Request;
 use crate::sampling::denoise::Hook;
 

@@ -53,8 +53,8 @@ impl Target {
             text: text_positions(&parsed),
             ..Self::default()
         };
-        for object in 0..scene.objects.len() {
-            let positions = scene.token_positions(object, &parsed, settings.tokens)?;
+        for object in &scene.objects {
+            let positions = parsed.positions_of(object, settings.tokens)?;
             target.objects.push(TargetObject {
                 positions,
                 bbox: None,

@@ -2,10 +2,10 @@
 
 use image::Rgb;
 
-use super::drawing::{LETTER, enlarged, fill, frame, line, write};
 use crate::check::Detection;
 use crate::check::spatialbench::Verdict;
 use crate::picture::Picture;
+use prepose_draw::drawing::{LETTER, enlarged, fill, frame, line, write};
 
 /// Pictures with a shorter side below this are enlarged, so that letters do not hide them.
 const COMFORTABLE: usize = 384;

@@ -20,29 +20,34 @@
 //! negative prompt are padded to as many chunks ([`Prompt::padded_to`]). A chunk is filled before the next
 //! begins, wherever that cuts (A1111 by default looks back for a comma).
 
-mod attention;
-pub mod neutral;
-mod nouns;
-pub mod scene;
+mod extract;
 pub mod schedule;
 mod spans;
+mod tokens;
 
 use std::ops::Range;
 
 use burn::tensor::{DType, Tensor, TensorData};
+use prepose_scene::weights::{self, WeightError};
 use prepose_weights::tokenizer::{ClipTokenizer, TokenizerError};
 use thiserror::Error;
 
+pub use prepose_scene::neutral;
 pub use spans::Span;
+
+/// The objects of a prompt and their relations, with where their tokens are and what a language model says of them.
+pub mod scene {
+    pub use prepose_scene::*;
+
+    pub use super::extract::{ExtractError, Extractor};
+    pub use super::tokens::TokenPolicy;
+}
 
 /// The most chunks a prompt may fill: 750 tokens of CLIP's.
 pub const MAX_CHUNKS: usize = 10;
 
 /// The most bytes a prompt may have, so that a file given by mistake is refused at once.
 pub const MAX_BYTES: usize = 1 << 16;
-
-/// Weights beyond this, in either direction, are refused: they only give noise.
-pub const MAX_WEIGHT: f32 = 10.0;
 
 /// Why a text cannot be used.
 #[derive(Debug, Error)]
@@ -62,16 +67,9 @@ pub enum PromptError {
     /// More than [`MAX_BYTES`] bytes.
     #[error("it has {0} bytes, and at most {MAX_BYTES} are possible; shorten it")]
     TooLong(usize),
-    /// A weight that is not a number, or beyond [`MAX_WEIGHT`].
-    #[error(
-        "the weight {weight} of {text:?} is not between -{MAX_WEIGHT} and {MAX_WEIGHT}; write \\( and \\) for brackets that are text"
-    )]
-    Weight {
-        /// The weight as written, or as brackets multiply to.
-        weight: String,
-        /// The beginning of what it stands after or around.
-        text: String,
-    },
+    /// A weight that is not a number, or beyond [`MAX_WEIGHT`](prepose_scene::weights::MAX_WEIGHT).
+    #[error(transparent)]
+    Weight(#[from] WeightError),
     /// A phrase that is not there.
     #[error("{phrase:?} is not in the prompt")]
     NotFound {
@@ -88,6 +86,9 @@ pub enum PromptError {
         /// How many there are.
         found: usize,
     },
+    /// An object's phrase has no tokens of its own in the prompt.
+    #[error("{0:?} is not among the tokens of the prompt")]
+    NoTokens(String),
     /// The tokenizer failed.
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
@@ -128,7 +129,7 @@ impl Prompt {
         }
         let per_chunk = tokenizer.max_length() - 2;
         let mut chunks = vec![Vec::new()];
-        for piece in attention::parse(text)? {
+        for piece in weights::parse(text)? {
             if piece.begins_chunk && chunks.last().is_some_and(|chunk| !chunk.is_empty()) {
                 chunks.push(Vec::new());
             }

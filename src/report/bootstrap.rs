@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use crate::check::spatialbench::{Counts, Record, Verdict};
-use crate::sampling::python_random::PythonRandom;
+use prepose_check::python_random::PythonRandom;
+use prepose_check::spatialbench::{Counts, Record, Verdict};
 
 /// How often prompts are drawn, and with which seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

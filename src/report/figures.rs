@@ -3,11 +3,11 @@
 use super::bootstrap::Rates;
 use super::model::{Method, Report};
 use super::scaling::{self, Point};
-use crate::audit::plot as audit;
-use crate::check::spatialbench::prompts::Counterfactual;
-use crate::check::spatialbench::{Buckets, Metrics};
-use crate::plot::bars::Interval;
-use crate::plot::{Axis, Chart, Drawing, Ink, Intervals, Parts, Series, Style};
+use prepose_check::audit::plot as audit;
+use prepose_check::spatialbench::prompts::Counterfactual;
+use prepose_check::spatialbench::{Buckets, Metrics};
+use prepose_draw::plot::bars::Interval;
+use prepose_draw::plot::{Axis, Chart, Drawing, Ink, Intervals, Parts, Series, Style};
 
 /// A plot with what is said about it.
 pub struct Figure {
@@ -28,7 +28,7 @@ const BINS: usize = 20;
 pub fn all(
     report: &Report,
     rates: &[Rates],
-    curves: &[(String, Vec<crate::audit::curve::Point>)],
+    curves: &[(String, Vec<prepose_check::audit::curve::Point>)],
 ) -> Vec<Figure> {
     let mut all = Vec::new();
     let mut add = |name, caption: &str, drawing: Drawing| {
@@ -335,7 +335,7 @@ fn scaling(report: &Report, points: &[Point], label: &str, of: Value) -> Option<
         }
     }
     let notes = points.iter().filter_map(|point| {
-        Some(crate::plot::Note {
+        Some(prepose_draw::plot::Note {
             at: (point.unet_calls, of(point)?),
             text: format!("N {}", point.candidates),
             dot: false,

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::model::{Method, Picture, Report};
 use super::pictures::{Addresses, Shown};
-use crate::check::spatialbench::record::relation_name;
-use crate::check::spatialbench::{Record, Verdict};
-use crate::suite::sample::Scores;
+use prepose_check::sample::Scores;
+use prepose_check::spatialbench::record::relation_name;
+use prepose_check::spatialbench::{Record, Verdict};
 
 /// The data of a page.
 pub fn data(report: &Report, addresses: &Addresses) -> Value {

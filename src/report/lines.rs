@@ -4,8 +4,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::check::json;
-use crate::output::manifest::ManifestLine;
+use prepose_check::json;
+use prepose_check::manifest::ManifestLine;
 
 /// A line of `manifest.jsonl`.
 #[derive(Clone, Debug, Deserialize)]

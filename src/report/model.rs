@@ -6,12 +6,12 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::lines::Segmentation;
-use crate::audit::labels::Label;
-use crate::check::spatialbench::tables::Run;
-use crate::check::spatialbench::{Record, Verdict};
-use crate::store::Store;
-use crate::suite::SuitePrompt;
-use crate::suite::sample::Scores;
+use prepose_check::audit::labels::Label;
+use prepose_check::prompt::SuitePrompt;
+use prepose_check::sample::Scores;
+use prepose_check::spatialbench::tables::Run;
+use prepose_check::spatialbench::{Record, Verdict};
+use prepose_store::Store;
 
 /// Runs and what they came to.
 pub struct Report {

@@ -8,7 +8,7 @@ use super::gallery;
 use super::model::Report;
 use super::pictures::Addresses;
 use super::tables::Titled;
-use crate::plot::svg;
+use prepose_draw::plot::svg;
 
 const PAGE: &str = include_str!("page/page.html");
 const STYLES: [&str; 3] = [

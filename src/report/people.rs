@@ -4,11 +4,11 @@ use std::path::Path;
 
 use super::SourceError;
 use super::model::Report;
-use crate::audit::curve::{Point, ZeroCoverage, curve, every_threshold};
-use crate::audit::join::Audit;
-use crate::audit::labels::{self, Label};
-use crate::check::spatialbench::Record;
-use crate::store::{self, Store};
+use prepose_check::audit::curve::{Point, ZeroCoverage, curve, every_threshold};
+use prepose_check::audit::join::Audit;
+use prepose_check::audit::labels::{self, Label};
+use prepose_check::spatialbench::Record;
+use prepose_store::{self as store, Store};
 
 /// What the labelling page calls its export.
 const FILE: &str = "labels_filled.json";

@@ -9,9 +9,9 @@ use image::imageops::FilterType;
 use thiserror::Error;
 
 use super::model::{Picture, Place, Report};
-use crate::audit::page::{embed, link};
-use crate::output::files::{WriteError, prepare_folder, write_atomically};
-use crate::store::StoreError;
+use prepose_check::audit::page::{embed, link};
+use prepose_store::StoreError;
+use prepose_store::files::{WriteError, prepare_folder, write_atomically};
 
 /// What is done with pictures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

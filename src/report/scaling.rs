@@ -2,8 +2,8 @@
 
 use super::model::{Method, Report};
 use super::tables::{found, mean};
-use crate::check::spatialbench::Counts;
-use crate::check::spatialbench::tables::{Cell, Table};
+use prepose_check::spatialbench::Counts;
+use prepose_draw::table::{Cell, Table};
 
 /// One method of a family that differs only in the number of noises.
 #[derive(Clone, Debug, PartialEq)]

@@ -11,10 +11,10 @@ use thiserror::Error;
 
 use super::model::{Method, Place, Prompts, Report, RunInfo};
 use super::people;
-use crate::audit::labels::Label;
-use crate::store::{self, Store, StoreError};
 use folder::Found;
 use method::Reading;
+use prepose_check::audit::labels::Label;
+use prepose_store::{self as store, Store, StoreError};
 
 /// Why a report cannot be made of something.
 #[derive(Debug, Error)]

@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 use super::bootstrap::{Bootstrap, Estimate, Rates};
 use super::model::{Method, Report};
 use super::scaling;
-use crate::check::rules::visor::{self, Found};
-use crate::check::spatialbench::tables::{self as papers, Cell, Run, Table};
-use crate::suite::sample::Scores;
+use prepose_check::rules::visor::{self, Found};
+use prepose_check::sample::Scores;
+use prepose_check::spatialbench::tables::{self as papers, Run};
+use prepose_draw::table::{Cell, Table};
 
 /// A table with what is said about it.
 pub struct Titled {

@@ -12,7 +12,7 @@ use std::f64::consts::TAU;
 
 use serde::{Deserialize, Serialize};
 
-use super::mt19937::Mt19937;
+use rand_mt::Mt;
 
 /// Which algorithm turns a seed into normal numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, clap::ValueEnum)]
@@ -81,7 +81,7 @@ impl NoiseSource {
 /// PyTorch's `CPUGeneratorImpl`: a Mersenne twister and the second half of the last scalar Box–Muller pair.
 #[derive(Debug, Clone)]
 struct TorchGenerator {
-    twister: Mt19937,
+    twister: Mt,
     cached: Option<f64>,
 }
 
@@ -91,7 +91,7 @@ const BLOCK: usize = 16;
 impl TorchGenerator {
     fn new(seed: u64) -> Self {
         Self {
-            twister: Mt19937::new(seed as u32),
+            twister: Mt::new(seed as u32),
             cached: None,
         }
     }
@@ -129,13 +129,13 @@ impl TorchGenerator {
 
     /// In [0, 1), from 24 bits.
     fn uniform_f32(&mut self) -> f32 {
-        (self.twister.next() & ((1 << 24) - 1)) as f32 / (1 << 24) as f32
+        (self.twister.next_u32() & ((1 << 24) - 1)) as f32 / (1 << 24) as f32
     }
 
     /// In [0, 1), from 53 bits.
     fn uniform_f64(&mut self) -> f64 {
-        let high = u64::from(self.twister.next());
-        let low = u64::from(self.twister.next());
+        let high = u64::from(self.twister.next_u32());
+        let low = u64::from(self.twister.next_u32());
         (((high << 32) | low) & ((1 << 53) - 1)) as f64 / (1u64 << 53) as f64
     }
 }

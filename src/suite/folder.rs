@@ -11,7 +11,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use super::plan::{Job, Plan, PlanError, differences, prompts_file};
-use super::sample::{Sample, Scores};
+use super::sample::{Sample, Scores, sample_of};
 use crate::check::json;
 use crate::check::spatialbench::results::summary_files;
 use crate::check::spatialbench::{Buckets, Provenance, Record, RecordError, read_records};
@@ -425,7 +425,11 @@ impl RunFolder {
         if let Some(checker) = &self.plan.config.checker {
             put("per_sample.jsonl", lines)?;
             put("checker_config.yaml", checker.config_file())?;
-            let provenance = Provenance::now(Some("../manifest.jsonl".into()), None);
+            let provenance = Provenance::now(
+                Some("../manifest.jsonl".into()),
+                None,
+                option_env!("PREPOSE_GIT_COMMIT"),
+            );
             let files = summary_files(&records, Buckets::default(), &provenance, "metrics.json");
             for (name, text) in files.map_err(FolderError::from)? {
                 put(&name, text)?;
@@ -476,13 +480,5 @@ impl RunFolder {
             .map(|entry| entry.name)
             .collect();
         Ok(self.store.remove_all(&names)?)
-    }
-}
-
-/// The picture that a record is about: its id without what tells the relations of a prompt apart.
-pub fn sample_of(record_id: &str) -> &str {
-    match record_id.rsplit_once("_relation") {
-        Some((id, number)) if number.bytes().all(|digit| digit.is_ascii_digit()) => id,
-        _ => record_id,
     }
 }

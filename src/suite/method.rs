@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use super::SuitePrompt;
 use crate::guidance::{self, GuidanceConfig};
-use crate::prompt::neutral::{NeutralError, neutral, swapped};
+use crate::prompt::neutral::{NeutralError, Opening};
 use crate::request::{DelayedOrder, Request};
 use crate::search::{Pruning, SearchConfig};
 
@@ -38,16 +38,6 @@ pub struct Begin {
     pub with: Opening,
     /// For how many steps, at least 1.
     pub steps: usize,
-}
-
-/// A prompt that is derived from another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Opening {
-    /// Names the objects in no order: "two animals".
-    Neutral,
-    /// Names them in the other order.
-    Swapped,
 }
 
 /// Why something is no method.
@@ -181,11 +171,7 @@ impl Method {
         let delay_order = match self.begin {
             None => None,
             Some(Begin { with, steps }) => {
-                let derived = match with {
-                    Opening::Neutral => neutral(text),
-                    Opening::Swapped => swapped(text),
-                };
-                let neutral_prompt = derived.map_err(|source| MethodError::Opening {
+                let neutral_prompt = with.of(text).map_err(|source| MethodError::Opening {
                     method: self.name.clone(),
                     prompt: text.clone(),
                     source: source.into(),

@@ -12,7 +12,7 @@ use super::plan::Job;
 use super::sample::{Cost, Sample};
 use crate::check::detect::checker::CheckError;
 use crate::engine::EngineError;
-use crate::output::manifest::{ManifestLine, Place};
+use crate::output::manifest::{self, ManifestLine, Place};
 use crate::output::png;
 use crate::picture::Picture;
 use crate::request::Request;
@@ -240,7 +240,7 @@ impl Desk<'_> {
             prompt_id: &prompt.prompt_id,
             image_path,
         };
-        let mut line = ManifestLine::new(&made.request, &made.scheduler, self.device, &place);
+        let mut line = manifest::line(&made.request, &made.scheduler, self.device, &place);
         // A search ends with another seed than the one that it is named after.
         line.sample_id = plan.sample_id(job);
         line.model.pipeline = method.clone();

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::depth::DepthMap;
 use super::{Options, RuleError};
-use crate::check::{BoundingBox, Detection, Mask};
-use crate::prompt::scene::{Relation, Scene, StatedRelation};
+use crate::{BoundingBox, Detection, Mask};
+use prepose_scene::{Relation, Scene, StatedRelation};
 
 /// A picture, by what was asked for and what was found in it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -69,7 +69,7 @@ pub enum Task {
 impl Case {
     /// The picture of a prompt's scene; objects are looked for by their nouns.
     pub fn of_scene(id: impl Into<String>, scene: &Scene, detections: Vec<Detection>) -> Self {
-        let wanted = |object: &crate::prompt::scene::SceneObject| Wanted {
+        let wanted = |object: &prepose_scene::SceneObject| Wanted {
             name: object.noun.clone(),
             count: object.count.unwrap_or(1),
         };

@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 
 use super::{Case, Figure, Options, Outcome, Report, Rule, RuleError};
-use crate::check::vocabulary::alias;
-use crate::check::{BoundingBox, Detection};
-use crate::prompt::scene::Relation;
+use crate::vocabulary::alias;
+use crate::{BoundingBox, Detection};
+use prepose_scene::Relation;
 
 /// Mask2Former's threshold.
 const MIN_SCORE: f64 = 0.3;

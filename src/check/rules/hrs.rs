@@ -1,8 +1,8 @@
 //! HRS-Bench's spatial composition, by edges of boxes (Bakr et al., arXiv 2304.05390).
 
 use super::{Case, Figure, Options, Outcome, Report, Rule, RuleError, Value, mean};
-use crate::check::{BoundingBox, Detection};
-use crate::prompt::scene::{Relation, StatedRelation};
+use crate::{BoundingBox, Detection};
+use prepose_scene::{Relation, StatedRelation};
 
 /// UniDet's threshold in the authors' command.
 const MIN_SCORE: f64 = 0.5;

@@ -22,7 +22,7 @@ use thiserror::Error;
 
 pub use case::{Case, Label, Task, Wanted};
 
-use crate::prompt::scene::Relation;
+use prepose_scene::Relation;
 
 /// A way of scoring pictures that somebody has published.
 pub trait Rule: Sync {

@@ -4,8 +4,8 @@
 //! label, the boxes of its detections answer.
 
 use super::{Case, Figure, Label, Options, Outcome, Report, Rule, RuleError, Task, Value};
-use crate::check::BoundingBox;
-use crate::prompt::scene::Relation;
+use crate::BoundingBox;
+use prepose_scene::Relation;
 
 /// Above what score a detection counts; ours, as the benchmark has no detector.
 const MIN_SCORE: f64 = 0.5;

@@ -2,8 +2,8 @@
 
 use super::superiority::{Superiority, in_the_plane};
 use super::{Case, Figure, Options, Outcome, Report, Rule, RuleError, Value, mean, scores};
-use crate::check::Mask;
-use crate::prompt::scene::{Relation, StatedRelation};
+use crate::Mask;
+use prepose_scene::{Relation, StatedRelation};
 
 /// The score from which on a relation counts as met, in the paper.
 pub const MET: f64 = 0.5;

@@ -4,8 +4,8 @@ use super::depth::DepthMap;
 use super::pse::{figures, worst};
 use super::superiority::Superiority;
 use super::{Case, Options, Outcome, Report, Rule, RuleError};
-use crate::check::Mask;
-use crate::prompt::scene::{Relation, StatedRelation};
+use crate::Mask;
+use prepose_scene::{Relation, StatedRelation};
 
 /// The number of depths that are told apart.
 pub const BINS: usize = 128;

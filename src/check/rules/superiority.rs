@@ -1,7 +1,7 @@
 //! The probability of superiority of two objects along an axis (Why Settle for Mid, arXiv 2506.23418, equations 2 and 3).
 
-use crate::check::Mask;
-use crate::prompt::scene::Relation;
+use crate::Mask;
+use prepose_scene::Relation;
 
 /// P(A ≥ B), ties included, for places A and B drawn independently from two profiles of one length: how much of each
 /// object lies in each column, row or depth, not negative. In 0..=1; none if a profile is empty.

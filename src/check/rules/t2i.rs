@@ -1,8 +1,8 @@
 //! T2I-CompBench's 2D spatial score, by UniDet (Huang et al., arXiv 2307.06350).
 
 use super::{Case, Figure, Options, Outcome, Report, Rule, RuleError, Value, mean, scores};
-use crate::check::{BoundingBox, Detection};
-use crate::prompt::scene::Relation;
+use crate::{BoundingBox, Detection};
+use prepose_scene::Relation;
 
 /// Overlap from which on a side counts for less.
 const MOST_IOU: f64 = 0.1;

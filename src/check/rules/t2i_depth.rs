@@ -3,8 +3,8 @@
 use super::depth::DepthMap;
 use super::t2i::{MIN_SCORE, label, report};
 use super::{Case, Options, Outcome, Report, Rule, RuleError};
-use crate::check::{BoundingBox, Detection};
-use crate::prompt::scene::Relation;
+use crate::{BoundingBox, Detection};
+use prepose_scene::Relation;
 
 /// Overlap from which on the score is full.
 const FULL_IOU: f64 = 0.5;

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use super::{Case, Figure, Options, Outcome, Report, Rule, RuleError, Value};
-use crate::check::BoundingBox;
-use crate::prompt::scene::Relation;
+use crate::BoundingBox;
+use prepose_scene::Relation;
 
 /// OWL-ViT's threshold in the authors' notebook.
 const MIN_SCORE: f64 = 0.1;

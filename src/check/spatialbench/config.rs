@@ -3,8 +3,8 @@
 use serde::Deserialize;
 use thiserror::Error;
 
-use crate::check::json::float;
-use crate::check::perturb::Perturbation;
+use crate::json::float;
+use crate::perturb::Perturbation;
 
 /// Why a configuration cannot be used.
 #[derive(Debug, Error)]

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::record::{Record, relation_name};
 use super::verdict::Verdict;
-use crate::check::json;
-use crate::prompt::scene::Relation;
+use crate::json;
+use prepose_scene::Relation;
 
 /// How often each verdict was given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -234,8 +234,8 @@ pub struct Provenance {
 }
 
 impl Provenance {
-    /// This program, now.
-    pub fn now(manifest: Option<String>, config: Option<String>) -> Self {
+    /// This program, now. `git_commit` is what the binary was built from, where that is known.
+    pub fn now(manifest: Option<String>, config: Option<String>, git_commit: Option<&str>) -> Self {
         let now = humantime::format_rfc3339_micros(SystemTime::now()).to_string();
         Self {
             timestamp_utc: now.replace('Z', "+00:00"),
@@ -243,7 +243,7 @@ impl Provenance {
             config,
             code_version: serde_json::json!({
                 "prepose": env!("CARGO_PKG_VERSION"),
-                "git_commit": option_env!("PREPOSE_GIT_COMMIT"),
+                "git_commit": git_commit,
             }),
         }
     }

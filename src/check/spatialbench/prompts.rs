@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::metrics::Counts;
 use super::record::Record;
 use super::verdict::Verdict;
-use crate::prompt::scene::Relation;
+use prepose_scene::Relation;
 
 /// How many pictures of a prompt the benchmark makes.
 pub const PICTURES_PER_PROMPT: usize = 4;

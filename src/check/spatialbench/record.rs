@@ -7,9 +7,9 @@ use thiserror::Error;
 
 use super::rule::{Components, Decision, Look, Question, RelationError, Rule, Secondary, Selected};
 use super::verdict::Verdict;
-use crate::check::detection::{BoundingBox, Detection};
-use crate::check::json;
-use crate::prompt::scene::Relation;
+use crate::detection::{BoundingBox, Detection};
+use crate::json;
+use prepose_scene::Relation;
 
 /// Why records cannot be used.
 #[derive(Debug, Error)]

@@ -9,8 +9,8 @@ use thiserror::Error;
 
 use super::config::CheckerConfig;
 use super::verdict::{Reason, Verdict};
-use crate::check::detection::Detection;
-use crate::prompt::scene::Relation;
+use crate::detection::Detection;
+use prepose_scene::Relation;
 
 /// Why a question cannot be answered by this rule.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

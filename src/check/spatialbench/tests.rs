@@ -2,8 +2,8 @@
 
 use super::config::DetectorConfig;
 use super::*;
-use crate::check::detection::{BoundingBox, Detection};
-use crate::prompt::scene::Relation;
+use crate::detection::{BoundingBox, Detection};
+use prepose_scene::Relation;
 
 fn found(label: &str, score: f64, [x0, y0, x1, y1]: [f64; 4]) -> Detection {
     Detection {

@@ -6,8 +6,8 @@ use saphyr::{LoadableYamlNode, Scalar, Yaml};
 use serde_json::Value;
 
 use super::config::{CheckerConfig, ConfigError, DetectorConfig};
-use crate::check::json::float;
-use crate::check::perturb::Perturbation;
+use crate::json::float;
+use crate::perturb::Perturbation;
 
 impl CheckerConfig {
     /// Reads a `checker_config.yaml`. A key that is not known is an error that names it: a misspelt threshold would

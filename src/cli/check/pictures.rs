@@ -126,7 +126,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         .as_ref()
         .map(|path| path.display().to_string());
     let from = args.config.as_ref().map(|path| path.display().to_string());
-    let provenance = Provenance::now(manifest, from);
+    let provenance = Provenance::now(manifest, from, option_env!("PREPOSE_GIT_COMMIT"));
     let results = Results::new(&records, Buckets::default(), provenance);
     if let Some(out) = &args.out {
         results.write(out, &config)?;

@@ -58,7 +58,11 @@ pub fn run(args: &Args, file: &Path, out: &Path) -> anyhow::Result<u8> {
         0 if rule.published => buckets,
         _ => Buckets::default(),
     };
-    let provenance = Provenance::now(manifest, Some(config.display().to_string()));
+    let provenance = Provenance::now(
+        manifest,
+        Some(config.display().to_string()),
+        option_env!("PREPOSE_GIT_COMMIT"),
+    );
     let results = Results::new(&records, buckets, provenance);
     results.write(out, &rule.config)?;
 

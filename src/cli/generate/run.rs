@@ -12,7 +12,7 @@ use prepose::check::detect::{Detector, RcnnDetector};
 use prepose::engine::Engine;
 use prepose::memory::MemoryMeter;
 use prepose::output::files::{free_name, parent, slug};
-use prepose::output::manifest::{ManifestLine, Place};
+use prepose::output::manifest::{self, Place};
 use prepose::output::{files, png};
 use prepose::picture::Picture;
 use prepose::prompt::scene::Scene;
@@ -375,7 +375,7 @@ impl Run<'_> {
             prompt_id: &slug(&request.prompt),
             image_path: &relative(path, parent(&manifest)),
         };
-        let line = ManifestLine::new(request, &scheduler, &self.device, &place);
+        let line = manifest::line(request, &scheduler, &self.device, &place);
         files::append_line(&manifest, &serde_json::to_string(&line)?)?;
         Ok(())
     }

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use crate::check::spatialbench::Counts;
-use crate::plot::svg::escape;
-use crate::report::model::{Method, Report, RunInfo};
+use crate::model::{Method, Report, RunInfo};
+use prepose_check::spatialbench::Counts;
+use prepose_draw::plot::svg::escape;
 
 /// More lines of settings than this are only in the raw file below them.
 const SETTINGS: usize = 40;

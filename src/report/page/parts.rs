@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use crate::check::spatialbench::tables::Cell;
-use crate::plot::svg::{escape, inline};
-use crate::report::figures::Figure;
-use crate::report::tables::Titled;
+use crate::figures::Figure;
+use crate::tables::Titled;
+use prepose_draw::plot::svg::{escape, inline};
+use prepose_draw::table::Cell;
 
 /// A table whose head sorts it.
 pub(super) fn table(titled: &Titled) -> String {

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{SourceError, broken, json, open, text};
-use crate::report::lines;
-use crate::store::Store;
-use crate::suite::SuitePrompt;
+use crate::lines;
+use prepose_check::prompt::SuitePrompt;
+use prepose_store::Store;
 
 /// A run, or a folder of methods.
 pub(super) struct Found {

@@ -6,13 +6,13 @@ use serde::Deserialize;
 
 use super::folder::Found;
 use super::{SourceError, broken, text};
-use crate::check::spatialbench::record::{RELEASED_SIZE, relation_name};
-use crate::check::spatialbench::{Record, RecordError, read_records};
-use crate::report::lines::{self, ManifestRow, MaskedRow, SamplingRow, Segmentation};
-use crate::report::model::{Method, Picture, Prompts};
-use crate::suite::folder::sample_of;
-use crate::suite::sample::{Sample, Scores};
-use crate::suite::{SuitePrompt, SuiteRelation};
+use crate::lines::{self, ManifestRow, MaskedRow, SamplingRow, Segmentation};
+use crate::model::{Method, Picture, Prompts};
+use prepose_check::prompt::{SuitePrompt, SuiteRelation};
+use prepose_check::sample::sample_of;
+use prepose_check::sample::{Sample, Scores};
+use prepose_check::spatialbench::record::{RELEASED_SIZE, relation_name};
+use prepose_check::spatialbench::{Record, RecordError, read_records};
 
 /// A method's folder that is to be read.
 pub(super) struct Reading<'a> {

@@ -13,7 +13,7 @@ use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
 
-use crate::store::StoreError;
+use crate::StoreError;
 
 /// How long a file may take.
 const PATIENCE: &str = "PREPOSE_STORE_PATIENCE";

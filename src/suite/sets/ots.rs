@@ -6,7 +6,7 @@
 
 use super::entities::{ANIMALS, humans, objects as things};
 use super::{spatialbench, with_article};
-use crate::sampling::python_random::PythonRandom;
+use crate::check::python_random::PythonRandom;
 use crate::suite::SuitePrompt;
 
 const SEED: u64 = 0;

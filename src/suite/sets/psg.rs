@@ -6,8 +6,8 @@
 //! counts three relations in the second example, which states two; so do these.
 
 use super::{owned, spatialbench, with_article};
+use crate::check::python_random::PythonRandom;
 use crate::prompt::scene::Relation;
-use crate::sampling::python_random::PythonRandom;
 use crate::suite::{SuitePrompt, SuiteRelation};
 
 const PROMPTS: usize = 100;

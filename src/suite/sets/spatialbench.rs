@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use super::owned;
 use crate::check::json;
+use crate::check::python_random::PythonRandom;
 use crate::prompt::scene::Relation;
-use crate::sampling::python_random::PythonRandom;
 use crate::suite::{SuitePrompt, SuiteRelation};
 
 /// COCO's labels that it draws from, in the order of its file.

@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use super::{owned, with_article};
 use crate::check::json;
+use crate::check::python_random::PythonRandom;
 use crate::prompt::scene::Relation;
-use crate::sampling::python_random::PythonRandom;
 use crate::suite::{SuitePrompt, SuiteRelation};
 
 /// How many prompts "Why Settle for Mid" takes of it.

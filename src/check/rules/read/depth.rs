@@ -7,7 +7,7 @@ use std::path::Path;
 use image::{DynamicImage, ImageFormat, ImageReader, Limits};
 
 use super::ReadError;
-use crate::check::rules::depth::DepthMap;
+use crate::rules::depth::DepthMap;
 
 /// Maps with a longer side are refused before they are decoded.
 const MAX_SIDE: u32 = 16_384;

@@ -6,11 +6,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::ReadError;
-use crate::check::json as exact;
-use crate::check::rules::Case;
-use crate::check::rules::Wanted;
-use crate::check::{BoundingBox, Detection};
-use crate::prompt::scene::{Relation, StatedRelation};
+use crate::json as exact;
+use crate::rules::Case;
+use crate::rules::Wanted;
+use crate::{BoundingBox, Detection};
+use prepose_scene::{Relation, StatedRelation};
 
 /// The tags that need neither colours nor exact counts.
 const TAGS: [&str; 3] = ["single_object", "two_object", "position"];

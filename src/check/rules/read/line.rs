@@ -6,10 +6,10 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::{ReadError, read_depth};
-use crate::check::rules::{Case, Label, Task, Wanted};
-use crate::check::run_lengths::{RunLengths, bounds};
-use crate::check::{BoundingBox, Detection};
-use crate::prompt::scene::{Relation, Scene, SceneError, StatedRelation};
+use crate::rules::{Case, Label, Task, Wanted};
+use crate::run_lengths::{RunLengths, bounds};
+use crate::{BoundingBox, Detection};
+use prepose_scene::{Relation, Scene, SceneError, StatedRelation};
 
 /// One picture. Keys that are not here are passed over.
 #[derive(Debug, Default, Deserialize)]

@@ -14,13 +14,13 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use thiserror::Error;
 
-pub use crate::check::run_lengths::{RunLengths, RunLengthsError};
+pub use crate::run_lengths::{RunLengths, RunLengthsError};
 pub use depth::read_depth;
 
 use super::Case;
 use super::depth::DepthError;
-use crate::check::json;
-use crate::prompt::scene::SceneError;
+use crate::json;
+use prepose_scene::SceneError;
 
 /// Sides of pictures in pixels.
 const SIDES: RangeInclusive<usize> = 1..=16_384;

@@ -4,10 +4,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::ReadError;
-use crate::check::json;
-use crate::check::rules::{Case, visor};
-use crate::check::{BoundingBox, Detection};
-use crate::prompt::scene::Scene;
+use crate::json;
+use crate::rules::{Case, visor};
+use crate::{BoundingBox, Detection};
+use prepose_scene::Scene;
 
 #[derive(Debug, Deserialize)]
 struct Entry {

@@ -1,0 +1,86 @@
+//! Detectors: from pictures on the device to labelled boxes. The only part of the checker with tensors.
+//!
+//! * [`checker`]: detectors, perturbations and the rule together;
+//! * [`rcnn`]: torchvision's Faster R-CNN and Mask R-CNN, and the toybox's;
+//! * [`reward`]: a detector as the reward of a search.
+
+pub mod checker;
+pub mod rcnn;
+pub mod reward;
+
+use burn::tensor::Tensor;
+use thiserror::Error;
+
+use crate::check::Detection;
+
+pub use rcnn::RcnnDetector;
+
+/// Finds objects in pictures.
+pub trait Detector {
+    /// What records call it, such as `fasterrcnn_resnet50_fpn_v2` or `toybox`.
+    fn name(&self) -> &str;
+
+    /// The labels that it can give, lower case; none if it takes any phrase.
+    fn vocabulary(&self) -> Option<&[String]>;
+
+    /// Looks at `pictures`: RGB in 0..=1, f32 `[3, H, W]` each, on the detector's device, of any sizes.
+    /// `queries` are for each picture the objects that are looked for; a detector with a vocabulary
+    /// ignores them. For each picture its detections, the best score first, with boxes and masks in
+    /// pixels of that picture.
+    ///
+    /// # Errors
+    /// [`DetectError`] if a picture cannot be looked at; nothing is known of the others then.
+    fn detect(
+        &self,
+        pictures: &[Tensor<3>],
+        queries: &[Vec<String>],
+    ) -> Result<Vec<Vec<Detection>>, DetectError>;
+
+    /// As [`Self::detect`], without masks where leaving them out saves time.
+    ///
+    /// # Errors
+    /// As [`Self::detect`].
+    fn detect_boxes(
+        &self,
+        pictures: &[Tensor<3>],
+        queries: &[Vec<String>],
+    ) -> Result<Vec<Vec<Detection>>, DetectError> {
+        self.detect(pictures, queries)
+    }
+}
+
+/// Why pictures could not be looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum DetectError {
+    /// Not an RGB picture.
+    #[error(
+        "picture {index} of the batch has {channels} channels and {width} × {height} pixels; \
+         a detector takes RGB pictures of at least one pixel, so convert or leave it out"
+    )]
+    Picture {
+        /// Its place in the batch, from 0.
+        index: usize,
+        /// Its channels, of which there should be three.
+        channels: usize,
+        /// In pixels.
+        width: usize,
+        /// In pixels.
+        height: usize,
+    },
+}
+
+/// Refuses what is no picture.
+fn check_pictures(pictures: &[Tensor<3>]) -> Result<(), DetectError> {
+    for (index, picture) in pictures.iter().enumerate() {
+        let [channels, height, width] = picture.dims();
+        if channels != 3 || height == 0 || width == 0 {
+            return Err(DetectError::Picture {
+                index,
+                channels,
+                width,
+                height,
+            });
+        }
+    }
+    Ok(())
+}

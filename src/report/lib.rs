@@ -1,0 +1,33 @@
+//! Reports what runs came to: tables with the papers' column names, plots, and one HTML page that opens offline.
+//!
+//! Owns reading runs back, the tables and plots, the page, and the papers' [`experiments`] (their figures, beside what
+//! was published). It runs nothing and knows no tensors. It may import `prepose-scene`, `prepose-draw`, `prepose-check`
+//! and `prepose-store`.
+//!
+//! * [`source`]: runs and single methods read from where they are, finished or not;
+//! * [`model`]: what was read, picture by picture;
+//! * [`tables`]: the tables;
+//! * [`bootstrap`]: how far their rates would change with other prompts;
+//! * [`scaling`]: what searching longer brings;
+//! * [`figures`]: the plots;
+//! * [`experiments`]: what the papers' experiments came to;
+//! * [`people`]: what people say of the same pictures;
+//! * [`pictures`]: where the page finds the pictures;
+//! * [`gallery`]: the pictures as the page's script reads them;
+//! * [`page`]: the page.
+
+pub mod bootstrap;
+pub mod experiments;
+pub mod figures;
+pub mod gallery;
+mod lines;
+pub mod model;
+pub mod page;
+pub mod people;
+pub mod pictures;
+pub mod scaling;
+pub mod source;
+pub mod tables;
+
+pub use model::{Method, Picture, Place, Report, RunInfo};
+pub use source::{SourceError, read};

@@ -1,0 +1,238 @@
+//! Noun phrases: "the two (red:1.3) teddy bears".
+
+use std::ops::Range;
+
+use super::spatial;
+use super::vocabulary::*;
+use super::words::{Kind, Word};
+use crate::nouns;
+
+/// How a mention refers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reference {
+    /// "a dog"
+    New,
+    /// "the dog"
+    Definite,
+    /// "dog"
+    Bare,
+    /// "it"
+    Pronoun,
+}
+
+/// A noun phrase.
+#[derive(Debug, Clone)]
+pub(crate) struct Mention {
+    pub reference: Reference,
+    /// How many; none for a plural without a number.
+    pub count: Option<usize>,
+    /// Words from the article on.
+    pub whole: Range<usize>,
+    /// Words without article and number.
+    pub core: Range<usize>,
+    /// In the singular and in lower case.
+    pub noun: String,
+    /// The noun is in the table of known ones.
+    pub known: bool,
+}
+
+/// Whether the word at `at` cannot belong to a noun phrase that has begun.
+pub(crate) fn is_boundary(words: &[Word], at: usize) -> bool {
+    let Some(word) = words.get(at) else {
+        return true;
+    };
+    word.kind != Kind::Word
+        || [DETERMINERS, PRONOUNS, AND, OR, NOT, WHICH, BE, PREPOSITIONS]
+            .iter()
+            .any(|list| word.is_one_of(list))
+        || spatial::phrase(&words[at..]).is_some()
+}
+
+fn is_adjective(word: &Word) -> bool {
+    word.is_one_of(ADJECTIVES) || word.text.contains('-')
+}
+
+fn looks_like_participle(word: &Word) -> bool {
+    let text = word.text.as_str();
+    let long = |ending: &str| text.len() > ending.len() + 1 && text.ends_with(ending);
+    (long("ing") || long("ed")) && !word.is_one_of(NO_PARTICIPLES) && !word.is_one_of(ADJECTIVES)
+}
+
+/// The noun phrase that begins at word `start`.
+pub(crate) fn noun_phrase(words: &[Word], start: usize) -> Option<Mention> {
+    if words.get(start)?.is_one_of(PRONOUNS) {
+        return Some(Mention {
+            reference: Reference::Pronoun,
+            count: None,
+            whole: start..start + 1,
+            core: start..start + 1,
+            noun: words[start].text.clone(),
+            known: false,
+        });
+    }
+    let (mut at, mut reference, mut count) = (start, Reference::Bare, None);
+    loop {
+        let word = words.get(at)?;
+        if word.kind != Kind::Word {
+            return None;
+        } else if word.is_one_of(DETERMINERS) {
+            // "the other dog" is not the one before.
+            let definite =
+                word.is_one_of(DEFINITE) && !words.get(at + 1).is_some_and(|next| next.is("other"));
+            reference = if definite {
+                Reference::Definite
+            } else {
+                Reference::New
+            };
+        } else if let Some(n) = nouns::number(&word.text).filter(|_| !is_boundary(words, at + 1)) {
+            count = Some(n);
+            reference = if reference == Reference::Bare {
+                Reference::New
+            } else {
+                reference
+            };
+        } else if word.is_one_of(COLLECTIONS) && words.get(at + 1).is_some_and(|next| next.is("of"))
+        {
+            count = count.or(word.is_one_of("pair couple").then_some(2));
+            at += 1;
+        } else {
+            break;
+        }
+        at += 1;
+    }
+    let core_start = at;
+    let mut head_end = None;
+    while !is_boundary(words, at)
+        || joins_adjectives(words, core_start, at)
+        || joins_of(words, core_start, at, head_end)
+    {
+        if words[at].is("of") {
+            head_end = Some(at);
+            at += 1;
+            // "a cup of the coffee"
+            while words
+                .get(at)
+                .is_some_and(|word| word.is_one_of(DETERMINERS))
+            {
+                at += 1;
+            }
+            continue;
+        }
+        if words[at].kind == Kind::Word && at > core_start && is_verb(words, core_start, at, start)
+        {
+            break;
+        }
+        at += 1;
+    }
+    if at == core_start {
+        return None;
+    }
+    let head = &words[core_start..head_end.unwrap_or(at)];
+    let texts: Vec<&str> = head.iter().map(|word| word.text.as_str()).collect();
+    let known = nouns::known_at_end(&texts);
+    let written = texts[texts.len() - known.max(1)..].join(" ");
+    // "a skis" and "a glasses" are written too.
+    let as_is = nouns::group(&written).is_some();
+    let noun = if as_is {
+        written.clone()
+    } else {
+        nouns::singular(&written)
+    };
+    let plural = !as_is && nouns::is_plural(&written);
+    let article = words[start..core_start]
+        .iter()
+        .any(|word| word.is_one_of("a an another"));
+    let several = words[start..core_start]
+        .iter()
+        .any(|word| word.is_one_of("several many some multiple various few all these those"));
+    let pair = words[start..core_start].iter().any(|word| word.is("pair"));
+    let count = match count {
+        Some(_) if pair && nouns::is_unchanging(&noun) => Some(1),
+        Some(count) => Some(count),
+        None if article => Some(1),
+        None if plural || several => None,
+        None => Some(1),
+    };
+    Some(Mention {
+        reference,
+        count,
+        whole: start..at,
+        core: core_start..at,
+        noun,
+        known: known > 0,
+    })
+}
+
+/// Whether a phrase is no noun but says what something does: ", sitting to the left of", "both looking".
+pub(crate) fn is_participle_alone(words: &[Word], mention: &Mention) -> bool {
+    let article = words[mention.whole.start..mention.core.start]
+        .iter()
+        .any(|word| !word.is_one_of("both all each"));
+    !article
+        && !mention.known
+        && mention.core.len() == 1
+        && looks_like_participle(&words[mention.core.start])
+}
+
+/// "red and white car", "big, red car": the word at `at` joins two adjectives.
+fn joins_adjectives(words: &[Word], start: usize, at: usize) -> bool {
+    let joint = words
+        .get(at)
+        .is_some_and(|word| word.is("and") || word.kind == Kind::Comma);
+    joint
+        && at > start
+        && words[start..at]
+            .iter()
+            .all(|word| is_adjective(word) || word.is("and") || word.kind == Kind::Comma)
+        && words
+            .get(at + 1)
+            .is_some_and(|next| next.kind == Kind::Word && is_adjective(next))
+        && !is_boundary(words, at + 2)
+}
+
+/// "cup of coffee"
+fn joins_of(words: &[Word], start: usize, at: usize, head_end: Option<usize>) -> bool {
+    let mut after = at + 1;
+    while words
+        .get(after)
+        .is_some_and(|word| word.is_one_of(DETERMINERS))
+    {
+        after += 1;
+    }
+    at > start
+        && head_end.is_none()
+        && words.get(at).is_some_and(|word| word.is("of"))
+        && !is_boundary(words, after)
+}
+
+/// Whether the word at `at`, which is not the first of a phrase, says what the noun before it does.
+fn is_verb(words: &[Word], core: usize, at: usize, start: usize) -> bool {
+    // No known noun has more words.
+    let recent = &words[core.max(at.saturating_sub(3))..at];
+    let texts: Vec<&str> = recent.iter().map(|word| word.text.as_str()).collect();
+    let word = &words[at];
+    let with_it: Vec<&str> = texts.iter().copied().chain([word.text.as_str()]).collect();
+    let with_next: Vec<&str> = with_it
+        .iter()
+        .copied()
+        .chain(words.get(at + 1).map(|word| word.text.as_str()))
+        .collect();
+    // "dining table": part of a known noun.
+    if nouns::known_at_end(&with_it) > 1 || nouns::known_at_end(&with_next) > 1 {
+        return false;
+    }
+    let after_noun = words[core..at]
+        .iter()
+        .any(|word| !is_adjective(word) && !looks_like_participle(word));
+    if after_noun && (looks_like_participle(word) || word.is_one_of(VERBS)) {
+        return true;
+    }
+    // "a dog barks": what follows "a" is no plural.
+    let article = words[start..core]
+        .last()
+        .is_some_and(|word| word.is_one_of("a an"));
+    article
+        && nouns::known_at_end(&texts) > 0
+        && nouns::is_plural(&word.text)
+        && nouns::group(&nouns::singular(&word.text)).is_none()
+}

@@ -1,0 +1,181 @@
+//! A prompt as words, with where each stands.
+
+use std::ops::Range;
+
+use crate::weights::{self, WeightError};
+
+/// What a word is to the grammar.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Word,
+    /// A comma, or another mark that separates within a sentence.
+    Comma,
+    /// The end of a sentence, or a `BREAK`.
+    Stop,
+}
+
+/// A word or a mark.
+#[derive(Debug, Clone)]
+pub(crate) struct Word {
+    /// In lower case.
+    pub text: String,
+    /// As typed, without brackets.
+    pub typed: String,
+    /// Where it stands in the prompt as typed.
+    pub bytes: Range<usize>,
+    pub kind: Kind,
+}
+
+impl Word {
+    pub fn is(&self, text: &str) -> bool {
+        self.text == text
+    }
+
+    /// Whether it is one of these, which spaces separate.
+    pub fn is_one_of(&self, list: &str) -> bool {
+        list.split(' ').any(|text| text == self.text)
+    }
+}
+
+/// Words that a hyphen may join to a phrase of direction: `top-left`, `left-hand`.
+const DIRECTIONS: &str = "left right top bottom upper lower hand side above below front";
+
+/// Splits a prompt at white space, marks and the ends of weighted pieces. Brackets and weights are gone.
+pub(crate) fn words(prompt: &str) -> Result<Vec<Word>, WeightError> {
+    let mut words = Vec::new();
+    for piece in weights::parse(prompt)? {
+        if piece.begins_chunk {
+            let at = piece.origin[0];
+            words.push(mark(Kind::Stop, at..at));
+        }
+        let letters: Vec<(char, usize)> = piece
+            .text
+            .char_indices()
+            .map(|(i, c)| (c, piece.origin[i]))
+            .collect();
+        let mut i = 0;
+        while i < letters.len() {
+            let (c, at) = letters[i];
+            let end = |j: usize| letters[j - 1].1 + letters[j - 1].0.len_utf8();
+            if c.is_alphanumeric() {
+                let start = i;
+                while i < letters.len() && belongs(&letters, i) {
+                    i += 1;
+                }
+                let typed: String = letters[start..i].iter().map(|letter| letter.0).collect();
+                push_word(&mut words, typed, at..end(i));
+                continue;
+            }
+            i += 1;
+            match c {
+                '&' | '+' => words.push(Word {
+                    text: "and".to_owned(),
+                    typed: c.to_string(),
+                    bytes: at..end(i),
+                    kind: Kind::Word,
+                }),
+                '.' | ';' | '!' | '?' | '\n' => words.push(mark(Kind::Stop, at..end(i))),
+                _ if c.is_whitespace() || "'\"\u{2018}\u{2019}\u{201c}\u{201d}_".contains(c) => {}
+                _ => words.push(mark(Kind::Comma, at..end(i))),
+            }
+        }
+    }
+    join_mutual(&mut words);
+    Ok(words)
+}
+
+/// Phrases that say how things stand to each other without saying which is which. Each is one adverb, and no noun.
+const MUTUAL: [&[&str]; 8] = [
+    &["side", "by", "side"],
+    &["one", "above", "the", "other"],
+    &["one", "below", "the", "other"],
+    &["one", "over", "the", "other"],
+    &["one", "under", "the", "other"],
+    &["one", "on", "top", "of", "the", "other"],
+    &["one", "behind", "the", "other"],
+    &["one", "in", "front", "of", "the", "other"],
+];
+
+/// Makes one word of each of [`MUTUAL`], which the grammar knows as "side-by-side".
+fn join_mutual(words: &mut Vec<Word>) {
+    let mut at = 0;
+    while at < words.len() {
+        let begins = |phrase: &&[&str]| {
+            let here = words.get(at..at + phrase.len());
+            here.is_some_and(|here| here.iter().zip(*phrase).all(|(word, text)| word.is(text)))
+        };
+        if let Some(phrase) = MUTUAL.into_iter().find(begins) {
+            let end = words[at + phrase.len() - 1].bytes.end;
+            words.drain(at + 1..at + phrase.len());
+            words[at].text = "side-by-side".to_owned();
+            words[at].typed = phrase.join(" ");
+            words[at].bytes.end = end;
+        }
+        at += 1;
+    }
+}
+
+fn mark(kind: Kind, bytes: Range<usize>) -> Word {
+    Word {
+        text: String::new(),
+        typed: String::new(),
+        bytes,
+        kind,
+    }
+}
+
+/// Whether the letter continues a word: a hyphen, an apostrophe or a decimal point does so between letters.
+fn belongs(letters: &[(char, usize)], i: usize) -> bool {
+    let c = letters[i].0;
+    let after = letters
+        .get(i + 1)
+        .is_some_and(|next| next.0.is_alphanumeric());
+    let digits = i > 0
+        && letters[i - 1].0.is_ascii_digit()
+        && letters
+            .get(i + 1)
+            .is_some_and(|next| next.0.is_ascii_digit());
+    c.is_alphanumeric() || ("-'\u{2019}_".contains(c) && after) || (c == '.' && digits)
+}
+
+/// Adds a word, or the words of a contraction or of a direction with hyphens.
+fn push_word(words: &mut Vec<Word>, typed: String, bytes: Range<usize>) {
+    let text = typed.to_lowercase().replace('\u{2019}', "'");
+    let mut push = |text: &str, typed: &str, bytes| {
+        words.push(Word {
+            text: text.to_owned(),
+            typed: typed.to_owned(),
+            bytes,
+            kind: Kind::Word,
+        })
+    };
+    if text.contains('-')
+        && text
+            .split('-')
+            .all(|part| DIRECTIONS.split(' ').any(|word| word == part))
+    {
+        let mut at = bytes.start;
+        for part in text.split('-') {
+            push(part, part, at..at + part.len());
+            at += part.len() + 1;
+        }
+        return;
+    }
+    let contraction = [("n't", "not"), ("'s", "is"), ("'re", "are")]
+        .into_iter()
+        .find_map(|(ending, word)| Some((text.strip_suffix(ending)?, word)));
+    match contraction {
+        Some((stem, word))
+            if word != "is" || ["it", "there", "that", "he", "she"].contains(&stem) =>
+        {
+            let cut = bytes.start + stem.len();
+            push(
+                stem,
+                &typed[..stem.len().min(typed.len())],
+                bytes.start..cut,
+            );
+            push(word, "", cut..bytes.end);
+        }
+        _ => push(&text, &typed, bytes),
+    }
+}

@@ -1,0 +1,154 @@
+//! Keeps the files of a run: in a folder, or in an object store.
+//!
+//! Owns the [`Store`] trait, its implementations (object stores behind the feature `object-store`), and writing single
+//! [`files`] whole or not at all. It knows bytes and names, not what is in them. It imports no other crate of this
+//! workspace.
+//!
+//! All that a run writes goes through [`Store`], whose writes are whole or not at all, so that a run may be killed at any
+//! instant, and several copies of it may run at once.
+
+pub mod files;
+mod local;
+#[cfg(feature = "object-store")]
+mod object;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use thiserror::Error;
+
+pub use local::LocalStore;
+#[cfg(feature = "object-store")]
+pub use object::ObjectStore;
+
+/// How names of files begin that are no part of the run: those being written, of which a killed run may leave some, and
+/// trials.
+const UNFINISHED: &str = ".prepose-";
+
+/// Why a file of a run could not be read or written.
+#[derive(Debug, Error)]
+pub enum StoreError {
+    /// The location cannot be used at all.
+    #[error(
+        "cannot use {}: {}",
+        prepose_untrusted::redact_address(location),
+        prepose_untrusted::redact(why)
+    )]
+    Location {
+        /// As it was given; the message leaves out credentials.
+        location: String,
+        /// Why not, and the way out.
+        why: String,
+    },
+    /// One file or folder.
+    #[error("cannot {action} {name} in {location}")]
+    File {
+        /// What was tried: `read`, `write`, `list`, `remove`.
+        action: &'static str,
+        /// Its name in the store.
+        name: String,
+        /// Where the store is.
+        location: String,
+        /// The system's or the server's reason.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A name that would lead out of the store.
+    #[error(
+        "{0:?} is no name of a file in a run: parts are joined by '/', and none is empty, '.' or '..'"
+    )]
+    Name(String),
+}
+
+/// A file of a store.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Entry {
+    /// Its name, from the store's root.
+    pub name: String,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// Files by name. Names are relative, their parts joined by `/`.
+pub trait Store: Send + Sync {
+    /// Where it is, as [`open`] takes it.
+    fn location(&self) -> String;
+
+    /// What is in a file; none if there is no such file.
+    ///
+    /// # Errors
+    /// It is there but cannot be read.
+    fn get(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError>;
+
+    /// What is in several files, in their order.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    fn get_all(&self, names: &[String]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        names.iter().map(|name| self.get(name)).collect()
+    }
+
+    /// Writes a file, in place of what was there. Whoever reads it finds the old or the new, never a part.
+    ///
+    /// # Errors
+    /// It cannot be written; the old is still there then.
+    fn put(&self, name: &str, bytes: &[u8]) -> Result<(), StoreError>;
+
+    /// Writes a file that is not there yet; of several writers one wins. False if it was there: nothing has changed then.
+    ///
+    /// # Errors
+    /// It cannot be written; nothing is left of it.
+    fn put_new(&self, name: &str, bytes: &[u8]) -> Result<bool, StoreError>;
+
+    /// Every file below `folder` (all files for an empty name), in the order of their names.
+    ///
+    /// # Errors
+    /// They cannot be listed. A folder that is not there has no files.
+    fn list(&self, folder: &str) -> Result<Vec<Entry>, StoreError>;
+
+    /// Removes a file; it may be gone already.
+    ///
+    /// # Errors
+    /// It is still there.
+    fn remove(&self, name: &str) -> Result<(), StoreError>;
+
+    /// Removes several files.
+    ///
+    /// # Errors
+    /// One is still there; others may be gone.
+    fn remove_all(&self, names: &[String]) -> Result<(), StoreError> {
+        names.iter().try_for_each(|name| self.remove(name))
+    }
+
+    /// The folder of this machine that it is, if it is one.
+    fn folder(&self) -> Option<&Path> {
+        None
+    }
+}
+
+/// The store at a location: a path, which is made when something is written, or `s3://bucket/folder`, `gs://…`, `az://…`.
+///
+/// # Errors
+/// A location that is of no known kind, or lacks what it needs; an object store that does not answer.
+pub fn open(location: &str) -> Result<Arc<dyn Store>, StoreError> {
+    if !location.contains("://") {
+        return Ok(Arc::new(LocalStore::new(Path::new(location))));
+    }
+    #[cfg(feature = "object-store")]
+    return Ok(Arc::new(ObjectStore::open(location)?));
+    #[cfg(not(feature = "object-store"))]
+    Err(StoreError::Location {
+        location: location.into(),
+        why: "this prepose was built without object stores; build it with the feature object-store, or give a folder"
+            .into(),
+    })
+}
+
+/// Refuses names that would lead out of the store.
+fn check_name(name: &str) -> Result<(), StoreError> {
+    let part_is_fine =
+        |part: &str| !matches!(part, "" | "." | "..") && !part.contains(['\\', '\0']);
+    match name.split('/').all(part_is_fine) {
+        true => Ok(()),
+        false => Err(StoreError::Name(name.into())),
+    }
+}
