@@ -229,7 +229,7 @@ impl Blueprint {
         let objects = scene.objects.iter().map(|object| {
             let policy = Default::default();
             let positions = prompt.positions_of(object, policy);
-            let positions = positions.map_err(crate::guidance::GuidanceError::from)?;
+            let positions = positions.map_err(GuidanceError::from)?;
             Ok((object.phrase.clone(), positions))
         });
         objects.collect()
