@@ -18,6 +18,16 @@ fn links_and_anchors_lead_somewhere() {
 }
 
 #[test]
+fn paths_in_code_exist() {
+    let tree = Tree::new();
+    report(
+        tree.pages
+            .values()
+            .flat_map(|page| tree.missing_paths(page)),
+    );
+}
+
+#[test]
 fn commands_and_flags_exist() {
     let tree = Tree::new();
     let program = Program::new();
@@ -120,11 +130,17 @@ fn planted_mistakes_are_found() {
         ("see `generate --switch-too K`", "--switch-too"),
         ("see `prepose reprot`", "reprot"),
         ("see `--guided-…`", "--guided-"),
+        ("see `src/no_such_file.rs`", "src/no_such_file.rs"),
+        (
+            "```sh\npython scripts/missing.py\n```",
+            "scripts/missing.py",
+        ),
     ] {
         let page = Page::new(PathBuf::from("docs/planted.md"), text.to_owned());
         let found: Vec<String> = tree
             .broken_links(&page)
             .into_iter()
+            .chain(tree.missing_paths(&page))
             .chain(program.unknown_words(&tree, &page))
             .collect();
         assert_eq!(found.len(), 1, "{text}: {found:?}");

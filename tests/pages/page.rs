@@ -5,6 +5,12 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::flags_in;
 
+/// The folders in whose files pages are interested.
+const TOP: [&str; 12] = [
+    ".ci", ".github", "benches", "docs", "examples", "fixtures", "kernels", "models", "scripts",
+    "src", "tests", "weights",
+];
+
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -82,6 +88,37 @@ impl Tree {
         self.scripts
             .iter()
             .any(|(name, flags)| flags.contains(flag) && page.text.contains(name))
+    }
+
+    /// Paths of the repository in a page's code, inline or in blocks, that do not exist.
+    pub fn missing_paths(&self, page: &Page) -> Vec<String> {
+        // These tell of commands that were run at an older commit.
+        if page.path.starts_with("benches/results") {
+            return Vec::new();
+        }
+        let of_path = |c: char| c.is_ascii_alphanumeric() || "/._-*".contains(c);
+        let blocks = page
+            .code
+            .iter()
+            .map(|(line, code, _)| (*line, code.as_str()));
+        let words = page.spans().chain(blocks).flat_map(|(line, code)| {
+            let words = code.split(move |c| !of_path(c));
+            words.map(move |word| (line, word.trim_end_matches(['.', '/'])))
+        });
+        let problems = words.filter(|(_, word)| {
+            let (folder, rest) = word.split_once('/').unwrap_or_default();
+            // "NAME.rs" and "DIR" stand for any name.
+            let placeholder =
+                |part: &str| part.len() > 1 && !part.chars().any(|c| c.is_ascii_lowercase());
+            TOP.contains(&folder)
+                && !rest.contains('*')
+                && !rest.split(['/', '.', '-']).any(placeholder)
+                && !root().join(word).exists()
+        });
+        let at = |line| format!("{}:{line}", page.path.display());
+        problems
+            .map(|(line, word)| format!("{}: there is no {word}", at(line)))
+            .collect()
     }
 
     pub fn broken_links(&self, page: &Page) -> Vec<String> {
