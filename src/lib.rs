@@ -26,6 +26,8 @@
 //! * [`store`]: where the files of a run are;
 //! * [`suite`]: whole benchmarks, and the runner.
 
+#![warn(clippy::unwrap_used)]
+
 /// What a picture shows, and whether that is what was asked for: the rules of `prepose-check`, and detectors.
 pub mod check {
     pub use prepose_check::*;

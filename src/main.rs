@@ -1,5 +1,7 @@
 //! The `prepose` program.
 
+#![warn(clippy::unwrap_used)]
+
 mod cli;
 
 #[global_allocator]

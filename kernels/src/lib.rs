@@ -6,6 +6,8 @@
 //! the fast paths with. On the CPU backend `flex` and on GPUs, outside autodiff, the functions take
 //! paths of their own.
 
+#![warn(clippy::unwrap_used)]
+
 /// The result of the fast path on the CPU if it takes the operands, else that of the kernel for GPUs if
 /// that does.
 macro_rules! fast {

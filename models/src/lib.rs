@@ -7,6 +7,8 @@
 //! parameters by the names they have in a checkpoint. Weights are f32, f16 or bf16; norms, time
 //! embeddings and softmax compute in f32, and what goes in and comes out is f32.
 
+#![warn(clippy::unwrap_used)]
+
 pub mod attention;
 pub mod clip;
 mod config;

@@ -17,6 +17,8 @@
 //! * [`python_random`]: draws as Python does, where a published procedure does;
 //! * [`json`]: JSON to the byte as the released records have it.
 
+#![warn(clippy::unwrap_used)]
+
 pub mod ask;
 pub mod audit;
 pub mod detection;

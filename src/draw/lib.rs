@@ -5,6 +5,8 @@
 //! knows what things look like and nothing of what they mean: no prompts, no verdicts, no tensors, no files. It imports
 //! no other crate of this workspace.
 
+#![warn(clippy::unwrap_used)]
+
 pub mod drawing;
 pub mod heatmap;
 pub mod picture;

@@ -16,6 +16,8 @@
 //! * [`gallery`]: the pictures as the page's script reads them;
 //! * [`page`]: the page.
 
+#![warn(clippy::unwrap_used)]
+
 pub mod bootstrap;
 pub mod experiments;
 pub mod figures;

@@ -8,6 +8,8 @@
 //! of the subject when "and" or a comma comes before it ("…, and above a car"). Where English leaves open what is
 //! meant, the prompt is refused, and `--relation` says it outright; no word about place is passed over in silence.
 
+#![warn(clippy::unwrap_used)]
+
 mod check;
 mod clauses;
 mod given;

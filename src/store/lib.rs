@@ -7,6 +7,8 @@
 //! All that a run writes goes through [`Store`], whose writes are whole or not at all, so that a run may be killed at any
 //! instant, and several copies of it may run at once.
 
+#![warn(clippy::unwrap_used)]
+
 pub mod files;
 mod local;
 #[cfg(feature = "object-store")]

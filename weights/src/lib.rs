@@ -6,6 +6,8 @@
 //! [`prepose_models`], with every stored tensor used and every parameter found, or an error that
 //! lists what is amiss. [`describe_file`] says what a file is. Only [`hub::pull`] uses the network.
 
+#![warn(clippy::unwrap_used)]
+
 mod bytes;
 mod checkpoint;
 mod configs;

@@ -2,6 +2,8 @@
 //! regular files only ([`open_regular`]), text that is safe on a terminal ([`printable`]), and
 //! addresses without their secrets ([`redact`]).
 
+#![warn(clippy::unwrap_used)]
+
 mod file;
 mod text;
 mod url;
