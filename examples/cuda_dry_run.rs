@@ -15,7 +15,8 @@ use burn::tensor::{DType, Device};
 use clap::ValueEnum;
 use prepose::device::{Backend, DeviceSpec, OpenDevice};
 use prepose::engine::Blueprint;
-use prepose::guidance::{GuidanceConfig, Method};
+use prepose::guidance::GuidanceConfig;
+use prepose::guidance::pos::Pos;
 use prepose::request::{Dtype, ModelRequest, Request};
 
 const USAGE: &str = "cuda_dry_run operations [NAME...], or \
@@ -64,7 +65,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     if guide {
         request.guide = Some(GuidanceConfig {
             steps: Some(steps),
-            ..GuidanceConfig::new(Method::Pos)
+            ..GuidanceConfig::new(&Pos)
         });
     }
     blueprint.check(&mut request)?;

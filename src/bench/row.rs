@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::guidance::{GuidanceConfig, Layers, Method};
+use crate::guidance::pos::Pos;
+use crate::guidance::{GuidanceConfig, Layers, METHODS};
 use crate::request::Dtype;
 
 /// A kind of work.
@@ -202,26 +203,23 @@ fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// The guided steps that are measured, by name.
+/// The guided steps that are measured, by name: those of every method, and PoS guidance made cheaper.
 pub fn guided_variants() -> Vec<(&'static str, GuidanceConfig)> {
-    let cheap = |method| GuidanceConfig {
-        layers: Some(Layers::Cheap),
-        ..GuidanceConfig::new(method)
+    let cheaper = |layers, one_pass| GuidanceConfig {
+        layers,
+        one_pass,
+        ..GuidanceConfig::new(&Pos)
     };
-    let one_pass = |config| GuidanceConfig {
-        one_pass: true,
-        ..config
-    };
-    let new = GuidanceConfig::new;
-    vec![
-        ("pos", new(Method::Pos)),
-        ("boxdiff", new(Method::BoxDiff)),
-        ("attend-and-excite", new(Method::AttendAndExcite)),
-        ("layout", new(Method::Layout)),
-        ("pos, cheap layers", cheap(Method::Pos)),
-        ("pos, one pass", one_pass(new(Method::Pos))),
-        ("pos, cheap layers, one pass", one_pass(cheap(Method::Pos))),
-    ]
+    let cheap = Some(Layers::Cheap);
+    let mut variants: Vec<_> = (METHODS.iter())
+        .map(|method| (method.name(), GuidanceConfig::new(*method)))
+        .collect();
+    variants.extend([
+        ("pos, cheap layers", cheaper(cheap.clone(), false)),
+        ("pos, one pass", cheaper(None, true)),
+        ("pos, cheap layers, one pass", cheaper(cheap, true)),
+    ]);
+    variants
 }
 
 #[cfg(test)]

@@ -1,40 +1,85 @@
-//! Attend-and-Excite (Chefer et al. 2023): the object that the picture attends to least should be attended to somewhere.
+//! Attend-and-Excite (Chefer et al. 2023): the object that the picture attends to least should be attended to
+//! somewhere. Constants and what they differ in: `docs/guidance/attend-and-excite.md`.
 
 use burn::tensor::{Tensor, TensorData};
 
 use super::gradient::{MapLoss, Stage};
 use super::maps::{MapGroup, Pooling, object_maps, selector, smooth};
-use super::{Target, TokenRange, among_tokens};
+use super::steps::{Refinement, StepSize};
+use super::{
+    GuidanceConfig, GuidanceError, GuidanceMethod, Loss, Needs, Network, Preset, Settings, Target,
+    TokenRange, among_tokens,
+};
+
+/// The method.
+pub struct AttendAndExcite;
+
+impl GuidanceMethod for AttendAndExcite {
+    fn name(&self) -> &'static str {
+        "attend-and-excite"
+    }
+
+    fn about(&self) -> &'static str {
+        "Attend-and-Excite: every object gets attention somewhere"
+    }
+
+    fn presets(&self) -> &'static [Preset] {
+        &[Preset::Default, Preset::Sd14Reference, Preset::Diffusers]
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::Objects(1)
+    }
+
+    fn reads(&self) -> &'static [&'static str] {
+        &["smoothing"]
+    }
+
+    fn settings(&self, config: &GuidanceConfig, _network: Network) -> Settings {
+        let (range, refinement) = match config.preset {
+            Preset::Default => (TokenRange::Text, Refinement::None),
+            _ => (TokenRange::AllButEnds, Refinement::published(true)),
+        };
+        let constants = Constants {
+            range,
+            smoothing: config.smoothing.unwrap_or(true),
+        };
+        Settings {
+            refinement,
+            ..Settings::new(config, constants, 25, StepSize::decaying(20.0))
+        }
+    }
+}
 
 /// What the loss is made of.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ExciteConstants {
+#[derive(Clone, Debug)]
+struct Constants {
     /// Which tokens compete.
-    pub range: TokenRange,
+    range: TokenRange,
     /// Whether maps are smoothed first.
-    pub smoothing: bool,
+    smoothing: bool,
+}
+
+impl Loss for Constants {
+    fn passes(&self, targets: &[Target]) -> Result<Vec<Box<dyn MapLoss>>, GuidanceError> {
+        Ok(vec![Box::new(BatchLoss {
+            constants: self.clone(),
+            text: targets.iter().map(|target| target.text.clone()).collect(),
+            objects: targets.iter().map(Target::positions).collect(),
+        })])
+    }
 }
 
 /// The loss for a batch.
-pub(super) struct AttendExcite {
-    constants: ExciteConstants,
+struct BatchLoss {
+    constants: Constants,
     /// Positions of the tokens of text.
     text: Vec<Vec<usize>>,
     /// Token positions by sample and object.
     objects: Vec<Vec<Vec<usize>>>,
 }
 
-impl AttendExcite {
-    pub fn new(constants: &ExciteConstants, targets: &[Target]) -> Self {
-        Self {
-            constants: constants.clone(),
-            text: targets.iter().map(|target| target.text.clone()).collect(),
-            objects: targets.iter().map(Target::positions).collect(),
-        }
-    }
-}
-
-impl MapLoss for AttendExcite {
+impl MapLoss for BatchLoss {
     fn pooling(&self) -> Pooling {
         Pooling::Mean
     }

@@ -1,52 +1,106 @@
 //! BoxDiff (Xie et al. 2023, "BoxDiff: text-to-image synthesis with training-free box-constrained diffusion").
 //!
-//! Attention to an object should be strong somewhere inside its box, weak everywhere outside, and reach the box's edges.
+//! Attention to an object should be strong somewhere inside its box, weak everywhere outside, and reach the box's
+//! edges. Constants and what they differ in: `docs/guidance/boxdiff.md`.
 
 use burn::tensor::{Device, Tensor, TensorData};
 
 use super::boxes::{BBox, Rounding};
 use super::gradient::{MapLoss, Stage};
 use super::maps::{MapGroup, Pooling, object_maps, selector, smooth};
-use super::{Target, TokenRange, among_tokens};
+use super::steps::{Refinement, StepSize};
+use super::{
+    GuidanceConfig, GuidanceError, GuidanceMethod, Loss, Needs, Network, Preset, Settings, Target,
+    TokenRange, among_tokens,
+};
+
+/// The method.
+pub struct BoxDiff;
+
+impl GuidanceMethod for BoxDiff {
+    fn name(&self) -> &'static str {
+        "boxdiff"
+    }
+
+    fn about(&self) -> &'static str {
+        "BoxDiff, by boxes"
+    }
+
+    fn presets(&self) -> &'static [Preset] {
+        use Preset::{Default, Diffusers, Sd14Reference, SdxlReference};
+        &[Default, Sd14Reference, SdxlReference, Diffusers]
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::Boxes
+    }
+
+    fn reads(&self) -> &'static [&'static str] {
+        &["smoothing"]
+    }
+
+    fn settings(&self, config: &GuidanceConfig, _network: Network) -> Settings {
+        let reference = config.preset != Preset::Default;
+        let (range, refinement) = match config.preset {
+            Preset::Default | Preset::Diffusers => (TokenRange::Text, Refinement::None),
+            _ => (TokenRange::AllButEnds, Refinement::published(true)),
+        };
+        let constants = Constants {
+            range,
+            smoothing: config.smoothing.unwrap_or(true),
+            rounding: match reference {
+                true => Rounding::Nearest,
+                false => Rounding::AtLeastOne,
+            },
+            share: 0.2,
+            corner: 1,
+            at_least_one: !reference,
+        };
+        Settings {
+            refinement,
+            ..Settings::new(config, constants, 25, StepSize::decaying(20.0))
+        }
+    }
+}
 
 /// What the loss is made of.
-#[derive(Clone, Debug, PartialEq)]
-pub struct BoxDiffConstants {
+#[derive(Clone, Debug)]
+struct Constants {
     /// Which tokens compete.
-    pub range: TokenRange,
+    range: TokenRange,
     /// Whether maps are smoothed first.
-    pub smoothing: bool,
+    smoothing: bool,
     /// From boxes to cells.
-    pub rounding: Rounding,
+    rounding: Rounding,
     /// The paper's P: the share of the cells inside, and of those outside, that is looked at.
-    pub share: f64,
+    share: f64,
     /// The paper's L: how many cells on either side of an edge belong to it.
-    pub corner: usize,
+    corner: usize,
     /// Whether at least one cell is looked at however small the box. In the references the term of a box of less than
     /// 1 / P cells is the mean of nothing, and Python's `max(0, NaN)` drops it.
-    pub at_least_one: bool,
+    at_least_one: bool,
+}
+
+impl Loss for Constants {
+    fn passes(&self, targets: &[Target]) -> Result<Vec<Box<dyn MapLoss>>, GuidanceError> {
+        let (objects, boxes) = (targets.iter()).map(Target::boxed).unzip();
+        Ok(vec![Box::new(BatchLoss {
+            constants: self.clone(),
+            text: targets.iter().map(|target| target.text.clone()).collect(),
+            objects,
+            boxes,
+        })])
+    }
 }
 
 /// The loss for a batch.
-pub(super) struct BoxDiff {
-    constants: BoxDiffConstants,
+struct BatchLoss {
+    constants: Constants,
     /// Positions of the tokens of text.
     text: Vec<Vec<usize>>,
     /// Token positions by sample and object, of objects with a box.
     objects: Vec<Vec<Vec<usize>>>,
     boxes: Vec<Vec<BBox>>,
-}
-
-impl BoxDiff {
-    pub fn new(constants: &BoxDiffConstants, targets: &[Target]) -> Self {
-        let (objects, boxes) = (targets.iter()).map(Target::boxed).unzip();
-        Self {
-            constants: constants.clone(),
-            text: targets.iter().map(|target| target.text.clone()).collect(),
-            objects,
-            boxes,
-        }
-    }
 }
 
 /// An object of the batch with its box in cells.
@@ -56,7 +110,7 @@ struct Boxed {
     cells: [usize; 4],
 }
 
-impl MapLoss for BoxDiff {
+impl MapLoss for BatchLoss {
     fn pooling(&self) -> Pooling {
         Pooling::Mean
     }
@@ -120,7 +174,7 @@ impl MapLoss for BoxDiff {
     }
 }
 
-impl BoxDiff {
+impl BatchLoss {
     /// Sums over each sample's objects.
     fn sum(&self, boxed: &[Boxed], values: Tensor<1>, device: &Device) -> Tensor<1> {
         let (samples, count) = (self.boxes.len(), boxed.len());
@@ -154,11 +208,7 @@ struct Region {
 impl Region {
     /// Of each row of `values` `[R, cells]` the mean of the ⌊P · n⌋ largest among its n members, and 1 where that is a
     /// mean of anything, else 0.
-    fn mean_of_largest(
-        &self,
-        values: &Tensor<2>,
-        constants: &BoxDiffConstants,
-    ) -> (Tensor<1>, Tensor<1>) {
+    fn mean_of_largest(&self, values: &Tensor<2>, constants: &Constants) -> (Tensor<1>, Tensor<1>) {
         let device = values.device().without_autodiff();
         let [count, cells] = values.dims();
         let (mut mask, mut weights, mut counted) =
@@ -185,8 +235,8 @@ impl Region {
     }
 }
 
-/// How far the projection of each map, its maximum along the other axis, is from that of its box at the box's edges: the
-/// mean over all `cells` of the axis, of which only those within `width` of an edge count.
+/// How far the projection of each map, its maximum along the other axis, is from that of its box at the box's edges:
+/// the mean over all `cells` of the axis, of which only those within `width` of an edge count.
 fn edges(
     projection: Tensor<3>,
     boxed: &[Boxed],

@@ -2,59 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::GuidanceError;
-use super::attend_excite::ExciteConstants;
-use super::boxdiff::BoxDiffConstants;
-use super::layout::LayoutConstants;
 use super::maps::LayerRule;
-use super::pos::PosConstants;
-use super::presets::published;
-use super::steps::{Refinement, StepSize};
+use super::steps::Refinement;
+use super::{GuidanceError, Method, Settings};
 use crate::prompt::scene::TokenPolicy;
-
-/// A guidance method.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Method {
-    /// PoS guidance (PSG), by the relations of the prompt.
-    Pos,
-    /// BoxDiff, by boxes.
-    #[serde(rename = "boxdiff")]
-    #[value(name = "boxdiff")]
-    BoxDiff,
-    /// Attend-and-Excite: every object gets attention somewhere.
-    AttendAndExcite,
-    /// Layout guidance, by boxes.
-    Layout,
-}
-
-impl Method {
-    /// The name on the command line and in requests.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Method::Pos => "pos",
-            Method::BoxDiff => "boxdiff",
-            Method::AttendAndExcite => "attend-and-excite",
-            Method::Layout => "layout",
-        }
-    }
-
-    /// Whether it is told where things belong by boxes.
-    pub fn needs_boxes(self) -> bool {
-        matches!(self, Method::BoxDiff | Method::Layout)
-    }
-
-    /// The presets that it has.
-    pub fn presets(self) -> &'static [Preset] {
-        use Preset::{Default, Diffusers, Sd14Reference, SdxlReference};
-        match self {
-            Method::Pos => &[Default, Sd14Reference, SdxlReference],
-            Method::BoxDiff => &[Default, Sd14Reference, SdxlReference, Diffusers],
-            Method::AttendAndExcite => &[Default, Sd14Reference, Diffusers],
-            Method::Layout => &[Default, Sd14Reference],
-        }
-    }
-}
 
 /// Where a method's constants come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -175,47 +126,11 @@ pub struct GuidanceConfig {
     pub distance: Option<f64>,
 }
 
-/// A method with all of its constants.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
-    /// The loss with its constants.
-    pub loss: Loss,
-    /// The layers that are read.
-    pub layers: LayerRule,
-    /// The first guided step, from 0.
-    pub from_step: usize,
-    /// The first step that is not guided any more.
-    pub to_step: usize,
-    /// Whether the number of guided steps was asked for. A preset's own is only an upper limit.
-    pub steps_asked: bool,
-    /// How far the latents move.
-    pub step_size: StepSize,
-    /// When a step is repeated.
-    pub refinement: Refinement,
-    /// Which tokens stand for an object.
-    pub tokens: TokenPolicy,
-    /// Whether the step's own UNet call is recorded.
-    pub one_pass: bool,
-}
-
-/// The losses with their constants.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Loss {
-    /// Of PoS guidance.
-    Pos(PosConstants),
-    /// Of BoxDiff.
-    BoxDiff(BoxDiffConstants),
-    /// Of Attend-and-Excite.
-    AttendAndExcite(ExciteConstants),
-    /// Of layout guidance.
-    Layout(LayoutConstants),
-}
-
 impl GuidanceConfig {
     /// A method with the constants of its default preset.
-    pub fn new(method: Method) -> Self {
+    pub fn new(method: impl Into<Method>) -> Self {
         Self {
-            method,
+            method: method.into(),
             preset: Preset::Default,
             steps: None,
             from_step: None,
@@ -241,8 +156,8 @@ impl GuidanceConfig {
         if !method.presets().contains(&preset) {
             return Err(GuidanceError::Preset { method, preset });
         }
-        let mut settings = published(method, preset, network);
-        self.check()?;
+        let mut settings = method.settings(self, network);
+        self.check(&settings.layers)?;
 
         settings.from_step = self.from_step.unwrap_or(settings.from_step);
         settings.steps_asked = self.steps.is_some();
@@ -257,35 +172,11 @@ impl GuidanceConfig {
             settings.refinement = Refinement::None;
         }
         if self.refine == Some(true) && settings.refinement == Refinement::None {
-            settings.refinement = match method {
-                // The authors' threshold and limit; their code disables it.
-                Method::Pos => Refinement::Until {
-                    threshold: 0.2,
-                    updates: 10,
-                    quirk: false,
-                },
-                _ => Refinement::published(false),
-            };
-        }
-        match &mut settings.loss {
-            Loss::Pos(constants) => {
-                constants.loss = self.loss.unwrap_or(constants.loss);
-                constants.combine = self.combine.unwrap_or(constants.combine);
-                constants.distance = self.distance.unwrap_or(constants.distance);
-                constants.smoothing = self.smoothing.unwrap_or(constants.smoothing);
-            }
-            Loss::BoxDiff(BoxDiffConstants { smoothing, .. })
-            | Loss::AttendAndExcite(ExciteConstants { smoothing, .. }) => {
-                *smoothing = self.smoothing.unwrap_or(*smoothing);
-            }
-            Loss::Layout(_) => {}
+            settings.refinement = method.refinement();
         }
         if self.one_pass {
             settings.one_pass = true;
             settings.refinement = Refinement::None;
-            if let Loss::Pos(constants) = &mut settings.loss {
-                constants.combine = Combination::Sum;
-            }
         }
         settings.layers = match (&self.layers, settings.layers) {
             (Some(Layers::Named(names)), _) => LayerRule::Named(names.clone()),
@@ -298,7 +189,8 @@ impl GuidanceConfig {
         Ok(settings)
     }
 
-    fn check(&self) -> Result<(), GuidanceError> {
+    /// Refuses numbers out of range, and options that the method does not read, whose preset reads `layers`.
+    fn check(&self, layers: &LayerRule) -> Result<(), GuidanceError> {
         let range = |name, value: String, range| GuidanceError::Range { name, value, range };
         if let Some(scale) = self.scale
             && !(scale.is_finite() && scale > 0.0)
@@ -318,38 +210,39 @@ impl GuidanceConfig {
                 "at least 0 and less than 1",
             ));
         }
-        let named = matches!(self.layers, Some(Layers::Named(_)));
-        let layout = self.method == Method::Layout;
-        // What a method does not read is a mistake, not to be passed over.
-        let unread = [
-            ("loss", self.loss.is_some() && self.method != Method::Pos),
-            (
-                "combine",
-                self.combine.is_some() && self.method != Method::Pos,
-            ),
-            (
-                "distance",
-                self.distance.is_some() && self.method != Method::Pos,
-            ),
-            ("refine", self.refine == Some(true) && self.one_pass),
-            (
-                "combine",
-                self.combine == Some(Combination::Sequence) && self.one_pass,
-            ),
-            ("smoothing", self.smoothing.is_some() && layout),
-            ("layers cheap", self.layers == Some(Layers::Cheap) && layout),
-            ("resolution", self.resolution.is_some() && (layout || named)),
-            (
-                "layers",
-                matches!(&self.layers, Some(Layers::Named(names)) if names.is_empty()),
-            ),
-        ];
-        match unread.into_iter().find(|(_, given)| *given) {
-            Some((option, _)) => Err(GuidanceError::Unread {
+        match self.unread(layers) {
+            Some(option) => Err(GuidanceError::Unread {
                 option,
                 method: self.method,
             }),
             None => Ok(()),
         }
+    }
+
+    /// The first option that is given and not read: a mistake, not to be passed over.
+    fn unread(&self, layers: &LayerRule) -> Option<&'static str> {
+        let reads = |option| self.method.reads().contains(&option);
+        let by_size = matches!(layers, LayerRule::Size { .. });
+        let (cheap, named, nameless) = match &self.layers {
+            Some(Layers::Named(names)) => (false, true, names.is_empty()),
+            layers => (*layers == Some(Layers::Cheap), false, false),
+        };
+        let sequence = self.combine == Some(Combination::Sequence);
+        let unread = [
+            ("loss", self.loss.is_some() && !reads("loss")),
+            ("combine", self.combine.is_some() && !reads("combine")),
+            ("distance", self.distance.is_some() && !reads("distance")),
+            ("refine", self.refine == Some(true) && self.one_pass),
+            ("combine", sequence && self.one_pass),
+            ("smoothing", self.smoothing.is_some() && !reads("smoothing")),
+            ("layers cheap", cheap && !by_size),
+            (
+                "resolution",
+                self.resolution.is_some() && (!by_size || named),
+            ),
+            ("layers", nameless),
+        ];
+        let first = unread.into_iter().find(|(_, given)| *given);
+        first.map(|(option, _)| option)
     }
 }

@@ -1,40 +1,88 @@
 //! Layout guidance (Chen, Laina and Vedaldi 2024, "Training-free layout control with cross-attention guidance"): of the
-//! attention to an object all should be inside its box, in each layer and head.
+//! attention to an object all should be inside its box, in each layer and head. Constants and what they differ in:
+//! `docs/guidance/layout.md`.
 
 use burn::tensor::{Tensor, TensorData};
 
-use super::Target;
 use super::boxes::{BBox, Rounding};
 use super::gradient::{MapLoss, Stage};
-use super::maps::{MapGroup, Pooling};
+use super::maps::{LayerRule, MapGroup, Pooling};
+use super::steps::{Refinement, StepSize};
+use super::{
+    GuidanceConfig, GuidanceError, GuidanceMethod, Loss, Needs, Network, Preset, Settings, Target,
+};
+
+/// The method.
+pub struct Layout;
+
+impl GuidanceMethod for Layout {
+    fn name(&self) -> &'static str {
+        "layout"
+    }
+
+    fn about(&self) -> &'static str {
+        "Layout guidance, by boxes"
+    }
+
+    fn presets(&self) -> &'static [Preset] {
+        &[Preset::Default, Preset::Sd14Reference]
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::Boxes
+    }
+
+    fn reads(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn settings(&self, config: &GuidanceConfig, _network: Network) -> Settings {
+        let reference = config.preset != Preset::Default;
+        let constants = Constants {
+            rounding: match reference {
+                true => Rounding::Down,
+                false => Rounding::AtLeastOne,
+            },
+        };
+        Settings {
+            layers: LayerRule::MidAndFirstUp,
+            refinement: Refinement::Until {
+                threshold: 0.2,
+                updates: 5,
+                quirk: reference,
+            },
+            ..Settings::new(config, constants, 10, StepSize::noise_level(30.0))
+        }
+    }
+}
 
 /// What the loss is made of.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LayoutConstants {
+#[derive(Clone, Debug)]
+struct Constants {
     /// From boxes to cells.
-    pub rounding: Rounding,
+    rounding: Rounding,
+}
+
+impl Loss for Constants {
+    fn passes(&self, targets: &[Target]) -> Result<Vec<Box<dyn MapLoss>>, GuidanceError> {
+        let (objects, boxes) = (targets.iter()).map(Target::boxed).unzip();
+        Ok(vec![Box::new(BatchLoss {
+            constants: self.clone(),
+            objects,
+            boxes,
+        })])
+    }
 }
 
 /// The loss for a batch.
-pub(super) struct Layout {
-    constants: LayoutConstants,
+struct BatchLoss {
+    constants: Constants,
     /// Token positions by sample and object, of objects with a box.
     objects: Vec<Vec<Vec<usize>>>,
     boxes: Vec<Vec<BBox>>,
 }
 
-impl Layout {
-    pub fn new(constants: &LayoutConstants, targets: &[Target]) -> Self {
-        let (objects, boxes) = (targets.iter()).map(Target::boxed).unzip();
-        Self {
-            constants: constants.clone(),
-            objects,
-            boxes,
-        }
-    }
-}
-
-impl MapLoss for Layout {
+impl MapLoss for BatchLoss {
     fn pooling(&self) -> Pooling {
         Pooling::Each(self.objects.clone())
     }

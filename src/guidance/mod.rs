@@ -3,14 +3,15 @@
 //! All methods work alike: a forward pass of the UNet's conditional half records cross-attention maps, a loss says how far
 //! they are from what is wanted, and the latents move a step down its gradient before the ordinary denoising step.
 //!
-//! * [`config`]: what a request says, the published presets, and what they mean;
+//! * [`method`]: what a method is; each is one file: [`pos`], [`boxdiff`], [`attend_excite`], [`layout`];
+//! * [`config`]: what a request says, and what it means;
 //! * [`target`]: what one picture should achieve; [`boxes`]: where an object belongs;
 //! * [`maps`]: which maps are read, and their mean;
-//! * [`pos`], [`boxdiff`], [`attend_excite`], [`layout`]: the losses, each on a batch with a target for each sample;
 //! * [`gradient`]: the losses' gradient to the latents; [`update`]: the hook that moves them;
 //! * [`score`]: how well maps obey relations, for search.
 //!
-//! A new method is a file with its [`gradient::MapLoss`], and a line in each list of [`config`].
+//! A new method is one file that implements [`GuidanceMethod`] and one entry in [`METHODS`]; requests, the command line,
+//! `prepose run` and `prepose bench` take it from there.
 
 pub mod attend_excite;
 pub mod boxdiff;
@@ -19,9 +20,10 @@ pub mod config;
 pub mod gradient;
 pub mod layout;
 pub mod maps;
+pub mod method;
 pub mod pos;
-mod presets;
 pub mod score;
+mod settings;
 pub mod steps;
 pub mod target;
 pub mod update;
@@ -29,20 +31,28 @@ pub mod update;
 use burn::tensor::{Tensor, TensorData, activation};
 use thiserror::Error;
 
-pub use config::{
-    Combination, GuidanceConfig, Layers, Loss, Method, Network, PosLoss, Preset, Settings,
-};
+pub use config::{Combination, GuidanceConfig, Layers, Network, PosLoss, Preset};
+pub use method::{GuidanceMethod, Loss, Method, Needs};
+pub use settings::Settings;
 pub use target::{Target, TargetObject};
 pub use update::Guidance;
 
 use crate::prompt::PromptError;
 use crate::prompt::scene::{Relation, SceneError};
 
+/// Every guidance method.
+pub static METHODS: &[Method] = &[
+    Method(&pos::Pos),
+    Method(&boxdiff::BoxDiff),
+    Method(&attend_excite::AttendAndExcite),
+    Method(&layout::Layout),
+];
+
 /// Why a picture cannot be guided as asked.
 #[derive(Debug, Error)]
 pub enum GuidanceError {
     /// The method has no such preset.
-    #[error("{} has no preset {}; it has {}", method.as_str(), preset.as_str(), list(method.presets().iter().map(|preset| preset.as_str())))]
+    #[error("{} has no preset {}; it has {}", method.name(), preset.as_str(), list(method.presets().iter().map(|preset| preset.as_str())))]
     Preset {
         /// The method.
         method: Method,
@@ -50,7 +60,7 @@ pub enum GuidanceError {
         preset: Preset,
     },
     /// An option that the method does not read, or not with the others that were given.
-    #[error("{} guidance does not read the option {option:?} (as given); leave it out", method.as_str())]
+    #[error("{} guidance does not read the option {option:?} (as given); leave it out", method.name())]
     Unread {
         /// The option.
         option: &'static str,
@@ -87,13 +97,26 @@ pub enum GuidanceError {
     /// Nothing to guide.
     #[error("the prompt names no object to guide")]
     NoObject,
+    /// Too few objects.
+    #[error(
+        "{} guidance needs at least {least} objects; the prompt names {found}",
+        method.name()
+    )]
+    FewObjects {
+        /// The method.
+        method: Method,
+        /// How many it needs.
+        least: usize,
+        /// How many there are.
+        found: usize,
+    },
     /// A relation of depth.
     #[error(
         "{0} is a relation of depth, which attention maps do not show; it cannot be guided by gradient, but searched for with a checker"
     )]
     NotInThePlane(Relation),
     /// No boxes, and no layout to take them from.
-    #[error("{} guidance needs a box for each object, as in \"dog: 0.05,0.25,0.35,0.75\"; only a prompt with exactly one relation out of left, right, above and below has a layout of its own", method.as_str())]
+    #[error("{} guidance needs a box for each object, as in \"dog: 0.05,0.25,0.35,0.75\"; only a prompt with exactly one relation out of left, right, above and below has a layout of its own", method.name())]
     NeedsBoxes {
         /// The method.
         method: Method,

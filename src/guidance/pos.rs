@@ -1,27 +1,99 @@
 //! PoS guidance (Rezaei et al. 2025, "Why settle for mid"): relations as probabilities of order.
 //!
-//! An object's map, divided by its sum, is a distribution over the picture; summed over rows or columns it is one over x
-//! or y. The probability of superiority PoS(A, B) = P(X ≥ Y) for X ~ A and Y ~ B (equation 3) says how surely A lies beyond B.
+//! An object's map, divided by its sum, is a distribution over the picture; summed over rows or columns it is one over
+//! x or y. The probability of superiority PoS(A, B) = P(X ≥ Y) for X ~ A and Y ~ B (equation 3) says how surely A lies
+//! beyond B. Constants and what they differ in: `docs/guidance/pos.md`.
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
 use super::gradient::{MapLoss, Stage};
 use super::maps::{MapGroup, Pooling, object_maps, selector, smooth};
-
-use super::{Combination, GuidanceError, PosLoss, Target};
+use super::steps::{Refinement, StepSize};
+use super::{
+    Combination, GuidanceConfig, GuidanceError, GuidanceMethod, Loss, Needs, Network, PosLoss,
+    Preset, Settings, Target,
+};
 use crate::prompt::scene::{Relation, StatedRelation};
 
+/// The method.
+pub struct Pos;
+
+impl GuidanceMethod for Pos {
+    fn name(&self) -> &'static str {
+        "pos"
+    }
+
+    fn known_as(&self) -> &'static str {
+        "psg"
+    }
+
+    fn about(&self) -> &'static str {
+        "PoS guidance (PSG), by the relations of the prompt"
+    }
+
+    fn presets(&self) -> &'static [Preset] {
+        &[
+            Preset::Default,
+            Preset::Sd14Reference,
+            Preset::SdxlReference,
+        ]
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::Relations
+    }
+
+    fn reads(&self) -> &'static [&'static str] {
+        &["loss", "combine", "distance", "smoothing"]
+    }
+
+    fn settings(&self, config: &GuidanceConfig, network: Network) -> Settings {
+        let published = match config.preset {
+            Preset::Default => Combination::Sum,
+            _ => Combination::Sequence,
+        };
+        let constants = Constants {
+            loss: config.loss.unwrap_or(PosLoss::WrongOrder),
+            combine: match config.one_pass {
+                true => Combination::Sum,
+                false => config.combine.unwrap_or(published),
+            },
+            // SDXL's code computes the smoothed maps and then passes on the others.
+            smoothing: (config.smoothing).unwrap_or(config.preset != Preset::SdxlReference),
+            distance: config.distance.unwrap_or(5.0 / 16.0),
+        };
+        let (steps, step_size) = match (config.preset, network) {
+            // A multiplier of 1000 on top of the factor 20, in σ's space.
+            (Preset::SdxlReference, _) | (Preset::Default, Network::Sdxl) => {
+                (10, StepSize::decaying(20.0 * 1000.0).in_sigma_space())
+            }
+            (Preset::Default, Network::Toybox) => (10, StepSize::decaying(20.0)),
+            _ => (25, StepSize::decaying(20.0)),
+        };
+        Settings::new(config, constants, steps, step_size)
+    }
+
+    /// The authors' threshold and limit; their code disables it.
+    fn refinement(&self) -> Refinement {
+        Refinement::Until {
+            threshold: 0.2,
+            updates: 10,
+            quirk: false,
+        }
+    }
+}
+
 /// What the loss is made of.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PosConstants {
+#[derive(Clone, Debug)]
+struct Constants {
     /// Which loss.
-    pub loss: PosLoss,
+    loss: PosLoss,
     /// How several relations are combined.
-    pub combine: Combination,
+    combine: Combination,
     /// Whether maps are smoothed first.
-    pub smoothing: bool,
+    smoothing: bool,
     /// What is near and what is far: the paper's c (equation 8), as a share of the maps' shorter side.
-    pub distance: f64,
+    distance: f64,
 }
 
 /// What one relation asks of the profiles of two objects.
@@ -64,39 +136,39 @@ pub(super) fn arrangements(stated: &StatedRelation) -> Result<Vec<Vec<Clause>>, 
     })
 }
 
+impl Loss for Constants {
+    /// One loss for the whole batch, or, in sequence, one for each relation that is applied after another.
+    fn passes(&self, targets: &[Target]) -> Result<Vec<Box<dyn MapLoss>>, GuidanceError> {
+        let relations = (targets.iter())
+            .map(|target| target.relations.iter().map(arrangements).collect())
+            .collect::<Result<Vec<Vec<_>>, _>>()?;
+        let relations = match self.combine {
+            Combination::Sum => vec![relations],
+            Combination::Sequence => in_sequence(relations),
+        };
+        let objects: Vec<Vec<Vec<usize>>> = targets.iter().map(Target::positions).collect();
+        let pass = |relations| -> Box<dyn MapLoss> {
+            Box::new(BatchLoss {
+                constants: self.clone(),
+                objects: objects.clone(),
+                relations,
+            })
+        };
+        Ok(relations.into_iter().map(pass).collect())
+    }
+}
+
 /// The loss for a batch, or for the k-th relation of each sample.
-pub(super) struct Pos {
-    constants: PosConstants,
+struct BatchLoss {
+    constants: Constants,
     /// Token positions by sample and object.
     objects: Vec<Vec<Vec<usize>>>,
     /// By sample: relations, as arrangements of clauses.
     relations: Vec<Vec<Vec<Vec<Clause>>>>,
 }
 
-impl Pos {
-    /// One loss for the whole batch, or, in sequence, one for each relation that is applied after another.
-    pub fn passes(
-        constants: &PosConstants,
-        targets: &[Target],
-    ) -> Result<Vec<Self>, GuidanceError> {
-        let relations = (targets.iter())
-            .map(|target| target.relations.iter().map(arrangements).collect())
-            .collect::<Result<Vec<Vec<_>>, _>>()?;
-        let relations = match constants.combine {
-            Combination::Sum => vec![relations],
-            Combination::Sequence => in_sequence(relations),
-        };
-        let objects: Vec<Vec<Vec<usize>>> = targets.iter().map(Target::positions).collect();
-        let pass = |relations| Self {
-            constants: constants.clone(),
-            objects: objects.clone(),
-            relations,
-        };
-        Ok(relations.into_iter().map(pass).collect())
-    }
-}
-
-/// The k-th pass has the k-th relation of each sample. The two orders of a diagonal are applied one after the other too.
+/// The k-th pass has the k-th relation of each sample. The two orders of a diagonal are applied one after the other
+/// too.
 fn in_sequence(relations: Vec<Vec<Vec<Vec<Clause>>>>) -> Vec<Vec<Vec<Vec<Vec<Clause>>>>> {
     let single = |sample: Vec<Vec<Vec<Clause>>>| -> Vec<Vec<Vec<Clause>>> {
         let split = |relation: Vec<Vec<Clause>>| match relation.as_slice() {
@@ -115,7 +187,7 @@ fn in_sequence(relations: Vec<Vec<Vec<Vec<Clause>>>>) -> Vec<Vec<Vec<Vec<Vec<Cla
     (0..passes).map(|k| pass(k).collect()).collect()
 }
 
-impl MapLoss for Pos {
+impl MapLoss for BatchLoss {
     fn pooling(&self) -> Pooling {
         Pooling::Mean
     }
@@ -226,7 +298,7 @@ impl Clauses {
         &self,
         profiles: &[Tensor<2>; 2],
         [rows, columns]: [usize; 2],
-        constants: &PosConstants,
+        constants: &Constants,
     ) -> Tensor<1> {
         let paper = constants.loss == PosLoss::Paper;
         let cells = [columns, rows];

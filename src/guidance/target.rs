@@ -3,7 +3,7 @@
 use prepose_weights::tokenizer::ClipTokenizer;
 
 use super::boxes::{BBox, ObjectBox};
-use super::{GuidanceError, Method, Settings};
+use super::{GuidanceError, Method, Needs, Settings};
 use crate::prompt::Prompt;
 use crate::prompt::scene::{Relation, Scene, StatedRelation, TokenPolicy};
 
@@ -41,8 +41,8 @@ impl Target {
         boxes: &[ObjectBox],
         tokenizer: &ClipTokenizer,
     ) -> Result<Self, GuidanceError> {
-        let method = settings.loss.method();
-        if !method.needs_boxes() && !boxes.is_empty() {
+        let method = settings.method;
+        if method.needs() != Needs::Boxes && !boxes.is_empty() {
             return Err(GuidanceError::Unread {
                 option: "box",
                 method,
@@ -60,19 +60,23 @@ impl Target {
                 bbox: None,
             });
         }
-        match method {
-            Method::Pos => {
+        match method.needs() {
+            Needs::Relations => {
                 check_relations(scene)?;
                 target.relations = scene.relations.clone();
             }
-            Method::AttendAndExcite if target.objects.is_empty() => {
-                return Err(GuidanceError::NoObject);
+            Needs::Objects(_) if target.objects.is_empty() => return Err(GuidanceError::NoObject),
+            Needs::Objects(least) if target.objects.len() < least => {
+                let found = target.objects.len();
+                return Err(GuidanceError::FewObjects {
+                    method,
+                    least,
+                    found,
+                });
             }
-            Method::AttendAndExcite => {}
-            Method::BoxDiff | Method::Layout if boxes.is_empty() => {
-                target.lay_out(method, scene)?
-            }
-            Method::BoxDiff | Method::Layout => {
+            Needs::Objects(_) => {}
+            Needs::Boxes if boxes.is_empty() => target.lay_out(method, scene)?,
+            Needs::Boxes => {
                 for given in boxes {
                     let object = target.find(given, scene, &parsed, tokenizer, settings.tokens)?;
                     let bbox = &mut target.objects[object].bbox;

@@ -2,74 +2,14 @@
 
 use burn::tensor::{Tensor, TensorData};
 use prepose_models::attention::AttentionProbe;
-use prepose_models::unet::{Memory, Recording, UNetConfig};
+use prepose_models::unet::{Memory, Recording};
 
-use super::attend_excite::AttendExcite;
-use super::boxdiff::BoxDiff;
 use super::gradient::{MapGradient, MapLoss, Reading, Stage};
-use super::layout::Layout;
 use super::maps::{LayerFilter, Recorder};
-use super::pos::Pos;
 use super::steps::Refinement;
-use super::{GuidanceError, Loss, Method, Settings, Target};
+use super::{GuidanceError, Settings, Target};
 use crate::sampling::denoise::{Hook, HookError, State};
 use crate::sampling::schedulers::Schedule;
-
-impl Settings {
-    /// Checks what does not need weights: the number of steps, and that the network has the layers.
-    ///
-    /// # Errors
-    /// [`GuidanceError::Steps`] if more steps were asked for than there are; a preset's own number is only an upper
-    /// limit. [`GuidanceError::NoMaps`], [`GuidanceError::NoLayer`].
-    pub fn check(
-        &self,
-        steps: usize,
-        unet: &UNetConfig,
-        latents: [usize; 2],
-    ) -> Result<(), GuidanceError> {
-        let guided = match self.steps_asked {
-            true => self.to_step - self.from_step,
-            false => 1,
-        };
-        if self.from_step + guided > steps {
-            return Err(GuidanceError::Steps {
-                from: self.from_step,
-                guided,
-                steps,
-            });
-        }
-        self.layers.resolve(unet, latents).map(|_| ())
-    }
-}
-
-impl Loss {
-    /// Whose loss it is.
-    pub fn method(&self) -> Method {
-        match self {
-            Loss::Pos(_) => Method::Pos,
-            Loss::BoxDiff(_) => Method::BoxDiff,
-            Loss::AttendAndExcite(_) => Method::AttendAndExcite,
-            Loss::Layout(_) => Method::Layout,
-        }
-    }
-
-    /// The losses for a batch with these targets, to be applied one after the other within a step.
-    ///
-    /// # Errors
-    /// [`GuidanceError::NotInThePlane`].
-    pub fn passes(&self, targets: &[Target]) -> Result<Vec<Box<dyn MapLoss>>, GuidanceError> {
-        Ok(match self {
-            Loss::Pos(constants) => (Pos::passes(constants, targets)?.into_iter())
-                .map(|pass| Box::new(pass) as Box<dyn MapLoss>)
-                .collect(),
-            Loss::BoxDiff(constants) => vec![Box::new(BoxDiff::new(constants, targets))],
-            Loss::AttendAndExcite(constants) => {
-                vec![Box::new(AttendExcite::new(constants, targets))]
-            }
-            Loss::Layout(constants) => vec![Box::new(Layout::new(constants, targets))],
-        })
-    }
-}
 
 /// A guidance method inside the loop.
 pub struct Guidance {

@@ -7,8 +7,9 @@ use super::scorer::Scorer;
 use crate::attention_maps::{Half, MapReader};
 use crate::engine::{Blueprint, EngineError};
 use crate::guidance::maps::{LayerRule, MapGroup, Pooling};
+use crate::guidance::pos::Pos;
 use crate::guidance::score::{ScoreOptions, pos_scores};
-use crate::guidance::{GuidanceConfig, GuidanceError, Method, Target};
+use crate::guidance::{GuidanceConfig, GuidanceError, Target};
 use crate::request::Request;
 use crate::sampling::denoise::{Hook, HookError, Rows, State};
 
@@ -30,7 +31,7 @@ impl AttentionScorer {
     /// # Errors
     /// A prompt without relations, or with relations of depth.
     pub fn for_batch(blueprint: &Blueprint, requests: &[Request]) -> Result<Self, EngineError> {
-        let config = GuidanceConfig::new(Method::Pos);
+        let config = GuidanceConfig::new(&Pos);
         let mut targets = Vec::with_capacity(requests.len());
         for request in requests {
             targets.push(blueprint.target(request, &config)?.1);

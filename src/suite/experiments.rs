@@ -7,7 +7,8 @@ use prepose_report::experiments::{Compared, Pictures};
 
 use super::folder::{FolderError, RunFolder};
 use super::method::{Begin, Method};
-use crate::guidance::{self, GuidanceConfig};
+use crate::guidance::GuidanceConfig;
+use crate::guidance::pos::Pos;
 use crate::prompt::neutral::Opening;
 use crate::search::{RewardKind, SearchConfig};
 
@@ -79,7 +80,7 @@ pub fn scaling_methods(numbers: &[usize], reward: RewardKind) -> Vec<Method> {
     };
     let mut methods = Vec::new();
     for guided in [false, true] {
-        let guide = guided.then(|| GuidanceConfig::new(guidance::Method::Pos));
+        let guide = guided.then(|| GuidanceConfig::new(&Pos));
         let plain = if guided { "psg" } else { "prompt-only" };
         methods.push(Method {
             name: plain.into(),

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::SuitePrompt;
-use crate::guidance::{self, GuidanceConfig};
+use crate::guidance::{self, GuidanceConfig, METHODS};
 use crate::prompt::neutral::{NeutralError, Opening};
 use crate::request::{DelayedOrder, Request};
 use crate::search::{Pruning, SearchConfig};
@@ -45,9 +45,9 @@ pub struct Begin {
 pub enum MethodError {
     /// A name that nobody knows.
     #[error(
-        "{name:?} is no method; there are prompt-only, psg, boxdiff, layout, attend-and-excite, best-of-N, \
-         best-of-N-pruned, delayed-order-STEPS, swapped-order-STEPS, and several joined by '+', such as psg+best-of-4; \
-         anything else can be said in a file (--methods)"
+        "{name:?} is no method; there are {}, and several joined by '+', such as psg+best-of-4; anything else can be \
+         said in a file (--methods)",
+        Method::names()
     )]
     Unknown {
         /// As typed.
@@ -113,6 +113,23 @@ struct File {
 }
 
 impl Method {
+    /// What there is to choose from, for `--help` and messages.
+    pub fn names() -> String {
+        let guidance = METHODS.iter().map(|method| method.known_as());
+        let others = [
+            "best-of-N",
+            "best-of-N-pruned",
+            "delayed-order-STEPS",
+            "swapped-order-STEPS",
+        ];
+        let names: Vec<&str> = ["prompt-only"]
+            .into_iter()
+            .chain(guidance)
+            .chain(others)
+            .collect();
+        names.join(", ")
+    }
+
     /// The checkpoint as it is.
     pub fn prompt_only() -> Self {
         Self {
@@ -262,13 +279,14 @@ fn parse_part(part: &str, name: &str) -> Result<Part, MethodError> {
     }
     match part {
         "prompt-only" => Ok(Part::Plain),
-        "psg" | "pos" => Ok(Part::Guide(guidance::Method::Pos)),
-        "boxdiff" => Ok(Part::Guide(guidance::Method::BoxDiff)),
-        "layout" => Ok(Part::Guide(guidance::Method::Layout)),
-        "attend-and-excite" => Ok(Part::Guide(guidance::Method::AttendAndExcite)),
         // The number of steps that cured most in the paper.
         "delayed-order" => begin(Opening::Neutral, 2),
-        _ => Err(MethodError::Unknown { name: name.into() }),
+        _ => {
+            let unknown = || MethodError::Unknown { name: name.into() };
+            guidance::Method::named(part)
+                .map(Part::Guide)
+                .ok_or_else(unknown)
+        }
     }
 }
 
@@ -279,7 +297,7 @@ mod tests {
     #[test]
     fn names_are_methods() {
         let method: Method = "psg+best-of-4-pruned+delayed-order".parse().unwrap();
-        assert_eq!(method.guide.unwrap().method, guidance::Method::Pos);
+        assert_eq!(method.guide.unwrap().method, (&guidance::pos::Pos).into());
         let search = method.search.unwrap();
         assert_eq!((search.best_of, search.pruning), (4, Some(Pruning::Auto)));
         assert_eq!(

@@ -5,8 +5,9 @@ use std::rc::Rc;
 use burn::tensor::{Device, Tensor, TensorData};
 use prepose::engine::Engine;
 use prepose::guidance::gradient::{MapGradient, Reading, Stage};
+use prepose::guidance::layout::Layout;
 use prepose::guidance::maps::MapGroup;
-use prepose::guidance::{GuidanceConfig, Method, Network, Target};
+use prepose::guidance::{GuidanceConfig, Network, Target};
 use prepose_models::attention::{LayerInfo, Place};
 use prepose_models::unet::{AddedConditioning, MapCotangents, Memory};
 
@@ -130,7 +131,7 @@ impl Tiny {
         let [_, _, height, width] = latents.dims();
         let config = GuidanceConfig {
             // Layout guidance reads its own layers.
-            resolution: (config.method != Method::Layout).then_some(self.resolution),
+            resolution: (config.method != (&Layout).into()).then_some(self.resolution),
             ..config.clone()
         };
         let settings = config.settings(Network::Toybox).unwrap();

@@ -64,8 +64,8 @@ fn wrong_input_is_refused() {
         serde_json::from_str::<GuidanceConfig>(r#"{"method": "pos", "preset": "best"}"#).is_err()
     );
 
-    let refused = |method, prompt: &str, boxes: &[&str]| {
-        let settings = GuidanceConfig::new(method)
+    let refused = |method: &str, prompt: &str, boxes: &[&str]| {
+        let settings = GuidanceConfig::new(method.parse::<Method>().unwrap())
             .settings(Network::Toybox)
             .unwrap();
         let boxes: Vec<ObjectBox> = boxes.iter().map(|text| text.parse().unwrap()).collect();
@@ -75,29 +75,20 @@ fn wrong_input_is_refused() {
     };
     let beside = "a dog to the left of a cat";
     for (error, says) in [
+        (refused("pos", "a dog and a cat", &[]), "states no relation"),
         (
-            refused(Method::Pos, "a dog and a cat", &[]),
-            "states no relation",
-        ),
-        (
-            refused(Method::Pos, "a dog behind a cat", &[]),
+            refused("pos", "a dog behind a cat", &[]),
             "a relation of depth",
         ),
-        (refused(Method::Pos, beside, &["dog: 0,0,1,1"]), "\"box\""),
+        (refused("pos", beside, &["dog: 0,0,1,1"]), "\"box\""),
+        (refused("boxdiff", "a dog and a cat", &[]), "needs a box"),
+        (refused("boxdiff", "a dog near a cat", &[]), "needs a box"),
         (
-            refused(Method::BoxDiff, "a dog and a cat", &[]),
-            "needs a box",
-        ),
-        (
-            refused(Method::BoxDiff, "a dog near a cat", &[]),
-            "needs a box",
-        ),
-        (
-            refused(Method::BoxDiff, beside, &["cow: 0,0,1,1"]),
+            refused("boxdiff", beside, &["cow: 0,0,1,1"]),
             "not in the prompt",
         ),
         (
-            refused(Method::Layout, beside, &["dog: 0,0,1,1", "dog: 0,0,.5,1"]),
+            refused("layout", beside, &["dog: 0,0,1,1", "dog: 0,0,.5,1"]),
             "two boxes",
         ),
     ] {

@@ -1,7 +1,8 @@
 //! Whole runs of the toybox.
 
 use prepose::engine::Engine;
-use prepose::guidance::{Guidance, GuidanceConfig, Method, Network, Preset, Settings, Target};
+use prepose::guidance::pos::Pos;
+use prepose::guidance::{Guidance, GuidanceConfig, METHODS, Network, Preset, Settings, Target};
 use prepose::prompt::scene::Scene;
 use prepose::request::Request;
 use serde_json::{Value, json};
@@ -107,7 +108,7 @@ fn guidance_works_with_every_scheduler() {
             scale: Some(scale),
             steps: Some(5),
             one_pass,
-            ..GuidanceConfig::new(Method::Pos)
+            ..GuidanceConfig::new(&Pos)
         };
         let last = |config| losses_by_step(&engine, &config, scheduler)[4];
         let unguided = last(config(1e-9, false));
@@ -130,13 +131,8 @@ fn a_picture_without_a_target_is_left_alone() {
     let engine = engine("toybox");
     let (guided, relation) = PROMPTS[0];
     let prompts = [guided, "a dog and a cat"];
-    for method in [
-        Method::Pos,
-        Method::BoxDiff,
-        Method::AttendAndExcite,
-        Method::Layout,
-    ] {
-        let settings = GuidanceConfig::new(method)
+    for method in METHODS {
+        let settings = GuidanceConfig::new(*method)
             .settings(Network::Toybox)
             .unwrap();
         let guided = target_of(&engine, &settings, prompts[0], relation);

@@ -22,7 +22,7 @@ use crate::cli::extract::ExtractArgs;
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Guidance")]
 pub struct GuideArgs {
-    /// Guide by attention: pos (by relations), boxdiff or layout (by boxes), attend-and-excite.
+    /// Guide by attention.
     #[arg(long, value_name = "METHOD")]
     guide: Option<Method>,
     /// Whose constants.

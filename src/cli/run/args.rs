@@ -23,9 +23,8 @@ use crate::cli::model::ModelArgs;
 pub struct Args {
     /// A set that `prepose suites` lists, or a file of prompts: .jsonl, .csv, or one a line.
     pub suite: String,
-    /// What is compared: prompt-only, psg, boxdiff, layout, attend-and-excite, best-of-N, best-of-N-pruned,
-    /// delayed-order-STEPS, swapped-order-STEPS, or several joined by '+' [default: prompt-only].
-    #[arg(short, long = "method", value_name = "METHODS", value_delimiter = ',')]
+    #[arg(short, long = "method", value_name = "METHODS", value_delimiter = ',',
+          help = format!("What is compared: {}, or several joined by '+' [default: prompt-only]", Method::names()))]
     pub methods: Vec<Method>,
     /// A TOML file with methods of one's own (docs/runs.md), after those of --method.
     #[arg(long = "methods", value_name = "FILE.toml")]
