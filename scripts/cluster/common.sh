@@ -31,7 +31,7 @@ need_prepose() {
 # TEST_STORE, the tests of stores, likewise.
 need_test_store() {
     if [ -z "${TEST_STORE:-}" ]; then
-        TEST_STORE=$(cargo test -q "${flags[@]}" --test store --no-run --message-format json | executable store)
+        TEST_STORE=$(cargo test -q "${flags[@]}" --test lib --no-run --message-format json | executable lib)
     fi
     TEST_STORE=$(realpath "$TEST_STORE")
 }

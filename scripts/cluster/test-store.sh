@@ -33,7 +33,7 @@ make_bucket() {
 
 tests() {
     for name in "$@"; do
-        "$TEST_STORE" --ignored --exact --nocapture --test-threads 1 "real::$name" > "$work/log" 2>&1 \
+        "$TEST_STORE" --ignored --exact --nocapture --test-threads 1 "store::real::$name" > "$work/log" 2>&1 \
             || { cat "$work/log"; exit 1; }
         grep -vE '^(running|test result|$)' "$work/log" | sed 's/^/  /'
     done

@@ -1,7 +1,7 @@
 """`fixtures/audit/`: the audited pictures of SpatialBench-UC's prompt-only run, and what follows from them.
 
 The records, the sample and the labels are the released ones (CC BY 4.0, Amine Rostane), of which one method's part is used. The
-bundle is searched in `$PREPOSE_SPATIALBENCH_UC`, or else in `../shared/data/spatialbench-uc`. The draw, the agreement, the curves
+bundle is `spatialbench-uc` in the folder that `PREPOSE_BENCHMARK_DATA` names. The draw, the agreement, the curves
 and the grid search are computed here in plain Python, with Python's own `random`.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from common import case_dir, write_json
 
-DATA = Path(os.environ.get("PREPOSE_SPATIALBENCH_UC", "../shared/data/spatialbench-uc"))
+DATA = Path(os.environ.get("PREPOSE_BENCHMARK_DATA", "benchmark-data")) / "spatialbench-uc"
 RUNS = DATA / "runs/final_20260112_084335"
 CONFIGURATIONS = {"calibrated": "eval", "uncalibrated": "eval_precal_20260116_113552"}
 DECIDED = ("PASS", "FAIL")

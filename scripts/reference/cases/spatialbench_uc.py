@@ -1,6 +1,6 @@
 """`fixtures/spatialbench-uc/`: a slice of SpatialBench-UC's released records (CC BY 4.0), lines as they are.
 
-The bundle is searched in `$PREPOSE_SPATIALBENCH_UC`, or else in `../shared/data/spatialbench-uc`; it is
+The bundle is `spatialbench-uc` in the folder that `PREPOSE_BENCHMARK_DATA` names; it is
 https://github.com/amineross/SpatialBench-UC, whose `runs/` this is about.
 """
 
@@ -11,7 +11,6 @@ from pathlib import Path
 
 from common import case_dir
 
-ROOT = Path(__file__).resolve().parents[3]
 RUN = Path("runs") / "final_20260112_084335"
 # The prompts, with all four pictures each: every reason to abstain, both verdicts, pairs of prompts that say the same.
 RUNS = {
@@ -30,10 +29,9 @@ Made by `python scripts/reference/make.py spatialbench-uc`.
 
 
 def make():
-    given = os.environ.get("PREPOSE_SPATIALBENCH_UC")
-    bundle = Path(given) if given else ROOT.parent / "shared" / "data" / "spatialbench-uc"
+    bundle = Path(os.environ.get("PREPOSE_BENCHMARK_DATA", "benchmark-data")) / "spatialbench-uc"
     if not (bundle / RUN).is_dir():
-        print(f"spatialbench-uc is left as it is: there is no {bundle / RUN}; set PREPOSE_SPATIALBENCH_UC")
+        print(f"spatialbench-uc is left as it is: there is no {bundle / RUN}; set PREPOSE_BENCHMARK_DATA")
         return
     folder = case_dir("spatialbench-uc")
     (folder / "README.md").write_text(README, encoding="utf-8")

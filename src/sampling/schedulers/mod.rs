@@ -5,7 +5,7 @@
 //! [`Schedule`] for a number of steps is computed once on the host, with diffusers' rounding, and holds no
 //! state. What a multistep method remembers is in a [`History`] that the caller owns, and noise that a
 //! method adds is passed in. Every step is tensor arithmetic with host scalars, so no step waits for the
-//! device. Each kind follows diffusers' trajectory to 1e-5 (`tests/sampling.rs`).
+//! device. Each kind follows diffusers' trajectory to 1e-5 (`tests/lib/sampling.rs`).
 //!
 //! Where diffusers departs from the papers it is diffusers that is followed, because pictures must be
 //! the same: DDIM and PNDM step by `num_train_timesteps / steps` whatever the spacing, and PNDM's warm-up

@@ -1,0 +1,444 @@
+//! `prepose generate` and the first commands of a newcomer, wrong input first, on the built-in toybox.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::program::{self, prepose_in, stderr, stdout};
+
+fn prepose(args: &[&str]) -> Output {
+    prepose_in(Path::new("."), args)
+}
+
+/// The command fails with code 2 and one message that contains each of `parts`, in an empty folder that stays empty.
+#[track_caller]
+fn refuses(args: &[&str], parts: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    program::refuses(folder.path(), args, parts);
+}
+
+#[test]
+fn nonsense_is_refused_before_anything_is_loaded() {
+    refuses(&["generate", ""], &["empty"]);
+    refuses(&["generate", " \t"], &["empty"]);
+    refuses(&["generate", "()"], &["empty"]);
+    refuses(
+        &["generate", "a dog", "--size", "100x64"],
+        &["multiple", "104x64"],
+    );
+    refuses(&["generate", "a dog", "--size", "big"], &["WIDTHxHEIGHT"]);
+    refuses(&["generate", "a dog", "--steps", "0"], &["steps is 0"]);
+    refuses(&["generate", "a dog", "--guidance-scale", "NaN"], &["NaN"]);
+    refuses(&["generate", "a dog", "--seeds", "3-1"], &["3-1"]);
+    refuses(
+        &["generate", "a dog", "--batch", "0"],
+        &["--batch", "auto or at least 1"],
+    );
+    refuses(
+        &["generate", "a dog", "--scheduler", "magic"],
+        &["magic", "euler"],
+    );
+    refuses(
+        &["generate", "a dog", "--device", "cuda:x"],
+        &["cuda:x", "flex"],
+    );
+    refuses(
+        &["generate", "a dog", "--device", "flex:9"],
+        &["flex:9", "prepose devices"],
+    );
+    refuses(
+        &["generate", &"dog ".repeat(5000)],
+        &["cannot use the prompt", "tokens"],
+    );
+    refuses(&["generate", "a (dog:1e9)"], &["1e9"]);
+    refuses(&["generate"], &["PROMPT"]);
+}
+
+#[test]
+fn files_that_are_not_there_or_not_right_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        path.to_string_lossy().into_owned()
+    };
+    let missing = folder.path().join("none.safetensors");
+    let missing = missing.to_str().unwrap();
+    refuses(
+        &["generate", "a dog", "--checkpoint", missing],
+        &[missing, "no such file"],
+    );
+    let html = write(
+        "page.safetensors",
+        b"<!DOCTYPE html><html><body>Not found</body></html>",
+    );
+    refuses(
+        &["generate", "a dog", "--checkpoint", &html],
+        &[&html, "HTML"],
+    );
+    let lfs = write(
+        "lfs.safetensors",
+        b"version https://git-lfs.github.com/spec/v1\noid sha256:aa\nsize 5\n",
+    );
+    refuses(&["generate", "a dog", "--checkpoint", &lfs], &[&lfs, "git"]);
+    refuses(
+        &["generate", "a dog", "--lora", missing],
+        &[missing, "No such file"],
+    );
+    refuses(
+        &["generate", "a dog", "--vae", missing],
+        &[missing, "no such file"],
+    );
+    let text = write("text.png", b"hello");
+    refuses(
+        &["generate", "a dog", "--init-image", &text],
+        &[&text, "start picture"],
+    );
+    refuses(&["generate", "--again", &text], &[&text, "PNG"]);
+    refuses(&["info", missing], &[missing]);
+    refuses(&["generate", "a dog", "-o", "x.jpg"], &["x.jpg", ".png"]);
+    refuses(
+        &["generate", "a dog", "--seeds", "0-1", "-o", "x.png"],
+        &["2 pictures"],
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn a_folder_that_cannot_be_written_is_found_out_first() {
+    // A file where the folder should be stops root too, whom permissions do not.
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let below = file.join("x.png");
+    let output = prepose(&["generate", "a dog", "-o", below.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stderr(&output).contains("cannot create the folder"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn a_picture_is_made_described_and_made_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let prompt = "a dog to the left of a cat";
+    let made = prepose_in(
+        folder.path(),
+        &[
+            "generate", prompt, "--seeds", "3,4", "--steps", "4", "--batch", "2", "--device",
+            "flex",
+        ],
+    );
+    assert_eq!(made.status.code(), Some(0), "{}", stderr(&made));
+    let names = [
+        "a-dog-to-the-left-of-a-cat-3.png",
+        "a-dog-to-the-left-of-a-cat-4.png",
+    ];
+    let printed = stdout(&made);
+    let printed: Vec<_> = printed
+        .lines()
+        .map(|line| line.trim_start_matches("./"))
+        .collect();
+    assert_eq!(printed, names);
+
+    let manifest = fs::read_to_string(folder.path().join("manifest.jsonl")).unwrap();
+    assert_eq!(manifest.lines().count(), 2);
+    let line: serde_json::Value = serde_json::from_str(manifest.lines().next().unwrap()).unwrap();
+    assert_eq!(line["prompt"], prompt);
+    assert_eq!(line["image_path"], names[0]);
+    assert_eq!(line["gen_params"]["seed"], 3);
+
+    let info = prepose_in(folder.path(), &["info", names[1], "--json"]);
+    let info: serde_json::Value = serde_json::from_str(&stdout(&info)).unwrap();
+    assert_eq!(info["request"]["seed"], 4);
+    assert_eq!(info["request"]["prompt"], prompt);
+
+    let again = prepose_in(
+        folder.path(),
+        &[
+            "generate",
+            "--again",
+            names[1],
+            "-o",
+            "again.png",
+            "--device",
+            "flex",
+        ],
+    );
+    assert_eq!(again.status.code(), Some(0), "{}", stderr(&again));
+    let pixels = |name: &str| image::open(folder.path().join(name)).unwrap().into_rgb8();
+    assert_eq!(pixels(names[1]), pixels("again.png"));
+    assert_ne!(pixels(names[0]), pixels("again.png"));
+    let left = fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(left, 4, "two pictures, the third and the manifest");
+}
+
+#[test]
+fn json_is_a_line_a_picture() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = prepose_in(
+        folder.path(),
+        &[
+            "generate", "a dog", "a cat", "--seed", "1", "--steps", "2", "--json", "--device",
+            "flex",
+        ],
+    );
+    assert_eq!(made.status.code(), Some(0), "{}", stderr(&made));
+    assert!(stderr(&made).is_empty(), "{}", stderr(&made));
+    let lines: Vec<serde_json::Value> = stdout(&made)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.len(), 2);
+    assert_eq!(lines[1]["prompt"], "a cat");
+    assert!(lines[1]["seconds"]["denoise"].as_f64().unwrap() > 0.0);
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_keeps_what_is_finished_and_leaves_no_halves() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = program::prepose()
+        .args([
+            "generate", "a dog", "--seeds", "0-500", "--steps", "3", "--device", "flex",
+        ])
+        .current_dir(folder.path())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let started = std::time::Instant::now();
+    while !folder.path().join("a-dog-0.png").exists() {
+        assert!(
+            started.elapsed().as_secs() < 120,
+            "no picture in two minutes"
+        );
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let interrupt = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status();
+    assert!(interrupt.unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(2));
+    let manifest = fs::read_to_string(folder.path().join("manifest.jsonl")).unwrap();
+    let pictures: Vec<_> = fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name != "manifest.jsonl")
+        .collect();
+    assert_eq!(pictures.len(), manifest.lines().count(), "{pictures:?}");
+    for name in &pictures {
+        image::open(folder.path().join(name)).unwrap();
+    }
+}
+
+#[test]
+fn the_devices_are_listed() {
+    let listed = prepose(&["devices", "--json"]);
+    assert_eq!(listed.status.code(), Some(0), "{}", stderr(&listed));
+    let listed: serde_json::Value = serde_json::from_str(&stdout(&listed)).unwrap();
+    let devices = listed["devices"].as_array().unwrap();
+    let flex = devices
+        .iter()
+        .find(|device| device["device"] == "flex")
+        .unwrap();
+    assert_eq!(flex["usable"], true);
+    for device in devices.iter().filter(|device| device["usable"] == false) {
+        assert!(!device["reason"].as_str().unwrap().is_empty(), "{device}");
+    }
+}
+
+const PROMPT: &str = "a dog to the left of a cat";
+
+#[test]
+fn impossible_guidance_is_refused_before_anything_is_loaded() {
+    let guided = |rest: &[&str], parts: &[&str]| {
+        refuses(
+            &[&["generate", PROMPT, "--steps", "10"], rest].concat(),
+            parts,
+        );
+    };
+    guided(&["--guide", "magic"], &["magic", "boxdiff"]);
+    guided(&["--guide-steps", "5"], &["--guide"]);
+    guided(&["--guide", "pos", "--guide-steps", "11"], &["11", "10"]);
+    guided(&["--guide", "pos", "--guide-scale=-1"], &["-1", "positive"]);
+    guided(
+        &["--guide", "pos", "--guide-resolution", "5"],
+        &["5 cells", "8, 16"],
+    );
+    guided(
+        &["--guide", "pos", "--guide-layers", "up_blocks.7"],
+        &["up_blocks.7"],
+    );
+    guided(
+        &[
+            "--guide",
+            "pos",
+            "--guide-layers",
+            "up_blocks.1.attentions.9",
+        ],
+        &["up_blocks.1.attentions.9", "up_blocks.1.attentions.0"],
+    );
+    guided(
+        &["--guide", "layout", "--guide-loss", "paper"],
+        &["layout", "loss"],
+    );
+    guided(&["--relation", "dog | left of | zebra"], &["zebra"]);
+    guided(&["--relation", "dog | left of | dog"], &["dog"]);
+    guided(
+        &["--relation", "dog | beside itself | cat"],
+        &["beside itself"],
+    );
+    guided(
+        &[
+            "--relation",
+            "dog | left of | cat",
+            "--relation",
+            "cat | left of | dog",
+        ],
+        &["cat", "dog"],
+    );
+    guided(
+        &["--guide", "boxdiff", "--box", "dog: 0,0,2,1"],
+        &["not within the picture"],
+    );
+    guided(
+        &["--guide", "boxdiff", "--box", "dog: 0.5,0,0.5,1"],
+        &["empty"],
+    );
+    guided(
+        &["--guide", "boxdiff", "--box", "zebra: 0,0,0.5,1"],
+        &["zebra"],
+    );
+    guided(&["--guide", "pos", "--box", "dog: 0,0,0.5,1"], &["box"]);
+    refuses(
+        &["generate", "a dog and a cat", "--guide", "pos"],
+        &["no relation", "left of"],
+    );
+    refuses(
+        &["generate", "a dog behind a cat", "--guide", "pos"],
+        &["depth"],
+    );
+}
+
+#[test]
+fn impossible_changes_and_searches_are_refused_before_anything_is_loaded() {
+    let changed = |rest: &[&str], parts: &[&str]| {
+        refuses(
+            &[&["generate", PROMPT, "--steps", "10"], rest].concat(),
+            parts,
+        );
+    };
+    changed(&["--switch-to", "a cat"], &["--switch-at"]);
+    changed(&["--switch-to", "a cat", "--switch-at", "10"], &["1 to 9"]);
+    changed(&["--switch-to", " ", "--switch-at", "3"], &["empty"]);
+    changed(&["--delay-order", "0"], &["1 to 9"]);
+    changed(&["--neutral-prompt", "two animals"], &["--delay-order"]);
+    refuses(
+        &["generate", "a [dog:cat:12]", "--steps", "10"],
+        &["12", "10 steps"],
+    );
+    refuses(
+        &["generate", "a quiet evening", "--delay-order", "2"],
+        &["--neutral-prompt"],
+    );
+    changed(&["--best-of", "0"], &["at least 1"]);
+    changed(&["--best-of", "4", "--prune=3,3"], &["ascend"]);
+    changed(&["--best-of", "4", "--prune=10"], &["at most 9"]);
+    changed(&["--prune"], &["--best-of"]);
+    refuses(
+        &["generate", "a dog and a cat", "--best-of", "4"],
+        &["no relation"],
+    );
+    changed(
+        &["--attention-maps", "maps", "--attention-words", "zebra"],
+        &["zebra"],
+    );
+    changed(
+        &["--attention-maps", "maps", "--attention-layers", "attic"],
+        &["attic", "mid_block"],
+    );
+}
+
+/// The numbers of a JSON line.
+fn line(text: &str) -> serde_json::Value {
+    serde_json::from_str(text.trim()).unwrap_or_else(|error| panic!("{text:?}: {error}"))
+}
+
+#[test]
+fn a_search_keeps_the_best_and_says_how_it_was_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| {
+        let output = prepose_in(folder.path(), &[&["-q", "generate", PROMPT], args].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        stdout(&output)
+    };
+    let short = ["--steps", "6", "--seed", "1", "--json"];
+    let all = run(&[
+        &short[..],
+        &["--best-of", "4", "--batch", "3", "--keep-all", "-o", "all"],
+    ]
+    .concat());
+    let all: Vec<_> = all.lines().map(line).collect();
+    assert_eq!(all.len(), 4);
+    let score = |i: usize| all[i]["score"].as_f64().unwrap();
+    assert!(
+        (0..3).all(|i| score(i) > score(i + 1)),
+        "best first, and no two alike"
+    );
+    assert_eq!(all[0]["unet_calls"], 24);
+
+    // The winner is the picture of its seed, and can be made again.
+    let seed = all[0]["seed"].to_string();
+    run(&["--steps", "6", "--seed", &seed, "-o", "plain.png"]);
+    let pixels = |path: &Path| image::open(folder.path().join(path)).unwrap().into_rgb8();
+    let best = Path::new(all[0]["path"].as_str().unwrap());
+    let difference = |a: &image::RgbImage, b: &image::RgbImage| {
+        let pairs = a.iter().zip(b.iter());
+        pairs.map(|(a, b)| a.abs_diff(*b)).max().unwrap()
+    };
+    assert!(difference(&pixels(best), &pixels(Path::new("plain.png"))) <= 1);
+    let best = best.to_str().unwrap();
+    let output = prepose_in(
+        folder.path(),
+        &["-q", "generate", "--again", best, "-o", "again.png"],
+    );
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(difference(&pixels(Path::new(best)), &pixels(Path::new("again.png"))) <= 1);
+
+    // Pruned, the same candidates cost less, and fewer are finished.
+    let few = run(&[
+        &short[..],
+        &["--best-of", "4", "--prune=1,3", "--keep-all", "-o", "few"],
+    ]
+    .concat());
+    let few: Vec<_> = few.lines().map(line).collect();
+    assert_eq!(few.len(), 1);
+    assert_eq!(few[0]["unet_calls"], 4 + 2 * 2 + 3);
+    assert!(all.iter().any(|line| line["seed"] == few[0]["seed"]));
+}
+
+#[test]
+fn attention_maps_are_written_beside_a_guided_picture() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = [
+        "-q", "generate", PROMPT, "--steps", "4", "--seed", "1", "--guide", "pos", "-o", "a.png",
+    ];
+    let maps = ["--attention-maps", "maps", "--attention-every", "2"];
+    let output = prepose_in(folder.path(), &[&args[..], &maps].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let mut names: Vec<_> = fs::read_dir(folder.path().join("maps"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(
+        names,
+        ["a-cat.png", "a-dog.png", "a-steps.png", "a.safetensors"]
+    );
+    let bytes = fs::read(folder.path().join("maps/a.safetensors")).unwrap();
+    let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    assert_eq!(file.tensor("maps").unwrap().shape(), [2, 2, 16, 16]);
+}

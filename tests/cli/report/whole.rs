@@ -1,0 +1,170 @@
+//! Finished runs: the tables, plots and pictures of the page, and hostile text in it.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::made::{PROMPTS, SEEDS, finished, made};
+use super::{HOSTILE, csv, data, page, png, write};
+use crate::program::works;
+
+#[test]
+fn a_finished_run_is_reported_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("a run");
+    finished(&run);
+    let id = made("psg", 1, 0).id;
+    write(run.join(format!("psg/maps/{id}-dog.png")), png());
+    fs::remove_file(run.join(format!("psg/images/{}.png", made("psg", 2, 1).id))).unwrap();
+    let summary: Value =
+        serde_json::from_str(&works(folder.path(), &["report", "a run", "--json"])).unwrap();
+    assert_eq!(summary["complete"], true);
+    assert_eq!(summary["pictures"], 24);
+    assert_eq!(summary["tables"]["main_results"][1]["pass_rate"], 0.75);
+    let out = run.join("report");
+    for file in summary["files"].as_array().unwrap() {
+        assert!(out.join(file.as_str().unwrap()).is_file(), "{file}");
+    }
+    assert_eq!(
+        csv(&out, "main_results")[1][..4],
+        ["psg", "8", "0.7500", "0.7500"].map(String::from)
+    );
+    // 6 of 8 pictures show both objects; of psg's these are all right.
+    assert_eq!(
+        csv(&out, "visor")[1][3..6],
+        ["75.00", "75.00", "100.00"].map(String::from)
+    );
+    assert_eq!(
+        csv(&out, "visor")[1][6..],
+        ["75.00", "75.00", "0.00", "0.00"].map(String::from)
+    );
+    assert_eq!(
+        csv(&out, "rules")[0],
+        ["prompt-only", "8", "0.3750", "0.5000", "", "0.7500"].map(String::from)
+    );
+    assert_eq!(
+        csv(&out, "costs")[2][2..5],
+        ["16.0000", "0.0000", "4.0000"].map(String::from)
+    );
+    let scaling = csv(&out, "scaling");
+    assert_eq!(
+        scaling[0][..3],
+        ["prompt-only", "best-of-N", "1"].map(String::from)
+    );
+    assert_eq!(
+        scaling[1][..3],
+        ["best-of-4", "best-of-N", "4"].map(String::from)
+    );
+    let by_picture = csv(&out, "counterfactual_by_picture");
+    assert_eq!(by_picture[2][1], "4");
+    let intervals = csv(&out, "intervals");
+    let [value, low, high] = [2, 3, 4].map(|i| intervals[1][i].parse::<f64>().unwrap());
+    assert!(low <= value && value <= high && low < high);
+
+    let html = page(&out);
+    let data = data(&html);
+    assert_eq!(data["pictures"].as_array().unwrap().len(), 24);
+    assert_eq!(data["prompts"][0][1], HOSTILE);
+    // A search is shown under the seed that was asked for.
+    assert_eq!(data["pictures"][16][3], 0);
+    assert_eq!(data["bases"][1], "../psg/");
+    let picture = |id: (usize, u64)| {
+        let at = PROMPTS * SEEDS as usize + id.0 * SEEDS as usize + id.1 as usize;
+        data["pictures"][at].clone()
+    };
+    assert_eq!(picture((1, 0))[6], 1);
+    assert_eq!(
+        picture((1, 0))[11],
+        json!([["dog", format!("maps/{id}-dog.png")]])
+    );
+    assert_eq!(picture((2, 1))[6], 0, "a picture that is gone");
+    let word = |text: &str| {
+        let words = data["words"].as_array().unwrap();
+        json!(words.iter().position(|word| word == text))
+    };
+    let boxes = json!([
+        word("cat"),
+        0.9,
+        2,
+        8,
+        12,
+        20,
+        word("dog"),
+        0.8,
+        18,
+        8,
+        30,
+        20
+    ]);
+    assert_eq!(picture((1, 0))[10], boxes);
+    assert_eq!(
+        picture((1, 0))[14],
+        json!([{"size": [32, 32], "counts": "Z4:f00000000000000fc0"}, null])
+    );
+    // Other methods stand beside the searches.
+    let scaling = fs::read_to_string(out.join("plots/scaling_pse.svg")).unwrap();
+    assert!(
+        scaling.contains(">psg</text>") && scaling.contains(">best-of-N</text>"),
+        "{scaling}"
+    );
+    for plot in [
+        "pass_rate",
+        "coverage_accuracy",
+        "abstentions",
+        "counterfactual",
+        "confidence_coverage",
+        "confidence_histogram",
+        "scaling_pse",
+    ] {
+        let svg = fs::read_to_string(out.join(format!("plots/{plot}.svg"))).unwrap();
+        assert!(
+            svg.starts_with("<svg ") && svg.ends_with("</svg>\n"),
+            "{plot}"
+        );
+        let png = image::open(out.join(format!("plots/{plot}.png"))).unwrap();
+        assert_eq!(png.width(), 1280);
+        assert!(html.contains(&format!("id=\"plot-{plot}\"")));
+    }
+}
+
+#[test]
+fn hostile_text_stays_text() {
+    let folder = tempfile::tempdir().unwrap();
+    finished(&folder.path().join("run"));
+    works(
+        folder.path(),
+        &["report", "run", "-o", "out", "--title", HOSTILE],
+    );
+    let html = page(&folder.path().join("out"));
+    assert!(!html.contains("<script>alert"));
+    // The data and the script, and nothing else.
+    assert_eq!(html.matches("<script").count(), 2);
+    assert_eq!(html.matches("</script").count(), 2);
+    // The title in the head and on the page, and the settings, as text.
+    assert!(html.matches("&lt;script&gt;alert(1)").count() >= 4);
+    for outside in ["http://", "https://", "//cdn", "@import", "url("] {
+        let without_svg = html.replace("http://www.w3.org/2000/svg", "");
+        assert!(!without_svg.contains(outside), "{outside}");
+    }
+    assert!(html.contains("default-src 'none'"));
+}
+
+#[test]
+fn pictures_can_be_taken_along() {
+    let folder = tempfile::tempdir().unwrap();
+    finished(&folder.path().join("run"));
+    works(folder.path(), &["report", "run", "-o", "copied", "--copy"]);
+    let html = page(&folder.path().join("copied"));
+    assert_eq!(data(&html)["bases"][1], "pictures/psg/");
+    let copy = folder
+        .path()
+        .join("copied/pictures/psg/images")
+        .join(made("psg", 0, 0).id + ".png");
+    assert_eq!(fs::read(copy).unwrap(), png());
+    for embed in ["--embed", "--embed=thumbnails"] {
+        works(folder.path(), &["report", "run", "-o", "embedded", embed]);
+        let data = data(&page(&folder.path().join("embedded")));
+        let address = data["pictures"][0][6].as_str().unwrap();
+        assert!(address.starts_with("data:image/png;base64,"), "{address}");
+    }
+}

@@ -1,0 +1,238 @@
+//! Losses and their gradients.
+
+use std::rc::Rc;
+
+use burn::tensor::{Device, Tensor, TensorData};
+use prepose::engine::Engine;
+use prepose::guidance::gradient::{MapGradient, Reading, Stage};
+use prepose::guidance::layout::Layout;
+use prepose::guidance::maps::MapGroup;
+use prepose::guidance::{GuidanceConfig, Network, Target};
+use prepose_models::attention::{LayerInfo, Place};
+use prepose_models::unet::{AddedConditioning, MapCotangents, Memory};
+
+use super::support::*;
+use crate::support::fixture;
+
+#[test]
+fn losses_on_given_maps_and_their_gradients() {
+    let expected = Expected::open("guidance");
+    let given = expected.tensor::<3>("maps");
+    let layer = LayerInfo {
+        name: "up_blocks.1.attentions.0.transformer_blocks.0.attn2",
+        place: Place::Up,
+        index: 0,
+        height: 8,
+        width: 6,
+        heads: 1,
+        tokens: given.dims()[2],
+    };
+    for (name, config, targets) in cases() {
+        if name == "layout" {
+            continue;
+        }
+        let loss = only_pass(&config, &targets);
+        let stages = match name.starts_with("boxdiff") {
+            true => vec![("", Stage::Update), ("/refined", Stage::Refine)],
+            false => vec![("", Stage::Update)],
+        };
+        for (suffix, stage) in stages {
+            let group = MapGroup {
+                size: [8, 6],
+                maps: given.clone().unsqueeze_dim(1),
+                selector: None,
+                layers: vec![0],
+                count: 1,
+            };
+            let found = MapGradient::new(loss.as_ref(), vec![group], stage);
+            let gradient = found.cotangent(&layer).unwrap();
+            let key = |what: &str| format!("maps/{name}{suffix}/{what}");
+            let errors = [
+                deviation(&values(&found.losses), &expected.values(&key("losses"))),
+                deviation(&values(&gradient), &expected.values(&key("gradient"))),
+            ];
+            println!(
+                "{name}{suffix}: losses {:.1e}, gradient {:.1e}",
+                errors[0], errors[1]
+            );
+            assert!(
+                errors[0] < 1e-5 && errors[1] < 1e-4,
+                "{name}{suffix}: {errors:?}"
+            );
+        }
+    }
+}
+
+/// A tiny network with the fixture's inputs.
+#[derive(Clone)]
+struct Tiny {
+    engine: Rc<Engine>,
+    latents: Tensor<4>,
+    context: Tensor<3>,
+    added: Option<AddedConditioning>,
+    timestep: f64,
+    scale: f64,
+    resolution: usize,
+}
+
+impl Tiny {
+    fn open(family: &str, expected: &Expected) -> Self {
+        let info = &read_json(&fixture("guidance/case.json"))["networks"][family];
+        let key = |name: &str| format!("{family}/{name}");
+        let added = (family == "sdxl").then(|| AddedConditioning {
+            text_embeds: expected.tensor(&key("text_embeds")),
+            time_ids: expected.tensor(&key("time_ids")),
+        });
+        Self {
+            engine: Rc::new(engine(
+                &fixture(&format!("{family}-tiny")).to_string_lossy(),
+            )),
+            latents: expected.tensor(&key("latents")),
+            context: expected.tensor(&key("context")),
+            added,
+            timestep: info["timestep"].as_f64().unwrap(),
+            scale: info["scale"].as_f64().unwrap(),
+            resolution: index(&info["resolution"]),
+        }
+    }
+
+    /// The same with other latents.
+    fn with_latents(&self, latents: Tensor<4>) -> Self {
+        Self {
+            latents,
+            ..self.clone()
+        }
+    }
+
+    /// The rows `from..from + count` of the batch.
+    fn narrow(
+        &self,
+        from: usize,
+        count: usize,
+    ) -> (Tensor<4>, Tensor<3>, Option<AddedConditioning>) {
+        let added = self.added.as_ref().map(|added| AddedConditioning {
+            text_embeds: added.text_embeds.clone().narrow(0, from, count),
+            time_ids: added.time_ids.clone().narrow(0, from, count),
+        });
+        let context = self.context.clone().narrow(0, from, count);
+        (self.latents.clone().narrow(0, from, count), context, added)
+    }
+
+    /// Losses and gradient with respect to the latents, of samples `from..from + targets.len()`.
+    fn evaluate(
+        &self,
+        config: &GuidanceConfig,
+        targets: &[Target],
+        from: usize,
+        memory: Memory,
+    ) -> (Vec<f32>, Vec<f32>) {
+        let (latents, context, added) = self.narrow(from, targets.len());
+        let unet = self.engine.unet();
+        let prepared = unet.prepare(context, added.as_ref());
+        let [_, _, height, width] = latents.dims();
+        let config = GuidanceConfig {
+            // Layout guidance reads its own layers.
+            resolution: (config.method != (&Layout).into()).then_some(self.resolution),
+            ..config.clone()
+        };
+        let settings = config.settings(Network::Toybox).unwrap();
+        settings.check(50, unet.config(), [height, width]).unwrap();
+        let filter = settings
+            .layers
+            .resolve(unet.config(), [height, width])
+            .unwrap();
+        let loss = only_pass(&config, targets);
+        let input = latents * self.scale;
+        let reading = Reading {
+            filter: &filter,
+            loss: loss.as_ref(),
+            stage: Stage::Update,
+        };
+        let (maps, recording) = reading.run(unet, input, self.timestep, &prepared, memory);
+        let gradient = recording.sample_gradient(&maps) * self.scale;
+        (values(&maps.losses), values(&gradient))
+    }
+}
+
+fn latent_gradients(family: &str) {
+    let expected = Expected::open("guidance");
+    let network = Tiny::open(family, &expected);
+    for (name, config, targets) in cases() {
+        let (losses, gradient) = network.evaluate(&config, &targets, 0, Memory::Keep);
+        let key = |what: &str| format!("{family}/{name}/{what}");
+        let errors = [
+            deviation(&losses, &expected.values(&key("losses"))),
+            deviation(&gradient, &expected.values(&key("gradient"))),
+        ];
+        println!(
+            "{family} {name}: losses {:.1e}, gradient {:.1e}",
+            errors[0], errors[1]
+        );
+        assert!(errors[0] < 1e-4 && errors[1] < 1e-4, "{name}: {errors:?}");
+
+        // One by one it is the same.
+        let half = gradient.len() / 2;
+        for b in 0..2 {
+            let (loss, alone) = network.evaluate(&config, &targets[b..=b], b, Memory::Recompute);
+            let error = deviation(&alone, &gradient[b * half..(b + 1) * half]);
+            assert!(error < 1e-5, "{name}, sample {b} alone: {error}");
+            assert!(
+                (loss[0] - losses[b]).abs() < 1e-5,
+                "{name}, sample {b} alone"
+            );
+        }
+    }
+}
+
+/// How far apart central differences are taken; the latents have unit variance.
+const APART: f32 = 0.02;
+
+/// The gradient against the losses themselves, along the coordinates where it is steepest.
+fn central_differences(family: &str) {
+    let expected = Expected::open("guidance");
+    let network = Tiny::open(family, &expected);
+    let shape = network.latents.dims();
+    for (name, config, targets) in cases() {
+        let (_, gradient) = network.evaluate(&config, &targets, 0, Memory::Keep);
+        let mut steepest: Vec<usize> = (0..gradient.len()).collect();
+        steepest.sort_by(|&a, &b| gradient[b].abs().total_cmp(&gradient[a].abs()));
+        let scale = gradient[steepest[0]].abs();
+        for &coordinate in &steepest[..3] {
+            let loss = |by: f32| {
+                let mut moved = values(&network.latents);
+                moved[coordinate] += by;
+                let moved = TensorData::new(moved, shape);
+                let moved = network.with_latents(Tensor::from_data(moved, &Device::flex()));
+                let (losses, _) = moved.evaluate(&config, &targets, 0, Memory::Keep);
+                losses.iter().map(|loss| f64::from(*loss)).sum::<f64>()
+            };
+            let difference = (loss(APART) - loss(-APART)) as f32 / (2.0 * APART);
+            let error = (difference - gradient[coordinate]).abs() / scale;
+            println!(
+                "{family} {name}: {difference:.3e}, {:.3e}: {error:.1e}",
+                gradient[coordinate]
+            );
+            assert!(error < 0.02, "{name}, coordinate {coordinate}: {error}");
+        }
+    }
+}
+
+#[test]
+fn central_differences_through_sd1() {
+    central_differences("sd1");
+}
+
+#[test]
+fn central_differences_through_sdxl() {
+    central_differences("sdxl");
+}
+
+#[test]
+fn gradients_through_sd1() {
+    latent_gradients("sd1");
+}
+
+#[test]
+fn gradients_through_sdxl() {
+    latent_gradients("sdxl");
+}

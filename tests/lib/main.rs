@@ -1,0 +1,20 @@
+//! Tests of the library: what PyTorch, diffusers and the benchmarks' authors compute, recorded in `fixtures/`, and wrong input.
+//!
+//! CONTRIBUTING.md has a table of which file tests what.
+
+mod detectors;
+mod full_size;
+mod guidance;
+mod memory;
+mod merge;
+mod pictures;
+mod pipeline;
+mod prompt;
+mod rules;
+mod sampling;
+mod scenes;
+mod store;
+mod suites;
+#[path = "../support/mod.rs"]
+mod support;
+mod toybox;

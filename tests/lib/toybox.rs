@@ -1,0 +1,72 @@
+//! The built-in checkpoint's pictures are diffusers', to one part in 255: `fixtures/toybox`, made by
+//! `scripts/reference/make.py toybox` from the folder `weights/toybox`.
+
+use std::path::PathBuf;
+
+use prepose::device;
+use prepose::engine::Blueprint;
+use prepose::request::{Dtype, ModelRequest, Request};
+use prepose::sampling::noise::NoiseKind;
+
+use crate::support::fixture;
+
+fn folder() -> PathBuf {
+    fixture("toybox")
+}
+
+/// The requests of the fixture, and the file of each one's picture.
+fn requests(model: &ModelRequest) -> Vec<(Request, PathBuf)> {
+    let text = std::fs::read_to_string(folder().join("case.json")).unwrap();
+    let case: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let request = |entry: &serde_json::Value| Request {
+        prompt: entry["prompt"].as_str().unwrap().into(),
+        negative_prompt: String::new(),
+        switch: None,
+        delay_order: None,
+        relations: Vec::new(),
+        boxes: Vec::new(),
+        guide: None,
+        found: None,
+        seed: entry["seed"].as_u64().unwrap(),
+        width: entry["size"][0].as_u64().unwrap() as usize,
+        height: entry["size"][1].as_u64().unwrap() as usize,
+        steps: entry["steps"].as_u64().unwrap() as usize,
+        guidance_scale: entry["guidance_scale"].as_f64().unwrap(),
+        scheduler: Some(entry["scheduler"].as_str().unwrap().into()),
+        clip_skip: 0,
+        noise: NoiseKind::Torch,
+        init: None,
+        vae_tiling: false,
+        model: model.clone(),
+    };
+    let entries = case["requests"].as_array().unwrap();
+    let file = |entry: &serde_json::Value| folder().join(entry["file"].as_str().unwrap());
+    entries
+        .iter()
+        .map(|entry| (request(entry), file(entry)))
+        .collect()
+}
+
+#[test]
+fn the_toybox_draws_what_diffusers_draws_with_it() {
+    let model = ModelRequest::new("toybox", Dtype::F32);
+    let device = device::open("flex".parse().unwrap()).unwrap();
+    let engine = Blueprint::open(&model)
+        .unwrap()
+        .load(&model, &device)
+        .unwrap();
+    for (request, file) in requests(&model) {
+        let made = engine
+            .generate(std::slice::from_ref(&request), &mut [])
+            .unwrap();
+        let expected = image::open(&file).unwrap().into_rgb8();
+        let pairs = made.pictures[0].rgb.iter().zip(expected.as_raw());
+        let difference = pairs.map(|(a, b)| a.abs_diff(*b)).max().unwrap();
+        println!(
+            "{} by {:?}: {difference}/255",
+            request.prompt, request.scheduler
+        );
+        assert!(difference <= 1, "{}: {difference}/255", request.prompt);
+        assert_eq!(made.pictures[0].rgb.len(), expected.as_raw().len());
+    }
+}
