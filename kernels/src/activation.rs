@@ -1,7 +1,6 @@
 //! Elementwise activations and the gated one of the transformer blocks.
 
-use crate::cpu::norm::{self, Activation};
-use crate::cpu::norm_grad;
+use crate::cpu::activation::{self as cpu, Activation};
 use crate::flex::{Operand, filled};
 use crate::profile::{self, Family};
 use burn::tensor::Tensor;
@@ -28,10 +27,10 @@ pub fn quick_gelu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
 fn activate<const D: usize>(x: &Tensor<D>, activation: Activation) -> Option<Tensor<D>> {
     let from = Operand::new(x)?.contiguous();
     let from = from.as_slice();
-    // SAFETY: as many elements are written as there are.
+    // SAFETY: the operand is contiguous, and each of its elements is one of the result, all of which are written.
     Some(unsafe {
         filled(x.dims(), x.dtype(), |to| {
-            norm::activate(activation, from.as_ptr(), to, from.len());
+            cpu::activate(activation, from.as_ptr(), to, from.len());
         })
     })
 }
@@ -54,10 +53,10 @@ fn fast_geglu(x: &Tensor<3>) -> Option<Tensor<3>> {
     let [batch, tokens, channels] = x.dims();
     let from = Operand::new(x)?.contiguous();
     let (rows, width) = (batch * tokens, channels / 2);
-    // SAFETY: `rows · width` elements are written.
+    // SAFETY: the operand is contiguous, `rows` rows of `2 · width`; the `rows · width` elements of the result are written.
     Some(unsafe {
         filled([batch, tokens, width], x.dtype(), |to| {
-            norm::geglu(from.as_slice().as_ptr(), to, rows, width);
+            cpu::geglu(from.as_slice().as_ptr(), to, rows, width);
         })
     })
 }
@@ -85,11 +84,12 @@ fn fast_geglu_input_grad(grad: &Tensor<3>, x: &Tensor<3>) -> Option<Tensor<3>> {
         Operand::new(grad)?.contiguous(),
         Operand::new(x)?.contiguous(),
     );
-    // SAFETY: `x` and the result have twice the width of the gradient.
+    // SAFETY: operands are contiguous; `x` and the result have twice the width of the gradient, as the caller has asserted,
+    // and both halves of the result are written.
     Some(unsafe {
         filled(x.dims(), grad.dtype(), |to| {
             let (grad, from) = (from_grad.as_slice().as_ptr(), from.as_slice().as_ptr());
-            norm_grad::geglu_input_grad(grad, from, to, batch * tokens, width);
+            cpu::geglu_input_grad(grad, from, to, batch * tokens, width);
         })
     })
 }

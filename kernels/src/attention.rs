@@ -1,8 +1,9 @@
 //! Scaled dot-product attention (Vaswani et al. 2017), with and without its probabilities.
 
-use crate::cpu::attention::{Attention, Heads};
-use crate::cpu::attention_grad::{InputGrads, Sizes};
-use crate::cpu::attention_query_grad::QueryGrad;
+use crate::cpu::attention::forward::Attention;
+use crate::cpu::attention::input_grads::InputGrads;
+use crate::cpu::attention::query_grad::QueryGrad;
+use crate::cpu::attention::{Heads, Sizes};
 use crate::flex::{Operand, filled, filled_with_layout};
 use crate::profile::{self, Family, attention_flops};
 use burn::backend::flex::Layout;
@@ -79,7 +80,8 @@ fn fast(
         probs,
     };
     let layout = heads_inside(q.dims());
-    // SAFETY: the sizes are those of the tensors, and both results are written whole.
+    // SAFETY: the sizes, none of which is 0, are those of the tensors; rows are runs, as `rows` has seen to; both results
+    // are written whole, the first in the order of `heads_inside`.
     unsafe {
         if with_probs {
             let mut out = None;
@@ -165,7 +167,8 @@ fn fast_input_grads(
     let (q_rows, k_rows, v_rows) = (rows(q)?, rows(k)?, rows(v)?);
     let (mut of_k, mut of_v) = (None, None);
     let key_layout = || heads_inside(k.dims());
-    // SAFETY: the sizes are those of the tensors, and all three results are written whole.
+    // SAFETY: the sizes, none of which is 0, are those of the tensors; rows are runs, as `rows` has seen to; all three
+    // results are written whole, in the order of `heads_inside`.
     let of_q = unsafe {
         filled_with_layout(heads_inside(q.dims()), q.dtype(), |q_grad| {
             of_k = Some(filled_with_layout(key_layout(), k.dtype(), |k_grad| {
@@ -261,7 +264,8 @@ fn fast_query_grad(
         rows.strides[1] *= usize::from(!same_for_all);
         rows
     });
-    // SAFETY: the sizes are those of the tensors, and all of the result is written.
+    // SAFETY: the sizes, none of which is 0, are those of the tensors, except that one head of the gradient of the
+    // probabilities may be all of them, with a stride of 0; all of the result is written, in the order of `heads_inside`.
     Some(unsafe {
         filled_with_layout(heads_inside(q.dims()), q.dtype(), |q_grad| {
             QueryGrad {

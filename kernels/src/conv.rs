@@ -2,7 +2,6 @@
 
 use crate::cpu::columns::{MAX_TAPS, Patches, Transposed};
 use crate::cpu::gemm::{Columns, Gemm, Rows, Target};
-use crate::cpu::tile::GROUP;
 use crate::flex::{Operand, filled};
 use crate::profile::{self, Family, conv_flops};
 use burn::tensor::Tensor;
@@ -112,7 +111,8 @@ fn fast_conv2d(
         [padding as isize; 2],
     );
     let depth = channels * kernel * kernel;
-    // SAFETY: the sizes are those of the tensors, and all of the result is written.
+    // SAFETY: the weight is `[out_channels, depth]`, row after row, and the patches `[depth, batch · plane]`; a bias with
+    // fewer elements than rows panics; the product writes all planes of the result.
     Some(unsafe {
         filled(
             [batch, out_channels, out_height, out_width],
@@ -180,11 +180,10 @@ impl Pictures {
         })
     }
 
-    /// Offsets inside a plane, and to the samples of one group of columns, are kept in 32 bits. `plane`
-    /// is the number of columns for each sample.
+    /// Whether patches with `plane` columns for each sample can be taken.
     fn offsets_fit(&self, plane: usize) -> bool {
         let [height, width] = self.size;
-        (GROUP / plane.max(1) + 1) * self.strides[0] + height * width <= i32::MAX as usize
+        Patches::offsets_fit(plane, self.strides[0], height * width)
     }
 
     /// A column for each pixel of pictures of size `out`, of the neighbourhoods `kernel` that start
@@ -305,7 +304,8 @@ fn fast_conv2d_input_grad(
     let phases = |n: usize| {
         (0..stride.min(n)).map(move |first| Phase::new(first, n, kernel, stride, padding))
     };
-    // SAFETY: the sizes are those of the tensors, and the phases together are all of the result.
+    // SAFETY: sizes and channels agree, as was asserted. Every pixel of the result is in one phase, and each product
+    // writes all pixels of its phase.
     Some(unsafe {
         filled(input, grad.dtype(), |to| {
             for (down, right) in phases(height).flat_map(|y| phases(width).map(move |x| (y, x))) {

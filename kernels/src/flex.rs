@@ -89,7 +89,7 @@ pub(crate) unsafe fn filled<const D: usize>(
     dtype: DType,
     fill: impl FnOnce(*mut f32),
 ) -> Tensor<D> {
-    // SAFETY: contiguous strides.
+    // SAFETY: a contiguous layout has no gaps, and the rest is this function's contract.
     unsafe { filled_with_layout(Layout::contiguous(Shape::from(shape)), dtype, fill) }
 }
 
@@ -106,7 +106,7 @@ pub(crate) unsafe fn filled_with_layout<const D: usize>(
     let mut data = Vec::<f32>::with_capacity(len);
     use_huge_pages(&mut data);
     fill(data.as_mut_ptr());
-    // SAFETY: `fill` has written them all.
+    // SAFETY: there is capacity for `len`, and `fill` has written them all.
     unsafe { data.set_len(len) };
     let bytes = match dtype {
         DType::F16 => Bytes::from_elems(narrow(&data, f16::ZERO, |from, to| {

@@ -61,16 +61,20 @@ struct Tokens {
 
 impl Tokens {
     fn new(x: &Tensor<3>) -> Option<Self> {
-        let [batch, count, _] = x.dims();
+        let [batch, count, channels] = x.dims();
         let mut operand = Operand::new(x)?;
         let [sample, token, channel] = operand.strides();
         let channels_first = token == 1 && channel > 1 && sample >= 0;
+        let channels_first = channels_first && Patches::offsets_fit(count, sample as usize, count);
         let one_stride = channel == 1 && token >= 0;
         let one_stride = one_stride && (batch == 1 || sample == count as isize * token);
-        if !channels_first && !one_stride {
+        let strides = if channels_first || one_stride {
+            [sample, token, channel].map(|stride| stride as usize)
+        } else {
             operand = operand.contiguous();
-        }
-        let strides = operand.strides::<3>().map(|stride| stride as usize);
+            // Not the operand's own: where an axis has length one, those of a contiguous tensor may be anything.
+            [count * channels, channels, 1]
+        };
         Some(Self {
             operand,
             count,
@@ -121,7 +125,8 @@ fn fast_linear(x: &Tensor<3>, weight: &Tensor<2>, bias: Option<&Tensor<1>>) -> O
     };
     let bias = bias.as_ref().map(Operand::as_slice);
     let rows = batch * tokens;
-    // SAFETY: the sizes are those of the tensors, and all of the result is written.
+    // SAFETY: the operands are `[rows, inputs]` and `[outputs, inputs]`, as was asserted, and lie as `Tokens` and
+    // `contiguous` say; the product writes all of `[rows, outputs]`.
     Some(unsafe {
         filled([batch, tokens, outputs], x.dtype(), |to| {
             if from.channels_first || TRANSPOSE_TOKENS.contains(&rows) {
@@ -183,7 +188,8 @@ fn fast_linear_input_grad(grad: &Tensor<3>, weight: &Tensor<2>) -> Option<Tensor
     );
     let from = Tokens::new(grad)?;
     let weight = Operand::new(weight)?.contiguous();
-    // SAFETY: the sizes are those of the tensors, and all of the result is written.
+    // SAFETY: the operands are `[batch · tokens, outputs]` and `[outputs, inputs]`, as was asserted, and lie as `Tokens`
+    // and `contiguous` say; the product writes all of `[batch · tokens, inputs]`.
     Some(unsafe {
         filled([batch, tokens, inputs], grad.dtype(), |to| {
             if from.channels_first {

@@ -17,7 +17,7 @@ fn fast_max_pool3x3(x: &Tensor<4>) -> Option<Tensor<4>> {
     let [batch, channels, height, width] = x.dims();
     let from = Operand::new(x)?.contiguous();
     let shape = [batch, channels, height.div_ceil(2), width.div_ceil(2)];
-    // SAFETY: every plane of the result is written.
+    // SAFETY: the result has a plane of half the size, rounded up, for each of the operand, and all are written.
     Some(unsafe {
         filled(shape, x.dtype(), |to| {
             max_pool::three(from.as_slice(), to, [height, width]);

@@ -25,6 +25,9 @@ pub fn group_norm(
         channels.is_multiple_of(groups),
         "{channels} channels do not divide into {groups} groups"
     );
+    if x.shape().num_elements() == 0 {
+        return x;
+    }
     fast!(
         fast_group_norm(&x, groups, &weight, &bias, eps, silu),
         crate::cube::group_norm(&x, groups, [&weight, &bias], eps, silu)
@@ -61,7 +64,8 @@ fn fast_group_norm(
         eps,
         silu,
     };
-    // SAFETY: `from` has these dimensions.
+    // SAFETY: the operand has these dimensions, none of which is 0 as the caller has seen to, and each of its elements is
+    // one of the result.
     Some(unsafe {
         filled(x.dims(), x.dtype(), |to| {
             problem.run(from.as_slice().as_ptr(), to)
@@ -73,6 +77,9 @@ fn fast_group_norm(
 /// `[C]`. `eps` is added to the (biased) variance.
 pub fn layer_norm(x: Tensor<3>, weight: Tensor<1>, bias: Tensor<1>, eps: f64) -> Tensor<3> {
     let _span = profile::span(Family::Norm, &x, || 0);
+    if x.shape().num_elements() == 0 {
+        return x;
+    }
     fast!(
         fast_layer_norm(&x, &weight, &bias, eps),
         crate::cube::layer_norm(&x, &weight, &bias, eps)
@@ -98,7 +105,8 @@ fn fast_layer_norm(
         Operand::new(bias)?.contiguous(),
     );
     let (weight, bias) = (weight.as_slice(), bias.as_slice());
-    // SAFETY: there are `batch · tokens` rows of `channels` elements.
+    // SAFETY: the operand has `batch · tokens` rows of `channels` elements, at least one as the caller has seen to, and so
+    // have weight and bias; each row of the result is written.
     Some(unsafe {
         filled(x.dims(), x.dtype(), |to| {
             let from = from.as_slice().as_ptr();
@@ -128,6 +136,9 @@ pub fn group_norm_input_grad(
         "{channels} channels do not divide into {groups} groups"
     );
     assert_eq!(grad.dims(), x.dims(), "group_norm_input_grad: gradient");
+    if x.shape().num_elements() == 0 {
+        return grad;
+    }
     fast!(
         fast_group_norm_input_grad(&grad, &x, groups, [&weight, &bias], eps, silu),
         crate::cube::group_norm_input_grad(&grad, &x, groups, [&weight, &bias], eps, silu)
@@ -149,9 +160,6 @@ fn fast_group_norm_input_grad(
         [[channels]; 2],
         "group_norm_input_grad: weight and bias"
     );
-    if x.shape().num_elements() == 0 {
-        return None;
-    }
     let from_grad = Operand::new(grad)?.contiguous();
     let from = Operand::new(x)?.contiguous();
     let weight = Operand::new(weight)?.contiguous();
@@ -166,7 +174,8 @@ fn fast_group_norm_input_grad(
         eps,
         silu,
     };
-    // SAFETY: all have these dimensions.
+    // SAFETY: the operands have these dimensions, none of which is 0 as the caller has seen to, and so has the result, all
+    // of which is written.
     Some(unsafe {
         filled(x.dims(), grad.dtype(), |to| {
             let (grad, from) = (from_grad.as_slice().as_ptr(), from.as_slice().as_ptr());
@@ -189,6 +198,9 @@ pub fn layer_norm_input_grad(
         (x.dims(), [x.dims()[2]]),
         "layer_norm_input_grad: gradient and weight"
     );
+    if x.shape().num_elements() == 0 {
+        return grad;
+    }
     fast!(
         fast_layer_norm_input_grad(&grad, &x, &weight, eps),
         crate::cube::layer_norm_input_grad(&grad, &x, &weight, eps)
@@ -203,13 +215,11 @@ fn fast_layer_norm_input_grad(
     eps: f64,
 ) -> Option<Tensor<3>> {
     let [batch, tokens, channels] = x.dims();
-    if channels == 0 {
-        return None;
-    }
     let from_grad = Operand::new(grad)?.contiguous();
     let from = Operand::new(x)?.contiguous();
     let weight = Operand::new(weight)?.contiguous();
-    // SAFETY: there are `batch · tokens` rows of `channels` elements.
+    // SAFETY: the operands have `batch · tokens` rows of `channels` elements, at least one as the caller has seen to, and so has
+    // the weight; each row of the result is written.
     Some(unsafe {
         filled(x.dims(), grad.dtype(), |to| {
             let (grad, from) = (from_grad.as_slice().as_ptr(), from.as_slice().as_ptr());

@@ -16,7 +16,7 @@ fn fast_upsample(x: &Tensor<4>) -> Option<Tensor<4>> {
     let [batch, channels, height, width] = x.dims();
     let from = Operand::new(x)?.contiguous();
     let rows = batch * channels * height;
-    // SAFETY: four elements are written for each of the input.
+    // SAFETY: the operand has `rows` rows of `width`; all four elements of the result for each of its own are written.
     Some(unsafe {
         filled([batch, channels, height * 2, width * 2], x.dtype(), |to| {
             resize::double(from.as_slice().as_ptr(), to, rows, width);
@@ -47,7 +47,8 @@ fn fast_upsample_input_grad(grad: &Tensor<4>) -> Option<Tensor<4>> {
     let [batch, channels, height, width] = grad.dims();
     let from = Operand::new(grad)?.contiguous();
     let shape = [batch, channels, height / 2, width / 2];
-    // SAFETY: one element is written for each four of the gradient.
+    // SAFETY: height and width are even, as the caller has asserted, so that each element of the result has four of the
+    // gradient; all are written.
     Some(unsafe {
         filled(shape, grad.dtype(), |to| {
             let from = from.as_slice().as_ptr();

@@ -41,9 +41,18 @@ impl RoiAlign {
 /// `[R, C, size, size]`.
 ///
 /// # Panics
-/// If there is no level or a picture's number is out of range.
+/// If there is no level or one has no pixels, if `rois` are not `[R, 5]`, or a picture's number is out of range.
 pub fn roi_align(levels: &[Tensor<4>], rois: Tensor<2>, options: &RoiAlign) -> Tensor<4> {
     let _span = profile::span(Family::Other, &rois, || 0);
+    assert_eq!(
+        rois.dims()[1],
+        5,
+        "roi_align: a region is a picture's number and four corners"
+    );
+    for level in levels {
+        let [_, _, height, width] = level.dims();
+        assert!(height * width > 0, "roi_align: a level without pixels");
+    }
     fast!(
         fast_roi_align(levels, &rois, options),
         crate::cube::roi_align(levels, &rois, options)
@@ -84,7 +93,8 @@ fn fast_roi_align(levels: &[Tensor<4>], rois: &Tensor<2>, options: &RoiAlign) ->
         sampling: options.sampling,
     };
     let shape = [count, channels, options.size, options.size];
-    // SAFETY: every region writes its part of the result.
+    // SAFETY: there are `count` regions of five numbers, each of which writes its part of the result, and levels have
+    // pixels, as `roi_align` has asserted.
     Some(unsafe {
         filled(shape, dtype, |to| {
             pool.run(&levels, rois, to, |area| options.level(area, levels.len()));

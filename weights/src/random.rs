@@ -452,8 +452,9 @@ fn free_space(folder: &Path) -> Option<u64> {
     {
         use std::os::unix::ffi::OsStrExt;
         let path = std::ffi::CString::new(folder.as_os_str().as_bytes()).ok()?;
-        // SAFETY: all zeros is a value of this plain structure, and the path ends with a zero.
+        // SAFETY: all zeros is a value of this plain structure.
         let mut answer: libc::statvfs = unsafe { std::mem::zeroed() };
+        // SAFETY: the path ends with a zero, and the answer is written to a structure that lives here.
         let failed = unsafe { libc::statvfs(path.as_ptr(), &mut answer) } != 0;
         (!failed).then(|| answer.f_bavail * answer.f_frsize)
     }

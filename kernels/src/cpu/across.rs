@@ -44,7 +44,7 @@ impl<'a, V: Vector> Across<'a, V> {
             for k in 0..kc {
                 let (i, tap) = (k / run, k % run);
                 let tap = if run == kernel { taps[tap] } else { tap };
-                // SAFETY: there is room for `kc` of them.
+                // SAFETY: `offsets` has room for `kc` elements of four bytes.
                 unsafe { *at.add(k) = (i * V::TILE_ROWS * run + tap) as u32 };
             }
         }
@@ -60,6 +60,11 @@ impl<'a, V: Vector> Across<'a, V> {
     /// `kc` elements from `k0` of `rows` rows from `row`, where the first row of all is `first_row`:
     /// whole runs, of which the tile reads the taps in their order, or just the taps. They are copied
     /// unless copies are kept and these are not `new`.
+    ///
+    /// # Safety
+    /// The operand must have these rows and summed elements. `rows` is at most [`Vector::TILE_ROWS`], of
+    /// which `row` is a multiple from `first_row` on; `kc` is at most what [`Across::new`] was given; and
+    /// what is not `new` must have been copied before.
     #[inline(always)]
     pub(super) unsafe fn rows(
         &mut self,
@@ -92,7 +97,8 @@ impl<'a, V: Vector> Across<'a, V> {
         }
         let whole = rows == V::TILE_ROWS;
         for i in 0..kc / run {
-            // SAFETY: rows and summed elements exist, and there is room for a block of them.
+            // SAFETY: the caller's rows exist, which is `rows · kernel` elements of each summed output, and `to` is in a
+            // block of `TILE_ROWS · kc` elements: the copies have one, or one for each block of the caller's.
             unsafe {
                 let from = from.add((k0 / run + i) * stride + row * kernel);
                 let to = to.add(i * V::TILE_ROWS * run);
@@ -121,10 +127,14 @@ impl<'a, V: Vector> Across<'a, V> {
 }
 
 /// The taps of `ROWS` rows of `kernel` elements.
+///
+/// # Safety
+/// `from` must have the rows, `to` room for `ROWS · taps.len()` elements; taps are below `kernel`.
 #[inline(always)]
 unsafe fn pick<const ROWS: usize>(from: *const f32, to: *mut f32, kernel: usize, taps: &[usize]) {
     for (t, tap) in taps.iter().enumerate() {
         for j in 0..ROWS {
+            // SAFETY: row `j` and tap number `t` are among the caller's.
             unsafe { *to.add(j * taps.len() + t) = *from.add(j * kernel + tap) };
         }
     }
@@ -132,9 +142,13 @@ unsafe fn pick<const ROWS: usize>(from: *const f32, to: *mut f32, kernel: usize,
 
 /// `count` pieces of `SIZE` elements. Their size is known because they are too short for calls of
 /// memcpy.
+///
+/// # Safety
+/// `from` must have, and `to` have room for, `count · SIZE` elements.
 #[inline(always)]
 unsafe fn copy<const SIZE: usize>(from: *const f32, to: *mut f32, count: usize) {
     for i in 0..count {
+        // SAFETY: piece `i` of the caller's `count`.
         unsafe {
             let piece = from.add(i * SIZE).cast::<[f32; SIZE]>().read_unaligned();
             to.add(i * SIZE)

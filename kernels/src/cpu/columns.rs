@@ -6,7 +6,7 @@ use super::simd::{Level, level};
 use super::tile::GROUP;
 
 /// The transpose of a row-major matrix: column `j` lies at `j · stride` with unit stride along the
-/// summed axis. A weight `[Out, In]`, or the keys of attention.
+/// summed axis. A weight `[Out, In]`, or the keys of attention. All columns that are packed must exist.
 pub(crate) struct Transposed {
     pub from: *const f32,
     pub stride: usize,
@@ -25,20 +25,20 @@ impl Columns for Transposed {
         to: *mut f32,
         stride: usize,
     ) {
-        // SAFETY: the caller's columns exist.
-        let from = unsafe { self.from.add(col * self.stride + k0) };
+        let from = self.from.wrapping_add(col * self.stride + k0);
         let mut k = 0;
         #[cfg(target_arch = "x86_64")]
         if cols == GROUP && level() == Level::Avx512 {
             while k + 16 <= kc {
-                // SAFETY: AVX-512 is there, and 16 rows and columns are.
+                // SAFETY: the level says that AVX-512F is there; sixteen of the caller's columns and rows remain, and
+                // `to` has room for them.
                 unsafe { transpose16(from.add(k), self.stride, to.add(k * stride), stride) };
                 k += 16;
             }
         }
         for j in 0..GROUP {
             for k in k..kc {
-                // SAFETY: in range by the caller's contract.
+                // SAFETY: column `j` and row `k` are among the caller's where they are read, and `to` has room for a group.
                 unsafe {
                     *to.add(k * stride + j) = if j < cols {
                         *from.add(j * self.stride + k)
@@ -52,12 +52,16 @@ impl Columns for Transposed {
 }
 
 /// Transposes a 16 × 16 block in registers: 4 × 4 blocks inside 128-bit lanes, then the lanes.
+///
+/// # Safety
+/// The processor must have AVX-512F; `from` must have, and `to` have room for, 16 rows of 16 elements.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 unsafe fn transpose16(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
     use core::arch::x86_64::*;
-    let mut rows: [__m512; 16] =
-        core::array::from_fn(|i| unsafe { _mm512_loadu_ps(from.add(i * from_stride)) });
+    // SAFETY: row `i` of the caller's sixteen.
+    let load = |i: usize| unsafe { _mm512_loadu_ps(from.add(i * from_stride)) };
+    let mut rows: [__m512; 16] = core::array::from_fn(load);
     for i in (0..16).step_by(4) {
         let [a, b, c, d] = [rows[i], rows[i + 1], rows[i + 2], rows[i + 3]];
         let low_ab = _mm512_castps_pd(_mm512_unpacklo_ps(a, b));
@@ -76,23 +80,15 @@ unsafe fn transpose16(from: *const f32, from_stride: usize, to: *mut f32, to_str
         let high_ab = _mm512_shuffle_f32x4::<0xdd>(a, b);
         let low_cd = _mm512_shuffle_f32x4::<0x88>(c, d);
         let high_cd = _mm512_shuffle_f32x4::<0xdd>(c, d);
-        unsafe {
-            _mm512_storeu_ps(
-                to.add(r * to_stride),
-                _mm512_shuffle_f32x4::<0x88>(low_ab, low_cd),
-            );
-            _mm512_storeu_ps(
-                to.add((4 + r) * to_stride),
-                _mm512_shuffle_f32x4::<0x88>(high_ab, high_cd),
-            );
-            _mm512_storeu_ps(
-                to.add((8 + r) * to_stride),
-                _mm512_shuffle_f32x4::<0xdd>(low_ab, low_cd),
-            );
-            _mm512_storeu_ps(
-                to.add((12 + r) * to_stride),
-                _mm512_shuffle_f32x4::<0xdd>(high_ab, high_cd),
-            );
+        let columns = [
+            _mm512_shuffle_f32x4::<0x88>(low_ab, low_cd),
+            _mm512_shuffle_f32x4::<0x88>(high_ab, high_cd),
+            _mm512_shuffle_f32x4::<0xdd>(low_ab, low_cd),
+            _mm512_shuffle_f32x4::<0xdd>(high_ab, high_cd),
+        ];
+        for (l, column) in columns.into_iter().enumerate() {
+            // SAFETY: row `4l + r` of the caller's sixteen.
+            unsafe { _mm512_storeu_ps(to.add((4 * l + r) * to_stride), column) };
         }
     }
 }
@@ -150,6 +146,16 @@ impl Patches {
             stride: 1,
             padding: [0, 0],
         }
+    }
+
+    /// Offsets inside a channel of `size` elements, and to the samples that one group of columns meets, are
+    /// kept in 32 bits: whether that is enough with `plane` columns for each sample.
+    pub(crate) fn offsets_fit(plane: usize, sample_stride: usize, size: usize) -> bool {
+        let samples = GROUP / plane.max(1) + 1;
+        let furthest = samples.checked_mul(sample_stride);
+        furthest
+            .and_then(|at| at.checked_add(size))
+            .is_some_and(|at| at <= i32::MAX as usize)
     }
 
     fn taps(&self, col: usize, cols: usize, taps: &mut [Tap]) {
@@ -232,16 +238,22 @@ impl Columns for Patches {
             .wrapping_add(col / self.plane * self.sample_stride);
         #[cfg(target_arch = "x86_64")]
         if level() == Level::Avx512 {
-            // SAFETY: AVX-512 is there; the rest is the caller's contract.
+            // SAFETY: the level says that AVX-512F is there; the taps were made for these columns, and the rest is the
+            // caller's contract.
             return unsafe {
                 pack_taps_avx512(from, self.channel_stride, taps, k0, kc, to, stride)
             };
         }
+        // SAFETY: the taps were made for these columns; the rest is the caller's contract.
         unsafe { pack_taps(from, self.channel_stride, taps, k0, kc, to, stride) }
     }
 }
 
 /// Copies what the taps say for rows `k0..k0 + kc`.
+///
+/// # Safety
+/// `from` must have the channels of these rows, in which all offsets lie that a mask has; `to` must have
+/// room for `kc` rows of a group, `stride` elements apart.
 unsafe fn pack_taps(
     from: *const f32,
     channel_stride: usize,
@@ -255,7 +267,7 @@ unsafe fn pack_taps(
     for k in 0..kc {
         let tap = &taps[index];
         let from = from.wrapping_add(channel * channel_stride);
-        // SAFETY: only lanes in the mask are read, and those lie inside the picture.
+        // SAFETY: row `k` is one of the caller's; only lanes in the mask are read, and those lie inside the channel.
         unsafe {
             let to = to.add(k * stride);
             if tap.contiguous && tap.mask == u16::MAX {
@@ -280,6 +292,9 @@ unsafe fn pack_taps(
 }
 
 /// As [`pack_taps`], with masked loads and gathers.
+///
+/// # Safety
+/// As for [`pack_taps`], on a processor with AVX-512F.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 unsafe fn pack_taps_avx512(
@@ -296,7 +311,8 @@ unsafe fn pack_taps_avx512(
     for k in 0..kc {
         let tap = &taps[index];
         let from = from.wrapping_add(channel * channel_stride);
-        // SAFETY: lanes outside the mask are not touched.
+        // SAFETY: row `k` is one of the caller's; lanes outside the mask are not read, and those in it lie inside the
+        // channel.
         unsafe {
             let row = if tap.contiguous {
                 _mm512_maskz_loadu_ps(tap.mask, from.wrapping_offset(tap.offsets[0] as isize))

@@ -76,6 +76,47 @@ impl Target {
             sample: 0,
         }
     }
+
+    /// Where element (`row`, `col`) lies, and how many elements after it the one of the next row.
+    #[inline(always)]
+    fn column(&self, row: usize, col: usize) -> (*mut f32, usize) {
+        match *self {
+            Self::Planes {
+                to,
+                ld,
+                plane,
+                sample,
+            } => {
+                let (index, pixel) = split(col, plane);
+                (to.wrapping_add(index * sample + pixel + row * ld), ld)
+            }
+            Self::Phase {
+                to,
+                ld,
+                plane,
+                sample,
+                width,
+                step,
+                line,
+            } => {
+                let (index, pixel) = split(col, plane);
+                let (y, x) = (pixel / width, pixel % width);
+                let at = index * sample + (y * line + x) * step + row * ld;
+                (to.wrapping_add(at), ld)
+            }
+            Self::Transposed { to, ld } => (to.wrapping_add(col * ld + row), 1),
+        }
+    }
+}
+
+/// The plane that a column lies in, and where in it. Where there is one plane, no time goes into a division.
+#[inline(always)]
+fn split(col: usize, plane: usize) -> (usize, usize) {
+    if col < plane {
+        (0, col)
+    } else {
+        (col / plane, col % plane)
+    }
 }
 
 /// How the left operand lies in memory.
@@ -119,15 +160,15 @@ pub(crate) struct Gemm<'a> {
     pub relu: bool,
 }
 
-// SAFETY: the pointers are only read, or written at places that no two tasks share.
+// SAFETY: operands are only read, and no two tasks of `run`, which alone writes, write at the same place.
 unsafe impl Sync for Gemm<'_> {}
 
 impl Gemm<'_> {
     /// Computes the product on Rayon's threads.
     ///
     /// # Safety
-    /// `left` and `target` must cover `m × k` and `m × n` elements and not overlap; biases must
-    /// have one element for each row or column.
+    /// `left`, `right` and `target` must cover `m × k`, `k × n` and `m × n` elements; no two elements of
+    /// `target` may lie at one place, nor where the others are read.
     pub(crate) unsafe fn run(&self) {
         let (row_parts, col_parts) = self.parts();
         let groups = self.n.div_ceil(GROUP);
@@ -140,7 +181,7 @@ impl Gemm<'_> {
                 rows: (row.min(self.m), (row + rows).min(self.m)),
                 cols: (first, last),
             };
-            // SAFETY: the ranges of the tasks are disjoint and inside the matrices.
+            // SAFETY: rows are capped at `m` and columns at `n`, and the ranges of the tasks are disjoint.
             unsafe { multiply(self, range) };
         };
         match row_parts * col_parts {
@@ -180,7 +221,8 @@ struct Range {
 /// Packs `cols` columns from `col` into panels that follow each other in `to`, each row by row.
 ///
 /// # Safety
-/// `to` must have room for `kc` rows of the columns rounded up to whole groups.
+/// `to` must have room for `kc` rows of the columns rounded up to whole groups; `right` must have rows
+/// `k0..k0 + kc` of the columns.
 pub(crate) unsafe fn pack(
     right: &dyn Columns,
     (col, cols): (usize, usize),
@@ -189,22 +231,14 @@ pub(crate) unsafe fn pack(
 ) {
     let mut group = 0;
     for width in panels(cols.div_ceil(GROUP)) {
-        // SAFETY: the panel of `width` groups starts after `group` whole ones.
-        let panel = unsafe { to.add(group * GROUP * kc) };
+        let panel = to.wrapping_add(group * GROUP * kc);
         for i in 0..width {
             let done = (group + i) * GROUP;
-            // SAFETY: as above, and the columns are in range.
-            unsafe {
-                let to = panel.add(i * GROUP);
-                right.pack(
-                    col + done,
-                    GROUP.min(cols - done),
-                    k0,
-                    kc,
-                    to,
-                    width * GROUP,
-                );
-            }
+            let to = panel.wrapping_add(i * GROUP);
+            let rest = GROUP.min(cols - done);
+            // SAFETY: the panels of all groups have `kc` rows each, which is the caller's room, and group
+            // `group + i` begins before column `cols`.
+            unsafe { right.pack(col + done, rest, k0, kc, to, width * GROUP) };
         }
         group += width;
     }
@@ -212,6 +246,9 @@ pub(crate) unsafe fn pack(
 
 multiversion! {
     /// The part of the product in `range`, on this thread.
+    ///
+    /// # Safety
+    /// As for [`Gemm::run`], and nobody else may write to the range, which must lie in the matrix.
     unsafe fn multiply(gemm: &Gemm<'_>, range: Range) = multiply_body
 }
 
@@ -225,72 +262,76 @@ unsafe fn multiply_body<V: Vector>(gemm: &Gemm<'_>, range: Range) {
         .next_multiple_of(GROUP)
         .min(BLOCK_GROUPS * GROUP);
     let kc_max = runs.div_ceil(k_blocks) * run;
+    // A packed block, and one more row for the bias.
     let mut scratch = Scratch::take(widest * (kc_max + 1));
     let packed = scratch.as_mut_ptr();
+    let bias = packed.wrapping_add(widest * kc_max);
     let reused = last_col - first_col > BLOCK_GROUPS * GROUP;
     let all_rows = range.rows.1 - range.rows.0;
     let mut across = Across::<V>::new(gemm.left, (all_rows, gemm.k), kc_max, reused);
-    {
-        // SAFETY: the scratch holds a packed block and one more row for the bias.
-        let bias = unsafe { packed.add(widest * kc_max) };
-        let mut col = first_col;
-        while col < last_col {
-            let cols = (last_col - col).min(BLOCK_GROUPS * GROUP);
-            if let Some(all) = gemm.col_bias {
-                for i in 0..cols.next_multiple_of(GROUP) {
-                    unsafe { *bias.add(i) = if i < cols { all[col + i] } else { 0.0 } };
-                }
+    let mut col = first_col;
+    while col < last_col {
+        let cols = (last_col - col).min(BLOCK_GROUPS * GROUP);
+        if let Some(all) = gemm.col_bias {
+            for i in 0..cols.next_multiple_of(GROUP) {
+                let value = if i < cols { all[col + i] } else { 0.0 };
+                // SAFETY: the scratch ends `widest` elements after `bias`, and `cols` in whole groups are no more.
+                unsafe { bias.add(i).write(value) };
             }
-            for block in 0..k_blocks {
-                let k0 = runs * block / k_blocks * run;
-                let kc = runs * (block + 1) / k_blocks * run - k0;
-                unsafe { pack(gemm.right, (col, cols), (k0, kc), packed) };
-                let mut row = range.rows.0;
-                while row < range.rows.1 {
-                    let rows = (range.rows.1 - row).min(V::TILE_ROWS);
-                    let left = match gemm.left {
-                        Rows::Along { from, stride } => {
-                            Left::along(from.wrapping_add(row * stride + k0), stride, rows)
-                        }
-                        Rows::Across { .. } => unsafe {
-                            across.rows((range.rows.0, row, rows), (k0, kc), col == first_col)
-                        },
-                    };
-                    let row_bias = match gemm.row_bias {
-                        Some(bias) if block == 0 => bias[row..row + rows].as_ptr(),
-                        _ => core::ptr::null(),
-                    };
-                    let mut group = 0;
-                    for width in panels(cols.div_ceil(GROUP)) {
-                        let at = group * GROUP;
-                        let col_bias = match gemm.col_bias {
-                            Some(_) if block == 0 => unsafe { bias.add(at) },
-                            _ => core::ptr::null(),
-                        };
-                        let panel = Panel {
-                            at: unsafe { packed.add(at * kc) },
-                            groups: width,
-                            kc,
-                        };
-                        let place = Place {
-                            row,
-                            col: col + at,
-                            cols: (cols - at).min(width * GROUP),
-                            plus: block > 0,
-                        };
-                        let bias = Bias {
-                            row: row_bias,
-                            col: col_bias,
-                            relu: gemm.relu && block + 1 == k_blocks,
-                        };
-                        unsafe { write::<V>(&gemm.target, left, panel, place, bias) };
-                        group += width;
-                    }
-                    row += rows;
-                }
-            }
-            col += cols;
         }
+        for block in 0..k_blocks {
+            let k0 = runs * block / k_blocks * run;
+            let kc = runs * (block + 1) / k_blocks * run - k0;
+            // SAFETY: `kc` is at most `kc_max`, for which the scratch has room; columns and rows are the caller's.
+            unsafe { pack(gemm.right, (col, cols), (k0, kc), packed) };
+            let mut row = range.rows.0;
+            while row < range.rows.1 {
+                let rows = (range.rows.1 - row).min(V::TILE_ROWS);
+                let left = match gemm.left {
+                    Rows::Along { from, stride } => {
+                        Left::along(from.wrapping_add(row * stride + k0), stride, rows)
+                    }
+                    // SAFETY: rows and summed elements are the caller's, and the first columns come first.
+                    Rows::Across { .. } => unsafe {
+                        across.rows((range.rows.0, row, rows), (k0, kc), col == first_col)
+                    },
+                };
+                let row_bias = match gemm.row_bias {
+                    Some(bias) if block == 0 => bias[row..row + rows].as_ptr(),
+                    _ => core::ptr::null(),
+                };
+                let mut group = 0;
+                for width in panels(cols.div_ceil(GROUP)) {
+                    let at = group * GROUP;
+                    let col_bias = match gemm.col_bias {
+                        Some(_) if block == 0 => bias.wrapping_add(at),
+                        _ => core::ptr::null_mut(),
+                    };
+                    let panel = Panel {
+                        at: packed.wrapping_add(at * kc),
+                        groups: width,
+                        kc,
+                    };
+                    let place = Place {
+                        row,
+                        col: col + at,
+                        cols: (cols - at).min(width * GROUP),
+                        plus: block > 0,
+                    };
+                    let bias = Bias {
+                        row: row_bias,
+                        col: col_bias,
+                        relu: gemm.relu && block + 1 == k_blocks,
+                    };
+                    // SAFETY: the panel and the bias were written above for these columns; the place is in `range`,
+                    // and the first block of summed elements, which adds to nothing, has written there before.
+                    unsafe { write::<V>(&gemm.target, left, panel, place, bias) };
+                    group += width;
+                }
+                row += rows;
+            }
+        }
+        col += cols;
     }
 }
 
@@ -304,6 +345,10 @@ struct Place {
 }
 
 /// Multiplies one tile and writes it to the target.
+///
+/// # Safety
+/// Operands and biases as for [`tile`], with at most [`Vector::TILE_ROWS`] rows; the place must lie in the
+/// target, for `left.rows` rows, and hold numbers if it says `plus`.
 #[inline(always)]
 unsafe fn write<V: Vector>(target: &Target, left: Left, panel: Panel, place: Place, bias: Bias) {
     let Place {
@@ -322,84 +367,38 @@ unsafe fn write<V: Vector>(target: &Target, left: Left, panel: Panel, place: Pla
         let mut groups = [core::ptr::null_mut(); 3];
         let mut direct = cols == panel.groups * GROUP;
         for (i, group) in groups.iter_mut().enumerate().take(panel.groups) {
-            let col = col + i * GROUP;
-            let (sample_index, pixel) = if plane > col {
-                (0, col)
-            } else {
-                (col / plane, col % plane)
-            };
+            let (index, pixel) = split(col + i * GROUP, plane);
             direct &= pixel + GROUP <= plane;
-            // SAFETY: only used when the whole group lies inside the plane.
-            *group = to.wrapping_add(sample_index * sample + pixel + row * ld);
+            *group = to.wrapping_add(index * sample + pixel + row * ld);
         }
         if direct {
+            // SAFETY: every group is whole and lies in one plane, so that its columns follow each other in the place.
             return unsafe { tile::<V>(left, panel, groups, ld, plus, bias) };
         }
     }
     let mut out = MaybeUninit::<[f32; 8 * 3 * GROUP]>::uninit();
     let width = 3 * GROUP;
     let at = out.as_mut_ptr().cast::<f32>();
-    unsafe {
-        let groups = [at, at.add(GROUP), at.add(2 * GROUP)];
-        tile::<V>(
-            left,
-            panel,
-            groups,
-            width,
-            false,
-            Bias {
-                relu: false,
-                ..bias
-            },
-        );
-        let put = |to: *mut f32, value: f32| put(to, value, plus, bias.relu);
-        match *target {
-            Target::Planes {
-                to,
-                ld,
-                plane,
-                sample,
-            } => {
-                for j in 0..cols {
-                    let col = col + j;
-                    let to = to.add(col / plane * sample + col % plane + row * ld);
-                    for i in 0..left.rows {
-                        put(to.add(i * ld), *at.add(i * width + j));
-                    }
-                }
-            }
-            Target::Phase {
-                to,
-                ld,
-                plane,
-                sample,
-                width: phase_width,
-                step,
-                line,
-            } => {
-                for j in 0..cols {
-                    let (index, pixel) = ((col + j) / plane, (col + j) % plane);
-                    let (y, x) = (pixel / phase_width, pixel % phase_width);
-                    let to = to.add(index * sample + (y * line + x) * step + row * ld);
-                    for i in 0..left.rows {
-                        put(to.add(i * ld), *at.add(i * width + j));
-                    }
-                }
-            }
-            Target::Transposed { to, ld } => {
-                for j in 0..cols {
-                    let to = to.add((col + j) * ld + row);
-                    for i in 0..left.rows {
-                        put(to.add(i), *at.add(i * width + j));
-                    }
-                }
-            }
+    let groups = [0, 1, 2].map(|i| at.wrapping_add(i * GROUP));
+    let sums = Bias {
+        relu: false,
+        ..bias
+    };
+    // SAFETY: `out` has room for three groups of eight rows, which is the most that a tile has.
+    unsafe { tile::<V>(left, panel, groups, width, false, sums) };
+    for j in 0..cols {
+        let (to, ld) = target.column(row, col + j);
+        for i in 0..left.rows {
+            // SAFETY: the tile has written this row and column of `out`, and the target has them.
+            unsafe { put(to.add(i * ld), *at.add(i * width + j), plus, bias.relu) };
         }
     }
 }
 
+/// Writes `value`, or adds it to the number that is there; below zero it becomes zero if `relu`.
 #[inline(always)]
 unsafe fn put(to: *mut f32, value: f32, plus: bool, relu: bool) {
+    // SAFETY: the caller's element, which holds a number if `plus`.
     unsafe {
         let value = if plus { *to + value } else { value };
         // NaN stays NaN.

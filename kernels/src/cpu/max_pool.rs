@@ -2,8 +2,8 @@
 
 use rayon::prelude::*;
 
-use super::norm::To;
 use super::simd::{Vector, multiversion};
+use super::tasks::To;
 
 /// Elements below which planes stay together in one task.
 const TOGETHER: usize = 1 << 14;
@@ -12,7 +12,7 @@ const TOGETHER: usize = 1 << 14;
 /// one.
 ///
 /// # Safety
-/// `to` must have room for the planes.
+/// `to` must have room for the planes of half the size, rounded up.
 pub(crate) unsafe fn three(from: &[f32], to: *mut f32, size: [usize; 2]) {
     let plane = size[0] * size[1];
     if plane == 0 {
@@ -24,12 +24,16 @@ pub(crate) unsafe fn three(from: &[f32], to: *mut f32, size: [usize; 2]) {
     planes
         .with_min_len((TOGETHER / plane).max(1))
         .for_each(|(i, from)| {
-            // SAFETY: each plane has its part of the result.
+            // SAFETY: plane `i` of the result, which this task alone writes, has `out` elements.
             unsafe { three_of_plane(from, to.at(i * out), size) };
         });
 }
 
 multiversion! {
+    /// [`three`] of one plane.
+    ///
+    /// # Safety
+    /// `to` must have room for a plane of half the size, rounded up.
     unsafe fn three_of_plane(from: &[f32], to: *mut f32, size: [usize; 2]) = three_body
 }
 
@@ -49,7 +53,7 @@ unsafe fn three_body<V: Vector>(from: &[f32], to: *mut f32, [height, width]: [us
         }
         for x in 0..columns {
             let largest = larger(larger(line[2 * x], line[2 * x + 1]), line[2 * x + 2]);
-            // SAFETY: the result has this row and column.
+            // SAFETY: row `y` and column `x` are below half the size, rounded up.
             unsafe { *to.add(y * columns + x) = largest };
         }
     }

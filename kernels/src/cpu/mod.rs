@@ -1,9 +1,8 @@
 //! The CPU kernels on slices and pointers, without tensors.
 
 mod across;
+pub(crate) mod activation;
 pub(crate) mod attention;
-pub(crate) mod attention_grad;
-pub(crate) mod attention_query_grad;
 pub(crate) mod columns;
 pub(crate) mod gemm;
 pub(crate) mod max_pool;
@@ -13,4 +12,5 @@ pub(crate) mod resize;
 pub(crate) mod roi_align;
 mod scratch;
 pub(crate) mod simd;
+mod tasks;
 pub(crate) mod tile;

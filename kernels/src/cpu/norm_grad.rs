@@ -1,13 +1,14 @@
-//! Input gradients of the normalisations and of the gated activation.
+//! Input gradients of the normalisations.
 
-use super::norm::{CHUNK, From, GroupNorm, To, chunk_sums_body, each, moments};
-use super::simd::{Vector, distribution, multiversion, sigmoid};
+use super::norm::{CHUNK, GroupNorm, moments, row_moments};
+use super::simd::{Vector, multiversion, sigmoid};
+use super::tasks::{From, To, each};
 
 impl GroupNorm<'_> {
     /// Writes the gradient with respect to the input `from` to `to`, given that of the result.
     ///
     /// # Safety
-    /// All must cover `batch · channels · plane` elements.
+    /// All must cover `batch · channels · plane` elements, and there must be one.
     pub(crate) unsafe fn run_input_grad(&self, grad: *const f32, from: *const f32, to: *mut f32) {
         let per_group = self.channels / self.groups;
         let size = per_group * self.plane;
@@ -15,39 +16,39 @@ impl GroupNorm<'_> {
         let (grad, from, to) = (From(grad), From(from), To(to));
         each(self.batch * self.groups, elements, |i| {
             let channel = i % self.groups * per_group;
-            // SAFETY: group `i` lies inside the tensors.
-            unsafe {
-                let (mean, variance) = moments(from.at(i * size), size);
-                let inverse = 1.0 / (variance + self.eps).sqrt();
-                let mut sums = [0.0; 2];
-                for c in 0..per_group {
-                    let weight = self.weight[channel + c] as f64;
-                    let affine = Affine {
-                        factor: (weight * inverse) as f32,
-                        addend: (self.bias[channel + c] as f64 - mean * weight * inverse) as f32,
-                        weight: weight as f32,
-                        mean: mean as f32,
-                        silu: self.silu,
-                    };
-                    let start = i * size + c * self.plane;
-                    for at in (0..self.plane).step_by(CHUNK) {
-                        let (at, len) = (start + at, CHUNK.min(self.plane - at));
-                        let mut part = [0.0; 2];
-                        scale(grad.at(at), from.at(at), to.at(at), len, affine, &mut part);
-                        sums[0] += part[0] as f64;
-                        sums[1] += part[1] as f64;
-                    }
-                }
-                let [mean_grad, along] = sums.map(|sum| sum / size as f64);
-                let projection = Projection {
+            // SAFETY: group `i` lies inside the tensor, and has elements because the tensor has.
+            let (mean, variance) = unsafe { moments(from.at(i * size), size) };
+            let inverse = 1.0 / (variance + self.eps).sqrt();
+            let mut sums = [0.0; 2];
+            for c in 0..per_group {
+                let weight = self.weight[channel + c] as f64;
+                let affine = Affine {
+                    factor: (weight * inverse) as f32,
+                    addend: (self.bias[channel + c] as f64 - mean * weight * inverse) as f32,
+                    weight: weight as f32,
                     mean: mean as f32,
-                    inverse: inverse as f32,
-                    factor: (-along * inverse.powi(3)) as f32,
-                    addend: (-mean_grad * inverse) as f32,
+                    silu: self.silu,
                 };
-                let to = to.at(i * size);
-                project(to, from.at(i * size), to, size, projection);
+                let start = i * size + c * self.plane;
+                for at in (0..self.plane).step_by(CHUNK) {
+                    let (at, len) = (start + at, CHUNK.min(self.plane - at));
+                    let mut part = [0.0; 2];
+                    // SAFETY: these elements belong to channel `c` of the group, which this task alone writes.
+                    unsafe { scale(grad.at(at), from.at(at), to.at(at), len, affine, &mut part) };
+                    sums[0] += part[0] as f64;
+                    sums[1] += part[1] as f64;
+                }
             }
+            let [mean_grad, along] = sums.map(|sum| sum / size as f64);
+            let projection = Projection {
+                mean: mean as f32,
+                inverse: inverse as f32,
+                factor: (-along * inverse.powi(3)) as f32,
+                addend: (-mean_grad * inverse) as f32,
+            };
+            let to = to.at(i * size);
+            // SAFETY: the group, all of which `scale` has written.
+            unsafe { project(to, from.at(i * size), to, size, projection) };
         });
     }
 }
@@ -65,6 +66,9 @@ struct Affine {
 multiversion! {
     /// Writes the gradient with respect to the normalised elements, and sums it, alone and times
     /// `x − mean`.
+    ///
+    /// # Safety
+    /// `grad` and `from` must have, and `to` have room for, `len` elements.
     unsafe fn scale(grad: *const f32, from: *const f32, to: *mut f32, len: usize, affine: Affine, sums: &mut [f32; 2]) = scale_body
 }
 
@@ -81,14 +85,15 @@ unsafe fn scale_body<V: Vector>(
     let mut i = 0;
     while i < len {
         let count = V::LANES.min(len - i);
+        // SAFETY: `count` elements remain.
         unsafe {
             // Past the end the gradient is zero, and so is all that comes of it.
             let (g, x) = if count == V::LANES {
                 (V::load(grad.add(i)), V::load(from.add(i)))
             } else {
                 (
-                    first::<V>(grad.add(i), count),
-                    first::<V>(from.add(i), count),
+                    V::load_first(grad.add(i), count),
+                    V::load_first(from.add(i), count),
                 )
             };
             let mut g = g.mul(V::splat(affine.weight));
@@ -102,7 +107,7 @@ unsafe fn scale_body<V: Vector>(
             if count == V::LANES {
                 g.store(to.add(i));
             } else {
-                store_first(g, to.add(i), count);
+                g.store_first(to.add(i), count);
             }
         }
         i += count;
@@ -141,6 +146,9 @@ impl Projection {
 
 multiversion! {
     /// Applies the projection; `grad` and `to` may be the same.
+    ///
+    /// # Safety
+    /// `grad` and `from` must have, and `to` have room for, `len` elements.
     unsafe fn project(grad: *const f32, from: *const f32, to: *mut f32, len: usize, projection: Projection) = project_body
 }
 
@@ -153,18 +161,23 @@ unsafe fn project_body<V: Vector>(
     projection: Projection,
 ) {
     let mut i = 0;
-    unsafe {
-        while i + V::LANES <= len {
+    while i + V::LANES <= len {
+        // SAFETY: a whole vector remains.
+        unsafe {
             let (g, x) = (V::load(grad.add(i)), V::load(from.add(i)));
             projection.of(g, x).store(to.add(i));
-            i += V::LANES;
         }
-        if i < len {
+        i += V::LANES;
+    }
+    if i < len {
+        let rest = len - i;
+        // SAFETY: `rest` elements remain, less than a vector.
+        unsafe {
             let (g, x) = (
-                first::<V>(grad.add(i), len - i),
-                first::<V>(from.add(i), len - i),
+                V::load_first(grad.add(i), rest),
+                V::load_first(from.add(i), rest),
             );
-            store_first(projection.of(g, x), to.add(i), len - i);
+            projection.of(g, x).store_first(to.add(i), rest);
         }
     }
 }
@@ -173,7 +186,7 @@ unsafe fn project_body<V: Vector>(
 /// elements.
 ///
 /// # Safety
-/// All pointers must cover the rows.
+/// All pointers must cover the rows, and rows must have an element.
 pub(crate) unsafe fn layer_norm_input_grad(
     grad: *const f32,
     from: *const f32,
@@ -188,13 +201,17 @@ pub(crate) unsafe fn layer_norm_input_grad(
     each(rows.div_ceil(block), rows * width, |i| {
         for row in i * block..((i + 1) * block).min(rows) {
             let at = row * width;
-            // SAFETY: the rows exist.
+            // SAFETY: `row` is one of the caller's, which this task alone writes.
             unsafe { layer_norm_row(grad.at(at), from.at(at), to.at(at), weight, eps) };
         }
     });
 }
 
 multiversion! {
+    /// [`layer_norm_input_grad`] of one row.
+    ///
+    /// # Safety
+    /// `grad` and `from` must have, and `to` have room for, as many elements as `weight`, and at least one.
     unsafe fn layer_norm_row(grad: *const f32, from: *const f32, to: *mut f32, weight: &[f32], eps: f32) = layer_norm_body
 }
 
@@ -210,116 +227,37 @@ unsafe fn layer_norm_body<V: Vector>(
     let whole = width / V::LANES * V::LANES;
     let rest = width - whole;
     let weight = weight.as_ptr();
-    unsafe {
-        let mut sums = [0.0; 2];
-        chunk_sums_body::<V>(from, width, *from, &mut sums);
-        let mean = sums[0] / width as f32;
-        let variance = (sums[1] / width as f32 - mean * mean).max(0.0);
-        let mean = mean + *from;
-        let inverse = 1.0 / (variance + eps).sqrt();
-        let (mut sum, mut along) = (V::splat(0.0), V::splat(0.0));
-        for i in (0..whole).step_by(V::LANES) {
+    // SAFETY: the caller's row.
+    let (mean, variance) = unsafe { row_moments::<V>(from, width) };
+    let inverse = 1.0 / (variance + eps).sqrt();
+    let (mut sum, mut along) = (V::splat(0.0), V::splat(0.0));
+    for i in (0..whole).step_by(V::LANES) {
+        // SAFETY: whole vectors of the row and of the weight.
+        unsafe {
             let g = V::load(grad.add(i)).mul(V::load(weight.add(i)));
             g.store(to.add(i));
             sum = sum.add(g);
             along = g.mul_add(V::load(from.add(i)).sub(V::splat(mean)), along);
         }
-        if rest > 0 {
-            let g = first::<V>(grad.add(whole), rest).mul(first::<V>(weight.add(whole), rest));
-            store_first(g, to.add(whole), rest);
+    }
+    if rest > 0 {
+        // SAFETY: the `rest` elements behind them, less than a vector.
+        unsafe {
+            let g =
+                V::load_first(grad.add(whole), rest).mul(V::load_first(weight.add(whole), rest));
+            g.store_first(to.add(whole), rest);
             sum = sum.add(g);
-            let x = first::<V>(from.add(whole), rest);
+            let x = V::load_first(from.add(whole), rest);
             along = g.mul_add(x.sub(V::splat(mean)), along);
         }
-        let [mean_grad, along] = [sum.sum(), along.sum()].map(|sum| sum / width as f32);
-        let projection = Projection {
-            mean,
-            inverse,
-            factor: -along * inverse * inverse * inverse,
-            addend: -mean_grad * inverse,
-        };
-        project_body::<V>(to, from, to, width, projection);
     }
-}
-
-/// The gradient of `a · gelu(b)` with respect to rows that hold `width` elements of `a`, then as many
-/// of `b`.
-///
-/// # Safety
-/// `grad` must cover `rows · width` elements, `from` and `to` twice as many.
-pub(crate) unsafe fn geglu_input_grad(
-    grad: *const f32,
-    from: *const f32,
-    to: *mut f32,
-    rows: usize,
-    width: usize,
-) {
-    let (grad, from, to) = (From(grad), From(from), To(to));
-    let block = (8192 / width.max(1)).max(1);
-    each(rows.div_ceil(block), rows * width, |i| {
-        for row in i * block..((i + 1) * block).min(rows) {
-            let (at, twice) = (row * width, row * 2 * width);
-            // SAFETY: the rows exist.
-            unsafe { geglu_row(grad.at(at), from.at(twice), to.at(twice), width) };
-        }
-    });
-}
-
-multiversion! {
-    unsafe fn geglu_row(grad: *const f32, from: *const f32, to: *mut f32, width: usize) = geglu_body
-}
-
-#[inline(always)]
-unsafe fn geglu_body<V: Vector>(grad: *const f32, from: *const f32, to: *mut f32, width: usize) {
-    unsafe {
-        let (gate, to_gate) = (from.add(width), to.add(width));
-        let mut i = 0;
-        while i + V::LANES <= width {
-            let (g, a, b) = (
-                V::load(grad.add(i)),
-                V::load(from.add(i)),
-                V::load(gate.add(i)),
-            );
-            let (of_value, of_gate) = gated(g, a, b);
-            of_value.store(to.add(i));
-            of_gate.store(to_gate.add(i));
-            i += V::LANES;
-        }
-        if i < width {
-            let rest = width - i;
-            let [g, a, b] = [grad, from, gate].map(|x| first::<V>(x.add(i), rest));
-            let (of_value, of_gate) = gated(g, a, b);
-            store_first(of_value, to.add(i), rest);
-            store_first(of_gate, to_gate.add(i), rest);
-        }
-    }
-}
-
-/// The gradients of `a · gelu(b)`, where gelu'(b) = Φ(b) + b φ(b).
-#[inline(always)]
-fn gated<V: Vector>(grad: V, a: V, b: V) -> (V, V) {
-    let (below, bell) = distribution(b);
-    // φ(b) = bell / √2π
-    let density = bell.mul(V::splat(0.398_942_3));
-    let slope = b.mul_add(density, below);
-    (grad.mul(b.mul(below)), grad.mul(a).mul(slope))
-}
-
-/// The first `count` elements, then zeros.
-#[inline(always)]
-unsafe fn first<V: Vector>(from: *const f32, count: usize) -> V {
-    let mut lanes = [0.0f32; 16];
-    unsafe {
-        core::ptr::copy_nonoverlapping(from, lanes.as_mut_ptr(), count);
-        V::load(lanes.as_ptr())
-    }
-}
-
-#[inline(always)]
-unsafe fn store_first<V: Vector>(x: V, to: *mut f32, count: usize) {
-    let mut lanes = [0.0f32; 16];
-    unsafe {
-        x.store(lanes.as_mut_ptr());
-        core::ptr::copy_nonoverlapping(lanes.as_ptr(), to, count);
-    }
+    let [mean_grad, along] = [sum.sum(), along.sum()].map(|sum| sum / width as f32);
+    let projection = Projection {
+        mean,
+        inverse,
+        factor: -along * inverse * inverse * inverse,
+        addend: -mean_grad * inverse,
+    };
+    // SAFETY: the caller's row, all of which was written above.
+    unsafe { project_body::<V>(to, from, to, width, projection) };
 }

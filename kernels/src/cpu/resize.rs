@@ -1,7 +1,7 @@
 //! Nearest-neighbour enlargement.
 
-use super::norm::{From, To, each};
 use super::simd::{Vector, multiversion};
+use super::tasks::{From, To, each};
 
 /// Writes each row of `width` elements twice, each element twice.
 ///
@@ -12,7 +12,7 @@ pub(crate) unsafe fn double(from: *const f32, to: *mut f32, rows: usize, width: 
     let block = (8192 / width.max(1)).max(1);
     each(rows.div_ceil(block), 4 * rows * width, |i| {
         for row in i * block..((i + 1) * block).min(rows) {
-            // SAFETY: the rows exist.
+            // SAFETY: `row` is one of the caller's; it becomes two rows of `2 · width`, which this task alone writes.
             unsafe {
                 let (from, to) = (from.at(row * width), to.at(4 * row * width));
                 for x in 0..width {
@@ -35,20 +35,24 @@ pub(crate) unsafe fn halve(from: *const f32, to: *mut f32, rows: usize, width: u
     let block = (4096 / width.max(1)).max(1);
     each(rows.div_ceil(block), 4 * rows * width, |i| {
         for row in i * block..((i + 1) * block).min(rows) {
-            // SAFETY: the rows exist.
+            // SAFETY: `row` is one of the caller's, which this task alone writes.
             unsafe { halve_row(from.at(4 * row * width), to.at(row * width), width) };
         }
     });
 }
 
 multiversion! {
+    /// [`halve`] for one row of the result.
+    ///
+    /// # Safety
+    /// `from` must have `4 · width` elements, and `to` room for `width`.
     unsafe fn halve_row(from: *const f32, to: *mut f32, width: usize) = halve_body
 }
 
 /// The compiler finds the vectors here, for which it knows the instruction set.
 #[inline(always)]
 unsafe fn halve_body<V: Vector>(from: *const f32, to: *mut f32, width: usize) {
-    // SAFETY: the caller's rows.
+    // SAFETY: the caller's two rows of `2 · width` elements, and room for `width` more elsewhere.
     let (upper, lower, to) = unsafe {
         (
             core::slice::from_raw_parts(from, 2 * width),

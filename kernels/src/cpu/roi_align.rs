@@ -3,9 +3,9 @@
 
 use rayon::prelude::*;
 
-use super::norm::To;
 use super::scratch::Scratch;
 use super::simd::{Vector, multiversion};
+use super::tasks::To;
 
 /// A level of a feature pyramid, `[B, height, width, channels]`.
 pub(crate) struct Level {
@@ -114,7 +114,7 @@ impl Pool {
     /// Pools `rois` (picture, corners), each from the level that `level` says for its area.
     ///
     /// # Safety
-    /// `to` must have room for `rois · channels · size · size` elements; pictures must exist.
+    /// `to` must have room for `rois · channels · size · size` elements, and levels must have a pixel.
     pub(crate) unsafe fn run(
         self,
         levels: &[Level],
@@ -133,7 +133,8 @@ impl Pool {
             let sample = level.height * level.width * self.channels;
             let from = &level.data[picture as usize * sample..][..sample];
             let axes = [&rows, &columns];
-            // SAFETY: the taps lie inside the level, and `to` is the region's part of the result.
+            // SAFETY: `from` is a picture of this level, for whose sides the taps were made; `to` is the region's part
+            // of the result, which this task alone writes.
             unsafe { pool(from, level.width, axes, self, to.at(i * len)) };
         });
     }
@@ -141,6 +142,9 @@ impl Pool {
 
 multiversion! {
     /// One region, from rows of `width` pixels, with the taps for rows and columns.
+    ///
+    /// # Safety
+    /// `from` must have all pixels of the taps, with `channels` elements each, and `to` room for the result.
     unsafe fn pool(from: &[f32], width: usize, axes: [&Taps; 2], pool: Pool, to: *mut f32) = pool_body
 }
 
@@ -166,26 +170,29 @@ unsafe fn pool_body<V: Vector>(
                     offsets.push(((row * width + column) * channels, down * across));
                 }
             }
-            // SAFETY: `size · channels` sums fit, and taps lie inside the level.
-            unsafe {
-                let sums = sums.add(j * channels);
-                let from = from.as_ptr();
-                let mut c = 0;
-                // Several sums at a time, so that none waits for the one before.
-                while c + 4 * V::LANES <= channels {
-                    let mut some = [V::splat(0.0); 4];
-                    for (offset, weight) in &offsets {
-                        let (from, weight) = (from.add(offset + c), V::splat(*weight));
-                        for (k, sum) in some.iter_mut().enumerate() {
-                            *sum = V::load(from.add(k * V::LANES)).mul_add(weight, *sum);
-                        }
+            let sums = sums.wrapping_add(j * channels);
+            let from = from.as_ptr();
+            let mut c = 0;
+            // Several sums at a time, so that none waits for the one before.
+            while c + 4 * V::LANES <= channels {
+                let mut some = [V::splat(0.0); 4];
+                for (offset, weight) in &offsets {
+                    let (from, weight) = (from.wrapping_add(offset + c), V::splat(*weight));
+                    for (k, sum) in some.iter_mut().enumerate() {
+                        // SAFETY: the tap's pixel has `channels` elements, of which four vectors remain.
+                        let x = unsafe { V::load(from.add(k * V::LANES)) };
+                        *sum = x.mul_add(weight, *sum);
                     }
-                    for (k, sum) in some.into_iter().enumerate() {
-                        sum.store(sums.add(c + k * V::LANES));
-                    }
-                    c += 4 * V::LANES;
                 }
-                for c in c..channels {
+                for (k, sum) in some.into_iter().enumerate() {
+                    // SAFETY: pixel `j` of the scratch has as many.
+                    unsafe { sum.store(sums.add(c + k * V::LANES)) };
+                }
+                c += 4 * V::LANES;
+            }
+            for c in c..channels {
+                // SAFETY: the pixels of the taps, and pixel `j` of the scratch, have `channels` elements.
+                unsafe {
                     let terms = offsets.iter();
                     *sums.add(c) = terms
                         .map(|(offset, weight)| *from.add(offset + c) * weight)
@@ -195,7 +202,7 @@ unsafe fn pool_body<V: Vector>(
         }
         for c in 0..channels {
             for j in 0..size {
-                // SAFETY: the result has `channels` planes of `size` rows.
+                // SAFETY: the result has `channels` planes of `size` rows, and all sums of row `i` were written above.
                 unsafe { *to.add(c * plane + i * size + j) = *sums.add(j * channels + c) };
             }
         }

@@ -26,7 +26,7 @@ impl Scratch {
         if lines.len() < needed {
             lines.clear();
             lines.reserve_exact(needed);
-            // SAFETY: the elements may be uninitialised.
+            // SAFETY: there is capacity for them, and they may be uninitialised.
             unsafe { lines.set_len(needed) };
         }
         Self(lines)

@@ -13,7 +13,7 @@ pub(crate) fn panels(groups: usize) -> impl Iterator<Item = usize> {
 }
 
 /// Some rows of the left operand: element (row, k) lies at `row · stride + offsets[k]`, or
-/// `row · stride + k` if `offsets` is null.
+/// `row · stride + k` if `offsets` is null. All that a product sums must exist.
 #[derive(Clone, Copy)]
 pub(crate) struct Left {
     pub at: *const f32,
@@ -33,7 +33,7 @@ impl Left {
     }
 }
 
-/// A packed panel.
+/// A packed panel: `kc` rows of `groups` (1 to 3) times [`GROUP`] columns, one row after the other.
 #[derive(Clone, Copy)]
 pub(crate) struct Panel {
     pub at: *const f32,
@@ -60,6 +60,10 @@ impl Bias {
 
 /// `left` times `columns` columns in panels that follow each other, each with `kc` rows, written or
 /// added to the rows from `to`, which have room for the columns rounded up to whole groups.
+///
+/// # Safety
+/// `packed` must be what [`super::gemm::pack`] made of `kc` rows of the columns, `left` must have `kc`
+/// elements in each row, and `to` `left.rows` rows, `ld` elements apart, that hold numbers if `plus`.
 #[inline(always)]
 pub(crate) unsafe fn product<V: Vector>(
     left: Left,
@@ -86,7 +90,7 @@ pub(crate) unsafe fn product<V: Vector>(
             };
             let to = to.wrapping_add(row * ld + group * GROUP);
             let to = [to, to.wrapping_add(GROUP), to.wrapping_add(2 * GROUP)];
-            // SAFETY: the caller's rows and columns exist.
+            // SAFETY: the caller's operands, from row `row` and group `group` on; `to` has room for whole groups.
             unsafe { tile::<V>(part, panel, to, ld, plus, Bias::NONE) };
             group += groups;
         }
@@ -96,6 +100,11 @@ pub(crate) unsafe fn product<V: Vector>(
 
 /// `left · panel + bias`, written or added to the rows from each of `to` (one pointer for each
 /// group of columns) with `ld` elements between rows.
+///
+/// # Safety
+/// `left` must have `panel.kc` elements in each row; `to` room for `left.rows` rows of `panel.groups`
+/// groups, with numbers in them if `plus`; biases that are not null one element for each row or column.
+/// `panel` must come from [`panels`] at the level that `V` is for.
 #[inline(always)]
 pub(crate) unsafe fn tile<V: Vector>(
     left: Left,
@@ -105,6 +114,7 @@ pub(crate) unsafe fn tile<V: Vector>(
     plus: bool,
     bias: Bias,
 ) {
+    // SAFETY: this function's own contract; offsets are only read if there are some.
     unsafe {
         if left.offsets.is_null() {
             tile_of::<V, false>(left, panel, to, ld, plus, bias);
@@ -114,6 +124,7 @@ pub(crate) unsafe fn tile<V: Vector>(
     }
 }
 
+/// [`tile`], with its contract, for left operands with (`ACROSS`) or without offsets.
 #[inline(always)]
 unsafe fn tile_of<V: Vector, const ACROSS: bool>(
     left: Left,
@@ -124,6 +135,7 @@ unsafe fn tile_of<V: Vector, const ACROSS: bool>(
     bias: Bias,
 ) {
     // The widths are constants of V, so one arm remains.
+    // SAFETY: the contract of `tile`; each arm's vectors are as wide as the panel's groups.
     unsafe {
         match (V::LANES, panel.groups) {
             (16, 3) => rows::<V, ACROSS, 8, 3>(left, panel, to, ld, plus, bias),
@@ -135,6 +147,7 @@ unsafe fn tile_of<V: Vector, const ACROSS: bool>(
     }
 }
 
+/// [`tile_of`] in parts of at most `ROWS` rows, for a panel of `VECTORS` vectors.
 #[inline(always)]
 unsafe fn rows<V: Vector, const ACROSS: bool, const ROWS: usize, const VECTORS: usize>(
     mut left: Left,
@@ -146,6 +159,7 @@ unsafe fn rows<V: Vector, const ACROSS: bool, const ROWS: usize, const VECTORS: 
 ) {
     let mut remaining = left.rows;
     while remaining > 0 {
+        // SAFETY: the contract of `tile`; at least as many rows remain as the kernel takes.
         let done = unsafe {
             if remaining >= ROWS {
                 kernel::<V, ACROSS, ROWS, VECTORS>(left, panel, to, ld, plus, bias)
@@ -181,7 +195,8 @@ macro_rules! unroll {
     };
 }
 
-/// The register tile: `ROWS` × `VECTORS` accumulators, at most 8 × 4. Returns `ROWS`.
+/// The register tile: `ROWS` × `VECTORS` accumulators, at most 8 × 4. Returns `ROWS`, which `left` must
+/// have; otherwise the contract is that of [`tile`].
 #[inline(always)]
 unsafe fn kernel<V: Vector, const ACROSS: bool, const ROWS: usize, const VECTORS: usize>(
     left: Left,
@@ -195,6 +210,8 @@ unsafe fn kernel<V: Vector, const ACROSS: bool, const ROWS: usize, const VECTORS
     let mut sums = [[V::splat(0.0); VECTORS]; ROWS];
     let mut right = panel.at;
     for k in 0..panel.kc {
+        // SAFETY: the panel has `kc` rows of `width` elements, and each of the `ROWS` rows on the left (and `offsets`,
+        // if `ACROSS`) has `kc`.
         unsafe {
             let mut columns = [V::splat(0.0); VECTORS];
             unroll!(J < VECTORS, {
@@ -217,6 +234,7 @@ unsafe fn kernel<V: Vector, const ACROSS: bool, const ROWS: usize, const VECTORS
     }
     unroll!(I < ROWS, {
         unroll!(J < VECTORS, {
+            // SAFETY: `to` has `ROWS` rows of the group that `lane` is in; so have biases that are not null.
             unsafe {
                 let lane = J * V::LANES;
                 let to = to[lane / GROUP].add(I * ld + lane % GROUP);

@@ -4,6 +4,7 @@
 #[cfg(feature = "gpu")]
 mod cache;
 mod detection;
+mod edges;
 mod fast;
 #[cfg(feature = "gpu")]
 mod gpu;

@@ -1,18 +1,19 @@
 //! The elementary functions over their whole range.
 
 use super::reference;
-use crate::cpu::norm::{Activation, activate};
+use crate::cpu::activation::{Activation, activate};
 use crate::cpu::simd::{Vector, exp2, forced, multiversion};
 
 multiversion! {
     unsafe fn exp2_all(x: &mut [f32]) = exp2_body
 }
 
+/// Of a multiple of 16 elements.
 #[inline(always)]
 unsafe fn exp2_body<V: Vector>(x: &mut [f32]) {
     for i in (0..x.len()).step_by(V::LANES) {
         let at = x[i..].as_mut_ptr();
-        // SAFETY: the tests pass multiples of 16 elements.
+        // SAFETY: a vector remains, because it divides 16 and 16 divides the length (the tests' contract).
         unsafe { exp2(V::load(at)).store(at) };
     }
 }
@@ -29,6 +30,7 @@ fn powers_of_two() {
     forced::each(|level| {
         let x = grid();
         let mut y = x.clone();
+        // SAFETY: the grid is a multiple of 16 in length.
         unsafe { exp2_all(&mut y) };
         for (x, y) in x.into_iter().zip(y) {
             let want = (x as f64).exp2();
@@ -42,6 +44,7 @@ fn powers_of_two() {
             }
         }
         let mut special = [f32::NAN, f32::NEG_INFINITY, f32::INFINITY, 0.0].repeat(4);
+        // SAFETY: 16 elements.
         unsafe { exp2_all(&mut special) };
         for part in special.chunks(4) {
             assert!(part[0].is_nan(), "{level:?}: NaN became {}", part[0]);
@@ -64,6 +67,7 @@ fn activations_are_accurate_to_a_millionth() {
             // An odd number, so that the last vector is not full.
             let x = &grid()[..399_999];
             let mut y = vec![f32::NAN; x.len()];
+            // SAFETY: both have `x.len()` elements.
             unsafe { activate(activation, x.as_ptr(), y.as_mut_ptr(), x.len()) };
             for (&x, y) in x.iter().zip(y) {
                 let want = want(x as f64);
@@ -71,6 +75,7 @@ fn activations_are_accurate_to_a_millionth() {
                 assert!(close, "{level:?} {activation:?}({x}) = {y}, not {want}");
             }
             let mut nan = [f32::NAN; 3];
+            // SAFETY: 3 elements, in place.
             unsafe { activate(activation, nan.as_ptr(), nan.as_mut_ptr(), 3) };
             assert!(
                 nan.iter().all(|y| y.is_nan()),

@@ -1,11 +1,10 @@
 //! Attention in tiles with a running softmax, so that no more than a strip of scores exists at a time
 //! (Milakov & Gimelshein 2018; Dao et al. 2022).
 
-use super::columns::{Patches, Transposed};
-use super::gemm;
-use super::scratch::Scratch;
-use super::simd::{Vector, exp2, multiversion};
-use super::tile::{GROUP, Left, product};
+use super::{Heads, pack_across, pack_rows, scaled, softmax};
+use crate::cpu::scratch::Scratch;
+use crate::cpu::simd::{Vector, exp2, multiversion};
+use crate::cpu::tile::{GROUP, Left, product};
 use core::f32::consts::LOG2_E;
 use rayon::prelude::*;
 
@@ -20,21 +19,6 @@ const KEYS: usize = 768;
 const BLOCK: usize = 1 << 16;
 /// Work (queries · keys · width) below which one thread does it all.
 const SERIAL: usize = 1 << 20;
-
-/// A tensor `[B, H, N, D]` with unit stride along `D`.
-#[derive(Clone, Copy)]
-pub(crate) struct Heads {
-    pub at: *const f32,
-    /// Elements between batches, heads and rows.
-    pub strides: [usize; 3],
-}
-
-impl Heads {
-    pub(super) fn head(&self, batch: usize, head: usize) -> *const f32 {
-        self.at
-            .wrapping_add(batch * self.strides[0] + head * self.strides[1])
-    }
-}
 
 /// Keys in a block for heads of this width.
 fn block(width: usize) -> usize {
@@ -58,7 +42,7 @@ pub(crate) struct Attention {
     pub probs: *mut f32,
 }
 
-// SAFETY: the inputs are only read, and no two tasks write the same rows.
+// SAFETY: the inputs are only read, and no two tasks of `run`, which alone writes, write the same rows.
 unsafe impl Sync for Attention {}
 
 /// The packed keys and values of one head, and the block of queries to answer.
@@ -75,31 +59,35 @@ struct Task<'a> {
     count: usize,
 }
 
-// SAFETY: as for `Attention`.
+// SAFETY: as for `Attention`; the packed keys and values are only read.
 unsafe impl Sync for Task<'_> {}
 
 impl Attention {
     /// Computes the attention on Rayon's threads.
     ///
     /// # Safety
-    /// The pointers must cover tensors of these sizes, and the outputs must not overlap the inputs.
+    /// The pointers must cover tensors of these sizes, none of which is 0, and the outputs must not
+    /// overlap the inputs.
     pub(crate) unsafe fn run(&self) {
         let pairs = self.batch * self.heads;
         let threads = rayon::current_num_threads();
         let serial = pairs * self.queries * self.keys * self.width < SERIAL || threads == 1;
+        // SAFETY: the caller's tensors have this head, and each head has rows of its own in the outputs.
+        let head = |pair, parallel| unsafe { self.head(pair, parallel) };
         if serial {
-            (0..pairs).for_each(|pair| unsafe { self.head(pair, false) });
+            (0..pairs).for_each(|pair| head(pair, false));
         } else if pairs >= 2 * threads || pairs == threads {
-            (0..pairs)
-                .into_par_iter()
-                .with_max_len(1)
-                .for_each(|pair| unsafe { self.head(pair, false) });
+            let pairs = (0..pairs).into_par_iter().with_max_len(1);
+            pairs.for_each(|pair| head(pair, false));
         } else {
-            (0..pairs).for_each(|pair| unsafe { self.head(pair, true) });
+            (0..pairs).for_each(|pair| head(pair, true));
         }
     }
 
     /// Packs keys and values of one head, then answers all its queries.
+    ///
+    /// # Safety
+    /// As for [`Attention::run`], and nobody else may write to the head's rows of the outputs.
     unsafe fn head(&self, pair: usize, parallel: bool) {
         let (batch, head) = (pair / self.heads, pair % self.heads);
         let depth = self.width.next_multiple_of(GROUP);
@@ -107,25 +95,18 @@ impl Attention {
         let mut scratch = Scratch::take(keys_size.next_multiple_of(GROUP) + self.keys * depth);
         let keys = scratch.as_mut_ptr();
         let values = keys.wrapping_add(keys_size.next_multiple_of(GROUP));
-        let transposed = Transposed {
-            from: self.k.head(batch, head),
-            stride: self.k.strides[2],
-        };
-        let rows = Patches::rows(self.v.head(batch, head), self.v.strides[2], self.width);
+        let of_head = |rows: &Heads| (rows.head(batch, head), rows.strides[2]);
+        let (key_rows, value_rows) = (of_head(&self.k), of_head(&self.v));
         let size = block(self.width);
         for key in (0..self.keys).step_by(size) {
             let count = size.min(self.keys - key);
-            // SAFETY: blocks of keys and values follow each other in the scratch.
-            unsafe {
-                let at = keys.add(key * self.width);
-                gemm::pack(&transposed, (key, count), (0, self.width), at);
-                gemm::pack(
-                    &rows,
-                    (0, self.width),
-                    (key, count),
-                    values.add(key * depth),
-                );
-            }
+            let (width, keys) = (self.width, keys.wrapping_add(key * self.width));
+            // SAFETY: a block takes `width` rows of its keys in whole groups. Only in the last block are keys no whole
+            // groups, so that all blocks take `keys_size`; the head has these keys.
+            unsafe { pack_across(key_rows, (key, count), width, keys) };
+            let values = values.wrapping_add(key * depth);
+            // SAFETY: a block takes `depth` columns for each of its values, of which the head has these.
+            unsafe { pack_rows(value_rows, (key, count), width, values) };
         }
         let task = Task {
             problem: self,
@@ -142,14 +123,13 @@ impl Attention {
         let answer = |block: usize| {
             let first = block * at_once;
             let count = at_once.min(self.queries - first);
-            // SAFETY: the rows exist, and each block has its own.
-            unsafe {
-                answer(Task {
-                    first,
-                    count,
-                    ..*task
-                })
-            }
+            let task = Task {
+                first,
+                count,
+                ..*task
+            };
+            // SAFETY: the head has these queries and nobody else answers them; its keys and values are packed.
+            unsafe { answer(task) };
         };
         if parallel {
             (0..blocks).into_par_iter().with_max_len(1).for_each(answer);
@@ -161,6 +141,10 @@ impl Attention {
 
 multiversion! {
     /// Attends from some queries of a head to all its keys.
+    ///
+    /// # Safety
+    /// As for [`Attention::run`]; keys and values must be packed as in [`Attention::head`], the head must
+    /// have the queries, and nobody else may write to their rows of the outputs.
     unsafe fn answer(task: Task<'_>) = answer_body
 }
 
@@ -195,12 +179,14 @@ unsafe fn answer_body<V: Vector>(task: Task<'_>) {
         false => all_keys,
     };
     for i in 0..task.count {
+        // SAFETY: `largest` and `total` have an element for each query.
         unsafe {
             *largest.add(i) = f32::NEG_INFINITY;
             *total.add(i) = 0.0;
         }
     }
     for i in 0..task.count * depth / V::LANES {
+        // SAFETY: `sums` has `count · depth` elements, in whole vectors because `depth` is.
         unsafe { V::splat(0.0).store(sums.add(i * V::LANES)) };
     }
     let end = seen(task.first + task.count - 1);
@@ -208,95 +194,62 @@ unsafe fn answer_body<V: Vector>(task: Task<'_>) {
     while key < end {
         let keys = block.min(all_keys - key);
         let padded = keys.next_multiple_of(GROUP);
-        unsafe {
-            let left = Left::along(queries, query_stride, task.count);
-            let packed = task.keys.add(key * width);
-            product::<V>(left, packed, keys, width, scores, padded, false);
-        }
+        let left = Left::along(queries, query_stride, task.count);
+        let packed = task.keys.wrapping_add(key * width);
+        // SAFETY: this block of keys is packed there, each query has `width` elements, and `scores` has `count` rows of
+        // `widest` elements, which is at least `padded`.
+        unsafe { product::<V>(left, packed, keys, width, scores, padded, false) };
         for i in 0..task.count {
             let visible = seen(task.first + i).saturating_sub(key).min(keys);
-            unsafe {
-                let line = scores.add(i * padded);
-                for j in visible..padded {
-                    *line.add(j) = f32::NEG_INFINITY;
-                }
-                let shrink = softmax::<V>(line, padded, scale, largest.add(i), total.add(i));
-                if shrink != 1.0 {
-                    let line = sums.add(i * depth);
-                    for j in (0..depth).step_by(V::LANES) {
-                        V::load(line.add(j))
-                            .mul(V::splat(shrink))
-                            .store(line.add(j));
-                    }
+            let line = scores.wrapping_add(i * padded);
+            for j in visible..padded {
+                // SAFETY: row `i` of the scores has `padded` elements.
+                unsafe { *line.add(j) = f32::NEG_INFINITY };
+            }
+            let (largest, total) = (largest.wrapping_add(i), total.wrapping_add(i));
+            // SAFETY: the product has written the row; `largest` and `total` were set above.
+            let shrink = unsafe { softmax::<V>(line, padded, scale, largest, total) };
+            if shrink != 1.0 {
+                let line = sums.wrapping_add(i * depth);
+                for j in (0..depth).step_by(V::LANES) {
+                    let at = line.wrapping_add(j);
+                    // SAFETY: row `i` of the sums has `depth` elements, which is whole vectors.
+                    unsafe { V::load(at).mul(V::splat(shrink)).store(at) };
                 }
             }
         }
-        unsafe {
-            let left = Left::along(scores, padded, task.count);
-            let packed = task.values.add(key * depth);
-            product::<V>(left, packed, width, keys, sums, depth, true);
-        }
+        let left = Left::along(scores, padded, task.count);
+        let packed = task.values.wrapping_add(key * depth);
+        // SAFETY: this block of values is packed there, each row of scores has `keys` elements, and `sums` has `count`
+        // rows of `depth` elements that were set above.
+        unsafe { product::<V>(left, packed, width, keys, sums, depth, true) };
         key += keys;
     }
     for i in 0..task.count {
         let row = task.first + i;
+        let at = (task.batch * all_queries + row) * task.problem.heads + task.head;
+        // SAFETY: row `i` of the sums has at least `width` elements, and so has the query's row of the result.
         unsafe {
-            let from = sums.add(i * depth);
-            let at = (task.batch * all_queries + row) * task.problem.heads + task.head;
-            let to = task.problem.out.add(at * width);
             let factor = 1.0 / *total.add(i);
-            for j in 0..width {
-                *to.add(j) = *from.add(j) * factor;
-            }
+            scaled(
+                sums.add(i * depth),
+                task.problem.out.add(at * width),
+                width,
+                factor,
+            );
         }
     }
     if !task.problem.probs.is_null() {
+        // SAFETY: `scores`, no longer needed, has a row for the widest block, and every query has its maximum and sum.
         unsafe { probabilities::<V>(&task, queries, scores, largest, total, scale) };
     }
 }
 
-/// Replaces the scores of one query by `2^(scale · score − largest)`, with the running maximum (of
-/// the scaled scores) and sum brought up to date. Returns by what earlier sums must be multiplied.
-#[inline(always)]
-pub(super) unsafe fn softmax<V: Vector>(
-    line: *mut f32,
-    keys: usize,
-    scale: f32,
-    largest: *mut f32,
-    total: *mut f32,
-) -> f32 {
-    unsafe {
-        let mut most = V::splat(f32::NEG_INFINITY);
-        for j in (0..keys).step_by(V::LANES) {
-            most = most.max(V::load(line.add(j)));
-        }
-        let before = *largest;
-        let now = before.max(most.largest() * scale);
-        if now == f32::NEG_INFINITY {
-            // Nothing to be seen yet: a zero row, and nothing to rescale.
-            for j in (0..keys).step_by(V::LANES) {
-                V::splat(0.0).store(line.add(j));
-            }
-            return 1.0;
-        }
-        let mut sum = V::splat(0.0);
-        for j in (0..keys).step_by(V::LANES) {
-            let y = exp2(V::load(line.add(j)).mul_add(V::splat(scale), V::splat(-now)));
-            y.store(line.add(j));
-            sum = sum.add(y);
-        }
-        let shrink = if before == now {
-            1.0
-        } else {
-            (before - now).exp2()
-        };
-        *largest = now;
-        *total = *total * shrink + sum.sum();
-        shrink
-    }
-}
-
 /// Writes the probabilities of the task's queries, recomputing the scores block by block.
+///
+/// # Safety
+/// As for [`answer`]; `line` must have room for the scores of one query to a block of keys, `largest` and
+/// `total` hold every query's maximum and sum.
 #[inline(always)]
 unsafe fn probabilities<V: Vector>(
     task: &Task<'_>,
@@ -315,18 +268,23 @@ unsafe fn probabilities<V: Vector>(
         for key in (0..problem.keys).step_by(block) {
             let keys = block.min(problem.keys - key);
             let padded = keys.next_multiple_of(GROUP);
-            unsafe {
-                let left = Left::along(queries.wrapping_add(i * stride), stride, 1);
-                let packed = task.keys.add(key * problem.width);
-                product::<V>(left, packed, keys, problem.width, line, padded, false);
+            let left = Left::along(queries.wrapping_add(i * stride), stride, 1);
+            let packed = task.keys.wrapping_add(key * problem.width);
+            // SAFETY: this block of keys is packed there, and `line` has room for `padded` scores.
+            unsafe { product::<V>(left, packed, keys, problem.width, line, padded, false) };
+            // SAFETY: every query has its maximum and sum.
+            let (largest, total) = unsafe { (*largest.add(i), *total.add(i)) };
+            let factor = V::splat(1.0 / total);
+            for j in (0..padded).step_by(V::LANES) {
+                let at = line.wrapping_add(j);
+                // SAFETY: the product has written `padded` scores, which are whole vectors.
+                let score = unsafe { V::load(at) };
+                let x = score.mul_add(V::splat(scale), V::splat(-largest));
+                // SAFETY: as above.
+                unsafe { exp2(x).mul(factor).store(at) };
             }
+            // SAFETY: the query's row of the probabilities has `keys` elements from `key` on.
             unsafe {
-                let factor = V::splat(1.0 / *total.add(i));
-                for j in (0..padded).step_by(V::LANES) {
-                    let x =
-                        V::load(line.add(j)).mul_add(V::splat(scale), V::splat(-*largest.add(i)));
-                    exp2(x).mul(factor).store(line.add(j));
-                }
                 let to = problem.probs.add(at * problem.keys + key);
                 core::ptr::copy_nonoverlapping(line, to, keys);
             }

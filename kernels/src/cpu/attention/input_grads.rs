@@ -1,0 +1,364 @@
+//! Gradients of attention in tiles of scores that are computed again (Dao et al. 2022). With the
+//! probabilities `P = softmax(s)`, `s = q kᵀ / √D`, and the gradient `g` of the result:
+//! `∂P = g vᵀ`, `∂s = P ∘ (∂P − rowsum(P ∘ ∂P))`, `∂q = ∂s k / √D`, `∂k = ∂sᵀ q / √D`, `∂v = Pᵀ g`,
+//! and `rowsum(P ∘ ∂P)` is `rowsum(g ∘ result)`.
+
+use super::work::{Operands, Work};
+use super::{
+    Heads, QUERIES, Sizes, Strided, dot, mask, pack_across, pack_rows, row, scaled, softmax,
+};
+use crate::cpu::simd::{Vector, exp2, multiversion};
+use crate::cpu::tile::{GROUP, Left, product};
+
+/// Up to this many keys are one block: the softmax of a query is then complete in one tile.
+const ONE_BLOCK: usize = 1024;
+/// Keys in a block when there are more.
+const KEYS: usize = 768;
+/// Keys in a block.
+fn block_of(keys: usize) -> usize {
+    if keys <= ONE_BLOCK { keys } else { KEYS }
+}
+
+/// Gradients of self-attention.
+pub(crate) struct InputGrads {
+    pub sizes: Sizes,
+    /// Of the result, and the result.
+    pub grad: Heads,
+    pub out: Heads,
+    pub q: Heads,
+    pub k: Heads,
+    pub v: Heads,
+    /// Where the gradients go, `[B, N, H, D]` and `[B, M, H, D]`.
+    pub q_grad: *mut f32,
+    pub k_grad: *mut f32,
+    pub v_grad: *mut f32,
+}
+
+// SAFETY: the inputs are only read, and no two tasks of `run`, which alone writes, write the same rows.
+unsafe impl Sync for InputGrads {}
+
+impl InputGrads {
+    /// Computes the gradients on Rayon's threads.
+    ///
+    /// # Safety
+    /// The pointers must cover tensors of these sizes, none of which is 0, and the results must not
+    /// overlap the inputs.
+    pub(crate) unsafe fn run(&self) {
+        let parts = self.sizes.parts();
+        let Sizes {
+            batch,
+            heads,
+            keys,
+            width,
+            ..
+        } = self.sizes;
+        // Every part after the first adds to gradients of keys and values of its own.
+        let size = batch * heads * keys * width;
+        let mut others = vec![0.0f32; 2 * (parts - 1) * size];
+        let at = Shared(others.as_mut_ptr());
+        self.sizes.each(parts, |batch, head, (part, first, count)| {
+            let (k_grad, v_grad) = match part {
+                0 => (self.k_grad, self.v_grad),
+                _ => {
+                    let to = at.get().wrapping_add(2 * (part - 1) * size);
+                    (to, to.wrapping_add(size))
+                }
+            };
+            let task = Task {
+                problem: self,
+                batch,
+                head,
+                first,
+                count,
+                k_grad,
+                v_grad,
+            };
+            // SAFETY: every task has its own head or part of the queries, and each part its own gradients of keys and
+            // values: the caller's for the first, and `size` elements each of `others` for the rest.
+            unsafe { differentiate(task) };
+        });
+        for part in others.chunks(2 * size) {
+            let (k_part, v_part) = part.split_at(size);
+            for (to, part) in [(self.k_grad, k_part), (self.v_grad, v_part)] {
+                for (i, x) in part.iter().enumerate() {
+                    // SAFETY: the caller's `size` elements, all of which the first part has written.
+                    unsafe { *to.add(i) += x };
+                }
+            }
+        }
+    }
+}
+
+/// Memory of which every task writes its own part.
+#[derive(Clone, Copy)]
+struct Shared(*mut f32);
+// SAFETY: no two tasks use the same elements, so it does not matter which threads they are on.
+unsafe impl Send for Shared {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Shared {}
+impl Shared {
+    fn get(self) -> *mut f32 {
+        self.0
+    }
+}
+
+/// Some queries of one head.
+#[derive(Clone, Copy)]
+struct Task<'a> {
+    problem: &'a InputGrads,
+    batch: usize,
+    head: usize,
+    first: usize,
+    count: usize,
+    k_grad: *mut f32,
+    v_grad: *mut f32,
+}
+
+impl Task<'_> {
+    fn operands(&self) -> Operands {
+        let of_head = |rows: &Heads| (rows.head(self.batch, self.head), rows.strides[2]);
+        let of_task = |rows: &Heads| {
+            let (at, stride) = of_head(rows);
+            (at.wrapping_add(self.first * stride), stride)
+        };
+        Operands {
+            q: of_task(&self.problem.q),
+            grad: of_task(&self.problem.grad),
+            out: of_task(&self.problem.out),
+            k: of_head(&self.problem.k),
+            v: of_head(&self.problem.v),
+        }
+    }
+
+    /// The first query and the number of them of each tile.
+    fn tiles(&self) -> impl Iterator<Item = (usize, usize)> {
+        let first = (0..self.count).step_by(QUERIES);
+        first.map(|i| (i, QUERIES.min(self.count - i)))
+    }
+}
+
+multiversion! {
+    /// The gradient of some queries of a head, and what they add to those of its keys and values.
+    ///
+    /// # Safety
+    /// As for [`InputGrads::run`]; the head must have the queries, `k_grad` and `v_grad` must have room for
+    /// the gradients of all keys and values, and nobody else may write to what is the head's in them or to
+    /// the gradients of the queries.
+    unsafe fn differentiate(task: Task<'_>) = differentiate_body
+}
+
+#[inline(always)]
+unsafe fn differentiate_body<V: Vector>(task: Task<'_>) {
+    let sizes = &task.problem.sizes;
+    let (keys, block) = (sizes.keys, block_of(sizes.keys));
+    let blocks = || {
+        let first = (0..keys).step_by(block);
+        first.map(|key| (key, block.min(keys - key)))
+    };
+    let work = Work::new(task.operands(), sizes, task.count, block);
+    // SAFETY: this function's contract, and `work` is the task's own. What each call needs the one before it has written.
+    unsafe {
+        begin::<V>(&task, &work);
+        if keys > block {
+            for keys in blocks() {
+                summarise::<V>(&task, &work, keys);
+            }
+        }
+        for keys in blocks() {
+            differentiate_block::<V>(&task, &work, keys);
+            write_key_grads(&task, &work, keys);
+        }
+        write_query_grads(&task, &work);
+    }
+}
+
+/// Writes what does not depend on keys: offsets, empty softmaxes, and `rowsum(g ∘ result)`.
+///
+/// # Safety
+/// As for [`differentiate`]; `work` must be the task's.
+#[inline(always)]
+unsafe fn begin<V: Vector>(task: &Task<'_>, work: &Work) {
+    for i in 0..QUERIES {
+        // SAFETY: there are that many offsets.
+        unsafe { *work.offsets.add(i) = (i * work.ld) as u32 };
+    }
+    for i in 0..task.count {
+        let (grad, out) = (row(work.operands.grad, i), row(work.operands.out, i));
+        // SAFETY: the working memory has an element for each query, and the query has its row of gradient and result.
+        unsafe {
+            *work.largest.add(i) = f32::NEG_INFINITY;
+            *work.total.add(i) = 0.0;
+            *work.along.add(i) = dot::<V>(grad, out, task.problem.sizes.width);
+        }
+    }
+}
+
+/// Brings the queries' largest scores and sums up to date for the block of `count` keys from `key`.
+///
+/// # Safety
+/// As for [`differentiate`], after [`begin`] and the blocks before; there must be such a block.
+#[inline(always)]
+unsafe fn summarise<V: Vector>(task: &Task<'_>, work: &Work, (key, count): (usize, usize)) {
+    let sizes = task.problem.sizes;
+    // SAFETY: the head has these keys, and there is room for the largest block.
+    unsafe { pack_across(work.operands.k, (key, count), sizes.width, work.keys_across) };
+    for (i, rows) in task.tiles() {
+        let left = Left::along(row(work.operands.q, i), work.operands.q.1, rows);
+        let (scores, width) = (work.scores, sizes.width);
+        // SAFETY: the keys are packed, and the tile has room for these scores in whole groups.
+        unsafe { product::<V>(left, work.keys_across, count, width, scores, work.ld, false) };
+        for j in 0..rows {
+            let line = scores.wrapping_add(j * work.ld);
+            // SAFETY: the product has written the row, and the query has its maximum and sum.
+            unsafe {
+                mask(line, count);
+                let (largest, total) = (work.largest.add(i + j), work.total.add(i + j));
+                let padded = count.next_multiple_of(GROUP);
+                softmax::<V>(line, padded, sizes.scale(), largest, total);
+            }
+        }
+    }
+}
+
+/// Adds to the gradients of all queries, and sums those of keys and values, for the block of `count`
+/// keys from `key`.
+///
+/// # Safety
+/// As for [`differentiate`], after [`begin`], [`summarise`] of all blocks if there are several, and this
+/// function of the blocks before; there must be such a block.
+#[inline(always)]
+unsafe fn differentiate_block<V: Vector>(
+    task: &Task<'_>,
+    work: &Work,
+    (key, count): (usize, usize),
+) {
+    let sizes = task.problem.sizes;
+    let (width, depth, ld) = (sizes.width, sizes.depth(), work.ld);
+    // SAFETY: the head has these keys and values, and there is room for the largest block.
+    unsafe {
+        pack_across(work.operands.k, (key, count), width, work.keys_across);
+        pack_across(work.operands.v, (key, count), width, work.values_across);
+        pack_rows(work.operands.k, (key, count), width, work.key_rows);
+    }
+    for (i, rows) in task.tiles() {
+        let along = |of: Strided| Left::along(row(of, i), of.1, rows);
+        let (q, grad) = (along(work.operands.q), along(work.operands.grad));
+        // SAFETY: keys and values are packed, the queries have rows of `width` elements, and both tiles have room for
+        // `count` columns in whole groups, which the products write and `slopes` then needs.
+        unsafe {
+            product::<V>(q, work.keys_across, count, width, work.scores, ld, false);
+            product::<V>(
+                grad,
+                work.values_across,
+                count,
+                width,
+                work.slopes,
+                ld,
+                false,
+            );
+            slopes::<V>(task, work, (i, rows), count);
+        }
+        // SAFETY: the task has these queries, and there is room for a tile's.
+        unsafe {
+            pack_rows(work.operands.q, (i, rows), width, work.query_rows);
+            pack_rows(work.operands.grad, (i, rows), width, work.grad_rows);
+        }
+        let left = Left::along(work.slopes, ld, rows);
+        let down = |at: *mut f32| Left {
+            at,
+            stride: 1,
+            rows: count,
+            offsets: work.offsets,
+        };
+        let (to_keys, to_values) = (work.key_sums, work.value_sums);
+        // SAFETY: the tiles have `rows` rows of `count` elements, and `offsets` says where each row is. Sums have rows of
+        // `depth` elements, and hold numbers after the first block of keys or the first tile of queries.
+        unsafe {
+            let to = work.query_sums.add(i * depth);
+            product::<V>(left, work.key_rows, width, count, to, depth, key > 0);
+            let (slopes, probs) = (down(work.slopes), down(work.scores));
+            product::<V>(slopes, work.query_rows, width, rows, to_keys, depth, i > 0);
+            product::<V>(probs, work.grad_rows, width, rows, to_values, depth, i > 0);
+        }
+    }
+}
+
+/// Replaces the scores of `rows` queries from `i`, the tile's, by the probabilities `P`, and the slopes,
+/// which hold `∂P`, by `P ∘ (∂P − rowsum(P ∘ ∂P))`.
+///
+/// # Safety
+/// As for [`differentiate_block`]; both tiles must hold `rows` rows of `count` numbers in whole groups.
+#[inline(always)]
+unsafe fn slopes<V: Vector>(task: &Task<'_>, work: &Work, (i, rows): (usize, usize), count: usize) {
+    let sizes = task.problem.sizes;
+    let padded = count.next_multiple_of(GROUP);
+    for j in 0..rows {
+        let scores = work.scores.wrapping_add(j * work.ld);
+        let slopes = work.slopes.wrapping_add(j * work.ld);
+        // SAFETY: the working memory has these elements for each query, which `begin` has written, and the caller's
+        // rows have `padded` elements, which are whole vectors.
+        unsafe {
+            let (largest, total) = (work.largest.add(i + j), work.total.add(i + j));
+            let along = V::splat(*work.along.add(i + j));
+            if sizes.keys > count {
+                let shift = V::splat(-*largest);
+                let factor = V::splat(1.0 / *total);
+                for x in (0..padded).step_by(V::LANES) {
+                    let power = V::load(scores.add(x)).mul_add(V::splat(sizes.scale()), shift);
+                    let p = exp2(power).mul(factor);
+                    p.store(scores.add(x));
+                    let slope = V::load(slopes.add(x)).sub(along);
+                    p.mul(slope).store(slopes.add(x));
+                }
+            } else {
+                mask(scores, count);
+                softmax::<V>(scores, padded, sizes.scale(), largest, total);
+                let factor = V::splat(1.0 / *total);
+                for x in (0..padded).step_by(V::LANES) {
+                    let p = V::load(scores.add(x)).mul(factor);
+                    p.store(scores.add(x));
+                    let slope = V::load(slopes.add(x)).sub(along);
+                    p.mul(slope).store(slopes.add(x));
+                }
+            }
+        }
+    }
+}
+
+/// Writes the sums for the block of `count` keys from `key` to the gradients of keys and values.
+///
+/// # Safety
+/// As for [`differentiate`], after [`differentiate_block`] of the block.
+#[inline(always)]
+unsafe fn write_key_grads(task: &Task<'_>, work: &Work, (key, count): (usize, usize)) {
+    let sizes = task.problem.sizes;
+    let (width, factor) = (sizes.width, (sizes.width as f32).sqrt().recip());
+    for i in 0..count {
+        let at = ((task.batch * sizes.keys + key + i) * sizes.heads + task.head) * width;
+        let sums = i * sizes.depth();
+        // SAFETY: the block's sums have this row, and the gradients the row of this key and head.
+        unsafe {
+            scaled(work.key_sums.add(sums), task.k_grad.add(at), width, factor);
+            scaled(work.value_sums.add(sums), task.v_grad.add(at), width, 1.0);
+        }
+    }
+}
+
+/// Writes the sums for the task's queries to their gradients.
+///
+/// # Safety
+/// As for [`differentiate`], after [`differentiate_block`] of all blocks.
+#[inline(always)]
+unsafe fn write_query_grads(task: &Task<'_>, work: &Work) {
+    let sizes = task.problem.sizes;
+    let (width, factor) = (sizes.width, (sizes.width as f32).sqrt().recip());
+    for i in 0..task.count {
+        let query = task.batch * sizes.queries + task.first + i;
+        let at = (query * sizes.heads + task.head) * width;
+        // SAFETY: the sums have a row for each query, and the gradient the row of this query and head.
+        unsafe {
+            let sums = work.query_sums.add(i * sizes.depth());
+            scaled(sums, task.problem.q_grad.add(at), width, factor);
+        }
+    }
+}

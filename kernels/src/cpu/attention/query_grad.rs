@@ -1,0 +1,178 @@
+//! The gradient of attention to a fixed context, as in [`super::input_grads`]; all keys of such a
+//! context are one block, so that the softmax of a query is complete at once.
+
+use super::{
+    Heads, QUERIES, Sizes, Strided, mask, pack_across, pack_rows, pieces, row, scaled, softmax,
+};
+use crate::cpu::simd::{Vector, multiversion};
+use crate::cpu::tile::{GROUP, Left, product};
+
+/// The gradient of attention with respect to its queries.
+pub(crate) struct QueryGrad {
+    pub sizes: Sizes,
+    /// Of the result.
+    pub grad: Option<Heads>,
+    /// Of the probabilities `[B, H, N, M]`.
+    pub grad_probs: Option<Heads>,
+    pub q: Heads,
+    pub k: Heads,
+    pub v: Heads,
+    /// Where the gradient goes, `[B, N, H, D]`.
+    pub q_grad: *mut f32,
+}
+
+// SAFETY: the inputs are only read, and no two tasks of `run`, which alone writes, write the same rows.
+unsafe impl Sync for QueryGrad {}
+
+impl QueryGrad {
+    /// Computes the gradient on Rayon's threads.
+    ///
+    /// # Safety
+    /// The pointers must cover tensors of these sizes, none of which is 0, and the result must not
+    /// overlap the inputs.
+    pub(crate) unsafe fn run(&self) {
+        self.sizes
+            .each(self.sizes.parts(), |batch, head, (_, first, count)| {
+                // SAFETY: every task has its own head or part of the queries, and so its own rows of the result.
+                unsafe { differentiate_queries(self, (batch, head), (first, count)) };
+            });
+    }
+}
+
+multiversion! {
+    /// The gradient of some of a head's queries: the first and how many there are.
+    ///
+    /// # Safety
+    /// As for [`QueryGrad::run`]; the head must have the queries, and nobody else may write to their rows of
+    /// the result.
+    unsafe fn differentiate_queries(problem: &QueryGrad, head: (usize, usize), queries: (usize, usize)) = queries_body
+}
+
+#[inline(always)]
+unsafe fn queries_body<V: Vector>(
+    problem: &QueryGrad,
+    (batch, head): (usize, usize),
+    (first, all): (usize, usize),
+) {
+    let sizes = problem.sizes;
+    let Sizes { keys, width, .. } = sizes;
+    let depth = sizes.depth();
+    let padded = keys.next_multiple_of(GROUP);
+    let (_scratch, [keys_across, values_across, key_rows, scores, slopes, sums]) = pieces([
+        padded * width,
+        padded * width,
+        padded * depth,
+        QUERIES * padded,
+        QUERIES * padded,
+        QUERIES * depth,
+    ]);
+    let rows_of = |heads: &Heads| (heads.head(batch, head), heads.strides[2]);
+    let (q, k, v) = (
+        rows_of(&problem.q),
+        rows_of(&problem.k),
+        rows_of(&problem.v),
+    );
+    let grad = problem.grad.as_ref().map(rows_of);
+    let grad_probs = problem.grad_probs.as_ref().map(rows_of);
+    // SAFETY: the head has these keys and values, and the scratch has room for all of them in whole groups.
+    unsafe {
+        pack_across(k, (0, keys), width, keys_across);
+        pack_across(v, (0, keys), width, values_across);
+        pack_rows(k, (0, keys), width, key_rows);
+    }
+    for i in (0..all).step_by(QUERIES) {
+        let rows = QUERIES.min(all - i);
+        let left = |of: Strided| Left::along(row(of, first + i), of.1, rows);
+        // SAFETY: keys and values are packed, the head has these queries, and the scratch has room for a tile of scores.
+        unsafe {
+            product::<V>(left(q), keys_across, keys, width, scores, padded, false);
+            if let Some(grad) = grad {
+                product::<V>(
+                    left(grad),
+                    values_across,
+                    keys,
+                    width,
+                    slopes,
+                    padded,
+                    false,
+                );
+            }
+        }
+        for j in 0..rows {
+            let scores = scores.wrapping_add(j * padded);
+            let slopes = slopes.wrapping_add(j * padded);
+            let given = grad_probs.map(|given| row(given, first + i + j));
+            // SAFETY: the products have written row `j` of the scores, and of the slopes if there is a gradient of the
+            // result; the gradient of the probabilities has a row of `keys` elements for this query.
+            unsafe {
+                add_given(slopes, given, grad.is_some(), keys);
+                slopes_of_query::<V>(scores, slopes, keys, sizes.scale());
+            }
+        }
+        let left = Left::along(slopes, padded, rows);
+        // SAFETY: the keys are packed, the slopes have `rows` rows of `keys` elements, and the sums room for as many.
+        unsafe { product::<V>(left, key_rows, width, keys, sums, depth, false) };
+        let factor = (width as f32).sqrt().recip();
+        for j in 0..rows {
+            let query = batch * sizes.queries + first + i + j;
+            let at = (query * sizes.heads + head) * width;
+            // SAFETY: the product has written row `j` of the sums, and the result has the row of this query and head.
+            unsafe { scaled(sums.add(j * depth), problem.q_grad.add(at), width, factor) };
+        }
+    }
+}
+
+/// Adds the gradient of `keys` probabilities, if one is given, to the slopes or, if they are not there yet,
+/// writes it there; and zeros behind it.
+///
+/// # Safety
+/// `slopes` must have room for `keys` elements in whole groups, with numbers in them if they are `there`;
+/// `given` must have `keys` elements. One of them must be there.
+#[inline(always)]
+unsafe fn add_given(slopes: *mut f32, given: Option<*const f32>, there: bool, keys: usize) {
+    if let Some(given) = given {
+        for x in 0..keys {
+            // SAFETY: both have `keys` elements, and what is not there is not read.
+            unsafe {
+                let given = *given.add(x);
+                *slopes.add(x) = if there { *slopes.add(x) + given } else { given };
+            }
+        }
+    }
+    // Beyond the keys the probabilities are zero, and what they multiply must be finite.
+    for x in keys..keys.next_multiple_of(GROUP) {
+        // SAFETY: `x` lies in the last group.
+        unsafe { *slopes.add(x) = 0.0 };
+    }
+}
+
+/// Replaces the slopes of a query, which hold `∂P`, by `P ∘ (∂P − rowsum(P ∘ ∂P))`, and its scores by
+/// probabilities that are not yet divided by their sum.
+///
+/// # Safety
+/// Both must have `keys` numbers, and the slopes zeros behind them, in whole groups.
+#[inline(always)]
+unsafe fn slopes_of_query<V: Vector>(scores: *mut f32, slopes: *mut f32, keys: usize, scale: f32) {
+    let padded = keys.next_multiple_of(GROUP);
+    let (mut largest, mut total) = (f32::NEG_INFINITY, 0.0);
+    // SAFETY: the caller's scores have `padded` elements.
+    unsafe {
+        mask(scores, keys);
+        softmax::<V>(scores, padded, scale, &mut largest, &mut total);
+    }
+    let mut along = V::splat(0.0);
+    for x in (0..padded).step_by(V::LANES) {
+        // SAFETY: both have `padded` elements, which are whole vectors.
+        along = unsafe { V::load(scores.add(x)).mul_add(V::load(slopes.add(x)), along) };
+    }
+    let factor = 1.0 / total;
+    let (along, factor) = (V::splat(along.sum() * factor), V::splat(factor));
+    for x in (0..padded).step_by(V::LANES) {
+        // SAFETY: as above.
+        unsafe {
+            let p = V::load(scores.add(x)).mul(factor);
+            let slope = V::load(slopes.add(x)).sub(along);
+            p.mul(slope).store(slopes.add(x));
+        }
+    }
+}

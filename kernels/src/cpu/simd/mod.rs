@@ -1,0 +1,136 @@
+//! Vectors of f32 for three instruction sets, and the functions of them that the kernels need.
+//!
+//! A kernel is written once, generic over [`Vector`] and `#[inline(always)]`; the macro
+//! [`multiversion`] compiles it for AVX-512, for AVX2 with FMA, and for whatever the target
+//! guarantees, and picks one when it is called.
+
+mod functions;
+mod vector;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+pub(crate) use functions::{distribution, exp2, gelu, sigmoid, silu};
+pub(crate) use vector::{Portable, Vector};
+
+/// Defines `fn name(arguments) -> result` that runs `body::<V>(arguments)` with the widest vectors
+/// the processor has. `body` must be an `unsafe` generic function marked `#[inline(always)]`; its
+/// contract is that of the function.
+macro_rules! multiversion {
+    ($(#[$meta:meta])* $vis:vis unsafe fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? = $body:ident) => {
+        $(#[$meta])*
+        #[allow(clippy::too_many_arguments)]
+        $vis unsafe fn $name($($arg: $ty),*) $(-> $ret)? {
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,fma")]
+                #[allow(clippy::too_many_arguments)]
+                unsafe fn wide($($arg: $ty),*) $(-> $ret)? {
+                    // SAFETY: the caller keeps the contract of the body, whose vectors take AVX-512F, enabled here.
+                    unsafe { $body::<core::arch::x86_64::__m512>($($arg),*) }
+                }
+                #[target_feature(enable = "avx2,fma")]
+                #[allow(clippy::too_many_arguments)]
+                unsafe fn middle($($arg: $ty),*) $(-> $ret)? {
+                    // SAFETY: the caller keeps the contract of the body, whose vectors take AVX2 and FMA, enabled here.
+                    unsafe { $body::<core::arch::x86_64::__m256>($($arg),*) }
+                }
+                match $crate::cpu::simd::level() {
+                    // SAFETY: `level` has found every feature of `wide`; the rest is the caller's contract.
+                    $crate::cpu::simd::Level::Avx512 => return unsafe { wide($($arg),*) },
+                    // SAFETY: `level` has found every feature of `middle`; the rest is the caller's contract.
+                    $crate::cpu::simd::Level::Avx2 => return unsafe { middle($($arg),*) },
+                    $crate::cpu::simd::Level::Portable => {}
+                }
+            }
+            // SAFETY: the caller keeps the contract of the body, and `Portable` takes no special instructions.
+            unsafe { $body::<$crate::cpu::simd::Portable>($($arg),*) }
+        }
+    };
+}
+pub(crate) use multiversion;
+
+/// Writes `$f` of each vector of `$from` to `$to`, where both must have `$len` elements and may be the
+/// same. A macro, because a closure would not be compiled for the instruction set of the function around it.
+macro_rules! map {
+    ($V:ident, $from:expr, $to:expr, $len:expr, |$x:ident| $f:expr) => {{
+        let (from, to, len): (*const f32, *mut f32, usize) = ($from, $to, $len);
+        let mut i = 0;
+        while i + $V::LANES <= len {
+            let $x = $V::load(from.add(i));
+            $f.store(to.add(i));
+            i += $V::LANES;
+        }
+        if i < len {
+            let $x = $V::load_first(from.add(i), len - i);
+            $f.store_first(to.add(i), len - i);
+        }
+    }};
+}
+pub(crate) use map;
+
+/// Which of the three versions of every kernel runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+pub(crate) enum Level {
+    Avx512,
+    Avx2,
+    Portable,
+}
+
+/// The best version for this processor.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn level() -> Level {
+    #[cfg(test)]
+    if let Some(level) = forced::get() {
+        return level;
+    }
+    if is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("fma")
+    {
+        Level::Avx512
+    } else if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+        Level::Avx2
+    } else {
+        Level::Portable
+    }
+}
+
+/// Lets the tests run the versions for lesser processors too.
+#[cfg(test)]
+pub(crate) mod forced {
+    use super::Level;
+    use std::cell::Cell;
+
+    thread_local! {
+        static LEVEL: Cell<Option<Level>> = const { Cell::new(None) };
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn get() -> Option<Level> {
+        LEVEL.get()
+    }
+
+    /// Runs `f` at every level that this processor has, each on threads of its own: operands are
+    /// packed for a level, so that it must not change while another test computes.
+    pub(crate) fn each(f: impl Fn(Level) + Sync) {
+        let best = super::level();
+        for level in [Level::Portable, Level::Avx2, Level::Avx512] {
+            let threads = rayon::ThreadPoolBuilder::new()
+                .start_handler(move |_| LEVEL.set(Some(level)))
+                .build()
+                .expect("threads");
+            threads.install(|| f(level));
+            if level == best {
+                break;
+            }
+        }
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn level() -> Level {
+    Level::Portable
+}
