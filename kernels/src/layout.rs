@@ -77,17 +77,6 @@ pub fn picture_to_tokens(x: Tensor<4>) -> Tensor<3> {
     x.reshape([batch, channels, height * width]).swap_dims(1, 2)
 }
 
-/// Tokens `[B, H · W, C]` of pictures of this height and width as `[B, C, H, W]`: the way back from
-/// [`picture_to_tokens`], a view.
-///
-/// # Panics
-/// If there are not `height` · `width` tokens.
-pub fn tokens_to_picture(x: Tensor<3>, [height, width]: [usize; 2]) -> Tensor<4> {
-    let [batch, _, channels] = x.dims();
-    x.reshape([batch, height, width, channels])
-        .permute([0, 3, 1, 2])
-}
-
 /// The elements `start..start + count` of each row of `x`: a view. On some GPUs memory must begin at a multiple of up to 256
 /// bytes; rows that would begin elsewhere are copied there.
 ///

@@ -1,8 +1,8 @@
 //! The operations that Stable Diffusion and the detectors spend their time in.
 //!
 //! Every function takes and returns Burn tensors, works on every backend and under autodiff, and
-//! accepts f32, f16 and bf16. Next to each stands a plain reference in Burn's own operations,
-//! gathered in [`plain`]: it is what runs wherever gradients are recorded, and what the tests compare
+//! accepts f32, f16 and bf16. Each has a plain reference in Burn's own operations in [`plain`]: it is
+//! what runs wherever gradients are recorded, and what the tests compare
 //! the fast paths with. On the CPU backend `flex` and on GPUs, outside autodiff, the functions take
 //! paths of their own.
 
@@ -33,6 +33,7 @@ mod max_pool;
 mod nms;
 mod norm;
 mod overwrite;
+pub mod plain;
 pub mod profile;
 mod resize;
 mod roi_align;
@@ -50,26 +51,14 @@ pub use conv::{conv2d, conv2d_input_grad, conv2d_relu, pointwise_onto};
 pub use flex::{keep_freed_memory, release_freed_memory};
 pub use layout::{
     cat_channels, narrow_channels, narrow_columns, picture_to_tokens, pointwise_kernel,
-    prefers_channels_last, split_heads, tokens_to_picture,
+    prefers_channels_last, split_heads,
 };
 pub use linear::{linear, linear_input_grad, linear_onto};
 pub use max_pool::max_pool3x3;
 pub use nms::{nms, suppress};
 pub use norm::{group_norm, group_norm_input_grad, layer_norm, layer_norm_input_grad};
 pub use overwrite::overwrite;
+pub use plain::{RoiAlign, tokens_to_picture};
 pub use resize::{upsample_nearest2x, upsample_nearest2x_input_grad};
-pub use roi_align::{RoiAlign, roi_align};
+pub use roi_align::roi_align;
 pub use top_k::top_k;
-
-/// The references: the same operations in Burn's own, for every backend and for autodiff.
-pub mod plain {
-    pub use crate::activation::plain::*;
-    pub use crate::attention::plain::*;
-    pub use crate::conv::plain::*;
-    pub use crate::linear::plain::*;
-    pub use crate::max_pool::plain::*;
-    pub use crate::nms::plain::*;
-    pub use crate::norm::plain::*;
-    pub use crate::resize::plain::*;
-    pub use crate::roi_align::plain::roi_align;
-}

@@ -1,8 +1,10 @@
 //! The affine layer.
 
 use crate::cpu::columns::{Patches, Transposed};
-use crate::cpu::gemm::{Columns, Gemm, Rows, Target};
+use crate::cpu::gemm::{Gemm, Target};
+use crate::cpu::operand::{Columns, Rows};
 use crate::flex::{Operand, filled};
+use crate::plain;
 use crate::profile::{self, Family, linear_flops};
 use burn::tensor::Tensor;
 
@@ -226,18 +228,4 @@ fn fast_linear_input_grad(grad: &Tensor<3>, weight: &Tensor<2>) -> Option<Tensor
             }
         })
     })
-}
-
-pub(crate) mod plain {
-    use burn::tensor::{Tensor, module};
-
-    /// Reference of [`crate::linear`].
-    pub fn linear(x: Tensor<3>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<3> {
-        module::linear(x, weight.transpose(), bias)
-    }
-
-    /// Reference of [`crate::linear_input_grad`].
-    pub fn linear_input_grad(grad: Tensor<3>, weight: Tensor<2>) -> Tensor<3> {
-        module::linear(grad, weight, None)
-    }
 }

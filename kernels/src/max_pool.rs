@@ -1,5 +1,6 @@
 //! Largest values of neighbourhoods.
 
+use crate::plain;
 use crate::profile::{self, Family};
 use burn::tensor::Tensor;
 
@@ -23,15 +24,4 @@ fn fast_max_pool3x3(x: &Tensor<4>) -> Option<Tensor<4>> {
             max_pool::three(from.as_slice(), to, [height, width]);
         })
     })
-}
-
-pub(crate) mod plain {
-    use burn::tensor::ops::MaxPoolOptions;
-    use burn::tensor::{Tensor, module};
-
-    /// Reference of [`crate::max_pool3x3`].
-    pub fn max_pool3x3(x: Tensor<4>) -> Tensor<4> {
-        let options = MaxPoolOptions::new([3, 3]);
-        module::max_pool2d(x, options.with_stride([2, 2]).with_padding([1, 1]))
-    }
 }

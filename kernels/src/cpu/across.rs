@@ -1,7 +1,7 @@
 //! Left operands that do not lie row by row: weights read across, copied so that the rows of a tile lie
 //! together.
 
-use super::gemm::Rows;
+use super::operand::Rows;
 use super::scratch::Scratch;
 use super::simd::Vector;
 use super::tile::Left;

@@ -1,6 +1,6 @@
 //! The two ways in which right operands lie in memory.
 
-use super::gemm::Columns;
+use super::operand::Columns;
 #[cfg(target_arch = "x86_64")]
 use super::simd::{Level, level};
 use super::tile::GROUP;

@@ -8,6 +8,7 @@
 //! tiles follows Goto & van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008).
 
 use super::across::Across;
+use super::operand::{Columns, Rows};
 use super::scratch::Scratch;
 use super::simd::{Vector, multiversion};
 use super::tile::{Bias, GROUP, Left, Panel, panels, tile};
@@ -20,24 +21,6 @@ const BLOCK_K: usize = 512;
 const BLOCK_GROUPS: usize = 18;
 /// Multiply-adds (about 30 µs of one core) below which waking a second thread costs more than it brings.
 const SERIAL: usize = 1 << 21;
-
-/// The right operand: a matrix of which blocks can be packed.
-pub(crate) trait Columns: Sync {
-    /// Writes rows `k0..k0 + kc` of the columns from `col` to `col + cols` (at most [`GROUP`]) to
-    /// `to`, one row every `stride` elements, padded with zeros to [`GROUP`] columns.
-    ///
-    /// # Safety
-    /// `to` must have room for that; rows and columns must exist.
-    unsafe fn pack(
-        &self,
-        col: usize,
-        cols: usize,
-        k0: usize,
-        kc: usize,
-        to: *mut f32,
-        stride: usize,
-    );
-}
 
 /// Where the product goes.
 #[derive(Clone, Copy)]
@@ -116,31 +99,6 @@ fn split(col: usize, plane: usize) -> (usize, usize) {
         (0, col)
     } else {
         (col / plane, col % plane)
-    }
-}
-
-/// How the left operand lies in memory.
-#[derive(Clone, Copy)]
-pub(crate) enum Rows<'a> {
-    /// Unit stride along the summed axis, `stride` elements between rows.
-    Along { from: *const f32, stride: usize },
-    /// A weight `[Out, In, kernel]` whose rows are the inputs, summed over outputs and `taps`: element
-    /// (row, k) lies at `k / taps.len() · stride + row · kernel + taps[k % taps.len()]`.
-    Across {
-        from: *const f32,
-        stride: usize,
-        kernel: usize,
-        taps: &'a [usize],
-    },
-}
-
-impl Rows<'_> {
-    /// The summed elements come in runs of this many that blocks do not divide.
-    fn run(&self) -> usize {
-        match self {
-            Self::Along { .. } => 1,
-            Self::Across { taps, .. } => taps.len().max(1),
-        }
     }
 }
 

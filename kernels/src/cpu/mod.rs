@@ -8,6 +8,7 @@ pub(crate) mod gemm;
 pub(crate) mod max_pool;
 pub(crate) mod norm;
 pub(crate) mod norm_grad;
+pub(crate) mod operand;
 pub(crate) mod resize;
 pub(crate) mod roi_align;
 mod scratch;

@@ -2,6 +2,7 @@
 //! kernel for the bias, which reads and writes all of the result again.
 
 use super::*;
+use crate::plain;
 
 /// Views of a backend's tensors.
 #[backend_extension(Cube, Fusion: cfg(feature = "fusion"))]
@@ -85,8 +86,8 @@ pub(crate) fn pointwise(
         None => None,
     };
     let y = linear(&tokens, &weight, bias, onto.as_ref())
-        .unwrap_or_else(|| crate::linear::plain::linear(tokens, weight, None));
-    Some(crate::tokens_to_picture(y, [height, width]))
+        .unwrap_or_else(|| plain::linear(tokens, weight, None));
+    Some(plain::tokens_to_picture(y, [height, width]))
 }
 
 /// [`crate::conv2d_input_grad`] of a convolution of single pixels.
@@ -97,6 +98,6 @@ pub(crate) fn pointwise_input_grad(
 ) -> Option<Tensor<4>> {
     let weight = affine(weight, stride_and_padding)?;
     let [_, _, height, width] = grad.dims();
-    let of_x = crate::linear::plain::linear_input_grad(picture_to_tokens(grad)?, weight);
-    Some(crate::tokens_to_picture(of_x, [height, width]))
+    let of_x = plain::linear_input_grad(picture_to_tokens(grad)?, weight);
+    Some(plain::tokens_to_picture(of_x, [height, width]))
 }

@@ -97,7 +97,7 @@ pub(crate) trait Kernels: Backend {
         level3: FloatTensor<Self>,
         rois: FloatTensor<Self>,
         count: usize,
-        options: crate::RoiAlign,
+        options: crate::plain::RoiAlign,
     ) -> FloatTensor<Self>;
 
     /// The first halves of the rows times the GELU of the second.
@@ -168,7 +168,7 @@ impl Kernels for CubeBackend {
         level3: FloatTensor<Self>,
         rois: FloatTensor<Self>,
         count: usize,
-        options: crate::RoiAlign,
+        options: crate::plain::RoiAlign,
     ) -> FloatTensor<Self> {
         roi_align::launch([level0, level1, level2, level3], rois, count, options)
     }

@@ -1,7 +1,7 @@
 //! Pooling of regions, one thread for each pixel and channel of a region.
 
 use super::*;
-use crate::RoiAlign;
+use crate::plain::RoiAlign;
 
 /// Levels of a pyramid that the kernel takes.
 const LEVELS: usize = 4;

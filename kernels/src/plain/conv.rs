@@ -1,0 +1,54 @@
+//! References of the convolutions.
+
+use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
+use burn::tensor::{Tensor, activation, module};
+
+/// Reference of [`crate::conv2d`].
+pub fn conv2d(
+    x: Tensor<4>,
+    weight: Tensor<4>,
+    bias: Option<Tensor<1>>,
+    stride: usize,
+    padding: usize,
+) -> Tensor<4> {
+    let options = ConvOptions::new([stride; 2], [padding; 2], [1, 1], 1);
+    module::conv2d(x, weight, bias, options)
+}
+
+/// Reference of [`crate::conv2d_relu`].
+pub fn conv2d_relu(
+    x: Tensor<4>,
+    weight: Tensor<4>,
+    bias: Option<Tensor<1>>,
+    stride: usize,
+    padding: usize,
+) -> Tensor<4> {
+    activation::relu(conv2d(x, weight, bias, stride, padding))
+}
+
+/// Reference of [`crate::conv2d_input_grad`].
+pub fn conv2d_input_grad(
+    grad: Tensor<4>,
+    weight: Tensor<4>,
+    input: [usize; 4],
+    stride: usize,
+    padding: usize,
+) -> Tensor<4> {
+    let [_, _, out_height, out_width] = grad.dims();
+    let [_, _, kernel_height, kernel_width] = weight.dims();
+    if stride == 1 && padding < kernel_height.min(kernel_width) && kernel_height == kernel_width {
+        // A convolution like any other, for which backends have their fastest kernels. The weight is turned into
+        // the order that those of GPUs want, which costs nothing elsewhere.
+        let turned = weight.permute([1, 2, 3, 0]).flip([1, 2]);
+        let turned = turned.permute([0, 3, 1, 2]);
+        return conv2d(grad, turned, None, 1, kernel_height - 1 - padding);
+    }
+    // Pixels at the lower and right border that no output of a strided convolution reaches.
+    let rest = |input, out, kernel| input + 2 * padding - ((out - 1) * stride + kernel);
+    let unreached = [
+        rest(input[2], out_height, kernel_height),
+        rest(input[3], out_width, kernel_width),
+    ];
+    let options = ConvTransposeOptions::new([stride; 2], [padding; 2], unreached, [1, 1], 1);
+    module::conv_transpose2d(grad, weight, None, options)
+}

@@ -1,0 +1,94 @@
+//! References of the normalisations. Statistics are taken in f32 whatever the type of the input.
+
+use burn::tensor::{DType, Tensor, activation, module};
+
+/// Reference of [`crate::group_norm`].
+pub fn group_norm(
+    x: Tensor<4>,
+    groups: usize,
+    weight: Tensor<1>,
+    bias: Tensor<1>,
+    eps: f64,
+    silu: bool,
+) -> Tensor<4> {
+    let dtype = x.dtype();
+    let [batch, channels, height, width] = x.dims();
+    let x = x
+        .cast(DType::F32)
+        .reshape([batch, groups, channels / groups * height * width]);
+    let centred = x.clone() - x.mean_dim(2);
+    let variance = centred.clone().square().mean_dim(2);
+    let normalised = (centred / (variance + eps).sqrt()).reshape([batch, channels, height, width]);
+    let weight = weight.cast(DType::F32).reshape([1, channels, 1, 1]);
+    let bias = bias.cast(DType::F32).reshape([1, channels, 1, 1]);
+    let y = normalised * weight + bias;
+    let y = if silu { activation::silu(y) } else { y };
+    y.cast(dtype)
+}
+
+/// Reference of [`crate::layer_norm`].
+pub fn layer_norm(x: Tensor<3>, weight: Tensor<1>, bias: Tensor<1>, eps: f64) -> Tensor<3> {
+    let dtype = x.dtype();
+    module::layer_norm(
+        x.cast(DType::F32),
+        weight.cast(DType::F32),
+        Some(bias.cast(DType::F32)),
+        eps,
+    )
+    .cast(dtype)
+}
+
+/// Reference of [`crate::group_norm_input_grad`].
+pub fn group_norm_input_grad(
+    grad: Tensor<4>,
+    x: Tensor<4>,
+    groups: usize,
+    weight: Tensor<1>,
+    bias: Tensor<1>,
+    eps: f64,
+    silu: bool,
+) -> Tensor<4> {
+    let dtype = grad.dtype();
+    let shape @ [batch, channels, height, width] = x.dims();
+    let grouped = [batch, groups, channels / groups * height * width];
+    let (normalised, deviation) = normalise(x.cast(DType::F32).reshape(grouped), eps);
+    let weight = weight.cast(DType::F32).reshape([1, channels, 1, 1]);
+    let mut grad = grad.cast(DType::F32);
+    if silu {
+        let bias = bias.cast(DType::F32).reshape([1, channels, 1, 1]);
+        let y = normalised.clone().reshape(shape) * weight.clone() + bias;
+        let sigmoid = activation::sigmoid(y.clone());
+        // silu'(y) = σ(y) (1 + y (1 − σ(y)))
+        grad = grad * (sigmoid.clone() * (y * (-sigmoid + 1.0) + 1.0));
+    }
+    let grad = (grad * weight).reshape(grouped);
+    normalise_grad(grad, normalised, deviation)
+        .reshape(shape)
+        .cast(dtype)
+}
+
+/// Reference of [`crate::layer_norm_input_grad`].
+pub fn layer_norm_input_grad(
+    grad: Tensor<3>,
+    x: Tensor<3>,
+    weight: Tensor<1>,
+    eps: f64,
+) -> Tensor<3> {
+    let dtype = grad.dtype();
+    let (normalised, deviation) = normalise(x.cast(DType::F32), eps);
+    let grad = grad.cast(DType::F32) * weight.cast(DType::F32).unsqueeze();
+    normalise_grad(grad, normalised, deviation).cast(dtype)
+}
+
+/// `x` with mean 0 and variance 1 along the last axis, and the deviation it was divided by.
+fn normalise(x: Tensor<3>, eps: f64) -> (Tensor<3>, Tensor<3>) {
+    let centred = x.clone() - x.mean_dim(2);
+    let deviation = (centred.clone().square().mean_dim(2) + eps).sqrt();
+    (centred / deviation.clone(), deviation)
+}
+
+/// Gradient through [`normalise`]: the part of `grad` that changes neither mean nor variance.
+fn normalise_grad(grad: Tensor<3>, normalised: Tensor<3>, deviation: Tensor<3>) -> Tensor<3> {
+    let along = (grad.clone() * normalised.clone()).mean_dim(2);
+    (grad.clone() - grad.mean_dim(2) - normalised * along) / deviation
+}
