@@ -12,6 +12,7 @@ mod gradients;
 mod input_gradients;
 mod layout;
 mod simd;
+mod stand_ins;
 
 use crate::selftest::{noise, reference};
 use burn::tensor::{DType, Device, Tensor, TensorData};
