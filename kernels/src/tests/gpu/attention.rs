@@ -26,8 +26,9 @@ fn operands(
 }
 
 #[test]
+#[ignore = "needs PREPOSE_TEST_DEVICE: wgpu, vulkan, metal or cuda"]
 fn attention_matches() {
-    let Some(device) = device() else { return };
+    let device = device();
     for dtype in types(&device) {
         for sizes @ [b, h, n, m, d] in sizes(dtype) {
             let what = format!("attention {sizes:?} {dtype:?}");
@@ -52,8 +53,9 @@ fn attention_matches() {
 }
 
 #[test]
+#[ignore = "needs PREPOSE_TEST_DEVICE: wgpu, vulkan, metal or cuda"]
 fn causal_attention_matches() {
-    let Some(device) = device() else { return };
+    let device = device();
     for sizes @ [_, _, n, m, d] in [[2, 3, 77, 77, 16], [1, 1, 200, 200, 16]] {
         let (here, [q, k, v]) = operands(sizes, DType::F32, &device);
         let [q64, k64, v64] = here.map(|x| values(&x));
@@ -64,8 +66,9 @@ fn causal_attention_matches() {
 }
 
 #[test]
+#[ignore = "needs PREPOSE_TEST_DEVICE: wgpu, vulkan, metal or cuda"]
 fn attention_survives_large_scores_between_fused_operations() {
-    let Some(device) = device() else { return };
+    let device = device();
     let sizes @ [_, _, n, m, d] = [1, 2, 33, 50, 16];
     let (here, [q, k, v]) = operands(sizes, DType::F32, &device);
     let [q64, k64, v64] = here.map(|x| values(&x));
@@ -80,8 +83,9 @@ fn attention_survives_large_scores_between_fused_operations() {
 }
 
 #[test]
+#[ignore = "needs PREPOSE_TEST_DEVICE: wgpu, vulkan, metal or cuda"]
 fn attention_of_slices() {
-    let Some(device) = device() else { return };
+    let device = device();
     let (here, there) = pair([3, 2, 16, 24], 1, DType::F32, &device);
     let parts = |x: &Tensor<4>| {
         let part = |first| x.clone().narrow(0, 1, 2).narrow(3, first, 5);
@@ -101,8 +105,9 @@ fn attention_of_slices() {
 }
 
 #[test]
+#[ignore = "needs PREPOSE_TEST_DEVICE: wgpu, vulkan, metal or cuda"]
 fn attention_input_grads_match() {
-    let Some(device) = device() else { return };
+    let device = device();
     for dtype in types(&device) {
         for sizes @ [b, h, n, m, d] in sizes(dtype) {
             if m == 1 {
@@ -133,8 +138,9 @@ fn attention_input_grads_match() {
 }
 
 #[test]
+#[ignore = "needs PREPOSE_TEST_DEVICE: wgpu, vulkan, metal or cuda"]
 fn attention_query_grad_matches() {
-    let Some(device) = device() else { return };
+    let device = device();
     for dtype in types(&device) {
         for sizes @ [b, h, n, m, d] in [[1, 2, 140, 77, 16], [2, 3, 20, 9, 16], [16, 1, 7, 12, 16]]
         {
@@ -176,8 +182,9 @@ fn attention_query_grad_matches() {
 
 /// The bytes of a matrix of scores, of which attention and its gradients may not take a third.
 #[test]
+#[ignore = "needs PREPOSE_TEST_DEVICE: wgpu, vulkan, metal or cuda"]
 fn attention_holds_no_scores() {
-    let Some(device) = device() else { return };
+    let device = device();
     if !alone("tests::gpu::attention::attention_holds_no_scores") {
         return;
     }

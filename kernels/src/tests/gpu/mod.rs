@@ -1,8 +1,6 @@
-//! The kernels for GPUs against f64 loops, on whatever device is at hand: a GPU, or Mesa's software
-//! Vulkan, which `scripts/gpu/software-vulkan.sh` installs.
-//!
-//! `PREPOSE_TEST_DEVICE` (`wgpu`, `vulkan`, `metal` or `cuda`) names the device and makes it an error
-//! if there is none. Without it the tests run on the first one found, and say so and pass without.
+//! The kernels for GPUs against f64 loops, on the device that `PREPOSE_TEST_DEVICE` names (`wgpu`, `vulkan`, `metal` or
+//! `cuda`): a GPU, or Mesa's software Vulkan, which `scripts/gpu/software-vulkan.sh` installs and runs these tests on.
+//! They are ignored unless asked for (`cargo test … -- --ignored tests::gpu`), so that none passes without a device.
 //!
 //! Burn's own kernels would be tuned first, half a minute each on a software device. So these tests
 //! upload, run a kernel of ours and read back; only those of convolutions wait for it.
@@ -25,9 +23,12 @@ use std::panic::catch_unwind;
 use std::sync::OnceLock;
 
 /// The device to test on.
-fn device() -> Option<Device> {
-    static DEVICE: OnceLock<Option<Device>> = OnceLock::new();
-    let device = DEVICE.get_or_init(|| {
+///
+/// # Panics
+/// If `PREPOSE_TEST_DEVICE` names none, or one that is not there or not built in.
+fn device() -> Device {
+    static DEVICE: OnceLock<Device> = OnceLock::new();
+    let find = || {
         let kinds = [
             #[cfg(feature = "cuda")]
             ("cuda", DeviceType::Cuda),
@@ -38,22 +39,17 @@ fn device() -> Option<Device> {
             #[cfg(feature = "wgpu")]
             ("wgpu", DeviceType::Wgpu),
         ];
-        let named = std::env::var("PREPOSE_TEST_DEVICE").ok();
+        let named = std::env::var("PREPOSE_TEST_DEVICE");
+        let named = named.expect("PREPOSE_TEST_DEVICE names the device to test on");
         let found = kinds
             .into_iter()
-            .filter(|(name, _)| named.as_deref().is_none_or(|named| named == *name))
+            .filter(|(name, _)| named == *name)
             // Drivers that are not there panic.
             .filter_map(|(_, kind)| catch_unwind(|| Device::enumerate(kind).into_vec()).ok())
             .find_map(|devices| devices.into_iter().next());
-        if let Some(name) = named {
-            assert!(found.is_some(), "there is no device {name} to test on");
-        }
-        found
-    });
-    if device.is_none() {
-        println!("skipped: no GPU and no software one (scripts/gpu/software-vulkan.sh)");
-    }
-    device.clone()
+        found.unwrap_or_else(|| panic!("there is no device {named} to test on"))
+    };
+    DEVICE.get_or_init(find).clone()
 }
 
 /// Whether this process runs the test `name` alone. If not, runs one that does, which must pass: what a device holds is counted
@@ -64,7 +60,7 @@ fn alone(name: &str) -> bool {
         return true;
     }
     let run = std::process::Command::new(std::env::current_exe().expect("this program"))
-        .args(["--exact", name, "--nocapture"])
+        .args(["--exact", name, "--nocapture", "--include-ignored"])
         .env(ALONE, "1")
         .output()
         .expect("a process");

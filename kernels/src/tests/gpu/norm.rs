@@ -7,8 +7,9 @@ fn allowed(dtype: DType) -> f64 {
 }
 
 #[test]
+#[ignore = "needs PREPOSE_TEST_DEVICE: wgpu, vulkan, metal or cuda"]
 fn group_norm_matches() {
-    let Some(device) = device() else { return };
+    let device = device();
     for dtype in types(&device) {
         for (index, ([b, c, h, w], groups)) in [
             ([1, 21, 5, 7], 7),
@@ -57,8 +58,9 @@ fn group_norm_matches() {
 }
 
 #[test]
+#[ignore = "needs PREPOSE_TEST_DEVICE: wgpu, vulkan, metal or cuda"]
 fn group_norm_in_pieces_matches() {
-    let Some(device) = device() else { return };
+    let device = device();
     for [b, c, h, w] in [[1, 2, 256, 512], [1, 3, 181, 191]] {
         let x = random([b, c, h, w], 1, DType::F32) + 30.0;
         let (weight, weight_there) = pair([c], 2, DType::F32, &device);
@@ -83,8 +85,9 @@ fn group_norm_in_pieces_matches() {
 }
 
 #[test]
+#[ignore = "needs PREPOSE_TEST_DEVICE: wgpu, vulkan, metal or cuda"]
 fn group_norm_between_fused_operations() {
-    let Some(device) = device() else { return };
+    let device = device();
     let (x, there) = pair([2, 12, 6, 5], 1, DType::F32, &device);
     let (weight, weight_there) = pair([12], 2, DType::F32, &device);
     let (bias, bias_there) = pair([12], 3, DType::F32, &device);
@@ -98,8 +101,9 @@ fn group_norm_between_fused_operations() {
 }
 
 #[test]
+#[ignore = "needs PREPOSE_TEST_DEVICE: wgpu, vulkan, metal or cuda"]
 fn layer_norm_matches() {
-    let Some(device) = device() else { return };
+    let device = device();
     for dtype in types(&device) {
         for [b, n, c] in [[1, 1, 5], [2, 77, 40], [16, 9, 320], [1, 3, 1031]] {
             let what = format!("layer norm {:?} {dtype:?}", [b, n, c]);
@@ -129,8 +133,9 @@ fn layer_norm_matches() {
 }
 
 #[test]
+#[ignore = "needs PREPOSE_TEST_DEVICE: wgpu, vulkan, metal or cuda"]
 fn norm_input_grads_match() {
-    let Some(device) = device() else { return };
+    let device = device();
     for dtype in types(&device) {
         for ([b, c, h, w], groups, silu) in [
             ([1, 21, 5, 7], 7, true),
