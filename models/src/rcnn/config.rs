@@ -71,6 +71,30 @@ impl BackboneConfig {
     pub(super) fn planes(&self, stage: usize) -> usize {
         self.width << stage
     }
+
+    /// As [`RcnnConfig::check`].
+    fn check(&self) -> Result<(), ConfigError> {
+        let stages = self.layers.len();
+        if !(1..=4).contains(&stages) || self.layers.contains(&0) {
+            let reason = "it must list the blocks of 1 to 4 stages";
+            return Err(CHECK.invalid("backbone.layers", &self.layers, reason));
+        }
+        if let Some(returned) = &self.returned_layers {
+            let first = returned.first().copied().unwrap_or(0);
+            let expected: Vec<usize> = (first..=stages).collect();
+            if first == 0 || *returned != expected {
+                let reason = format!(
+                    "it must count up to {stages}, the number of stages in `backbone.layers`"
+                );
+                return Err(CHECK.invalid("backbone.returned_layers", returned, reason));
+            }
+        }
+        if self.block == Block::Basic && self.width_per_group != 64 {
+            let reason = "basic blocks have 64";
+            return Err(CHECK.invalid("backbone.width_per_group", self.width_per_group, reason));
+        }
+        Ok(())
+    }
 }
 
 /// What turns a pooled region into the features for its class and box.
@@ -302,29 +326,7 @@ impl RcnnConfig {
     /// [`ConfigError`] with the field, its value and the reason.
     pub fn check(&self) -> Result<(), ConfigError> {
         let backbone = &self.backbone;
-        let stages = backbone.layers.len();
-        if !(1..=4).contains(&stages) || backbone.layers.contains(&0) {
-            let reason = "it must list the blocks of 1 to 4 stages";
-            return Err(CHECK.invalid("backbone.layers", &backbone.layers, reason));
-        }
-        if let Some(returned) = &backbone.returned_layers {
-            let first = returned.first().copied().unwrap_or(0);
-            let expected: Vec<usize> = (first..=stages).collect();
-            if first == 0 || *returned != expected {
-                let reason = format!(
-                    "it must count up to {stages}, the number of stages in `backbone.layers`"
-                );
-                return Err(CHECK.invalid("backbone.returned_layers", returned, reason));
-            }
-        }
-        if backbone.block == Block::Basic && backbone.width_per_group != 64 {
-            let reason = "basic blocks have 64";
-            return Err(CHECK.invalid(
-                "backbone.width_per_group",
-                backbone.width_per_group,
-                reason,
-            ));
-        }
+        backbone.check()?;
         let widths = [
             ("backbone.width", backbone.width),
             ("backbone.width_per_group", backbone.width_per_group),

@@ -141,6 +141,13 @@ impl UNetPlan {
     }
 }
 
+const CHECK: Check = Check { network: "UNet" };
+
+/// Kinds of blocks; those with cross-attention come first.
+const DOWN: [&str; 2] = ["CrossAttnDownBlock2D", "DownBlock2D"];
+const UP: [&str; 2] = ["CrossAttnUpBlock2D", "UpBlock2D"];
+const MID: &str = "UNetMidBlock2DCrossAttn";
+
 impl UNetConfig {
     /// Refuses what cannot be built.
     ///
@@ -150,8 +157,8 @@ impl UNetConfig {
         self.plan().map(|_| ())
     }
 
-    pub(crate) fn plan(&self) -> Result<UNetPlan, ConfigError> {
-        const CHECK: Check = Check { network: "UNet" };
+    /// Refuses options and kinds of blocks that are not implemented.
+    fn check_kinds(&self) -> Result<(), ConfigError> {
         CHECK.class(&self.rest, &["UNet2DConditionModel"])?;
         CHECK.only(
             &self.rest,
@@ -180,16 +187,17 @@ impl UNetConfig {
                 ("timestep_post_act", json!(null)),
             ],
         )?;
-        const DOWN: [&str; 2] = ["CrossAttnDownBlock2D", "DownBlock2D"];
-        const UP: [&str; 2] = ["CrossAttnUpBlock2D", "UpBlock2D"];
-        const MID: &str = "UNetMidBlock2DCrossAttn";
         CHECK.block_types("down_block_types", &self.down_block_types, &DOWN)?;
         CHECK.block_types("up_block_types", &self.up_block_types, &UP)?;
         if self.mid_block_type.as_deref() != Some(MID) {
             let value = json!(self.mid_block_type);
             return Err(CHECK.unsupported("mid_block_type", value, MID));
         }
+        Ok(())
+    }
 
+    pub(crate) fn plan(&self) -> Result<UNetPlan, ConfigError> {
+        self.check_kinds()?;
         let n = self.block_out_channels.len();
         if n == 0 {
             return Err(CHECK.invalid(
@@ -245,17 +253,17 @@ impl UNetConfig {
             levels: (0..n).map(level).collect(),
             groups,
             time_dim: (self.time_embedding_dim).unwrap_or(4 * self.block_out_channels[0]),
-            added: self.added(CHECK)?,
+            added: self.added()?,
         })
     }
 
-    fn added(&self, check: Check) -> Result<Option<(usize, usize)>, ConfigError> {
+    fn added(&self) -> Result<Option<(usize, usize)>, ConfigError> {
         match self.addition_embed_type.as_deref() {
             None => Ok(None),
             Some("text_time") => {
                 let needed = |key, value: Option<usize>| {
                     let reason = "`addition_embed_type` is \"text_time\", which needs it";
-                    value.ok_or(check.invalid(key, value, reason))
+                    value.ok_or(CHECK.invalid(key, value, reason))
                 };
                 Ok(Some((
                     needed("addition_time_embed_dim", self.addition_time_embed_dim)?,
@@ -267,7 +275,7 @@ impl UNetConfig {
             }
             Some(other) => {
                 let supported = "null or \"text_time\"";
-                Err(check.unsupported("addition_embed_type", other, supported))
+                Err(CHECK.unsupported("addition_embed_type", other, supported))
             }
         }
     }

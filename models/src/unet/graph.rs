@@ -9,7 +9,6 @@
 //! that reads a buffer which is not refreshed gives another picture, and is dropped.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
@@ -18,19 +17,9 @@ use burn::prelude::*;
 use burn::tensor::{DType, Graph, capture};
 use prepose_kernels as kernels;
 
-use super::{PreparedConditioning, UNet};
+use super::UNet;
+use super::conditioning::PreparedConditioning;
 use crate::attention::NoProbe;
-
-/// Tells conditionings apart: clones have the same one, and nothing else has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ConditioningId(u64);
-
-impl ConditioningId {
-    pub fn new() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self(NEXT.fetch_add(1, Ordering::Relaxed))
-    }
-}
 
 /// Steps that must be left for a capture to pay: it costs five calls.
 const WORTH: usize = 12;
@@ -115,26 +104,7 @@ impl StepGraphs {
             if matches!(*state, State::Without) {
                 return plain(sample);
             }
-            let graph = StepGraph::capture(unet, &sample, timestep, conditioning);
-            *state = match graph
-                .filter(|graph| self.usage == GraphUse::Forced || graph.is_hardware())
-            {
-                None => {
-                    tracing::debug!(
-                        "the UNet's call was not captured; it is launched kernel by kernel"
-                    );
-                    State::Without
-                }
-                Some(mut graph) => match graph.check(unet, &sample, timestep, conditioning) {
-                    Ok(()) => State::Captured(Box::new(graph)),
-                    Err(difference) => {
-                        tracing::warn!(
-                            "the UNet's captured call is wrong by {difference:.1e} of its result and is not used"
-                        );
-                        State::Without
-                    }
-                },
-            };
+            *state = self.capture(unet, &sample, timestep, conditioning);
         }
         if let State::Captured(graph) = &mut *state {
             let embedded = unet.embed_timesteps(&[timestep], &sample);
@@ -149,6 +119,31 @@ impl StepGraphs {
             }
         }
         plain(sample)
+    }
+
+    /// Captures a call on these inputs and checks it.
+    fn capture(
+        &self,
+        unet: &UNet,
+        sample: &Tensor<4>,
+        timestep: f64,
+        conditioning: &PreparedConditioning,
+    ) -> State {
+        let graph = StepGraph::capture(unet, sample, timestep, conditioning);
+        let usable = |graph: &StepGraph| self.usage == GraphUse::Forced || graph.is_hardware();
+        let Some(mut graph) = graph.filter(usable) else {
+            tracing::debug!("the UNet's call was not captured; it is launched kernel by kernel");
+            return State::Without;
+        };
+        match graph.check(unet, sample, timestep, conditioning) {
+            Ok(()) => State::Captured(Box::new(graph)),
+            Err(difference) => {
+                tracing::warn!(
+                    "the UNet's captured call is wrong by {difference:.1e} of its result and is not used"
+                );
+                State::Without
+            }
+        }
     }
 
     /// Lets go of the captured graph and the memory that it holds.
@@ -332,57 +327,6 @@ fn copy<const D: usize>(x: &Tensor<D>) -> Tensor<D> {
 
 fn lock(inputs: &Mutex<Inputs>) -> MutexGuard<'_, Inputs> {
     inputs.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl PreparedConditioning {
-    /// A new conditioning from the tensors of this one.
-    fn map(
-        &self,
-        wide: impl Fn(&Tensor<4>) -> Tensor<4>,
-        flat: impl Fn(&Tensor<2>) -> Tensor<2>,
-    ) -> Self {
-        let context = self.context.iter().map(|layer| crate::attention::KeyValue {
-            key: wide(&layer.key),
-            value: wide(&layer.value),
-        });
-        Self {
-            id: ConditioningId::new(),
-            context: context.collect(),
-            added: self.added.as_ref().map(&flat),
-            guidance: self.guidance.as_ref().map(&flat),
-        }
-    }
-
-    /// Whether the other's tensors have the same shapes.
-    fn is_like(&self, other: &Self) -> bool {
-        let dims = |x: &Option<Tensor<2>>| x.as_ref().map(Tensor::dims);
-        let contexts = self.context.iter().zip(&other.context);
-        let same = |(a, b): (&crate::attention::KeyValue, &crate::attention::KeyValue)| {
-            a.key.dims() == b.key.dims() && a.value.dims() == b.value.dims()
-        };
-        self.context.len() == other.context.len()
-            && contexts.into_iter().all(same)
-            && dims(&self.added) == dims(&other.added)
-            && dims(&self.guidance) == dims(&other.guidance)
-    }
-
-    /// Puts the other's numbers into the buffers of this one, which has the same shapes.
-    fn overwrite(&mut self, other: &Self) {
-        for (mine, theirs) in self.context.iter_mut().zip(&other.context) {
-            kernels::overwrite(&mut mine.key, theirs.key.clone());
-            kernels::overwrite(&mut mine.value, theirs.value.clone());
-        }
-        let flat = [
-            (&mut self.added, &other.added),
-            (&mut self.guidance, &other.guidance),
-        ];
-        for (mine, theirs) in flat {
-            if let (Some(mine), Some(theirs)) = (mine, theirs) {
-                kernels::overwrite(mine, theirs.clone());
-            }
-        }
-        self.id = other.id;
-    }
 }
 
 #[cfg(test)]

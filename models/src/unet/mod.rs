@@ -2,6 +2,7 @@
 //! 2022; Podell et al. 2023 for SDXL's added conditioning).
 
 mod blocks;
+mod conditioning;
 mod config;
 mod flops;
 mod footprint;
@@ -15,61 +16,23 @@ mod transformer;
 use burn::prelude::*;
 use burn::tensor::DType;
 
+pub use conditioning::{AddedConditioning, PreparedConditioning};
 pub use config::UNetConfig;
 pub use flops::UNetFlops;
 pub use footprint::{CrossAttention, PassShape};
 pub use graph::{GraphUse, StepGraphs};
 pub use record::{MapCotangents, Memory, RecordOptions, Recording};
 
-use crate::attention::{AttentionProbe, ContextAttention, KeyValue, LayerInfo, NoProbe, Place};
+use crate::attention::{AttentionProbe, ContextAttention, LayerInfo, NoProbe, Place};
 use crate::config::ConfigError;
 use crate::layers::{Conv2d, GroupNorm};
 use crate::params::Params;
 use blocks::{BlockOptions, DownBlock, MidBlock, UpBlock};
-use graph::ConditioningId;
+use conditioning::ConditioningId;
 use pass::{CrossLayer, Pass};
 use steps::{Step, Steps};
 use time::{TimeProjections, TimestepEmbedding, guidance_embedding};
 use transformer::Transformer2d;
-
-/// SDXL's conditioning besides the prompt's hidden states.
-#[derive(Debug, Clone)]
-pub struct AddedConditioning {
-    /// The pooled text embedding `[B, C]`.
-    pub text_embeds: Tensor<2>,
-    /// Original height and width, crop top and left, target height and width, in pixels: `[B, 6]`.
-    pub time_ids: Tensor<2>,
-}
-
-/// All that a UNet derives from its conditioning and that no timestep changes: the keys and values
-/// of every cross-attention layer and the embedding of SDXL's added conditioning. Made once per
-/// prompt by [`UNet::prepare`].
-#[derive(Debug, Clone)]
-pub struct PreparedConditioning {
-    id: ConditioningId,
-    context: Vec<KeyValue>,
-    /// `[B, T]`, f32.
-    added: Option<Tensor<2>>,
-    /// `[1, guidance]`, f32.
-    guidance: Option<Tensor<2>>,
-}
-
-impl PreparedConditioning {
-    /// The conditioning of the samples `start..start + samples` of the batch, such as the half with
-    /// the prompt of a batch that also has one without.
-    ///
-    /// # Panics
-    /// If the batch has fewer samples.
-    pub fn narrow(&self, start: usize, samples: usize) -> Self {
-        let context = self.context.iter();
-        Self {
-            id: ConditioningId::new(),
-            context: context.map(|layer| layer.narrow(start, samples)).collect(),
-            added: (self.added.clone()).map(|added| added.narrow(0, start, samples)),
-            guidance: self.guidance.clone(),
-        }
-    }
-}
 
 /// diffusers' `UNet2DConditionModel`.
 #[derive(Module, Debug)]

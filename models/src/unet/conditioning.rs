@@ -1,0 +1,107 @@
+//! What a UNet is conditioned on besides sample and time.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use burn::prelude::*;
+use prepose_kernels as kernels;
+
+use crate::attention::KeyValue;
+
+/// SDXL's conditioning besides the prompt's hidden states.
+#[derive(Debug, Clone)]
+pub struct AddedConditioning {
+    /// The pooled text embedding `[B, C]`.
+    pub text_embeds: Tensor<2>,
+    /// Original height and width, crop top and left, target height and width, in pixels: `[B, 6]`.
+    pub time_ids: Tensor<2>,
+}
+
+/// Tells conditionings apart: clones have the same one, and nothing else has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ConditioningId(u64);
+
+impl ConditioningId {
+    pub fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// All that a UNet derives from its conditioning and that no timestep changes: the keys and values
+/// of every cross-attention layer and the embedding of SDXL's added conditioning. Made once per
+/// prompt by [`UNet::prepare`](super::UNet::prepare).
+#[derive(Debug, Clone)]
+pub struct PreparedConditioning {
+    pub(super) id: ConditioningId,
+    pub(super) context: Vec<KeyValue>,
+    /// `[B, T]`, f32.
+    pub(super) added: Option<Tensor<2>>,
+    /// `[1, guidance]`, f32.
+    pub(super) guidance: Option<Tensor<2>>,
+}
+
+impl PreparedConditioning {
+    /// The conditioning of the samples `start..start + samples` of the batch, such as the half with
+    /// the prompt of a batch that also has one without.
+    ///
+    /// # Panics
+    /// If the batch has fewer samples.
+    pub fn narrow(&self, start: usize, samples: usize) -> Self {
+        let context = self.context.iter();
+        Self {
+            id: ConditioningId::new(),
+            context: context.map(|layer| layer.narrow(start, samples)).collect(),
+            added: (self.added.clone()).map(|added| added.narrow(0, start, samples)),
+            guidance: self.guidance.clone(),
+        }
+    }
+
+    /// A new conditioning from the tensors of this one.
+    pub(super) fn map(
+        &self,
+        wide: impl Fn(&Tensor<4>) -> Tensor<4>,
+        flat: impl Fn(&Tensor<2>) -> Tensor<2>,
+    ) -> Self {
+        let context = self.context.iter().map(|layer| KeyValue {
+            key: wide(&layer.key),
+            value: wide(&layer.value),
+        });
+        Self {
+            id: ConditioningId::new(),
+            context: context.collect(),
+            added: self.added.as_ref().map(&flat),
+            guidance: self.guidance.as_ref().map(&flat),
+        }
+    }
+
+    /// Whether the other's tensors have the same shapes.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        let dims = |x: &Option<Tensor<2>>| x.as_ref().map(Tensor::dims);
+        let contexts = self.context.iter().zip(&other.context);
+        let same = |(a, b): (&KeyValue, &KeyValue)| {
+            a.key.dims() == b.key.dims() && a.value.dims() == b.value.dims()
+        };
+        self.context.len() == other.context.len()
+            && contexts.into_iter().all(same)
+            && dims(&self.added) == dims(&other.added)
+            && dims(&self.guidance) == dims(&other.guidance)
+    }
+
+    /// Puts the other's numbers into the buffers of this one, which has the same shapes.
+    pub(super) fn overwrite(&mut self, other: &Self) {
+        for (mine, theirs) in self.context.iter_mut().zip(&other.context) {
+            kernels::overwrite(&mut mine.key, theirs.key.clone());
+            kernels::overwrite(&mut mine.value, theirs.value.clone());
+        }
+        let flat = [
+            (&mut self.added, &other.added),
+            (&mut self.guidance, &other.guidance),
+        ];
+        for (mine, theirs) in flat {
+            if let (Some(mine), Some(theirs)) = (mine, theirs) {
+                kernels::overwrite(mine, theirs.clone());
+            }
+        }
+        self.id = other.id;
+    }
+}
