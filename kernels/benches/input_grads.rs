@@ -125,26 +125,17 @@ fn elementwise(batch: usize, channels: usize, size: usize) {
         random([channels]),
     );
     for silu in [false, true] {
-        let args = || {
-            (
-                x.clone(),
-                32.min(channels / 2),
-                w.clone(),
-                b.clone(),
-                1e-5,
-                silu,
-            )
+        let norm = GroupNorm {
+            groups: 32.min(channels / 2),
+            weight: w.clone(),
+            bias: b.clone(),
+            eps: 1e-5,
+            silu,
         };
         report(
             &format!("group_norm {batch}x{channels} {size}² silu {silu}"),
-            &|| {
-                let (x, groups, w, b, eps, silu) = args();
-                group_norm(x, groups, w, b, eps, silu)
-            },
-            &|| {
-                let (x, groups, w, b, eps, silu) = args();
-                group_norm_input_grad(grad.clone(), x, groups, w, b, eps, silu)
-            },
+            &|| group_norm(x.clone(), &norm),
+            &|| group_norm_input_grad(grad.clone(), x.clone(), &norm),
         );
     }
     let doubled = random([batch, channels, 2 * size, 2 * size]);

@@ -102,19 +102,18 @@ fn attention(batch: usize, heads: usize, n: usize, m: usize, d: usize) {
 
 fn group_norm(batch: usize, channels: usize, size: usize) {
     let x = random([batch, channels, size, size]);
-    let (w, b) = (random([channels]), random([channels]));
-    let args = || (x.clone(), w.clone(), b.clone());
+    let norm = fast::GroupNorm {
+        groups: 32,
+        weight: random([channels]),
+        bias: random([channels]),
+        eps: 1e-5,
+        silu: true,
+    };
     report(
         &format!("group_norm+silu {batch}x{channels} {size}²"),
         16 * batch * channels * size * size,
-        &|| {
-            let (x, w, b) = args();
-            fast::group_norm(x, 32, w, b, 1e-5, true)
-        },
-        &|| {
-            let (x, w, b) = args();
-            plain::group_norm(x, 32, w, b, 1e-5, true)
-        },
+        &|| fast::group_norm(x.clone(), &norm),
+        &|| plain::group_norm(x.clone(), &norm),
     );
 }
 

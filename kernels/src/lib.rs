@@ -58,7 +58,7 @@ pub use max_pool::max_pool3x3;
 pub use nms::{nms, suppress};
 pub use norm::{group_norm, group_norm_input_grad, layer_norm, layer_norm_input_grad};
 pub use overwrite::overwrite;
-pub use plain::{RoiAlign, tokens_to_picture};
+pub use plain::{GroupNorm, RoiAlign, tokens_to_picture};
 pub use resize::{upsample_nearest2x, upsample_nearest2x_input_grad};
 pub use roi_align::roi_align;
 pub use top_k::top_k;

@@ -1,77 +1,90 @@
 //! Group and layer normalisation. Statistics are taken in f32 whatever the type of the input.
 
-use crate::cpu::{norm, norm_grad};
+use crate::cpu::norm as cpu;
+use crate::cpu::norm_grad;
 use crate::flex::{Operand, filled};
-use crate::plain;
+use crate::plain::{self, GroupNorm};
 use crate::profile::{self, Family};
 use burn::tensor::Tensor;
 
-/// Group normalisation (Wu & He 2018) of `x` `[B, C, H, W]` over `groups` groups of neighbouring
-/// channels, then `weight` `[C]` and `bias` `[C]`, then SiLU if `silu`. `eps` is added to the
-/// (biased) variance.
+/// Group normalisation (Wu & He 2018) of `x` `[B, C, H, W]`.
 ///
 /// # Panics
-/// If `C` is not a multiple of `groups`.
-pub fn group_norm(
-    x: Tensor<4>,
-    groups: usize,
-    weight: Tensor<1>,
-    bias: Tensor<1>,
-    eps: f64,
-    silu: bool,
-) -> Tensor<4> {
+/// If `C` is not a multiple of the number of groups.
+pub fn group_norm(x: Tensor<4>, norm: &GroupNorm) -> Tensor<4> {
     let _span = profile::span(Family::Norm, &x, || 0);
-    let channels = x.dims()[1];
-    assert!(
-        channels.is_multiple_of(groups),
-        "{channels} channels do not divide into {groups} groups"
-    );
+    check(&x, norm);
     if x.shape().num_elements() == 0 {
         return x;
     }
     fast!(
-        fast_group_norm(&x, groups, &weight, &bias, eps, silu),
-        crate::cube::group_norm(&x, groups, [&weight, &bias], eps, silu)
+        fast_group_norm(&x, norm),
+        crate::cube::group_norm(
+            &x,
+            norm.groups,
+            [&norm.weight, &norm.bias],
+            norm.eps,
+            norm.silu
+        )
     )
-    .unwrap_or_else(|| plain::group_norm(x, groups, weight, bias, eps, silu))
+    .unwrap_or_else(|| plain::group_norm(x, norm))
 }
 
-fn fast_group_norm(
-    x: &Tensor<4>,
-    groups: usize,
-    weight: &Tensor<1>,
-    bias: &Tensor<1>,
-    eps: f64,
-    silu: bool,
-) -> Option<Tensor<4>> {
-    let [batch, channels, height, width] = x.dims();
-    assert_eq!(
-        [weight.dims(), bias.dims()],
-        [[channels]; 2],
-        "group_norm: weight and bias"
+fn check(x: &Tensor<4>, norm: &GroupNorm) {
+    let (channels, groups) = (x.dims()[1], norm.groups);
+    assert!(
+        channels.is_multiple_of(groups),
+        "{channels} channels do not divide into {groups} groups"
     );
+}
+
+fn fast_group_norm(x: &Tensor<4>, norm: &GroupNorm) -> Option<Tensor<4>> {
     let from = Operand::new(x)?.contiguous();
-    let (weight, bias) = (
-        Operand::new(weight)?.contiguous(),
-        Operand::new(bias)?.contiguous(),
-    );
-    let problem = norm::GroupNorm {
-        batch,
-        channels,
-        plane: height * width,
-        groups,
-        weight: weight.as_slice(),
-        bias: bias.as_slice(),
-        eps,
-        silu,
-    };
+    let parameters = Parameters::new(x, norm, "group_norm")?;
     // SAFETY: the operand has these dimensions, none of which is 0 as the caller has seen to, and each of its elements is
     // one of the result.
     Some(unsafe {
         filled(x.dims(), x.dtype(), |to| {
-            problem.run(from.as_slice().as_ptr(), to)
+            let from = from.as_slice().as_ptr();
+            parameters.of(x, norm).run(from, to);
         })
     })
+}
+
+/// Weight and bias on the CPU.
+struct Parameters {
+    weight: Operand,
+    bias: Operand,
+}
+
+impl Parameters {
+    fn new(x: &Tensor<4>, norm: &GroupNorm, what: &str) -> Option<Self> {
+        let GroupNorm { weight, bias, .. } = norm;
+        assert_eq!(
+            [weight.dims(), bias.dims()],
+            [[x.dims()[1]]; 2],
+            "{what}: weight and bias"
+        );
+        Some(Self {
+            weight: Operand::new(weight)?.contiguous(),
+            bias: Operand::new(bias)?.contiguous(),
+        })
+    }
+
+    /// The normalisation of `x`.
+    fn of(&self, x: &Tensor<4>, norm: &GroupNorm) -> cpu::GroupNorm<'_> {
+        let [batch, channels, height, width] = x.dims();
+        cpu::GroupNorm {
+            batch,
+            channels,
+            plane: height * width,
+            groups: norm.groups,
+            weight: self.weight.as_slice(),
+            bias: self.bias.as_slice(),
+            eps: norm.eps,
+            silu: norm.silu,
+        }
+    }
 }
 
 /// Layer normalisation (Ba et al. 2016) of `x` `[B, N, C]` over `C`, then `weight` `[C]` and `bias`
@@ -111,76 +124,51 @@ fn fast_layer_norm(
     Some(unsafe {
         filled(x.dims(), x.dtype(), |to| {
             let from = from.as_slice().as_ptr();
-            norm::layer_norm(from, to, batch * tokens, weight, bias, eps as f32);
+            cpu::layer_norm(from, to, batch * tokens, weight, bias, eps as f32);
         })
     })
 }
 
 /// Gradient of [`group_norm`] with respect to its input `x`, from the gradient with respect to its
-/// result, `grad` `[B, C, H, W]`. The other arguments are those of the forward pass.
+/// result, `grad` `[B, C, H, W]`.
 ///
 /// # Panics
-/// If `C` is not a multiple of `groups`.
-pub fn group_norm_input_grad(
-    grad: Tensor<4>,
-    x: Tensor<4>,
-    groups: usize,
-    weight: Tensor<1>,
-    bias: Tensor<1>,
-    eps: f64,
-    silu: bool,
-) -> Tensor<4> {
+/// If `C` is not a multiple of the number of groups.
+pub fn group_norm_input_grad(grad: Tensor<4>, x: Tensor<4>, norm: &GroupNorm) -> Tensor<4> {
     let _span = profile::span(Family::Norm, &x, || 0);
-    let channels = x.dims()[1];
-    assert!(
-        channels.is_multiple_of(groups),
-        "{channels} channels do not divide into {groups} groups"
-    );
+    check(&x, norm);
     assert_eq!(grad.dims(), x.dims(), "group_norm_input_grad: gradient");
     if x.shape().num_elements() == 0 {
         return grad;
     }
     fast!(
-        fast_group_norm_input_grad(&grad, &x, groups, [&weight, &bias], eps, silu),
-        crate::cube::group_norm_input_grad(&grad, &x, groups, [&weight, &bias], eps, silu)
+        fast_group_norm_input_grad(&grad, &x, norm),
+        crate::cube::group_norm_input_grad(
+            &grad,
+            &x,
+            norm.groups,
+            [&norm.weight, &norm.bias],
+            norm.eps,
+            norm.silu
+        )
     )
-    .unwrap_or_else(|| plain::group_norm_input_grad(grad, x, groups, weight, bias, eps, silu))
+    .unwrap_or_else(|| plain::group_norm_input_grad(grad, x, norm))
 }
 
 fn fast_group_norm_input_grad(
     grad: &Tensor<4>,
     x: &Tensor<4>,
-    groups: usize,
-    [weight, bias]: [&Tensor<1>; 2],
-    eps: f64,
-    silu: bool,
+    norm: &GroupNorm,
 ) -> Option<Tensor<4>> {
-    let [batch, channels, height, width] = x.dims();
-    assert_eq!(
-        [weight.dims(), bias.dims()],
-        [[channels]; 2],
-        "group_norm_input_grad: weight and bias"
-    );
     let from_grad = Operand::new(grad)?.contiguous();
     let from = Operand::new(x)?.contiguous();
-    let weight = Operand::new(weight)?.contiguous();
-    let bias = Operand::new(bias)?.contiguous();
-    let problem = norm::GroupNorm {
-        batch,
-        channels,
-        plane: height * width,
-        groups,
-        weight: weight.as_slice(),
-        bias: bias.as_slice(),
-        eps,
-        silu,
-    };
+    let parameters = Parameters::new(x, norm, "group_norm_input_grad")?;
     // SAFETY: the operands have these dimensions, none of which is 0 as the caller has seen to, and so has the result, all
     // of which is written.
     Some(unsafe {
         filled(x.dims(), grad.dtype(), |to| {
             let (grad, from) = (from_grad.as_slice().as_ptr(), from.as_slice().as_ptr());
-            problem.run_input_grad(grad, from, to);
+            parameters.of(x, norm).run_input_grad(grad, from, to);
         })
     })
 }

@@ -213,7 +213,14 @@ mod tests {
             std::thread::spawn(|| crate::silu(ones([4])))
                 .join()
                 .unwrap();
-            let x = crate::group_norm(x.reshape([2, 3, 7, 1]), 3, ones([3]), ones([3]), 1e-5, true);
+            let norm = crate::GroupNorm {
+                groups: 3,
+                weight: ones([3]),
+                bias: ones([3]),
+                eps: 1e-5,
+                silu: true,
+            };
+            let x = crate::group_norm(x.reshape([2, 3, 7, 1]), &norm);
             let x = crate::conv2d(x, ones([4, 3, 3, 3]), None, 2, 1);
             x.sum().into_scalar::<f32>()
         });
@@ -247,7 +254,14 @@ mod tests {
             crate::causal_attention(q(), q(), q());
             crate::attention_with_probs(q(), q(), q());
             crate::layer_norm(tokens(), one(), one(), 1e-5);
-            crate::group_norm(on([1, 3, 2, 2]), 3, one(), one(), 1e-5, false);
+            let norm = crate::GroupNorm {
+                groups: 3,
+                weight: one(),
+                bias: one(),
+                eps: 1e-5,
+                silu: false,
+            };
+            crate::group_norm(on([1, 3, 2, 2]), &norm);
             crate::linear(tokens(), Tensor::ones([2, 3], &tokens().device()), None);
             crate::conv2d(on([1, 3, 4, 4]), on([2, 3, 3, 3]), None, 1, 1);
             crate::upsample_nearest2x(on([1, 3, 4, 4]));

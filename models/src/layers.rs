@@ -168,23 +168,27 @@ impl GroupNorm {
     }
 
     fn apply(&self, x: Tensor<4>, silu: bool) -> Tensor<4> {
-        let (weight, bias) = (self.weight.val(), self.bias.val());
-        kernels::group_norm(x, self.groups, weight, bias, self.eps, silu)
+        kernels::group_norm(x, &self.operation(silu))
+    }
+
+    fn operation(&self, silu: bool) -> kernels::GroupNorm {
+        kernels::GroupNorm {
+            groups: self.groups,
+            weight: self.weight.val(),
+            bias: self.bias.val(),
+            eps: self.eps,
+            silu,
+        }
     }
 
     /// The gradient to the input `x` from that of [`Self::forward`]'s result.
     pub fn input_grad(&self, grad: Tensor<4>, x: Tensor<4>) -> Tensor<4> {
-        self.apply_input_grad(grad, x, false)
+        kernels::group_norm_input_grad(grad, x, &self.operation(false))
     }
 
     /// The gradient to the input `x` from that of [`Self::forward_silu`]'s result.
     pub fn silu_input_grad(&self, grad: Tensor<4>, x: Tensor<4>) -> Tensor<4> {
-        self.apply_input_grad(grad, x, true)
-    }
-
-    fn apply_input_grad(&self, grad: Tensor<4>, x: Tensor<4>, silu: bool) -> Tensor<4> {
-        let (weight, bias) = (self.weight.val(), self.bias.val());
-        kernels::group_norm_input_grad(grad, x, self.groups, weight, bias, self.eps, silu)
+        kernels::group_norm_input_grad(grad, x, &self.operation(true))
     }
 }
 

@@ -2,15 +2,36 @@
 
 use burn::tensor::{DType, Tensor, activation, module};
 
+/// What [`crate::group_norm`] does to a picture `[B, C, H, W]`.
+#[derive(Clone, Debug)]
+pub struct GroupNorm {
+    /// How many groups of neighbouring channels are normalised together; divides `C`.
+    pub groups: usize,
+    /// Factors `[C]`.
+    pub weight: Tensor<1>,
+    /// Addends `[C]`.
+    pub bias: Tensor<1>,
+    /// What is added to the (biased) variance.
+    pub eps: f64,
+    /// Whether SiLU follows.
+    pub silu: bool,
+}
+
+impl GroupNorm {
+    /// Weight and bias in f32, as `[1, C, 1, 1]`.
+    fn wide(&self) -> [Tensor<4>; 2] {
+        [&self.weight, &self.bias].map(|x| {
+            let channels = x.dims()[0];
+            x.clone().cast(DType::F32).reshape([1, channels, 1, 1])
+        })
+    }
+}
+
 /// Reference of [`crate::group_norm`].
-pub fn group_norm(
-    x: Tensor<4>,
-    groups: usize,
-    weight: Tensor<1>,
-    bias: Tensor<1>,
-    eps: f64,
-    silu: bool,
-) -> Tensor<4> {
+pub fn group_norm(x: Tensor<4>, norm: &GroupNorm) -> Tensor<4> {
+    let GroupNorm {
+        groups, eps, silu, ..
+    } = *norm;
     let dtype = x.dtype();
     let [batch, channels, height, width] = x.dims();
     let x = x
@@ -19,8 +40,7 @@ pub fn group_norm(
     let centred = x.clone() - x.mean_dim(2);
     let variance = centred.clone().square().mean_dim(2);
     let normalised = (centred / (variance + eps).sqrt()).reshape([batch, channels, height, width]);
-    let weight = weight.cast(DType::F32).reshape([1, channels, 1, 1]);
-    let bias = bias.cast(DType::F32).reshape([1, channels, 1, 1]);
+    let [weight, bias] = norm.wide();
     let y = normalised * weight + bias;
     let y = if silu { activation::silu(y) } else { y };
     y.cast(dtype)
@@ -39,23 +59,17 @@ pub fn layer_norm(x: Tensor<3>, weight: Tensor<1>, bias: Tensor<1>, eps: f64) ->
 }
 
 /// Reference of [`crate::group_norm_input_grad`].
-pub fn group_norm_input_grad(
-    grad: Tensor<4>,
-    x: Tensor<4>,
-    groups: usize,
-    weight: Tensor<1>,
-    bias: Tensor<1>,
-    eps: f64,
-    silu: bool,
-) -> Tensor<4> {
+pub fn group_norm_input_grad(grad: Tensor<4>, x: Tensor<4>, norm: &GroupNorm) -> Tensor<4> {
+    let GroupNorm {
+        groups, eps, silu, ..
+    } = *norm;
     let dtype = grad.dtype();
     let shape @ [batch, channels, height, width] = x.dims();
     let grouped = [batch, groups, channels / groups * height * width];
     let (normalised, deviation) = normalise(x.cast(DType::F32).reshape(grouped), eps);
-    let weight = weight.cast(DType::F32).reshape([1, channels, 1, 1]);
+    let [weight, bias] = norm.wide();
     let mut grad = grad.cast(DType::F32);
     if silu {
-        let bias = bias.cast(DType::F32).reshape([1, channels, 1, 1]);
         let y = normalised.clone().reshape(shape) * weight.clone() + bias;
         let sigmoid = activation::sigmoid(y.clone());
         // silu'(y) = σ(y) (1 + y (1 − σ(y)))

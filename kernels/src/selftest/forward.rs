@@ -169,7 +169,16 @@ fn group_norms(trial: &mut Trial) {
             let (bias, bias64) = trial.tensor([c]);
             let sizes = (c, h * w, groups);
             let want = reference::group_norm(&x64, sizes, &weight64, &bias64, 1e-5, silu);
-            let got = group_norm(x, groups, weight, bias, 1e-5, silu);
+            let got = group_norm(
+                x,
+                &GroupNorm {
+                    groups,
+                    weight,
+                    bias,
+                    eps: 1e-5,
+                    silu,
+                },
+            );
             let what = if silu { ", SiLU" } else { "" };
             trial.compare(format!("{case:?}{what}"), got, &want);
         }

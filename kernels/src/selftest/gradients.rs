@@ -177,7 +177,14 @@ fn group_norms(trial: &mut Trial) {
             let (weight, weight64) = trial.tensor([c]);
             let (bias, bias64) = trial.tensor([c]);
             let (grad, grad64) = trial.tensor([b, c, h, w]);
-            let got = group_norm_input_grad(grad, x, groups, weight, bias, 1e-5, silu);
+            let norm = GroupNorm {
+                groups,
+                weight,
+                bias,
+                eps: 1e-5,
+                silu,
+            };
+            let got = group_norm_input_grad(grad, x, &norm);
             let what = format!("{case:?}{}", if silu { ", SiLU" } else { "" });
             probe(trial, what, got, (&x64, &grad64), |x| {
                 reference::group_norm(x, (c, h * w, groups), &weight64, &bias64, 1e-5, silu)

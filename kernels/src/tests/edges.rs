@@ -32,11 +32,18 @@ fn linear_of_single_tokens() {
 #[test]
 fn norms_of_nothing() {
     let (weight, bias) = (zeros([4]), zeros([4]));
+    let norm = GroupNorm {
+        groups: 2,
+        weight: weight.clone(),
+        bias: bias.clone(),
+        eps: 1e-5,
+        silu: true,
+    };
     for shape in [[0, 4, 3, 3], [2, 4, 0, 3], [2, 4, 3, 0]] {
-        let y = group_norm(zeros(shape), 2, weight.clone(), bias.clone(), 1e-5, true);
+        let y = group_norm(zeros(shape), &norm);
         assert_eq!(y.dims(), shape);
         let x = zeros(shape);
-        let y = group_norm_input_grad(x.clone(), x, 2, weight.clone(), bias.clone(), 1e-5, true);
+        let y = group_norm_input_grad(x.clone(), x, &norm);
         assert_eq!(y.dims(), shape);
     }
     for shape in [[0, 3, 4], [2, 0, 4]] {

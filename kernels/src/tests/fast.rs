@@ -359,13 +359,19 @@ fn group_norm_matches() {
                         silu,
                     );
                     let what = format!("{level:?} group norm {sizes:?} {dtype:?}, silu {silu}");
-                    let got =
-                        group_norm(x.clone(), groups, weight.clone(), bias.clone(), 1e-5, silu);
+                    let norm = GroupNorm {
+                        groups,
+                        weight,
+                        bias,
+                        eps: 1e-5,
+                        silu,
+                    };
+                    let got = group_norm(x.clone(), &norm);
                     assert_eq!((got.dtype(), got.dims()), (dtype, [b, c, h, w]), "{what}");
                     // 30 in f32 has an error of 1e-6, which the normalisation magnifies.
                     let allowed = tolerance(dtype).max(2e-5);
                     assert_close(&got, &want, allowed, &what);
-                    let plain = plain::group_norm(x, groups, weight, bias, 1e-5, silu);
+                    let plain = plain::group_norm(x, &norm);
                     assert_close(&plain, &want, allowed, &format!("plain {what}"));
                 }
             }

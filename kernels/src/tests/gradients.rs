@@ -139,9 +139,16 @@ fn norm_gradients() {
         let (weight, w) = constant([6], 1, tracked);
         let (bias, b) = constant([6], 2, tracked);
         for silu in [false, true] {
+            let norm = GroupNorm {
+                groups: 3,
+                weight: weight.clone(),
+                bias: bias.clone(),
+                eps: 1e-5,
+                silu,
+            };
             check(
                 [2, 6, 3, 2],
-                |x| group_norm(x, 3, weight.clone(), bias.clone(), 1e-5, silu),
+                |x| group_norm(x, &norm),
                 |x| reference::group_norm(x, (6, 6, 3), &w, &b, 1e-5, silu),
             );
         }

@@ -91,7 +91,14 @@ fn group_norm_between_fused_operations() {
     let (x, there) = pair([2, 12, 6, 5], 1, DType::F32, &device);
     let (weight, weight_there) = pair([12], 2, DType::F32, &device);
     let (bias, bias_there) = pair([12], 3, DType::F32, &device);
-    let y = crate::group_norm(there * 3.0 + 1.0, 4, weight_there, bias_there, 1e-5, true);
+    let norm = crate::GroupNorm {
+        groups: 4,
+        weight: weight_there,
+        bias: bias_there,
+        eps: 1e-5,
+        silu: true,
+    };
+    let y = crate::group_norm(there * 3.0 + 1.0, &norm);
     let got = y * 0.5 - 2.0;
     let x = values(&(x * 3.0 + 1.0));
     let [weight, bias] = [weight, bias].map(|x| values(&x));

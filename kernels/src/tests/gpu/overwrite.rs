@@ -13,27 +13,24 @@ fn a_replay_sees_what_was_overwritten() {
     for dtype in types(&device) {
         let shape = [2, 8, 6, 5];
         let (first, there) = pair(shape, 1, dtype, &device);
-        let weight = upload(&random([8], 2, DType::F32), &device);
-        let bias = upload(&random([8], 3, DType::F32), &device);
+        let norm = crate::GroupNorm {
+            groups: 2,
+            weight: upload(&random([8], 2, DType::F32), &device),
+            bias: upload(&random([8], 3, DType::F32), &device),
+            eps: 1e-5,
+            silu: true,
+        };
         // Held by the closure and here, as the inputs of a network are.
         let input = RefCell::new(there);
         let call = || {
             let x = input.borrow().clone();
-            crate::group_norm(x, 2, weight.clone(), bias.clone(), 1e-5, true)
+            crate::group_norm(x, &norm)
         };
         let mut graph = capture(&device, call);
         println!("{dtype:?}: a graph {}", graph.is_hardware());
         let plain = |x: &Tensor<4>| {
             let x = upload(x, &device);
-            download(&crate::group_norm(
-                x,
-                2,
-                weight.clone(),
-                bias.clone(),
-                1e-5,
-                true,
-            ))
-            .into_data()
+            download(&crate::group_norm(x, &norm)).into_data()
         };
         let mut last = first;
         for seed in 4..8 {

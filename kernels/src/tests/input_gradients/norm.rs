@@ -2,7 +2,7 @@
 
 use super::{TYPES, compare, recorded, wide};
 use crate::tests::random;
-use crate::{group_norm_input_grad, layer_norm_input_grad, plain};
+use crate::{GroupNorm, group_norm_input_grad, layer_norm_input_grad, plain};
 use burn::tensor::{DType, Tensor};
 
 #[test]
@@ -18,7 +18,14 @@ fn of_group_norm() {
                 let x = random([b, c, h, w], 1, dtype) + 3.0;
                 let (weight, bias) = (random([c], 2, dtype), random([c], 3, dtype));
                 let grad = random([b, c, h, w], 4, dtype);
-                check_group_norm(x, grad, groups, weight, bias, silu);
+                let norm = GroupNorm {
+                    groups,
+                    weight,
+                    bias,
+                    eps: 1e-5,
+                    silu,
+                };
+                check_group_norm(x, grad, &norm);
             }
         }
     }
@@ -28,36 +35,31 @@ fn of_group_norm() {
         random([12], 3, DType::F32),
         random([24], 4, DType::F32).narrow(0, 5, 12),
     );
-    check_group_norm(x, grad, 3, weight, bias, true);
+    let norm = GroupNorm {
+        groups: 3,
+        weight,
+        bias,
+        eps: 1e-5,
+        silu: true,
+    };
+    check_group_norm(x, grad, &norm);
 }
 
-fn check_group_norm(
-    x: Tensor<4>,
-    grad: Tensor<4>,
-    groups: usize,
-    weight: Tensor<1>,
-    bias: Tensor<1>,
-    silu: bool,
-) {
-    let (w, b) = (wide(&weight), wide(&bias));
-    let want = recorded(&[&x], &grad, |x| {
-        plain::group_norm(x[0].clone(), groups, w.clone(), b.clone(), 1e-5, silu)
-    });
-    let args = || (grad.clone(), x.clone(), weight.clone(), bias.clone());
+fn check_group_norm(x: Tensor<4>, grad: Tensor<4>, norm: &GroupNorm) {
+    let wide = GroupNorm {
+        weight: wide(&norm.weight),
+        bias: wide(&norm.bias),
+        ..*norm
+    };
+    let want = recorded(&[&x], &grad, |x| plain::group_norm(x[0].clone(), &wide));
     compare(
         (
-            || {
-                let (grad, x, weight, bias) = args();
-                group_norm_input_grad(grad, x, groups, weight, bias, 1e-5, silu)
-            },
-            || {
-                let (grad, x, weight, bias) = args();
-                plain::group_norm_input_grad(grad, x, groups, weight, bias, 1e-5, silu)
-            },
+            || group_norm_input_grad(grad.clone(), x.clone(), norm),
+            || plain::group_norm_input_grad(grad.clone(), x.clone(), norm),
         ),
         &want[0],
         (x.dims(), x.dtype()),
-        &format!("{:?} in {groups}, silu {silu}", x.dims()),
+        &format!("{:?} in {}, silu {}", x.dims(), norm.groups, norm.silu),
     );
 }
 
