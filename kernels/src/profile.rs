@@ -23,14 +23,14 @@ pub enum Family {
     Attention,
     /// Normalisation, with the SiLU that is computed on the way.
     Norm,
-    /// Activations by themselves.
+    /// Activations that are not part of a norm.
     Activation,
     /// Changes of resolution and what only detectors need.
     Other,
 }
 
 impl Family {
-    /// All of them.
+    /// Every family, in the order of a [`Profile`]'s totals.
     pub const ALL: [Family; 6] = [
         Family::Convolution,
         Family::Matmul,
@@ -40,7 +40,7 @@ impl Family {
         Family::Other,
     ];
 
-    /// A short name.
+    /// Its name in reports: one word in lower case.
     pub fn name(self) -> &'static str {
         match self {
             Family::Convolution => "convolution",
@@ -70,7 +70,7 @@ pub struct Totals {
 pub struct Profile([Totals; Family::ALL.len()]);
 
 impl Profile {
-    /// What `family` took.
+    /// The calls of `family`; zeros if there were none.
     pub fn get(&self, family: Family) -> Totals {
         self.0[family as usize]
     }

@@ -16,11 +16,11 @@ use crate::params::Params;
 /// Where in the UNet a layer stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// In `down_blocks`.
+    /// In `down_blocks`, on the way to lower resolutions.
     Down,
-    /// In `mid_block`.
+    /// In `mid_block`, at the lowest resolution.
     Mid,
-    /// In `up_blocks`.
+    /// In `up_blocks`, on the way back.
     Up,
 }
 
@@ -29,7 +29,7 @@ pub enum Place {
 pub struct LayerInfo<'a> {
     /// Its name in the checkpoint, such as `down_blocks.1.attentions.0.transformer_blocks.0.attn2`.
     pub name: &'a str,
-    /// Where it stands.
+    /// The part of the UNet that it is in.
     pub place: Place,
     /// Which cross-attention layer it is, counted from 0 in the order of execution.
     pub index: usize,
@@ -37,7 +37,7 @@ pub struct LayerInfo<'a> {
     pub height: usize,
     /// Width of the feature map that asks, in feature pixels.
     pub width: usize,
-    /// Number of heads.
+    /// Heads, each of which has its own map.
     pub heads: usize,
     /// Number of text tokens that are asked about.
     pub tokens: usize,

@@ -21,19 +21,19 @@ pub struct ClipTextConfig {
     pub architectures: Vec<String>,
     /// Number of tokens in the vocabulary.
     pub vocab_size: usize,
-    /// Channels.
+    /// Channels of each token between layers, and of the embedding that diffusion models read.
     pub hidden_size: usize,
     /// Channels inside the feed-forward layers.
     pub intermediate_size: usize,
     /// Channels of the projected pooled output.
     pub projection_dim: usize,
-    /// Number of layers.
+    /// Transformer layers, of which callers may skip the last ones.
     pub num_hidden_layers: usize,
     /// Heads in each layer.
     pub num_attention_heads: usize,
     /// The longest sequence, in tokens.
     pub max_position_embeddings: usize,
-    /// `quick_gelu` or `gelu`.
+    /// The activation of the feed-forward layers: `quick_gelu` or `gelu`.
     pub hidden_act: String,
     /// Added to the variance in layer norms.
     pub layer_norm_eps: f64,

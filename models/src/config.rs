@@ -12,7 +12,7 @@ pub enum ConfigError {
         "`{key}` is {value} in the configuration of the {network}; only {supported} is supported"
     )]
     Unsupported {
-        /// Which network.
+        /// The kind of network, as messages call it.
         network: &'static str,
         /// The key in `config.json`.
         key: String,
@@ -24,11 +24,11 @@ pub enum ConfigError {
     /// A value that no network can have.
     #[error("`{key}` is {value} in the configuration of the {network}, but {reason}")]
     Invalid {
-        /// Which network.
+        /// The kind of network, as messages call it.
         network: &'static str,
         /// The key in `config.json`.
         key: String,
-        /// Its value.
+        /// Its value, as JSON.
         value: String,
         /// Why it cannot be.
         reason: String,
@@ -39,7 +39,7 @@ pub enum ConfigError {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(untagged)]
 pub enum OneOrMany {
-    /// For all blocks.
+    /// The same value for all blocks.
     One(usize),
     /// For each block, from the first down block to the last.
     Many(Vec<usize>),

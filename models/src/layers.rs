@@ -67,7 +67,7 @@ impl Linear {
         self.forward(x.unsqueeze_dim(0)).squeeze_dim(0)
     }
 
-    /// Outputs and inputs.
+    /// `[Out, In]`, the shape of the weight.
     pub fn shape(&self) -> [usize; 2] {
         self.weight.val().dims()
     }

@@ -11,7 +11,7 @@ use crate::params::Params;
 pub(crate) enum TimeShift {
     /// All samples are at the same timestep, so that it is a bias: `[C]`.
     Same(Tensor<1>),
-    /// `[B, C]`.
+    /// Every sample has its own: `[B, C]`.
     Each(Tensor<2>),
 }
 

@@ -3,7 +3,7 @@
 use super::simd::{Vector, distribution, gelu, map, multiversion, sigmoid, silu};
 use super::tasks::{From, To, each};
 
-/// An elementwise function.
+/// A function of single elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Activation {
     Silu,

@@ -45,7 +45,7 @@ use cubecl::zspace::{Strides, metadata::Metadata};
 /// before it have run, and these run in their turn.
 #[backend_extension(Cube, Fusion: cfg(feature = "fusion"))]
 pub(crate) trait Kernels: Backend {
-    /// Attention.
+    /// Attention of `q` `[B, H, N, D]` to `k` and `v` `[B, H, M, D]`, in the type of `q`.
     #[fusion(dtype = q, shape = q)]
     fn attention(
         q: FloatTensor<Self>,

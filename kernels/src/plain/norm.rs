@@ -7,13 +7,13 @@ use burn::tensor::{DType, Tensor, activation, module};
 pub struct GroupNorm {
     /// How many groups of neighbouring channels are normalised together; divides `C`.
     pub groups: usize,
-    /// Factors `[C]`.
+    /// What each channel is multiplied by after it is normalised, `[C]`.
     pub weight: Tensor<1>,
-    /// Addends `[C]`.
+    /// What is then added to each channel, `[C]`.
     pub bias: Tensor<1>,
     /// What is added to the (biased) variance.
     pub eps: f64,
-    /// Whether SiLU follows.
+    /// Whether SiLU is applied to the result.
     pub silu: bool,
 }
 

@@ -18,7 +18,7 @@ pub struct Operation {
 /// How far a result was from what it should be.
 #[derive(Debug, Clone)]
 pub struct Deviation {
-    /// The sizes.
+    /// The shapes that were tried, and what else tells the case apart, as text.
     pub case: String,
     /// The largest error, as a share of the largest element; NaN if an element is NaN.
     pub error: f64,
@@ -50,7 +50,7 @@ impl Operation {
     }
 }
 
-/// All operations.
+/// All operations that can be tried, forward ones before gradients.
 pub fn operations() -> impl Iterator<Item = &'static Operation> {
     forward::OPERATIONS.iter().chain(gradients::OPERATIONS)
 }

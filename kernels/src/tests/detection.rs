@@ -128,7 +128,7 @@ fn top_k_leaves_out_columns_below_the_floor() {
     assert_eq!(top_k(x, 2, 9.0).0.dims(), [2, 1]);
 }
 
-/// Sizes and elements.
+/// The levels as the reference takes them: shape and elements.
 pub(super) fn measured(levels: &[Tensor<4>]) -> Vec<([usize; 4], Vec<f64>)> {
     levels
         .iter()

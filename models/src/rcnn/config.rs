@@ -72,7 +72,7 @@ impl BackboneConfig {
         self.width << stage
     }
 
-    /// As [`RcnnConfig::check`].
+    /// The part of [`RcnnConfig::check`] that looks at the backbone alone.
     fn check(&self) -> Result<(), ConfigError> {
         let stages = self.layers.len();
         if !(1..=4).contains(&stages) || self.layers.contains(&0) {
@@ -154,7 +154,7 @@ pub struct RcnnConfig {
     pub name: Option<String>,
     /// Which heads there are.
     pub architecture: Architecture,
-    /// The backbone.
+    /// The residual network that the feature pyramid stands on.
     pub backbone: BackboneConfig,
     /// Channels of every level of the pyramid.
     #[serde(default = "default::channels")]

@@ -80,7 +80,7 @@ pub(super) struct MaskNetwork {
     /// that each becomes after each other.
     enlarge_weight: Param<Tensor<4>>,
     enlarge_bias: Param<Tensor<1>>,
-    /// For each class.
+    /// The 1 × 1 convolution to one mask for each class, `[classes, channels]`.
     weight: Param<Tensor<2>>,
     bias: Param<Tensor<1>>,
 }

@@ -34,9 +34,9 @@ impl ConditioningId {
 pub struct PreparedConditioning {
     pub(super) id: ConditioningId,
     pub(super) context: Vec<KeyValue>,
-    /// `[B, T]`, f32.
+    /// The embedding of SDXL's added conditioning, `[B, T]`, f32.
     pub(super) added: Option<Tensor<2>>,
-    /// `[1, guidance]`, f32.
+    /// The embedded guidance scale of a distilled network, `[1, time_cond_proj_dim]`, f32.
     pub(super) guidance: Option<Tensor<2>>,
 }
 

@@ -24,7 +24,7 @@ pub struct UNetConfig {
     pub freq_shift: f64,
     /// `CrossAttnDownBlock2D` or `DownBlock2D`, for each resolution.
     pub down_block_types: Vec<String>,
-    /// `UNetMidBlock2DCrossAttn`.
+    /// Only `UNetMidBlock2DCrossAttn` is implemented.
     pub mid_block_type: Option<String>,
     /// `CrossAttnUpBlock2D` or `UpBlock2D`, for each resolution, lowest first.
     pub up_block_types: Vec<String>,

@@ -9,7 +9,7 @@ use crate::config::ConfigError;
 /// norms, activations and softmax count nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UNetFlops {
-    /// Convolutions.
+    /// Convolutions, except those that are projections of transformers.
     pub convolution: u64,
     /// Affine layers, and the transformers' projections in either form.
     pub matmul: u64,

@@ -6,14 +6,14 @@ use crate::attention::Place;
 use crate::config::ConfigError;
 use crate::footprint::Means;
 
-/// One pass.
+/// What decides the memory of one pass besides the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PassShape {
     /// Rows of the batch: two a picture with classifier-free guidance.
     pub rows: usize,
-    /// Of the latents.
+    /// Height of the latents: an eighth of the picture in Stable Diffusion.
     pub height: usize,
-    /// Of the latents.
+    /// Width of the latents.
     pub width: usize,
     /// Text tokens of each row.
     pub tokens: usize,
@@ -24,7 +24,7 @@ pub struct PassShape {
 pub struct CrossAttention {
     /// Its name in the checkpoint.
     pub name: String,
-    /// Where it stands.
+    /// The part of the UNet that it is in.
     pub place: Place,
     /// Height of the feature map that asks.
     pub height: usize,
@@ -112,7 +112,7 @@ struct Walk {
     branches: Vec<Maps>,
     /// Whether `x` is the last of the branches and counts there.
     shared: bool,
-    /// What was recorded.
+    /// Elements that are kept for the gradient.
     tape: u64,
     peak: u64,
 }

@@ -33,7 +33,7 @@ pub enum GraphUse {
     /// Where the device replays graphs and it pays.
     #[default]
     Auto,
-    /// Never.
+    /// Never: every call is launched kernel by kernel.
     Off,
     /// Always, also where the backend merely runs the call again: for tests.
     Forced,
@@ -186,7 +186,7 @@ struct Inputs {
 
 type Call = Box<dyn FnMut() -> Tensor<4> + Send>;
 
-/// One captured call.
+/// One captured call, with buffers of its own for inputs and output.
 struct StepGraph {
     graph: Graph<Tensor<4>, Call>,
     inputs: Arc<Mutex<Inputs>>,

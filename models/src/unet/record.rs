@@ -31,7 +31,7 @@ pub enum Memory {
 /// How [`UNet::record`] runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RecordOptions {
-    /// What is kept.
+    /// What is kept for the gradient, and what is computed again.
     pub memory: Memory,
     /// Run on to the output, without recording, after the last layer that the probe wants. Otherwise
     /// the pass ends there.

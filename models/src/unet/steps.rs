@@ -19,7 +19,7 @@ use crate::resnet::{Downsample, ResnetBlock, Upsample};
 /// One step. The state that they hand on is `[B, C, H, W]`, inside of transformers `[B, H, W, C]`.
 #[derive(Clone, Copy)]
 pub(crate) enum Step<'a> {
-    /// The first convolution.
+    /// `conv_in`, from latent channels to those of the first resolution.
     Convolve(&'a Conv2d),
     /// A residual block with its number.
     Resnet(&'a ResnetBlock, usize),

@@ -164,7 +164,7 @@ impl Encoder {
     }
 }
 
-/// Latents to pictures.
+/// From latents to pixels, eight times as high and wide in Stable Diffusion.
 #[derive(Module, Debug)]
 pub(super) struct Decoder {
     conv_in: Conv2d,

@@ -10,9 +10,9 @@ use crate::cpu::tile::{GROUP, Left, product};
 /// The gradient of attention with respect to its queries.
 pub(crate) struct QueryGrad {
     pub sizes: Sizes,
-    /// Of the result.
+    /// The gradient of the result `[B, H, N, D]`; none counts as zero.
     pub grad: Option<Heads>,
-    /// Of the probabilities `[B, H, N, M]`.
+    /// The gradient of the probabilities `[B, H, N, M]`; none counts as zero.
     pub grad_probs: Option<Heads>,
     pub q: Heads,
     pub k: Heads,

@@ -87,7 +87,7 @@ pub(crate) trait Vector: Copy {
         self.fold(|a, b| a + b)
     }
 
-    /// Largest lane.
+    /// The largest lane; NaN only if all are.
     #[inline(always)]
     fn largest(self) -> f32 {
         self.fold(f32::max)

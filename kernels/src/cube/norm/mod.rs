@@ -25,7 +25,7 @@ const PIECE: usize = 1 << 13;
 /// Rows that keep a large GPU busy with one cube each.
 const MANY: usize = 256;
 
-/// How to normalise.
+/// A norm's choices that are no tensors.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Options {
     /// Groups of channels. For a layer norm 1.
@@ -115,7 +115,6 @@ impl Options {
 /// Where the elements of the rows are, in vectors.
 #[derive(CubeType, CubeLaunch)]
 struct Rows {
-    /// Number of rows.
     count: usize,
     /// Vectors of a row.
     length: usize,
