@@ -112,6 +112,22 @@ pub struct MapSelection {
     pub half: Half,
 }
 
+/// The smallest maps with 12 cells along the shorter side, the mean of all heads at every step, with the prompt.
+impl Default for MapSelection {
+    fn default() -> Self {
+        Self {
+            layers: LayerRule::Size {
+                side: None,
+                down_only: false,
+            },
+            pooling: Pooling::Mean,
+            heads: None,
+            every: 1,
+            half: Half::default(),
+        }
+    }
+}
+
 /// The maps of one step.
 #[derive(Clone, Debug)]
 pub struct StepMaps {

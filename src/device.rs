@@ -177,6 +177,11 @@ pub struct OpenDevice {
 }
 
 impl OpenDevice {
+    /// How pictures and manifests name it, such as `cuda:0 (NVIDIA H100)`.
+    pub fn title(&self) -> String {
+        format!("{} ({})", self.spec, self.name)
+    }
+
     /// The type for weights that nobody chose: f16 where a GPU computes in it, else f32.
     pub fn default_dtype(&self) -> Dtype {
         match !self.is_cpu() && self.check_dtype(Dtype::F16).is_ok() {

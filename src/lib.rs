@@ -14,6 +14,7 @@
 //! * [`dtype`]: the type of the weights;
 //! * [`memory`]: what runs take, and what there is;
 //! * [`search`]: best-of-N noise search;
+//! * [`make`]: the one way from requests to finished pictures;
 //! * [`selftest`]: whether a device computes what it should;
 //! * [`check`]: what a picture shows, and whether that is what was asked for;
 //! * [`audit`]: how far the checker can be trusted, by the word of people;
@@ -47,6 +48,7 @@ pub mod device;
 pub mod dtype;
 pub mod engine;
 pub mod guidance;
+pub mod make;
 pub mod memory;
 pub mod output;
 pub mod picture;

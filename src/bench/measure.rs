@@ -11,14 +11,14 @@ use thiserror::Error;
 
 use super::budget::FIRST_STEPS;
 use super::row::{FamilyTime, Outcome, Row, What, guided_variants};
-use crate::check::detect::reward::{PictureReward, PictureRewardKind, RewardError};
-use crate::check::detect::{DetectError, Detector, RcnnDetector};
+use crate::detect::RcnnDetector;
 use crate::device::{DeviceError, OpenDevice};
 use crate::engine::{Blueprint, Engine, EngineError};
 use crate::guidance::GuidanceConfig;
+use crate::make::{MakeError, PictureMaker};
 use crate::memory::MemoryMeter;
 use crate::request::{Dtype, ModelRequest, Request};
-use crate::search::{PictureScorer, RewardKind, Search, SearchConfig};
+use crate::search::{RewardKind, SearchConfig};
 
 /// What pictures are of: two objects with a relation, as guidance and the checker need them.
 pub const PROMPT: &str = "a dog to the left of a cat";
@@ -45,12 +45,9 @@ pub enum BenchError {
     /// The detector of a search cannot be used.
     #[error(transparent)]
     Weights(#[from] WeightsError),
-    /// The detector of a search cannot be used.
+    /// The pictures cannot be made.
     #[error(transparent)]
-    Detector(#[from] DetectError),
-    /// The checker has nothing to say about the pictures of a search.
-    #[error(transparent)]
-    Reward(#[from] RewardError),
+    Make(#[from] MakeError),
     /// No such guidance.
     #[error("there is no guided step {name:?}")]
     Variant {
@@ -240,11 +237,11 @@ impl Bench {
                 // The networks have run before; a few steps see to the rest.
                 request.steps = FIRST_STEPS.min(row.steps);
                 let mut now = requests(&request, row.batch);
+                let mut maker = PictureMaker::new(engine, row.batch).without_halving();
                 self.timed(row, || {
-                    let made = engine.generate(&now, &mut [])?;
+                    maker.make(&now, None, &mut [])?;
                     now.clone_from(&whole);
-                    let device = &self.device.device;
-                    Ok(Tensor::<4>::ones([made.pictures.len().min(1); 4], device))
+                    Ok(Tensor::<4>::ones([1; 4], &self.device.device))
                 })
             }
             What::Step | What::Guided => {
@@ -269,24 +266,17 @@ impl Bench {
         let weights = DetectorWeights::open(Path::new("toybox"))?;
         let threshold = RcnnDetector::SCORE_THRESHOLD;
         let detector = RcnnDetector::load(&weights, &self.device.device, threshold)?;
-        let scene = engine.blueprint().scene(&request)?;
-        let reward = PictureReward::new(PictureRewardKind::Verdict, &scene, detector.vocabulary())?;
-        let config = SearchConfig {
+        let mut maker = PictureMaker::new(engine, row.batch)
+            .with_judge(Some(&detector))
+            .without_halving();
+        let search = SearchConfig {
             best_of: BEST_OF,
             reward: RewardKind::Checker,
             pruning: None,
         };
         self.timed(row, || {
-            let search = Search {
-                engine,
-                request: &request,
-                config: &config,
-                batch: row.batch,
-            };
-            let score = |pictures: &[_]| Ok(reward.scores(&detector, pictures)?);
-            let meter = |_: &[_]| Ok(PictureScorer::new(engine, false, score));
-            let found = search.run(meter, &mut [])?;
-            Ok(found.latents)
+            maker.make(std::slice::from_ref(&request), Some(&search), &mut [])?;
+            Ok(Tensor::<4>::ones([1; 4], &self.device.device))
         })
     }
 

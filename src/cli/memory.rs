@@ -4,7 +4,6 @@ use std::fmt;
 use std::str::FromStr;
 
 use prepose::engine::{Engine, EngineError};
-use prepose::memory::OutOfMemory;
 use prepose::request::Request;
 use prepose_models::unet::{GraphUse, Memory};
 
@@ -121,9 +120,4 @@ impl RunningArgs {
         };
         engine.with_guidance_memory(memory).with_graphs(graphs)
     }
-}
-
-/// The want of memory that an error is about.
-pub fn out_of_memory(error: &anyhow::Error) -> Option<&OutOfMemory> {
-    error.downcast_ref::<EngineError>()?.out_of_memory()
 }

@@ -36,6 +36,16 @@ pub enum RewardKind {
     Pse,
 }
 
+impl std::fmt::Display for RewardKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            RewardKind::Attention => "attention",
+            RewardKind::Checker => "checker",
+            RewardKind::Pse => "pse",
+        })
+    }
+}
+
 /// What is asked of a search.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -11,8 +11,8 @@ use crate::prompt::scene::Scene;
 use super::SuitePrompt;
 use super::sample::{Cost, Scores};
 
-/// A finished picture, ready to be looked at.
-pub struct Finished<'a> {
+/// A finished picture that an examiner is to look at.
+pub struct Submission<'a> {
     /// `{method}_{prompt_id}_seed%04d`.
     pub sample_id: String,
     /// What it should show.
@@ -31,19 +31,19 @@ pub trait Examiner: Send {
     ///
     /// # Errors
     /// The detector's; nothing is known of any of the pictures then.
-    fn examine(&self, finished: &[Finished]) -> Result<Vec<(Vec<Record>, Scores)>, CheckError>;
+    fn examine(&self, submitted: &[Submission]) -> Result<Vec<(Vec<Record>, Scores)>, CheckError>;
 }
 
-/// Nobody looks.
-pub struct Nobody;
+/// Looks at nothing: what a run without a checker has.
+pub struct NoExaminer;
 
-impl Examiner for Nobody {
-    fn examine(&self, finished: &[Finished]) -> Result<Vec<(Vec<Record>, Scores)>, CheckError> {
-        let unseen = |one: &Finished| {
+impl Examiner for NoExaminer {
+    fn examine(&self, submitted: &[Submission]) -> Result<Vec<(Vec<Record>, Scores)>, CheckError> {
+        let unseen = |one: &Submission| {
             let scores = Scores::unseen(&one.sample_id, one.prompt, one.seed, one.cost);
             (Vec::new(), scores)
         };
-        Ok(finished.iter().map(unseen).collect())
+        Ok(submitted.iter().map(unseen).collect())
     }
 }
 
@@ -82,11 +82,11 @@ fn asks(prompt: &SuitePrompt, labels: &[String]) -> Vec<Ask> {
 }
 
 impl Examiner for Checker {
-    fn examine(&self, finished: &[Finished]) -> Result<Vec<(Vec<Record>, Scores)>, CheckError> {
+    fn examine(&self, submitted: &[Submission]) -> Result<Vec<(Vec<Record>, Scores)>, CheckError> {
         let vocabulary = self.primary.vocabulary();
-        let mut asked = Vec::with_capacity(finished.len());
-        let mut known = Vec::with_capacity(finished.len());
-        for one in finished {
+        let mut asked = Vec::with_capacity(submitted.len());
+        let mut known = Vec::with_capacity(submitted.len());
+        for one in submitted {
             let (width, height) = (one.picture.width, one.picture.height);
             // A run is only begun with prompts whose objects the detector knows.
             let labels = labels(one.prompt, vocabulary).unwrap_or_default();
@@ -100,7 +100,7 @@ impl Examiner for Checker {
             known.push(labels);
         }
         let checked = self.check(&asked)?;
-        let each = finished.iter().zip(&asked).zip(checked).zip(known);
+        let each = submitted.iter().zip(&asked).zip(checked).zip(known);
         Ok(each
             .map(|(((one, asked), checked), labels)| {
                 let prompt = one.prompt;

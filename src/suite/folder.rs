@@ -93,6 +93,9 @@ fn list(differences: &[(String, String, String)]) -> String {
     text.join("; ")
 }
 
+/// A file's name within the method's folder, and what is in it.
+pub type NamedFile = (String, Vec<u8>);
+
 /// A run in a store.
 pub struct RunFolder {
     store: Arc<dyn Store>,
@@ -264,7 +267,7 @@ impl RunFolder {
     pub fn commit(
         &self,
         job: Job,
-        files: &[(String, Vec<u8>)],
+        files: &[NamedFile],
         sample: &Sample,
     ) -> Result<bool, FolderError> {
         let folder = self.method_folder(job.method);

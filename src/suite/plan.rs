@@ -230,6 +230,13 @@ impl Plan {
             .map(|index| self.job(index))
     }
 
+    /// The first job of each prompt by one method, whichever shard it belongs to.
+    pub fn first_jobs(&self, method: usize) -> impl Iterator<Item = Job> {
+        let first = method * self.per_method();
+        let seeds = self.config.seeds.len();
+        (0..self.prompts.len()).map(move |prompt| self.job(first + prompt * seeds))
+    }
+
     /// What the picture of a job is called: `{method}_{prompt_id}_seed%04d`.
     pub fn sample_id(&self, job: Job) -> String {
         format!(

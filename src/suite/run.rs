@@ -5,17 +5,19 @@ use std::sync::mpsc::sync_channel;
 
 use thiserror::Error;
 
-use super::examiner::{Examiner, Finished};
-use super::folder::{FolderError, RunFolder};
+use super::examiner::{Examiner, Submission};
+use super::folder::{FolderError, NamedFile, RunFolder};
 use super::method::MethodError;
 use super::plan::Job;
-use super::sample::{Cost, Sample};
-use crate::check::detect::checker::CheckError;
+use super::sample::Sample;
+use crate::detect::checker::CheckError;
+use crate::detect::reward::RewardError;
 use crate::engine::EngineError;
-use crate::output::manifest::{self, ManifestLine, Place};
+use crate::make::{FinishedPicture, MakeError};
+use crate::output::files::slug;
+use crate::output::manifest::{ManifestLine, Place};
 use crate::output::png;
-use crate::picture::Picture;
-use crate::request::Request;
+use crate::request::RewardKind;
 
 /// Why a run ended early. What was finished before is kept, and the same run goes on from there.
 #[derive(Debug, Error)]
@@ -35,9 +37,43 @@ pub enum RunError {
     /// A prompt that a method cannot change.
     #[error(transparent)]
     Method(#[from] MethodError),
-    /// A reward that cannot be given.
+    /// A picture that cannot be made.
     #[error(transparent)]
-    Reward(#[from] crate::check::detect::reward::RewardError),
+    Make(MakeError),
+    /// A prompt that cannot be used.
+    #[error("{method} cannot make {prompt_id:?}")]
+    Prompt {
+        /// By which method.
+        method: String,
+        /// Which prompt.
+        prompt_id: String,
+        /// Why not.
+        source: Box<RunError>,
+    },
+    /// A search by the picture without a detector.
+    #[error("{method} goes by what the checker sees, but there is --checker none")]
+    NoChecker {
+        /// The method with that search.
+        method: String,
+    },
+    /// Prompts whose candidates a search cannot score.
+    #[error(
+        "{method} scores candidates by the reward {reward}, which has nothing to say about {} of {prompts} prompts \
+         ({}): {why}; leave them out, or choose another reward",
+        unscored.len(), list(unscored)
+    )]
+    Unscored {
+        /// The method with that search.
+        method: String,
+        /// What it scores candidates by.
+        reward: RewardKind,
+        /// How many prompts the run has.
+        prompts: usize,
+        /// Ids of those that cannot be scored.
+        unscored: Vec<String>,
+        /// Why the first of them cannot.
+        why: RewardError,
+    },
     /// A picture that cannot be encoded.
     #[error("cannot encode the picture of {sample_id}")]
     Encode {
@@ -51,36 +87,33 @@ pub enum RunError {
     Panic(String),
 }
 
-/// A file's name within the method's folder, and what is in it.
-pub type NamedFile = (String, Vec<u8>);
+/// The ids of the first few prompts.
+fn list(prompt_ids: &[String]) -> String {
+    const SHOWN: usize = 10;
+    let shown = prompt_ids.len().min(SHOWN);
+    let mut text = prompt_ids[..shown].join(", ");
+    if prompt_ids.len() > shown {
+        text += &format!(" and {} more", prompt_ids.len() - shown);
+    }
+    text
+}
 
-/// A picture that was made.
-pub struct Made {
-    /// From what, with the seed that it was made from at last.
-    pub request: Request,
-    /// The scheduler's name.
-    pub scheduler: String,
-    /// What it shows.
-    pub picture: Picture,
-    /// Further files.
-    pub files: Vec<NamedFile>,
-    /// What it took.
-    pub cost: Cost,
+impl From<MakeError> for RunError {
+    fn from(error: MakeError) -> Self {
+        match error {
+            MakeError::Cancelled => Self::Interrupted,
+            error => Self::Make(error),
+        }
+    }
 }
 
 /// Makes pictures.
 pub trait Maker {
-    /// How many of the first of these jobs, all of one method, it makes together: at least 1, at most all.
-    ///
-    /// # Errors
-    /// A prompt that cannot be used.
-    fn together(&self, jobs: &[Job]) -> Result<usize, RunError>;
-
-    /// Makes the pictures of some jobs of one method, in their order.
+    /// Makes the pictures of the first of these jobs, all of one method: of at least one, in their order.
     ///
     /// # Errors
     /// Whatever fails; [`RunError::Interrupted`] if it was told to stop.
-    fn make(&mut self, jobs: &[Job]) -> Result<Vec<Made>, RunError>;
+    fn make(&mut self, jobs: &[Job]) -> Result<Vec<FinishedPicture>, RunError>;
 }
 
 /// What a run tells while it goes on.
@@ -129,13 +162,13 @@ impl Runner<'_> {
         let total = methods.clone().map(|m| folder.plan().jobs(m).count()).sum();
         watcher.begins(pending.iter().map(Vec::len).sum(), total);
         for (method, jobs) in methods.zip(pending) {
-            let desk = Desk {
+            let writer = ResultWriter {
                 folder,
                 examiner: &mut *examiner,
                 watcher: &mut *watcher,
                 device: &device,
             };
-            make_all(desk, maker, &jobs, stop)?;
+            make_all(writer, maker, &jobs, stop)?;
             if !jobs.is_empty() {
                 folder.fold(method)?;
             }
@@ -147,16 +180,16 @@ impl Runner<'_> {
 
 /// Makes the pictures of `jobs`, while another thread looks at those before.
 fn make_all(
-    desk: Desk,
+    writer: ResultWriter,
     maker: &mut dyn Maker,
     mut jobs: &[Job],
     stop: &AtomicBool,
 ) -> Result<(), RunError> {
     std::thread::scope(|scope| {
-        let (send, receive) = sync_channel::<Vec<(Job, Made)>>(WAITING);
+        let (send, receive) = sync_channel::<Vec<(Job, FinishedPicture)>>(WAITING);
         let looking = scope.spawn(move || {
-            let mut desk = desk;
-            receive.iter().try_for_each(|batch| desk.finish(batch))
+            let mut writer = writer;
+            receive.iter().try_for_each(|batch| writer.finish(&batch))
         });
         let mut made = Ok(());
         while !jobs.is_empty() {
@@ -164,12 +197,12 @@ fn make_all(
                 made = Err(RunError::Interrupted);
                 break;
             }
-            let batch = maker.together(jobs).and_then(|size| {
-                let (batch, rest) = jobs.split_at(size);
+            let sent = maker.make(jobs).map(|pictures| {
+                let (batch, rest) = jobs.split_at(pictures.len());
                 jobs = rest;
-                Ok(batch.iter().copied().zip(maker.make(batch)?).collect())
+                let batch = batch.iter().copied().zip(pictures);
+                send.send(batch.collect()).is_ok()
             });
-            let sent = batch.map(|batch| send.send(batch).is_ok());
             match sent {
                 Ok(true) => {}
                 // The other thread has ended with an error, which is the one to tell.
@@ -190,19 +223,19 @@ fn make_all(
     })
 }
 
-/// Where finished pictures are looked at and written down.
-struct Desk<'a> {
+/// Has finished pictures looked at and writes down what is known of them.
+struct ResultWriter<'a> {
     folder: &'a RunFolder,
     examiner: &'a mut dyn Examiner,
     watcher: &'a mut dyn Watcher,
     device: &'a str,
 }
 
-impl Desk<'_> {
-    fn finish(&mut self, batch: Vec<(Job, Made)>) -> Result<(), RunError> {
+impl ResultWriter<'_> {
+    fn finish(&mut self, batch: &[(Job, FinishedPicture)]) -> Result<(), RunError> {
         let plan = self.folder.plan();
-        let finished: Vec<Finished> = (batch.iter())
-            .map(|(job, made)| Finished {
+        let submitted: Vec<Submission> = (batch.iter())
+            .map(|(job, made)| Submission {
                 sample_id: plan.sample_id(*job),
                 prompt: &plan.prompts[job.prompt],
                 seed: job.seed,
@@ -210,20 +243,20 @@ impl Desk<'_> {
                 cost: made.cost,
             })
             .collect();
-        let seen = self.examiner.examine(&finished)?;
+        let seen = self.examiner.examine(&submitted)?;
         for ((job, made), (records, scores)) in batch.iter().zip(seen) {
-            let sample_id = plan.sample_id(*job);
-            let picture = format!("images/{sample_id}.png");
-            let encoded = png::encode(&made.picture, &made.request, &made.scheduler, self.device);
-            let encoded = encoded.map_err(|source| RunError::Encode { sample_id, source })?;
-            let mut files = vec![(picture.clone(), encoded)];
-            files.extend(made.files.iter().cloned());
+            let name = format!("images/{}.png", plan.sample_id(*job));
             let sample = Sample {
                 index: job.index,
-                manifest: self.line(*job, made, &picture),
+                manifest: self.line(*job, made, &name),
                 records,
                 scores,
             };
+            let files = self.files(&sample.manifest.sample_id, made, name);
+            let files = files.map_err(|source| RunError::Encode {
+                sample_id: sample.manifest.sample_id.clone(),
+                source,
+            })?;
             if self.folder.commit(*job, &files, &sample)? {
                 self.watcher.finished(&sample);
             }
@@ -231,7 +264,27 @@ impl Desk<'_> {
         Ok(())
     }
 
-    fn line(&self, job: Job, made: &Made, image_path: &str) -> ManifestLine {
+    /// The picture's file `name`, and `maps/{sample_id}-{object}.png` for each object that it has a map of: the mean
+    /// over the steps as a heat map.
+    fn files(
+        &self,
+        sample_id: &str,
+        made: &FinishedPicture,
+        name: String,
+    ) -> Result<Vec<NamedFile>, ::png::EncodingError> {
+        let mut files = vec![(name, made.to_png(self.device)?)];
+        // Of several sizes the first, which has the most cells.
+        if let Some(maps) = made.maps.first() {
+            for (object, map) in maps.objects.iter().zip(maps.mean()) {
+                let name = format!("maps/{sample_id}-{}.png", slug(object));
+                let drawn = map.over(&made.picture, map.peak());
+                files.push((name, png::encode_plain(&drawn)?));
+            }
+        }
+        Ok(files)
+    }
+
+    fn line(&self, job: Job, made: &FinishedPicture, image_path: &str) -> ManifestLine {
         let plan = self.folder.plan();
         let prompt = &plan.prompts[job.prompt];
         let method = &plan.config.methods[job.method].name;
@@ -240,7 +293,7 @@ impl Desk<'_> {
             prompt_id: &prompt.prompt_id,
             image_path,
         };
-        let mut line = manifest::line(&made.request, &made.scheduler, self.device, &place);
+        let mut line = made.manifest_line(self.device, &place);
         // A search ends with another seed than the one that it is named after.
         line.sample_id = plan.sample_id(job);
         line.model.pipeline = method.clone();

@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use super::examiner::Nobody;
+use super::examiner::NoExaminer;
 use super::folder::{FolderError, RunFolder};
 use super::method::Method;
 use super::plan::{Job, Plan, RunConfig, Sampling};
-use super::run::{Made, Maker, RunError, Runner, Watcher};
+use super::run::{Maker, RunError, Runner, Watcher};
 use super::sample::{Cost, Sample};
 use super::{Suite, SuitePrompt};
+use crate::make::FinishedPicture;
 use crate::picture::Picture;
 use crate::request::Request;
 use crate::sampling::noise::NoiseKind;
@@ -138,13 +139,10 @@ struct Stub<'a> {
 }
 
 impl Maker for Stub<'_> {
-    fn together(&self, jobs: &[Job]) -> Result<usize, RunError> {
-        Ok(jobs.len().min(self.batch))
-    }
-
-    fn make(&mut self, jobs: &[Job]) -> Result<Vec<Made>, RunError> {
+    fn make(&mut self, jobs: &[Job]) -> Result<Vec<FinishedPicture>, RunError> {
+        let jobs = &jobs[..jobs.len().min(self.batch)];
         self.made.extend(jobs.iter().map(|job| job.index));
-        let one = |job: &Job| Made {
+        let one = |job: &Job| FinishedPicture {
             request: Request {
                 prompt: self.plan.prompts[job.prompt].prompt.clone(),
                 seed: job.seed,
@@ -156,7 +154,7 @@ impl Maker for Stub<'_> {
                 height: 8,
                 rgb: vec![job.index as u8; 8 * 8 * 3],
             },
-            files: Vec::new(),
+            maps: Vec::new(),
             cost: Cost::default(),
         };
         Ok(jobs.iter().map(one).collect())
@@ -184,7 +182,7 @@ fn go(store: Arc<dyn Store>, plan: &Plan) -> (Vec<usize>, usize, Result<(), RunE
         let folder = RunFolder::claim(store, plan.clone())?;
         let runner = Runner {
             folder: &folder,
-            examiner: &mut Nobody,
+            examiner: &mut NoExaminer,
             watcher: &mut count,
             device: "stub".into(),
             stop: &AtomicBool::new(false),

@@ -7,7 +7,7 @@ use prepose::prompt::scene::Extractor;
 use prepose::sampling::noise::NoiseKind;
 use prepose::sampling::schedulers::SchedulerKind;
 
-use super::plan::{ChangeArgs, GuideArgs, MapArgs, SearchArgs};
+use super::options::{ChangeArgs, GuideArgs, MapArgs, SearchArgs};
 use crate::cli::memory::{Batch, RunningArgs, Tiling};
 use crate::cli::model::ModelArgs;
 

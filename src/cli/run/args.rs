@@ -116,7 +116,7 @@ pub struct Settings {
         help_heading = "Checker"
     )]
     pub checker: String,
-    /// Another detector, whose agreement moves the confidence.
+    /// Another detector, whose agreement moves the confidence, or none [default: none].
     #[arg(long, value_name = "NAME|PATH", help_heading = "Checker")]
     pub secondary: Option<String>,
     /// The thresholds, as SpatialBench-UC's checker_config.yaml [default: the paper's calibrated ones].

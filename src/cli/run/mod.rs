@@ -1,40 +1,32 @@
 //! `prepose run`
 
 mod args;
+mod detectors;
+mod plan;
 mod watch;
 
-use std::cell::Cell;
 use std::io::Write;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
-use anyhow::{Context, anyhow, bail, ensure};
-use prepose::check::detect::checker::Checker;
-use prepose::check::detect::{Detector, RcnnDetector};
-use prepose::check::spatialbench::{CheckerConfig, Rule};
+use anyhow::{Context, anyhow, ensure};
+use prepose::detect::Detector;
 use prepose::device::OpenDevice;
 use prepose::engine::{Blueprint, Engine};
-use prepose::request::ModelRequest;
 use prepose::store;
-use prepose::suite::examiner::{Examiner, Nobody, labels};
-use prepose::suite::folder::RunFolder;
-use prepose::suite::maker::{EngineMaker, request, reward_kind};
+use prepose::suite::folder::{self, RunFolder};
+use prepose::suite::maker::EngineMaker;
 use prepose::suite::method::Method;
-use prepose::suite::plan::{CheckerId, Plan, RunConfig, Sampling};
-use prepose::suite::run::{RunError, Runner};
-use prepose::suite::sets;
-use prepose::suite::shard::Shard;
-use prepose::suite::{Suite, SuitePrompt};
-use prepose_weights::DetectorWeights;
-use serde_json::json;
+use prepose::suite::plan::Plan;
+use prepose::suite::provenance::Invocation;
+use prepose::suite::requests;
+use prepose::suite::run::Runner;
 
 pub use args::{Args, Settings};
-use watch::{Teller, Totals, summary};
+use detectors::DetectorSpecs;
+use plan::{plan, prompts, shard};
+use watch::{RunProgress, Totals, summary};
 
-use super::check::read_config;
 use super::memory::Batch;
-use super::{OK, checker, report};
+use super::{OK, interrupt, report};
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let folder = carry_out(&args.suite, methods(args)?, &args.settings, quiet)?;
@@ -63,9 +55,9 @@ pub fn carry_out(
     {
         eprintln!("shard {shard} of the run, into {}", shard.folder());
     }
-    let eyes = Eyes::open(args)?;
+    let detectors = DetectorSpecs::open(args)?;
     Method::check_names(&methods)?;
-    let suite = prompts(suite, args, &eyes)?;
+    let suite = prompts(suite, args, &detectors)?;
     let mut model = args.model.request();
     let blueprint = Blueprint::open(&model)?;
     let fingerprint = blueprint.fingerprint();
@@ -73,112 +65,28 @@ pub fn carry_out(
     model.dtype = dtype;
     let hash = fingerprint.join();
     model.sha256 = Some(hash.map_err(|_| anyhow!("hashing the checkpoint failed"))??);
-    let plan = plan(args, suite, methods, model, &blueprint, &eyes)?;
+    let plan = plan(args, suite, methods, model, &blueprint, &detectors)?;
 
     let location = match plan.config.shard {
         Some(shard) => format!("{}/{}", args.out.trim_end_matches('/'), shard.folder()),
         None => args.out.clone(),
     };
     let store = store::open(&location)?;
-    let begun = store.get(prepose::suite::folder::CONFIG)?.is_some();
+    let begun = store.get(folder::CONFIG)?.is_some();
     if !begun {
         // What is wrong with a prompt is found before the first picture is made.
-        check(&plan, &blueprint, &eyes)?;
+        requests::check(&plan, &blueprint, detectors.labels())?;
     }
     let folder = RunFolder::claim(store, plan)?;
     if folder.is_complete()? {
         folder.finish()?;
         return Ok(folder);
     }
-    let mut teller = Teller::new(quiet, args.json);
-    let made = make(args, &folder, blueprint, &device, &eyes, &mut teller);
-    teller.end();
+    let mut progress = RunProgress::new(quiet, args.json);
+    let made = make(args, &folder, blueprint, &device, &detectors, &mut progress);
+    progress.end();
     made?;
     Ok(folder)
-}
-
-/// The detectors of a run, not yet loaded.
-struct Eyes {
-    primary: Option<DetectorWeights>,
-    secondary: Option<DetectorWeights>,
-    config: CheckerConfig,
-    /// The primary's vocabulary.
-    labels: Vec<String>,
-}
-
-impl Eyes {
-    fn open(args: &Settings) -> anyhow::Result<Self> {
-        let mut config = match &args.checker_config {
-            Some(path) => read_config(path)?,
-            None => CheckerConfig::default(),
-        };
-        let primary = match args.checker.as_str() {
-            "none" => None,
-            name => Some(checker::open(name)?),
-        };
-        let secondary = args.secondary.as_deref().map(checker::open).transpose()?;
-        if primary.is_none() {
-            ensure!(
-                secondary.is_none() && args.checker_config.is_none() && !args.known_objects,
-                "--checker none looks at nothing: it goes without --secondary, --checker-config and --known-objects"
-            );
-        }
-        // What is written beside the records is what looks.
-        let detectors = &mut config.detector;
-        if let Some(primary) = &primary {
-            checker::name_in(&mut detectors.primary, primary);
-        }
-        match &secondary {
-            Some(weights) => {
-                checker::name_in(detectors.secondary.get_or_insert_default(), weights);
-            }
-            None => detectors.secondary = None,
-        }
-        Ok(Self {
-            labels: primary
-                .as_ref()
-                .map_or_else(Vec::new, |weights| RcnnDetector::labels(weights.config())),
-            primary,
-            secondary,
-            config,
-        })
-    }
-
-    /// What the run's settings say of them.
-    fn id(&self) -> anyhow::Result<Option<CheckerId>> {
-        let Some(primary) = &self.primary else {
-            return Ok(None);
-        };
-        let secondary = self.secondary.as_ref().map(DetectorWeights::file_hash);
-        let secondary = secondary.transpose()?.map(|file| file.sha256);
-        let primary = primary.file_hash()?.sha256;
-        Ok(Some(CheckerId::new(primary, secondary, &self.config)))
-    }
-
-    fn load(&self, device: &OpenDevice, batch: usize) -> anyhow::Result<Box<dyn Examiner>> {
-        let Some(primary) = &self.primary else {
-            return Ok(Box::new(Nobody));
-        };
-        let load =
-            |weights: &DetectorWeights, threshold| -> anyhow::Result<Box<dyn Detector + Send>> {
-                Ok(Box::new(checker::load(weights, &device.device, threshold)?))
-            };
-        let detectors = &self.config.detector;
-        let second = detectors.secondary.as_ref();
-        let second = second.and_then(|config| config.params.score_threshold);
-        Ok(Box::new(Checker {
-            primary: load(primary, detectors.primary.params.score_threshold)?,
-            secondary: (self.secondary.as_ref())
-                .map(|weights| load(weights, second))
-                .transpose()?,
-            rule: Rule {
-                config: self.config.clone(),
-                published: false,
-            },
-            device: device.device.clone(),
-            batch,
-        }))
-    }
 }
 
 fn methods(args: &Args) -> anyhow::Result<Vec<Method>> {
@@ -194,220 +102,48 @@ fn methods(args: &Args) -> anyhow::Result<Vec<Method>> {
     Ok(methods)
 }
 
-/// The prompts that are run.
-fn prompts(suite: &str, args: &Settings, eyes: &Eyes) -> anyhow::Result<Suite> {
-    let mut suite = sets::open(suite)?;
-    let all = suite.prompts.len();
-    if eyes.primary.is_some() {
-        let known = |prompt: &SuitePrompt| labels(prompt, Some(&eyes.labels));
-        if args.known_objects {
-            suite.prompts.retain(|prompt| known(prompt).is_ok());
-            ensure!(
-                !suite.prompts.is_empty(),
-                "the checker knows the objects of none of the {all} prompts"
-            );
-        } else {
-            let unknown = suite
-                .prompts
-                .iter()
-                .find_map(|prompt| Some((prompt, known(prompt).err()?)));
-            if let Some((prompt, why)) = unknown {
-                let count = suite
-                    .prompts
-                    .iter()
-                    .filter(|prompt| known(prompt).is_err())
-                    .count();
-                bail!(
-                    "{count} of {all} prompts name objects that --checker {} does not know, {:?} for one: {why}; \
-                     --known-objects leaves them out, --checker none looks at nothing",
-                    args.checker,
-                    prompt.prompt_id
-                );
-            }
-        }
-    }
-    suite.thin(args.every, args.limit);
-    ensure!(!suite.prompts.is_empty(), "--limit 0 leaves no prompt");
-    Ok(suite)
-}
-
-fn plan(
-    args: &Settings,
-    suite: Suite,
-    methods: Vec<Method>,
-    model: ModelRequest,
-    blueprint: &Blueprint,
-    eyes: &Eyes,
-) -> anyhow::Result<Plan> {
-    let defaults = blueprint.defaults();
-    let (width, height) = args.size.unwrap_or((defaults.width, defaults.height));
-    let seeds = match &args.seeds {
-        Some(seeds) => seeds.0.clone(),
-        None => (0..suite.pictures_per_prompt as u64).collect(),
-    };
-    let mut sorted = seeds.clone();
-    sorted.sort_unstable();
-    if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-        bail!(
-            "--seeds has {} twice; a seed stands for one picture",
-            twice[0]
-        );
-    }
-    let kind = args.scheduler.map(|kind| kind.to_string());
-    let config = RunConfig {
-        suite: suite.id()?,
-        prompts: suite.prompts.len(),
-        seeds,
-        methods,
-        sampling: Sampling {
-            steps: args.steps.unwrap_or(defaults.steps),
-            guidance_scale: args.guidance_scale.unwrap_or(defaults.guidance_scale),
-            scheduler: blueprint.scheduler_name(kind.as_deref())?,
-            width,
-            height,
-            negative_prompt: args.negative_prompt.clone(),
-            noise: args.noise,
-            clip_skip: args.clip_skip,
-            vae_tiling: args.vae_tiling,
-        },
-        model,
-        checker: eyes.id()?,
-        attention_maps: args.attention_maps,
-        shard: shard(args)?,
-    };
-    Ok(Plan {
-        config,
-        prompts: suite.prompts,
-    })
-}
-
-/// The part of the run to make, if it is divided.
-fn shard(args: &Settings) -> anyhow::Result<Option<Shard>> {
-    Ok(Shard::choose(args.shard, args.shards, |name| {
-        std::env::var(name).ok()
-    })?)
-}
-
-/// Checks every prompt with every method as far as possible without weights.
-fn check(plan: &Plan, blueprint: &Blueprint, eyes: &Eyes) -> anyhow::Result<()> {
-    let seeds = plan.config.seeds.len();
-    for (index, method) in plan.config.methods.iter().enumerate() {
-        if let Some(search) = &method.search
-            && reward_kind(search).is_some()
-        {
-            ensure!(
-                eyes.primary.is_some(),
-                "{} goes by what the checker sees, but there is --checker none",
-                method.name
-            );
-        }
-        let first = index * plan.prompts.len() * seeds;
-        for (number, prompt) in plan.prompts.iter().enumerate() {
-            request(plan, blueprint, plan.job(first + number * seeds))
-                .with_context(|| format!("{} cannot make {:?}", method.name, prompt.prompt_id))?;
-        }
-    }
-    Ok(())
-}
-
+/// Loads what the run needs, and makes what is missing.
 fn make(
     args: &Settings,
     folder: &RunFolder,
     blueprint: Blueprint,
     device: &OpenDevice,
-    eyes: &Eyes,
-    teller: &mut Teller,
+    detectors: &DetectorSpecs,
+    progress: &mut RunProgress,
 ) -> anyhow::Result<()> {
-    let started = Instant::now();
-    let now = humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string();
-    let named = format!("{} ({})", device.spec, device.name);
-    let name = format!(
-        "provenance/{}-{}.json",
-        now.replace(':', "-"),
-        std::process::id()
-    );
-    // Known once the networks are loaded.
-    let batch: Cell<Option<usize>> = Cell::new(None);
-    let note = |outcome: &str| -> anyhow::Result<()> {
-        let text = serde_json::to_string_pretty(&json!({
-            "started_utc": now,
-            "seconds": started.elapsed().as_secs_f64(),
-            "outcome": outcome,
-            "command": std::env::args().collect::<Vec<_>>(),
-            "prepose": env!("CARGO_PKG_VERSION"),
-            "git_commit": option_env!("PREPOSE_GIT_COMMIT"),
-            "burn": "0.22.1",
-            "device": named,
-            "threads": std::thread::available_parallelism().map_or(0, usize::from),
-            "os": std::env::consts::OS,
-            "arch": std::env::consts::ARCH,
-            "batch": batch.get(),
-        }))?;
-        Ok(folder.store().put(&name, (text + "\n").as_bytes())?)
-    };
-    note("running")?;
+    let command = std::env::args().collect();
+    let mut invocation = Invocation::new(folder, command, device.title());
+    invocation.begun()?;
     let plan = folder.plan();
-    let engine = args
-        .running
-        .apply(blueprint.load(&plan.config.model, device)?);
-    let batch_size = choose_batch(args.batch, &engine, plan)?;
-    batch.set(Some(batch_size));
-    let mut examiner = eyes.load(device, batch_size)?;
-    let by_picture = |method: &Method| method.search.as_ref().and_then(reward_kind).is_some();
-    let judge = match &eyes.primary {
-        Some(weights) if plan.config.methods.iter().any(by_picture) => {
-            Some(checker::load(weights, &device.device, None)?)
-        }
-        _ => None,
-    };
-    // The first signal lets the pictures at hand be finished, the second does not.
-    let (soon, now_at_once) = (
-        Arc::new(AtomicBool::new(false)),
-        Arc::new(AtomicBool::new(false)),
-    );
-    let flags = (soon.clone(), now_at_once.clone());
-    ctrlc::set_handler(move || {
-        if flags.0.swap(true, Ordering::Relaxed) {
-            flags.1.store(true, Ordering::Relaxed);
-        } else {
-            eprintln!("finishing the pictures at hand; once more stops at once");
-        }
-    })
-    .context("cannot listen for Ctrl-C")?;
-    let mut maker = EngineMaker {
-        engine: &engine,
-        plan,
-        batch: batch_size,
-        judge: judge.as_ref().map(|judge| judge as &dyn Detector),
-        stop: &now_at_once,
-    };
+    let engine = blueprint.load(&plan.config.model, device)?;
+    let engine = args.running.apply(engine);
+    let batch = choose_batch(args.batch, &engine, plan)?;
+    invocation.batch = Some(batch);
+    let mut examiner = detectors.load(device, batch)?;
+    let judge = detectors.load_judge(device, plan)?;
+    let judge = judge.as_ref().map(|judge| judge as &dyn Detector);
+    let stop = interrupt::listen_twice()?;
+    let mut maker = EngineMaker::new(&engine, plan, batch, judge, &stop.at_once);
     let runner = Runner {
         folder,
         examiner: &mut *examiner,
-        watcher: teller,
-        device: named.clone(),
-        stop: &soon,
+        watcher: progress,
+        device: device.title(),
+        stop: &stop.soon,
     };
-    let result = runner.run(&mut maker);
-    let noted = note(match &result {
-        Ok(()) => "complete",
-        Err(RunError::Interrupted) => "interrupted",
-        Err(_) => "failed",
-    });
-    // What ended the run is the one to tell; on a full disk the note fails too.
-    result?;
-    noted
+    Ok(invocation.ended(runner.run(&mut maker))?)
 }
 
 /// Pictures at a time: room is made for those of the method that takes most.
 fn choose_batch(batch: Batch, engine: &Engine, plan: &Plan) -> anyhow::Result<usize> {
     /// On the CPU, where more at a time gain nothing.
     const ON_CPU: usize = 8;
-    let each = plan.prompts.len() * plan.config.seeds.len();
     let mut least = usize::MAX;
-    for index in 0..plan.config.methods.len() {
-        let request = request(plan, engine.blueprint(), plan.job(index * each))?;
-        least = least.min(batch.choose(engine, &request, ON_CPU)?);
+    for method in 0..plan.config.methods.len() {
+        if let Some(job) = plan.first_jobs(method).next() {
+            let request = requests::request(plan, engine.blueprint(), job)?;
+            least = least.min(batch.choose(engine, &request, ON_CPU)?);
+        }
     }
     Ok(least)
 }

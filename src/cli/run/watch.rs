@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::cli::progress::Progress;
 
 /// Counts verdicts, on a bar, in lines, or as JSON.
-pub struct Teller {
+pub struct RunProgress {
     progress: Option<Progress>,
     quiet: bool,
     json: bool,
@@ -18,7 +18,7 @@ pub struct Teller {
     objects: (usize, usize),
 }
 
-impl Teller {
+impl RunProgress {
     pub fn new(quiet: bool, json: bool) -> Self {
         Self {
             progress: None,
@@ -50,7 +50,7 @@ impl Teller {
     }
 }
 
-impl Watcher for Teller {
+impl Watcher for RunProgress {
     fn begins(&mut self, pending: usize, total: usize) {
         if pending < total && !self.quiet && !self.json {
             let done = total - pending;

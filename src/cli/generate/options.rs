@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use anyhow::bail;
+use anyhow::ensure;
 use prepose::attention_maps::{Half, MapSelection};
-use prepose::check::detect::reward::PictureRewardKind;
 use prepose::guidance::boxes::ObjectBox;
 use prepose::guidance::config::Preset;
-use prepose::guidance::maps::{LayerRule, Pooling};
+use prepose::guidance::maps::LayerRule;
 use prepose::guidance::{Combination, GuidanceConfig, Layers, Method, PosLoss};
+use prepose::make::{MapOptions, reward_kind};
 use prepose::prompt::neutral::neutral;
 use prepose::prompt::scene::TokenPolicy;
 use prepose::request::DelayedOrder;
@@ -169,19 +169,20 @@ impl SearchArgs {
         })
     }
 
-    /// The detector that the reward needs, and what it rewards.
+    /// The detector that the reward needs.
     ///
     /// # Errors
     /// It cannot be opened, or the reward needs none.
-    pub(super) fn detector(&self) -> anyhow::Result<Option<(DetectorWeights, PictureRewardKind)>> {
-        let kind = match self.reward {
-            Some(RewardKind::Checker) => PictureRewardKind::Verdict,
-            Some(RewardKind::Pse) => PictureRewardKind::Pse,
-            _ if self.checker.is_some() => bail!("--checker is for --reward checker and pse"),
-            _ => return Ok(None),
-        };
-        let weights = checker::open(self.checker.as_deref().unwrap_or("toybox"))?;
-        Ok(Some((weights, kind)))
+    pub(super) fn detector(&self) -> anyhow::Result<Option<DetectorWeights>> {
+        if reward_kind(self.reward.unwrap_or_default()).is_none() {
+            ensure!(
+                self.checker.is_none(),
+                "--checker is for --reward checker and pse"
+            );
+            return Ok(None);
+        }
+        let name = self.checker.as_deref().unwrap_or("toybox");
+        checker::open(name).map(Some)
     }
 }
 
@@ -239,20 +240,25 @@ pub struct MapArgs {
 
 impl MapArgs {
     /// Which maps they ask for.
-    pub(super) fn selection(&self) -> MapSelection {
-        MapSelection {
-            layers: match self.attention_layers.as_slice() {
-                [] => LayerRule::Size {
-                    side: self.attention_resolution,
-                    down_only: false,
-                },
-                names => LayerRule::Named(names.to_vec()),
+    pub(super) fn options(&self) -> Option<MapOptions> {
+        self.attention_maps.as_ref()?;
+        let layers = match self.attention_layers.as_slice() {
+            [] => LayerRule::Size {
+                side: self.attention_resolution,
+                down_only: false,
             },
-            pooling: Pooling::Mean,
-            heads: Some(self.attention_heads.clone()).filter(|heads| !heads.is_empty()),
-            every: self.attention_every,
-            half: self.attention_half,
-        }
+            names => LayerRule::Named(names.to_vec()),
+        };
+        Some(MapOptions {
+            selection: MapSelection {
+                layers,
+                heads: Some(self.attention_heads.clone()).filter(|heads| !heads.is_empty()),
+                every: self.attention_every,
+                half: self.attention_half,
+                ..MapSelection::default()
+            },
+            words: self.attention_words.clone(),
+        })
     }
 }
 

@@ -1,0 +1,109 @@
+//! From arguments to the plan of a run.
+
+use anyhow::{bail, ensure};
+use prepose::engine::Blueprint;
+use prepose::request::ModelRequest;
+use prepose::suite::examiner::labels;
+use prepose::suite::method::Method;
+use prepose::suite::plan::{Plan, RunConfig, Sampling};
+use prepose::suite::sets;
+use prepose::suite::shard::Shard;
+use prepose::suite::{Suite, SuitePrompt};
+
+use super::args::Settings;
+use super::detectors::DetectorSpecs;
+
+/// The prompts that are run.
+pub fn prompts(suite: &str, args: &Settings, detectors: &DetectorSpecs) -> anyhow::Result<Suite> {
+    let mut suite = sets::open(suite)?;
+    let all = suite.prompts.len();
+    if let Some(vocabulary) = detectors.labels() {
+        let known = |prompt: &SuitePrompt| labels(prompt, Some(vocabulary));
+        if args.known_objects {
+            suite.prompts.retain(|prompt| known(prompt).is_ok());
+            ensure!(
+                !suite.prompts.is_empty(),
+                "the checker knows the objects of none of the {all} prompts"
+            );
+        } else {
+            let unknown = suite
+                .prompts
+                .iter()
+                .find_map(|prompt| Some((prompt, known(prompt).err()?)));
+            if let Some((prompt, why)) = unknown {
+                let count = suite
+                    .prompts
+                    .iter()
+                    .filter(|prompt| known(prompt).is_err())
+                    .count();
+                bail!(
+                    "{count} of {all} prompts name objects that --checker {} does not know, {:?} for one: {why}; \
+                     --known-objects leaves them out, --checker none looks at nothing",
+                    args.checker,
+                    prompt.prompt_id
+                );
+            }
+        }
+    }
+    suite.thin(args.every, args.limit);
+    ensure!(!suite.prompts.is_empty(), "--limit 0 leaves no prompt");
+    Ok(suite)
+}
+
+/// The run that the arguments ask for.
+pub fn plan(
+    args: &Settings,
+    suite: Suite,
+    methods: Vec<Method>,
+    model: ModelRequest,
+    blueprint: &Blueprint,
+    detectors: &DetectorSpecs,
+) -> anyhow::Result<Plan> {
+    let defaults = blueprint.defaults();
+    let (width, height) = args.size.unwrap_or((defaults.width, defaults.height));
+    let seeds = match &args.seeds {
+        Some(seeds) => seeds.0.clone(),
+        None => (0..suite.pictures_per_prompt as u64).collect(),
+    };
+    let mut sorted = seeds.clone();
+    sorted.sort_unstable();
+    if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+        bail!(
+            "--seeds has {} twice; a seed stands for one picture",
+            twice[0]
+        );
+    }
+    let kind = args.scheduler.map(|kind| kind.to_string());
+    let config = RunConfig {
+        suite: suite.id()?,
+        prompts: suite.prompts.len(),
+        seeds,
+        methods,
+        sampling: Sampling {
+            steps: args.steps.unwrap_or(defaults.steps),
+            guidance_scale: args.guidance_scale.unwrap_or(defaults.guidance_scale),
+            scheduler: blueprint.scheduler_name(kind.as_deref())?,
+            width,
+            height,
+            negative_prompt: args.negative_prompt.clone(),
+            noise: args.noise,
+            clip_skip: args.clip_skip,
+            vae_tiling: args.vae_tiling,
+        },
+        model,
+        checker: detectors.id()?,
+        attention_maps: args.attention_maps,
+        shard: shard(args)?,
+    };
+    Ok(Plan {
+        config,
+        prompts: suite.prompts,
+    })
+}
+
+/// The part of the run to make, if it is divided.
+pub fn shard(args: &Settings) -> anyhow::Result<Option<Shard>> {
+    Ok(Shard::choose(args.shard, args.shards, |name| {
+        std::env::var(name).ok()
+    })?)
+}

@@ -1,0 +1,124 @@
+//! Finished pictures as files: PNGs with their request, attention maps beside them, and a manifest.
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use thiserror::Error;
+
+use super::finished::FinishedPicture;
+use crate::output::attention::MapsError;
+use crate::output::files::{WriteError, append_line, parent, slug};
+use crate::output::manifest::{self, ManifestLine, Place};
+use crate::output::png::{self, PngError};
+
+/// Why a picture could not be written.
+#[derive(Debug, Error)]
+pub enum SaveError {
+    /// The picture.
+    #[error(transparent)]
+    Picture(#[from] PngError),
+    /// Its attention maps.
+    #[error(transparent)]
+    Maps(#[from] MapsError),
+    /// Its line in the manifest.
+    #[error(transparent)]
+    Manifest(#[from] WriteError),
+    /// A number that JSON does not have.
+    #[error("cannot be written as JSON")]
+    Json(#[from] serde_json::Error),
+}
+
+impl FinishedPicture {
+    /// Its line in a manifest; `device` is where it was made, `place` where it stands in its run.
+    pub fn manifest_line(&self, device: &str, place: &Place) -> ManifestLine {
+        manifest::line(&self.request, &self.scheduler, device, place)
+    }
+
+    /// The bytes of its PNG, with its request inside.
+    ///
+    /// # Errors
+    /// The encoder's.
+    pub fn to_png(&self, device: &str) -> Result<Vec<u8>, ::png::EncodingError> {
+        png::encode(&self.picture, &self.request, &self.scheduler, device)
+    }
+}
+
+/// Writes finished pictures: each whole or not at all, and then its line in a manifest.
+pub struct PictureWriter {
+    device: String,
+    manifest: Option<PathBuf>,
+    maps: Option<PathBuf>,
+    run_id: String,
+}
+
+impl PictureWriter {
+    /// Writes pictures that were made on `device`. Their lines go to `manifest` (none: `manifest.jsonl` beside each
+    /// picture), their attention maps into the folder `maps` (none: nowhere).
+    pub fn new(
+        device: impl Into<String>,
+        manifest: Option<PathBuf>,
+        maps: Option<PathBuf>,
+    ) -> Self {
+        let now = humantime::format_rfc3339_seconds(SystemTime::now());
+        Self {
+            device: device.into(),
+            manifest,
+            maps,
+            run_id: format!("prepose-{now}"),
+        }
+    }
+
+    /// Writes the maps, the picture to `path`, then its line.
+    ///
+    /// # Errors
+    /// Whatever cannot be written; of the picture nothing is left then.
+    pub fn save(&self, picture: &FinishedPicture, path: &Path) -> Result<(), SaveError> {
+        if let Some(folder) = &self.maps {
+            write_maps(picture, folder, &stem(path))?;
+        }
+        let FinishedPicture {
+            request, scheduler, ..
+        } = picture;
+        png::save(path, &picture.picture, request, scheduler, &self.device)?;
+        let manifest = match &self.manifest {
+            Some(path) => path.clone(),
+            None => parent(path).join("manifest.jsonl"),
+        };
+        let place = Place {
+            run_id: &self.run_id,
+            prompt_id: &slug(&request.prompt),
+            image_path: &relative(path, parent(&manifest)),
+        };
+        let line = picture.manifest_line(&self.device, &place);
+        append_line(&manifest, &serde_json::to_string(&line)?)?;
+        Ok(())
+    }
+}
+
+/// Writes what [`ObjectMaps::write`](crate::output::attention::ObjectMaps::write) does for each size of map, which is
+/// in the files' names if there are several.
+fn write_maps(picture: &FinishedPicture, folder: &Path, stem: &str) -> Result<(), MapsError> {
+    let several = picture.maps.len() > 1;
+    for maps in &picture.maps {
+        let stem = match maps.maps.first().and_then(|step| step.first()) {
+            Some(map) if several => format!("{stem}-{}x{}", map.width, map.height),
+            _ => stem.to_string(),
+        };
+        maps.write(folder, &stem, &picture.picture)?;
+    }
+    Ok(())
+}
+
+/// The file's name without its ending.
+fn stem(path: &Path) -> String {
+    let stem = path.file_stem().unwrap_or_default();
+    stem.to_string_lossy().into_owned()
+}
+
+/// `path` as seen from `folder` if it lies below it.
+fn relative(path: &Path, folder: &Path) -> String {
+    path.strip_prefix(folder)
+        .unwrap_or(path)
+        .display()
+        .to_string()
+}

@@ -1,0 +1,75 @@
+//! Attention maps of finished pictures.
+
+use super::error::MakeError;
+use crate::attention_maps::{AttentionMaps, MapSelection};
+use crate::engine::{Blueprint, EngineError};
+use crate::output::attention::ObjectMaps;
+use crate::request::Request;
+
+/// Which attention maps are read while pictures are made. The default is the mean over all heads at every step, for
+/// the prompt's objects.
+#[derive(Clone, Debug, Default)]
+pub struct MapOptions {
+    /// Layers, heads and steps.
+    pub selection: MapSelection,
+    /// Words of the prompt to show instead of its objects; empty for the objects.
+    pub words: Vec<String>,
+}
+
+impl MapOptions {
+    /// Checks as far as possible without weights that `request` has such maps.
+    ///
+    /// # Errors
+    /// A word that the prompt does not have, layers that the network does not have.
+    pub fn check(&self, blueprint: &Blueprint, request: &Request) -> Result<(), EngineError> {
+        self.objects(blueprint, request)?;
+        let factor = blueprint.vae_factor();
+        let unet = blueprint.checkpoint().unet_config()?;
+        let latents = [request.height / factor, request.width / factor];
+        self.selection.layers.resolve(&unet, latents)?;
+        Ok(())
+    }
+
+    /// The hook that reads them.
+    pub(super) fn hook(&self) -> AttentionMaps {
+        AttentionMaps::new(self.selection.clone())
+    }
+
+    /// What is shown for `request`, with its token positions.
+    fn objects(
+        &self,
+        blueprint: &Blueprint,
+        request: &Request,
+    ) -> Result<Vec<(String, Vec<usize>)>, EngineError> {
+        if self.words.is_empty() {
+            return blueprint.objects(request);
+        }
+        let words = self.words.iter().map(|word| {
+            let word = word.trim();
+            Ok((word.to_string(), blueprint.positions(request, word)?))
+        });
+        words.collect()
+    }
+
+    /// What `hook` has read, brought to the host: for each of `requests` its maps of each size, the most cells first.
+    pub(super) fn read(
+        &self,
+        hook: AttentionMaps,
+        blueprint: &Blueprint,
+        requests: &[Request],
+    ) -> Result<Vec<Vec<ObjectMaps>>, MakeError> {
+        let objects = requests.iter().map(|one| self.objects(blueprint, one));
+        let objects = objects.collect::<Result<Vec<_>, _>>()?;
+        let read = ObjectMaps::read(&hook.into_steps(), &objects);
+        if read.is_empty() {
+            return Err(MakeError::NoMaps);
+        }
+        let mut pictures = vec![Vec::with_capacity(read.len()); requests.len()];
+        for of_size in read {
+            for (maps, picture) in of_size.into_iter().zip(&mut pictures) {
+                picture.push(maps);
+            }
+        }
+        Ok(pictures)
+    }
+}

@@ -1,0 +1,109 @@
+//! The requests of a run's jobs, and whether they can all be made.
+
+use super::method::Method;
+use super::plan::{Job, Plan};
+use super::run::RunError;
+use super::{SuitePrompt, SuiteRelation};
+use crate::engine::Blueprint;
+use crate::make::{MakeError, picture_reward, reward_kind};
+use crate::request::Request;
+use crate::search;
+
+/// The request for a job, checked as far as possible without weights and without a detector.
+///
+/// # Errors
+/// A prompt that the method or the networks cannot use.
+pub fn request(plan: &Plan, blueprint: &Blueprint, job: Job) -> Result<Request, RunError> {
+    let config = &plan.config;
+    let sampling = &config.sampling;
+    let prompt = &plan.prompts[job.prompt];
+    let method = &config.methods[job.method];
+    let plain = Request {
+        negative_prompt: sampling.negative_prompt.clone(),
+        width: sampling.width,
+        height: sampling.height,
+        steps: sampling.steps,
+        guidance_scale: sampling.guidance_scale,
+        scheduler: Some(sampling.scheduler.clone()),
+        clip_skip: sampling.clip_skip,
+        noise: sampling.noise,
+        vae_tiling: sampling.vae_tiling,
+        ..blueprint.request(&prompt.prompt, &config.model)
+    };
+    let mut request = method.request(&plain, prompt, job.seed)?;
+    if needs_scene(method) && !prompt.relations.is_empty() {
+        // The set knows what its prompts say, also where English leaves it open.
+        let scene = blueprint.scene(&request);
+        if !scene.is_ok_and(|scene| scene.relations.len() == prompt.relations.len()) {
+            request.relations = given_relations(prompt);
+        }
+    }
+    blueprint.check(&mut request)?;
+    if let Some(search) = &method.search {
+        search::check(blueprint, &request, search)?;
+    }
+    Ok(request)
+}
+
+/// Whether a method must know where things belong.
+fn needs_scene(method: &Method) -> bool {
+    method.guide.is_some() || method.search.is_some()
+}
+
+/// A prompt's relations as a request gives them.
+fn given_relations(prompt: &SuitePrompt) -> Vec<String> {
+    let object = |index: usize| prompt.objects.get(index).map_or("", String::as_str);
+    let given = |SuiteRelation { a, relation, b }: &SuiteRelation| {
+        format!("{} | {relation} | {}", object(*a), object(*b))
+    };
+    prompt.relations.iter().map(given).collect()
+}
+
+/// Checks every prompt with every method as far as possible without weights. `labels` are those of the run's detector;
+/// none if there is no detector.
+///
+/// # Errors
+/// The first prompt that cannot be made, a search that needs a detector, all prompts whose candidates a search cannot
+/// score.
+pub fn check(
+    plan: &Plan,
+    blueprint: &Blueprint,
+    labels: Option<&[String]>,
+) -> Result<(), RunError> {
+    for (index, method) in plan.config.methods.iter().enumerate() {
+        let search = method.search.as_ref();
+        let kind = search.and_then(|search| reward_kind(search.reward));
+        if kind.is_some() && labels.is_none() {
+            return Err(RunError::NoChecker {
+                method: method.name.clone(),
+            });
+        }
+        let (mut unscored, mut why) = (Vec::new(), None);
+        for (prompt, job) in plan.prompts.iter().zip(plan.first_jobs(index)) {
+            let request = request(plan, blueprint, job).map_err(|source| RunError::Prompt {
+                method: method.name.clone(),
+                prompt_id: prompt.prompt_id.clone(),
+                source: source.into(),
+            })?;
+            let Some(kind) = kind else { continue };
+            match picture_reward(blueprint, &request, kind, labels) {
+                Ok(_) => {}
+                Err(MakeError::Reward { source, .. }) => {
+                    unscored.push(prompt.prompt_id.clone());
+                    why.get_or_insert(source);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if let (Some(search), Some(why)) = (search, why) {
+            return Err(RunError::Unscored {
+                method: method.name.clone(),
+                reward: search.reward,
+                prompts: plan.prompts.len(),
+                unscored,
+                why,
+            });
+        }
+    }
+    Ok(())
+}
