@@ -10,7 +10,11 @@
 //! worked off. Every timing has calls before it that do not count.
 
 pub mod budget;
+mod error;
 pub mod machine;
 pub mod measure;
+mod networks;
+mod pictures;
 pub mod row;
 pub mod sheet;
+mod timing;

@@ -4,7 +4,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::guidance::pos::Pos;
 use crate::guidance::{GuidanceConfig, Layers, METHODS};
-use crate::request::Dtype;
+use crate::request::{Dtype, ModelRequest};
+
+/// What pictures are of: two objects with a relation, as guidance and the checker need them.
+pub const PROMPT: &str = "a dog to the left of a cat";
+/// Tokens of a text.
+pub const TOKENS: usize = 77;
+/// Candidates of a search.
+pub const BEST_OF: usize = 16;
 
 /// A kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum)]
@@ -75,6 +82,13 @@ pub struct Row {
     pub steps: usize,
     /// Timed calls, after one that is not counted.
     pub repeats: usize,
+}
+
+impl Row {
+    /// What loads its checkpoint.
+    pub fn model_request(&self) -> ModelRequest {
+        ModelRequest::new(&self.checkpoint, self.dtype)
+    }
 }
 
 impl std::fmt::Display for Row {

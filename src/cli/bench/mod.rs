@@ -1,5 +1,6 @@
 //! `prepose bench`
 
+mod args;
 mod plan;
 mod sheet;
 mod start;
@@ -18,7 +19,7 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 enum What {
     /// Measure networks, pictures, guidance and memory on a device, and write them down
-    Sheet(Box<sheet::Args>),
+    Sheet(Box<args::Args>),
     /// Write a checkpoint of random weights, to measure with
     Weights(weights::Args),
     /// Measure rows from standard input; `sheet` runs it

@@ -3,13 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
-use prepose::bench::measure::{BEST_OF, TOKENS};
-use prepose::bench::row::{Row, What, guided_variants};
+use prepose::bench::row::{BEST_OF, Row, TOKENS, What, guided_variants};
 use prepose::engine::Blueprint;
 use prepose::request::{Dtype, ModelRequest};
 use prepose_models::unet::UNetConfig;
 
-use super::sheet::Args;
+use super::args::Args;
 use super::start::STATES;
 use super::weights;
 

@@ -6,8 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use prepose::bench::measure::PROMPT;
-use prepose::bench::row::{Outcome, Row};
+use prepose::bench::row::{Outcome, PROMPT, Row};
 
 use super::worker::last_words;
 

@@ -12,7 +12,7 @@ use prepose::request::{Request, SearchConfig};
 use prepose::sampling::denoise::{Hook, HookError, State};
 use serde_json::{Value, json};
 
-use super::Args;
+use super::args::Args;
 use crate::cli::progress::Progress;
 
 /// What all batches of one call share.
