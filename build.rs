@@ -1,4 +1,4 @@
-//! Tells the program which commit it is built from, so that runs can name it.
+//! Tells the program which commit and which version of Burn it is built from, so that runs can name them.
 
 use std::process::Command;
 
@@ -6,6 +6,9 @@ use std::process::Command;
 const VARIABLE: &str = "PREPOSE_GIT_COMMIT";
 
 fn main() {
+    println!("cargo::rerun-if-changed=Cargo.lock");
+    let burn = burn_version().unwrap_or_else(|| "unknown".into());
+    println!("cargo::rustc-env=PREPOSE_BURN_VERSION={burn}");
     println!("cargo::rerun-if-env-changed={VARIABLE}");
     if std::env::var_os(VARIABLE).is_some() {
         return;
@@ -35,6 +38,13 @@ fn main() {
         _ => "-changed",
     };
     println!("cargo::rustc-env={VARIABLE}={commit}{mark}");
+}
+
+/// The version that Cargo.lock has; a package without one has no lock of its own.
+fn burn_version() -> Option<String> {
+    let lock = std::fs::read_to_string("Cargo.lock").ok()?;
+    let (_, version) = lock.split_once("name = \"burn\"\nversion = \"")?;
+    Some(version.split_once('"')?.0.to_string())
 }
 
 /// What git says; none if it fails.

@@ -26,7 +26,11 @@ pub(super) fn matmul(timer: &Timer, outcome: &mut Outcome) -> Result<Times, Benc
 }
 
 /// The network alone, on random latents and random text.
-pub(super) fn unet(timer: &Timer, engine: &Engine, outcome: &mut Outcome) -> Result<Times, BenchError> {
+pub(super) fn unet(
+    timer: &Timer,
+    engine: &Engine,
+    outcome: &mut Outcome,
+) -> Result<Times, BenchError> {
     let (row, device) = (timer.row, &timer.device.device);
     let unet = engine.unet();
     let config = unet.config();

@@ -6,6 +6,9 @@ pub use prepose_check::manifest::{CodeVersion, GenParams, ManifestLine, ModelLin
 
 use crate::request::Request;
 
+/// The version of Burn that this is built with.
+pub const BURN_VERSION: &str = env!("PREPOSE_BURN_VERSION");
+
 /// Where a line stands in its run.
 pub struct Place<'a> {
     /// Names the run.
@@ -53,7 +56,7 @@ pub fn line(request: &Request, scheduler: &str, device: &str, place: &Place) -> 
         timestamp_utc: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
         code_version: CodeVersion {
             prepose: env!("CARGO_PKG_VERSION").into(),
-            burn: "0.22.1".into(),
+            burn: BURN_VERSION.into(),
             device: device.into(),
             git_commit: option_env!("PREPOSE_GIT_COMMIT").map(Into::into),
         },

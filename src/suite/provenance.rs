@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::folder::{FolderError, RunFolder};
 use super::run::RunError;
+use crate::output::manifest::BURN_VERSION;
 
 /// One call of the runner on a run's folder.
 pub struct Invocation<'a> {
@@ -69,7 +70,7 @@ impl<'a> Invocation<'a> {
             "command": self.command,
             "prepose": env!("CARGO_PKG_VERSION"),
             "git_commit": option_env!("PREPOSE_GIT_COMMIT"),
-            "burn": "0.22.1",
+            "burn": BURN_VERSION,
             "device": self.device,
             "threads": std::thread::available_parallelism().map_or(0, usize::from),
             "os": std::env::consts::OS,

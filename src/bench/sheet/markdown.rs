@@ -109,11 +109,7 @@ fn speeds(sheet: &Sheet, text: &mut String) {
         let row = &outcome.row;
         let what = match row.what {
             What::Picture => format!("picture, {} steps", row.steps),
-            What::Search => format!(
-                "best of {} by the checker, {} steps",
-                BEST_OF,
-                row.steps
-            ),
+            What::Search => format!("best of {} by the checker, {} steps", BEST_OF, row.steps),
             What::Start => format!("start to picture, {} steps, {}", row.steps, row.variant),
             what => what.name().to_string(),
         };

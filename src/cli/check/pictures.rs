@@ -31,7 +31,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     if args.batch == 0 {
         bail!("--batch is 0, but must be at least 1");
     }
-    let mut config = match &args.config {
+    let config = match &args.config {
         Some(path) => read_config(path)?,
         None => CheckerConfig::default(),
     };
@@ -50,45 +50,11 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     if let Some(out) = &args.out {
         prepare_folder(out)?;
     }
-    let opened = device::open(args.device)?;
-    let load = |weights: &DetectorWeights, config: &mut DetectorConfig| {
-        let detector = checker::load(weights, &opened.device, config.params.score_threshold)?;
-        // What is written beside the records is what looked.
-        checker::name_in(config, weights);
-        anyhow::Ok(Box::new(detector) as Box<dyn Detector + Send>)
-    };
-    let primary = load(&primary, &mut config.detector.primary)?;
-    let secondary = match secondary {
-        Some(weights) => Some(load(
-            &weights,
-            config.detector.secondary.get_or_insert_default(),
-        )?),
-        None => {
-            if let Some(named) = config.detector.secondary.take() {
-                tracing::warn!(
-                    "the configuration's secondary detector, {:?}, does not run without --secondary; nothing \
-                     disagrees, and confidences are higher for it",
-                    named.kind
-                );
-            }
-            None
-        }
-    };
-    let looks = Looks {
-        checker: &Checker {
-            primary,
-            secondary,
-            rule: Rule {
-                config: config.clone(),
-                published: args.published.unwrap_or(false),
-            },
-            device: opened.device,
-            batch: args.batch,
-        },
-        overlays: args
-            .out
-            .as_deref()
-            .filter(|_| config.output.generate_overlays),
+    let checker = load(args, config, &primary, secondary.as_ref())?;
+    let overlays = checker.rule.config.output.generate_overlays;
+    let check = CheckRun {
+        checker: &checker,
+        overlays: args.out.as_deref().filter(|_| overlays),
     };
 
     let mut progress = Progress::new(samples.len() as u64, "pictures", quiet || args.json);
@@ -103,10 +69,10 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         }
         Ok(())
     };
-    let looked = looks.all(&samples, &mut progress, told);
+    let checked = check.all(&samples, &mut progress, told);
     progress.finish();
     // What was looked at before something failed is not lost.
-    let failure = match looked {
+    let failure = match checked {
         Ok(unreadable) => {
             problems.extend(unreadable);
             None
@@ -116,39 +82,88 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     for Problem { what, why } in &problems {
         eprintln!("error: {what}: {why:#}");
     }
-
-    if records.is_empty() {
-        return failure.map_or(Ok(ERROR), Err);
-    }
-
-    let manifest = args
-        .manifest
-        .as_ref()
-        .map(|path| path.display().to_string());
-    let from = args.config.as_ref().map(|path| path.display().to_string());
-    let provenance = Provenance::now(manifest, from, option_env!("PREPOSE_GIT_COMMIT"));
-    let results = Results::new(&records, Buckets::default(), provenance);
-    if let Some(out) = &args.out {
-        results.write(out, &config)?;
+    if !records.is_empty() {
+        let results = results(args, &records);
+        if let Some(out) = &args.out {
+            results.write(out, &checker.rule.config)?;
+        }
+        if failure.is_none() && !args.json && !quiet {
+            summarise(args, &results)?;
+        }
     }
     if let Some(failure) = failure {
         return Err(failure);
     }
-    if !args.json && !quiet {
-        let mut stdout = std::io::stdout().lock();
-        writeln!(stdout, "{}", results.summary())?;
-        if let Some(out) = &args.out {
-            writeln!(stdout, "written to {}", out.display())?;
-        }
-    }
     let passed = |record: &Record| record.verdict_raw == Verdict::Pass;
-    Ok(if !problems.is_empty() {
+    Ok(if records.is_empty() || !problems.is_empty() {
         ERROR
     } else if args.strict && !records.iter().all(passed) {
         NO
     } else {
         OK
     })
+}
+
+/// Loads the detectors; what is written beside the records names what looked.
+fn load(
+    args: &Args,
+    mut config: CheckerConfig,
+    primary: &DetectorWeights,
+    secondary: Option<&DetectorWeights>,
+) -> anyhow::Result<Checker> {
+    let opened = device::open(args.device)?;
+    let load = |weights: &DetectorWeights, config: &mut DetectorConfig| {
+        let detector = checker::load(weights, &opened.device, config.params.score_threshold)?;
+        checker::name_in(config, weights);
+        anyhow::Ok(Box::new(detector) as Box<dyn Detector + Send>)
+    };
+    let primary = load(primary, &mut config.detector.primary)?;
+    let secondary = match secondary {
+        Some(weights) => Some(load(
+            weights,
+            config.detector.secondary.get_or_insert_default(),
+        )?),
+        None => {
+            if let Some(named) = config.detector.secondary.take() {
+                tracing::warn!(
+                    "the configuration's secondary detector, {:?}, does not run without --secondary; nothing \
+                     disagrees, and confidences are higher for it",
+                    named.kind
+                );
+            }
+            None
+        }
+    };
+    Ok(Checker {
+        primary,
+        secondary,
+        rule: Rule {
+            config,
+            published: args.published.unwrap_or(false),
+        },
+        device: opened.device,
+        batch: args.batch,
+    })
+}
+
+/// Everything that follows from the records.
+fn results<'a>(args: &Args, records: &'a [Record]) -> Results<'a> {
+    let manifest = args
+        .manifest
+        .as_ref()
+        .map(|path| path.display().to_string());
+    let from = args.config.as_ref().map(|path| path.display().to_string());
+    let provenance = Provenance::now(manifest, from, option_env!("PREPOSE_GIT_COMMIT"));
+    Results::new(records, Buckets::default(), provenance)
+}
+
+fn summarise(args: &Args, results: &Results) -> anyhow::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    writeln!(stdout, "{}", results.summary())?;
+    if let Some(out) = &args.out {
+        writeln!(stdout, "written to {}", out.display())?;
+    }
+    Ok(())
 }
 
 /// What is said of a record on the terminal.
@@ -169,14 +184,14 @@ fn line(sample: &Sample, record: &Record) -> String {
 /// Where overlays go, in the records' folder.
 const OVERLAYS: &str = "overlays";
 
-/// A checker that keeps books.
-struct Looks<'a> {
+/// Runs the checker over samples, and collects records and problems.
+struct CheckRun<'a> {
     checker: &'a Checker,
     /// The records' folder, if overlays are drawn.
     overlays: Option<&'a Path>,
 }
 
-impl Looks<'_> {
+impl CheckRun<'_> {
     /// Checks `samples` in their order, and hands each finished picture's records to `told`. What cannot be read
     /// goes to the problems, and the others are checked all the same.
     ///
