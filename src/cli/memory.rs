@@ -1,65 +1,8 @@
 //! What commands that make pictures ask about memory (docs/memory.md).
 
-use std::fmt;
-use std::str::FromStr;
-
 use prepose::engine::{Engine, EngineError};
 use prepose::request::Request;
 use prepose_models::unet::{GraphUse, Memory};
-
-/// `--batch`: how many pictures are made at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Batch {
-    /// As many as memory has room for.
-    Auto,
-    /// At most so many.
-    Pictures(usize),
-}
-
-impl FromStr for Batch {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match (text, text.parse()) {
-            ("auto", _) => Ok(Batch::Auto),
-            (_, Ok(pictures)) if pictures > 0 => Ok(Batch::Pictures(pictures)),
-            _ => Err("must be auto or at least 1".into()),
-        }
-    }
-}
-
-impl fmt::Display for Batch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Batch::Auto => f.write_str("auto"),
-            Batch::Pictures(pictures) => pictures.fmt(f),
-        }
-    }
-}
-
-impl Batch {
-    /// The most pictures at a time. What is chosen is at most `most` on the CPU, where larger batches gain little.
-    pub fn choose(
-        self,
-        engine: &Engine,
-        request: &Request,
-        most: usize,
-    ) -> Result<usize, EngineError> {
-        match self {
-            Batch::Pictures(pictures) => Ok(pictures),
-            Batch::Auto => {
-                let room = engine.roomy_batch(request)?;
-                let chosen = if engine.is_on_cpu() {
-                    room.min(most)
-                } else {
-                    room
-                };
-                tracing::info!("up to {chosen} pictures at a time");
-                Ok(chosen)
-            }
-        }
-    }
-}
 
 /// `--vae-tiling`: whether pictures go through the autoencoder in tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

@@ -26,6 +26,7 @@
 //! # }
 //! ```
 
+mod batch;
 mod cancel;
 mod error;
 mod files;
@@ -36,6 +37,7 @@ mod judge;
 mod maker;
 mod maps;
 
+pub use batch::BatchSize;
 pub use error::MakeError;
 pub use files::{PictureWriter, SaveError};
 pub use finished::{FinishedBatch, FinishedPicture, Seconds};

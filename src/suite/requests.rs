@@ -4,8 +4,8 @@ use super::method::Method;
 use super::plan::{Job, Plan};
 use super::run::RunError;
 use super::{SuitePrompt, SuiteRelation};
-use crate::engine::Blueprint;
-use crate::make::{MakeError, picture_reward, reward_kind};
+use crate::engine::{Blueprint, Engine};
+use crate::make::{BatchSize, MakeError, picture_reward, reward_kind};
 use crate::request::Request;
 use crate::search;
 
@@ -106,4 +106,21 @@ pub fn check(
         }
     }
     Ok(())
+}
+
+/// Pictures at a time: room is made for those of the method that takes most.
+///
+/// # Errors
+/// A prompt that the method or the networks cannot use.
+pub fn batch_size(batch: BatchSize, plan: &Plan, engine: &Engine) -> Result<usize, RunError> {
+    /// On the CPU, where more at a time gain nothing.
+    const ON_CPU: usize = 8;
+    let mut least = usize::MAX;
+    for method in 0..plan.config.methods.len() {
+        if let Some(job) = plan.first_jobs(method).next() {
+            let request = request(plan, engine.blueprint(), job)?;
+            least = least.min(batch.choose(engine, &request, ON_CPU)?);
+        }
+    }
+    Ok(least)
 }

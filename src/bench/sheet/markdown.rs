@@ -174,7 +174,7 @@ fn guided(sheet: &Sheet, text: &mut String) {
 }
 
 fn families(sheet: &Sheet, text: &mut String) {
-    let split: Vec<_> = self
+    let split: Vec<_> = sheet
         .rows
         .iter()
         .filter(|outcome| !outcome.families.is_empty())
@@ -220,7 +220,7 @@ fn families(sheet: &Sheet, text: &mut String) {
 }
 
 fn problems(sheet: &Sheet, text: &mut String) {
-    let failed: Vec<_> = self
+    let failed: Vec<_> = sheet
         .rows
         .iter()
         .filter(|outcome| outcome.problem.is_some())

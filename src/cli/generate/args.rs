@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 
 use anyhow::bail;
+use prepose::make::BatchSize;
 use prepose::prompt::scene::Extractor;
 use prepose::sampling::noise::NoiseKind;
 use prepose::sampling::schedulers::SchedulerKind;
 
 use super::options::{ChangeArgs, GuideArgs, MapArgs, SearchArgs};
-use crate::cli::memory::{Batch, RunningArgs, Tiling};
+use crate::cli::memory::{RunningArgs, Tiling};
 use crate::cli::model::ModelArgs;
 
 /// Make pictures from a prompt.
@@ -96,8 +97,8 @@ pub struct Args {
 
     /// Pictures at a time, or auto: as many as fit into the GPU's memory, one on the CPU. The result does not depend
     /// on it.
-    #[arg(short, long, value_name = "N|auto", default_value_t = Batch::Auto)]
-    pub(super) batch: Batch,
+    #[arg(short, long, value_name = "N|auto", default_value_t)]
+    pub(super) batch: BatchSize,
     /// Write a preview beside each picture every so many steps.
     #[arg(long, value_name = "STEPS", conflicts_with = "best_of")]
     pub(super) preview_every: Option<usize>,

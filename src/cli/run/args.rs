@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
+use prepose::make::BatchSize;
 use prepose::sampling::noise::NoiseKind;
 use prepose::sampling::schedulers::SchedulerKind;
 use prepose::suite::method::Method;
 use prepose::suite::shard::Shard;
 
 use crate::cli::generate::{Seeds, parse_seeds, parse_size};
-use crate::cli::memory::{Batch, RunningArgs};
+use crate::cli::memory::RunningArgs;
 use crate::cli::model::ModelArgs;
 
 /// Run a set of prompts by one or several methods, and check every picture (docs/runs.md).
@@ -125,8 +126,8 @@ pub struct Settings {
 
     /// Pictures at a time, or auto: as many as fit into memory, at most 16, on the CPU 8. The result does not depend on
     /// it.
-    #[arg(short, long, value_name = "N|auto", default_value_t = Batch::Auto)]
-    pub batch: Batch,
+    #[arg(short, long, value_name = "N|auto", default_value_t)]
+    pub batch: BatchSize,
     /// One JSON object a picture on standard output.
     #[arg(long)]
     pub json: bool,

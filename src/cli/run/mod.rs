@@ -10,12 +10,11 @@ use std::io::Write;
 use anyhow::{Context, anyhow, ensure};
 use prepose::detect::Detector;
 use prepose::device::OpenDevice;
-use prepose::engine::{Blueprint, Engine};
+use prepose::engine::Blueprint;
 use prepose::store;
 use prepose::suite::folder::{self, RunFolder};
 use prepose::suite::maker::EngineMaker;
 use prepose::suite::method::Method;
-use prepose::suite::plan::Plan;
 use prepose::suite::provenance::Invocation;
 use prepose::suite::requests;
 use prepose::suite::run::Runner;
@@ -25,7 +24,6 @@ use detectors::DetectorSpecs;
 use plan::{plan, prompts, shard};
 use watch::{RunProgress, Totals, summary};
 
-use super::memory::Batch;
 use super::{OK, interrupt, report};
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
@@ -117,7 +115,7 @@ fn make(
     let plan = folder.plan();
     let engine = blueprint.load(&plan.config.model, device)?;
     let engine = args.running.apply(engine);
-    let batch = choose_batch(args.batch, &engine, plan)?;
+    let batch = requests::batch_size(args.batch, plan, &engine)?;
     invocation.batch = Some(batch);
     let mut examiner = detectors.load(device, batch)?;
     let judge = detectors.load_judge(device, plan)?;
@@ -132,20 +130,6 @@ fn make(
         stop: &stop.soon,
     };
     Ok(invocation.ended(runner.run(&mut maker))?)
-}
-
-/// Pictures at a time: room is made for those of the method that takes most.
-fn choose_batch(batch: Batch, engine: &Engine, plan: &Plan) -> anyhow::Result<usize> {
-    /// On the CPU, where more at a time gain nothing.
-    const ON_CPU: usize = 8;
-    let mut least = usize::MAX;
-    for method in 0..plan.config.methods.len() {
-        if let Some(job) = plan.first_jobs(method).next() {
-            let request = requests::request(plan, engine.blueprint(), job)?;
-            least = least.min(batch.choose(engine, &request, ON_CPU)?);
-        }
-    }
-    Ok(least)
 }
 
 /// What each method came to.

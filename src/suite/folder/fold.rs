@@ -112,7 +112,7 @@ impl RunFolder {
     }
 
     /// Writes a method's files of the released bundle, from the samples that `give` hands over in the order of the plan.
-    pub(super) fn write<E: From<FolderError>>(
+    pub(in crate::suite) fn write<E: From<FolderError>>(
         &self,
         method: usize,
         give: impl FnOnce(&mut dyn FnMut(Sample) -> Result<(), FolderError>) -> Result<(), E>,
