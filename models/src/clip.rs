@@ -8,7 +8,7 @@ use prepose_kernels as kernels;
 use serde::Deserialize;
 
 use crate::attention::{AttentionShape, SelfAttention};
-use crate::config::{Check, ConfigError, Rest};
+use crate::config::{Check, ConfigError, Rest, limit};
 use crate::layers::{LayerNorm, Linear};
 use crate::params::Params;
 
@@ -79,6 +79,20 @@ impl ClipTextConfig {
         if Activation::parse(&self.hidden_act).is_none() {
             let supported = "\"quick_gelu\" or \"gelu\"";
             return Err(CHECK.unsupported("hidden_act", self.hidden_act.as_str(), supported));
+        }
+        for (key, size, limit) in [
+            ("vocab_size", self.vocab_size, limit::VOCABULARY),
+            ("hidden_size", self.hidden_size, limit::CHANNELS),
+            ("intermediate_size", self.intermediate_size, limit::CHANNELS),
+            ("projection_dim", self.projection_dim, limit::CHANNELS),
+            ("num_hidden_layers", self.num_hidden_layers, limit::LAYERS),
+            (
+                "max_position_embeddings",
+                self.max_position_embeddings,
+                limit::LENGTH,
+            ),
+        ] {
+            CHECK.within(key, [size], limit)?;
         }
         CHECK.divides(
             "num_attention_heads",

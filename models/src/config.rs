@@ -66,6 +66,23 @@ impl OneOrMany {
 /// Keys that a configuration does not declare, as they stand in `config.json`.
 pub(crate) type Rest = Map<String, Value>;
 
+/// The largest numbers that a configuration may ask for. Each is several times that of the largest published network;
+/// what is beyond would fill the memory before it is found that the weights are others.
+pub(crate) mod limit {
+    /// Channels of a layer.
+    pub const CHANNELS: usize = 1 << 16;
+    /// Channels of pictures and latents.
+    pub const PLANES: usize = 1 << 10;
+    /// Layers or blocks one after the other.
+    pub const LAYERS: usize = 1 << 7;
+    /// Resolutions.
+    pub const LEVELS: usize = 8;
+    /// Tokens of a sequence, and pixels along a side.
+    pub const LENGTH: usize = 1 << 16;
+    /// Tokens of a vocabulary.
+    pub const VOCABULARY: usize = 1 << 22;
+}
+
 /// Makes the errors of one network's configuration.
 #[derive(Clone, Copy)]
 pub(crate) struct Check {
@@ -143,6 +160,36 @@ impl Check {
             Some(other) => Err(self.unsupported(key, other.as_str(), supported.join(" or "))),
             None => Ok(()),
         }
+    }
+
+    /// Refuses a number that is 0 or larger than `limit`.
+    pub fn within(
+        self,
+        key: &str,
+        values: impl IntoIterator<Item = usize>,
+        limit: usize,
+    ) -> Result<(), ConfigError> {
+        let mut values = values.into_iter();
+        match values.find(|value| !(1..=limit).contains(value)) {
+            Some(value) => {
+                Err(self.invalid(key, value, format!("it must be between 1 and {limit}")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses channels of no resolution, or of more than [`limit::LEVELS`].
+    pub fn levels(self, key: &str, levels: &[usize]) -> Result<(), ConfigError> {
+        let reason = match levels.len() {
+            0 => "it is empty".to_string(),
+            1..=limit::LEVELS => return Ok(()),
+            n => format!(
+                "it has {n} entries, and at most {} are possible",
+                limit::LEVELS
+            ),
+        };
+        let shown = &levels[..levels.len().min(limit::LEVELS)];
+        Err(self.invalid(key, shown, reason))
     }
 
     /// Refuses a number of channels that does not divide into `groups`.

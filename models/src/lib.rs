@@ -17,7 +17,6 @@ mod layers;
 pub mod params;
 pub mod rcnn;
 mod resnet;
-pub mod taesd;
 pub mod unet;
 pub mod vae;
 

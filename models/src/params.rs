@@ -41,7 +41,10 @@ pub struct Params<'a> {
 /// Where parameters come from, or where it is written down which are wanted.
 enum Origin<'a> {
     Source(&'a mut dyn ParamSource),
-    Outline(&'a mut Vec<Wanted>),
+    Outline {
+        wanted: &'a mut Vec<Wanted>,
+        contains: &'a dyn Fn(&str) -> bool,
+    },
 }
 
 /// A parameter by its full name, with the shape that a checkpoint has it in.
@@ -61,9 +64,23 @@ pub struct Wanted {
 pub fn outline<T>(
     build: impl FnOnce(Params) -> Result<T, ConfigError>,
 ) -> Result<Vec<Wanted>, ConfigError> {
+    outline_of(&|_| false, build)
+}
+
+/// As [`outline`], from a source that `contains` the parameters of these names: some networks take what is there.
+///
+/// # Errors
+/// Those of `build`.
+pub fn outline_of<T>(
+    contains: &dyn Fn(&str) -> bool,
+    build: impl FnOnce(Params) -> Result<T, ConfigError>,
+) -> Result<Vec<Wanted>, ConfigError> {
     let mut wanted = Vec::new();
     build(Params {
-        origin: Origin::Outline(&mut wanted),
+        origin: Origin::Outline {
+            wanted: &mut wanted,
+            contains,
+        },
         prefix: String::new(),
         device: Device::flex(),
         dtype: DType::F32,
@@ -88,7 +105,10 @@ impl<'a> Params<'a> {
             prefix: self.key(&name.to_string()),
             origin: match &mut self.origin {
                 Origin::Source(source) => Origin::Source(&mut **source),
-                Origin::Outline(wanted) => Origin::Outline(wanted),
+                Origin::Outline { wanted, contains } => Origin::Outline {
+                    wanted,
+                    contains: *contains,
+                },
             },
             device: self.device.clone(),
             dtype: self.dtype,
@@ -99,7 +119,7 @@ impl<'a> Params<'a> {
     pub fn contains(&self, name: &str) -> bool {
         match &self.origin {
             Origin::Source(source) => source.contains(&self.key(name)),
-            Origin::Outline(_) => false,
+            Origin::Outline { contains, .. } => contains(&self.key(name)),
         }
     }
 
@@ -135,13 +155,18 @@ impl<'a> Params<'a> {
         shape: [usize; D],
     ) -> Param<Tensor<D>> {
         let dtype = self.dtype;
-        let mut stacked = Vec::with_capacity(shape.iter().product::<usize>() * dtype.size());
+        let mut stacked = Vec::new();
         let mut absent = false;
         for (name, rows) in parts {
             let mut stored = shape;
             stored[0] = *rows;
             match self.take(name, &stored) {
-                Some(data) => stacked.extend_from_slice(data.convert_dtype(dtype).as_bytes()),
+                Some(data) => {
+                    if stacked.is_empty() {
+                        stacked.reserve_exact(shape.iter().product::<usize>() * dtype.size());
+                    }
+                    stacked.extend_from_slice(data.convert_dtype(dtype).as_bytes());
+                }
                 None => absent = true,
             }
         }
@@ -179,7 +204,7 @@ impl<'a> Params<'a> {
                 debug_assert_eq!(data.shape().as_slice(), stored);
                 Some(data)
             }
-            Origin::Outline(wanted) => {
+            Origin::Outline { wanted, .. } => {
                 wanted.push(Wanted {
                     name,
                     shape: stored.to_vec(),

@@ -8,13 +8,10 @@ use burn::tensor::FloatDType;
 use prepose_models::attention::{AttentionProbe, LayerInfo, Place};
 use prepose_models::clip::{ClipTextModel, HiddenLayer};
 use prepose_models::params::Params;
-use prepose_models::taesd::AutoencoderTiny;
 use prepose_models::unet::{AddedConditioning, UNet, UNetConfig};
 use prepose_models::vae::AutoencoderKl;
 use serde_json::json;
-use support::{
-    RandomSource, deviation, noise_tensor, tiny_clip, tiny_preview, tiny_unet, tiny_vae,
-};
+use support::{RandomSource, deviation, noise_tensor, tiny_clip, tiny_unet, tiny_vae};
 
 fn device() -> Device {
     Device::flex()
@@ -67,10 +64,7 @@ fn half_precision_is_close() {
         let params = Params::new(&mut source, &device(), dtype);
         let text = ClipTextModel::load(&tiny_clip(json!({})), params).unwrap();
         let text = text.forward(tokens.clone(), &[8], HiddenLayer::Last);
-        let params = Params::new(&mut source, &device(), dtype);
-        let tiny = AutoencoderTiny::load(&tiny_preview(json!({})), params).unwrap();
-        let preview = tiny.decode(latents());
-        let outputs = [noise, image, moments.mean, preview];
+        let outputs = [noise, image, moments.mean];
         let text = [values(text.hidden), values(text.pooled)];
         outputs.into_iter().map(values).chain(text).collect()
     };

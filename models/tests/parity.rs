@@ -7,7 +7,6 @@ use burn::prelude::*;
 use burn::tensor::{FloatDType, TensorData};
 use prepose_models::clip::{ClipTextModel, HiddenLayer};
 use prepose_models::params::Params;
-use prepose_models::taesd::AutoencoderTiny;
 use prepose_models::unet::{AddedConditioning, UNet};
 use prepose_models::vae::AutoencoderKl;
 use support::{Expected, FileSource, config};
@@ -195,20 +194,4 @@ fn sd1_vae() {
 #[test]
 fn sdxl_vae() {
     check_vae("sdxl-tiny", MODEL_FP16);
-}
-
-#[test]
-fn tiny_autoencoder() {
-    let expected = Expected::open("taesd-tiny", &device());
-    let config = config("taesd-tiny/config.json");
-    let vae = load(&format!("taesd-tiny/{MODEL}"), FloatDType::F32, |params| {
-        AutoencoderTiny::load(&config, params).unwrap()
-    });
-    expected.compare("encoded", vae.encode(expected.tensor("image")), F32);
-    let decoded = vae.decode(expected.tensor("latents"));
-    expected.compare("decoded", decoded, F32);
-    let latents: Tensor<4> = expected.tensor("encoded");
-    let stored = vae.scale_latents(latents.clone());
-    let restored = vae.unscale_latents(stored);
-    expected.compare("encoded", restored, F32);
 }

@@ -23,7 +23,6 @@ CASES = {
     "single-file": "single_file",
     "pickle": "pickle_files",
     "lora": "lora",
-    "taesd-tiny": "taesd",
     "tokenizer": "tokenizer",
     "toybox": "toybox",
     "rcnn": "rcnn",

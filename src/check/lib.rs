@@ -34,4 +34,7 @@ pub mod sample;
 pub mod spatialbench;
 pub mod vocabulary;
 
+#[cfg(test)]
+mod tests;
+
 pub use detection::{BoundingBox, Detection, Mask, MaskError};

@@ -21,7 +21,6 @@
 //! begins, wherever that cuts (A1111 by default looks back for a comma).
 
 mod extract;
-pub mod schedule;
 mod spans;
 mod tokens;
 
@@ -32,7 +31,7 @@ use prepose_scene::weights::{self, WeightError};
 use prepose_weights::tokenizer::{ClipTokenizer, TokenizerError};
 use thiserror::Error;
 
-pub use prepose_scene::neutral;
+pub use prepose_scene::{neutral, schedule};
 pub use spans::Span;
 
 /// The objects of a prompt and their relations, with where their tokens are and what a language model says of them.

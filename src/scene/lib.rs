@@ -19,11 +19,15 @@ pub mod neutral;
 mod nouns;
 mod phrase;
 mod relation;
+pub mod schedule;
 mod spatial;
 mod statements;
 mod vocabulary;
 pub mod weights;
 mod words;
+
+#[cfg(test)]
+mod tests;
 
 use std::ops::Range;
 

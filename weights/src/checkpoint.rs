@@ -5,27 +5,26 @@ use std::sync::Arc;
 
 use burn::prelude::Device;
 use burn::tensor::FloatDType;
+use prepose_formats::TensorFile;
 use prepose_models::clip::{ClipTextConfig, ClipTextModel};
 use prepose_models::unet::{UNet, UNetConfig};
 use prepose_models::vae::{AutoencoderKl, VaeConfig, VaeHalf};
 use serde_json::Value;
 
+use crate::agreement;
 use crate::error::WeightsError;
 use crate::family::Family;
-use crate::folder::{Files, open_folder};
+use crate::files::Files;
+use crate::folder::open_folder;
 use crate::hash::{FileHash, hash_file};
 use crate::hub;
 use crate::lora::{self, LoraSpec};
-use crate::part::Part;
+use crate::part::{Part, Parts};
 use crate::random::RandomCheckpoint;
 use crate::single::open_single;
-use crate::tensors::TensorFile;
 use crate::tokenizer::ClipTokenizer;
+use crate::tokenizer_files::tokenizers;
 use crate::vae::open_vae;
-
-/// The name under which [`Checkpoint::open`] finds the checkpoint inside the binary.
-#[cfg(feature = "toybox")]
-pub const TOYBOX: &str = "toybox";
 
 /// What to do on the way from a path to networks.
 #[derive(Debug, Clone, Default)]
@@ -41,22 +40,6 @@ pub struct LoadOptions {
     pub loras: Vec<LoraSpec>,
     /// Load what fits although tensors are missing (taken as zero), left over or of another shape.
     pub allow_mismatch: bool,
-}
-
-/// What a checkpoint is made of, before any weight is read.
-#[derive(Debug)]
-pub(crate) struct Parts {
-    pub family: Family,
-    pub unet: Part,
-    pub vae: Part,
-    /// One for SD 1.x, two for SDXL.
-    pub text: Vec<Part>,
-    /// diffusers' `scheduler_config.json`.
-    pub scheduler: Value,
-    /// diffusers' `model_index.json`, or as much of it as matters.
-    pub index: Value,
-    /// Where each text encoder's tokenizer is, if the checkpoint has its own.
-    pub tokenizers: Vec<Option<Files>>,
 }
 
 /// How many parameters the networks of a checkpoint have.
@@ -92,12 +75,14 @@ impl Checkpoint {
     ///
     /// # Errors
     /// [`WeightsError`] if there is nothing there, if it is damaged or no checkpoint of SD 1.x or
-    /// SDXL, or if the autoencoder or a LoRA of the options cannot be used with it.
+    /// SDXL, if its configurations make no sense or do not belong together, or if the autoencoder or
+    /// a LoRA of the options cannot be used with it.
     pub fn open(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Self, WeightsError> {
         let (name, path, mut parts) = Self::find(path.as_ref(), options)?;
         if let Some(vae) = &options.vae {
             parts.vae = open_vae(vae, parts.family)?;
         }
+        agreement::check(&parts)?;
         let loras = lora::apply(&options.loras, &mut parts)?;
         Ok(Self {
             name,
@@ -111,9 +96,9 @@ impl Checkpoint {
     fn find(path: &Path, options: &LoadOptions) -> Result<(String, PathBuf, Parts), WeightsError> {
         let given = path.to_string_lossy();
         #[cfg(feature = "toybox")]
-        if given == TOYBOX {
+        if given == crate::toybox::TOYBOX {
             let files = crate::toybox::files();
-            return Ok((TOYBOX.into(), path.to_path_buf(), open_folder(files)?));
+            return Ok((given.into_owned(), path.to_path_buf(), open_folder(files)?));
         }
         let known = hub::catalog(&given);
         let path = match known {
@@ -224,9 +209,14 @@ impl Checkpoint {
     /// A tokenizer for each text encoder: the checkpoint's own, or CLIP's from the binary.
     ///
     /// # Errors
-    /// [`WeightsError::Tokenizer`] if the checkpoint's own cannot be used.
+    /// [`WeightsError::Tokenizer`] if the checkpoint's own cannot be used, [`WeightsError::Json`] if a text encoder has
+    /// no place for all of its tokens.
     pub fn tokenizers(&self) -> Result<Vec<ClipTokenizer>, WeightsError> {
-        crate::tokenizer_files::tokenizers(&self.parts.tokenizers)
+        let tokenizers = tokenizers(&self.parts.tokenizers)?;
+        for (part, tokenizer) in self.parts.text.iter().zip(&tokenizers) {
+            agreement::check_tokenizer(part, tokenizer)?;
+        }
+        Ok(tokenizers)
     }
 
     /// How many parameters the networks have.

@@ -4,13 +4,13 @@
 //! The embedded ones are the facts of the published `config.json` of stable-diffusion-v1-5 and
 //! stable-diffusion-xl-base-1.0.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::Value;
 
 use crate::error::WeightsError;
 use crate::family::Family;
-use crate::folder::Files;
+use crate::files::Files;
 
 /// Where configurations come from.
 pub(crate) enum Configs {
@@ -62,34 +62,6 @@ impl Configs {
     }
 }
 
-/// Reads the JSON file at `path`.
-pub(crate) fn read_json(path: &Path) -> Result<Value, WeightsError> {
-    let bytes = std::fs::read(path).map_err(|source| WeightsError::Io {
-        path: path.to_path_buf(),
-        source,
-    })?;
-    parse_json(path, &bytes)
-}
-
-/// Parses `bytes`; `path` is for messages. Python writes numbers that JSON does not have (diffusers'
-/// DPM-Solver++ has `"lambda_min_clipped": -Infinity`); they become null, which diffusers' classes
-/// and ours take for their default.
-pub(crate) fn parse_json(path: &Path, bytes: &[u8]) -> Result<Value, WeightsError> {
-    let plain = || -> Option<Value> {
-        let mut text = std::str::from_utf8(bytes).ok()?.to_string();
-        for number in ["-Infinity", "Infinity", "NaN"] {
-            text = text.replace(&format!(": {number}"), ": null");
-        }
-        serde_json::from_str(&text).ok()
-    };
-    let parsed = serde_json::from_slice(bytes).or_else(|error| plain().ok_or(error));
-    parsed.map_err(|source| WeightsError::Json {
-        path: path.to_path_buf(),
-        what: "this is not valid JSON".into(),
-        source: Some(source),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use prepose_models::clip::ClipTextConfig;
@@ -97,14 +69,6 @@ mod tests {
     use prepose_models::vae::VaeConfig;
 
     use super::*;
-
-    #[test]
-    fn pythons_numbers_are_read() {
-        let path = Path::new("x.json");
-        let value = parse_json(path, br#"{"a": -Infinity, "b": 1, "c": NaN}"#).unwrap();
-        assert_eq!(value, serde_json::json!({"a": null, "b": 1, "c": null}));
-        assert!(parse_json(path, b"{").is_err());
-    }
 
     #[test]
     fn the_networks_accept_the_embedded_ones() {

@@ -5,15 +5,17 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use prepose_formats::{TensorFile, TensorPart};
 use serde::Serialize;
 
 use crate::error::WeightsError;
 use crate::family::{self, FileKind};
-use crate::folder::{Files, open_folder};
+use crate::files::Files;
+use crate::folder::open_folder;
 use crate::hub;
 use crate::lora;
 use crate::part::Part;
-use crate::tensors::TensorFile;
+use crate::tensors;
 
 /// What is in a file or folder of weights. [`std::fmt::Display`] writes it for people, serde for
 /// programs.
@@ -72,7 +74,7 @@ pub struct LoraDescription {
 /// [`WeightsError`] if there is nothing, or nothing that holds tensors.
 pub fn describe_file(path: &Path) -> Result<Description, WeightsError> {
     #[cfg(feature = "toybox")]
-    if path == Path::new(crate::checkpoint::TOYBOX) {
+    if path == Path::new(crate::toybox::TOYBOX) {
         return describe_folder(path, crate::toybox::files());
     }
     let path = hub::resolve(path)?;
@@ -111,7 +113,7 @@ fn empty(path: &Path, format: &'static str, kind: FileKind) -> Description {
 impl Description {
     fn count(&mut self, file: &TensorFile, part: impl Fn(&str) -> String) {
         for (name, info) in file.tensors() {
-            let parameters = info.shape.iter().product::<usize>() as u64;
+            let parameters = info.elements() as u64;
             self.tensors += 1;
             self.parameters += parameters;
             let by_type = self.types.entry(info.dtype.to_string()).or_default();
@@ -127,11 +129,7 @@ impl Description {
 fn describe_single(path: &Path) -> Result<Description, WeightsError> {
     let file = TensorFile::open(path)?;
     let kind = family::kind(&file);
-    let format = match file {
-        TensorFile::Safetensors(_) => "safetensors",
-        TensorFile::Pytorch(_) => "PyTorch",
-    };
-    let mut description = empty(path, format, kind);
+    let mut description = empty(path, file.format(), kind);
     description.count(&file, |name| beginning(name, kind));
     description.metadata = file.metadata().cloned().unwrap_or_default();
     if kind == FileKind::Lora {
@@ -177,7 +175,7 @@ fn describe_lora(file: &TensorFile) -> LoraDescription {
         let alpha = module
             .alpha
             .as_ref()
-            .and_then(|key| file.read(key, (0, 1)).ok());
+            .and_then(|key| tensors::read(file, key, TensorPart::WHOLE).ok());
         if let Some(alpha) = alpha.and_then(|values| values.data.iter::<f32>().next()) {
             *alphas.entry(alpha.to_string()).or_insert(0) += 1;
         }

@@ -5,17 +5,16 @@ use std::sync::Arc;
 
 use burn::prelude::Device;
 use burn::tensor::FloatDType;
+use prepose_formats::TensorFile;
 use prepose_models::rcnn::{Rcnn, RcnnConfig};
 use serde_json::json;
 
-use crate::configs::read_json;
 use crate::error::WeightsError;
 use crate::family;
-use crate::folder::Files;
+use crate::files::{Files, read_json};
 use crate::hash::{FileHash, hash_file};
 use crate::hub;
 use crate::part::{Part, View};
-use crate::tensors::TensorFile;
 
 /// The files that a detector's folder may have its weights in, the first that is there.
 const WEIGHTS: [&str; 3] = ["model.safetensors", "model.pth", "model.pt"];
@@ -41,8 +40,8 @@ impl DetectorWeights {
     pub fn open(path: impl AsRef<Path>) -> Result<Self, WeightsError> {
         let path = path.as_ref();
         #[cfg(feature = "toybox")]
-        if path == Path::new(crate::TOYBOX) {
-            return Self::from_folder(&crate::toybox::detector_files(), crate::TOYBOX);
+        if path == Path::new(crate::toybox::TOYBOX) {
+            return Self::from_folder(&crate::toybox::detector_files(), crate::toybox::TOYBOX);
         }
         let path = hub::resolve(path)?;
         let kind = std::fs::metadata(&path).map_err(|source| match source.kind() {

@@ -5,6 +5,9 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use prepose_formats::FormatError;
+
+use crate::hub::error::HubError;
 use crate::tokenizer::TokenizerError;
 
 /// Why a checkpoint, a LoRA or a download could not be had.
@@ -40,36 +43,9 @@ pub enum WeightsError {
         /// The operating system's reason.
         source: std::io::Error,
     },
-    /// The file is not what its name or its place promises.
-    #[error("{}: {what}; {hint}", path.display())]
-    NotWeights {
-        /// The file.
-        path: PathBuf,
-        /// What it is instead.
-        what: String,
-        /// The way out.
-        hint: String,
-    },
-    /// A damaged safetensors file.
-    #[error("{}: broken safetensors file: {what}; {hint}", path.display())]
-    Safetensors {
-        /// The file.
-        path: PathBuf,
-        /// What is broken.
-        what: String,
-        /// The way out.
-        hint: &'static str,
-    },
-    /// A PyTorch file that cannot be read.
-    #[error("{}: cannot be read as a PyTorch checkpoint: {what}; {hint}", path.display())]
-    Pytorch {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        what: String,
-        /// The way out.
-        hint: &'static str,
-    },
+    /// A file of tensors that is damaged, no such file, or an attack.
+    #[error(transparent)]
+    Format(#[from] FormatError),
     /// A JSON file that is not JSON, or whose content makes no sense.
     #[error("{}: {what}", path.display())]
     Json {
@@ -153,7 +129,7 @@ pub enum WeightsError {
     },
     /// A download that failed.
     #[error(transparent)]
-    Hub(#[from] crate::hub::HubError),
+    Hub(#[from] HubError),
 }
 
 /// What a network asked for and what the file holds, where they differ.

@@ -1,8 +1,7 @@
 //! What a file of tensors is, from the names and shapes in it.
 
+use prepose_formats::TensorFile;
 use serde::Serialize;
-
-use crate::tensors::TensorFile;
 
 /// An architecture that prepose runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -86,7 +85,7 @@ impl FileKind {
     pub(crate) fn way_out(self) -> &'static str {
         match self {
             Self::Lora => "give it with --lora, next to the checkpoint that it was made for",
-            Self::Vae | Self::TinyVae => "give it with --vae, next to a checkpoint",
+            Self::Vae => "give it with --vae, next to a checkpoint",
             Self::Inpainting | Self::PictureEditing => {
                 "use the plain text-to-image checkpoint that it was made from"
             }

@@ -1,88 +1,17 @@
-//! diffusers folders, on the disk or in the binary.
+//! diffusers folders.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use prepose_formats::TensorFile;
 use serde_json::{Value, json};
 
-use crate::checkpoint::Parts;
-use crate::configs::{Configs, parse_json};
+use crate::configs::Configs;
 use crate::error::WeightsError;
 use crate::family::Family;
+use crate::files::Files;
 use crate::keys::{self, Target};
-use crate::part::{Part, View};
-use crate::tensors::TensorFile;
-
-/// The files of a folder.
-#[derive(Debug, Clone)]
-pub(crate) enum Files {
-    /// On the disk.
-    Folder(PathBuf),
-    /// In the binary, by their path below the root.
-    #[cfg_attr(not(feature = "toybox"), allow(dead_code))]
-    Embedded {
-        name: &'static str,
-        files: &'static [(&'static str, &'static [u8])],
-    },
-}
-
-impl Files {
-    /// Where `name` is, for reading or for messages.
-    pub fn path(&self, name: &str) -> PathBuf {
-        match self {
-            Self::Folder(path) => path.join(name),
-            Self::Embedded { name: root, .. } => Path::new(root).join(name),
-        }
-    }
-
-    pub fn has(&self, name: &str) -> bool {
-        match self {
-            Self::Folder(path) => path.join(name).exists(),
-            Self::Embedded { .. } => self.embedded(name).is_some(),
-        }
-    }
-
-    fn embedded(&self, name: &str) -> Option<&'static [u8]> {
-        match self {
-            Self::Folder(_) => None,
-            Self::Embedded { files, .. } => files
-                .iter()
-                .find(|(n, _)| *n == name)
-                .map(|(_, bytes)| *bytes),
-        }
-    }
-
-    pub fn read(&self, name: &str) -> Result<Vec<u8>, WeightsError> {
-        let path = self.path(name);
-        match self {
-            Self::Folder(_) => {
-                std::fs::read(&path).map_err(|source| WeightsError::Io { path, source })
-            }
-            Self::Embedded { .. } => {
-                self.embedded(name)
-                    .map(<[u8]>::to_vec)
-                    .ok_or_else(|| WeightsError::Io {
-                        path,
-                        source: std::io::ErrorKind::NotFound.into(),
-                    })
-            }
-        }
-    }
-
-    pub fn json(&self, name: &str) -> Result<Value, WeightsError> {
-        parse_json(&self.path(name), &self.read(name)?)
-    }
-
-    pub fn tensors(&self, name: &str) -> Result<Arc<TensorFile>, WeightsError> {
-        let path = self.path(name);
-        let file = match self.embedded(name) {
-            Some(bytes) => TensorFile::embedded(path, bytes)?,
-            None => TensorFile::open(&path)?,
-        };
-        Ok(Arc::new(file))
-    }
-}
+use crate::part::{Part, Parts, View};
 
 /// Opens the diffusers folder `files`.
 pub(crate) fn open_folder(files: Files) -> Result<Parts, WeightsError> {

@@ -5,13 +5,13 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use prepose_formats::TensorFile;
 use prepose_untrusted::open_regular;
 use serde::Serialize;
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256};
 
 use crate::error::WeightsError;
-use crate::tensors::TensorFile;
 
 /// A file and the SHA-256 of its content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -8,25 +8,23 @@
 
 #![warn(clippy::unwrap_used)]
 
-mod bytes;
+mod agreement;
 mod checkpoint;
 mod configs;
+mod delta;
 mod describe;
 mod detector;
-mod dtype;
 mod error;
 mod family;
+mod files;
 mod folder;
 mod hash;
 pub mod hub;
 mod keys;
 mod lora;
 mod part;
-mod pytorch;
 mod random;
-mod safetensors;
 mod single;
-mod sniff;
 mod tensors;
 pub mod tokenizer;
 mod tokenizer_files;
@@ -34,15 +32,14 @@ mod tokenizer_files;
 mod toybox;
 mod vae;
 
-#[cfg(feature = "toybox")]
-pub use checkpoint::TOYBOX;
 pub use checkpoint::{Checkpoint, LoadOptions, Parameters};
 pub use describe::{Description, describe_file};
 pub use detector::DetectorWeights;
-pub use dtype::StoredType;
 pub use error::{Mismatch, Misshaped, WeightsError};
 pub use family::{Family, FileKind};
 pub use hash::{FileHash, sha256_file};
 pub use lora::LoraSpec;
+pub use prepose_formats::FormatError;
 pub use random::RandomCheckpoint;
-pub use vae::load_tiny_vae;
+#[cfg(feature = "toybox")]
+pub use toybox::TOYBOX;

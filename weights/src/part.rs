@@ -7,14 +7,17 @@ use std::sync::Arc;
 
 use burn::prelude::Device;
 use burn::tensor::{FloatDType, TensorData};
+use prepose_formats::{TensorFile, TensorPart};
 use prepose_models::ConfigError;
-use prepose_models::params::{ParamSource, Params};
+use prepose_models::params::{ParamSource, Params, Wanted, outline_of};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::delta::{Delta, merge};
 use crate::error::{Mismatch, Misshaped, WeightsError};
-use crate::lora::Delta;
-use crate::tensors::TensorFile;
+use crate::family::Family;
+use crate::files::Files;
+use crate::tensors;
 
 /// How a stored tensor becomes a parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,10 +71,10 @@ impl Entry {
     /// The values, and whether all are finite.
     fn read(&self) -> Result<(TensorData, bool), WeightsError> {
         let part = match self.view {
-            View::Rows { index, of } => (index, of),
-            _ => (0, 1),
+            View::Rows { index, of } => TensorPart { index, of },
+            _ => TensorPart::WHOLE,
         };
-        let values = self.file.read(&self.key, part)?;
+        let values = tensors::read(&self.file, &self.key, part)?;
         let data = match self.view {
             View::Transposed => transpose(values.data),
             View::Linear => values.data.reshape_to(self.shape()),
@@ -140,7 +143,7 @@ impl Part {
 
     /// Whether it stands next to a checkpoint, where nothing but a good fit is of use.
     fn stands_alone(&self) -> bool {
-        ["detector", "tiny vae"].contains(&self.name)
+        self.name == "detector"
     }
 
     /// Adds the tensor `key` of `file` under the parameter `name`; a second one for the same
@@ -188,7 +191,7 @@ impl Part {
         device: &Device,
         dtype: FloatDType,
         allow_mismatch: bool,
-        build: impl FnOnce(Params) -> Result<T, ConfigError>,
+        build: impl Fn(Params) -> Result<T, ConfigError>,
     ) -> Result<T, WeightsError> {
         self.load_some(device, dtype, allow_mismatch, |_| true, build)
     }
@@ -200,33 +203,95 @@ impl Part {
         dtype: FloatDType,
         allow_mismatch: bool,
         wanted: impl Fn(&str) -> bool,
-        build: impl FnOnce(Params) -> Result<T, ConfigError>,
+        build: impl Fn(Params) -> Result<T, ConfigError>,
     ) -> Result<T, WeightsError> {
+        let refused = |source| WeightsError::Config {
+            path: self.config_path.clone(),
+            source,
+        };
+        // Before any memory is taken: a configuration of another network may ask for far more than there is.
+        let contains = |name: &str| self.entries.contains_key(name);
+        let parameters = outline_of(&contains, &build).map_err(refused)?;
+        let mismatch = self.mismatch(&parameters, wanted);
+        if !mismatch.is_empty() {
+            if !allow_mismatch {
+                return Err(mismatch.into());
+            }
+            tracing::warn!("{mismatch}");
+        }
         let mut source = PartSource {
             part: self,
-            used: HashSet::new(),
-            missing: Vec::new(),
-            misshaped: Vec::new(),
             non_finite: Vec::new(),
             error: None,
         };
-        let network = build(Params::new(&mut source, device, dtype)).map_err(|source| {
-            WeightsError::Config {
-                path: self.config_path.clone(),
-                source,
-            }
-        })?;
-        source.finish(allow_mismatch, wanted)?;
+        let network = build(Params::new(&mut source, device, dtype)).map_err(refused)?;
+        source.finish()?;
         Ok(network)
+    }
+
+    /// What differs between the network's parameters and those that are stored, of the `wanted` ones.
+    fn mismatch(&self, parameters: &[Wanted], wanted: impl Fn(&str) -> bool) -> Mismatch {
+        let (mut missing, mut misshaped) = (Vec::new(), Vec::new());
+        let mut used = HashSet::new();
+        for Wanted { name, shape } in parameters {
+            let Some(entry) = self.entries.get(name) else {
+                missing.push(name.clone());
+                continue;
+            };
+            used.insert(name);
+            let found = entry.shape();
+            if found != *shape {
+                misshaped.push(Misshaped {
+                    name: entry.key.clone(),
+                    expected: shape.clone(),
+                    found,
+                });
+            }
+        }
+        let left = self.entries.iter();
+        let left = left.filter(|(name, _)| wanted(name) && !used.contains(name));
+        let mut unused: Vec<String> = left.map(|(_, entry)| entry.key.clone()).collect();
+        unused.extend(self.strays.iter().cloned());
+        unused.sort();
+        unused.dedup();
+        Mismatch {
+            path: self.path.clone(),
+            part: self.name.to_string(),
+            missing,
+            unused,
+            misshaped,
+            hint: format!(
+                "the configuration is {}; give the one that belongs to these weights{}",
+                self.config_path.display(),
+                if self.stands_alone() {
+                    ""
+                } else {
+                    "; --allow-mismatch loads what fits"
+                }
+            ),
+        }
     }
 }
 
-/// The source that networks are built from, keeping account of what they take.
+/// What a checkpoint is made of, before any weight is read.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub family: Family,
+    pub unet: Part,
+    pub vae: Part,
+    /// One for SD 1.x, two for SDXL.
+    pub text: Vec<Part>,
+    /// diffusers' `scheduler_config.json`.
+    pub scheduler: Value,
+    /// diffusers' `model_index.json`, or as much of it as matters.
+    pub index: Value,
+    /// Where each text encoder's tokenizer is, if the checkpoint has its own.
+    pub tokenizers: Vec<Option<Files>>,
+}
+
+/// The source that networks are built from. What is missing or of another shape has been reported before, and is zero.
 struct PartSource<'a> {
     part: &'a Part,
-    used: HashSet<String>,
-    missing: Vec<String>,
-    misshaped: Vec<Misshaped>,
     non_finite: Vec<String>,
     error: Option<WeightsError>,
 }
@@ -238,55 +303,19 @@ impl PartSource<'_> {
             self.non_finite.push(entry.key.clone());
         }
         match self.part.deltas.get(name) {
-            Some(deltas) => crate::lora::merge(data, deltas),
+            Some(deltas) => merge(data, deltas),
             None => Ok(data),
         }
     }
 
-    fn finish(
-        self,
-        allow_mismatch: bool,
-        wanted: impl Fn(&str) -> bool,
-    ) -> Result<(), WeightsError> {
+    fn finish(self) -> Result<(), WeightsError> {
         if let Some(error) = self.error {
             return Err(error);
         }
-        let part = self.part;
-        let mut unused: Vec<String> = part.strays.clone();
-        unused.extend(
-            part.entries
-                .iter()
-                .filter(|(name, _)| wanted(name) && !self.used.contains(*name))
-                .map(|(_, entry)| entry.key.clone()),
-        );
-        unused.sort();
-        unused.dedup();
-        let mismatch = Mismatch {
-            path: part.path.clone(),
-            part: part.name.to_string(),
-            missing: self.missing,
-            unused,
-            misshaped: self.misshaped,
-            hint: format!(
-                "the configuration is {}; give the one that belongs to these weights{}",
-                part.config_path.display(),
-                if part.stands_alone() {
-                    ""
-                } else {
-                    "; --allow-mismatch loads what fits"
-                }
-            ),
-        };
-        if !mismatch.is_empty() {
-            if !allow_mismatch {
-                return Err(mismatch.into());
-            }
-            tracing::warn!("{mismatch}");
-        }
         if !self.non_finite.is_empty() {
             return Err(WeightsError::NonFinite {
-                path: part.path.clone(),
-                part: part.name.to_string(),
+                path: self.part.path.clone(),
+                part: self.part.name.to_string(),
                 tensors: self.non_finite,
             });
         }
@@ -298,22 +327,11 @@ impl ParamSource for PartSource<'_> {
     fn take(&mut self, name: &str, shape: &[usize]) -> TensorData {
         let zeros = || TensorData::zeros::<f32, _>(shape.to_vec());
         let part = self.part;
-        let Some(entry) = part.entries.get(name) else {
-            self.missing.push(name.to_string());
+        // After the first failure there is nothing to gain from reading on.
+        let Some(entry) = part.entries.get(name).filter(|_| self.error.is_none()) else {
             return zeros();
         };
-        self.used.insert(name.to_string());
-        let found = entry.shape();
-        if found != shape {
-            self.misshaped.push(Misshaped {
-                name: entry.key.clone(),
-                expected: shape.to_vec(),
-                found,
-            });
-            return zeros();
-        }
-        // After the first failure there is nothing to gain from reading on.
-        if self.error.is_some() {
+        if entry.shape() != shape {
             return zeros();
         }
         self.read(name, entry).unwrap_or_else(|error| {

@@ -21,11 +21,11 @@ use rayon::prelude::*;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use crate::checkpoint::Parts;
 use crate::configs::standard;
 use crate::error::WeightsError;
 use crate::family::Family;
-use crate::folder::Files;
+use crate::files::Files;
+use crate::part::Parts;
 use crate::tokenizer::{Padding, clip_files};
 
 /// Elements that are made and written at a time.

@@ -4,16 +4,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use prepose_formats::TensorFile;
 use serde_json::{Value, json};
 
-use crate::checkpoint::Parts;
 use crate::configs::Configs;
 use crate::error::{Mismatch, WeightsError};
 use crate::family::{self, Family, FileKind, SD1_TEXT, SDXL_TEXT, SDXL_TEXT_2, UNET, VAE};
-use crate::folder::{Files, has_projection, insert};
+use crate::files::Files;
+use crate::folder::{has_projection, insert};
 use crate::keys::{self, UnetBlocks};
-use crate::part::Part;
-use crate::tensors::TensorFile;
+use crate::part::{Part, Parts};
 
 /// Opens the single file at `path`; `config` is a folder with configurations for networks of an
 /// unusual size. Without `needs_vae` a missing autoencoder is no error.
@@ -54,8 +54,8 @@ pub(crate) fn open_single(
     if family == Family::Sdxl {
         text.push(part("text_encoder_2")?);
     }
-    let blocks = unet_blocks(&unet);
-    let levels = levels(&vae.config);
+    let blocks = UnetBlocks::of(&unet.config);
+    let levels = keys::levels(&vae.config);
     let projected = has_projection(&text[0]);
     let text_prefix = if family == Family::Sdxl {
         SDXL_TEXT
@@ -136,16 +136,4 @@ fn mark_prediction(file: &TensorFile, scheduler: &mut Value) {
     if file.info("ztsnr").is_some() {
         scheduler["rescale_betas_zero_snr"] = json!(true);
     }
-}
-
-/// How many resolutions a network has.
-pub(crate) fn levels(config: &Value) -> usize {
-    config["block_out_channels"].as_array().map_or(0, Vec::len)
-}
-
-/// The numbering of the blocks of the UNet `part`.
-pub(crate) fn unet_blocks(part: &Part) -> UnetBlocks {
-    // diffusers' default; a list would be one number per level, which latent-diffusion has not.
-    let layers = part.config["layers_per_block"].as_u64().unwrap_or(2);
-    UnetBlocks::new(levels(&part.config), layers as usize)
 }

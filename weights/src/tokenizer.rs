@@ -100,6 +100,7 @@ pub struct ClipTokenizer {
     eos: u32,
     pad: u32,
     max_length: usize,
+    vocabulary: usize,
 }
 
 /// The keys of `tokenizer_config.json` that matter.
@@ -182,6 +183,7 @@ impl ClipTokenizer {
             return Err(TokenizerError::MaxLength(max_length));
         }
 
+        let vocabulary = vocab.values().max().map_or(0, |id| *id as usize + 1);
         let bpe = BPE::builder()
             .vocab_and_merges(vocab.into_iter().collect::<Vocab>(), merges)
             .unk_token(unk_text)
@@ -218,6 +220,7 @@ impl ClipTokenizer {
             eos,
             pad,
             max_length,
+            vocabulary,
         })
     }
 
@@ -259,6 +262,11 @@ impl ClipTokenizer {
     /// Tokens in one context of the text encoder, start and end included: 77 for every released CLIP.
     pub fn max_length(&self) -> usize {
         self.max_length
+    }
+
+    /// Rows that the text encoder's token embedding needs: one more than the largest id.
+    pub fn vocabulary(&self) -> usize {
+        self.vocabulary
     }
 }
 

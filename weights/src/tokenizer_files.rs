@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::error::WeightsError;
-use crate::folder::Files;
+use crate::files::Files;
 use crate::tokenizer::{ClipTokenizer, Padding};
 
 /// A tokenizer for each text encoder: from `tokenizer/` and `tokenizer_2/` of its folder, or CLIP's.

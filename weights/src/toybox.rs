@@ -1,7 +1,7 @@
 //! The toybox: a Stable Diffusion in miniature, inside the binary. What it is and how it was made is
 //! on its card, `weights/toybox/README.md`.
 
-use crate::folder::Files;
+use crate::files::Files;
 
 macro_rules! embed {
     ($($name:literal),* $(,)?) => {
@@ -23,10 +23,13 @@ const FILES: &[(&str, &[u8])] = embed![
     "vae/diffusion_pytorch_model.safetensors",
 ];
 
+/// The name under which [`Checkpoint::open`](crate::Checkpoint::open) finds the checkpoint inside the binary.
+pub const TOYBOX: &str = "toybox";
+
 /// The toybox as a diffusers folder.
 pub(crate) fn files() -> Files {
     Files::Embedded {
-        name: "toybox",
+        name: TOYBOX,
         files: FILES,
     }
 }

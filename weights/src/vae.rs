@@ -1,22 +1,19 @@
-//! Autoencoders by themselves: a separate VAE for a checkpoint, and the tiny one for previews.
+//! An autoencoder by itself, for a checkpoint to be used with.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use burn::prelude::Device;
-use burn::tensor::FloatDType;
-use prepose_models::taesd::{AutoencoderTiny, TinyVaeConfig};
+use prepose_formats::TensorFile;
 use serde_json::{Value, json};
 
-use crate::configs::{read_json, standard};
+use crate::configs::standard;
 use crate::error::WeightsError;
 use crate::family::{self, Family, FileKind, VAE};
-use crate::folder::{Files, insert, insert_diffusers_vae, weight_files};
+use crate::files::{Files, read_json};
+use crate::folder::{insert, insert_diffusers_vae, weight_files};
 use crate::hub;
 use crate::keys;
-use crate::part::{Part, View};
-use crate::single::levels;
-use crate::tensors::TensorFile;
+use crate::part::Part;
 
 /// The files at `path`, a file or a folder, with the configuration that lies next to them.
 fn files_and_config(path: &Path) -> Result<(Vec<Arc<TensorFile>>, Option<Value>), WeightsError> {
@@ -77,7 +74,7 @@ pub(crate) fn open_vae(path: &Path, family: Family) -> Result<Part, WeightsError
         }
         _ => standard(family, "vae"),
     };
-    let levels = levels(&config);
+    let levels = keys::levels(&config);
     let mut part = Part::new("vae", path, config, &config_path);
     for file in &files {
         let kind = family::kind(file);
@@ -100,31 +97,4 @@ pub(crate) fn open_vae(path: &Path, family: Family) -> Result<Part, WeightsError
         }
     }
     Ok(part)
-}
-
-/// Loads a tiny autoencoder (TAESD) from a diffusers folder or file, or by the name of a known one
-/// that was pulled. Its latents are those of the family that it was distilled for.
-///
-/// # Errors
-/// [`WeightsError`], as loading a checkpoint.
-pub fn load_tiny_vae(
-    path: &Path,
-    device: &Device,
-    dtype: FloatDType,
-) -> Result<AutoencoderTiny, WeightsError> {
-    let (files, config) = files_and_config(path)?;
-    let mut part = Part::new("tiny vae", path, config.unwrap_or_else(|| json!({})), path);
-    for file in &files {
-        let kind = family::kind(file);
-        if kind != FileKind::TinyVae {
-            return Err(wrong(path, kind, "an AutoencoderTiny"));
-        }
-        for key in file.names() {
-            part.insert(key.to_string(), file, key, View::Whole);
-        }
-    }
-    let config: TinyVaeConfig = part.config()?;
-    part.load(device, dtype, false, |params| {
-        AutoencoderTiny::load(&config, params)
-    })
 }

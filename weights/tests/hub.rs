@@ -285,7 +285,7 @@ fn a_mirror_with_another_file_than_the_known_one() {
     let hub = Hub::start(&[("diffusion_pytorch_model.safetensors", large(10))], None);
     let home = tempfile::tempdir().unwrap();
     let request = PullRequest {
-        name: "taesd".into(),
+        name: "sd-vae-ft-mse".into(),
         revision: None,
     };
     let error = pull(&request, &settings(&hub, home.path()), &mut |_| {}).unwrap_err();

@@ -7,7 +7,6 @@ mod hub;
 mod lora;
 mod random;
 mod support;
-mod tiny_vae;
 mod toybox;
 mod toybox_detector;
 mod wrong_input;

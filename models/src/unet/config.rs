@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::config::{Check, ConfigError, OneOrMany, Rest};
+use crate::config::{Check, ConfigError, OneOrMany, Rest, limit};
 
 /// The `config.json` of diffusers' `UNet2DConditionModel`; missing keys have diffusers' defaults.
 ///
@@ -199,13 +199,7 @@ impl UNetConfig {
     pub(crate) fn plan(&self) -> Result<UNetPlan, ConfigError> {
         self.check_kinds()?;
         let n = self.block_out_channels.len();
-        if n == 0 {
-            return Err(CHECK.invalid(
-                "block_out_channels",
-                &self.block_out_channels,
-                "it is empty",
-            ));
-        }
+        self.sizes()?;
         let blocks = format!("`block_out_channels` has {n} blocks");
         for (key, types) in [
             ("down_block_types", &self.down_block_types),
@@ -215,24 +209,21 @@ impl UNetConfig {
                 return Err(CHECK.invalid(key, types, &blocks));
             }
         }
-        let spread = |key, value: &OneOrMany| {
+        let spread = |key, value: &OneOrMany, limit| {
             let values = value.spread(n).ok_or(CHECK.invalid(key, value, &blocks))?;
-            match values.iter().find(|&&value| value == 0) {
-                Some(_) => Err(CHECK.invalid(key, value, "it must be positive")),
-                None => Ok(values),
-            }
+            CHECK.within(key, values.iter().copied(), limit)?;
+            Ok(values)
         };
-        let layers = spread("layers_per_block", &self.layers_per_block)?;
-        let context = spread("cross_attention_dim", &self.cross_attention_dim)?;
-        let depth = spread(
-            "transformer_layers_per_block",
-            &self.transformer_layers_per_block,
-        )?;
+        let layers = spread("layers_per_block", &self.layers_per_block, limit::LAYERS)?;
+        let context = &self.cross_attention_dim;
+        let context = spread("cross_attention_dim", context, limit::CHANNELS)?;
+        let depth = &self.transformer_layers_per_block;
+        let depth = spread("transformer_layers_per_block", depth, limit::LAYERS)?;
         let (heads_key, heads) = match &self.num_attention_heads {
             Some(heads) => ("num_attention_heads", heads),
             None => ("attention_head_dim", &self.attention_head_dim),
         };
-        let heads = spread(heads_key, heads)?;
+        let heads = spread(heads_key, heads, limit::CHANNELS)?;
         let Some(groups) = self.norm_num_groups else {
             return Err(CHECK.unsupported("norm_num_groups", json!(null), "a number of groups"));
         };
@@ -255,6 +246,28 @@ impl UNetConfig {
             time_dim: (self.time_embedding_dim).unwrap_or(4 * self.block_out_channels[0]),
             added: self.added()?,
         })
+    }
+
+    /// Refuses sizes that no network has.
+    fn sizes(&self) -> Result<(), ConfigError> {
+        CHECK.within("in_channels", [self.in_channels], limit::PLANES)?;
+        CHECK.within("out_channels", [self.out_channels], limit::PLANES)?;
+        let channels = &self.block_out_channels;
+        CHECK.levels("block_out_channels", channels)?;
+        let width = channels.iter().copied();
+        CHECK.within("block_out_channels", width, limit::CHANNELS)?;
+        for (key, size) in [
+            ("time_embedding_dim", self.time_embedding_dim),
+            ("time_cond_proj_dim", self.time_cond_proj_dim),
+            ("addition_time_embed_dim", self.addition_time_embed_dim),
+            (
+                "projection_class_embeddings_input_dim",
+                self.projection_class_embeddings_input_dim,
+            ),
+        ] {
+            CHECK.within(key, size, limit::CHANNELS)?;
+        }
+        Ok(())
     }
 
     fn added(&self) -> Result<Option<(usize, usize)>, ConfigError> {

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::config::{Check, ConfigError, OneOrMany, Rest};
+use crate::config::{Check, ConfigError, OneOrMany, Rest, limit};
 
 /// The `config.json` of diffusers' `AutoencoderKL`; missing keys have diffusers' defaults.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -95,12 +95,22 @@ impl VaeConfig {
         CHECK.block_types("down_block_types", &self.down_block_types, &[DOWN])?;
         CHECK.block_types("up_block_types", &self.up_block_types, &[UP])?;
         let n = self.block_out_channels.len();
-        if n == 0 {
-            return Err(CHECK.invalid(
-                "block_out_channels",
-                &self.block_out_channels,
-                "it is empty",
-            ));
+        let channels = &self.block_out_channels;
+        CHECK.levels("block_out_channels", channels)?;
+        let width = channels.iter().copied();
+        CHECK.within("block_out_channels", width, limit::CHANNELS)?;
+        for (key, planes) in [
+            ("in_channels", self.in_channels),
+            ("out_channels", self.out_channels),
+            ("latent_channels", self.latent_channels),
+        ] {
+            CHECK.within(key, [planes], limit::PLANES)?;
+        }
+        CHECK.within("layers_per_block", [self.layers_per_block], limit::LAYERS)?;
+        CHECK.within("sample_size", self.sample_size.first(), limit::LENGTH)?;
+        if !self.scaling_factor.is_normal() {
+            let reason = "latents are divided by it";
+            return Err(CHECK.invalid("scaling_factor", self.scaling_factor, reason));
         }
         for (key, types) in [
             ("down_block_types", &self.down_block_types),

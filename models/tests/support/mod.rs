@@ -9,7 +9,6 @@ use burn::prelude::*;
 use burn::tensor::{DType, TensorData};
 use prepose_models::clip::ClipTextConfig;
 use prepose_models::params::ParamSource;
-use prepose_models::taesd::TinyVaeConfig;
 use prepose_models::unet::UNetConfig;
 use prepose_models::vae::VaeConfig;
 use safetensors::{Dtype, SafeTensors};
@@ -245,17 +244,6 @@ pub fn tiny_clip(extra: Value) -> ClipTextConfig {
     let config = json!({
         "vocab_size": 20, "hidden_size": 16, "intermediate_size": 24,
         "num_hidden_layers": 2, "num_attention_heads": 2,
-    });
-    with(config, extra)
-}
-
-/// A tiny autoencoder of two stages, and `extra`.
-pub fn tiny_preview(extra: Value) -> TinyVaeConfig {
-    let config = json!({
-        "encoder_block_out_channels": [8, 8],
-        "decoder_block_out_channels": [8, 8],
-        "num_encoder_blocks": [1, 2],
-        "num_decoder_blocks": [2, 1],
     });
     with(config, extra)
 }

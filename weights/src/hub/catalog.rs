@@ -84,23 +84,6 @@ pub const CATALOG: &[Known] = &[
         ],
         size: 334_643_238,
     },
-    Known {
-        name: "taesd",
-        about: "tiny autoencoder for SD 1.x, for previews (MIT)",
-        repo: "madebyollin/taesd",
-        revision: "614f76814bbe30edbe2e627ace1c2234c81a2c0e",
-        files: &[
-            KnownFile {
-                path: "diffusion_pytorch_model.safetensors",
-                sha256: Some("db169d69145ec4ff064e49d99c95fa05d3eb04ee453de35824a6d0f325513549"),
-            },
-            KnownFile {
-                path: "config.json",
-                sha256: None,
-            },
-        ],
-        size: 9_793_292,
-    },
 ];
 
 /// The known checkpoint called `name`.

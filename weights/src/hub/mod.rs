@@ -11,7 +11,7 @@ mod address;
 mod cache;
 mod catalog;
 mod client;
-mod error;
+pub(crate) mod error;
 mod plan;
 mod pull;
 mod settings;
@@ -75,15 +75,18 @@ mod tests {
             offline: true,
             timeouts: Timeouts::default(),
         };
-        let taesd = catalog("taesd").unwrap();
-        assert_eq!(cached_in(taesd, &settings), None);
-        let snapshot = format!("models--madebyollin--taesd/snapshots/{}", taesd.revision);
+        let known = catalog("sd-vae-ft-mse").unwrap();
+        assert_eq!(cached_in(known, &settings), None);
+        let snapshot = format!(
+            "models--stabilityai--sd-vae-ft-mse/snapshots/{}",
+            known.revision
+        );
         let snapshot = home.path().join(snapshot);
         std::fs::create_dir_all(&snapshot).unwrap();
         std::fs::write(snapshot.join("config.json"), "{}").unwrap();
-        assert_eq!(cached_in(taesd, &settings), None);
+        assert_eq!(cached_in(known, &settings), None);
         let weights = snapshot.join("diffusion_pytorch_model.safetensors");
         std::fs::write(&weights, "").unwrap();
-        assert_eq!(cached_in(taesd, &settings), Some(weights));
+        assert_eq!(cached_in(known, &settings), Some(weights));
     }
 }

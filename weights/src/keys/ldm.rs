@@ -1,5 +1,7 @@
 //! The UNet and the autoencoder of latent-diffusion checkpoints.
 
+use serde_json::Value;
+
 use super::Target;
 use crate::part::View;
 
@@ -35,7 +37,24 @@ enum Kind {
 #[derive(Debug)]
 pub(crate) struct UnetBlocks(Vec<(String, String, Kind)>);
 
+/// How many resolutions a network of this configuration has; more than any has are not counted.
+pub(crate) fn levels(config: &Value) -> usize {
+    let levels = config["block_out_channels"].as_array().map_or(0, Vec::len);
+    levels.min(MAX_LEVELS)
+}
+
+/// More resolutions and more layers at each than the networks' configurations may ask for.
+const MAX_LEVELS: usize = 16;
+const MAX_LAYERS: u64 = 256;
+
 impl UnetBlocks {
+    /// For the UNet of this configuration.
+    pub fn of(config: &Value) -> Self {
+        // diffusers' default; a list would be one number per level, which latent-diffusion has not.
+        let layers = config["layers_per_block"].as_u64().unwrap_or(2);
+        Self::new(levels(config), layers.min(MAX_LAYERS) as usize)
+    }
+
     /// For a UNet of `levels` resolutions with `layers` residual blocks each on the way down.
     pub fn new(levels: usize, layers: usize) -> Self {
         let mut blocks = Vec::new();

@@ -7,7 +7,7 @@
 mod ldm;
 mod text;
 
-pub(crate) use ldm::{UnetBlocks, unet, vae, vae_attention};
+pub(crate) use ldm::{UnetBlocks, levels, unet, vae, vae_attention};
 pub(crate) use text::{clip, open_clip};
 
 use crate::part::View;

@@ -8,15 +8,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use burn::prelude::{Device, Tensor};
-use burn::tensor::{DType, TensorData};
+use prepose_formats::{TensorFile, TensorPart};
 
-use crate::checkpoint::Parts;
+use crate::delta::Delta;
 use crate::error::{WeightsError, list};
 use crate::family::{FileKind, kind};
-use crate::part::Part;
-use crate::single::unet_blocks;
-use crate::tensors::TensorFile;
+use crate::keys::UnetBlocks;
+use crate::part::{Part, Parts};
+use crate::tensors;
 
 use names::Network;
 pub(crate) use names::{Alphas, Role, split};
@@ -28,15 +27,6 @@ pub struct LoraSpec {
     pub path: PathBuf,
     /// Factor on the change: 1 as trained, 0 nothing, negative the opposite.
     pub weight: f32,
-}
-
-/// What one LoRA adds to one weight.
-#[derive(Debug, Clone)]
-pub(crate) struct Delta {
-    file: Arc<TensorFile>,
-    down: String,
-    up: String,
-    scale: f32,
 }
 
 /// The tensors of one changed module, as found in a file.
@@ -235,7 +225,7 @@ fn fits(target: &[usize], down: &[usize], up: &[usize]) -> Option<usize> {
 }
 
 fn scalar(file: &TensorFile, key: &str) -> Result<f32, WeightsError> {
-    let values = file.read(key, (0, 1))?;
+    let values = tensors::read(file, key, TensorPart::WHOLE)?;
     values
         .data
         .iter::<f32>()
@@ -246,40 +236,6 @@ fn scalar(file: &TensorFile, key: &str) -> Result<f32, WeightsError> {
             what: format!("{key} is not a number"),
             hint: "the file is damaged; download it again".into(),
         })
-}
-
-/// Adds `deltas` to the weight `data`, in f32.
-pub(crate) fn merge(data: TensorData, deltas: &[Delta]) -> Result<TensorData, WeightsError> {
-    let device = Device::flex();
-    let shape = data.shape().to_vec();
-    let matrix = |data: TensorData| {
-        let rows = data.shape().first().copied().unwrap_or(1);
-        let columns = data.num_elements() / rows.max(1);
-        let (bytes, _, dtype) = data.convert_dtype(DType::F32).into_parts();
-        Tensor::<2>::from_data(
-            TensorData::from_bytes(bytes, [rows, columns], dtype),
-            (&device, DType::F32),
-        )
-    };
-    let mut weight = matrix(data);
-    for delta in deltas {
-        let read = |key: &str| {
-            let values = delta.file.read(key, (0, 1))?;
-            if values.finite {
-                Ok(values.data)
-            } else {
-                Err(WeightsError::NonFinite {
-                    path: delta.file.path().to_path_buf(),
-                    part: "LoRA".into(),
-                    tensors: vec![key.to_string()],
-                })
-            }
-        };
-        let (up, down) = (read(&delta.up)?, read(&delta.down)?);
-        weight = weight + matrix(up).matmul(matrix(down)) * delta.scale;
-    }
-    let (bytes, _, dtype) = weight.into_data().into_parts();
-    Ok(TensorData::from_bytes(bytes, shape, dtype))
 }
 
 /// How to find the weight that a module name means.
@@ -302,7 +258,7 @@ impl Names {
                 .collect()
         };
         let mut unet: HashMap<String, String> = underscored(&parts.unet);
-        let blocks: Vec<(String, String)> = unet_blocks(&parts.unet).modules().collect();
+        let blocks: Vec<(String, String)> = UnetBlocks::of(&parts.unet.config).modules().collect();
         for name in parts.unet.entries.keys() {
             let Some(module) = name.strip_suffix(".weight") else {
                 continue;

@@ -3,9 +3,8 @@
 
 use std::collections::HashMap;
 
+use prepose_formats::TensorFile;
 use serde_json::Value;
-
-use crate::tensors::TensorFile;
 
 /// What a tensor is to its module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,11 +1,9 @@
 //! What a file is, from its first bytes. Checkpoints come renamed, cut short or replaced by an error
 //! page often enough that the name alone is never believed.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
-use crate::error::WeightsError;
+use crate::error::FormatError;
 
 /// The largest JSON header that the safetensors format allows, in bytes.
 pub(crate) const MAX_SAFETENSORS_HEADER: u64 = 100_000_000;
@@ -74,21 +72,9 @@ impl Content {
     }
 }
 
-/// Looks at the first bytes of the file at `path`.
-pub(crate) fn sniff(path: &Path) -> Result<Content, WeightsError> {
-    let io = |source| WeightsError::Io {
-        path: path.to_path_buf(),
-        source,
-    };
-    let file = File::open(path).map_err(io)?;
-    let len = file.metadata().map_err(io)?.len();
-    let mut head = Vec::new();
-    file.take(512).read_to_end(&mut head).map_err(io)?;
-    Ok(sniff_bytes(&head, len))
-}
-
-/// As [`sniff`], from the first 512 bytes and the length of the whole.
-pub(crate) fn sniff_bytes(head: &[u8], len: u64) -> Content {
+/// What the file `bytes` is, from its first 512.
+pub(crate) fn sniff(bytes: &[u8]) -> Content {
+    let head = &bytes[..bytes.len().min(512)];
     if head.is_empty() {
         return Content::Empty;
     }
@@ -114,7 +100,7 @@ pub(crate) fn sniff_bytes(head: &[u8], len: u64) -> Content {
         Content::Jpeg
     } else if head.get(257..262) == Some(b"ustar") {
         Content::Tar
-    } else if is_safetensors(head, len) {
+    } else if is_safetensors(head) {
         Content::Safetensors
     } else if head[0] == 0x80 && head.get(1).is_some_and(|protocol| *protocol <= 5) {
         Content::Pickle
@@ -128,14 +114,15 @@ pub(crate) fn sniff_bytes(head: &[u8], len: u64) -> Content {
 }
 
 /// A plausible length, then the `{` that opens the JSON header.
-fn is_safetensors(head: &[u8], len: u64) -> bool {
+fn is_safetensors(head: &[u8]) -> bool {
     let Some(header) = head
         .first_chunk::<8>()
         .map(|bytes| u64::from_le_bytes(*bytes))
     else {
         return false;
     };
-    (2..=MAX_SAFETENSORS_HEADER).contains(&header) && (head.get(8) == Some(&b'{') || len == 8)
+    (2..=MAX_SAFETENSORS_HEADER).contains(&header)
+        && (head.get(8) == Some(&b'{') || head.len() == 8)
 }
 
 /// What the file's name promises.
@@ -160,13 +147,13 @@ pub(crate) fn promise(path: &Path) -> Promise {
     }
 }
 
-/// The content of the file at `path`, or the error that says what it is instead of weights.
-pub(crate) fn weights_content(path: &Path) -> Result<Content, WeightsError> {
-    let content = sniff(path)?;
-    let wrong = |hint: &str| WeightsError::NotWeights {
+/// What the file `bytes` at `path` is, or the error that says what it is instead of weights.
+pub(crate) fn content_of_weights(path: &Path, bytes: &[u8]) -> Result<Content, FormatError> {
+    let content = sniff(bytes);
+    let wrong = |hint| FormatError::NotWeights {
         path: path.to_path_buf(),
         what: format!("this is {}", content.name()),
-        hint: hint.to_string(),
+        hint,
     };
     match (content, promise(path)) {
         (Content::Safetensors, Promise::Pytorch) => Err(wrong("rename it to end in .safetensors")),
@@ -203,7 +190,7 @@ mod tests {
             (&safetensors, Content::Safetensors),
             (b"\x12\x34\x56\x78\x9a\xbc\xde\xf0{", Content::Unknown),
         ] {
-            assert_eq!(sniff_bytes(bytes, bytes.len() as u64), content, "{bytes:?}");
+            assert_eq!(sniff(bytes), content, "{bytes:?}");
         }
     }
 }

@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use burn::tensor::DType;
-
 /// The type in which a file stores a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum StoredType {
@@ -64,17 +62,6 @@ impl StoredType {
             Self::F32 => 32,
             Self::F16 | Self::Bf16 => 16,
             Self::Other(_, bits) => bits,
-        }
-    }
-
-    /// Burn's type, for the floats that networks load.
-    pub(crate) fn float(self) -> Option<DType> {
-        match self {
-            Self::F64 => Some(DType::F64),
-            Self::F32 => Some(DType::F32),
-            Self::F16 => Some(DType::F16),
-            Self::Bf16 => Some(DType::BF16),
-            Self::Other(..) => None,
         }
     }
 }

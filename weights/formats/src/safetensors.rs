@@ -4,25 +4,27 @@
 //! crate, because what users need to know about a broken file (cut short by how much? which tensor?)
 //! is what the crate's errors leave out.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::ops::Range;
+use std::path::Path;
 
+use prepose_untrusted::printable;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 
+use crate::MAX_AXES;
 use crate::bytes::FileBytes;
 use crate::dtype::StoredType;
-use crate::error::WeightsError;
+use crate::error::FormatError;
+use crate::file::{TensorInfo, TensorPart};
 use crate::sniff::MAX_SAFETENSORS_HEADER;
-use crate::tensors::TensorInfo;
 
-/// An open safetensors file: its header parsed and checked, its tensors not yet read.
+/// The header of a safetensors file, checked.
 #[derive(Debug)]
 pub(crate) struct SafetensorsFile {
-    path: PathBuf,
-    bytes: FileBytes,
-    data_start: usize,
-    tensors: BTreeMap<String, (TensorInfo, usize, usize)>,
+    /// With the range of their bytes in the file.
+    tensors: BTreeMap<String, (TensorInfo, Range<usize>)>,
     metadata: BTreeMap<String, String>,
 }
 
@@ -56,9 +58,9 @@ impl<'de> Deserialize<'de> for Header {
                     if name == "__metadata__" {
                         header.metadata = map.next_value()?;
                     } else {
-                        let entry = map
-                            .next_value()
-                            .map_err(|err| A::Error::custom(format!("tensor {name}: {err}")))?;
+                        let entry = map.next_value().map_err(|err| {
+                            A::Error::custom(format!("tensor {}: {err}", printable(&name)))
+                        })?;
                         header.entries.push((name, entry));
                     }
                 }
@@ -73,26 +75,27 @@ const AGAIN: &str = "download it again";
 const REWRITE: &str =
     "get it from its source again, or have it written anew by the tool that made it";
 
+type Broken<'a> = &'a dyn Fn(String, &'static str) -> FormatError;
+
 impl SafetensorsFile {
-    /// Parses and checks the header.
-    pub fn open(path: &Path, bytes: FileBytes) -> Result<Self, WeightsError> {
-        let broken = |what: String, hint| WeightsError::Safetensors {
+    /// Parses and checks the header of the file `bytes`; `path` names it in messages.
+    pub fn read(path: &Path, bytes: &[u8]) -> Result<Self, FormatError> {
+        let broken = |what: String, hint| FormatError::Safetensors {
             path: path.to_path_buf(),
             what,
             hint,
         };
-        let all = bytes.as_slice();
         let cut = |needs: u64| {
             broken(
                 format!(
                     "it is cut short: {} bytes of {needs}, so a download or a copy stopped early",
-                    all.len()
+                    bytes.len()
                 ),
                 AGAIN,
             )
         };
 
-        let length = all
+        let length = bytes
             .first_chunk::<8>()
             .map(|bytes| u64::from_le_bytes(*bytes))
             .ok_or_else(|| cut(8))?;
@@ -103,107 +106,56 @@ impl SafetensorsFile {
             ));
         }
         let data_start = 8 + length as usize;
-        let text = all
+        let text = bytes
             .get(8..data_start)
             .ok_or_else(|| cut(data_start as u64))?;
-        let header: Header = serde_json::from_slice(text)
-            .map_err(|err| broken(format!("its header is not valid: {err}"), AGAIN))?;
+        let header: Header = serde_json::from_slice(text).map_err(|err| {
+            let err = err.to_string();
+            broken(
+                format!("its header is not valid: {}", printable(&err)),
+                AGAIN,
+            )
+        })?;
 
         let mut tensors = BTreeMap::new();
         let mut spans = Vec::with_capacity(header.entries.len());
         for (name, entry) in header.entries {
-            let dtype = StoredType::from_safetensors(&entry.dtype).ok_or_else(|| {
-                broken(
-                    format!("tensor {name} has the unknown type {}", entry.dtype),
-                    REWRITE,
-                )
-            })?;
-            let (start, end) = entry.data_offsets;
-            let size = entry
-                .shape
-                .iter()
-                .try_fold(1usize, |product, extent| product.checked_mul(*extent))
-                .and_then(|elements| elements.checked_mul(dtype.bits()))
-                .filter(|bits| bits % 8 == 0)
-                .map(|bits| bits / 8);
-            if start > end || size != Some(end - start) {
-                return Err(broken(
-                    format!(
-                        "tensor {name} of shape {:?} in {} lies at bytes {start} to {end}, which does not fit \
-                         its size",
-                        entry.shape, entry.dtype
-                    ),
-                    REWRITE,
-                ));
-            }
+            let (dtype, (start, end)) = (entry.check(&name, &broken)?, entry.data_offsets);
             spans.push((start, end, name.clone()));
             let info = TensorInfo {
                 dtype,
                 shape: entry.shape,
             };
-            if tensors.insert(name.clone(), (info, start, end)).is_some() {
-                return Err(broken(format!("tensor {name} appears twice"), REWRITE));
+            // Saturated only beyond the end, which is found below.
+            let range = data_start.saturating_add(start)..data_start.saturating_add(end);
+            if tensors.insert(name.clone(), (info, range)).is_some() {
+                let what = format!("tensor {} appears twice", printable(&name));
+                return Err(broken(what, REWRITE));
             }
         }
-
-        spans.sort();
-        let mut covered = 0;
-        for (start, end, name) in &spans {
-            if *start < covered {
-                return Err(broken(
-                    format!("tensor {name} overlaps another one"),
-                    REWRITE,
-                ));
-            }
-            if *start > covered {
-                return Err(broken(
-                    format!("there are stray bytes before tensor {name}"),
-                    REWRITE,
-                ));
-            }
-            covered = *end;
-        }
+        let covered = covered(spans, &broken)?;
         match data_start.checked_add(covered) {
-            Some(needed) if needed <= all.len() => {
-                if needed < all.len() {
-                    let extra = all.len() - needed;
-                    return Err(broken(
-                        format!("{extra} stray bytes follow its last tensor"),
-                        AGAIN,
-                    ));
-                }
+            Some(needed) if needed < bytes.len() => {
+                let extra = bytes.len() - needed;
+                let what = format!("{extra} stray bytes follow its last tensor");
+                Err(broken(what, AGAIN))
             }
-            needed => return Err(cut(needed.map_or(u64::MAX, |needed| needed as u64))),
-        }
-
-        Ok(Self {
-            path: path.to_path_buf(),
-            bytes,
-            data_start,
-            tensors,
-            metadata: header.metadata,
-        })
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    pub fn embedded_bytes(&self) -> Option<&'static [u8]> {
-        match self.bytes {
-            FileBytes::Embedded(bytes) => Some(bytes),
-            FileBytes::Mapped(_) => None,
+            Some(needed) if needed == bytes.len() => Ok(Self {
+                tensors,
+                metadata: header.metadata,
+            }),
+            needed => Err(cut(needed.map_or(u64::MAX, |needed| needed as u64))),
         }
     }
 
     pub fn tensors(&self) -> impl Iterator<Item = (&str, &TensorInfo)> {
         self.tensors
             .iter()
-            .map(|(name, (info, ..))| (name.as_str(), info))
+            .map(|(name, (info, _))| (name.as_str(), info))
     }
 
     pub fn info(&self, name: &str) -> Option<&TensorInfo> {
-        self.tensors.get(name).map(|(info, ..)| info)
+        self.tensors.get(name).map(|(info, _)| info)
     }
 
     /// The free-form `__metadata__` of the header.
@@ -211,29 +163,83 @@ impl SafetensorsFile {
         &self.metadata
     }
 
-    /// Hands the bytes of tensor `name` to `take` in pieces: all of them, or the `index`-th of `of`
-    /// equal parts. An unknown name has none.
-    pub fn read(&self, name: &str, (index, of): (usize, usize), take: &mut dyn FnMut(&[u8])) {
-        if let Some((_, start, end)) = self.tensors.get(name) {
-            let part = (end - start) / of;
-            let start = self.data_start + start + index * part;
-            self.bytes.pieces(start..start + part, take);
+    /// See [`TensorFile::pieces`](crate::TensorFile::pieces); `bytes` is the file.
+    pub fn pieces(
+        &self,
+        bytes: &FileBytes,
+        name: &str,
+        part: TensorPart,
+        take: &mut dyn FnMut(&[u8]),
+    ) {
+        if let Some((_, range)) = self.tensors.get(name) {
+            let length = range.len() / part.of;
+            let start = range.start + part.index * length;
+            bytes.pieces(start..start + length, take);
         }
     }
+}
+
+impl Entry {
+    /// The type of the tensor `name`, if its size is that of its bytes.
+    fn check(&self, name: &str, broken: Broken) -> Result<StoredType, FormatError> {
+        let name = printable(name);
+        let dtype = StoredType::from_safetensors(&self.dtype).ok_or_else(|| {
+            let what = format!(
+                "tensor {name} has the unknown type {}",
+                printable(&self.dtype)
+            );
+            broken(what, REWRITE)
+        })?;
+        if self.shape.len() > MAX_AXES {
+            let axes = self.shape.len();
+            let what = format!("tensor {name} has {axes} axes, and at most {MAX_AXES} are read");
+            return Err(broken(what, REWRITE));
+        }
+        let (start, end) = self.data_offsets;
+        let size = TensorInfo::elements_of(&self.shape)
+            .and_then(|elements| elements.checked_mul(dtype.bits()))
+            .filter(|bits| bits % 8 == 0)
+            .map(|bits| bits / 8);
+        if start > end || size != Some(end - start) {
+            let what = format!(
+                "tensor {name} of shape {:?} in {} lies at bytes {start} to {end}, which does not fit its size",
+                self.shape, self.dtype
+            );
+            return Err(broken(what, REWRITE));
+        }
+        Ok(dtype)
+    }
+}
+
+/// How many bytes tensors at these places (start, end, name) cover, if they lie one after the other.
+fn covered(mut spans: Vec<(usize, usize, String)>, broken: Broken) -> Result<usize, FormatError> {
+    spans.sort();
+    let mut covered = 0;
+    for (start, end, name) in &spans {
+        let name = printable(name);
+        let what = match start.cmp(&covered) {
+            Ordering::Less => format!("tensor {name} overlaps another one"),
+            Ordering::Greater => format!("there are stray bytes before tensor {name}"),
+            Ordering::Equal => {
+                covered = *end;
+                continue;
+            }
+        };
+        return Err(broken(what, REWRITE));
+    }
+    Ok(covered)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::TensorFile;
 
-    fn open(header: &str, data: usize) -> Result<SafetensorsFile, WeightsError> {
+    fn open(header: &str, data: usize) -> Result<TensorFile, FormatError> {
         let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
         bytes.extend_from_slice(header.as_bytes());
         bytes.resize(bytes.len() + data, 1);
-        SafetensorsFile::open(
-            Path::new("x.safetensors"),
-            FileBytes::Embedded(bytes.leak()),
-        )
+        TensorFile::from_bytes("x.safetensors".into(), bytes)
     }
 
     #[test]
@@ -249,10 +255,11 @@ mod tests {
             ["a", "b"]
         );
         assert_eq!(file.info("a").unwrap().shape, [2, 3]);
-        assert_eq!(file.metadata()["format"], "pt");
-        let read = |name, part| {
+        assert_eq!(file.metadata().unwrap()["format"], "pt");
+        let read = |name, (index, of)| {
             let mut all = Vec::new();
-            file.read(name, part, &mut |piece| all.extend_from_slice(piece));
+            let part = TensorPart { index, of };
+            file.pieces(name, part, &mut |piece| all.extend_from_slice(piece));
             all
         };
         assert_eq!(read("a", (0, 1)), [1; 12]);
@@ -287,6 +294,16 @@ mod tests {
                 r#"{"a":{"dtype":"F32","shape":[18446744073709551615,2],"data_offsets":[0,8]}}"#,
                 8,
                 "does not fit",
+            ),
+            (
+                r#"{"a":{"dtype":"F32","shape":[18446744073709551615,2,0],"data_offsets":[0,0]}}"#,
+                0,
+                "does not fit",
+            ),
+            (
+                r#"{"a":{"dtype":"F32","shape":[1,1,1,1,1,1,1,1,2],"data_offsets":[0,8]}}"#,
+                8,
+                "a has 9 axes",
             ),
             (
                 r#"{"a":{"dtype":"Q3","shape":[2],"data_offsets":[0,8]}}"#,

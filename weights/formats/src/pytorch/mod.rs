@@ -4,37 +4,30 @@
 //! Nothing in a file is run, see [`pickle`].
 
 mod objects;
+mod opcodes;
 mod pickle;
+mod tensor;
+mod value;
 mod zip;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use prepose_untrusted::printable;
 
 use crate::bytes::FileBytes;
-use crate::dtype::StoredType;
-use crate::error::WeightsError;
+use crate::error::FormatError;
+use crate::file::{TensorInfo, TensorPart};
 use crate::sniff::Content;
-use crate::tensors::TensorInfo;
-use pickle::{Fault, Machine, Value};
+use pickle::Machine;
+use tensor::{Placed, TensorRef};
+use value::{Fault, Step, Value};
 
-/// A tensor as a view of a storage, in elements.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct TensorRef {
-    storage: String,
-    dtype: StoredType,
-    offset: usize,
-    shape: Vec<usize>,
-    stride: Vec<usize>,
-}
-
-/// An open PyTorch checkpoint.
+/// The tensors of a PyTorch checkpoint.
 #[derive(Debug)]
 pub(crate) struct PytorchFile {
-    path: PathBuf,
-    bytes: FileBytes,
-    /// With the first byte of each tensor's first element.
-    tensors: BTreeMap<String, (TensorInfo, TensorRef, usize)>,
+    tensors: BTreeMap<String, Placed>,
 }
 
 /// Where trainers put the weights when they save more than those.
@@ -43,194 +36,146 @@ const STATE_DICT: &str = "state_dict";
 /// Deeper than any checkpoint nests its dictionaries.
 const DEPTH: usize = 8;
 
+/// The most tensors in a file and the most bytes in a tensor's name, far beyond any checkpoint.
+const MAX_TENSORS: usize = 1 << 16;
+const MAX_NAME: usize = 1 << 10;
+
 const DISTRUST: &str = "delete it, and get the checkpoint from a source that you trust";
 const AGAIN: &str = "download it again, or use the safetensors version of this checkpoint";
 
 impl PytorchFile {
-    pub fn open(path: &Path, content: Content) -> Result<Self, WeightsError> {
-        let bytes = FileBytes::map(path)?;
-        let broken = |fault: Fault| {
+    /// Reads what the file `bytes` says about its tensors; `path` names it in messages.
+    pub fn read(path: &Path, bytes: &[u8], content: Content) -> Result<Self, FormatError> {
+        read(bytes, content).map_err(|fault| {
             let (what, hint) = match fault {
                 Fault::Damaged(what) => (what, AGAIN),
                 Fault::Attack(name) => (
-                    format!("it would run {name} in Python, as an attack does; nothing was run"),
+                    format!(
+                        "it would run {} in Python, as an attack does; nothing was run",
+                        printable(&name)
+                    ),
                     DISTRUST,
                 ),
             };
-            WeightsError::Pytorch {
+            FormatError::Pytorch {
                 path: path.to_path_buf(),
                 what,
                 hint,
             }
-        };
-        let mut machine = Machine::default();
-        let (root, storages) = match content {
-            Content::Zip => read_zip(bytes.as_slice(), &mut machine),
-            _ => read_legacy(bytes.as_slice(), &mut machine),
-        }
-        .map_err(broken)?;
-
-        let Value::Dict(mut root) = root else {
-            return Err(broken("it holds no dictionary of tensors".into()));
-        };
-        for (key, value) in &machine.dicts[root] {
-            if let (Value::Str(key), Value::Dict(inner)) = (key, value)
-                && key == STATE_DICT
-            {
-                root = *inner;
-                break;
-            }
-        }
-        let mut found = Vec::new();
-        collect(&machine, root, "", DEPTH, &mut HashSet::new(), &mut found);
-        let mut tensors = BTreeMap::new();
-        for (name, tensor) in found {
-            let storage = storages.get(&tensor.storage);
-            let start = storage
-                .and_then(|storage| tensor.start(storage))
-                .ok_or_else(|| {
-                    broken(
-                        format!("tensor {name} reaches beyond its bytes, or they are missing")
-                            .into(),
-                    )
-                })?;
-            let info = TensorInfo {
-                dtype: tensor.dtype,
-                shape: tensor.shape.clone(),
-            };
-            tensors.insert(name, (info, tensor, start));
-        }
-        if tensors.is_empty() {
-            return Err(broken("it holds no tensors".into()));
-        }
-        Ok(Self {
-            path: path.to_path_buf(),
-            bytes,
-            tensors,
         })
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     pub fn tensors(&self) -> impl Iterator<Item = (&str, &TensorInfo)> {
         self.tensors
             .iter()
-            .map(|(name, (info, ..))| (name.as_str(), info))
+            .map(|(name, tensor)| (name.as_str(), &tensor.info))
     }
 
     pub fn info(&self, name: &str) -> Option<&TensorInfo> {
-        self.tensors.get(name).map(|(info, ..)| info)
+        self.tensors.get(name).map(|tensor| &tensor.info)
     }
 
-    /// As [`crate::safetensors::SafetensorsFile::read`], in row-major order whatever the strides.
-    pub fn read(&self, name: &str, (index, of): (usize, usize), take: &mut dyn FnMut(&[u8])) {
-        let Some((_, tensor, start)) = self.tensors.get(name) else {
+    /// See [`TensorFile::pieces`](crate::TensorFile::pieces); `bytes` is the file.
+    pub fn pieces(
+        &self,
+        bytes: &FileBytes,
+        name: &str,
+        part: TensorPart,
+        take: &mut dyn FnMut(&[u8]),
+    ) {
+        let Some(tensor) = self.tensors.get(name) else {
             return;
         };
-        let width = tensor.dtype.bits() / 8;
-        let elements = tensor.shape.iter().product::<usize>();
-        let (first, last) = (index * (elements / of), (index + 1) * (elements / of));
-        if tensor.is_contiguous() {
-            self.bytes
-                .pieces(start + first * width..start + last * width, take);
+        let count = tensor.info.elements() / part.of;
+        let (first, last) = (part.index * count, (part.index + 1) * count);
+        if let Some(range) = tensor.contiguous(first, last) {
+            bytes.pieces(range, take);
             return;
         }
-        let bytes = self.bytes.as_slice();
-        let mut piece = Vec::with_capacity((last - first) * width);
+        let mut piece = Vec::with_capacity(count * tensor.width());
         for element in first..last {
-            let at = start + tensor.element(element) * width;
-            piece.extend_from_slice(&bytes[at..at + width]);
+            piece.extend_from_slice(&bytes.as_slice()[tensor.element(element)]);
         }
         take(&piece);
     }
 }
 
-impl TensorRef {
-    /// The byte where it starts within the file, if all of it lies in `storage`.
-    fn start(&self, storage: &Range<usize>) -> Option<usize> {
-        let width = self.dtype.bits() / 8;
-        let start = storage.start.checked_add(self.offset.checked_mul(width)?)?;
-        let mut reach: usize = 1;
-        for (extent, stride) in self.shape.iter().zip(&self.stride) {
-            if *extent == 0 {
-                reach = 0;
-                break;
-            }
-            reach = reach.checked_add((extent - 1).checked_mul(*stride)?)?;
+fn read(bytes: &[u8], content: Content) -> Step<PytorchFile> {
+    let mut machine = Machine::default();
+    let (root, storages) = match content {
+        Content::Zip => read_zip(bytes, &mut machine),
+        _ => read_legacy(bytes, &mut machine),
+    }?;
+    let Value::Dict(mut root) = root else {
+        return Err("it holds no dictionary of tensors".into());
+    };
+    for (key, value) in &machine.dicts[root] {
+        if let (Value::Str(key), Value::Dict(inner)) = (key, value)
+            && &**key == STATE_DICT
+        {
+            root = *inner;
+            break;
         }
-        // Strides of 0 can make much of little; no weight has that many numbers.
-        let elements = self
-            .shape
-            .iter()
-            .try_fold(1usize, |product, extent| product.checked_mul(*extent))?;
-        let end = start.checked_add(reach.checked_mul(width)?)?;
-        (end <= storage.end && elements <= 1 << 34).then_some(start)
     }
-
-    fn is_contiguous(&self) -> bool {
-        let mut expected = 1;
-        self.shape
-            .iter()
-            .zip(&self.stride)
-            .rev()
-            .all(|(extent, stride)| {
-                let fits = *extent == 1 || *stride == expected;
-                expected *= extent;
-                fits
-            })
+    let mut found = BTreeMap::new();
+    collect(&machine, root, "", DEPTH, &mut HashSet::new(), &mut found)?;
+    let mut tensors = BTreeMap::new();
+    for (name, tensor) in found {
+        let storage = storages.get(&*tensor.storage).unwrap_or(&(0..0));
+        let placed = tensor
+            .place(storage)
+            .map_err(|what| format!("tensor {} {what}", printable(&name)))?;
+        tensors.insert(name, placed);
     }
-
-    /// The position in the storage, after the offset, of the element with this row-major number.
-    fn element(&self, mut number: usize) -> usize {
-        let mut position = 0;
-        for (extent, stride) in self.shape.iter().zip(&self.stride).rev() {
-            position += number % extent * stride;
-            number /= extent;
-        }
-        position
+    if tensors.is_empty() {
+        return Err("it holds no tensors".into());
     }
+    Ok(PytorchFile { tensors })
 }
 
 /// The tensors in the dictionary `dict` and in those inside it, with dotted names. A dictionary that
 /// appears again, perhaps inside itself, is left out.
-fn collect(
-    machine: &Machine,
+fn collect<'m>(
+    machine: &'m Machine,
     dict: usize,
     prefix: &str,
     depth: usize,
     seen: &mut HashSet<usize>,
-    found: &mut Vec<(String, TensorRef)>,
-) {
+    found: &mut BTreeMap<String, &'m TensorRef>,
+) -> Step<()> {
     if depth == 0 || !seen.insert(dict) {
-        return;
+        return Ok(());
     }
     for (key, value) in &machine.dicts[dict] {
-        let key = match key {
-            Value::Str(key) => key.clone(),
-            Value::Int(key) => key.to_string(),
+        let (Value::Tensor(_) | Value::Dict(_)) = value else {
+            continue;
+        };
+        let name = match key {
+            Value::Str(key) if prefix.len() + key.len() > MAX_NAME => {
+                let name = printable(key);
+                return Err(format!("{name} is too long for the name of a tensor").into());
+            }
+            Value::Str(key) => format!("{prefix}{key}"),
+            Value::Int(key) => format!("{prefix}{key}"),
             _ => continue,
         };
         match value {
-            Value::Tensor(tensor) => found.push((format!("{prefix}{key}"), tensor.clone())),
             Value::Dict(inner) => {
-                collect(
-                    machine,
-                    *inner,
-                    &format!("{prefix}{key}."),
-                    depth - 1,
-                    seen,
-                    found,
-                );
+                let prefix = format!("{name}.");
+                collect(machine, *inner, &prefix, depth - 1, seen, found)?;
             }
+            Value::Tensor(tensor) => _ = found.insert(name, tensor),
             _ => {}
         }
+        if found.len() > MAX_TENSORS {
+            return Err(format!("it holds more than {MAX_TENSORS} tensors").into());
+        }
     }
+    Ok(())
 }
 
 /// What a file holds, and where its storages lie.
-type Contents = Result<(Value, HashMap<String, Range<usize>>), Fault>;
+type Contents = Step<(Value, HashMap<String, Range<usize>>)>;
 
 fn read_zip(bytes: &[u8], machine: &mut Machine) -> Contents {
     let entries = zip::entries(bytes)?;
@@ -256,7 +201,7 @@ fn read_zip(bytes: &[u8], machine: &mut Machine) -> Contents {
 
 fn read_legacy(bytes: &[u8], machine: &mut Machine) -> Contents {
     let mut at = 0;
-    let mut next = |machine: &mut Machine| -> Result<Value, Fault> {
+    let mut next = |machine: &mut Machine| -> Step<Value> {
         let (value, len) = machine.run(&bytes[at..])?;
         at += len;
         Ok(value)
@@ -271,7 +216,7 @@ fn read_legacy(bytes: &[u8], machine: &mut Machine) -> Contents {
     if let Value::Dict(system) = next(machine)? {
         for (key, value) in &machine.dicts[system] {
             if let (Value::Str(key), Value::Bool(false)) = (key, value)
-                && key == "little_endian"
+                && &**key == "little_endian"
             {
                 return Err("its numbers are big-endian".into());
             }
@@ -298,7 +243,7 @@ fn read_legacy(bytes: &[u8], machine: &mut Machine) -> Contents {
             .and_then(|len| start.checked_add(len));
         let end = end.filter(|end| *end <= bytes.len()).ok_or_else(|| {
             format!(
-                "it is cut short: {} bytes of more, so a download or a copy stopped early",
+                "it is cut short at {} bytes: a download or a copy stopped early",
                 bytes.len()
             )
         })?;
@@ -306,7 +251,7 @@ fn read_legacy(bytes: &[u8], machine: &mut Machine) -> Contents {
         if stored.ok() != Some(*elements as u64) {
             return Err("a storage has another size than the file says elsewhere".into());
         }
-        storages.insert(key.clone(), start..end);
+        storages.insert(key.to_string(), start..end);
         at = end;
     }
     Ok((root, storages))
@@ -314,20 +259,24 @@ fn read_legacy(bytes: &[u8], machine: &mut Machine) -> Contents {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use half::{bf16, f16};
 
     use super::*;
-    use crate::sniff::sniff;
+    use crate::{StoredType, TensorFile};
 
     fn fixture(name: &str) -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../fixtures/pickle")
+            .join("../../fixtures/pickle")
             .join(name)
     }
 
-    fn values(file: &PytorchFile, name: &str) -> Vec<f64> {
+    fn values(file: &TensorFile, name: &str) -> Vec<f64> {
         let mut bytes = Vec::new();
-        file.read(name, (0, 1), &mut |piece| bytes.extend_from_slice(piece));
+        file.pieces(name, TensorPart::WHOLE, &mut |piece| {
+            bytes.extend_from_slice(piece)
+        });
         fn decode<const N: usize>(bytes: &[u8], one: impl Fn([u8; N]) -> f64) -> Vec<f64> {
             bytes
                 .as_chunks::<N>()
@@ -355,7 +304,7 @@ mod tests {
         let expected = ::safetensors::SafeTensors::deserialize(&expected).unwrap();
         for name in ["zip.pt", "zip-protocol4.pt", "legacy.pt", "nested.pt"] {
             let path = fixture(name);
-            let file = PytorchFile::open(&path, sniff(&path).unwrap()).unwrap();
+            let file = TensorFile::open(&path).unwrap();
             assert_eq!(file.tensors().count(), expected.len(), "{name}");
             for (tensor, view) in expected.tensors() {
                 assert_eq!(
@@ -383,10 +332,7 @@ mod tests {
     fn attacks_are_named() {
         for name in ["evil.pt", "evil-legacy.pt", "evil-plain.pkl", "sneaky.pt"] {
             let path = fixture(name);
-            let error = PytorchFile::open(&path, sniff(&path).unwrap())
-                .unwrap_err()
-                .to_string();
-            println!("{error}");
+            let error = TensorFile::open(&path).unwrap_err().to_string();
             assert!(error.contains("nothing was run"), "{error}");
         }
     }

@@ -15,7 +15,8 @@ pub(super) fn entries(bytes: &[u8]) -> Result<HashMap<String, Range<usize>>, Str
     let mut at = directory.offset;
     for _ in 0..directory.count {
         let fixed = bytes
-            .get(at..at + 46)
+            .get(at..)
+            .and_then(|rest| rest.get(..46))
             .filter(|fixed| fixed.starts_with(b"PK\x01\x02"))
             .ok_or_else(broken)?;
         let method = u16_at(fixed, 10);

@@ -1,17 +1,18 @@
-//! A file's bytes: mapped from the disk, or compiled into the binary.
+//! A file's bytes: mapped from the disk, or in memory.
 
-use std::fs::File;
+use std::borrow::Cow;
 use std::ops::Range;
 use std::path::Path;
 
 use memmap2::Mmap;
+use prepose_untrusted::open_regular;
 
-use crate::error::WeightsError;
+use crate::error::FormatError;
 
 /// The bytes of one file.
 pub(crate) enum FileBytes {
     Mapped(Mmap),
-    Embedded(&'static [u8]),
+    Memory(Cow<'static, [u8]>),
 }
 
 impl std::fmt::Debug for FileBytes {
@@ -22,14 +23,14 @@ impl std::fmt::Debug for FileBytes {
 
 impl FileBytes {
     /// Maps the file at `path`.
-    pub fn map(path: &Path) -> Result<Self, WeightsError> {
-        let io = |source| WeightsError::Io {
+    pub fn map(path: &Path) -> Result<Self, FormatError> {
+        let io = |source| FormatError::Io {
             path: path.to_path_buf(),
             source,
         };
-        let file = File::open(path).map_err(io)?;
+        let file = open_regular(path).map_err(io)?;
         if file.metadata().map_err(io)?.len() == 0 {
-            return Ok(Self::Embedded(&[])); // An empty file cannot be mapped.
+            return Ok(Self::Memory(Cow::Borrowed(&[]))); // An empty file cannot be mapped.
         }
         // SAFETY: the mapping is read-only. Should another process cut the file while it is read,
         // the system ends this process (SIGBUS): the accepted price of mapping, here as in every
@@ -41,7 +42,7 @@ impl FileBytes {
     pub fn as_slice(&self) -> &[u8] {
         match self {
             Self::Mapped(map) => map,
-            Self::Embedded(bytes) => bytes,
+            Self::Memory(bytes) => bytes,
         }
     }
 

@@ -1,12 +1,16 @@
 //! What the names in a pickle make: dictionaries, storages, tensors, and nothing else.
 
-use super::TensorRef;
-use super::pickle::{Fault, Machine, Step, Value};
+use std::rc::Rc;
+
+use super::pickle::Machine;
+use super::tensor::TensorRef;
+use super::value::{Fault, Step, Value};
+use crate::MAX_AXES;
 use crate::dtype::StoredType;
 
 /// A name is only refused when nothing but an attack would use it; what is called by it is
 /// never run either way.
-pub(super) fn name_value(module: String, name: String) -> Step<Value> {
+pub(super) fn name_value(module: Rc<str>, name: Rc<str>) -> Step<Value> {
     const MODULES: &[&str] = &[
         "os",
         "posix",
@@ -47,7 +51,7 @@ pub(super) fn name_value(module: String, name: String) -> Step<Value> {
         "execfile",
     ];
     let root = module.split('.').next().unwrap_or_default();
-    let builtin = matches!(root, "builtins" | "__builtin__") && BUILTINS.contains(&name.as_str());
+    let builtin = matches!(root, "builtins" | "__builtin__") && BUILTINS.contains(&&*name);
     if MODULES.contains(&root) || builtin {
         return Err(Fault::Attack(format!("{module}.{name}")));
     }
@@ -60,31 +64,39 @@ impl Machine {
         let (Value::Name(module, name), Value::List(arguments)) = (callable, arguments) else {
             return Ok(Value::Opaque);
         };
-        let arguments = self.lists[arguments].clone();
-        match (module.as_str(), name.as_str()) {
+        let arguments = &self.lists[arguments];
+        match (&*module, &*name) {
             ("collections", "OrderedDict" | "defaultdict")
             | ("builtins" | "__builtin__", "dict") => {
-                let mut items = Vec::new();
-                if let Some(Value::List(list)) = arguments.first() {
-                    for pair in &self.lists[*list] {
-                        if let Value::List(pair) = pair
-                            && let [key, value] = self.lists[*pair].as_slice()
-                        {
-                            items.push((key.clone(), value.clone()));
-                        }
-                    }
-                }
+                let items = match arguments.first() {
+                    Some(Value::List(pairs)) => self.pairs(*pairs)?,
+                    _ => Vec::new(),
+                };
                 self.dicts.push(items);
                 Ok(Value::Dict(self.dicts.len() - 1))
             }
             ("torch._utils", "_rebuild_tensor" | "_rebuild_tensor_v2" | "_rebuild_tensor_v3") => {
-                self.tensor(&name, &arguments).map(Value::Tensor)
+                let tensor = self.tensor(&name, arguments)?;
+                Ok(Value::Tensor(Rc::new(tensor)))
             }
             ("torch._utils", "_rebuild_parameter" | "_rebuild_parameter_with_state") => {
                 Ok(arguments.first().cloned().unwrap_or(Value::Opaque))
             }
             _ => Ok(Value::Opaque),
         }
+    }
+
+    /// The keys and values in a list of pairs.
+    fn pairs(&mut self, list: usize) -> Step<Vec<(Value, Value)>> {
+        self.allow_copies(self.lists[list].len())?;
+        let pairs = self.lists[list].iter().filter_map(|pair| match pair {
+            Value::List(pair) => match self.lists[*pair].as_slice() {
+                [key, value] => Some((key.clone(), value.clone())),
+                _ => None,
+            },
+            _ => None,
+        });
+        Ok(pairs.collect())
     }
 
     /// The tensor that `_rebuild_tensor…(storage, offset, size, stride, …)` makes.
@@ -119,6 +131,12 @@ impl Machine {
 
     fn numbers(&self, list: &Value) -> Step<Vec<usize>> {
         let numbers = match list {
+            Value::List(list) if self.lists[*list].len() > MAX_AXES => {
+                let axes = self.lists[*list].len();
+                return Err(
+                    format!("a tensor of {axes} axes, and at most {MAX_AXES} are read").into(),
+                );
+            }
             Value::List(list) => self.lists[*list].iter().map(|item| match item {
                 Value::Int(number) => usize::try_from(*number).ok(),
                 _ => None,
@@ -143,7 +161,7 @@ impl Machine {
                 _,
                 Value::Int(elements),
                 ..,
-            ] if kind == "storage" => {
+            ] if &**kind == "storage" => {
                 let elements =
                     usize::try_from(*elements).map_err(|_| "a storage of negative size")?;
                 (storage_type(name), key.clone(), elements)

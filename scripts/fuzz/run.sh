@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Runs the fuzz targets of tests/fuzz, one after the other, and writes what came of them.
+#
+#   scripts/fuzz/run.sh [--seconds N] [TARGET...]
+#
+# Each target runs for N seconds (60), all of them if none is named. What was found to be of interest is kept in
+# target/fuzz/corpus/TARGET and used again; inputs that break something are target/fuzz/findings/TARGET-*. The exit code
+# is 1 if there are any. Needs a C++ compiler; no Burn, no sanitizer and no nightly toolchain.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+seconds=60 targets=()
+while [ $# -gt 0 ]; do
+    case $1 in
+        --seconds) seconds=$2; shift ;;
+        -*) sed -n '2,/^set/{/^#/p}' "$0"; exit 2 ;;
+        *) targets+=("$1") ;;
+    esac
+    shift
+done
+if [ ${#targets[@]} = 0 ]; then
+    targets=(safetensors pytorch pickle prompt-weights prompt-schedule scene messages records checker-config audit-tables)
+fi
+
+RUSTC_WORKSPACE_WRAPPER=$PWD/scripts/fuzz/rustc.sh \
+    cargo build --release --locked -p prepose-fuzz --features libfuzzer --bin fuzz
+program=${CARGO_TARGET_DIR:-target}/release/fuzz
+
+home=${CARGO_TARGET_DIR:-target}/fuzz
+mkdir -p "$home/findings" "$home/logs"
+
+# Writes what a target begins with into the folder.
+seeds() {
+    local target=$1 folder=$2 file
+    lines() { head -q -n 20 "$@" | split -l 1 -a 3 - "$folder/line-"; }
+    files() { for file in "$@"; do cp "$file" "$folder/${file//\//_}"; done; }
+    case $target in
+        safetensors) files fixtures/lora/*-sd1.safetensors fixtures/pickle/*.safetensors ;;
+        pytorch) files fixtures/pickle/*.{pt,zip,pkl} ;;
+        pickle) files fixtures/pickle/*.pkl tests/fuzz/seeds/*.pkl ;;
+        prompt-* | scene | messages) lines tests/fuzz/seeds/prompts.txt fixtures/scenes/t2i-compbench/*.txt ;;
+        records) lines fixtures/spatialbench-uc/*/eval/per_sample.jsonl fixtures/audit/*.jsonl ;;
+        checker-config) files fixtures/spatialbench-uc/*/eval/checker_config.yaml ;;
+        audit-tables) files fixtures/audit/* ;;
+    esac
+}
+
+failed=0
+for target in "${targets[@]}"; do
+    corpus=$home/corpus/$target
+    mkdir -p "$corpus"
+    seeds "$target" "$corpus"
+    log=$home/logs/$target.log
+    PREPOSE_FUZZ_TARGET=$target "$program" "$corpus" -max_total_time="$seconds" -max_len=16384 -timeout=10 \
+        -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$home/findings/$target-" 2>"$log" || failed=1
+    awk -v target="$target" '
+        /^#[0-9]+/ { for (i = 1; i <= NF; i++) if ($i == "cov:") cov = $(i + 1) }
+        /stat::number_of_executed_units/ { runs = $2 }
+        /^Done [0-9]+ runs in/ { seconds = $5 }
+        /SUMMARY: libFuzzer/ { found = substr($0, index($0, "libFuzzer: ") + 11) }
+        END { printf "%-16s %12d runs %6d s %6d edges  %s\n", target, runs, seconds, cov, found ? found : "nothing found" }
+    ' "$log"
+done
+exit $failed

@@ -1,0 +1,74 @@
+//! Whatever is typed: readers of prompts give an answer or a message, and places that they name exist.
+
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+
+use crate::neutral::{neutral, swapped};
+use crate::{Scene, schedule, weights};
+
+/// The same cases each time.
+fn config() -> ProptestConfig {
+    ProptestConfig {
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(7),
+        ..ProptestConfig::with_cases(400)
+    }
+}
+
+/// A prompt of words, brackets and numbers as they occur in prompts, in any order.
+fn prompt() -> impl Strategy<Value = String> {
+    let word = prop::sample::select(vec![
+        "a", "the", "two", "dog", "cat", "red", "bench", "to", "left", "right", "of", "the", "on",
+        "above", "below", "next", "between", "and", "is", "with", "it", "behind", "near", ".", ",",
+        "BREAK", "photo", "犬", "é",
+    ]);
+    let sign = prop::sample::select(vec![
+        " ", " ", " ", " ", "(", ")", "[", "]", ":", "|", "\\", "1.3", "0.5", "7", ":1.2)",
+        ":0.5]", "\n", "\u{0}",
+    ]);
+    let piece = prop_oneof![3 => word, 2 => sign];
+    prop::collection::vec(piece, 0..40).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn pieces_come_from_the_prompt(prompt in prompt()) {
+        for piece in weights::parse(&prompt).unwrap_or_default() {
+            prop_assert_eq!(piece.origin.len(), piece.text.len() + 1);
+            prop_assert!(piece.origin.is_sorted());
+            prop_assert!(piece.origin.iter().all(|at| *at <= prompt.len()));
+            prop_assert!(piece.weight.abs() <= weights::MAX_WEIGHT);
+        }
+    }
+
+    #[test]
+    fn segments_ascend_within_the_run(prompt in prompt(), steps in 1usize..60) {
+        if let Ok(segments) = schedule::segments(&prompt, steps) {
+            prop_assert_eq!(segments[0].first_step, 0);
+            prop_assert!(segments.is_sorted_by(|a, b| a.first_step < b.first_step));
+            prop_assert!(segments.iter().all(|segment| segment.first_step < steps));
+        }
+    }
+
+    #[test]
+    fn objects_lie_in_the_prompt(prompt in prompt()) {
+        if let Ok(scene) = Scene::parse(&prompt) {
+            for object in &scene.objects {
+                prop_assert!(prompt.get(object.bytes.clone()).is_some(), "{object:?}");
+            }
+            for relation in &scene.relations {
+                prop_assert!(relation.subject < scene.objects.len());
+                prop_assert!(relation.objects.iter().all(|object| *object < scene.objects.len()));
+            }
+        }
+        let _ = (Scene::unread(&prompt), neutral(&prompt), swapped(&prompt));
+    }
+
+    #[test]
+    fn any_text_will_do(text in any::<String>()) {
+        let _ = (weights::parse(&text), schedule::segments(&text, 20), Scene::parse(&text));
+        let _ = (neutral(&text), swapped(&text));
+    }
+}

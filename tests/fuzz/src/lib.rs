@@ -1,0 +1,28 @@
+//! What is fuzzed: each target gives arbitrary bytes to a reader and panics if what comes out breaks a promise of the
+//! reader's. `scripts/fuzz/run.sh` builds and runs them.
+
+mod formats;
+mod records;
+mod text;
+
+/// Takes any bytes.
+pub type Target = fn(&[u8]);
+
+/// All targets by name.
+pub const TARGETS: &[(&str, Target)] = &[
+    ("safetensors", formats::safetensors),
+    ("pytorch", formats::pytorch),
+    ("pickle", formats::pickle),
+    ("prompt-weights", text::prompt_weights),
+    ("prompt-schedule", text::prompt_schedule),
+    ("scene", text::scene),
+    ("messages", text::messages),
+    ("records", records::records),
+    ("checker-config", records::checker_config),
+    ("audit-tables", records::audit_tables),
+];
+
+/// The text that `bytes` are, if they are any.
+fn text_of(bytes: &[u8]) -> Option<&str> {
+    std::str::from_utf8(bytes).ok()
+}

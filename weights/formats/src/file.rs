@@ -1,0 +1,167 @@
+//! A file of named tensors, whatever its format.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crate::MAX_AXES;
+use crate::bytes::FileBytes;
+use crate::dtype::StoredType;
+use crate::error::FormatError;
+use crate::pytorch::PytorchFile;
+use crate::safetensors::SafetensorsFile;
+use crate::sniff::{Content, content_of_weights};
+
+/// What a file says about one of its tensors.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TensorInfo {
+    /// The type of its elements.
+    pub dtype: StoredType,
+    /// Its extents, at most [`MAX_AXES`] of them; their product fits a `usize`.
+    pub shape: Vec<usize>,
+}
+
+impl TensorInfo {
+    /// How many elements it has.
+    pub fn elements(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// How many elements a tensor of this shape would have, if it is one that can be had. Extents of 0 do not hide
+    /// others that are too large to be multiplied in another order.
+    pub(crate) fn elements_of(shape: &[usize]) -> Option<usize> {
+        if shape.len() > MAX_AXES {
+            return None;
+        }
+        let product = |product: usize, extent: &usize| product.checked_mul((*extent).max(1));
+        let elements = shape.iter().try_fold(1, product)?;
+        Some(if shape.contains(&0) { 0 } else { elements })
+    }
+}
+
+/// Which of several equal parts along a tensor's first axis: `index` of `of`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TensorPart {
+    /// Counted from 0.
+    pub index: usize,
+    /// How many parts there are, at least 1.
+    pub of: usize,
+}
+
+impl TensorPart {
+    /// The whole tensor.
+    pub const WHOLE: Self = Self { index: 0, of: 1 };
+}
+
+/// An open file of tensors. Opening reads names, types and shapes only.
+#[derive(Debug)]
+pub struct TensorFile {
+    path: PathBuf,
+    bytes: FileBytes,
+    format: Format,
+}
+
+#[derive(Debug)]
+enum Format {
+    Safetensors(SafetensorsFile),
+    Pytorch(PytorchFile),
+}
+
+impl TensorFile {
+    /// Opens the file at `path`, in the format that its content has.
+    ///
+    /// # Errors
+    /// [`FormatError`] if it cannot be read, is damaged, holds no tensors, would run code in Python, or has a name
+    /// that promises another format.
+    pub fn open(path: &Path) -> Result<Self, FormatError> {
+        Self::read_from(path.to_path_buf(), FileBytes::map(path)?)
+    }
+
+    /// A file in memory; `path` names it in messages.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn from_bytes(
+        path: PathBuf,
+        bytes: impl Into<Cow<'static, [u8]>>,
+    ) -> Result<Self, FormatError> {
+        Self::read_from(path, FileBytes::Memory(bytes.into()))
+    }
+
+    fn read_from(path: PathBuf, bytes: FileBytes) -> Result<Self, FormatError> {
+        let all = bytes.as_slice();
+        let format = match content_of_weights(&path, all)? {
+            Content::Safetensors => Format::Safetensors(SafetensorsFile::read(&path, all)?),
+            content => Format::Pytorch(PytorchFile::read(&path, all, content)?),
+        };
+        Ok(Self {
+            path,
+            bytes,
+            format,
+        })
+    }
+
+    /// The whole file, if it is in the binary.
+    pub fn embedded_bytes(&self) -> Option<&'static [u8]> {
+        match self.bytes {
+            FileBytes::Memory(Cow::Borrowed(bytes)) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The format's name: `safetensors` or `PyTorch`.
+    pub fn format(&self) -> &'static str {
+        match self.format {
+            Format::Safetensors(_) => "safetensors",
+            Format::Pytorch(_) => "PyTorch",
+        }
+    }
+
+    /// Names, types and shapes, in the order of the names.
+    pub fn tensors(&self) -> Box<dyn Iterator<Item = (&str, &TensorInfo)> + '_> {
+        match &self.format {
+            Format::Safetensors(file) => Box::new(file.tensors()),
+            Format::Pytorch(file) => Box::new(file.tensors()),
+        }
+    }
+
+    /// The tensors' names, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tensors().map(|(name, _)| name)
+    }
+
+    /// Type and shape of the tensor `name`.
+    pub fn info(&self, name: &str) -> Option<&TensorInfo> {
+        match &self.format {
+            Format::Safetensors(file) => file.info(name),
+            Format::Pytorch(file) => file.info(name),
+        }
+    }
+
+    /// The free-form text that a safetensors header can carry.
+    pub fn metadata(&self) -> Option<&BTreeMap<String, String>> {
+        match &self.format {
+            Format::Safetensors(file) => Some(file.metadata()),
+            Format::Pytorch(_) => None,
+        }
+    }
+
+    /// How many names start with `prefix`.
+    pub fn count(&self, prefix: &str) -> usize {
+        self.names().filter(|name| name.starts_with(prefix)).count()
+    }
+
+    /// Hands the little-endian bytes of a part of the tensor `name`, in row-major order, to `take` in pieces of whole
+    /// elements. An unknown name has none.
+    pub fn pieces(&self, name: &str, part: TensorPart, take: &mut dyn FnMut(&[u8])) {
+        match &self.format {
+            Format::Safetensors(file) => file.pieces(&self.bytes, name, part, take),
+            Format::Pytorch(file) => file.pieces(&self.bytes, name, part, take),
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Files of named tensors, read without trust: safetensors and what `torch.save` writes.
+//!
+//! [`TensorFile::open`] recognises the format by its content, reads names, types and shapes, and checks that every
+//! tensor lies within the file. It runs nothing, and memory stays in proportion to the file whatever is in it. Numbers
+//! stay bytes: this crate knows no tensor library, so that its tests and fuzz targets build in seconds.
+
+#![warn(clippy::unwrap_used)]
+
+mod bytes;
+mod dtype;
+mod error;
+mod file;
+mod pytorch;
+mod safetensors;
+mod sniff;
+
+#[cfg(test)]
+mod tests;
+
+pub use dtype::StoredType;
+pub use error::FormatError;
+pub use file::{TensorFile, TensorInfo, TensorPart};
+
+/// The most axes that a tensor may have; those of networks have four.
+pub const MAX_AXES: usize = 8;

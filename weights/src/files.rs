@@ -1,0 +1,124 @@
+//! The files of a folder, on the disk or in the binary, and the JSON in them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use prepose_formats::TensorFile;
+use prepose_untrusted::read_regular;
+use serde_json::Value;
+
+use crate::error::WeightsError;
+
+/// The largest text that is read, in bytes; the largest of a checkpoint, `tokenizer.json`, has a few million.
+const MAX_TEXT: u64 = 1 << 28;
+
+/// The files of a folder.
+#[derive(Debug, Clone)]
+pub(crate) enum Files {
+    /// On the disk.
+    Folder(PathBuf),
+    /// In the binary, by their path below the root.
+    #[cfg_attr(not(feature = "toybox"), allow(dead_code))]
+    Embedded {
+        name: &'static str,
+        files: &'static [(&'static str, &'static [u8])],
+    },
+}
+
+impl Files {
+    /// Where `name` is, for reading or for messages.
+    pub fn path(&self, name: &str) -> PathBuf {
+        match self {
+            Self::Folder(path) => path.join(name),
+            Self::Embedded { name: root, .. } => Path::new(root).join(name),
+        }
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        match self {
+            Self::Folder(path) => path.join(name).exists(),
+            Self::Embedded { .. } => self.embedded(name).is_some(),
+        }
+    }
+
+    fn embedded(&self, name: &str) -> Option<&'static [u8]> {
+        match self {
+            Self::Folder(_) => None,
+            Self::Embedded { files, .. } => files
+                .iter()
+                .find(|(n, _)| *n == name)
+                .map(|(_, bytes)| *bytes),
+        }
+    }
+
+    pub fn read(&self, name: &str) -> Result<Vec<u8>, WeightsError> {
+        let path = self.path(name);
+        match self {
+            Self::Folder(_) => {
+                read_regular(&path, MAX_TEXT).map_err(|source| WeightsError::Io { path, source })
+            }
+            Self::Embedded { .. } => {
+                self.embedded(name)
+                    .map(<[u8]>::to_vec)
+                    .ok_or_else(|| WeightsError::Io {
+                        path,
+                        source: std::io::ErrorKind::NotFound.into(),
+                    })
+            }
+        }
+    }
+
+    pub fn json(&self, name: &str) -> Result<Value, WeightsError> {
+        parse_json(&self.path(name), &self.read(name)?)
+    }
+
+    pub fn tensors(&self, name: &str) -> Result<Arc<TensorFile>, WeightsError> {
+        let path = self.path(name);
+        let file = match self.embedded(name) {
+            Some(bytes) => TensorFile::from_bytes(path, bytes)?,
+            None => TensorFile::open(&path)?,
+        };
+        Ok(Arc::new(file))
+    }
+}
+
+/// Reads the JSON file at `path`.
+pub(crate) fn read_json(path: &Path) -> Result<Value, WeightsError> {
+    let bytes = read_regular(path, MAX_TEXT).map_err(|source| WeightsError::Io {
+        path: path.to_path_buf(),
+        source,
+    })?;
+    parse_json(path, &bytes)
+}
+
+/// Parses `bytes`; `path` is for messages. Python writes numbers that JSON does not have (diffusers'
+/// DPM-Solver++ has `"lambda_min_clipped": -Infinity`); they become null, which diffusers' classes
+/// and ours take for their default.
+pub(crate) fn parse_json(path: &Path, bytes: &[u8]) -> Result<Value, WeightsError> {
+    let plain = || -> Option<Value> {
+        let mut text = std::str::from_utf8(bytes).ok()?.to_string();
+        for number in ["-Infinity", "Infinity", "NaN"] {
+            text = text.replace(&format!(": {number}"), ": null");
+        }
+        serde_json::from_str(&text).ok()
+    };
+    let parsed = serde_json::from_slice(bytes).or_else(|error| plain().ok_or(error));
+    parsed.map_err(|source| WeightsError::Json {
+        path: path.to_path_buf(),
+        what: "this is not valid JSON".into(),
+        source: Some(source),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pythons_numbers_are_read() {
+        let path = Path::new("x.json");
+        let value = parse_json(path, br#"{"a": -Infinity, "b": 1, "c": NaN}"#).unwrap();
+        assert_eq!(value, serde_json::json!({"a": null, "b": 1, "c": null}));
+        assert!(parse_json(path, b"{").is_err());
+    }
+}
