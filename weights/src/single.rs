@@ -48,51 +48,30 @@ pub(crate) fn open_single(
         Ok(Part::new(name, path, config, &config_path))
     };
 
-    let mut unet = part("unet")?;
-    let mut vae = part("vae")?;
+    let unet = part("unet")?;
+    let vae = part("vae")?;
     let mut text = vec![part("text_encoder")?];
     if family == Family::Sdxl {
         text.push(part("text_encoder_2")?);
     }
-    let blocks = UnetBlocks::of(&unet.config);
-    let levels = keys::levels(&vae.config);
-    let projected = has_projection(&text[0]);
-    let text_prefix = if family == Family::Sdxl {
-        SDXL_TEXT
-    } else {
-        SD1_TEXT
+    let mut networks = Networks {
+        family,
+        unet,
+        vae,
+        text,
+        strays: Vec::new(),
     };
-
-    let mut strays = Vec::new();
-    for key in file.names() {
-        if keys::ignored_in_checkpoint(key) {
-            continue;
-        }
-        if let Some(rest) = key.strip_prefix(UNET) {
-            insert(&mut unet, &file, key, keys::unet(rest, &blocks));
-        } else if let Some(rest) = key.strip_prefix(VAE) {
-            insert(&mut vae, &file, key, keys::vae(rest, levels));
-        } else if let Some(rest) = key.strip_prefix(text_prefix) {
-            insert(&mut text[0], &file, key, keys::clip(rest, projected));
-        } else if let (Family::Sdxl, Some(rest)) = (family, key.strip_prefix(SDXL_TEXT_2)) {
-            insert(&mut text[1], &file, key, keys::open_clip(rest));
-        } else if !beside_text_encoder(key) {
-            strays.push(key.to_string());
-        }
+    networks.sort(&file);
+    let Networks {
+        unet,
+        vae,
+        text,
+        strays,
+        ..
+    } = networks;
+    if !allow_mismatch {
+        refuse_strays(path, strays)?;
     }
-    if !strays.is_empty() && !allow_mismatch {
-        return Err(Mismatch {
-            path: path.to_path_buf(),
-            part: "checkpoint".into(),
-            unused: strays,
-            hint:
-                "they belong to no network of this family; use a clean version of this checkpoint"
-                    .into(),
-            ..Mismatch::default()
-        }
-        .into());
-    }
-
     let mut scheduler = match &files {
         Some(files) if !files.has("scheduler") => Configs::Embedded(family).get("scheduler")?.0,
         _ => configs.get("scheduler")?.0,
@@ -112,6 +91,62 @@ pub(crate) fn open_single(
         index,
         tokenizers,
     })
+}
+
+/// The networks of a single file, and the tensors that belong to none.
+struct Networks {
+    family: Family,
+    unet: Part,
+    vae: Part,
+    text: Vec<Part>,
+    strays: Vec<String>,
+}
+
+impl Networks {
+    /// Gives each tensor of `file` to its network.
+    fn sort(&mut self, file: &Arc<TensorFile>) {
+        let blocks = UnetBlocks::of(&self.unet.config);
+        let levels = keys::levels(&self.vae.config);
+        let projected = has_projection(&self.text[0]);
+        let text_prefix = match self.family {
+            Family::Sdxl => SDXL_TEXT,
+            Family::Sd1 => SD1_TEXT,
+        };
+        for key in file.names() {
+            if keys::ignored_in_checkpoint(key) {
+                continue;
+            }
+            if let Some(rest) = key.strip_prefix(UNET) {
+                insert(&mut self.unet, file, key, keys::unet(rest, &blocks));
+            } else if let Some(rest) = key.strip_prefix(VAE) {
+                insert(&mut self.vae, file, key, keys::vae(rest, levels));
+            } else if let Some(rest) = key.strip_prefix(text_prefix) {
+                insert(&mut self.text[0], file, key, keys::clip(rest, projected));
+            } else if let (Some(text), Some(rest)) =
+                (self.text.get_mut(1), key.strip_prefix(SDXL_TEXT_2))
+            {
+                insert(text, file, key, keys::open_clip(rest));
+            } else if !beside_text_encoder(key) {
+                self.strays.push(key.to_string());
+            }
+        }
+    }
+}
+
+/// Refuses tensors that belong to no network.
+fn refuse_strays(path: &Path, strays: Vec<String>) -> Result<(), WeightsError> {
+    if strays.is_empty() {
+        return Ok(());
+    }
+    Err(Mismatch {
+        path: path.to_path_buf(),
+        part: "checkpoint".into(),
+        unused: strays,
+        hint: "they belong to no network of this family; use a clean version of this checkpoint"
+            .into(),
+        ..Mismatch::default()
+    }
+    .into())
 }
 
 /// What tools leave next to the text encoders' networks: CLIP's training temperature, and OpenAI's

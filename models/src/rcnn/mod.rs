@@ -10,6 +10,7 @@ mod layers;
 mod masks;
 mod proposals;
 mod select;
+mod sizes;
 mod standard;
 mod transform;
 

@@ -14,13 +14,16 @@ mod client;
 pub(crate) mod error;
 mod plan;
 mod pull;
+mod request;
+mod session;
 mod settings;
 
 use std::path::{Path, PathBuf};
 
 pub use catalog::{CATALOG, Known, KnownFile, catalog};
 pub use error::{HubError, TransferError};
-pub use pull::{PullEvent, PullRequest, Pulled, pull};
+pub use pull::pull;
+pub use request::{PullEvent, PullRequest, Pulled};
 pub use settings::{HubSettings, Timeouts};
 
 use crate::error::WeightsError;

@@ -91,28 +91,50 @@ fn apply_one(
         what,
         hint: hint.into(),
     };
+    let modules = plain_modules(spec, file).map_err(|(what, hint)| fail(what, hint))?;
+    let found = Found::new(spec, file, parts, &modules)?;
+    for (names, what) in [
+        (&found.unknown, "are not in this checkpoint"),
+        (&found.misfits, "do not fit"),
+    ] {
+        if !names.is_empty() {
+            let (wrong, all) = (names.len(), modules.len());
+            return Err(fail(
+                format!("{wrong} of {all} modules {what}: {}", list(names)),
+                &format!("use a LoRA made for {}", parts.family),
+            ));
+        }
+    }
+    for (network, parameter, delta) in found.deltas {
+        if let Some(part) = parts.part_mut(network) {
+            part.deltas.entry(parameter).or_default().push(delta);
+        }
+    }
+    Ok(())
+}
+
+/// The modules of a plain LoRA, or what the file is instead and the way out.
+fn plain_modules(
+    spec: &LoraSpec,
+    file: &TensorFile,
+) -> Result<BTreeMap<String, Module>, (String, &'static str)> {
     if !spec.weight.is_finite() {
-        return Err(fail(
-            format!("its weight is {}", spec.weight),
-            "give a number",
-        ));
+        return Err((format!("its weight is {}", spec.weight), "give a number"));
     }
     let found = kind(file);
     if found != FileKind::Lora {
-        return Err(fail(
-            format!("this is {}, not a LoRA", found.name()),
-            "give a LoRA here",
-        ));
+        let what = format!("this is {}, not a LoRA", found.name());
+        return Err((what, "give a LoRA here"));
     }
     let (modules, others) = modules(file);
     if let Some(relative) = others.iter().find_map(|key| names::relative(key)) {
-        return Err(fail(
+        return Err((
             format!("this is a {relative}, or holds one, and only plain LoRAs are supported"),
             "use a plain LoRA, or a checkpoint into which it is merged",
         ));
     }
     if !others.is_empty() {
-        return Err(fail(
+        return Err((
             format!(
                 "{} tensors are no part of a LoRA: {}",
                 others.len(),
@@ -121,85 +143,71 @@ fn apply_one(
             "use a plain LoRA in kohya's or diffusers' naming",
         ));
     }
+    Ok(modules)
+}
 
-    let family = parts.family;
-    let names = Names::new(parts);
-    let alphas = Alphas::from_metadata(file);
-    let mut unknown = Vec::new();
-    let mut misfits = Vec::new();
-    let mut deltas: Vec<(Network, String, Delta)> = Vec::new();
-    for (name, module) in &modules {
-        let (Some(down), Some(up)) = (&module.down, &module.up) else {
-            misfits.push(format!("{name} is not complete (up and down)"));
-            continue;
-        };
-        let Some((network, parameter)) = names.find(name) else {
-            unknown.push(name.clone());
-            continue;
-        };
-        let target = match parts
-            .part(network)
-            .and_then(|part| part.entries.get(&parameter))
-        {
-            Some(entry) => entry.shape(),
-            None => {
-                unknown.push(name.clone());
+/// What the modules of a LoRA change in a checkpoint.
+#[derive(Default)]
+struct Found {
+    /// By network and parameter.
+    deltas: Vec<(Network, String, Delta)>,
+    /// Modules that the checkpoint does not have.
+    unknown: Vec<String>,
+    /// Modules of another shape, in words.
+    misfits: Vec<String>,
+}
+
+impl Found {
+    fn new(
+        spec: &LoraSpec,
+        file: &Arc<TensorFile>,
+        parts: &Parts,
+        modules: &BTreeMap<String, Module>,
+    ) -> Result<Self, WeightsError> {
+        let names = Names::new(parts);
+        let alphas = Alphas::from_metadata(file);
+        let mut found = Self::default();
+        for (name, module) in modules {
+            let (Some(down), Some(up)) = (&module.down, &module.up) else {
+                let what = format!("{name} is not complete (up and down)");
+                found.misfits.push(what);
                 continue;
-            }
-        };
-        let shape = |key: &str| {
-            file.info(key)
-                .map(|info| info.shape.clone())
-                .unwrap_or_default()
-        };
-        let Some(rank) = fits(&target, &shape(down), &shape(up)) else {
-            misfits.push(format!(
-                "{name} is {:?} · {:?} for a weight of {target:?}",
-                shape(up),
-                shape(down)
-            ));
-            continue;
-        };
-        let scale = match &module.alpha {
-            Some(key) => scalar(file, key)? / rank as f32,
-            None => alphas.scale(name, rank),
-        };
-        let delta = Delta {
-            file: file.clone(),
-            down: down.clone(),
-            up: up.clone(),
-            scale: spec.weight * scale,
-        };
-        deltas.push((network, parameter, delta));
-    }
-    if !unknown.is_empty() {
-        return Err(fail(
-            format!(
-                "{} of {} modules are not in this checkpoint: {}",
-                unknown.len(),
-                modules.len(),
-                list(&unknown)
-            ),
-            &format!("use a LoRA made for {family}"),
-        ));
-    }
-    if !misfits.is_empty() {
-        return Err(fail(
-            format!(
-                "{} of {} modules do not fit: {}",
-                misfits.len(),
-                modules.len(),
-                list(&misfits)
-            ),
-            &format!("use a LoRA made for {family}"),
-        ));
-    }
-    for (network, parameter, delta) in deltas {
-        if let Some(part) = parts.part_mut(network) {
-            part.deltas.entry(parameter).or_default().push(delta);
+            };
+            let target = names.find(name).and_then(|(network, parameter)| {
+                let shape = parts.part(network)?.entries.get(&parameter)?.shape();
+                Some((network, parameter, shape))
+            });
+            let Some((network, parameter, target)) = target else {
+                found.unknown.push(name.clone());
+                continue;
+            };
+            let shape = |key: &str| {
+                file.info(key)
+                    .map(|info| info.shape.clone())
+                    .unwrap_or_default()
+            };
+            let Some(rank) = fits(&target, &shape(down), &shape(up)) else {
+                found.misfits.push(format!(
+                    "{name} is {:?} · {:?} for a weight of {target:?}",
+                    shape(up),
+                    shape(down)
+                ));
+                continue;
+            };
+            let scale = match &module.alpha {
+                Some(key) => scalar(file, key)? / rank as f32,
+                None => alphas.scale(name, rank),
+            };
+            let delta = Delta {
+                file: file.clone(),
+                down: down.clone(),
+                up: up.clone(),
+                scale: spec.weight * scale,
+            };
+            found.deltas.push((network, parameter, delta));
         }
+        Ok(found)
     }
-    Ok(())
 }
 
 /// The rank, if `up · down` has the target's shape: `[O, r] · [r, I]` for a linear layer, `[O, r, 1,
