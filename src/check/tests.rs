@@ -16,7 +16,7 @@ fn config() -> ProptestConfig {
     ProptestConfig {
         failure_persistence: None,
         rng_seed: RngSeed::Fixed(7),
-        ..ProptestConfig::with_cases(200)
+        ..ProptestConfig::with_cases(1000)
     }
 }
 

@@ -8,6 +8,7 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use png::{BitDepth, ColorType};
+use prepose_untrusted::read_regular;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -214,9 +215,12 @@ pub struct PngInfo {
     pub texts: Vec<(String, String)>,
 }
 
+/// The largest file that is read, in bytes: several times a picture of 8192 × 8192 pixels.
+const MAX_FILE: u64 = 1 << 30;
+
 /// Reads the size and the text chunks of the PNG at `path`.
 pub fn read_info(path: &Path) -> Result<PngInfo, PngError> {
-    let bytes = std::fs::read(path).map_err(|source| PngError::Open {
+    let bytes = read_regular(path, MAX_FILE).map_err(|source| PngError::Open {
         path: path.to_path_buf(),
         source,
     })?;
@@ -271,6 +275,10 @@ pub fn read_request(path: &Path) -> Result<Request, PngError> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use proptest::sample::Index;
+    use proptest::test_runner::RngSeed;
+
     use super::*;
     use crate::request::tests::request;
 
@@ -321,5 +329,63 @@ mod tests {
         assert!(matches!(read_request(&text), Err(PngError::Decode { .. })));
         let missing = folder.path().join("missing.png");
         assert!(matches!(read_request(&missing), Err(PngError::Open { .. })));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            failure_persistence: None,
+            rng_seed: RngSeed::Fixed(7),
+            ..ProptestConfig::with_cases(400)
+        })]
+
+        /// Damage anywhere, and damage inside the text with its checksum made right again.
+        #[test]
+        fn damaged_files_are_refused_or_read(
+            changes in prop::collection::vec((any::<Index>(), any::<u8>()), 1..5),
+            end in prop::option::weighted(0.2, any::<Index>()),
+            whole_chunks in any::<bool>(),
+        ) {
+            let mut bytes = encode(&picture(), &request(), "ddim", "flex").unwrap();
+            for (at, byte) in changes {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+            if let Some(end) = end {
+                bytes.truncate(end.index(bytes.len()));
+            }
+            if whole_chunks {
+                mend_checksums(&mut bytes);
+            }
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("x.png");
+            std::fs::write(&path, bytes).unwrap();
+            if let Ok(request) = read_request(&path) {
+                // What is read is a request like any other.
+                let again = serde_json::to_value(&request).unwrap();
+                prop_assert_eq!(serde_json::from_value::<Request>(again).unwrap(), request);
+            }
+        }
+    }
+
+    /// Writes the right checksum (CRC-32) behind each chunk, as far as lengths lead.
+    fn mend_checksums(bytes: &mut [u8]) {
+        let mut at = 8;
+        while let Some(length) = bytes.get(at..at + 4) {
+            let length = u32::from_be_bytes(length.try_into().unwrap()) as usize;
+            let end = at + 8 + length;
+            let Some(checked) = bytes.get(at + 4..end) else {
+                return;
+            };
+            let crc = !checked.iter().fold(!0u32, |crc, byte| {
+                (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
+                    (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg())
+                })
+            });
+            let Some(place) = bytes.get_mut(end..end + 4) else {
+                return;
+            };
+            place.copy_from_slice(&crc.to_be_bytes());
+            at = end + 4;
+        }
     }
 }

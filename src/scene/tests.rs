@@ -11,7 +11,7 @@ fn config() -> ProptestConfig {
     ProptestConfig {
         failure_persistence: None,
         rng_seed: RngSeed::Fixed(7),
-        ..ProptestConfig::with_cases(400)
+        ..ProptestConfig::with_cases(2000)
     }
 }
 

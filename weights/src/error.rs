@@ -6,6 +6,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use prepose_formats::FormatError;
+use prepose_untrusted::printable;
 
 use crate::hub::error::HubError;
 use crate::tokenizer::TokenizerError;
@@ -91,8 +92,8 @@ pub enum WeightsError {
         tensors: Vec<String>,
     },
     /// A tensor stored in a type that is not loaded.
-    #[error("{}: {name} is stored as {dtype}, which is not supported; use an f32, f16 or bf16 version \
-             of this checkpoint", path.display())]
+    #[error("{}: {} is stored as {dtype}, which is not supported; use an f32, f16 or bf16 version \
+             of this checkpoint", path.display(), printable(name))]
     Dtype {
         /// The file.
         path: PathBuf,
@@ -213,7 +214,7 @@ pub(crate) fn list(names: &[String]) -> String {
     let shown = names
         .iter()
         .take(SHOWN)
-        .map(String::as_str)
+        .map(|name| printable(name).to_string())
         .collect::<Vec<_>>()
         .join(", ");
     match names.len().saturating_sub(SHOWN) {

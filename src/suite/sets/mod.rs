@@ -261,6 +261,9 @@ fn owned<const N: usize>(objects: [&str; N]) -> Vec<String> {
 }
 
 #[cfg(test)]
+mod damaged;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -10,6 +10,7 @@ mod bytes;
 mod dtype;
 mod error;
 mod file;
+mod info;
 mod pytorch;
 mod safetensors;
 mod sniff;
@@ -19,7 +20,8 @@ mod tests;
 
 pub use dtype::StoredType;
 pub use error::FormatError;
-pub use file::{TensorFile, TensorInfo, TensorPart};
+pub use file::TensorFile;
+pub use info::{TensorInfo, TensorPart};
 
 /// The most axes that a tensor may have; those of networks have four.
 pub const MAX_AXES: usize = 8;

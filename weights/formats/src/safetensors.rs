@@ -17,7 +17,7 @@ use crate::MAX_AXES;
 use crate::bytes::FileBytes;
 use crate::dtype::StoredType;
 use crate::error::FormatError;
-use crate::file::{TensorInfo, TensorPart};
+use crate::info::{TensorInfo, TensorPart};
 use crate::sniff::MAX_SAFETENSORS_HEADER;
 
 /// The header of a safetensors file, checked.

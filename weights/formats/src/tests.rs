@@ -90,7 +90,7 @@ fn instruction() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(config(300))]
+    #![proptest_config(config(1500))]
 
     #[test]
     fn damaged_safetensors(

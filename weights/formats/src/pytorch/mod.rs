@@ -3,6 +3,7 @@
 //!
 //! Nothing in a file is run, see [`pickle`].
 
+mod machine;
 mod objects;
 mod opcodes;
 mod pickle;
@@ -18,9 +19,9 @@ use prepose_untrusted::printable;
 
 use crate::bytes::FileBytes;
 use crate::error::FormatError;
-use crate::file::{TensorInfo, TensorPart};
+use crate::info::{TensorInfo, TensorPart};
 use crate::sniff::Content;
-use pickle::Machine;
+use machine::Machine;
 use tensor::{Placed, TensorRef};
 use value::{Fault, Step, Value};
 

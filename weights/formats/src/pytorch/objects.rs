@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::pickle::Machine;
+use super::machine::Machine;
 use super::tensor::TensorRef;
 use super::value::{Fault, Step, Value};
 use crate::MAX_AXES;

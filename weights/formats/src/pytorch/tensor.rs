@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use crate::dtype::StoredType;
-use crate::file::TensorInfo;
+use crate::info::TensorInfo;
 
 /// A tensor as a view of a storage, in elements.
 #[derive(Debug, PartialEq, Eq)]
