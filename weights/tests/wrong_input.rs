@@ -495,7 +495,7 @@ fn configurations_of_no_network() {
         (
             "unet",
             "cross_attention_dim",
-            vec![json!(1), json!(1 << 31), huge.clone()],
+            vec![json!(1), json!(1u64 << 31), huge.clone()],
         ),
         (
             "unet",
@@ -509,13 +509,17 @@ fn configurations_of_no_network() {
                 json!([0, 0, 0]),
                 json!([]),
                 many.clone(),
-                json!([16, 32, 1 << 40]),
+                json!([16, 32, 1u64 << 40]),
             ],
         ),
         ("unet", "attention_head_dim", vec![json!(0), huge.clone()]),
         ("unet", "norm_num_groups", vec![json!(0), huge.clone()]),
         ("unet", "time_embedding_dim", vec![json!(0), huge.clone()]),
-        ("unet", "time_cond_proj_dim", vec![json!(0), json!(1 << 31)]),
+        (
+            "unet",
+            "time_cond_proj_dim",
+            vec![json!(0), json!(1u64 << 31)],
+        ),
         ("vae", "in_channels", vec![json!(0), json!(1), huge.clone()]),
         (
             "vae",
@@ -531,7 +535,7 @@ fn configurations_of_no_network() {
         (
             "vae",
             "block_out_channels",
-            vec![json!([]), many, json!([16, 16, 1 << 40])],
+            vec![json!([]), many, json!([16, 16, 1u64 << 40])],
         ),
         ("vae", "sample_size", vec![json!(0), huge.clone()]),
         ("vae", "scaling_factor", vec![json!(0)]),
