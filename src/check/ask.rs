@@ -1,10 +1,10 @@
-//! From a prompt's scene to what a detector is asked.
+//! From a prompt's scene to the questions that a detector answers.
 
 use thiserror::Error;
 
 use super::Detection;
 use super::rules::{Case, Wanted};
-use super::spatialbench::{Question, RelationError};
+use super::spatialbench::{Question, RelationError, Size};
 use super::vocabulary::{UnknownObject, label_of};
 use prepose_scene::{Relation, Scene, StatedRelation};
 
@@ -25,78 +25,58 @@ pub enum AskError {
     Unknown(#[from] UnknownObject),
 }
 
-/// One relation of a scene, with the detector's labels.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ask {
-    /// How `object_a` should stand to `object_b`.
-    pub relation: Relation,
-    /// The relation's subject.
-    pub object_a: String,
-    /// Its object.
-    pub object_b: String,
-}
-
-impl Ask {
-    /// Whether `object_a` stands in `relation` to `object_b`.
+impl Question {
+    /// Whether `object_a` stands in `relation` to `object_b`, both as the detector's labels.
     ///
     /// # Errors
     /// A relation that boxes do not show.
-    pub fn new(relation: Relation, object_a: String, object_b: String) -> Result<Self, AskError> {
+    pub fn new(
+        relation: Relation,
+        object_a: String,
+        object_b: String,
+    ) -> Result<Self, RelationError> {
         match relation.direction() {
             Some(_) => Ok(Self {
                 relation,
                 object_a,
                 object_b,
             }),
-            None => Err(AskError::Relation(RelationError {
+            None => Err(RelationError {
                 relation: relation.to_string(),
-            })),
+            }),
         }
     }
 
-    /// What a detector with these labels (none: any phrase) is asked about a scene: one for each relation.
+    /// What a detector with these labels (none: any phrase) is asked about a scene: one question for each relation.
     ///
     /// # Errors
     /// [`AskError`].
-    pub fn all(scene: &Scene, vocabulary: Option<&[String]>) -> Result<Vec<Self>, AskError> {
-        let ask = |stated: &StatedRelation| {
-            let &[object] = stated.objects.as_slice() else {
+    pub fn of_scene(scene: &Scene, vocabulary: Option<&[String]>) -> Result<Vec<Self>, AskError> {
+        let of = |stated: &StatedRelation| {
+            let Some((subject, object)) = stated.two() else {
                 return Err(AskError::Three(scene.describe(stated)));
             };
-            Self::new(
-                stated.relation,
-                label_of(vocabulary, &scene.objects[stated.subject])?,
-                label_of(vocabulary, &scene.objects[object])?,
-            )
+            let label = |index: usize| label_of(vocabulary, &scene.objects[index]);
+            Ok(Self::new(stated.relation, label(subject)?, label(object)?)?)
         };
-        let asks: Vec<_> = scene.relations.iter().map(ask).collect::<Result<_, _>>()?;
-        match asks.is_empty() {
+        let questions: Vec<_> = scene.relations.iter().map(of).collect::<Result<_, _>>()?;
+        match questions.is_empty() {
             true => Err(AskError::NoRelation),
-            false => Ok(asks),
+            false => Ok(questions),
         }
     }
 
-    /// What it is of a picture of `width` × `height` pixels.
-    pub fn question(&self, width: usize, height: usize) -> Question {
-        Question {
-            relation: self.relation,
-            object_a: self.object_a.clone(),
-            object_b: self.object_b.clone(),
-            width: width as u32,
-            height: height as u32,
-        }
-    }
-
-    /// Several of one picture and what was found in it, for the published scoring rules.
-    pub fn case(asks: &[Self], width: usize, height: usize, found: Vec<Detection>) -> Case {
-        let objects = asks.iter().flat_map(|ask| [&ask.object_a, &ask.object_b]);
-        let relations = asks.iter().enumerate().map(|(index, ask)| StatedRelation {
-            subject: 2 * index,
-            relation: ask.relation,
-            objects: vec![2 * index + 1],
-        });
+    /// What is asked of one picture and what was found in it, for the published scoring rules.
+    pub fn case(questions: &[Self], [width, height]: Size, found: Vec<Detection>) -> Case {
+        let objects = questions
+            .iter()
+            .flat_map(|one| [&one.object_a, &one.object_b]);
+        let relations = questions
+            .iter()
+            .enumerate()
+            .map(|(index, one)| StatedRelation::of_two(2 * index, one.relation, 2 * index + 1));
         Case {
-            size: Some((width, height)),
+            size: Some((width as usize, height as usize)),
             objects: objects.map(Wanted::one).collect(),
             relations: relations.collect(),
             detections: found,

@@ -1,6 +1,6 @@
 //! A prompt of a benchmark, with the objects and relations that its pictures are checked for.
 
-use prepose_scene::Relation;
+use prepose_scene::StatedRelation;
 use serde::{Deserialize, Serialize};
 
 /// One prompt of a set, with what it asks for.
@@ -15,8 +15,8 @@ pub struct SuitePrompt {
     #[serde(default)]
     pub objects: Vec<String>,
     /// How they should stand to each other; none for neutral prompts.
-    #[serde(default)]
-    pub relations: Vec<SuiteRelation>,
+    #[serde(default, with = "relations_of_two")]
+    pub relations: Vec<StatedRelation>,
     /// The prompt that says the same the other way round, or names the same pair in the other order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counterpart: Option<String>,
@@ -25,40 +25,62 @@ pub struct SuitePrompt {
     pub tags: Vec<String>,
 }
 
-/// `objects[a]` stands in `relation` to `objects[b]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SuiteRelation {
-    /// As in the released records: `left_of`.
-    #[serde(with = "relation_name")]
-    pub relation: Relation,
-    /// Index of the subject.
-    pub a: usize,
-    /// Index of the other.
-    pub b: usize,
-}
-
-/// Relations by their names in the released records.
-mod relation_name {
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serializer};
+/// Relations of two objects in files: `{"relation": "left_of", "a": 0, "b": 1}`, named as in the released records.
+pub mod relations_of_two {
+    use serde::de::Error as _;
+    use serde::ser::Error as _;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     use crate::spatialbench::record::relation_name;
-    use prepose_scene::Relation;
+    use prepose_scene::StatedRelation;
 
-    pub fn serialize<S: Serializer>(relation: &Relation, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&relation_name(*relation))
+    #[derive(Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct OfTwo {
+        relation: String,
+        a: usize,
+        b: usize,
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Relation, D::Error> {
-        let name = String::deserialize(deserializer)?;
-        name.parse().map_err(D::Error::custom)
+    /// For `#[serde(with = "relations_of_two")]`.
+    ///
+    /// # Errors
+    /// A relation of three objects.
+    pub fn serialize<S: Serializer>(
+        relations: &[StatedRelation],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let of_two = |stated: &StatedRelation| {
+            let (a, b) = stated
+                .two()
+                .ok_or_else(|| S::Error::custom("a relation of three objects has no form here"))?;
+            let relation = relation_name(stated.relation);
+            Ok(OfTwo { relation, a, b })
+        };
+        let all: Vec<OfTwo> = relations.iter().map(of_two).collect::<Result<_, _>>()?;
+        all.serialize(serializer)
+    }
+
+    /// For `#[serde(with = "relations_of_two")]`.
+    ///
+    /// # Errors
+    /// A field that is missing or unknown, a relation that has no such name.
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<StatedRelation>, D::Error> {
+        let stated = |OfTwo { relation, a, b }| {
+            let relation = relation.parse().map_err(D::Error::custom)?;
+            Ok(StatedRelation::of_two(a, relation, b))
+        };
+        let all = Vec::<OfTwo>::deserialize(deserializer)?;
+        all.into_iter().map(stated).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use prepose_scene::Relation;
 
     #[test]
     fn a_prompt_survives_json() {
@@ -66,11 +88,7 @@ mod tests {
             prompt_id: "p1".into(),
             prompt: "a dog to the left of a cat".into(),
             objects: vec!["dog".into(), "cat".into()],
-            relations: vec![SuiteRelation {
-                relation: Relation::LeftOf,
-                a: 0,
-                b: 1,
-            }],
+            relations: vec![StatedRelation::of_two(0, Relation::LeftOf, 1)],
             counterpart: None,
             tags: Vec::new(),
         };

@@ -2,7 +2,7 @@
 
 use super::Detection;
 use super::rules::{Case, Options, RuleError, pse};
-use super::spatialbench::{Look, Question, Reason, RelationError, Rule, Secondary, Verdict};
+use super::spatialbench::{Look, Question, Reason, RelationError, Rule, Secondary, Size, Verdict};
 
 /// By the checker's verdict, without perturbations: 1 and the confidence for PASS, between 0 and 1 while it cannot be
 /// decided, the confidence below 0 for FAIL. A picture is as good as its worst relation.
@@ -16,13 +16,14 @@ use super::spatialbench::{Look, Question, Reason, RelationError, Rule, Secondary
 pub fn by_verdict(
     rule: &Rule,
     questions: &[Question],
+    size: Size,
     found: &[Detection],
 ) -> Result<f64, RelationError> {
     let mut worst = f64::INFINITY;
     for question in questions {
-        let look = rule.look(question, found)?;
+        let look = rule.look(question, size, found)?;
         let undecided = undecided(rule, &look);
-        let decision = rule.conclude(question, look, None, Secondary::None)?;
+        let decision = rule.conclude(question, size, look, None, Secondary::None)?;
         worst = worst.min(match decision.verdict {
             Verdict::Pass => 1.0 + decision.confidence,
             Verdict::Fail => -decision.confidence,
@@ -75,11 +76,15 @@ mod tests {
             relation: Relation::LeftOf,
             object_a: "dog".into(),
             object_b: "cat".into(),
-            width: 100,
-            height: 100,
         };
         let worth = |found: &[Detection]| {
-            by_verdict(&Rule::default(), std::slice::from_ref(&question), found).unwrap()
+            by_verdict(
+                &Rule::default(),
+                std::slice::from_ref(&question),
+                [100, 100],
+                found,
+            )
+            .unwrap()
         };
         let descending = [
             worth(&[at("dog", 20.0), at("cat", 80.0)]),
@@ -104,6 +109,7 @@ mod tests {
                     ..question.clone()
                 },
             ],
+            [100, 100],
             &[at("dog", 20.0), at("cat", 80.0)],
         );
         assert!(worst.unwrap() < 0.0);

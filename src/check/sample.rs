@@ -131,13 +131,7 @@ impl Scores {
             prompt: Some(prompt.prompt.clone()),
             size: Some(size),
             objects: labels.iter().map(Wanted::one).collect(),
-            relations: (prompt.relations.iter())
-                .map(|stated| StatedRelation {
-                    subject: stated.a,
-                    relation: stated.relation,
-                    objects: vec![stated.b],
-                })
-                .collect(),
+            relations: prompt.relations.clone(),
             detections: detections.to_vec(),
             ..Case::default()
         };

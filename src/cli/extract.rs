@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use prepose::engine::Blueprint;
-use prepose::prompt::scene::{Extractor, Scene};
+use prepose::prompt::scene::{Extractor, GivenRelation, Scene};
 use prepose::request::Request;
 
 /// Whom to ask for relations.
@@ -48,7 +48,7 @@ impl ExtractArgs {
 }
 
 /// The relations that the model finds in `prompt`; none, after a warning that says why, where the rules are to read it.
-pub fn relations(extractor: &Extractor, prompt: &str) -> Option<Vec<String>> {
+pub fn relations(extractor: &Extractor, prompt: &str) -> Option<Vec<GivenRelation>> {
     match extractor.relations(prompt) {
         Ok(relations) => Some(relations),
         Err(reason) => {
@@ -65,7 +65,7 @@ pub fn give_relations(
     blueprint: &Blueprint,
     requests: &mut [Request],
 ) -> anyhow::Result<()> {
-    let mut known: HashMap<String, Vec<String>> = HashMap::new();
+    let mut known: HashMap<String, Vec<GivenRelation>> = HashMap::new();
     for request in requests {
         let relations = match known.entry(blueprint.final_text(request)?) {
             Entry::Occupied(known) => known.into_mut(),
@@ -82,7 +82,10 @@ pub fn give_relations(
                         "the model finds no relation in {:?}; those that the rules read hold",
                         new.key()
                     ),
-                    Some(found) => tracing::info!("{:?}: {}", new.key(), found.join("; ")),
+                    Some(found) => {
+                        let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+                        tracing::info!("{:?}: {}", new.key(), found.join("; "));
+                    }
                     None => {}
                 }
                 new.insert(relations.unwrap_or_default())

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use prepose::prompt::Prompt;
 use prepose::prompt::neutral::{neutral, swapped};
-use prepose::prompt::scene::{Scene, TokenPolicy};
+use prepose::prompt::scene::{GivenRelation, Scene, TokenPolicy};
 use prepose::prompt::schedule::{self, Segment};
 use prepose_weights::tokenizer::{ClipTokenizer, Padding};
 use prepose_weights::{Checkpoint, LoadOptions};
@@ -29,7 +29,7 @@ pub struct Args {
     prompts: Vec<String>,
     /// What holds instead of the prompt's own relations, as "dog | left of | cat"; may be repeated.
     #[arg(long, value_name = "RELATION")]
-    relation: Vec<String>,
+    relation: Vec<GivenRelation>,
     /// Whose tokenizers: a checkpoint as `generate` takes it, or `clip` [default: toybox, if it is built in].
     #[arg(short, long, value_name = "PATH|NAME")]
     checkpoint: Option<String>,

@@ -8,7 +8,7 @@ use super::{DetectError, Detector};
 use crate::check::Detection;
 use crate::check::spatialbench::record::{DetectorRecord, Detectors};
 use crate::check::spatialbench::{
-    Decision, Look, Question, Record, RelationError, Rule, Secondary,
+    Decision, Look, Question, Record, RelationError, Rule, Secondary, Size,
 };
 use crate::picture::{Picture, PictureTensor};
 
@@ -70,7 +70,7 @@ impl Checker {
         let found = self.in_batches(look, &pictures, &everything)?;
         let mut looks: Vec<Vec<Look>> = Vec::with_capacity(asked.len());
         for (asked, found) in asked.iter().zip(&found) {
-            let look = |question| self.rule.look(question, found);
+            let look = |question| self.rule.look(question, asked.size(), found);
             looks.push(asked.questions.iter().map(look).collect::<Result<_, _>>()?);
         }
         let perturbed = self.perturbed(asked, &looks)?;
@@ -87,14 +87,19 @@ impl Checker {
             let mut decisions = Vec::with_capacity(looks.len());
             for (question, look) in asked.questions.iter().zip(looks) {
                 let stability = match look.verdict.is_decided() && !perturbed.is_empty() {
-                    true => Some(self.rule.stability(question, &look, &perturbed)?),
+                    true => Some(
+                        self.rule
+                            .stability(question, asked.size(), &look, &perturbed)?,
+                    ),
                     false => None,
                 };
                 let says = match (&self.secondary, &secondary) {
                     (Some(_), Some(found)) => Secondary::Found(found),
                     _ => Secondary::None,
                 };
-                decisions.push(self.rule.conclude(question, look, stability, says)?);
+                let decision =
+                    (self.rule).conclude(question, asked.size(), look, stability, says)?;
+                decisions.push(decision);
             }
             checked.push(Checked {
                 primary,
@@ -129,7 +134,7 @@ impl Checker {
                 primary: detector(&*self.primary, &checked.primary),
                 secondary: secondary.map(|(with, found)| detector(&**with, found)),
             };
-            let mut record = Record::new(id, prompt_id.into(), question, detectors);
+            let mut record = Record::new(id, prompt_id.into(), question, asked.size(), detectors);
             record.set(&self.rule, decision.clone());
             record
         })
@@ -223,6 +228,11 @@ impl Checker {
 }
 
 impl Asked {
+    /// The picture's, in pixels.
+    fn size(&self) -> Size {
+        [self.picture.width as u32, self.picture.height as u32]
+    }
+
     /// The things that are asked about, each once.
     fn labels(&self) -> Vec<String> {
         let mut labels: Vec<String> = Vec::new();

@@ -5,10 +5,10 @@ use thiserror::Error;
 
 use super::{DetectError, Detector};
 use crate::check::Detection;
-use crate::check::ask::{Ask, AskError};
+use crate::check::ask::AskError;
 use crate::check::reward::{by_pse, by_verdict};
 use crate::check::rules::RuleError;
-use crate::check::spatialbench::{RelationError, Rule};
+use crate::check::spatialbench::{Question, RelationError, Rule, Size};
 use crate::prompt::scene::Scene;
 
 /// What makes a picture good.
@@ -42,7 +42,7 @@ pub enum RewardError {
 pub struct PictureReward {
     kind: PictureRewardKind,
     rule: Rule,
-    asks: Vec<Ask>,
+    questions: Vec<Question>,
 }
 
 impl PictureReward {
@@ -59,9 +59,9 @@ impl PictureReward {
         let reward = Self {
             kind,
             rule: Rule::default(),
-            asks: Ask::all(scene, vocabulary)?,
+            questions: Question::of_scene(scene, vocabulary)?,
         };
-        reward.score(1, 1, Vec::new())?;
+        reward.score([1, 1], Vec::new())?;
         Ok(reward)
     }
 
@@ -75,7 +75,7 @@ impl PictureReward {
         pictures: &[Tensor<3>],
     ) -> Result<Vec<f64>, RewardError> {
         let labels =
-            (self.asks.iter()).flat_map(|ask| [ask.object_a.clone(), ask.object_b.clone()]);
+            (self.questions.iter()).flat_map(|one| [one.object_a.clone(), one.object_b.clone()]);
         let queries = vec![labels.collect::<Vec<_>>(); pictures.len()];
         let found = match self.kind {
             PictureRewardKind::Verdict => detector.detect_boxes(pictures, &queries)?,
@@ -83,24 +83,17 @@ impl PictureReward {
         };
         let scored = pictures.iter().zip(found).map(|(picture, found)| {
             let [_, height, width] = picture.dims();
-            self.score(width, height, found)
+            self.score([width as u32, height as u32], found)
         });
         scored.collect()
     }
 
-    fn score(
-        &self,
-        width: usize,
-        height: usize,
-        found: Vec<Detection>,
-    ) -> Result<f64, RewardError> {
+    fn score(&self, size: Size, found: Vec<Detection>) -> Result<f64, RewardError> {
         match self.kind {
             PictureRewardKind::Verdict => {
-                let asks = self.asks.iter();
-                let questions: Vec<_> = asks.map(|ask| ask.question(width, height)).collect();
-                Ok(by_verdict(&self.rule, &questions, &found)?)
+                Ok(by_verdict(&self.rule, &self.questions, size, &found)?)
             }
-            PictureRewardKind::Pse => Ok(by_pse(&Ask::case(&self.asks, width, height, found))?),
+            PictureRewardKind::Pse => Ok(by_pse(&Question::case(&self.questions, size, found))?),
         }
     }
 }

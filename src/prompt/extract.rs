@@ -10,7 +10,7 @@ use prepose_untrusted::redact_address;
 use serde_json::{Value, json};
 use thiserror::Error;
 
-use prepose_scene::{Scene, SceneError};
+use prepose_scene::{GivenRelation, Scene, SceneError};
 
 /// A server and a model on it.
 #[derive(Debug, Clone)]
@@ -87,12 +87,12 @@ impl Extractor {
 
     /// The relations that the model finds in `prompt`, to be given beside it: [`Scene::with_relations`] makes the scene of
     /// them. That there are none is an answer too.
-    pub fn relations(&self, prompt: &str) -> Result<Vec<String>, ExtractError> {
+    pub fn relations(&self, prompt: &str) -> Result<Vec<GivenRelation>, ExtractError> {
         self.ask_and_check(prompt).map(|(relations, _)| relations)
     }
 
     /// The relations as given and the scene they make.
-    fn ask_and_check(&self, prompt: &str) -> Result<(Vec<String>, Scene), ExtractError> {
+    fn ask_and_check(&self, prompt: &str) -> Result<(Vec<GivenRelation>, Scene), ExtractError> {
         let relations = relations_of(&self.ask(prompt)?)?;
         let scene = Scene::with_relations(prompt, &relations)?;
         match scene.objects.is_empty() {
@@ -166,7 +166,7 @@ impl Extractor {
 
 /// The lines `(object1, object2, relation)` of an answer as given relations. Prose around them is allowed, a line that
 /// begins like one and is none is not.
-fn relations_of(answer: &str) -> Result<Vec<String>, ExtractError> {
+fn relations_of(answer: &str) -> Result<Vec<GivenRelation>, ExtractError> {
     let format = |line: &str| ExtractError::Format(beginning(line));
     let mut relations = Vec::new();
     let mut none = false;
@@ -191,7 +191,7 @@ fn relations_of(answer: &str) -> Result<Vec<String>, ExtractError> {
                     .iter()
                     .all(|field| !field.is_empty() && !field.contains('|')) =>
             {
-                relations.push(format!("{subject} | {relation} | {object}"));
+                relations.push(GivenRelation::of_two(subject, relation.parse()?, object));
             }
             _ => return Err(format(&line)),
         }

@@ -15,6 +15,7 @@ pub use crate::dtype::Dtype;
 
 use crate::guidance::GuidanceConfig;
 use crate::guidance::boxes::ObjectBox;
+use crate::prompt::scene::GivenRelation;
 use crate::sampling::noise::NoiseKind;
 
 /// One picture, as asked for. It is stored whole in the PNG, so that the picture can be made again.
@@ -34,7 +35,7 @@ pub struct Request {
     pub delay_order: Option<DelayedOrder>,
     /// Relations that hold instead of those that the prompt states, as `dog | left of | cat`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub relations: Vec<String>,
+    pub relations: Vec<GivenRelation>,
     /// Where objects belong, for methods of guidance that go by boxes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub boxes: Vec<ObjectBox>,

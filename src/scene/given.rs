@@ -1,22 +1,106 @@
 //! Relations given beside the prompt: `dog | left of | cat`.
 
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
 use super::phrase::noun_phrase;
 use super::spatial::{self, Spatial};
 use super::words::{Word, words};
 
 use super::{Relation, Scene, SceneError, SceneObject, StatedRelation, text};
 
+/// A relation that somebody states in the prompt's own words, beside the prompt.
+///
+/// As text, and in files, it is `SUBJECT | RELATION | OBJECT`; "between" has two objects, `A | between | B | C` or
+/// `A | between | B and C`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct GivenRelation {
+    /// The phrase of the subject.
+    pub subject: String,
+    /// How it stands to the objects.
+    pub relation: Relation,
+    /// Their phrases: two for [`Relation::Between`], otherwise one.
+    pub objects: Vec<String>,
+}
+
+impl GivenRelation {
+    /// `subject` stands in `relation` to `object`.
+    pub fn of_two(subject: &str, relation: Relation, object: &str) -> Self {
+        Self {
+            subject: subject.to_owned(),
+            relation,
+            objects: vec![object.to_owned()],
+        }
+    }
+}
+
+impl FromStr for GivenRelation {
+    type Err = SceneError;
+
+    fn from_str(text: &str) -> Result<Self, SceneError> {
+        let notation = || SceneError::Notation(text.trim().to_owned());
+        let fields: Vec<&str> = text.split('|').map(str::trim).collect();
+        let [subject, relation, objects @ ..] = fields.as_slice() else {
+            return Err(notation());
+        };
+        let relation: Relation = relation.parse()?;
+        let objects: Vec<&str> = match (relation, objects) {
+            (Relation::Between, [both]) => match both.split_once(" and ") {
+                Some((one, other)) => vec![one, other],
+                None => return Err(SceneError::BetweenOne(text.trim().to_owned())),
+            },
+            (Relation::Between, [one, other]) => vec![one, other],
+            (Relation::Between, _) => return Err(notation()),
+            (_, [object]) => vec![object],
+            _ => return Err(notation()),
+        };
+        if subject.is_empty() || objects.iter().any(|object| object.is_empty()) {
+            return Err(notation());
+        }
+        Ok(Self {
+            subject: (*subject).to_owned(),
+            relation,
+            objects: objects.into_iter().map(str::to_owned).collect(),
+        })
+    }
+}
+
+impl fmt::Display for GivenRelation {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let Self {
+            subject, relation, ..
+        } = self;
+        write!(f, "{subject} | {relation} | {}", self.objects.join(" | "))
+    }
+}
+
+impl TryFrom<String> for GivenRelation {
+    type Error = SceneError;
+
+    fn try_from(text: String) -> Result<Self, SceneError> {
+        text.parse()
+    }
+}
+
+impl From<GivenRelation> for String {
+    fn from(relation: GivenRelation) -> Self {
+        relation.to_string()
+    }
+}
+
 impl Scene {
     /// The objects of `prompt` with these relations instead of its own.
     ///
-    /// Each is `SUBJECT | RELATION | OBJECT`; "between" has two objects, `A | between | B | C` or `A | between | B and
-    /// C`. A phrase is looked for among the prompt's objects, by the whole phrase or the noun alone, and then among its
-    /// words. `dog#2` is the second of several; without a number `dog | left of | dog` is the first and the second.
-    /// The prompt need not be one that [`parse`](Self::parse) can read.
-    pub fn with_relations<S: AsRef<str>>(
-        prompt: &str,
-        relations: &[S],
-    ) -> Result<Self, SceneError> {
+    /// A phrase is looked for among the prompt's objects, by the whole phrase or the noun alone, and then among its words.
+    /// `dog#2` is the second of several; without a number `dog | left of | dog` is the first and the second. The prompt
+    /// need not be one that [`parse`](Self::parse) can read.
+    ///
+    /// # Errors
+    /// A phrase that the prompt does not have, relations that contradict each other.
+    pub fn with_relations(prompt: &str, relations: &[GivenRelation]) -> Result<Self, SceneError> {
         let words = words(prompt)?;
         let objects = Self::parse(prompt)
             .map(|scene| scene.objects)
@@ -26,29 +110,9 @@ impl Scene {
             relations: vec![],
         };
         for given in relations {
-            let given = given.as_ref();
-            let notation = || SceneError::Notation(given.trim().to_owned());
-            let fields: Vec<&str> = given.split('|').map(str::trim).collect();
-            let [subject, relation, objects @ ..] = fields.as_slice() else {
-                return Err(notation());
-            };
-            let relation: Relation = relation.parse()?;
-            let objects: Vec<&str> = match (relation, objects) {
-                (Relation::Between, [both]) => match both.split_once(" and ") {
-                    Some((one, other)) => vec![one, other],
-                    None => return Err(SceneError::BetweenOne(given.trim().to_owned())),
-                },
-                (Relation::Between, [one, other]) => vec![one, other],
-                (Relation::Between, _) => return Err(notation()),
-                (_, [object]) => vec![object],
-                _ => return Err(notation()),
-            };
-            if subject.is_empty() || objects.iter().any(|object| object.is_empty()) {
-                return Err(notation());
-            }
-            let phrases: Vec<String> = [subject]
+            let phrases: Vec<String> = [&given.subject]
                 .into_iter()
-                .chain(&objects)
+                .chain(&given.objects)
                 .map(|phrase| phrase.to_lowercase())
                 .collect();
             let mut found = Vec::with_capacity(phrases.len());
@@ -61,7 +125,7 @@ impl Scene {
             let (subject, objects) = (found[0], found[1..].to_vec());
             scene.relations.push(StatedRelation {
                 subject,
-                relation,
+                relation: given.relation,
                 objects,
             });
         }

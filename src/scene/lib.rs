@@ -34,6 +34,7 @@ use std::ops::Range;
 use thiserror::Error;
 
 pub(crate) use clauses::{Reading, read};
+pub use given::GivenRelation;
 pub(crate) use items::{Item, Part};
 pub use relation::Relation;
 pub(crate) use vocabulary::is_finite_verb;
@@ -62,6 +63,25 @@ pub struct StatedRelation {
     pub relation: Relation,
     /// Indices into [`Scene::objects`]: two for [`Relation::Between`], otherwise one.
     pub objects: Vec<usize>,
+}
+
+impl StatedRelation {
+    /// `subject` stands in `relation` to `object`.
+    pub fn of_two(subject: usize, relation: Relation, object: usize) -> Self {
+        Self {
+            subject,
+            relation,
+            objects: vec![object],
+        }
+    }
+
+    /// Subject and object; none of a relation between more than two.
+    pub fn two(&self) -> Option<(usize, usize)> {
+        match self.objects[..] {
+            [object] => Some((self.subject, object)),
+            _ => None,
+        }
+    }
 }
 
 /// The objects of a prompt, in the order of their first mention, and its relations.

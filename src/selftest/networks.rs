@@ -11,7 +11,7 @@ use super::{Outcome, is_exact, outcome};
 use crate::device::{self, Backend, DeviceSpec, OpenDevice};
 use crate::engine::{Blueprint, Engine};
 use crate::guidance::{Guidance, GuidanceConfig, Target};
-use crate::prompt::scene::Scene;
+use crate::prompt::scene::{GivenRelation, Scene};
 use crate::request::{Dtype, ModelRequest, Request};
 use crate::sampling::denoise::Hook;
 
@@ -265,8 +265,9 @@ fn guided_run(
         let request = request(asked, &more, dtype)?;
         let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let [a, b] = [&asked["objects"][0], &asked["objects"][1]].map(word);
-        let relation = format!("{a} | {} | {b}", word(&asked["relation"]));
-        let scene = Scene::with_relations(&request.prompt, &[&relation]).map_err(text)?;
+        let relation = word(&asked["relation"]).parse().map_err(text)?;
+        let given = [GivenRelation::of_two(&a, relation, &b)];
+        let scene = Scene::with_relations(&request.prompt, &given).map_err(text)?;
         let target = Target::new(&settings, &request.prompt, &scene, &[], &tokenizers[0]);
         targets.push(target.map_err(text)?);
         requests.push(request);

@@ -1,12 +1,11 @@
 //! Who looks at a run's pictures.
 
 use crate::check::Detection;
-use crate::check::ask::Ask;
 use crate::check::detect::checker::{Asked, CheckError, Checker};
 use crate::check::spatialbench::{Question, Record};
 use crate::check::vocabulary::{UnknownObject, label};
 use crate::picture::Picture;
-use crate::prompt::scene::Scene;
+use crate::prompt::scene::{Scene, StatedRelation};
 
 use super::SuitePrompt;
 use super::sample::{Cost, Scores};
@@ -73,12 +72,13 @@ fn noun(object: &str) -> String {
 
 /// What the checker is asked about a prompt's pictures: its relations, but for those that boxes do not show, such as
 /// "behind".
-fn asks(prompt: &SuitePrompt, labels: &[String]) -> Vec<Ask> {
-    let ask = |stated: &super::SuiteRelation| {
-        let [a, b] = [stated.a, stated.b].map(|index| labels.get(index).cloned());
-        Ask::new(stated.relation, a?, b?).ok()
+fn questions(prompt: &SuitePrompt, labels: &[String]) -> Vec<Question> {
+    let question = |stated: &StatedRelation| {
+        let (subject, object) = stated.two()?;
+        let label = |index: usize| labels.get(index).cloned();
+        Question::new(stated.relation, label(subject)?, label(object)?).ok()
     };
-    prompt.relations.iter().filter_map(ask).collect()
+    prompt.relations.iter().filter_map(question).collect()
 }
 
 impl Examiner for Checker {
@@ -87,15 +87,11 @@ impl Examiner for Checker {
         let mut asked = Vec::with_capacity(submitted.len());
         let mut known = Vec::with_capacity(submitted.len());
         for one in submitted {
-            let (width, height) = (one.picture.width, one.picture.height);
             // A run is only begun with prompts whose objects the detector knows.
             let labels = labels(one.prompt, vocabulary).unwrap_or_default();
-            let questions: Vec<Question> = (asks(one.prompt, &labels).iter())
-                .map(|ask| ask.question(width, height))
-                .collect();
             asked.push(Asked {
                 picture: one.picture.clone(),
-                questions,
+                questions: questions(one.prompt, &labels),
             });
             known.push(labels);
         }

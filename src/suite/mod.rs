@@ -20,7 +20,7 @@ pub mod run;
 pub mod sets;
 pub mod shard;
 
-pub use prepose_check::prompt::{SuitePrompt, SuiteRelation};
+pub use prepose_check::prompt::SuitePrompt;
 pub use prepose_check::sample;
 
 /// A set of prompts.

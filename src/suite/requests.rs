@@ -1,11 +1,12 @@
 //! The requests of a run's jobs, and whether they can all be made.
 
+use super::SuitePrompt;
 use super::method::Method;
 use super::plan::{Job, Plan};
 use super::run::RunError;
-use super::{SuitePrompt, SuiteRelation};
 use crate::engine::{Blueprint, Engine};
 use crate::make::{BatchSize, MakeError, picture_reward, reward_kind};
+use crate::prompt::scene::{GivenRelation, StatedRelation};
 use crate::request::Request;
 use crate::search;
 
@@ -51,10 +52,12 @@ fn needs_scene(method: &Method) -> bool {
 }
 
 /// A prompt's relations as a request gives them.
-fn given_relations(prompt: &SuitePrompt) -> Vec<String> {
-    let object = |index: usize| prompt.objects.get(index).map_or("", String::as_str);
-    let given = |SuiteRelation { a, relation, b }: &SuiteRelation| {
-        format!("{} | {relation} | {}", object(*a), object(*b))
+fn given_relations(prompt: &SuitePrompt) -> Vec<GivenRelation> {
+    let object = |index: usize| prompt.objects.get(index).cloned().unwrap_or_default();
+    let given = |stated: &StatedRelation| GivenRelation {
+        subject: object(stated.subject),
+        relation: stated.relation,
+        objects: stated.objects.iter().copied().map(object).collect(),
     };
     prompt.relations.iter().map(given).collect()
 }

@@ -300,8 +300,9 @@ impl ResultWriter<'_> {
         if let [stated] = prompt.relations.as_slice() {
             let name = crate::check::spatialbench::record::relation_name(stated.relation);
             line.relation = Some(name);
-            line.object_a = prompt.objects.get(stated.a).cloned();
-            line.object_b = prompt.objects.get(stated.b).cloned();
+            let object = |index: usize| prompt.objects.get(index).cloned();
+            line.object_a = object(stated.subject);
+            line.object_b = stated.objects.first().copied().and_then(object);
         }
         line
     }

@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use prepose::check::spatialbench::read_records;
 use prepose::output::manifest::ManifestLine;
+use prepose::prompt::scene::StatedRelation;
 use prepose::store::{LocalStore, Store};
+use prepose::suite::Suite;
 use prepose::suite::SuitePrompt;
 use prepose::suite::folder::RunFolder;
 use prepose::suite::merge::{MergeError, Merged, find, merge};
 use prepose::suite::plan::{Plan, RunConfig};
 use prepose::suite::sample::{Sample, Scores};
-use prepose::suite::{Suite, SuiteRelation};
 use serde_json::json;
 
 const RECORD: &str = r#"{"sample_id": "s0", "prompt_id": "p", "relation": "left_of", "object_a": "cat", "object_b": "dog", "verdict_raw": "PASS", "verdict_reason": null, "conf": 0.5, "conf_components": {"detection": 0.9, "geometry": 1.0, "stability": 0.75, "agreement": 1.0}, "detectors": {"primary": {"type": "fasterrcnn", "detections": [{"label": "cat", "score": 0.9, "box_xyxy": [0.0, 100.0, 100.0, 200.0]}]}}, "selected": {"box_a_xyxy": [0.0, 100.0, 100.0, 200.0], "box_b_xyxy": [300.0, 100.0, 400.0, 200.0], "score_a": 0.9, "score_b": 0.9}, "geometry": {"delta": -0.5859375, "margin": 0.1, "iou_ab": 0.0}, "overlay_path": null}"#;
@@ -25,14 +26,7 @@ fn plan(shard: Option<&str>) -> Plan {
         prompt_id: id.into(),
         prompt: format!("a cat and a dog, {id}"),
         objects: vec!["cat".into(), "dog".into()],
-        relations: vec![
-            SuiteRelation {
-                relation: "left of".parse().unwrap(),
-                a: 0,
-                b: 1
-            };
-            relations
-        ],
+        relations: vec![StatedRelation::of_two(0, "left of".parse().unwrap(), 1); relations],
         counterpart: None,
         tags: Vec::new(),
     };

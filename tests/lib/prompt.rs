@@ -244,7 +244,8 @@ fn objects_have_token_positions() {
     );
     // Over the end of a chunk.
     let long = format!("{}a fire truck left of a dog", "very ".repeat(73));
-    let scene = Scene::with_relations(&long, &["fire truck | left of | dog"]).unwrap();
+    let scene =
+        Scene::with_relations(&long, &["fire truck | left of | dog".parse().unwrap()]).unwrap();
     let prompt = parse(&long, &clip);
     let truck = &scene.objects[scene.relations[0].subject];
     assert_eq!(

@@ -197,7 +197,7 @@ impl Case {
         Ok(extent.unwrap_or_else(|| (furthest(|b| b.x1), furthest(|b| b.y1))))
     }
 
-    /// The score that a detection must exceed; a short cut for rules.
+    /// The detections of an object whose score exceeds `cut`, or what the options say instead; best first.
     pub(super) fn found_with(&self, name: &str, options: &Options, cut: f64) -> Vec<&Detection> {
         self.found(name, options.cut(cut))
     }

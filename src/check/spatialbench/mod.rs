@@ -22,7 +22,7 @@ pub use config::{CheckerConfig, ConfigError};
 pub use metrics::{Buckets, Counts, Metrics, Provenance, metrics_json};
 pub use record::{Record, RecordError, Redecided, read_records, write_records};
 pub use rule::{
-    Components, Decision, Geometry, Look, Question, RelationError, Rule, Secondary, Selected,
+    Components, Decision, Geometry, Look, Question, RelationError, Rule, Secondary, Selected, Size,
 };
 pub use verdict::{Reason, Verdict};
 

@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 
-use super::rule::{Components, Decision, Look, Question, RelationError, Rule, Secondary, Selected};
+use super::rule::{
+    Components, Decision, Look, Question, RelationError, Rule, Secondary, Selected, Size,
+};
 use super::verdict::Verdict;
 use crate::detection::{BoundingBox, Detection};
 use crate::json;
@@ -89,11 +91,11 @@ pub struct Record {
     pub overlay_path: Option<String>,
     /// Width and height of the picture in pixels; left out for [`RELEASED_SIZE`], which all released records have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub image_size: Option<[u32; 2]>,
+    pub image_size: Option<Size>,
 }
 
 /// Width and height of the benchmark's pictures, which its records do not say.
-pub const RELEASED_SIZE: [u32; 2] = [512, 512];
+pub const RELEASED_SIZE: Size = [512, 512];
 
 /// What the detectors found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -203,9 +205,9 @@ impl Record {
         sample_id: String,
         prompt_id: String,
         question: &Question,
+        size: Size,
         detectors: Detectors,
     ) -> Self {
-        let size = [question.width, question.height];
         Self {
             sample_id,
             prompt_id,
@@ -230,14 +232,16 @@ impl Record {
 
     /// What the record asks of its picture.
     pub fn question(&self) -> Question {
-        let [width, height] = self.image_size.unwrap_or(RELEASED_SIZE);
         Question {
             relation: self.relation,
             object_a: self.object_a.clone(),
             object_b: self.object_b.clone(),
-            width,
-            height,
         }
+    }
+
+    /// The size of its picture.
+    pub fn size(&self) -> Size {
+        self.image_size.unwrap_or(RELEASED_SIZE)
     }
 
     /// Writes a decision of the rule into the record.
@@ -281,12 +285,12 @@ impl Record {
         };
         let question = self.question();
         let primary = &self.detectors.primary.detections;
-        let look = rule.look(&question, primary).map_err(fail)?;
+        let look = rule.look(&question, self.size(), primary).map_err(fail)?;
         let stability = self.stability();
         let secondary = self.secondary(rule);
         let unmeasured = is_unmeasured(rule, &look, stability, secondary);
         let decision = rule
-            .conclude(&question, look, stability, secondary)
+            .conclude(&question, self.size(), look, stability, secondary)
             .map_err(fail)?;
         let mut record = self.clone();
         record.set(rule, decision);

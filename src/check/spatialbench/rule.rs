@@ -23,19 +23,18 @@ pub struct RelationError {
     pub relation: String,
 }
 
-/// What is asked of a picture.
-#[derive(Clone, Debug, PartialEq)]
+/// A picture's width and height in pixels.
+pub type Size = [u32; 2];
+
+/// What is asked of a picture: does `object_a` stand in `relation` to `object_b`?
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
     /// How `object_a` should stand to `object_b`.
     pub relation: Relation,
     /// The relation's subject, as the detector's label; case does not matter.
     pub object_a: String,
-    /// Its object.
+    /// Its object, likewise.
     pub object_b: String,
-    /// Of the picture, in pixels.
-    pub width: u32,
-    /// Of the picture, in pixels.
-    pub height: u32,
 }
 
 /// The two detections that a verdict is about.
@@ -149,7 +148,12 @@ const EPSILON: f64 = 1e-10;
 
 impl Rule {
     /// What the detections of the picture itself say.
-    pub fn look(&self, question: &Question, primary: &[Detection]) -> Result<Look, RelationError> {
+    pub fn look(
+        &self,
+        question: &Question,
+        size: Size,
+        primary: &[Detection],
+    ) -> Result<Look, RelationError> {
         let direction = direction(question.relation)?;
         let undecidable = |reason, selected, geometry| Look {
             verdict: Verdict::Undecidable,
@@ -158,7 +162,7 @@ impl Rule {
             geometry,
         };
         let objects = [&question.object_a, &question.object_b];
-        let found = objects.map(|object| self.best(question, primary, object));
+        let found = objects.map(|object| self.best(size, primary, object));
         let [Some(a), Some(b)] = found else {
             let missing = objects
                 .into_iter()
@@ -174,12 +178,12 @@ impl Rule {
         };
         if let Some(object) = objects
             .into_iter()
-            .find(|object| self.is_ambiguous(question, primary, object))
+            .find(|object| self.is_ambiguous(size, primary, object))
         {
             let reason = Reason::Ambiguous(object.clone());
             return Ok(undecidable(reason, Some(selected), None));
         }
-        let geometry = geometry(question, direction, a, b);
+        let geometry = geometry(size, direction, a, b);
         let max = self.config.thresholds.max_overlap_iou;
         if direction.0 != 0 && geometry.iou > max {
             let iou = geometry.iou;
@@ -206,6 +210,7 @@ impl Rule {
     pub fn stability(
         &self,
         question: &Question,
+        size: Size,
         look: &Look,
         perturbed: &[Option<Vec<Detection>>],
     ) -> Result<f64, RelationError> {
@@ -217,12 +222,12 @@ impl Rule {
         let mut overlaps = Vec::new();
         for detections in perturbed.iter().flatten() {
             let (Some(a), Some(b)) = (
-                self.best(question, detections, &question.object_a),
-                self.best(question, detections, &question.object_b),
+                self.best(size, detections, &question.object_a),
+                self.best(size, detections, &question.object_b),
             ) else {
                 continue;
             };
-            let verdict = self.side(&geometry(question, direction, a, b));
+            let verdict = self.side(&geometry(size, direction, a, b));
             same += u32::from(verdict == look.verdict);
             if let Some(selected) = &look.selected {
                 overlaps.push(selected.a.bbox.iou(&a.bbox));
@@ -241,6 +246,7 @@ impl Rule {
     pub fn conclude(
         &self,
         question: &Question,
+        size: Size,
         look: Look,
         stability: Option<f64>,
         secondary: Secondary,
@@ -282,7 +288,9 @@ impl Rule {
             Secondary::None => 1.0,
             Secondary::Known(agreement) => agreement,
             Secondary::Failed => 0.5,
-            Secondary::Found(detections) => self.agreement(question, &look, asked, detections)?,
+            Secondary::Found(detections) => {
+                self.agreement(question, size, &look, asked, detections)?
+            }
         };
         let beyond = (place.delta.abs() - config.geometry.margin) / config.confidence.geom_slope;
         let components = Components {
@@ -315,14 +323,14 @@ impl Rule {
     /// first of equal ones.
     pub fn best<'d>(
         &self,
-        question: &Question,
+        size: Size,
         detections: &'d [Detection],
         object: &str,
     ) -> Option<&'d Detection> {
         let mut best: Option<&Detection> = None;
         for detection in self.counted(detections, object) {
             let better = best.is_none_or(|best| detection.score > best.score);
-            if better && self.is_large(question, detection) {
+            if better && self.is_large(size, detection) {
                 best = Some(detection);
             }
         }
@@ -331,15 +339,10 @@ impl Rule {
 
     /// Whether an object's second best detection is nearly as good as the best. Two boxes on the same object count as
     /// two, however much they overlap.
-    pub fn is_ambiguous(
-        &self,
-        question: &Question,
-        detections: &[Detection],
-        object: &str,
-    ) -> bool {
+    pub fn is_ambiguous(&self, size: Size, detections: &[Detection], object: &str) -> bool {
         let mut scores: Vec<f64> = self
             .counted(detections, object)
-            .filter(|detection| self.published || self.is_large(question, detection))
+            .filter(|detection| self.published || self.is_large(size, detection))
             .map(|detection| detection.score)
             .collect();
         scores.sort_by(|a, b| b.total_cmp(a));
@@ -362,8 +365,8 @@ impl Rule {
         })
     }
 
-    fn is_large(&self, question: &Question, detection: &Detection) -> bool {
-        let picture = f64::from(question.width) * f64::from(question.height);
+    fn is_large(&self, [width, height]: Size, detection: &Detection) -> bool {
+        let picture = f64::from(width) * f64::from(height);
         detection.bbox.area() >= self.config.thresholds.min_area_fraction * picture
     }
 
@@ -384,19 +387,20 @@ impl Rule {
     fn agreement(
         &self,
         question: &Question,
+        size: Size,
         look: &Look,
         verdict: Verdict,
         detections: &[Detection],
     ) -> Result<f64, RelationError> {
         let (Some(a), Some(b), Some(selected), Some(first)) = (
-            self.best(question, detections, &question.object_a),
-            self.best(question, detections, &question.object_b),
+            self.best(size, detections, &question.object_a),
+            self.best(size, detections, &question.object_b),
             &look.selected,
             look.geometry,
         ) else {
             return Ok(0.5);
         };
-        let second = geometry(question, direction(question.relation)?, a, b);
+        let second = geometry(size, direction(question.relation)?, a, b);
         let same_verdict = f64::from(u8::from(self.side(&second) == verdict));
         let same_sign = f64::from(u8::from(first.progress * second.progress >= 0.0));
         let said = 0.5 * same_verdict + 0.5 * same_sign;
@@ -414,11 +418,11 @@ fn direction(relation: Relation) -> Result<(i8, i8), RelationError> {
 }
 
 /// How the boxes lie. A diagonal is as good as the worse of its two axes, so it passes if both do and fails if one does.
-fn geometry(question: &Question, (x, y): (i8, i8), a: &Detection, b: &Detection) -> Geometry {
+fn geometry([width, height]: Size, (x, y): (i8, i8), a: &Detection, b: &Detection) -> Geometry {
     let ((ax, ay), (bx, by)) = (a.bbox.centre(), b.bbox.centre());
     let axes = [
-        (x, (ax - bx) / f64::from(question.width)),
-        (y, (ay - by) / f64::from(question.height)),
+        (x, (ax - bx) / f64::from(width)),
+        (y, (ay - by) / f64::from(height)),
     ];
     let (delta, progress) = axes
         .into_iter()

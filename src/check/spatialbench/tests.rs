@@ -22,19 +22,19 @@ fn dog(score: f64, x: f64) -> Detection {
     found("dog", score, [x - 50.0, 200.0, x + 50.0, 300.0])
 }
 
+const SIZE: Size = [512, 512];
+
 fn ask(relation: Relation) -> Question {
     Question {
         relation,
         object_a: "cat".into(),
         object_b: "Dog".into(),
-        width: 512,
-        height: 512,
     }
 }
 
 fn look(detections: &[Detection]) -> Look {
     let question = ask(Relation::LeftOf);
-    Rule::default().look(&question, detections).unwrap()
+    Rule::default().look(&question, SIZE, detections).unwrap()
 }
 
 fn reason(detections: &[Detection]) -> String {
@@ -51,7 +51,9 @@ fn a_plain_picture_passes_or_fails() {
         (Relation::RightOf, Verdict::Fail),
         (Relation::Above, Verdict::Undecidable),
     ] {
-        let look = Rule::default().look(&ask(relation), &detections).unwrap();
+        let look = Rule::default()
+            .look(&ask(relation), SIZE, &detections)
+            .unwrap();
         assert_eq!(look.verdict, verdict, "{relation}");
     }
 }
@@ -100,7 +102,9 @@ fn a_speck_makes_nothing_ambiguous_but_as_published() {
         published: true,
         ..Rule::default()
     };
-    let look = published.look(&ask(Relation::LeftOf), &detections).unwrap();
+    let look = published
+        .look(&ask(Relation::LeftOf), SIZE, &detections)
+        .unwrap();
     assert_eq!(look.reason, Some(Reason::Ambiguous("cat".into())));
 }
 
@@ -124,7 +128,7 @@ fn level_things_are_near_the_boundary() {
     let detections = [cat(0.9, 200.0), dog(0.8, 220.0)];
     assert_eq!(
         Rule::default()
-            .look(&ask(Relation::Above), &detections)
+            .look(&ask(Relation::Above), SIZE, &detections)
             .unwrap()
             .reason
             .unwrap()
@@ -135,7 +139,9 @@ fn level_things_are_near_the_boundary() {
     let mut rule = Rule::default();
     rule.config.geometry.margin = 0.25;
     let detections = [cat(0.9, 100.0), dog(0.8, 228.0)];
-    let look = rule.look(&ask(Relation::LeftOf), &detections).unwrap();
+    let look = rule
+        .look(&ask(Relation::LeftOf), SIZE, &detections)
+        .unwrap();
     assert_eq!(look.geometry.unwrap().delta, -0.25);
     assert_eq!(look.verdict, Verdict::Undecidable);
 }
@@ -150,7 +156,9 @@ fn a_diagonal_is_as_good_as_its_worse_axis() {
         (300.0, 60.0, Verdict::Fail),
     ] {
         let detections = [thing("cat", 100.0, 150.0), thing("dog", x, y)];
-        let look = rule.look(&ask(Relation::AboveLeft), &detections).unwrap();
+        let look = rule
+            .look(&ask(Relation::AboveLeft), SIZE, &detections)
+            .unwrap();
         assert_eq!(look.verdict, verdict, "{x} {y}");
     }
 }
@@ -164,7 +172,7 @@ fn what_two_boxes_do_not_show_is_refused_by_name() {
         Relation::InFrontOf,
         Relation::Behind,
     ] {
-        let error = Rule::default().look(&ask(relation), &[]).unwrap_err();
+        let error = Rule::default().look(&ask(relation), SIZE, &[]).unwrap_err();
         assert!(error.to_string().contains(relation.as_str()), "{error}");
     }
 }
@@ -179,14 +187,8 @@ fn the_highest_score_counts_and_the_first_of_equals() {
     ];
     let rule = Rule::default();
     let question = ask(Relation::LeftOf);
-    assert_eq!(
-        rule.best(&question, &detections, "dog"),
-        Some(&detections[1])
-    );
-    assert_eq!(
-        rule.best(&question, &detections, "CAT"),
-        Some(&detections[3])
-    );
+    assert_eq!(rule.best(SIZE, &detections, "dog"), Some(&detections[1]));
+    assert_eq!(rule.best(SIZE, &detections, "CAT"), Some(&detections[3]));
 }
 
 #[test]
@@ -200,14 +202,23 @@ fn stability_is_the_share_of_equal_verdicts() {
     let missing = Some(vec![dog(0.8, 400.0)]);
     let perturbed = [same, turned, missing, twice, None];
     let mut rule = Rule::default();
-    assert_eq!(rule.stability(&question, &look, &perturbed).unwrap(), 0.4);
-    assert_eq!(rule.stability(&question, &look, &[]).unwrap(), 1.0);
-    assert_eq!(rule.stability(&question, &look, &[None]).unwrap(), 0.0);
+    assert_eq!(
+        rule.stability(&question, SIZE, &look, &perturbed).unwrap(),
+        0.4
+    );
+    assert_eq!(rule.stability(&question, SIZE, &look, &[]).unwrap(), 1.0);
+    assert_eq!(
+        rule.stability(&question, SIZE, &look, &[None]).unwrap(),
+        0.0
+    );
     // Half of that and half the mean overlap over those in which both were found: 4 of 6.
     rule.published = true;
-    let published = rule.stability(&question, &look, &perturbed).unwrap();
+    let published = rule.stability(&question, SIZE, &look, &perturbed).unwrap();
     assert_eq!(published, 0.5 * 0.4 + 0.5 * (4.0 / 6.0));
-    assert_eq!(rule.stability(&question, &look, &[None]).unwrap(), 0.0);
+    assert_eq!(
+        rule.stability(&question, SIZE, &look, &[None]).unwrap(),
+        0.0
+    );
 }
 
 #[test]
@@ -217,7 +228,7 @@ fn an_unstable_verdict_is_none() {
     let conclude = |rule: &Rule, stability| {
         let look = look(&detections);
         let secondary = Secondary::Found(&detections);
-        rule.conclude(&question, look, Some(stability), secondary)
+        rule.conclude(&question, SIZE, look, Some(stability), secondary)
             .unwrap()
     };
     let mut rule = Rule::default();
@@ -242,7 +253,9 @@ fn the_second_detector_moves_only_the_confidence() {
     let rule = Rule::default();
     let agreement = |secondary| {
         let look = look(&[cat(0.9, 100.0), dog(0.8, 400.0)]);
-        let decision = rule.conclude(&question, look, None, secondary).unwrap();
+        let decision = rule
+            .conclude(&question, SIZE, look, None, secondary)
+            .unwrap();
         assert_eq!(decision.verdict, Verdict::Pass);
         decision.components.agreement
     };
@@ -269,7 +282,7 @@ fn the_confidence_is_a_weighted_geometric_mean() {
     let question = ask(Relation::LeftOf);
     let look = look(&[cat(0.9, 100.0), dog(0.4, 189.6)]);
     let decision = rule
-        .conclude(&question, look, Some(0.75), Secondary::Failed)
+        .conclude(&question, SIZE, look, Some(0.75), Secondary::Failed)
         .unwrap();
     let parts = decision.components;
     assert!((parts.detection - 0.6).abs() < 1e-12);
@@ -281,7 +294,7 @@ fn the_confidence_is_a_weighted_geometric_mean() {
     let near = super::tests::look(&[cat(0.9, 200.0), dog(0.9, 210.0)]);
     assert_eq!(near.reason.as_ref().map(Reason::name), Some("high_overlap"));
     let decision = rule
-        .conclude(&question, near, Some(0.0), Secondary::None)
+        .conclude(&question, SIZE, near, Some(0.0), Secondary::None)
         .unwrap();
     assert_eq!(decision.confidence, 0.0);
     assert_eq!(decision.components, Components::default());
@@ -289,6 +302,8 @@ fn the_confidence_is_a_weighted_geometric_mean() {
     let near = rule
         .look(&above, &[cat(1.0, 100.0), dog(1.0, 400.0)])
         .unwrap();
-    let decision = rule.conclude(&above, near, None, Secondary::None).unwrap();
+    let decision = rule
+        .conclude(&above, SIZE, near, None, Secondary::None)
+        .unwrap();
     assert!((decision.confidence - 1e-3).abs() < 1e-6);
 }

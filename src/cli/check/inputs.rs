@@ -4,12 +4,12 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
-use prepose::check::ask::Ask;
+use prepose::check::spatialbench::Question;
 use prepose::check::vocabulary::label;
 use prepose::engine::final_prompt;
 use prepose::output::files::parent;
 use prepose::output::png;
-use prepose::prompt::scene::Scene;
+use prepose::prompt::scene::{GivenRelation, Scene};
 use serde::Deserialize;
 
 /// A picture and what is asked of it.
@@ -17,7 +17,7 @@ pub(super) struct Sample {
     pub id: String,
     pub prompt_id: String,
     pub path: PathBuf,
-    pub asks: Vec<Ask>,
+    pub questions: Vec<Question>,
 }
 
 /// What cannot be checked, and why; the others are checked all the same.
@@ -34,14 +34,14 @@ pub(super) type Vocabulary<'a> = Option<&'a [String]>;
 pub(super) fn from_pictures(
     paths: &[PathBuf],
     prompt: Option<&str>,
-    relations: &[String],
+    relations: &[GivenRelation],
     vocabulary: Vocabulary,
 ) -> (Vec<Sample>, Vec<Problem>) {
     let (mut samples, mut problems) = (Vec::new(), Vec::new());
     let mut names: HashSet<String> = HashSet::new();
     for path in paths {
-        match asks_of(path, prompt, relations, vocabulary) {
-            Ok(asks) => {
+        match questions_of(path, prompt, relations, vocabulary) {
+            Ok(questions) => {
                 let stem = path.file_stem().unwrap_or_default().to_string_lossy();
                 // Pictures of several folders may have the same name.
                 let mut id = stem.to_string();
@@ -54,7 +54,7 @@ pub(super) fn from_pictures(
                     prompt_id: id.clone(),
                     id,
                     path: path.clone(),
-                    asks,
+                    questions,
                 });
             }
             Err(why) => problems.push(Problem {
@@ -66,12 +66,12 @@ pub(super) fn from_pictures(
     (samples, problems)
 }
 
-fn asks_of(
+fn questions_of(
     path: &Path,
     prompt: Option<&str>,
-    relations: &[String],
+    relations: &[GivenRelation],
     vocabulary: Vocabulary,
-) -> anyhow::Result<Vec<Ask>> {
+) -> anyhow::Result<Vec<Question>> {
     let (prompt, relations) = match prompt {
         Some(prompt) => (prompt.to_string(), relations.to_vec()),
         None => {
@@ -85,17 +85,22 @@ fn asks_of(
             (final_prompt(&request)?, relations)
         }
     };
-    asks_in(&prompt, &relations, vocabulary)
+    questions_in(&prompt, &relations, vocabulary)
 }
 
 /// What `prompt` states, or `relations` instead.
-fn asks_in(prompt: &str, relations: &[String], vocabulary: Vocabulary) -> anyhow::Result<Vec<Ask>> {
+fn questions_in(
+    prompt: &str,
+    relations: &[GivenRelation],
+    vocabulary: Vocabulary,
+) -> anyhow::Result<Vec<Question>> {
     let scene = match relations {
         [] => Scene::parse(prompt),
         given => Scene::with_relations(prompt, given),
     };
     let scene = scene.with_context(|| format!("cannot read the prompt {prompt:?}"))?;
-    Ask::all(&scene, vocabulary).with_context(|| format!("cannot check the prompt {prompt:?}"))
+    Question::of_scene(&scene, vocabulary)
+        .with_context(|| format!("cannot check the prompt {prompt:?}"))
 }
 
 /// What is read of a manifest's line; what else it says does not matter here.
@@ -156,19 +161,19 @@ pub(super) fn from_manifest(
 }
 
 fn sample(line: Line, manifest: &Path, vocabulary: Vocabulary) -> anyhow::Result<Sample> {
-    let asks = match (&line.relation, &line.object_a, &line.object_b) {
+    let questions = match (&line.relation, &line.object_a, &line.object_b) {
         (Some(relation), Some(a), Some(b)) => {
             let known = |object: &str| match vocabulary {
                 Some(vocabulary) => label(vocabulary, object, object).map(Into::into),
                 None => Ok(object.to_lowercase()),
             };
-            vec![Ask::new(relation.parse()?, known(a)?, known(b)?)?]
+            vec![Question::new(relation.parse()?, known(a)?, known(b)?)?]
         }
         (None, None, None) => {
             let prompt = line.prompt.as_deref().context(
                 "neither a prompt, nor a relation with object_a and object_b: nothing to check",
             )?;
-            asks_in(prompt, &[], vocabulary)?
+            questions_in(prompt, &[], vocabulary)?
         }
         _ => bail!("relation, object_a and object_b go together; one of them is missing"),
     };
@@ -183,6 +188,6 @@ fn sample(line: Line, manifest: &Path, vocabulary: Vocabulary) -> anyhow::Result
         prompt_id: line.prompt_id.unwrap_or_else(|| id.clone()),
         id,
         path,
-        asks,
+        questions,
     })
 }

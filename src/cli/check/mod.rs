@@ -8,6 +8,7 @@ mod results;
 use std::path::PathBuf;
 
 use prepose::device::DeviceSpec;
+use prepose::prompt::scene::GivenRelation;
 pub(super) use records::read_config;
 
 /// Say whether pictures show what was asked for: PASS, FAIL or UNDECIDABLE, why, and how sure (docs/checker.md).
@@ -31,7 +32,7 @@ pub struct Args {
     prompt: Option<String>,
     /// What should hold instead of the prompt's own relations, as "dog | left of | cat"; may be repeated.
     #[arg(long, value_name = "A | RELATION | B", requires = "pictures")]
-    relation: Vec<String>,
+    relation: Vec<GivenRelation>,
     /// Pictures with their prompts: a manifest.jsonl by prepose or of a SpatialBench-UC run.
     #[arg(long, value_name = "FILE", conflicts_with = "records")]
     manifest: Option<PathBuf>,

@@ -216,9 +216,7 @@ impl CheckRun<'_> {
                 match read {
                     Ok(picture) => {
                         asked.push(Asked {
-                            questions: (sample.asks.iter())
-                                .map(|ask| ask.question(picture.width, picture.height))
-                                .collect(),
+                            questions: sample.questions.clone(),
                             picture,
                         });
                         readable.push(sample);

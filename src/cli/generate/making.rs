@@ -118,7 +118,7 @@ impl Making<'_> {
             });
         }
         if !request.relations.is_empty() {
-            line["relations"] = request.relations.clone().into();
+            line["relations"] = serde_json::json!(request.relations);
         }
         if let Some(found) = &request.found {
             line["search_seed"] = found.seed.into();

@@ -10,7 +10,7 @@ use prepose::guidance::maps::LayerRule;
 use prepose::guidance::{Combination, GuidanceConfig, Layers, Method, PosLoss};
 use prepose::make::{MapOptions, reward_kind};
 use prepose::prompt::neutral::neutral;
-use prepose::prompt::scene::TokenPolicy;
+use prepose::prompt::scene::{GivenRelation, TokenPolicy};
 use prepose::request::DelayedOrder;
 use prepose::search::{Pruning, RewardKind, SearchConfig};
 use prepose_weights::DetectorWeights;
@@ -66,7 +66,7 @@ pub struct GuideArgs {
     guide_tokens: Option<TokenPolicy>,
     /// What holds instead of the prompt's own relations, as "dog | left of | cat"; may be repeated.
     #[arg(long, value_name = "A | RELATION | B")]
-    pub(super) relation: Vec<String>,
+    pub(super) relation: Vec<GivenRelation>,
     #[command(flatten)]
     pub(super) extract: ExtractArgs,
     /// boxdiff, layout: where an object belongs, as "dog: 0.05,0.25,0.35,0.75"; may be repeated.

@@ -110,8 +110,8 @@ fn stated<'a>(pictures: &'a Pictures, seen: &'a [(usize, Scores)]) -> Vec<Stated
                 number,
                 seed: scores.seed,
                 found: Found {
-                    first: here(said.a),
-                    second: here(said.b),
+                    first: here(said.subject),
+                    second: said.objects.iter().all(|&object| here(object)),
                     right: centre == Some(true),
                 },
                 pse: pse.unwrap_or(0.0),

@@ -8,11 +8,12 @@ use super::folder::Found;
 use super::{SourceError, broken, text};
 use crate::lines::{self, ManifestRow, MaskedRow, SamplingRow, Segmentation};
 use crate::model::{Method, Picture, Prompts};
-use prepose_check::prompt::{SuitePrompt, SuiteRelation};
+use prepose_check::prompt::SuitePrompt;
 use prepose_check::sample::sample_of;
 use prepose_check::sample::{Sample, Scores};
 use prepose_check::spatialbench::record::{RELEASED_SIZE, relation_name};
 use prepose_check::spatialbench::{Record, RecordError, read_records};
+use prepose_scene::StatedRelation;
 
 /// A method's folder that is to be read.
 pub(super) struct Reading<'a> {
@@ -308,11 +309,7 @@ fn prompt_of(row: &ManifestRow) -> SuitePrompt {
         .cloned()
         .collect();
     let relation = row.relation.as_deref().and_then(|name| name.parse().ok());
-    let stated = |relation| SuiteRelation {
-        relation,
-        a: 0,
-        b: 1,
-    };
+    let stated = |relation| StatedRelation::of_two(0, relation, 1);
     SuitePrompt {
         prompt_id: row.prompt_id.clone(),
         prompt: row.prompt.clone(),

@@ -1,8 +1,8 @@
 //! T2I-CompBench's spatial prompts, in the plane and in depth (arXiv 2307.06350, github.com/Karine-Huang/T2I-CompBench).
 
 use super::owned;
-use crate::prompt::scene::Relation;
-use crate::suite::{SuitePrompt, SuiteRelation};
+use crate::prompt::scene::{Relation, StatedRelation};
+use crate::suite::SuitePrompt;
 
 /// As they were released, with their line ends: the 700 training prompts, then the 300 for validation.
 const SPATIAL: &str = include_str!("../data/t2i-compbench/spatial.txt");
@@ -59,11 +59,7 @@ fn prompts(name: &str, list: &str) -> Vec<SuitePrompt> {
             prompt_id: format!("t2i_{name}_{number:04}"),
             prompt: line.to_owned(),
             objects: owned([noun_of(a)?, noun_of(b)?]),
-            relations: vec![SuiteRelation {
-                relation,
-                a: 0,
-                b: 1,
-            }],
+            relations: vec![StatedRelation::of_two(0, relation, 1)],
             counterpart: None,
             tags: vec![part.to_owned()],
         })

@@ -40,8 +40,10 @@ proptest! {
             Ok(suite) => {
                 for prompt in &suite.prompts {
                     let count = prompt.objects.len();
-                    let known = |relation: &crate::suite::SuiteRelation| relation.a < count && relation.b < count;
-                    prop_assert!(prompt.relations.iter().all(known), "{prompt:?}");
+                    for stated in &prompt.relations {
+                        let objects = stated.objects.iter().chain([&stated.subject]);
+                        prop_assert!(objects.into_iter().all(|&index| index < count), "{prompt:?}");
+                    }
                 }
             }
             Err(error) => prop_assert!(error.to_string().len() < 2000),

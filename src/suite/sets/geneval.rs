@@ -2,7 +2,8 @@
 
 use serde::Deserialize;
 
-use crate::suite::{SuitePrompt, SuiteRelation};
+use crate::prompt::scene::StatedRelation;
+use crate::suite::SuitePrompt;
 
 /// The lines of `evaluation_metadata.jsonl` with the tag "position", as they are.
 const METADATA: &str = include_str!("../data/geneval/position.jsonl");
@@ -38,11 +39,7 @@ pub(super) fn prompts() -> Vec<SuitePrompt> {
             prompt_id: format!("geneval_{:05}", FIRST + number),
             prompt: line.prompt,
             objects: vec![subject.class, other.class],
-            relations: vec![SuiteRelation {
-                relation,
-                a: 0,
-                b: 1,
-            }],
+            relations: vec![StatedRelation::of_two(0, relation, 1)],
             counterpart: None,
             tags: Vec::new(),
         })

@@ -100,10 +100,10 @@ fn said(prompt: &SuitePrompt) -> Option<Saying> {
     };
     Some(match prompt.relations.as_slice() {
         [] => Saying::Neutral(prompt.prompt.to_lowercase()),
-        [stated] if (stated.a, stated.b) == (0, 1) => {
+        [stated] if stated.two() == Some((0, 1)) => {
             Saying::Stated(stated.relation, first.clone(), second.clone())
         }
-        [stated] if (stated.a, stated.b) == (1, 0) => {
+        [stated] if stated.two() == Some((1, 0)) => {
             Saying::Stated(stated.relation, second.clone(), first.clone())
         }
         _ => return None,

@@ -7,8 +7,8 @@
 
 use super::{owned, spatialbench, with_article};
 use crate::check::python_random::PythonRandom;
-use crate::prompt::scene::Relation;
-use crate::suite::{SuitePrompt, SuiteRelation};
+use crate::prompt::scene::{Relation, StatedRelation};
+use crate::suite::SuitePrompt;
 
 const PROMPTS: usize = 100;
 const SEED: u64 = 0;
@@ -56,11 +56,7 @@ fn prompts<const N: usize>(
             prompt: text(objects, stated.map(|(_, words)| words)),
             objects: owned(objects),
             relations: [0, 1]
-                .map(|i| SuiteRelation {
-                    relation: stated[i].0,
-                    a: places[i].0,
-                    b: places[i].1,
-                })
+                .map(|i| StatedRelation::of_two(places[i].0, stated[i].0, places[i].1))
                 .to_vec(),
             counterpart: None,
             tags: Vec::new(),

@@ -3,9 +3,9 @@
 use serde_json::{Map, Value};
 
 use super::error::{LineError, nearest};
-use crate::prompt::scene::{Relation, Scene, SceneError};
+use crate::prompt::scene::{GivenRelation, Relation, Scene, SceneError, StatedRelation};
 use crate::prompt::schedule;
-use crate::suite::{SuitePrompt, SuiteRelation};
+use crate::suite::SuitePrompt;
 
 /// How long a prompt_id may be: file names have up to 255 bytes, and others are in them too.
 pub(super) const ID_LIMIT: usize = 100;
@@ -51,7 +51,7 @@ pub(super) enum Given {
     },
     All {
         objects: Vec<String>,
-        relations: Vec<SuiteRelation>,
+        relations: Vec<StatedRelation>,
     },
 }
 
@@ -156,7 +156,7 @@ fn checked_id(id: String) -> Result<String, LineError> {
 }
 
 /// The objects of a prompt, in the order of mention, and their relations.
-fn asked(prompt: &str, given: Given) -> Result<(Vec<String>, Vec<SuiteRelation>), LineError> {
+fn asked(prompt: &str, given: Given) -> Result<(Vec<String>, Vec<StatedRelation>), LineError> {
     // What the picture ends with is what it should show.
     let segments = schedule::segments(prompt, STEPS)?;
     let last = segments.last().map_or(prompt, |segment| &segment.text);
@@ -164,32 +164,20 @@ fn asked(prompt: &str, given: Given) -> Result<(Vec<String>, Vec<SuiteRelation>)
         Given::Nothing => read(prompt, last),
         Given::One { relation, a, b } => {
             let relation = named(&relation)?;
-            let scene = check(prompt, last, &[format!("{a} | {relation} | {b}")])?;
+            let scene = check(prompt, last, &[GivenRelation::of_two(&a, relation, &b)])?;
             let start = |object: usize| scene.objects[object].bytes.start;
             let stated = &scene.relations[0];
             Ok(match start(stated.subject) <= start(stated.objects[0]) {
-                true => (
-                    vec![a, b],
-                    vec![SuiteRelation {
-                        relation,
-                        a: 0,
-                        b: 1,
-                    }],
-                ),
-                false => (
-                    vec![b, a],
-                    vec![SuiteRelation {
-                        relation,
-                        a: 1,
-                        b: 0,
-                    }],
-                ),
+                true => (vec![a, b], vec![StatedRelation::of_two(0, relation, 1)]),
+                false => (vec![b, a], vec![StatedRelation::of_two(1, relation, 0)]),
             })
         }
         Given::All { objects, relations } => {
             for stated in &relations {
-                let SuiteRelation { relation, a, b } = *stated;
-                if relation == Relation::Between {
+                let Some((a, b)) = stated.two() else {
+                    return Err(LineError::Between);
+                };
+                if stated.relation == Relation::Between {
                     return Err(LineError::Between);
                 }
                 if a == b || a.max(b) >= objects.len() {
@@ -197,10 +185,13 @@ fn asked(prompt: &str, given: Given) -> Result<(Vec<String>, Vec<SuiteRelation>)
                     return Err(LineError::Index { a, b, objects });
                 }
             }
-            let given: Vec<String> = (relations.iter())
-                .map(|stated| {
-                    let [a, b] = [stated.a, stated.b].map(|object| numbered(&objects, object));
-                    format!("{a} | {} | {b}", stated.relation)
+            let given: Vec<GivenRelation> = (relations.iter())
+                .map(|stated| GivenRelation {
+                    subject: numbered(&objects, stated.subject),
+                    relation: stated.relation,
+                    objects: (stated.objects.iter())
+                        .map(|&object| numbered(&objects, object))
+                        .collect(),
                 })
                 .collect();
             if !given.is_empty() {
@@ -222,7 +213,7 @@ fn numbered(objects: &[String], object: usize) -> String {
 }
 
 /// What the prompt itself says.
-fn read(prompt: &str, last: &str) -> Result<(Vec<String>, Vec<SuiteRelation>), LineError> {
+fn read(prompt: &str, last: &str) -> Result<(Vec<String>, Vec<StatedRelation>), LineError> {
     let scene = match Scene::parse(last) {
         Ok(scene) => scene,
         // A mood, a style: nothing that could stand anywhere.
@@ -232,23 +223,15 @@ fn read(prompt: &str, last: &str) -> Result<(Vec<String>, Vec<SuiteRelation>), L
             return Err(LineError::Unread { prompt, error });
         }
     };
-    let relations = scene.relations.iter().map(|stated| {
-        let [b] = stated.objects[..] else {
-            return Err(LineError::Between);
-        };
-        Ok(SuiteRelation {
-            relation: stated.relation,
-            a: stated.subject,
-            b,
-        })
-    });
-    let relations = relations.collect::<Result<_, _>>()?;
+    if scene.relations.iter().any(|stated| stated.two().is_none()) {
+        return Err(LineError::Between);
+    }
     let objects = scene.objects.into_iter().map(|object| object.phrase);
-    Ok((objects.collect(), relations))
+    Ok((objects.collect(), scene.relations))
 }
 
 /// Whether the prompt names what is given, and the given relations can all be true.
-fn check(prompt: &str, last: &str, given: &[String]) -> Result<Scene, LineError> {
+fn check(prompt: &str, last: &str, given: &[GivenRelation]) -> Result<Scene, LineError> {
     Scene::with_relations(last, given).map_err(|error| LineError::Given {
         prompt: shortened(prompt),
         error,
@@ -318,7 +301,7 @@ fn list(fields: &Map<String, Value>, key: &'static str) -> Result<Option<Vec<Str
 }
 
 /// `[{"relation": "left_of", "a": 0, "b": 1}]`
-fn relations(fields: &Map<String, Value>) -> Result<Option<Vec<SuiteRelation>>, LineError> {
+fn relations(fields: &Map<String, Value>) -> Result<Option<Vec<StatedRelation>>, LineError> {
     const KEY: &str = "relations";
     const WANTED: &str = "a list of such as {\"relation\": \"left_of\", \"a\": 0, \"b\": 1}";
     let items = match fields.get(KEY) {
@@ -330,11 +313,9 @@ fn relations(fields: &Map<String, Value>) -> Result<Option<Vec<SuiteRelation>>, 
         let wrong = || kind(KEY, item, WANTED);
         let index = |key: &str| item.get(key)?.as_u64()?.try_into().ok();
         let name = item.get("relation").and_then(Value::as_str);
-        Ok(SuiteRelation {
-            relation: named(name.ok_or_else(wrong)?)?,
-            a: index("a").ok_or_else(wrong)?,
-            b: index("b").ok_or_else(wrong)?,
-        })
+        let relation = named(name.ok_or_else(wrong)?)?;
+        let (a, b) = index("a").zip(index("b")).ok_or_else(wrong)?;
+        Ok(StatedRelation::of_two(a, relation, b))
     };
     items.iter().map(stated).collect::<Result<_, _>>().map(Some)
 }

@@ -5,8 +5,8 @@ use serde::Serialize;
 use super::owned;
 use crate::check::json;
 use crate::check::python_random::PythonRandom;
-use crate::prompt::scene::Relation;
-use crate::suite::{SuitePrompt, SuiteRelation};
+use crate::prompt::scene::{Relation, StatedRelation};
+use crate::suite::SuitePrompt;
 
 /// COCO's labels that it draws from, in the order of its file.
 #[rustfmt::skip]
@@ -137,11 +137,7 @@ pub(super) fn prompts() -> Vec<SuitePrompt> {
         prompt_id: line.prompt_id,
         prompt: line.prompt,
         objects: owned([line.object_a.name, line.object_b.name]),
-        relations: vec![SuiteRelation {
-            relation,
-            a: 0,
-            b: 1,
-        }],
+        relations: vec![StatedRelation::of_two(0, relation, 1)],
         counterpart: Some(line.counterfactual.prompt_id),
         tags: line
             .difficulty_tags

@@ -6,8 +6,8 @@ use serde::Serialize;
 use super::{owned, with_article};
 use crate::check::json;
 use crate::check::python_random::PythonRandom;
-use crate::prompt::scene::Relation;
-use crate::suite::{SuitePrompt, SuiteRelation};
+use crate::prompt::scene::{Relation, StatedRelation};
+use crate::suite::SuitePrompt;
 
 /// How many prompts "Why Settle for Mid" takes of it.
 const DRAWN: u32 = 5_000;
@@ -92,11 +92,7 @@ pub(super) fn prompts() -> Vec<SuitePrompt> {
             prompt_id: format!("visor_{:05}", entry.unique_id),
             prompt: entry.text,
             objects: owned([a, b]),
-            relations: vec![SuiteRelation {
-                relation,
-                a: 0,
-                b: 1,
-            }],
+            relations: vec![StatedRelation::of_two(0, relation, 1)],
             counterpart: None,
             tags: Vec::new(),
         })

@@ -28,7 +28,7 @@ fn request(prompt: &str, seed: u64, scheduler: &str) -> Request {
 /// What `settings` should achieve for a prompt with this relation.
 fn target_of(engine: &Engine, settings: &Settings, prompt: &str, relation: &str) -> Target {
     let tokenizers = engine.blueprint().checkpoint().tokenizers().unwrap();
-    let scene = Scene::with_relations(prompt, &[relation]).unwrap();
+    let scene = Scene::with_relations(prompt, &[relation.parse().unwrap()]).unwrap();
     Target::new(settings, prompt, &scene, &[], &tokenizers[0]).unwrap()
 }
 

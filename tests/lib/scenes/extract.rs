@@ -215,7 +215,12 @@ fn none_is_an_answer_too() {
     // Without objects, though, there is nothing to speak of.
     assert!(relations("left", "(none)").is_err());
     let found = relations("a dog and a cat", "(cat, dog, top)\n(dog, cat, bottom)");
-    assert_eq!(found.unwrap(), ["cat | top | dog", "dog | bottom | cat"]);
+    let found = found
+        .unwrap()
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>();
+    assert_eq!(found, ["cat | above | dog", "dog | below | cat"]);
 }
 
 /// The rules refuse it: a side of the picture with nothing opposite.
@@ -267,7 +272,7 @@ fn a_guided_picture_goes_by_the_model() {
     assert_eq!(said, "");
     assert_eq!(pictures.len(), 6);
     for picture in &pictures {
-        assert_eq!(picture["relations"], json!(["dog | left | cat"]));
+        assert_eq!(picture["relations"], json!(["dog | left of | cat"]));
     }
     assert!(request.recv().unwrap().contains(UNREADABLE));
 }
@@ -279,7 +284,7 @@ fn a_search_and_maps_go_by_the_model() {
         let args = [&[UNREADABLE, "--seed", "1"][..], &what].concat();
         let (pictures, said) = made(&generate(&url, &args));
         assert_eq!(said, "");
-        assert_eq!(pictures[0]["relations"], json!(["dog | left | cat"]));
+        assert_eq!(pictures[0]["relations"], json!(["dog | left of | cat"]));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Scenes: what is read from prompts, and what is refused.
 
-use prepose::prompt::scene::{Relation, Scene};
+use prepose::prompt::scene::{GivenRelation, Relation, Scene};
 
 mod extract;
 mod lists;
@@ -319,9 +319,13 @@ fn what_is_open_is_refused() {
 
 #[test]
 fn given_relations() {
-    let given = |prompt: &str, relations: &[&str]| match Scene::with_relations(prompt, relations) {
-        Ok(scene) => summary(&scene),
-        Err(error) => format!("error: {error}"),
+    let given = |prompt: &str, relations: &[&str]| {
+        let given: Result<Vec<GivenRelation>, _> =
+            relations.iter().map(|text| text.parse()).collect();
+        match given.and_then(|given| Scene::with_relations(prompt, &given)) {
+            Ok(scene) => summary(&scene),
+            Err(error) => format!("error: {error}"),
+        }
     };
     let says = |prompt: &str, relations: &[&str], expected: &str| {
         assert_eq!(given(prompt, relations), expected)

@@ -1,7 +1,7 @@
 //! Files of one's own that are read.
 
 use prepose::suite::sets;
-use prepose::suite::{Suite, SuitePrompt, SuiteRelation};
+use prepose::suite::{Suite, SuitePrompt};
 
 use super::{original, suite};
 
@@ -19,8 +19,9 @@ fn reads(ending: &str, content: impl AsRef<[u8]>, expected: &[&str]) -> Suite {
     let suite = open(ending, content).unwrap();
     let line = |prompt: &SuitePrompt| {
         let mut line = format!("{}: {}", prompt.prompt_id, prompt.objects.join(", "));
-        for SuiteRelation { relation, a, b } in &prompt.relations {
-            line += &format!("; {a} {relation} {b}");
+        for stated in &prompt.relations {
+            let (a, b) = stated.two().unwrap();
+            line += &format!("; {a} {} {b}", stated.relation);
         }
         line
     };

@@ -143,7 +143,7 @@ fn psg_prompts_follow_the_papers_examples() {
         .map(|p| p.prompt.as_str())
         .collect();
     assert_eq!(texts.len(), 200);
-    let places = |prompt: &SuitePrompt| prompt.relations.iter().map(|r| (r.a, r.b)).collect();
+    let places = |prompt: &SuitePrompt| prompt.relations.iter().filter_map(|r| r.two()).collect();
     assert!(
         three
             .iter()

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use prepose::prompt::neutral::{neutral, swapped};
 use prepose::prompt::scene::{Relation, Scene};
+use prepose::suite::SuitePrompt;
 use prepose::suite::sets::SETS;
-use prepose::suite::{SuitePrompt, SuiteRelation};
 
 use super::suite;
 
@@ -54,13 +54,7 @@ fn every_prompt_reads_as_its_set_says() {
             let objects: Vec<String> = (scene.objects.iter())
                 .map(|object| object.phrase.clone())
                 .collect();
-            let relations: Vec<SuiteRelation> = (scene.relations.iter())
-                .map(|stated| SuiteRelation {
-                    relation: stated.relation,
-                    a: stated.subject,
-                    b: stated.objects[0],
-                })
-                .collect();
+            let relations = scene.relations;
             if (&objects, &relations) != (&prompt.objects, &prompt.relations) {
                 wrong.push(format!("{:?} as {objects:?} {relations:?}", prompt.prompt));
             }

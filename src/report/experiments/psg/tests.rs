@@ -1,6 +1,6 @@
 use super::*;
 use crate::experiments::Compared;
-use prepose_check::prompt::SuiteRelation;
+use prepose_scene::StatedRelation;
 
 /// A prompt with a relation between its first two objects.
 fn prompt(id: &str, relation: Relation, objects: &[&str]) -> SuitePrompt {
@@ -8,11 +8,7 @@ fn prompt(id: &str, relation: Relation, objects: &[&str]) -> SuitePrompt {
         prompt_id: id.into(),
         prompt: id.into(),
         objects: objects.iter().map(|&object| object.into()).collect(),
-        relations: vec![SuiteRelation {
-            relation,
-            a: 0,
-            b: 1,
-        }],
+        relations: vec![StatedRelation::of_two(0, relation, 1)],
         counterpart: None,
         tags: Vec::new(),
     }
@@ -111,7 +107,7 @@ fn visor_by_method_relation_and_object() {
 
 #[test]
 fn relations_of_a_prompt_count_one_by_one() {
-    let stated = |relation, b| SuiteRelation { relation, a: 0, b };
+    let stated = |relation, b| StatedRelation::of_two(0, relation, b);
     let three = SuitePrompt {
         relations: vec![stated(Relation::LeftOf, 1), stated(Relation::Above, 2)],
         ..prompt("p0", Relation::LeftOf, &["dog", "cat", "car"])
