@@ -270,6 +270,35 @@ fn wrong_input_is_refused_at_once() {
         assert!(message.contains(wanted), "{more:?}: {message}");
         assert!(!out.exists(), "{more:?} left something");
     }
+    // Prompts that a search's reward cannot score are named before anything is loaded.
+    fs::write(
+        prompts,
+        "a dog near a cat\na dog to the left of a cat\na dog behind a cat\n",
+    )
+    .unwrap();
+    for reward in ["pse", "checker"] {
+        let search = format!("search = {{ best_of = 2, reward = \"{reward}\" }}");
+        fs::write(methods, format!("[[method]]\nname = \"x\"\n{search}\n")).unwrap();
+        let message = run(prompts, &["--methods", methods]);
+        let named = "2 of 3 prompts (line-00001, line-00003)";
+        assert!(message.contains(named), "{message}");
+        let message = run(prompts, &["--methods", methods, "--checker", "none"]);
+        assert!(message.contains("--checker none"), "{message}");
+        assert!(!out.exists(), "{reward} left something");
+    }
+    // A configuration's secondary detector is not dropped silently.
+    let config = folder.path().join("checker.yaml");
+    fs::write(
+        &config,
+        "detector:\n  secondary:\n    type: grounding_dino\n",
+    )
+    .unwrap();
+    let config = ["--checker-config", config.to_str().unwrap()];
+    let message = run("spatialbench-uc", &config);
+    assert!(
+        message.contains("grounding_dino") && message.contains("--secondary none"),
+        "{message}"
+    );
     // A place where nothing can be written.
     fs::write(&out, "a file").unwrap();
     let message = run("spatialbench-uc", &["--limit", "1"]);

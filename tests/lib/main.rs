@@ -5,6 +5,7 @@
 mod detectors;
 mod full_size;
 mod guidance;
+mod make;
 mod memory;
 mod merge;
 mod pictures;

@@ -1,0 +1,200 @@
+//! The one way to make pictures: batches, searches, attention maps, cancellation, and memory that runs out.
+
+use std::sync::atomic::AtomicBool;
+
+use prepose::device;
+use prepose::engine::{Blueprint, Engine};
+use prepose::make::{MakeError, MapOptions, PictureMaker, PictureWriter, check};
+use prepose::output::manifest::ManifestLine;
+use prepose::output::png::read_request;
+use prepose::request::{Dtype, ModelRequest, Request, RewardKind, SearchConfig};
+use prepose::sampling::denoise::{Hook, HookError, State};
+
+fn model() -> ModelRequest {
+    ModelRequest::new("toybox", Dtype::F32)
+}
+
+fn engine() -> Engine {
+    let device = device::open("flex".parse().unwrap()).unwrap();
+    let blueprint = Blueprint::open(&model()).unwrap();
+    blueprint.load(&model(), &device).unwrap()
+}
+
+/// Small pictures of a prompt in few steps, one for each seed.
+fn requests(engine: &Engine, prompt: &str, seeds: std::ops::Range<u64>) -> Vec<Request> {
+    let one = Request {
+        steps: 2,
+        width: 64,
+        height: 64,
+        ..engine.blueprint().request(prompt, &model())
+    };
+    seeds
+        .map(|seed| Request {
+            seed,
+            ..one.clone()
+        })
+        .collect()
+}
+
+const PROMPT: &str = "a dog to the left of a cat";
+
+fn best_of(best_of: usize, reward: RewardKind) -> SearchConfig {
+    SearchConfig {
+        best_of,
+        reward,
+        pruning: None,
+    }
+}
+
+#[test]
+fn batches_are_the_engines() {
+    let engine = engine();
+    let mut all = requests(&engine, PROMPT, 0..3);
+    // Another size does not fit into the same batch.
+    all.push(Request {
+        width: 128,
+        ..all[0].clone()
+    });
+    let mut maker = PictureMaker::new(&engine, 2);
+    let (mut sizes, mut pictures) = (Vec::new(), Vec::new());
+    while pictures.len() < all.len() {
+        let batch = maker.make(&all[pictures.len()..], None, &mut []).unwrap();
+        assert_eq!(batch.requests, batch.pictures.len());
+        sizes.push(batch.requests);
+        pictures.extend(batch.pictures);
+    }
+    assert_eq!(sizes, [2, 1, 1]);
+    for (made, request) in pictures.iter().zip(&all) {
+        let alone = engine
+            .generate(std::slice::from_ref(request), &mut [])
+            .unwrap();
+        let (made_rgb, alone_rgb) = (&made.picture.rgb, &alone.pictures[0].rgb);
+        let apart = made_rgb.iter().zip(alone_rgb).map(|(a, b)| a.abs_diff(*b));
+        assert!(apart.max() <= Some(1));
+        assert_eq!(made.request, *request);
+        assert_eq!((made.cost.unet_calls, made.cost.candidates), (2, 1));
+        assert!(made.maps.is_empty() && !made.scheduler.is_empty());
+    }
+    let none = maker.make(&[], None, &mut []).unwrap();
+    assert_eq!((none.requests, none.pictures.len()), (0, 0));
+}
+
+#[test]
+fn a_search_keeps_the_best_or_all_with_maps_of_the_best() {
+    let engine = engine();
+    let one = requests(&engine, PROMPT, 7..8);
+    let search = best_of(3, RewardKind::Attention);
+    let make = |keeps_all| {
+        let mut maker = PictureMaker::new(&engine, 2)
+            .keeping_all(keeps_all)
+            .with_maps(Some(MapOptions::default()));
+        maker.make(&one, Some(&search), &mut []).unwrap()
+    };
+    let (best, all) = (make(false), make(true));
+    assert_eq!((best.pictures.len(), all.pictures.len()), (1, 3));
+    assert_eq!(best.pictures[0].picture, all.pictures[0].picture);
+    assert_eq!(all.unet_calls, 6);
+    let found: Vec<_> = (all.pictures.iter())
+        .map(|made| made.request.found.clone().unwrap())
+        .collect();
+    assert!(
+        found
+            .iter()
+            .zip(1..)
+            .all(|(found, rank)| found.rank == rank && found.seed == 7)
+    );
+    assert!(found.windows(2).all(|pair| pair[0].score >= pair[1].score));
+    assert_eq!(all.pictures[0].maps[0].objects, ["dog", "cat"]);
+    assert!(all.pictures[1].maps.is_empty());
+}
+
+#[test]
+fn what_a_reward_cannot_score_is_refused() {
+    let engine = engine();
+    let labels = ["dog".to_string(), "cat".to_string()];
+    let refused = |prompt: &str, reward| {
+        let mut one = requests(&engine, prompt, 0..1).remove(0);
+        let search = best_of(2, reward);
+        let error = check(engine.blueprint(), &mut one, Some(&search), Some(&labels));
+        matches!(error, Err(MakeError::Reward { prompt: named, .. }) if named == prompt)
+    };
+    for reward in [RewardKind::Checker, RewardKind::Pse] {
+        assert!(refused("a dog near a cat", reward));
+        assert!(refused("a dog behind a cat", reward));
+        assert!(refused("a dog to the left of a bus", reward));
+        assert!(!refused(PROMPT, reward));
+    }
+    let one = requests(&engine, PROMPT, 0..1);
+    let search = best_of(2, RewardKind::Checker);
+    let error = PictureMaker::new(&engine, 1).make(&one, Some(&search), &mut []);
+    assert!(matches!(error, Err(MakeError::NoJudge)));
+}
+
+/// Fails as CubeCL does when an allocation is refused, for batches of more than two.
+struct Greedy;
+
+impl Hook for Greedy {
+    fn before_unet(&mut self, state: &mut State) -> Result<(), HookError> {
+        if state.latents().dims()[0] > 2 {
+            panic!("out of device memory allocating 1073741824 bytes\n  0: backtrace");
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn memory_that_runs_out_halves_the_batch() {
+    prepose::memory::silence_panics();
+    let engine = engine();
+    let five = requests(&engine, PROMPT, 0..5);
+    let mut maker = PictureMaker::new(&engine, 5);
+    let made = maker.make(&five, None, &mut [&mut Greedy]).unwrap();
+    assert_eq!((made.requests, maker.batch()), (2, 2));
+    let search = best_of(4, RewardKind::Attention);
+    let mut maker = PictureMaker::new(&engine, 16);
+    let made = maker
+        .make(&five, Some(&search), &mut [&mut Greedy])
+        .unwrap();
+    assert_eq!((made.requests, made.unet_calls, maker.batch()), (1, 8, 2));
+    let mut maker = PictureMaker::new(&engine, 5).without_halving();
+    let error = maker.make(&five, None, &mut [&mut Greedy]).err().unwrap();
+    assert!(matches!(&error, MakeError::Engine(short) if short.out_of_memory().is_some()));
+}
+
+#[test]
+fn a_flag_cancels() {
+    let engine = engine();
+    let one = requests(&engine, PROMPT, 0..1);
+    let cancel = AtomicBool::new(true);
+    let mut maker = PictureMaker::new(&engine, 1).with_cancel(&cancel);
+    let error = maker.make(&one, None, &mut []).err().unwrap();
+    assert!(matches!(error, MakeError::Cancelled));
+    cancel.store(false, std::sync::atomic::Ordering::Relaxed);
+    assert!(maker.make(&one, None, &mut []).is_ok());
+}
+
+#[test]
+fn pictures_are_written_with_their_provenance() {
+    let engine = engine();
+    let one = requests(&engine, PROMPT, 3..4);
+    let hash = engine.blueprint().fingerprint();
+    let mut maker = PictureMaker::new(&engine, 1).with_fingerprint(hash);
+    let made = maker.make(&one, None, &mut []).unwrap().pictures.remove(0);
+    assert_eq!(
+        made.request.model.sha256.as_ref().map(String::len),
+        Some(64)
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.png");
+    let writer = PictureWriter::new("flex (a CPU)", None, None);
+    writer.save(&made, &path).unwrap();
+    assert_eq!(read_request(&path).unwrap(), made.request);
+    let manifest = std::fs::read_to_string(folder.path().join("manifest.jsonl")).unwrap();
+    let line: ManifestLine = serde_json::from_str(&manifest).unwrap();
+    assert_eq!(
+        (line.image_path.as_str(), line.gen_params.seed),
+        ("a.png", 3)
+    );
+    assert_eq!(line.code_version.burn.split('.').count(), 3);
+    assert_eq!(line.model.revision, made.request.model.sha256);
+}
