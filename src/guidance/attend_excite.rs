@@ -91,7 +91,7 @@ impl MapLoss for BatchLoss {
             .collect()
     }
 
-    fn losses(&self, maps: &MapGroup, _stage: Stage) -> Tensor<1> {
+    fn losses(&self, maps: &MapGroup, _before: Option<&MapGroup>, _stage: Stage) -> Tensor<1> {
         let device = maps.maps.device().without_autodiff();
         let shares = among_tokens(maps.maps.clone(), self.constants.range, &self.text);
         let selector = selector(&self.objects, shares.dims()[3], &device);

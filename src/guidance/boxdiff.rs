@@ -119,7 +119,7 @@ impl MapLoss for BatchLoss {
         self.boxes.iter().map(|sample| !sample.is_empty()).collect()
     }
 
-    fn losses(&self, maps: &MapGroup, stage: Stage) -> Tensor<1> {
+    fn losses(&self, maps: &MapGroup, _before: Option<&MapGroup>, stage: Stage) -> Tensor<1> {
         let constants = &self.constants;
         let device = maps.maps.device().without_autodiff();
         let [rows, columns] = maps.size;

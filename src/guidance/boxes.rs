@@ -23,7 +23,8 @@ pub struct BBox {
 pub enum BoxError {
     /// Not `OBJECT: X0,Y0,X1,Y1`.
     #[error(
-        "{0:?} is no box; write the object, a colon and four shares of the picture's width and height, as in \"dog: 0.05,0.25,0.35,0.75\""
+        "{0:?} is no box; write the object, a colon and four shares of the picture's width and height, as in \
+         \"dog: 0.05,0.25,0.35,0.75\""
     )]
     Syntax(String),
     /// A corner beyond the picture, in pixels perhaps.

@@ -25,8 +25,9 @@ pub trait MapLoss {
     /// Which samples it has something to say about. The others' losses are 0 and have no gradient.
     fn acts_on(&self) -> Vec<bool>;
 
-    /// The loss of each sample, `[B]`, on one group of maps; differentiable with respect to `maps.maps`.
-    fn losses(&self, maps: &MapGroup, stage: Stage) -> Tensor<1>;
+    /// The loss of each sample, `[B]`, on one group of maps; differentiable with respect to `maps.maps`. `before` are
+    /// the maps of the same layers in the last forward pass of the previous guided step; none in the first.
+    fn losses(&self, maps: &MapGroup, before: Option<&MapGroup>, stage: Stage) -> Tensor<1>;
 }
 
 /// Which maps a forward pass records, and for what.
@@ -36,6 +37,8 @@ pub struct Reading<'a> {
     pub filter: &'a LayerFilter,
     /// The loss on their maps.
     pub loss: &'a dyn MapLoss,
+    /// The maps of the previous guided step; empty in the first.
+    pub before: &'a [MapGroup],
     /// What the loss is asked for.
     pub stage: Stage,
 }
@@ -45,9 +48,8 @@ impl Reading<'_> {
         Recorder::new(self.filter.clone(), self.loss.pooling())
     }
 
-    /// Runs the UNet on `input`, `[B, C, h, w]` as it wants them, as far as the last layer that is read. Gives the losses
-    /// with their gradient to the maps, and what takes that on to the input
-    /// ([`Recording::sample_gradient`]).
+    /// Runs the UNet on `input`, `[B, C, h, w]` as it wants them, as far as the last layer that is read. Gives the
+    /// losses with their gradient to the maps, and what takes that on to the input ([`Recording::sample_gradient`]).
     pub fn run<'a>(
         &self,
         unet: &'a UNet,
@@ -62,7 +64,7 @@ impl Reading<'_> {
             whole: false,
         };
         let recording = unet.record(input, &[timestep], conditioning, &mut recorder, options);
-        let gradient = MapGradient::new(self.loss, recorder.finish(), self.stage);
+        let gradient = MapGradient::new(self.loss, recorder.finish(), self.before, self.stage);
         (gradient, recording)
     }
 }
@@ -71,19 +73,30 @@ impl Reading<'_> {
 pub struct MapGradient {
     /// The loss of each sample, `[B]`.
     pub losses: Tensor<1>,
+    /// The maps themselves, without gradient.
+    pub maps: Vec<MapGroup>,
     /// Layers by index, and the gradient to what each of them says, `[B, 1 or heads, cells, tokens]`.
     layers: Vec<(Vec<usize>, Tensor<4>)>,
 }
 
 impl MapGradient {
-    /// The mean of `loss` over `groups` of maps, differentiated.
-    pub fn new(loss: &dyn MapLoss, groups: Vec<MapGroup>, stage: Stage) -> Self {
+    /// The mean of `loss` over `groups` of maps, differentiated; `before` as in [`MapLoss::losses`].
+    pub fn new(
+        loss: &dyn MapLoss,
+        groups: Vec<MapGroup>,
+        before: &[MapGroup],
+        stage: Stage,
+    ) -> Self {
+        let maps = groups.clone();
         let leaf = |group: MapGroup| MapGroup {
             maps: group.maps.autodiff().require_grad(),
             ..group
         };
         let groups: Vec<MapGroup> = groups.into_iter().map(leaf).collect();
-        let each = groups.iter().map(|group| loss.losses(group, stage));
+        let each = groups.iter().map(|group| {
+            let before = before.iter().find(|before| before.layers == group.layers);
+            loss.losses(group, before, stage)
+        });
         let losses = each.reduce(|sum, losses| sum + losses);
         let losses = losses.expect("a layer that is read") / groups.len() as f64;
         let gradients = losses.clone().sum().backward();
@@ -97,6 +110,7 @@ impl MapGradient {
         };
         Self {
             losses: losses.inner(),
+            maps,
             layers: groups.into_iter().filter_map(to_probabilities).collect(),
         }
     }

@@ -91,7 +91,7 @@ impl MapLoss for BatchLoss {
         self.boxes.iter().map(|sample| !sample.is_empty()).collect()
     }
 
-    fn losses(&self, maps: &MapGroup, _stage: Stage) -> Tensor<1> {
+    fn losses(&self, maps: &MapGroup, _before: Option<&MapGroup>, _stage: Stage) -> Tensor<1> {
         let device = maps.maps.device().without_autodiff();
         let [batch, _, cells, most] = maps.maps.dims();
         let columns = maps.size[1];

@@ -2,17 +2,17 @@
 //!
 //! A map is what one head of one layer says about one token: for each cell of the layer's feature map the share of
 //! attention that the token gets. References read "the 16×16 maps" of SD1.x at 512×512 and "the 32×32 maps" of SDXL at
-//! 1024×1024. Both are the smallest maps on the way down with at least [`MIN_SIDE`] cells a side, and those are read at any
-//! size of picture unless another size is asked for: smaller maps are too coarse to tell two objects apart.
+//! 1024×1024. Both are the smallest maps on the way down with at least [`MIN_SIDE`] cells a side, and those are read at
+//! any size of picture unless another size is asked for: smaller maps are too coarse to tell two objects apart.
 
-use burn::tensor::{DType, Device, Tensor, TensorData};
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use prepose_models::attention::{AttentionProbe, LayerInfo, Place};
 use prepose_models::unet::{UNet, UNetConfig};
 
 use super::GuidanceError;
 
-/// The fewest cells along a side of the maps that are read by default. Less than the 16 of a square picture, so that a long one
-/// is read at the same level of the network.
+/// The fewest cells along a side of the maps that are read by default. Less than the 16 of a square picture, so that a
+/// long one is read at the same level of the network.
 pub const MIN_SIDE: usize = 12;
 
 /// Which cross-attention layers are read.
@@ -197,6 +197,21 @@ pub struct MapGroup {
     pub count: usize,
 }
 
+impl MapGroup {
+    /// The same of these rows of the batch only.
+    pub fn select(&self, rows: &[usize]) -> Self {
+        let rows: Vec<i32> = rows.iter().map(|row| *row as i32).collect();
+        let count = rows.len();
+        let device = self.maps.device();
+        let rows: Tensor<1, Int> = Tensor::from_data(TensorData::new(rows, [count]), &device);
+        Self {
+            maps: self.maps.clone().select(0, rows.clone()),
+            selector: (self.selector.clone()).map(|selector| selector.select(0, rows)),
+            ..self.clone()
+        }
+    }
+}
+
 /// An observer of cross-attention that keeps what a [`LayerFilter`] names, as [`Pooling`] says.
 ///
 /// ```ignore
@@ -271,9 +286,10 @@ impl AttentionProbe for Recorder {
     }
 }
 
-/// What turns maps of `tokens` tokens `[B, …, tokens]` into maps of objects by a matrix product: `[B, tokens, K]`. The map
-/// of an object is the mean of those of its tokens. `objects[b][k]` are the positions of object k of sample b; K is the
-/// most that a sample has. In the columns that a sample does not fill it reads the start token, whose map is nowhere 0.
+/// What turns maps of `tokens` tokens `[B, …, tokens]` into maps of objects by a matrix product: `[B, tokens, K]`. The
+/// map of an object is the mean of those of its tokens. `objects[b][k]` are the positions of object k of sample b; K is
+/// the most that a sample has. In the columns that a sample does not fill it reads the start token, whose map is
+/// nowhere 0.
 pub fn selector(objects: &[Vec<Vec<usize>>], tokens: usize, device: &Device) -> Tensor<3> {
     let most = objects.iter().map(Vec::len).max().unwrap_or(0).max(1);
     let mut weights = vec![0f32; objects.len() * tokens * most];
@@ -299,8 +315,9 @@ pub fn object_maps(maps: Tensor<4>, size: [usize; 2], selector: Tensor<3>) -> Te
 
 /// Smooths maps `[B, K, rows, columns]` with the 3×3 kernel of this family of methods, reflected at the border.
 ///
-/// The weight is exp(−(d / 2σ)²) along each axis with σ = 0.5: centre 0.332, edge 0.122, corner 0.045. That is a Gaussian of
-/// standard deviation √2·σ ≈ 0.71, not 0.5 as its parameter says; everyone copied it from Attend-and-Excite.
+/// The weight is exp(−(d / 2σ)²) along each axis with σ = 0.5: centre 0.332, edge 0.122, corner 0.045. That is a
+/// Gaussian of standard deviation √2·σ ≈ 0.71, not 0.5 as its parameter says; everyone copied it from
+/// Attend-and-Excite.
 pub fn smooth(maps: Tensor<4>) -> Tensor<4> {
     let [_, _, rows, columns] = maps.dims();
     let device = maps.device();

@@ -1,22 +1,23 @@
 //! What acts inside the denoising loop to put things where they belong, without training.
 //!
-//! All methods work alike: a forward pass of the UNet's conditional half records cross-attention maps, a loss says how far
-//! they are from what is wanted, and the latents move a step down its gradient before the ordinary denoising step.
+//! All methods work alike: a forward pass of the UNet's conditional half records cross-attention maps, a loss says how
+//! far they are from what is wanted, and the latents move a step down its gradient before the ordinary denoising step.
 //!
-//! * [`method`]: what a method is; each is one file: [`pos`], [`boxdiff`], [`attend_excite`], [`layout`];
+//! * [`method`]: what a method is; each is one file: [`pos`], [`boxdiff`], [`attend_excite`], [`layout`], [`conform`];
 //! * [`config`]: what a request says, and what it means;
 //! * [`target`]: what one picture should achieve; [`boxes`]: where an object belongs;
 //! * [`maps`]: which maps are read, and their mean;
 //! * [`gradient`]: the losses' gradient to the latents; [`update`]: the hook that moves them;
 //! * [`score`]: how well maps obey relations, for search.
 //!
-//! A new method is one file that implements [`GuidanceMethod`] and one entry in [`METHODS`]; requests, the command line,
-//! `prepose run` and `prepose bench` take it from there.
+//! A new method is one file that implements [`GuidanceMethod`] and one entry in [`METHODS`]; requests, the command
+//! line, `prepose run` and `prepose bench` take it from there.
 
 pub mod attend_excite;
 pub mod boxdiff;
 pub mod boxes;
 pub mod config;
+pub mod conform;
 pub mod gradient;
 pub mod layout;
 pub mod maps;
@@ -46,13 +47,19 @@ pub static METHODS: &[Method] = &[
     Method(&boxdiff::BoxDiff),
     Method(&attend_excite::AttendAndExcite),
     Method(&layout::Layout),
+    Method(&conform::Conform),
 ];
 
 /// Why a picture cannot be guided as asked.
 #[derive(Debug, Error)]
 pub enum GuidanceError {
     /// The method has no such preset.
-    #[error("{} has no preset {}; it has {}", method.name(), preset.as_str(), list(method.presets().iter().map(|preset| preset.as_str())))]
+    #[error(
+        "{} has no preset {}; it has {}",
+        method.name(),
+        preset.as_str(),
+        list(method.presets().iter().map(|preset| preset.as_str()))
+    )]
     Preset {
         /// The method.
         method: Method,
@@ -91,7 +98,8 @@ pub enum GuidanceError {
     },
     /// Nothing to guide by.
     #[error(
-        "the prompt states no relation to guide by; state one (\"a dog to the left of a cat\") or give it as \"dog | left of | cat\""
+        "the prompt states no relation to guide by; state one (\"a dog to the left of a cat\") or give it as \
+         \"dog | left of | cat\""
     )]
     NoRelation,
     /// Nothing to guide.
@@ -112,11 +120,16 @@ pub enum GuidanceError {
     },
     /// A relation of depth.
     #[error(
-        "{0} is a relation of depth, which attention maps do not show; it cannot be guided by gradient, but searched for with a checker"
+        "{0} is a relation of depth, which attention maps do not show; it cannot be guided by gradient, but searched \
+         for with a checker"
     )]
     NotInThePlane(Relation),
     /// No boxes, and no layout to take them from.
-    #[error("{} guidance needs a box for each object, as in \"dog: 0.05,0.25,0.35,0.75\"; only a prompt with exactly one relation out of left, right, above and below has a layout of its own", method.name())]
+    #[error(
+        "{} guidance needs a box for each object, as in \"dog: 0.05,0.25,0.35,0.75\"; only a prompt with exactly one \
+         relation out of left, right, above and below has a layout of its own",
+        method.name()
+    )]
     NeedsBoxes {
         /// The method.
         method: Method,
@@ -171,8 +184,8 @@ pub enum TokenRange {
     AllButEnds,
 }
 
-/// Softmax of 100 times mean maps `[B, 1, cells, tokens]` over the tokens of `range`; the others are 0. `text[b]` are the
-/// positions of the tokens of text.
+/// Softmax of 100 times mean maps `[B, 1, cells, tokens]` over the tokens of `range`; the others are 0. `text[b]` are
+/// the positions of the tokens of text.
 fn among_tokens(maps: Tensor<4>, range: TokenRange, text: &[Vec<usize>]) -> Tensor<4> {
     let tokens = maps.dims()[3];
     let mut mask = vec![0f32; text.len() * tokens];

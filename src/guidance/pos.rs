@@ -199,7 +199,7 @@ impl MapLoss for BatchLoss {
             .collect()
     }
 
-    fn losses(&self, maps: &MapGroup, _stage: Stage) -> Tensor<1> {
+    fn losses(&self, maps: &MapGroup, _before: Option<&MapGroup>, _stage: Stage) -> Tensor<1> {
         let device = maps.maps.device().without_autodiff();
         let selector = selector(&self.objects, maps.maps.dims()[3], &device);
         let most = selector.dims()[2];

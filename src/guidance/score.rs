@@ -24,13 +24,13 @@ impl Default for ScoreOptions {
     }
 }
 
-/// The PoS of each sample's relations on mean maps ([`Pooling::Mean`](super::maps::Pooling::Mean)), in [0, 1]: 1 if the maps
-/// lie just as the scene says, ½ if they are alike. `None` for a sample without relations.
+/// The PoS of each sample's relations on mean maps ([`Pooling::Mean`](super::maps::Pooling::Mean)), in [0, 1]: 1 if the
+/// maps lie just as the scene says, ½ if they are alike. `None` for a sample without relations.
 ///
-/// Order along an axis counts as P(A > B) + ½ P(A = B), near and far by equation 9 of the paper over its range. A scene is as
-/// good as its worst relation, a relation of several parts (a diagonal, between) as its worst part, and what can be
-/// fulfilled in several ways as the best of them. Several groups of maps are averaged. Reads the profiles back from the
-/// device.
+/// Order along an axis counts as P(A > B) + ½ P(A = B), near and far by equation 9 of the paper over its range. A scene
+/// is as good as its worst relation, a relation of several parts (a diagonal, between) as its worst part, and what can
+/// be fulfilled in several ways as the best of them. Several groups of maps are averaged. Reads the profiles back from
+/// the device.
 ///
 /// # Errors
 /// [`GuidanceError::NotInThePlane`] for relations of depth.

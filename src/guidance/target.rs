@@ -28,12 +28,12 @@ pub struct TargetObject {
 }
 
 impl Target {
-    /// What `settings` should achieve for `prompt`, whose objects and relations are `scene`. Methods that need boxes take
-    /// `boxes`, or, without any, the SpatialBench-UC layout of the only relation ([`BBox::layout`]).
+    /// What `settings` should achieve for `prompt`, whose objects and relations are `scene`. Methods that need boxes
+    /// take `boxes`, or, without any, the SpatialBench-UC layout of the only relation ([`BBox::layout`]).
     ///
     /// # Errors
-    /// No relation, or one that has no place in the plane; a box for something that the prompt does not name, two for
-    /// the same, or none.
+    /// What the method needs is not there: a relation in the plane, boxes, enough objects; a box for something that the
+    /// prompt does not name, or two for the same.
     pub fn new(
         settings: &Settings,
         prompt: &str,

@@ -5,7 +5,7 @@ use prepose_models::attention::AttentionProbe;
 use prepose_models::unet::{Memory, Recording};
 
 use super::gradient::{MapGradient, MapLoss, Reading, Stage};
-use super::maps::{LayerFilter, Recorder};
+use super::maps::{LayerFilter, MapGroup, Recorder};
 use super::steps::Refinement;
 use super::{GuidanceError, Settings, Target};
 use crate::sampling::denoise::{Hook, HookError, State};
@@ -24,6 +24,9 @@ pub struct Guidance {
     recorder: Option<Recorder>,
     pending: Option<Tensor<4>>,
     losses: Vec<(usize, Tensor<1>)>,
+    /// The maps of the last guided pass, and of the last one of the step before.
+    maps: Vec<MapGroup>,
+    maps_before: Vec<MapGroup>,
 }
 
 impl Guidance {
@@ -42,6 +45,8 @@ impl Guidance {
             recorder: None,
             pending: None,
             losses: Vec::new(),
+            maps: Vec::new(),
+            maps_before: Vec::new(),
         })
     }
 
@@ -89,6 +94,7 @@ impl Guidance {
         let reading = Reading {
             filter,
             loss: self.passes[pass].as_ref(),
+            before: &self.maps_before,
             stage,
         };
         let prepared = state.positive();
@@ -102,6 +108,7 @@ impl Guidance {
             let movement = self.movement(state, gradient, chosen);
             state.edit_latents(state.latents().clone() + movement);
         }
+        self.maps = maps.maps;
     }
 
     /// Updates each sample until its loss is low enough.
@@ -154,6 +161,7 @@ impl Hook for Guidance {
         if !self.guides(state) || self.settings.one_pass {
             return Ok(());
         }
+        self.maps_before = std::mem::take(&mut self.maps);
         for pass in 0..self.passes.len() {
             let acts_on = self.passes[pass].acts_on();
             if !acts_on.contains(&true) {
@@ -209,10 +217,12 @@ impl Hook for Guidance {
     fn recorded(&mut self, state: &State, recording: Recording) -> Result<(), HookError> {
         if let (Some(recorder), Some(loss)) = (self.recorder.take(), self.passes.first()) {
             let acts_on = loss.acts_on();
-            let maps = MapGradient::new(loss.as_ref(), recorder.finish(), Stage::Update);
+            let groups = recorder.finish();
+            let maps = MapGradient::new(loss.as_ref(), groups, &self.maps, Stage::Update);
             self.losses.push((state.step, maps.losses.clone()));
             let gradient = recording.sample_gradient(&maps);
             self.pending = Some(self.movement(state, gradient, acts_on));
+            self.maps = maps.maps;
         }
         Ok(())
     }
@@ -232,6 +242,7 @@ impl Hook for Guidance {
     fn retain(&mut self, keep: &[usize]) {
         self.targets = keep.iter().map(|row| self.targets[*row].clone()).collect();
         self.awake = keep.iter().map(|row| self.awake[*row]).collect();
+        self.maps = self.maps.iter().map(|maps| maps.select(keep)).collect();
         let passes = self.settings.loss.passes(&self.targets);
         self.passes = passes.expect("targets that were checked");
     }

@@ -1,6 +1,6 @@
 //! The reward that needs no detector: how well the attention maps obey the prompt's relations.
 
-use burn::tensor::{Int, Tensor, TensorData};
+use burn::tensor::Tensor;
 use prepose_models::attention::AttentionProbe;
 
 use super::scorer::Scorer;
@@ -99,11 +99,6 @@ impl Hook for AttentionScorer {
 
     fn retain(&mut self, keep: &[usize]) {
         self.targets = keep.iter().map(|row| self.targets[*row].clone()).collect();
-        let rows: Vec<i32> = keep.iter().map(|row| *row as i32).collect();
-        for group in &mut self.maps {
-            let rows = TensorData::new(rows.clone(), [keep.len()]);
-            let rows: Tensor<1, Int> = Tensor::from_data(rows, &group.maps.device());
-            group.maps = group.maps.clone().select(0, rows);
-        }
+        self.maps = self.maps.iter().map(|group| group.select(keep)).collect();
     }
 }

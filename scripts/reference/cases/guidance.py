@@ -1,7 +1,7 @@
 """`fixtures/guidance/`: losses of the guidance methods and their gradients to the latents, by torch's autograd."""
 
 import torch
-from cases.guidance_procedures import LOSSES, Store, boxdiff_refined, latent_gradient
+from cases.guidance_procedures import LOSSES, Store, boxdiff_refined, conform_loss, latent_gradient
 from common import FIXTURES, write_case
 from diffusers import UNet2DConditionModel
 from outputs import random_like
@@ -39,6 +39,8 @@ NEAR = targets([stated(0, "near", 1)], [stated(1, "far from", 0)])
 BETWEEN = targets([stated(1, "between", 0, 2)], [stated(0, "left of", 1)])
 # A box of half a cell: the reference drops its inner term.
 TINY = [dict(ONE[0], objects=[item([2], [0.1, 0.1, 0.14, 0.14]), FIRST[1]]), ONE[1]]
+# Groups of three, two, one and one tokens; a sample of single tokens has no pair without the maps of the step before.
+PHRASES = [dict(ONE[0], objects=[item([2, 3]), item([6, 7, 8]), item([11])]), ONE[1]]
 
 POS = {"method": "pos", "preset": "sd14-reference", "combine": "sum"}
 UNSMOOTHED = {"method": "pos", "preset": "sdxl-reference"}
@@ -60,6 +62,8 @@ CASES = {
     "boxdiff_diffusers": (BOXDIFF | {"preset": "diffusers"}, ONE),
     "excite": (EXCITE, ONE),
     "layout": ({"method": "layout", "preset": "sd14-reference"}, ONE),
+    "conform": ({"method": "conform", "preset": "default"}, PHRASES),
+    "conform_softmax": ({"method": "conform", "preset": "sd14-reference"}, PHRASES),
 }
 
 
@@ -67,18 +71,24 @@ def map_losses(tensors):
     """Losses on given maps [B, pixels, tokens], and their gradient to the maps."""
     rows, columns = 8, 6
     given = (random_like([2, rows * columns, MAP_TOKENS], 71)).double().softmax(-1)
-    tensors["maps"] = given
-    given = given.float().double()
+    before = (random_like([2, rows * columns, MAP_TOKENS], 75)).double().softmax(-1)
+    tensors |= {"maps": given, "maps_before": before}
+    given, before = given.float().double(), before.float().double().unflatten(1, (rows, columns))
     for name, (config, wanted) in CASES.items():
         stages = [("", LOSSES.get(config["method"]))]
         if config["method"] == "boxdiff":
             stages.append(("/refined", boxdiff_refined))
+        if config["method"] == "conform":
+            stages.append(("/after", conform_loss))
         for stage, loss in stages:
             if not loss:
                 continue
             maps = given.clone().requires_grad_(True)
             grid = maps.unflatten(1, (rows, columns))
-            each = [loss(grid[i], target, config) for i, target in enumerate(wanted)]
+            if stage == "/after":
+                each = [loss(grid[i], target, config, before[i]) for i, target in enumerate(wanted)]
+            else:
+                each = [loss(grid[i], target, config) for i, target in enumerate(wanted)]
             tensors[f"maps/{name}{stage}/losses"] = torch.stack([torch.as_tensor(x) for x in each])
             tensors[f"maps/{name}{stage}/gradient"] = torch.autograd.grad(sum(each), maps)[0]
 

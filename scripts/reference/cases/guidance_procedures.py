@@ -8,6 +8,7 @@ import math
 
 import torch
 import torch.nn.functional as F
+from pytorch_metric_learning.losses import NTXentLoss
 
 
 class Store:
@@ -191,6 +192,23 @@ def excite_loss(maps, target, config):
     return max(max(0, 1 - image.max()) for image in images)
 
 
+# ---- CONFORM (Meral et al. 2024) ----
+
+
+def conform_loss(maps, target, config, before=None):
+    """The authors' loss, by the library that they call: the map of each token of an object is an embedding of the object's class,
+    and so is its map of the step before. The code's own default has a softmax over tokens, its notebook has none."""
+    embeddings, classes = [], []
+    for image in [maps] if before is None else [maps, before.detach()]:
+        if config["preset"] == "sd14-reference":
+            image = among_tokens(image, target, config)
+        for group, item in enumerate(target["objects"]):
+            for position in item["positions"]:
+                embeddings.append(smooth(image[:, :, position]).flatten())
+                classes.append(group)
+    return NTXentLoss(temperature=0.5)(torch.stack(embeddings), torch.tensor(classes))
+
+
 # ---- Layout guidance (Chen, Laina and Vedaldi 2024) ----
 
 
@@ -218,22 +236,29 @@ def layout_loss(store, sample, latents, target):
 
 # ---- what the methods share ----
 
-LOSSES = {"pos": lambda *a: sum(pos_losses(*a)), "boxdiff": boxdiff_loss, "attend-and-excite": excite_loss}
+LOSSES = {
+    "pos": lambda *a: sum(pos_losses(*a)),
+    "boxdiff": boxdiff_loss,
+    "attend-and-excite": excite_loss,
+    "conform": conform_loss,
+}
 
 
-def losses(store, latents, targets, config, side, refined=False):
-    """One loss for each sample, after a forward pass."""
+def losses(store, latents, targets, config, side, refined=False, before=None):
+    """One loss for each sample, after a forward pass; `before` are CONFORM's mean maps of the step before."""
     if config["method"] == "layout":
         return [layout_loss(store, i, latents, target) for i, target in enumerate(targets)]
     maps = mean_maps(store, latents, side)
+    if before is not None:
+        return [conform_loss(maps[i], target, config, before[i]) for i, target in enumerate(targets)]
     loss = boxdiff_refined if refined and config["method"] == "boxdiff" else LOSSES[config["method"]]
     return [loss(maps[i], target, config) for i, target in enumerate(targets)]
 
 
-def latent_gradient(unet, store, latents, timestep, conditioning, targets, config, side, scale=1.0, refined=False):
+def latent_gradient(unet, store, latents, timestep, conditioning, targets, config, side, scale=1.0, refined=False, before=None):
     """Losses [B] and their gradient to the latents; the UNet sees the latents times `scale`."""
     latents = latents.detach().requires_grad_(True)
     unet(latents * scale, timestep, **conditioning)
-    each = losses(store, latents.shape[2:], targets, config, side, refined)
+    each = losses(store, latents.shape[2:], targets, config, side, refined, before)
     gradient = torch.autograd.grad(sum(each), latents)[0]
     return torch.stack([torch.as_tensor(loss, dtype=latents.dtype).detach() for loss in each]), gradient

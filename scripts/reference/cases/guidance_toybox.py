@@ -5,7 +5,7 @@ Quick to make again: `make.py guidance-toybox`, whenever the weights change.
 
 import diffusers
 import torch
-from cases.guidance_procedures import Store, latent_gradient, relation_parts
+from cases.guidance_procedures import Store, latent_gradient, mean_maps, relation_parts
 from cases.toybox import GUIDANCE, TOYBOX
 from common import case_dir, generator, write_json, write_tensors
 from scheduler_configs import SCHEDULERS
@@ -13,11 +13,12 @@ from networks import read_json
 
 STEPS, GUIDED = 12, 10
 LEFT, RIGHT = [0.05, 0.25, 0.35, 0.75], [0.65, 0.25, 0.95, 0.75]
-# Prompts with the objects' words; all their words are one token each.
+# Prompts with the objects' phrases; all their words are one token each.
 DOG = {"prompt": "a dog to the left of a cat", "seed": 3, "objects": ["dog", "cat"], "relation": "left of"}
 CAKE = {"prompt": "a pizza above a cake", "seed": 4, "objects": ["pizza", "cake"], "relation": "above"}
 LAYOUT_DOG = DOG | {"seed": 4}
 BUS = {"prompt": "a zebra below left of a bus", "seed": 3, "objects": ["zebra", "bus"], "relation": "below left of"}
+RED_DOG = {"prompt": "a red dog to the left of a blue cat", "seed": 3, "objects": ["red dog", "blue cat"], "relation": "left of"}
 
 # PoS guidance of SD 1.4 has its published scale. The others' scales and all seeds are such that the reference agrees with itself: this network,
 # whose latents are small and whose attention is sharp, can amplify a change of the first noise by 1e-6 to 1, and then nothing could be told from
@@ -29,15 +30,16 @@ RUNS = {
     "boxdiff": ({"method": "boxdiff", "preset": "diffusers", "scale": 6.0, "resolution": 16}, "ddim", [DOG, CAKE]),
     "excite": ({"method": "attend-and-excite", "preset": "sd14-reference", "scale": 1.0, "resolution": 16}, "ddim", [DOG]),
     "layout": ({"method": "layout", "preset": "sd14-reference", "scale": 0.5}, "euler", [LAYOUT_DOG]),
+    "conform": ({"method": "conform", "preset": "default", "refine": True, "scale": 1.0, "resolution": 16}, "ddim", [RED_DOG]),
 }
 THRESHOLDS = {0: 0.05, 10: 0.5, 20: 0.8}
 
 
 def target_of(request, tokenizer, boxed):
     ids = tokenizer(request["prompt"]).input_ids
-    words = [ids.index(tokenizer(word).input_ids[1]) for word in request["objects"]]
+    phrases = [[ids.index(tokenizer(word).input_ids[1]) for word in phrase.split()] for phrase in request["objects"]]
     boxes = {"left of": (LEFT, RIGHT), "above": ([v[1], v[0], v[3], v[2]] for v in (LEFT, RIGHT))}
-    objects = [{"positions": [position]} for position in words]
+    objects = [{"positions": positions} for positions in phrases]
     if boxed:
         for item, box in zip(objects, boxes[request["relation"]]):
             item["box"] = list(box)
@@ -60,6 +62,7 @@ class Run:
         self.positive, self.negative = embeds
         self.side = config.get("resolution")
         self.last_loss = 1e4  # of layout guidance, kept from step to step
+        self.before = None  # CONFORM's maps of the step before
 
     def evaluate(self, t, relation=None, refined=False):
         """Loss and gradient to the latents, of one of the relation's parts where they are applied in sequence."""
@@ -68,7 +71,7 @@ class Run:
         target = self.target if relation is None else dict(self.target, relations=[relation])
         conditioning = {"encoder_hidden_states": self.positive}
         losses, gradient = latent_gradient(
-            self.unet, self.store, self.latents, t, conditioning, [target], self.config, self.side, scale, refined
+            self.unet, self.store, self.latents, t, conditioning, [target], self.config, self.side, scale, refined, self.before
         )
         return losses[0].item(), gradient
 
@@ -91,9 +94,14 @@ class Run:
                 loss, gradient = self.evaluate(t, refined=True)
                 self.latents = self.latents - size * gradient
                 count += 1
+        if method == "conform" and self.config.get("refine") and i in THRESHOLDS:
+            for _ in range(20):
+                self.latents = self.latents - size * self.evaluate(t)[1]
         relations = relation_parts(self.target["relations"][0]) if method == "pos" else [None]
         for relation in relations:
             self.latents = self.latents - size * self.evaluate(t, relation)[1]
+        if method == "conform":
+            self.before = mean_maps(self.store, self.latents.shape[2:], self.side).detach()
 
     def denoise(self):
         timesteps = self.scheduler.timesteps

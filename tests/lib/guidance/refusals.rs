@@ -81,6 +81,10 @@ fn wrong_input_is_refused() {
             "a relation of depth",
         ),
         (refused("pos", beside, &["dog: 0,0,1,1"]), "\"box\""),
+        (
+            refused("conform", "a red dog", &[]),
+            "at least 2 objects; the prompt names 1",
+        ),
         (refused("boxdiff", "a dog and a cat", &[]), "needs a box"),
         (refused("boxdiff", "a dog near a cat", &[]), "needs a box"),
         (

@@ -47,12 +47,13 @@ pub fn values<const D: usize>(tensor: &Tensor<D>) -> Vec<f32> {
     tensor.to_data().iter().collect()
 }
 
-/// The largest difference, relative to the largest expected value.
+/// The largest difference, relative to the largest expected value; 0 if both are 0 throughout.
 pub fn deviation(actual: &[f32], expected: &[f32]) -> f32 {
     assert_eq!(actual.len(), expected.len());
+    assert!(actual.iter().all(|x| x.is_finite()));
     let scale = expected.iter().fold(0f32, |m, x| m.max(x.abs()));
     let pairs = actual.iter().zip(expected);
-    pairs.fold(0f32, |m, (a, b)| m.max((a - b).abs())) / scale
+    pairs.fold(0f32, |m, (a, b)| m.max((a - b).abs())) / scale.max(f32::MIN_POSITIVE)
 }
 
 pub fn index(value: &Value) -> usize {
