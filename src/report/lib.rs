@@ -19,6 +19,7 @@
 #![warn(clippy::unwrap_used)]
 
 pub mod bootstrap;
+mod error;
 pub mod experiments;
 pub mod figures;
 pub mod gallery;
@@ -29,7 +30,9 @@ pub mod people;
 pub mod pictures;
 pub mod scaling;
 pub mod source;
+mod stats;
 pub mod tables;
 
+pub use error::SourceError;
 pub use model::{Method, Picture, Place, Report, RunInfo};
-pub use source::{SourceError, read};
+pub use source::read;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::SourceError;
+use super::error::SourceError;
 use super::model::Report;
 use prepose_check::audit::curve::{Point, ZeroCoverage, curve, every_threshold};
 use prepose_check::audit::join::Audit;
@@ -44,7 +44,7 @@ fn add_from(store: &dyn Store, all: &mut Vec<Label>) -> Result<(), SourceError> 
         };
         let read = labels::read(&String::from_utf8_lossy(&bytes));
         add(
-            read.map_err(|error| super::source::broken(store, &entry.name, error.to_string()))?,
+            read.map_err(|error| super::error::broken(store, &entry.name, error.to_string()))?,
             all,
         );
     }

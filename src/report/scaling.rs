@@ -1,7 +1,7 @@
 //! What searching longer brings: methods that try several noises, by how many.
 
 use super::model::{Method, Report};
-use super::tables::{found, mean};
+use super::stats::{found, mean};
 use prepose_check::spatialbench::Counts;
 use prepose_draw::table::{Cell, Table};
 

@@ -7,55 +7,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::Value;
-use thiserror::Error;
 
+use super::error::{SourceError, broken};
 use super::model::{Method, Place, Prompts, Report, RunInfo};
 use super::people;
 use folder::Found;
 use method::Reading;
 use prepose_check::audit::labels::Label;
-use prepose_store::{self as store, Store, StoreError};
-
-/// Why a report cannot be made of something.
-#[derive(Debug, Error)]
-pub enum SourceError {
-    /// The store's reason.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// There is no run there.
-    #[error("there is neither a run nor a method's folder in {location}: {why}")]
-    Nothing {
-        /// As it was given.
-        location: String,
-        /// What was looked for, and the way out.
-        why: String,
-    },
-    /// A file is not what it should be.
-    #[error("{name} in {location} is broken: {why}")]
-    Broken {
-        /// Within the location.
-        name: String,
-        /// The run.
-        location: String,
-        /// What is wrong.
-        why: String,
-    },
-    /// A picture is there more than once.
-    #[error(
-        "{sample_id} is in {first} and again in {second}; give each run and each of its parts once"
-    )]
-    Twice {
-        /// The picture.
-        sample_id: String,
-        /// Where it is.
-        first: String,
-        /// Where it is, too.
-        second: String,
-    },
-    /// There is nothing to report yet.
-    #[error("no picture is finished yet in {0}")]
-    Empty(String),
-}
+use prepose_store::{self as store, Store};
 
 /// Reads runs, folders of single methods, folders of methods as SpatialBench-UC released them, and shards, which are put
 /// together. `labels` are added to those beside the runs. `evaluation` names the folder of the checker's records that counts, where
@@ -270,12 +229,4 @@ fn json(store: &dyn Store, name: &str) -> Result<Option<Value>, SourceError> {
     value
         .map(Some)
         .map_err(|error| broken(store, name, error.to_string()))
-}
-
-pub(super) fn broken(store: &dyn Store, name: &str, why: String) -> SourceError {
-    SourceError::Broken {
-        name: name.into(),
-        location: store.location(),
-        why,
-    }
 }

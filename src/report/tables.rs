@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use super::bootstrap::{Bootstrap, Estimate, Rates};
 use super::model::{Method, Report};
 use super::scaling;
-use prepose_check::rules::visor::{self, Found};
+use super::stats::{found, mean};
+use prepose_check::rules::visor;
 use prepose_check::sample::Scores;
 use prepose_check::spatialbench::tables::{self as papers, Run};
 use prepose_draw::table::{Cell, Table};
@@ -192,16 +193,6 @@ fn seen(method: &Method) -> impl Iterator<Item = (usize, &Scores)> {
     })
 }
 
-/// What VISOR counts of a picture whose prompt states a relation.
-pub(super) fn found(scored: &Scores) -> Found {
-    let both = scored.found.is_some_and(|found| found >= scored.objects);
-    Found {
-        first: both,
-        second: both,
-        right: scored.centre == Some(true),
-    }
-}
-
 fn visor(report: &Report, methods: &[&Method]) -> Table {
     let columns = [
         "run",
@@ -234,16 +225,6 @@ fn visor(report: &Report, methods: &[&Method]) -> Table {
         (scores.pictures > 0).then_some(row)
     });
     Table::new("visor", &columns, rows)
-}
-
-/// The mean of what there is.
-pub(super) fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let (mut sum, mut count) = (0.0, 0usize);
-    for value in values {
-        sum += value;
-        count += 1;
-    }
-    (count > 0).then(|| sum / count as f64)
 }
 
 fn rules(methods: &[&Method]) -> Table {

@@ -111,13 +111,3 @@ fn percent(value: Option<f64>) -> Cell {
 fn share(part: usize, whole: usize) -> Option<f64> {
     (whole > 0).then(|| 100.0 * part as f64 / whole as f64)
 }
-
-/// None without values.
-fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let (mut sum, mut count) = (0.0, 0usize);
-    for value in values {
-        sum += value;
-        count += 1;
-    }
-    (count > 0).then(|| sum / count as f64)
-}

@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::{Pictures, Results, mean, percent, published};
+use super::{Pictures, Results, percent, published};
+use crate::stats::mean;
 use prepose_check::prompt::SuitePrompt;
 use prepose_check::rules::visor::{self, Found};
 use prepose_check::sample::Scores;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{SourceError, broken, json, open, text};
+use super::{json, open, text};
+use crate::error::{SourceError, broken};
 use crate::lines;
 use prepose_check::prompt::SuitePrompt;
 use prepose_store::Store;

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use serde::Deserialize;
 
 use super::folder::Found;
-use super::{SourceError, broken, text};
+use super::text;
+use crate::error::{SourceError, broken};
 use crate::lines::{self, ManifestRow, MaskedRow, SamplingRow, Segmentation};
 use crate::model::{Method, Picture, Prompts};
 use prepose_check::prompt::SuitePrompt;

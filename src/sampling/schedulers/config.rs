@@ -4,22 +4,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::raw::Raw;
-use super::schedule::Schedule;
-use super::timesteps::{self, Spacing};
-use super::{Prediction, SchedulerError, SchedulerKind, betas, pndm};
-
-/// How a solver of more than first order weighs the change of its predictions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Solver {
-    /// DPM-Solver++ by the midpoint.
-    Midpoint,
-    /// DPM-Solver++ by the exact integral of a linear change.
-    Heun,
-    /// UniPC with B(h) = h.
-    Bh1,
-    /// UniPC with B(h) = eʰ − 1.
-    Bh2,
-}
+use super::timesteps::Spacing;
+use super::{Prediction, SchedulerError, SchedulerKind, Solver, betas};
 
 /// Far more training timesteps than any checkpoint has.
 const MAX_TRAIN: usize = 100_000;
@@ -34,12 +20,12 @@ pub struct Scheduler {
     /// ᾱ after the last step of DDIM, PNDM and LCM.
     pub(super) final_alpha_cumprod: f32,
     pub(super) spacing: Spacing,
-    steps_offset: usize,
+    pub(super) steps_offset: usize,
     /// Bound of the predicted picture (DDIM, LCM).
     pub(super) clip: Option<f32>,
-    karras: bool,
+    pub(super) karras: bool,
     /// The squared-cosine schedule keeps fractions of timesteps.
-    cosine: bool,
+    pub(super) cosine: bool,
     /// The last noise level of Euler, DPM-Solver++ and UniPC is 0, else the smallest of training.
     pub(super) final_sigma_zero: bool,
     pub(super) solver: Solver,
@@ -50,8 +36,8 @@ pub struct Scheduler {
     pub(super) euler_at_final: bool,
     /// Steps after which UniPC does not correct.
     pub(super) disable_corrector: Vec<usize>,
-    lambda_min_clipped: f32,
-    original_inference_steps: usize,
+    pub(super) lambda_min_clipped: f32,
+    pub(super) original_inference_steps: usize,
     pub(super) timestep_scaling: f32,
 }
 
@@ -188,153 +174,6 @@ impl Scheduler {
     /// What the UNet predicts.
     pub fn prediction(&self) -> Prediction {
         self.prediction
-    }
-
-    /// The timesteps and noise levels of `steps` steps. PNDM calls the UNet once more than that, or nine times more
-    /// with the warm-up of its paper (`skip_prk_steps` absent or false).
-    pub fn schedule(&self, steps: usize) -> Result<Schedule, SchedulerError> {
-        let train = self.alphas_cumprod.len();
-        let most = match self.kind {
-            SchedulerKind::Lcm => self.original_inference_steps.min(train),
-            // With an offset the first of `train` timesteps would lie beyond the last of training.
-            _ if self.spacing == Spacing::Leading && self.steps_offset > 0 => train - 1,
-            _ => train,
-        };
-        let least = match self.kind == SchedulerKind::Pndm && !self.skip_runge_kutta {
-            true => 4,
-            false => 1,
-        };
-        if !(least..=most).contains(&steps) {
-            return Err(SchedulerError::Steps {
-                kind: self.kind,
-                steps,
-                least,
-                most,
-            });
-        }
-        let (timesteps, sigmas) = match self.kind {
-            SchedulerKind::Ddim => (self.one_step_timesteps(steps, false), vec![]),
-            SchedulerKind::Pndm => {
-                let times = self.one_step_timesteps(steps, false);
-                let interval = (train / steps) as f64;
-                let times = pndm::timesteps(times, self.skip_runge_kutta, interval);
-                (times, vec![])
-            }
-            SchedulerKind::Lcm => (self.lcm_timesteps(steps), vec![]),
-            SchedulerKind::Euler | SchedulerKind::EulerA => self.euler_levels(steps),
-            SchedulerKind::Dpmpp2m | SchedulerKind::Dpmpp2mKarras | SchedulerKind::UniPc => {
-                self.solver_levels(steps)
-            }
-        };
-        Ok(Schedule {
-            scheduler: self.clone(),
-            steps,
-            timesteps,
-            sigmas,
-        })
-    }
-
-    fn one_step_timesteps(&self, steps: usize, fractions: bool) -> Vec<f64> {
-        let train = self.alphas_cumprod.len();
-        self.spacing
-            .timesteps(steps, train, self.steps_offset, fractions)
-    }
-
-    /// An even choice among the timesteps of distillation.
-    fn lcm_timesteps(&self, steps: usize) -> Vec<f64> {
-        let original = self.original_inference_steps;
-        let interval = self.alphas_cumprod.len() / original;
-        let choice =
-            (0..steps).map(|i| (i as f64 * (original as f64 / steps as f64)).floor() as usize);
-        choice
-            .map(|i| ((original - i) * interval - 1) as f64)
-            .collect()
-    }
-
-    fn euler_levels(&self, steps: usize) -> (Vec<f64>, Vec<f32>) {
-        let training = timesteps::training_sigmas(&self.alphas_cumprod);
-        let mut times = self.one_step_timesteps(steps, true);
-        let mut sigmas: Vec<f64> = times
-            .iter()
-            .map(|&t| timesteps::interpolate(t, &training))
-            .collect();
-        // Euler spreads Karras' levels over the range of the chosen timesteps, the solvers over all of training.
-        if self.karras && self.kind == SchedulerKind::Euler {
-            sigmas = timesteps::karras(sigmas[sigmas.len() - 1], sigmas[0], steps);
-            let logs: Vec<f32> = training.iter().map(|sigma| sigma.ln()).collect();
-            times = sigmas
-                .iter()
-                .map(|&sigma| f64::from(timesteps::timestep_of(sigma, &logs) as f32))
-                .collect();
-        }
-        let last = match self.final_sigma_zero || self.kind == SchedulerKind::EulerA {
-            true => 0.0,
-            false => training[0],
-        };
-        (
-            times,
-            sigmas
-                .into_iter()
-                .map(|sigma| sigma as f32)
-                .chain([last])
-                .collect(),
-        )
-    }
-
-    fn solver_levels(&self, steps: usize) -> (Vec<f64>, Vec<f32>) {
-        let training = timesteps::training_sigmas(&self.alphas_cumprod);
-        let train = training.len();
-        let (times, sigmas, karras_min);
-        if self.karras {
-            let [min, max] = [training[0], training[train - 1]].map(f64::from);
-            let logs: Vec<f32> = training.iter().map(|sigma| sigma.ln()).collect();
-            let levels = timesteps::karras(min, max, steps);
-            let whole = |t: f64| match self.cosine && self.kind != SchedulerKind::UniPc {
-                true => t.trunc(),
-                false => t.round_ties_even(),
-            };
-            times = levels
-                .iter()
-                .map(|&sigma| whole(timesteps::timestep_of(sigma, &logs)))
-                .collect();
-            karras_min = levels[steps - 1] as f32;
-            sigmas = levels;
-        } else {
-            let last = match self.kind {
-                SchedulerKind::UniPc => train,
-                _ => train - self.clipped_timesteps(),
-            };
-            times = self
-                .spacing
-                .solver_timesteps(steps, train, last, self.steps_offset);
-            sigmas = times
-                .iter()
-                .map(|&t| timesteps::interpolate(t, &training))
-                .collect();
-            karras_min = training[0];
-        }
-        let last = match (self.final_sigma_zero, self.kind) {
-            (true, _) => 0.0,
-            (false, SchedulerKind::UniPc) => karras_min,
-            (false, _) => training[0],
-        };
-        (
-            times,
-            sigmas
-                .into_iter()
-                .map(|sigma: f64| sigma as f32)
-                .chain([last])
-                .collect(),
-        )
-    }
-
-    /// How many timesteps have a log signal-to-noise ratio below `lambda_min_clipped`.
-    fn clipped_timesteps(&self) -> usize {
-        let lambda = |a: &f32| a.sqrt().ln() - (1.0 - a).sqrt().ln();
-        self.alphas_cumprod
-            .iter()
-            .filter(|a| lambda(a) < self.lambda_min_clipped)
-            .count()
     }
 }
 

@@ -2,9 +2,8 @@
 
 use burn::tensor::Tensor;
 
-use super::config::Solver;
-use super::schedule::{alpha_sigma, log_snr};
-use super::{History, Schedule, StepOutput};
+use super::levels::{alpha_sigma, log_snr};
+use super::{History, Schedule, Solver, StepOutput};
 
 pub(super) fn step(
     schedule: &Schedule,

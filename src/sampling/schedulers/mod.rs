@@ -18,9 +18,11 @@ mod dpmpp;
 mod euler;
 mod history;
 mod lcm;
+mod levels;
 mod pndm;
 mod raw;
 mod schedule;
+mod steps;
 mod timesteps;
 mod unipc;
 
@@ -30,6 +32,19 @@ use std::str::FromStr;
 pub use config::Scheduler;
 pub use history::History;
 pub use schedule::{Schedule, StepOutput};
+
+/// How a solver of more than first order weighs the change of its predictions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Solver {
+    /// DPM-Solver++ by the midpoint.
+    Midpoint,
+    /// DPM-Solver++ by the exact integral of a linear change.
+    Heun,
+    /// UniPC with B(h) = h.
+    Bh1,
+    /// UniPC with B(h) = eʰ − 1.
+    Bh2,
+}
 
 /// A sampling method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum)]

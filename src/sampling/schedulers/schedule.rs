@@ -3,6 +3,7 @@
 use burn::tensor::Tensor;
 
 use super::config::Scheduler;
+use super::levels::alpha_sigma;
 use super::timesteps::Spacing;
 use super::{History, Prediction, SchedulerError, SchedulerKind};
 use super::{ddim, dpmpp, euler, lcm, pndm, unipc};
@@ -214,16 +215,4 @@ impl Schedule {
             Prediction::Sample => model_output,
         }
     }
-}
-
-/// √ᾱ and √(1 − ᾱ) of a noise level σ = √((1 − ᾱ) / ᾱ).
-pub(super) fn alpha_sigma(sigma: f32) -> (f32, f32) {
-    let alpha = 1.0 / (sigma * sigma + 1.0).sqrt();
-    (alpha, sigma * alpha)
-}
-
-/// ln(√ᾱ / √(1 − ᾱ)) of a noise level, ∞ without noise.
-pub(super) fn log_snr(sigma: f32) -> f32 {
-    let (alpha, sigma) = alpha_sigma(sigma);
-    alpha.ln() - sigma.ln()
 }

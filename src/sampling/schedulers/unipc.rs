@@ -2,10 +2,9 @@
 
 use burn::tensor::Tensor;
 
-use super::config::Solver;
 use super::history::Remembered;
-use super::schedule::{alpha_sigma, log_snr};
-use super::{History, Schedule, StepOutput};
+use super::levels::{alpha_sigma, log_snr};
+use super::{History, Schedule, Solver, StepOutput};
 
 /// Corrects the sample that the last step predicted, then predicts the next.
 pub(super) fn step(

@@ -4,9 +4,13 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use super::lines::LINE_LIMIT;
-use super::record::ID_LIMIT;
 use crate::prompt::scene::SceneError;
+
+/// The longest line that is read, in bytes.
+pub(super) const LINE_LIMIT: usize = 1 << 20;
+
+/// How long a prompt_id may be: file names have up to 255 bytes, and others are in them too.
+pub(super) const ID_LIMIT: usize = 100;
 
 /// Why there is no such set of prompts.
 #[derive(Debug, Error)]

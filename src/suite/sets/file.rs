@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use super::error::{LineError, SuiteError};
-use super::lines::{LINE_LIMIT, Lines};
+use super::error::{LINE_LIMIT, LineError, SuiteError};
+use super::lines::Lines;
 use super::pairs;
 use super::record::{Given, Row, check_key};
 use crate::suite::{Suite, SuitePrompt};

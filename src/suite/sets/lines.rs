@@ -6,10 +6,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::error::{LineError, SuiteError};
-
-/// The longest line that is read, in bytes.
-pub(super) const LINE_LIMIT: usize = 1 << 20;
+use super::error::{LINE_LIMIT, LineError, SuiteError};
 
 /// The lines of a file, without their ends and without a byte order mark.
 pub(super) struct Lines {

@@ -2,13 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use super::error::{LineError, nearest};
+use super::error::{ID_LIMIT, LineError, nearest};
 use crate::prompt::scene::{GivenRelation, Relation, Scene, SceneError, StatedRelation};
 use crate::prompt::schedule;
 use crate::suite::SuitePrompt;
-
-/// How long a prompt_id may be: file names have up to 255 bytes, and others are in them too.
-pub(super) const ID_LIMIT: usize = 100;
 
 /// Enough steps for any change that a prompt schedules; which one matters not, as the last prompt is read.
 const STEPS: usize = 1_000;
