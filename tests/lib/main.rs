@@ -11,6 +11,7 @@ mod merge;
 mod pictures;
 mod pipeline;
 mod prompt;
+mod rooms;
 mod rules;
 mod sampling;
 mod scenes;
