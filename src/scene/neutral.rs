@@ -224,11 +224,14 @@ fn subject(reading: &Reading, mentions: &[(usize, usize)]) -> String {
         .map(|(_, object)| &reading.scene.objects[*object]);
     let mut groups = objects
         .clone()
-        .map(|object| nouns::group(&object.noun).map(|group| group.plural));
-    let first = groups.next().flatten();
-    let plural = first
-        .filter(|first| groups.all(|other| other == Some(first)))
-        .unwrap_or("things");
+        .map(|object| nouns::groups(&object.noun).map(|group| group.plural));
+    let mut first = groups.next().into_iter().flatten();
+    let common = first.find(|first| {
+        groups
+            .clone()
+            .all(|mut other| other.any(|one| one == *first))
+    });
+    let plural = common.unwrap_or("things");
     match objects.map(|object| object.count).sum::<Option<usize>>() {
         Some(count) => format!("{} {plural}", nouns::spelled(count)),
         None => plural.to_owned(),

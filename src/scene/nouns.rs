@@ -169,6 +169,16 @@ pub(crate) fn group(noun: &str) -> Option<&'static Group> {
     GROUP_OF.get(noun).copied()
 }
 
+/// Nouns with a second meaning, and its group: beside a keyboard a mouse is no animal.
+const ALSO: &[(&str, &str)] = &[("mouse", "household item")];
+
+/// The groups of a noun in the singular, the usual one first.
+pub(crate) fn groups(noun: &str) -> impl Iterator<Item = &'static Group> + Clone {
+    let also = ALSO.iter().find(|(known, _)| *known == noun);
+    let also = also.and_then(|(_, group)| GROUP_OF.get(group).copied());
+    group(noun).into_iter().chain(also)
+}
+
 /// How many of the last `words`, in lower case, are one known noun: 2 for "red teddy bears", 0 for "castle".
 pub(crate) fn known_at_end(words: &[&str]) -> usize {
     (1..=words.len().min(3))

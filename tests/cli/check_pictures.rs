@@ -5,6 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
+use prepose::output::png;
+use prepose::picture::Picture;
 use serde_json::{Value, json};
 
 use crate::program::{prepose, prepose_in, stderr};
@@ -108,6 +110,35 @@ fn the_answer_can_be_no() {
         .map(|record| record["sample_id"].clone())
         .collect();
     assert_eq!(ids, ["dog-cat_relation1", "dog-cat_relation2"]);
+}
+
+/// The toybox's detector knows only the toybox's pictures: of another checkpoint's it must be asked for by name.
+#[test]
+fn pictures_of_another_checkpoint_need_a_detector_that_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("other.png");
+    let picture = Picture::decode(&fs::read(dog_cat()).unwrap()).unwrap();
+    let mut request = png::read_request(&dog_cat()).unwrap();
+    request.model.checkpoint = "sd15".to_owned();
+    png::save(&path, &picture, &request, "euler", "flex").unwrap();
+    let path = path.to_str().unwrap();
+
+    let output = check(folder.path(), &[path, "--json"]);
+    assert_eq!(output.status.code(), Some(2));
+    let message = stderr(&output);
+    for part in [
+        "other.png",
+        "sd15 made it",
+        "--checker frcnn-v2",
+        "--checker toybox",
+    ] {
+        assert!(message.contains(part), "{message:?} lacks {part:?}");
+    }
+    assert!(records(&output).is_empty());
+
+    let output = check(folder.path(), &[path, "--json", "--checker", "toybox"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(records(&output)[0]["verdict_raw"], "PASS");
 }
 
 #[test]

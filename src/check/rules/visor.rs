@@ -86,7 +86,8 @@ pub struct Scores {
 pub fn scores<'a>(pictures: impl IntoIterator<Item = (&'a str, Found)>, published: bool) -> Scores {
     let (mut count, mut right) = (0usize, 0usize);
     let mut found = [0usize; 3];
-    let mut by_prompt: HashMap<&str, usize> = HashMap::new();
+    // Of each prompt: how many pictures count, and in how many of them the relation holds.
+    let mut by_prompt: HashMap<&str, (usize, usize)> = HashMap::new();
     for (prompt, picture) in pictures {
         let both = picture.first && picture.second;
         count += 1;
@@ -95,7 +96,9 @@ pub fn scores<'a>(pictures: impl IntoIterator<Item = (&'a str, Found)>, publishe
             *sum += usize::from(here);
         }
         if both || !published {
-            *by_prompt.entry(prompt).or_default() += usize::from(picture.right);
+            let (pictures, right) = by_prompt.entry(prompt).or_default();
+            *pictures += 1;
+            *right += usize::from(picture.right);
         }
     }
     let epsilon = if published { 1e-6 } else { 0.0 };
@@ -108,9 +111,12 @@ pub fn scores<'a>(pictures: impl IntoIterator<Item = (&'a str, Found)>, publishe
         // As the script forms it; without both objects anywhere there is nothing right.
         object_accuracy[2].map(|both| 0.01 * (conditional.unwrap_or(0.0) * both))
     };
+    let most = by_prompt.values().map(|(pictures, _)| *pictures).max();
     let at_least = [1, 2, 3, 4].map(|least| {
-        let prompts = by_prompt.values().filter(|right| **right >= least).count();
-        percent(prompts, by_prompt.len() as f64 + epsilon)
+        // The notebook says 0 where no prompt has as many pictures.
+        let possible = published || most.is_some_and(|most| most >= least);
+        let right = by_prompt.values().filter(|(_, right)| *right >= least);
+        possible.then(|| percent(right.count(), by_prompt.len() as f64 + epsilon))?
     });
     Scores {
         pictures: count,

@@ -10,6 +10,7 @@ use prepose::engine::final_prompt;
 use prepose::output::files::parent;
 use prepose::output::png;
 use prepose::prompt::scene::{GivenRelation, Scene};
+use prepose_weights::TOYBOX;
 use serde::Deserialize;
 
 /// A picture and what is asked of it.
@@ -64,6 +65,25 @@ pub(super) fn from_pictures(
         }
     }
     (samples, problems)
+}
+
+/// The pictures that the toybox's detector may look at unasked: all but those that say that another checkpoint made them.
+pub(super) fn of_the_toybox(samples: Vec<Sample>, problems: &mut Vec<Problem>) -> Vec<Sample> {
+    let mut kept = Vec::with_capacity(samples.len());
+    for sample in samples {
+        let request = png::read_request(&sample.path).ok();
+        match request.map(|request| request.model.checkpoint) {
+            Some(other) if other != TOYBOX => problems.push(Problem {
+                what: sample.path.display().to_string(),
+                why: anyhow!(
+                    "{other} made it, and the toybox's detector knows the toybox's pictures only; choose another with \
+                     --checker (such as frcnn-v2), or use it all the same with --checker toybox"
+                ),
+            }),
+            _ => kept.push(sample),
+        }
+    }
+    kept
 }
 
 fn questions_of(

@@ -48,9 +48,10 @@ pub struct Args {
     /// The folder for the results.
     #[arg(short, long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// The detector: toybox, frcnn, frcnn-v2, mask-rcnn, mask-rcnn-v2, or the path of one.
-    #[arg(long, value_name = "NAME|PATH", default_value = "toybox")]
-    checker: String,
+    /// The detector: toybox, frcnn, frcnn-v2, mask-rcnn, mask-rcnn-v2, or the path of one [default: toybox, which refuses
+    /// pictures that another checkpoint made].
+    #[arg(long, value_name = "NAME|PATH")]
+    checker: Option<String>,
     /// Another detector, whose agreement moves the confidence.
     #[arg(long, value_name = "NAME|PATH")]
     secondary: Option<String>,

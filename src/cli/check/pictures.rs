@@ -16,7 +16,7 @@ use prepose::output::files::prepare_folder;
 use prepose::output::overlay::{Overlay, Role};
 use prepose::output::png::save_plain;
 use prepose::picture::Picture;
-use prepose_weights::DetectorWeights;
+use prepose_weights::{DetectorWeights, TOYBOX};
 use rayon::prelude::*;
 
 use super::Args;
@@ -35,7 +35,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         Some(path) => read_config(path)?,
         None => CheckerConfig::default(),
     };
-    let primary = checker::open(&args.checker)?;
+    let primary = checker::open(args.checker.as_deref().unwrap_or(TOYBOX))?;
     let secondary = args.secondary.as_deref().map(checker::open).transpose()?;
     let labels = RcnnDetector::labels(primary.config());
     let (samples, mut problems) = match &args.manifest {
@@ -46,6 +46,10 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
             &args.relation,
             Some(&labels),
         ),
+    };
+    let samples = match args.checker {
+        Some(_) => samples,
+        None => inputs::of_the_toybox(samples, &mut problems),
     };
     if let Some(out) = &args.out {
         prepare_folder(out)?;

@@ -40,6 +40,9 @@ fn neutral_prompts() {
             "two animals, oil painting",
         ),
         ("two dogs and a cat", "three animals"),
+        ("a mouse and a cat", "two animals"),
+        ("a keyboard and a mouse", "two household items"),
+        ("a mouse and a car", "two things"),
         ("dogs and cats in a field", "animals in a field"),
         ("a dog, a cat and a bird", "three animals"),
         (
