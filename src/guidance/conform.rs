@@ -39,10 +39,10 @@ impl GuidanceMethod for Conform {
 
     fn settings(&self, config: &GuidanceConfig, _network: Network) -> Settings {
         let (range, steps, refinement) = match config.preset {
-            // The notebook that comes with the code, but for the repeated steps.
-            Preset::Default => (None, 30, Refinement::None),
-            // What the code does unless told otherwise.
-            _ => (Some(TokenRange::AllButEnds), 25, self.refinement()),
+            // What the code does unless told otherwise, but for the repeated steps.
+            Preset::Default => (Some(TokenRange::AllButEnds), 25, Refinement::None),
+            // The notebook that comes with it.
+            _ => (None, 30, self.refinement()),
         };
         let constants = Constants {
             range,

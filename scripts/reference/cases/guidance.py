@@ -62,8 +62,8 @@ CASES = {
     "boxdiff_diffusers": (BOXDIFF | {"preset": "diffusers"}, ONE),
     "excite": (EXCITE, ONE),
     "layout": ({"method": "layout", "preset": "sd14-reference"}, ONE),
-    "conform": ({"method": "conform", "preset": "default"}, PHRASES),
-    "conform_softmax": ({"method": "conform", "preset": "sd14-reference"}, PHRASES),
+    "conform": ({"method": "conform", "preset": "sd14-reference"}, PHRASES),
+    "conform_softmax": ({"method": "conform", "preset": "default"}, PHRASES),
 }
 
 

@@ -200,7 +200,7 @@ def conform_loss(maps, target, config, before=None):
     and so is its map of the step before. The code's own default has a softmax over tokens, its notebook has none."""
     embeddings, classes = [], []
     for image in [maps] if before is None else [maps, before.detach()]:
-        if config["preset"] == "sd14-reference":
+        if config["preset"] == "default":
             image = among_tokens(image, target, config)
         for group, item in enumerate(target["objects"]):
             for position in item["positions"]:

@@ -30,7 +30,7 @@ RUNS = {
     "boxdiff": ({"method": "boxdiff", "preset": "diffusers", "scale": 6.0, "resolution": 16}, "ddim", [DOG, CAKE]),
     "excite": ({"method": "attend-and-excite", "preset": "sd14-reference", "scale": 1.0, "resolution": 16}, "ddim", [DOG]),
     "layout": ({"method": "layout", "preset": "sd14-reference", "scale": 0.5}, "euler", [LAYOUT_DOG]),
-    "conform": ({"method": "conform", "preset": "default", "refine": True, "scale": 1.0, "resolution": 16}, "ddim", [RED_DOG]),
+    "conform": ({"method": "conform", "preset": "sd14-reference", "scale": 1.0, "resolution": 16}, "ddim", [RED_DOG]),
 }
 THRESHOLDS = {0: 0.05, 10: 0.5, 20: 0.8}
 
@@ -94,7 +94,7 @@ class Run:
                 loss, gradient = self.evaluate(t, refined=True)
                 self.latents = self.latents - size * gradient
                 count += 1
-        if method == "conform" and self.config.get("refine") and i in THRESHOLDS:
+        if method == "conform" and i in THRESHOLDS:
             for _ in range(20):
                 self.latents = self.latents - size * self.evaluate(t)[1]
         relations = relation_parts(self.target["relations"][0]) if method == "pos" else [None]
