@@ -51,8 +51,8 @@ fn compared(method: &Method) -> Compared {
     }
 }
 
-/// The methods of a prompt switch (`ots switch`): the prompt alone, and for each number of steps, the other order and the
-/// neutral prompt before it.
+/// The methods of a prompt switch (`ots switch`): the prompt alone, and for each number of steps, the other order and
+/// the neutral prompt before it.
 pub fn switch_methods(steps: &[usize]) -> Vec<Method> {
     let mut methods = vec![Method::prompt_only()];
     for (with, name) in [
@@ -70,8 +70,8 @@ pub fn switch_methods(steps: &[usize]) -> Vec<Method> {
     methods
 }
 
-/// The methods of a scaling curve (`psg scaling`): the prompt alone and PSG, each alone and with the best of each number
-/// of noises by `reward`.
+/// The methods of a scaling curve (`psg scaling`): the prompt alone and PSG, each alone and with the best of each
+/// number of noises by `reward`.
 pub fn scaling_methods(numbers: &[usize], reward: RewardKind) -> Vec<Method> {
     let suffix = match reward {
         RewardKind::Attention => "",

@@ -1,9 +1,9 @@
 //! A run's files: what is done, what is missing, and how a finished picture is written down.
 //!
-//! A picture counts as made when its `samples/%06d.json` is there, which is written after the picture itself, whole or not
-//! at all. So a run may be killed at any instant, and two copies of it may run at once: what is made twice is the same
-//! picture under the same name. When all pictures of a method are there, their samples are folded into the files of the
-//! released bundle (`manifest.jsonl` last), and removed.
+//! A picture counts as made when its `samples/%06d.json` is there, which is written after the picture itself, whole or
+//! not at all. So a run may be killed at any instant, and two copies of it may run at once: what is made twice is the
+//! same picture under the same name. When all pictures of a method are there, their samples are folded into the files
+//! of the released bundle (`manifest.jsonl` last), and removed.
 
 mod error;
 mod fold;
@@ -128,7 +128,8 @@ impl RunFolder {
         format!("{}/eval/{file}", self.method_folder(method))
     }
 
-    /// The jobs of a method that are still to be done: those without a sample, and those whose picture is gone or empty.
+    /// The jobs of a method that are still to be done: those without a sample, and those whose picture is gone or
+    /// empty.
     ///
     /// # Errors
     /// The store's; a broken manifest.

@@ -1,11 +1,12 @@
 //! Whole benchmarks: sets of prompts, and runs over them that can be killed, taken up again, divided and joined.
 //!
 //! * [`method`]: what is compared; [`plan`]: every picture of a run, and what decides it;
-//! * [`requests`]: what the engine is asked for; [`run`]: the runner; [`maker`]: its pictures; [`examiner`]: who looks at
-//!   them; [`sample`]: what is known of one;
-//! * [`folder`]: the run's files; [`provenance`]: who made them, and when; [`shard`]: one part of a run that is divided; [`merge`]: joining the parts;
-//! * [`sets`]: the benchmarks' prompts, and those of one's own; [`experiments`]: the runs that the papers'
-//!   experiments need.
+//! * [`requests`]: what the engine is asked for; [`run`]: the runner; [`maker`]: its pictures; [`examiner`]: who looks
+//!   at them; [`sample`]: what is known of one;
+//! * [`folder`]: the run's files; [`provenance`]: who made them, and when; [`shard`]: one part of a divided run;
+//!   [`merge`]: joining the parts;
+//! * [`sets`]: the benchmarks' prompts, and those of one's own; [`experiments`]: the runs that the papers' experiments
+//!   need.
 
 pub mod examiner;
 pub mod experiments;

@@ -1,16 +1,16 @@
 //! Dividing a run: shard *i* of *n* makes every *n*-th picture of the plan.
 //!
-//! Job *j* of the plan belongs to shard *j* mod *n*, so that shards get their fair part of each method and of each prompt's
-//! seeds, and a shard's work follows from its two numbers alone. They are given, or those that Slurm gives the tasks of an
-//! array and Kubernetes the pods of an indexed Job.
+//! Job *j* of the plan belongs to shard *j* mod *n*, so that shards get their fair part of each method and of each
+//! prompt's seeds, and a shard's work follows from its two numbers alone. They are given, or those that Slurm gives the
+//! tasks of an array and Kubernetes the pods of an indexed Job.
+
+mod scheduler;
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-
-mod scheduler;
 
 /// The most shards a run can have; a picture each would be the end of it anyway.
 pub const MOST: usize = 1_000_000;

@@ -54,8 +54,8 @@ impl DetectorSpecs {
             (&args.checker_config, &args.secondary, &detectors.secondary)
         {
             bail!(
-                "{} has a secondary detector, {:?}, but not its weights: name them with --secondary, or leave it out with \
-                 --secondary none",
+                "{} has a secondary detector, {:?}, but not its weights: name them with --secondary, or leave it out \
+                 with --secondary none",
                 path.display(),
                 named.kind
             );

@@ -10,8 +10,8 @@ use crate::suite::plan::Job;
 use crate::suite::sample::{Sample, Scores, sample_of};
 
 impl RunFolder {
-    /// The samples of a method that are there, in the order of the plan, one at a time: from the run's files where they are
-    /// folded, else from `samples/`.
+    /// The samples of a method that are there, in the order of the plan, one at a time: from the run's files where they
+    /// are folded, else from `samples/`.
     ///
     /// # Errors
     /// The store's; a broken file.
@@ -111,7 +111,8 @@ impl RunFolder {
         self.tidy(method)
     }
 
-    /// Writes a method's files of the released bundle, from the samples that `give` hands over in the order of the plan.
+    /// Writes a method's files of the released bundle, from the samples that `give` hands over in the order of the
+    /// plan.
     pub(in crate::suite) fn write<E: From<FolderError>>(
         &self,
         method: usize,

@@ -4,11 +4,11 @@ use super::{COUNT_VARIABLE, Shard, ShardError};
 
 impl Shard {
     /// The part of a run to make: as `given` with `--shard`; else as the scheduler says, with `count` shards from
-    /// `--shards` or the variable [`COUNT_VARIABLE`]. None is all of it, as is shard 0 of 1. `environment` looks a variable
-    /// up.
+    /// `--shards` or the variable [`COUNT_VARIABLE`]. None is all of it, as is shard 0 of 1. `environment` looks a
+    /// variable up.
     ///
-    /// Without a count, the tasks of a Slurm array are the shards in their order, whatever their ids. With one, a task's id
-    /// *is* its shard, so that some of them can be submitted again on their own.
+    /// Without a count, the tasks of a Slurm array are the shards in their order, whatever their ids. With one, a
+    /// task's id *is* its shard, so that some of them can be submitted again on their own.
     ///
     /// # Errors
     /// What is said does not make one shard.
