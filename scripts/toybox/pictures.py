@@ -1,6 +1,6 @@
 """The pictures of the docs: the toybox with and without guidance, with its attention maps, and what the checker says.
 
-    python scripts/toybox/pictures.py --prepose target/release/prepose --docs docs [--only checker]
+    python scripts/toybox/pictures.py --prepose target/release/prepose --docs docs [--only attributes]
 """
 
 import argparse
@@ -19,6 +19,8 @@ METHODS = {
     "attend-and-excite": (["--guide", "attend-and-excite"], 2),
 }
 SEEDS = range(12)
+# For CONFORM: a prompt with attributes, and seeds.
+ATTRIBUTES, ATTRIBUTE_SEEDS = "a red dog and a blue cat", range(8)
 # Prompts and seeds of pictures that pass, fail, lack an object, and cannot be decided.
 CHECKED = [(PROMPT, 0), (PROMPT, 1), (PROMPT, 2), ("a photo of a zebra to the left of a bus.", 1)]
 
@@ -65,6 +67,15 @@ def guided(args, folder):
     generate(args.prepose, "--guide", "pos", "--seed", 9, "-o", args.docs / "dog-cat.png", "--manifest", folder / "manifest.jsonl")
 
 
+def attributes(args, folder):
+    rows = []
+    for name, extra in (("plain", []), ("conform", ["--guide", "conform"])):
+        seeds = f"{ATTRIBUTE_SEEDS[0]}-{ATTRIBUTE_SEEDS[-1]}"
+        run(args.prepose, "generate", ATTRIBUTES, "--seeds", seeds, "--batch", len(ATTRIBUTE_SEEDS), "-o", folder / name, *extra)
+        rows.append(beside([Image.open(path).convert("RGB") for path in sorted((folder / name).glob("*.png"))]))
+    stack(rows).quantize(128).save(args.docs / "guidance" / "conform.png", optimize=True)
+
+
 def checked(args, folder):
     paths = []
     for i, (prompt, seed) in enumerate(CHECKED):
@@ -83,9 +94,9 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--prepose", type=Path, required=True)
     parser.add_argument("--docs", type=Path, required=True)
-    parser.add_argument("--only", choices=["guided", "checker"])
+    parser.add_argument("--only", choices=["guided", "attributes", "checker"])
     args = parser.parse_args()
-    for name, draw in (("guided", guided), ("checker", checked)):
+    for name, draw in (("guided", guided), ("attributes", attributes), ("checker", checked)):
         if args.only in (None, name):
             with tempfile.TemporaryDirectory() as folder:
                 draw(args, Path(folder))
