@@ -25,7 +25,7 @@ fn losses_on_given_maps_and_their_gradients() {
         layers: vec![0],
         count: 1,
     };
-    let before = [group(expected.tensor("maps_before"))];
+    let (nothing, before) = (Vec::new(), vec![group(expected.tensor("maps_before"))]);
     let layer = LayerInfo {
         name: "up_blocks.1.attentions.0.transformer_blocks.0.attn2",
         place: Place::Up,
@@ -40,9 +40,9 @@ fn losses_on_given_maps_and_their_gradients() {
             continue;
         }
         let loss = only_pass(&config, &targets);
-        let mut ways = vec![("", Stage::Update, &[][..])];
+        let mut ways = vec![("", Stage::Update, &nothing)];
         if name.starts_with("boxdiff") {
-            ways.push(("/refined", Stage::Refine, &[]));
+            ways.push(("/refined", Stage::Refine, &nothing));
         }
         if name.starts_with("conform") {
             ways.push(("/after", Stage::Update, &before));
@@ -66,9 +66,9 @@ fn losses_on_given_maps_and_their_gradients() {
             );
             if name.starts_with("conform") && suffix.is_empty() {
                 // The second sample's objects have one token each: no pair without the step before.
-                let half = values(&gradient).split_off(gradient.shape().num_elements() / 2);
+                let gradient = values(&gradient.narrow(0, 1, 1));
                 assert_eq!(values(&found.losses)[1], 0.0, "{name}");
-                assert!(half.iter().all(|value| *value == 0.0), "{name}");
+                assert!(gradient.iter().all(|value| *value == 0.0), "{name}");
             }
         }
     }
