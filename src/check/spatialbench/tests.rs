@@ -116,7 +116,7 @@ fn overlapping_things_have_no_left_and_right() {
     assert_eq!(reason(&detections), "high_overlap: IoU=0.67 > 0.5");
     // Above and below are still to be seen.
     let above = ask(Relation::Below);
-    let look = Rule::default().look(&above, &detections).unwrap();
+    let look = Rule::default().look(&above, SIZE, &detections).unwrap();
     assert_eq!(
         look.reason.map(|reason| reason.name()),
         Some("near_boundary")
@@ -186,7 +186,6 @@ fn the_highest_score_counts_and_the_first_of_equals() {
         cat(0.8, 10.0),
     ];
     let rule = Rule::default();
-    let question = ask(Relation::LeftOf);
     assert_eq!(rule.best(SIZE, &detections, "dog"), Some(&detections[1]));
     assert_eq!(rule.best(SIZE, &detections, "CAT"), Some(&detections[3]));
 }
@@ -300,7 +299,7 @@ fn the_confidence_is_a_weighted_geometric_mean() {
     assert_eq!(decision.components, Components::default());
     let above = ask(Relation::Above);
     let near = rule
-        .look(&above, &[cat(1.0, 100.0), dog(1.0, 400.0)])
+        .look(&above, SIZE, &[cat(1.0, 100.0), dog(1.0, 400.0)])
         .unwrap();
     let decision = rule
         .conclude(&above, SIZE, near, None, Secondary::None)
