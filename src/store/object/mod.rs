@@ -5,8 +5,8 @@
 //! at once, with the way out: a wrong secret, a bucket that is not there, a quota. `PREPOSE_STORE_PATIENCE` (`3m`) is how
 //! long one file may take.
 
+mod failure;
 mod place;
-mod trouble;
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -16,14 +16,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use backon::{ExponentialBuilder, Retryable};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{ObjectStore as Backend, ObjectStoreExt, PutMode, PutPayload};
 use tokio::runtime::{Builder, Handle};
 
 use super::{Entry, Store, StoreError, UNFINISHED, check_name};
+use failure::StoreFailure;
 use place::Place;
-use trouble::Trouble;
 
 /// How long one file may take, with all tries.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -31,8 +32,13 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// How long the first look may take: a wrong location should not take minutes to be found out.
 const FIRST_PATIENCE: Duration = Duration::from_secs(15);
 
-/// Between the first tries, and between the last.
-const PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(10)];
+/// Between tries: 0.1 s at first, twice as long each time, 5 s at most; and up to as much again, by chance, so that
+/// many workers do not come back at once.
+const PAUSES: ExponentialBuilder = ExponentialBuilder::new()
+    .with_min_delay(Duration::from_millis(100))
+    .with_max_delay(Duration::from_secs(5))
+    .without_max_times()
+    .with_jitter();
 
 /// Requests that are under way at once when many files are read or removed.
 const AT_ONCE: usize = 32;
@@ -99,8 +105,8 @@ impl ObjectStore {
         };
         let seen = self.wait(FIRST_PATIENCE.min(self.patience), look);
         match seen {
-            Ok(_) | Err(Trouble::Absent) => Ok(()),
-            Err(trouble) => Err(self.place.refuse(trouble.explain(&self.place))),
+            Ok(_) | Err(StoreFailure::Absent) => Ok(()),
+            Err(failure) => Err(self.place.refuse(failure.explain(&self.place))),
         }
     }
 
@@ -114,70 +120,73 @@ impl ObjectStore {
     }
 
     /// Does `work` until it succeeds, fails for good, or `patience` is over.
-    fn wait<T, F>(&self, patience: Duration, work: impl Fn() -> F) -> Result<T, Trouble>
+    fn wait<T, F>(&self, patience: Duration, work: impl Fn() -> F) -> Result<T, StoreFailure>
     where
         F: Future<Output = object_store::Result<T>>,
     {
         self.runtime.block_on(self.retry(patience, work))
     }
 
-    async fn retry<T, F>(&self, patience: Duration, work: impl Fn() -> F) -> Result<T, Trouble>
+    async fn retry<T, F>(&self, patience: Duration, work: impl Fn() -> F) -> Result<T, StoreFailure>
     where
         F: Future<Output = object_store::Result<T>>,
     {
         let start = Instant::now();
-        let mut pause = PAUSES[0];
-        for tries in 1.. {
+        let mut tries = 0;
+        let once = || {
+            tries += 1;
             let left = patience.saturating_sub(start.elapsed());
-            let trouble = match tokio::time::timeout(left, work()).await {
-                Ok(Ok(done)) => return Ok(done),
-                Ok(Err(error)) => Trouble::of(&error),
-                Err(_) => Trouble::Silence,
-            };
-            // Between half and all of it, so that many workers do not come back at once.
-            let share = RandomState::new().hash_one(tries) % 512;
-            let jittered = pause * (512 + share as u32) / 1024;
-            if !trouble.may_pass() {
-                return Err(trouble);
+            let answer = tokio::time::timeout(left, work());
+            async {
+                match answer.await {
+                    Ok(Ok(done)) => Ok(done),
+                    Ok(Err(error)) => Err(StoreFailure::of(&error)),
+                    Err(_) => Err(StoreFailure::Silence),
+                }
             }
-            if start.elapsed() + jittered >= patience {
-                return Err(trouble.after(tries, start.elapsed()));
-            }
-            tracing::info!("{}: {trouble}; trying again in {jittered:?}", self.place);
-            tokio::time::sleep(jittered).await;
-            pause = (pause * 2).min(PAUSES[1]);
-        }
-        Err(Trouble::Silence)
+        };
+        let done = once
+            .retry(PAUSES)
+            .when(StoreFailure::may_pass)
+            .adjust(|_, pause| pause.filter(|pause| start.elapsed() + *pause < patience))
+            .notify(|failure, pause| {
+                tracing::info!("{}: {failure}; trying again in {pause:?}", self.place);
+            })
+            .await;
+        done.map_err(|failure| match failure.may_pass() {
+            true => failure.after(tries, start.elapsed()),
+            false => failure,
+        })
     }
 
-    fn fail(&self, action: &'static str, name: &str, trouble: Trouble) -> StoreError {
+    fn fail(&self, action: &'static str, name: &str, failure: StoreFailure) -> StoreError {
         StoreError::File {
             action,
             name: name.into(),
             location: self.location(),
-            source: trouble.explain(&self.place).into(),
+            source: failure.explain(&self.place).into(),
         }
     }
 
-    async fn read(&self, path: &Path) -> Result<Option<Vec<u8>>, Trouble> {
+    async fn read(&self, path: &Path) -> Result<Option<Vec<u8>>, StoreFailure> {
         let read = || async { self.backend.get(path).await?.bytes().await };
         match self.retry(self.patience, read).await {
             Ok(bytes) => Ok(Some(bytes.into())),
-            Err(Trouble::Absent) => Ok(None),
-            Err(trouble) => Err(trouble),
+            Err(StoreFailure::Absent) => Ok(None),
+            Err(failure) => Err(failure),
         }
     }
 
-    fn exists(&self, path: &Path) -> Result<bool, Trouble> {
+    fn exists(&self, path: &Path) -> Result<bool, StoreFailure> {
         match self.wait(self.patience, || self.backend.head(path)) {
             Ok(_) => Ok(true),
-            Err(Trouble::Absent) => Ok(false),
-            Err(trouble) => Err(trouble),
+            Err(StoreFailure::Absent) => Ok(false),
+            Err(failure) => Err(failure),
         }
     }
 
     /// Writes what must not be there yet; false if it is.
-    fn create(&self, path: &Path, bytes: &[u8]) -> Result<bool, Trouble> {
+    fn create(&self, path: &Path, bytes: &[u8]) -> Result<bool, StoreFailure> {
         let payload = PutPayload::from(bytes.to_vec());
         // A try that was not answered may have arrived.
         let unsure = AtomicBool::new(false);
@@ -188,7 +197,7 @@ impl ObjectStore {
                 let mode = PutMode::Create;
                 let done = self.backend.put_opts(path, payload, mode.into()).await;
                 if let Err(error) = &done
-                    && Trouble::of(error).may_pass()
+                    && StoreFailure::of(error).may_pass()
                 {
                     unsure.store(true, Ordering::Relaxed);
                 }
@@ -197,12 +206,12 @@ impl ObjectStore {
         };
         match self.wait(self.patience, create) {
             Ok(_) => Ok(true),
-            Err(Trouble::Exists) if unsure.load(Ordering::Relaxed) => {
+            Err(StoreFailure::Exists) if unsure.load(Ordering::Relaxed) => {
                 let there = self.runtime.block_on(self.read(path))?;
                 Ok(there.as_deref() == Some(bytes))
             }
-            Err(Trouble::Exists) => Ok(false),
-            Err(trouble) => Err(trouble),
+            Err(StoreFailure::Exists) => Ok(false),
+            Err(failure) => Err(failure),
         }
     }
 
@@ -221,14 +230,14 @@ impl ObjectStore {
         let found = match self.create(&path, b"1") {
             Ok(true) => self.create(&path, b"2").map(|written| !written),
             Ok(false) => Ok(true),
-            Err(trouble) => Err(trouble),
+            Err(failure) => Err(failure),
         };
         let found = match found {
-            Err(Trouble::Unsupported(_)) => Ok(false),
+            Err(StoreFailure::Unsupported(_)) => Ok(false),
             found => found,
         };
         let removed = self.remove(&name);
-        let found = found.map_err(|trouble| self.fail("write", &name, trouble))?;
+        let found = found.map_err(|failure| self.fail("write", &name, failure))?;
         removed?;
         if !found {
             tracing::warn!(
@@ -255,13 +264,13 @@ impl Store for ObjectStore {
         let path = self.path(name)?;
         self.runtime
             .block_on(self.read(&path))
-            .map_err(|trouble| self.fail("read", name, trouble))
+            .map_err(|failure| self.fail("read", name, failure))
     }
 
     fn get_all(&self, names: &[String]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
         let paths = self.names(names)?;
         let read = names.iter().zip(&paths).map(|(name, path)| async move {
-            (self.read(path).await).map_err(|trouble| self.fail("read", name, trouble))
+            (self.read(path).await).map_err(|failure| self.fail("read", name, failure))
         });
         let all = stream::iter(read).buffered(AT_ONCE).try_collect();
         self.runtime.block_on(all)
@@ -272,14 +281,14 @@ impl Store for ObjectStore {
         let payload = PutPayload::from(bytes.to_vec());
         self.wait(self.patience, || self.backend.put(&path, payload.clone()))
             .map(drop)
-            .map_err(|trouble| self.fail("write", name, trouble))
+            .map_err(|failure| self.fail("write", name, failure))
     }
 
     /// As told by the trait where the store has conditional writes. Where it has not, two writers at the same moment may
     /// both be told that they won, and the later one's bytes stay.
     fn put_new(&self, name: &str, bytes: &[u8]) -> Result<bool, StoreError> {
         let path = self.path(name)?;
-        let fail = |trouble| self.fail("write", name, trouble);
+        let fail = |failure| self.fail("write", name, failure);
         if self.refuses_existing()? {
             return self.create(&path, bytes).map_err(fail);
         }
@@ -323,8 +332,8 @@ impl Store for ObjectStore {
                 found.sort();
                 Ok(found)
             }
-            Err(Trouble::Absent) => Ok(Vec::new()),
-            Err(trouble) => Err(self.fail("list", folder, trouble)),
+            Err(StoreFailure::Absent) => Ok(Vec::new()),
+            Err(failure) => Err(self.fail("list", folder, failure)),
         }
     }
 
@@ -337,8 +346,8 @@ impl Store for ObjectStore {
         let remove = names.iter().zip(&paths).map(|(name, path)| async move {
             let removed = self.retry(self.patience, || self.backend.delete(path));
             match removed.await {
-                Ok(()) | Err(Trouble::Absent) => Ok(()),
-                Err(trouble) => Err(self.fail("remove", name, trouble)),
+                Ok(()) | Err(StoreFailure::Absent) => Ok(()),
+                Err(failure) => Err(self.fail("remove", name, failure)),
             }
         });
         let all = stream::iter(remove).buffer_unordered(AT_ONCE).try_collect();

@@ -11,7 +11,7 @@ use super::place::{Kind, Place};
 
 /// What went wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(super) enum StoreFailure {
     /// There is no such file.
     Absent,
     /// There is such a file already.
@@ -35,10 +35,10 @@ pub(super) enum Trouble {
     /// Anything else, for good.
     Other(String),
     /// What might have passed but did not, after so many tries, in that time.
-    Lasting(Box<Trouble>, usize, Duration),
+    Lasting(Box<StoreFailure>, usize, Duration),
 }
 
-impl Trouble {
+impl StoreFailure {
     pub fn of(error: &Error) -> Self {
         let text = error.to_string();
         let transport = transport(error);
@@ -160,8 +160,8 @@ impl Trouble {
             Self::Untrusted(why) => format!(
                 "the store's certificate is not trusted ({why}); if it is one of your own, name its root in SSL_CERT_FILE"
             ),
-            Self::Lasting(trouble, tries, waited) => {
-                let way = match (&**trouble, &place.endpoint) {
+            Self::Lasting(failure, tries, waited) => {
+                let way = match (&**failure, &place.endpoint) {
                     (Self::Busy(_), _) => "give the same command again later".into(),
                     (_, Some(_)) => format!("is {endpoint} right, and the store up?"),
                     (_, None) => {
@@ -175,17 +175,17 @@ impl Trouble {
                     }
                     None => String::new(),
                 };
-                format!("{trouble}{at}, {tries} tries in {seconds:.0} s; {way}")
+                format!("{failure}{at}, {tries} tries in {seconds:.0} s; {way}")
             }
             Self::Other(text) if text.contains("redirect") => {
                 format!("the bucket {bucket} is in another region; see AWS_REGION ({text})")
             }
-            trouble => trouble.to_string(),
+            failure => failure.to_string(),
         }
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for StoreFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Absent => f.write_str("it is not there"),
@@ -197,7 +197,7 @@ impl fmt::Display for Trouble {
             Self::Denied(shown, _) => f.write_str(shown),
             Self::Unsupported(why) => write!(f, "the store cannot do that ({why})"),
             Self::Untrusted(why) | Self::NoCredentials(why) | Self::Other(why) => f.write_str(why),
-            Self::Lasting(trouble, ..) => trouble.fmt(f),
+            Self::Lasting(failure, ..) => failure.fmt(f),
         }
     }
 }
@@ -233,7 +233,8 @@ fn root(error: &Error) -> String {
     first_line(&text)
 }
 
-/// The status of an HTTP answer in an error's text: the crate's error types for it are private.
+/// The status of an HTTP answer in an error's text: `object_store` keeps the type that has it (`RetryError`) to itself,
+/// and there is no `reqwest::Error` below it, as an answer came.
 fn status(text: &str) -> Option<u16> {
     let (_, rest) = text.split_once("status code: ")?;
     rest.get(..3)?.parse().ok()
