@@ -1,6 +1,6 @@
 //! The checker's configuration: `checker_config.yaml`, as the released runs have it.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::json::float;
@@ -26,7 +26,7 @@ pub enum ConfigError {
 
 /// Everything that decides a verdict. The default is the calibrated configuration of SpatialBench-UC (table 3) without
 /// a secondary detector; what a file leaves out is as there.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CheckerConfig {
     /// How sure a verdict is.
@@ -44,7 +44,7 @@ pub struct CheckerConfig {
 }
 
 /// The section `confidence`.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ConfidenceConfig {
     /// How far beyond the margin, as a fraction of the picture, geometry is certain; more than 0.
@@ -54,7 +54,7 @@ pub struct ConfidenceConfig {
 }
 
 /// The exponents of the confidence's four parts, each at least 0.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Weights {
     /// Of the secondary detector's agreement.
@@ -68,7 +68,7 @@ pub struct Weights {
 }
 
 /// The section `detector`.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DetectorsConfig {
     /// Decides the verdict.
@@ -78,7 +78,7 @@ pub struct DetectorsConfig {
 }
 
 /// One detector.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DetectorConfig {
     /// The checkpoint, for detectors that are read from a hub.
@@ -94,7 +94,7 @@ pub struct DetectorConfig {
 
 /// A detector's own settings. Its own score threshold comes before [`Thresholds::detection_score`]: a lower one there
 /// changes nothing.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DetectorParams {
     /// Of Grounding DINO: the lowest score of a box.
@@ -108,7 +108,7 @@ pub struct DetectorParams {
 }
 
 /// The section `geometry`.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GeometryConfig {
     /// How far the centres have to be apart to decide, as a fraction of the picture; 0 to 1.
@@ -116,7 +116,7 @@ pub struct GeometryConfig {
 }
 
 /// The section `output`.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OutputConfig {
     /// Whether pictures with the boxes are drawn.
@@ -132,7 +132,7 @@ pub struct OutputConfig {
 }
 
 /// How detections are drawn.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OverlayStyle {
     /// Of the relation's subject, RGB.
@@ -146,7 +146,7 @@ pub struct OverlayStyle {
 }
 
 /// The section `stability`.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StabilityConfig {
     /// Below this stability a verdict is not given; 0 to 1.
@@ -158,7 +158,7 @@ pub struct StabilityConfig {
 }
 
 /// The section `thresholds`.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Thresholds {
     /// Two detections of the same object whose scores differ by less are ambiguous.
@@ -291,30 +291,18 @@ impl CheckerConfig {
         fraction("thresholds.detection_score", thresholds.detection_score)?;
         fraction("thresholds.max_overlap_iou", thresholds.max_overlap_iou)?;
         fraction("thresholds.min_area_fraction", thresholds.min_area_fraction)?;
-        for perturbation in &self.stability.perturbations {
-            // The limits keep a slip of the keyboard from blurring for hours or filling the memory.
-            let (key, value, most, wanted) = match *perturbation {
-                Perturbation::Brightness { factor } => (
-                    "the factor of a brightness",
-                    factor,
-                    1000.0,
-                    "more than 0, and at most 1000",
-                ),
-                Perturbation::GaussianBlur { sigma } => (
-                    "the sigma of a gaussian_blur",
-                    sigma,
-                    1000.0,
-                    "more than 0, and at most 1000",
-                ),
-                Perturbation::Resize { scale } => (
-                    "the scale of a resize",
-                    scale,
-                    10.0,
-                    "more than 0, and at most 10",
-                ),
-            };
-            within(key, value, wanted, |value| value > 0.0 && value <= most)?;
-        }
+        self.stability
+            .perturbations
+            .iter()
+            .try_for_each(validate_perturbation)?;
+        let detectors = [
+            Some(&self.detector.primary),
+            self.detector.secondary.as_ref(),
+        ];
+        detectors
+            .into_iter()
+            .flatten()
+            .try_for_each(|detector| validate_params(&detector.params))?;
         let names = [
             ("output.metrics_file", &self.output.metrics_file),
             ("output.overlays_dir", &self.output.overlays_dir),
@@ -332,6 +320,45 @@ impl CheckerConfig {
         }
         Ok(())
     }
+}
+
+fn validate_perturbation(perturbation: &Perturbation) -> Result<(), ConfigError> {
+    // The limits keep a slip of the keyboard from blurring for hours or filling the memory.
+    let (key, value, most, wanted) = match *perturbation {
+        Perturbation::Brightness { factor } => (
+            "the factor of a brightness",
+            factor,
+            1000.0,
+            "more than 0, and at most 1000",
+        ),
+        Perturbation::GaussianBlur { sigma } => (
+            "the sigma of a gaussian_blur",
+            sigma,
+            1000.0,
+            "more than 0, and at most 1000",
+        ),
+        Perturbation::Resize { scale } => (
+            "the scale of a resize",
+            scale,
+            10.0,
+            "more than 0, and at most 10",
+        ),
+    };
+    within(key, value, wanted, |value| value > 0.0 && value <= most)
+}
+
+fn validate_params(params: &DetectorParams) -> Result<(), ConfigError> {
+    let thresholds = [
+        ("params.box_threshold", params.box_threshold),
+        ("params.score_threshold", params.score_threshold),
+        ("params.text_threshold", params.text_threshold),
+    ];
+    for (key, value) in thresholds {
+        if let Some(value) = value {
+            within(key, value, "a finite number", f64::is_finite)?;
+        }
+    }
+    Ok(())
 }
 
 fn within(

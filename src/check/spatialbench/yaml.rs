@@ -1,162 +1,119 @@
 //! The configuration as YAML: read strictly, written as the released runs have it.
 
-use std::fmt::Write as _;
+use std::collections::BTreeMap;
 
-use saphyr::{LoadableYamlNode, Scalar, Yaml};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
+use serde_saphyr::{MergeKeyPolicy, Options, UserMessageFormatter};
 
-use super::config::{CheckerConfig, ConfigError, DetectorConfig};
+use super::config::{CheckerConfig, ConfigError};
 use crate::json::float;
-use crate::perturb::Perturbation;
 
 impl CheckerConfig {
     /// Reads a `checker_config.yaml`. A key that is not known is an error that names it: a misspelt threshold would
     /// otherwise be the default one.
     pub fn from_yaml(text: &str) -> Result<Self, ConfigError> {
-        let fail = |error: &dyn std::fmt::Display| ConfigError::Yaml(error.to_string());
-        let documents = Yaml::load_from_str(text).map_err(|error| fail(&error))?;
-        let config = match &documents[..] {
-            // An empty file, or one with nothing but comments, leaves everything out.
-            [] | [Yaml::Value(Scalar::Null)] => Self::default(),
-            [document] => serde_json::from_value(value(document)?).map_err(|error| fail(&error))?,
-            _ => return Err(fail(&"there is more than one document in it")),
-        };
+        // An empty file, or one with nothing but comments, leaves everything out.
+        let config: Option<Self> = read(text)?;
+        let config = config.unwrap_or_default();
         config.validate()?;
         Ok(config)
     }
 
     /// The file as the released runs have it: every key, sorted, in block style.
     pub fn to_yaml(&self) -> String {
-        let mut yaml = Lines::default();
-        yaml.section(0, "confidence");
-        yaml.value(1, "geom_slope", float(self.confidence.geom_slope));
-        yaml.section(1, "weights");
-        let weights = &self.confidence.weights;
-        yaml.value(2, "agreement", float(weights.agreement));
-        yaml.value(2, "detection", float(weights.detection));
-        yaml.value(2, "geometry", float(weights.geometry));
-        yaml.value(2, "stability", float(weights.stability));
-        yaml.section(0, "detector");
-        yaml.detector("primary", &self.detector.primary);
-        if let Some(secondary) = &self.detector.secondary {
-            yaml.detector("secondary", secondary);
-        }
-        yaml.section(0, "geometry");
-        yaml.value(1, "margin", float(self.geometry.margin));
-        let output = &self.output;
-        yaml.section(0, "output");
-        yaml.value(1, "generate_overlays", output.generate_overlays.to_string());
-        yaml.value(1, "metrics_file", scalar(&output.metrics_file));
-        yaml.section(1, "overlay_style");
-        yaml.colour("box_a_color", output.overlay_style.box_a_color);
-        yaml.colour("box_b_color", output.overlay_style.box_b_color);
-        yaml.value(2, "font_size", output.overlay_style.font_size.to_string());
-        yaml.colour("text_color", output.overlay_style.text_color);
-        yaml.value(1, "overlays_dir", scalar(&output.overlays_dir));
-        yaml.value(1, "results_file", scalar(&output.results_file));
-        let stability = &self.stability;
-        yaml.section(0, "stability");
-        let threshold = float(stability.consistency_threshold);
-        yaml.value(1, "consistency_threshold", threshold);
-        yaml.value(1, "enabled", stability.enabled.to_string());
-        if stability.perturbations.is_empty() {
-            yaml.value(1, "perturbations", "[]".into());
-        } else {
-            yaml.section(1, "perturbations");
-        }
-        for perturbation in &stability.perturbations {
-            let (key, value) = match *perturbation {
-                Perturbation::Brightness { factor } => ("factor", factor),
-                Perturbation::GaussianBlur { sigma } => ("sigma", sigma),
-                Perturbation::Resize { scale } => ("scale", scale),
-            };
-            yaml.value(1, &format!("- {key}"), float(value));
-            yaml.value(2, "type", perturbation.name().into());
-        }
-        let thresholds = &self.thresholds;
-        yaml.section(0, "thresholds");
-        yaml.value(1, "ambiguity_delta", float(thresholds.ambiguity_delta));
-        yaml.value(1, "detection_score", float(thresholds.detection_score));
-        yaml.value(1, "max_overlap_iou", float(thresholds.max_overlap_iou));
-        yaml.value(1, "min_area_fraction", float(thresholds.min_area_fraction));
-        yaml.0
+        // Structures of numbers, texts and lists always have a JSON value.
+        let value = serde_json::to_value(self).unwrap_or_default();
+        lines(&value)
+            .iter()
+            .map(|line| format!("{line}\n"))
+            .collect()
     }
 }
 
-/// A YAML node as what serde reads; the configuration's kinds of values are JSON's.
-fn value(node: &Yaml) -> Result<Value, ConfigError> {
-    Ok(match node {
-        Yaml::Value(Scalar::Null) => Value::Null,
-        Yaml::Value(Scalar::Boolean(value)) => Value::from(*value),
-        Yaml::Value(Scalar::Integer(value)) => Value::from(*value),
-        // Not every number is one of JSON's; infinity and NaN are no use here.
-        Yaml::Value(Scalar::FloatingPoint(value)) if !value.is_finite() => {
-            return Err(ConfigError::Yaml(format!("{value} is no finite number")));
-        }
-        Yaml::Value(Scalar::FloatingPoint(value)) => Value::from(value.into_inner()),
-        Yaml::Value(Scalar::String(value)) => Value::from(value.as_ref()),
-        Yaml::Sequence(items) => items.iter().map(value).collect::<Result<_, _>>()?,
-        Yaml::Mapping(fields) => {
-            let field = |(key, node): (&Yaml, &Yaml)| match key.as_str() {
-                Some(key) => Ok((key.to_owned(), value(node)?)),
-                None => Err(ConfigError::Yaml(format!("the key {key:?} is no text"))),
-            };
-            Value::Object(fields.iter().map(field).collect::<Result<_, _>>()?)
-        }
-        Yaml::Representation(..) | Yaml::Tagged(..) | Yaml::Alias(_) | Yaml::BadValue => {
-            return Err(ConfigError::Yaml(format!(
-                "tags and aliases are not read: {node:?}"
-            )));
-        }
+/// What is wrong is told with the line that it is in, which has the key.
+fn read<T: DeserializeOwned>(text: &str) -> Result<T, ConfigError> {
+    serde_saphyr::from_str_with_options(text, options()).map_err(|error| {
+        let message = error.render_with_formatter(&UserMessageFormatter);
+        let number = error.location().map_or(0, |location| location.line());
+        let line = (1..).zip(text.lines()).find(|(i, _)| *i == number);
+        ConfigError::Yaml(match line {
+            Some((_, line)) => {
+                let line: String = line.trim().chars().take(80).collect();
+                format!("{message}: {line:?}")
+            }
+            None => message,
+        })
     })
 }
 
-/// Lines of YAML as PyYAML's `dump` puts them.
-#[derive(Default)]
-struct Lines(String);
-
-impl Lines {
-    fn section(&mut self, depth: usize, key: &str) {
-        // Writing into a string cannot fail.
-        let _ = writeln!(self.0, "{}{key}:", "  ".repeat(depth));
+/// Strict where a slip would pass silently, with limits far beyond any configuration: aliases can make much of little.
+fn options() -> Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_events: 100_000,
+            max_nodes: 50_000,
+            max_depth: 32,
+            max_anchors: 100,
+            max_aliases: 1000,
+            max_total_scalar_bytes: 1 << 20,
+        },
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: 10_000,
+            max_replay_stack_depth: 8,
+        },
+        merge_keys: MergeKeyPolicy::Error,
+        no_schema: true,
+        reject_unsupported_tags: true,
+        strict_booleans: true,
+        with_snippet: false,
     }
+}
 
-    fn value(&mut self, depth: usize, key: &str, value: String) {
-        let _ = writeln!(self.0, "{}{key}: {value}", "  ".repeat(depth));
+/// A value's lines as PyYAML's `dump` puts them: keys sorted, fields indented, items not. What is not set has none.
+fn lines(value: &Value) -> Vec<String> {
+    match value {
+        Value::Null => Vec::new(),
+        Value::Bool(value) => vec![value.to_string()],
+        Value::Number(number) => vec![match number.as_f64() {
+            Some(value) if number.is_f64() => float(value),
+            _ => number.to_string(),
+        }],
+        Value::String(text) => vec![scalar(text)],
+        Value::Array(items) if items.is_empty() => vec!["[]".into()],
+        Value::Array(items) => items.iter().flat_map(item).collect(),
+        Value::Object(fields) => {
+            let sorted: BTreeMap<_, _> = fields.iter().collect();
+            let field = |(key, value): (&String, _)| field(key, value);
+            sorted.into_iter().flat_map(field).collect()
+        }
     }
+}
 
-    fn colour(&mut self, key: &str, colour: [u8; 3]) {
-        self.section(2, key);
-        for channel in colour {
-            let _ = writeln!(self.0, "    - {channel}");
-        }
+fn item(value: &Value) -> Vec<String> {
+    let mut lines = lines(value);
+    for (i, line) in lines.iter_mut().enumerate() {
+        line.insert_str(0, if i == 0 { "- " } else { "  " });
     }
+    lines
+}
 
-    fn detector(&mut self, key: &str, detector: &DetectorConfig) {
-        self.section(1, key);
-        if let Some(model_id) = &detector.model_id {
-            self.value(2, "model_id", scalar(model_id));
+fn field(key: &str, value: &Value) -> Vec<String> {
+    let mut lines = lines(value);
+    let (indent, is_block) = match value {
+        Value::Object(_) => ("  ", true),
+        Value::Array(items) => ("", !items.is_empty()),
+        _ => ("", false),
+    };
+    match &mut lines[..] {
+        [] => {}
+        [line] if !is_block => line.insert_str(0, &format!("{key}: ")),
+        all => {
+            all.iter_mut().for_each(|line| line.insert_str(0, indent));
+            lines.insert(0, format!("{key}:"));
         }
-        let params = &detector.params;
-        let params = [
-            ("box_threshold", params.box_threshold.map(float)),
-            ("device", params.device.as_deref().map(scalar)),
-            ("score_threshold", params.score_threshold.map(float)),
-            ("text_threshold", params.text_threshold.map(float)),
-        ];
-        if params.iter().any(|(_, value)| value.is_some()) {
-            self.section(2, "params");
-        }
-        for (key, value) in params {
-            if let Some(value) = value {
-                self.value(3, key, value);
-            }
-        }
-        if let Some(revision) = &detector.revision {
-            self.value(2, "revision", scalar(revision));
-        }
-        self.value(2, "type", scalar(&detector.kind));
     }
+    lines
 }
 
 /// A string, in quotation marks where it would be read as something else without them.
@@ -166,20 +123,110 @@ fn scalar(text: &str) -> String {
         .all(|byte| byte.is_ascii_alphanumeric() || b"_-./".contains(&byte))
         && text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '/' || c == '_')
         && text.parse::<f64>().is_err()
-        && !["true", "false", "yes", "no", "on", "off", "null", "y", "n"]
-            .contains(&text.to_lowercase().as_str());
+        // Not for this reader but for others, these are true and false.
+        && !["yes", "no", "on", "off", "y", "n"].contains(&text.to_lowercase().as_str())
+        && read(text).is_ok_and(|read: String| read == text);
     if plain {
         text.into()
     } else {
         // JSON's strings are YAML's.
-        serde_json::Value::from(text).to_string()
+        Value::from(text).to_string()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::config::Thresholds;
+    use super::super::config::{DetectorConfig, Thresholds};
     use super::*;
+
+    #[test]
+    fn released_files_are_written_as_they_were() {
+        let runs = [
+            "sd15_promptonly/eval",
+            "sd15_promptonly/eval_precal_20260116_113552",
+            "sd15_boxdiff/eval_precal_20260116_113552",
+        ];
+        for run in runs {
+            let root = concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/../../fixtures/spatialbench-uc"
+            );
+            let text =
+                std::fs::read_to_string(format!("{root}/{run}/checker_config.yaml")).unwrap();
+            assert_eq!(CheckerConfig::from_yaml(&text).unwrap().to_yaml(), text);
+        }
+    }
+
+    #[test]
+    fn any_text_is_written_so_that_it_is_read() {
+        for text in [
+            "",
+            "12bdfa31",
+            "0x1F",
+            "0o17",
+            "1_000",
+            "12e4",
+            "yes",
+            "y",
+            "No",
+            "NULL",
+            "~",
+            "-",
+            "a b",
+            "a: b",
+            "# x",
+            "é\n\u{7}",
+            ".inf",
+            "nan",
+            "1:30",
+            "2026-01-12",
+            "=",
+            "<<",
+            "!!x",
+            "*a",
+        ] {
+            let mut config = CheckerConfig::default();
+            config.detector.primary.kind = text.into();
+            config.detector.secondary = Some(DetectorConfig {
+                model_id: Some(text.into()),
+                ..DetectorConfig::default()
+            });
+            config.stability.perturbations.clear();
+            let yaml = config.to_yaml();
+            assert_eq!(CheckerConfig::from_yaml(&yaml).unwrap(), config, "{yaml}");
+        }
+    }
+
+    #[test]
+    fn what_python_shares_is_read_and_bombs_are_not() {
+        // PyYAML names a list that is in two places.
+        let shared = "output:\n  overlay_style:\n    box_a_color: &id001 [1, 2, 3]\n    box_b_color: *id001\n";
+        let style = CheckerConfig::from_yaml(shared)
+            .unwrap()
+            .output
+            .overlay_style;
+        assert_eq!(
+            (style.box_a_color, style.box_b_color),
+            ([1, 2, 3], [1, 2, 3])
+        );
+        let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for i in 1..12 {
+            let many = vec![format!("*a{}", i - 1); 9].join(", ");
+            bomb += &format!("a{i}: &a{i} [{many}]\n");
+        }
+        let deep = "[".repeat(100_000);
+        let wide = "stability: {perturbations: [".to_owned() + &"{},".repeat(1_000_000);
+        for text in [
+            &bomb[..],
+            &format!("output: {bomb}"),
+            &deep,
+            &wide,
+            &"a: ".repeat(10_000),
+        ] {
+            let error = CheckerConfig::from_yaml(text).unwrap_err().to_string();
+            assert!(error.len() < 400, "{error}");
+        }
+    }
 
     #[test]
     fn the_default_is_the_calibrated_one() {
@@ -188,6 +235,7 @@ mod tests {
         assert_eq!(config.thresholds.detection_score, 0.2);
         assert_eq!(CheckerConfig::from_yaml("# nothing\n").unwrap(), config);
         assert_eq!(CheckerConfig::from_yaml("").unwrap(), config);
+        assert_eq!(CheckerConfig::from_yaml("---\n").unwrap(), config);
         assert_eq!(CheckerConfig::from_yaml(&config.to_yaml()).unwrap(), config);
     }
 
@@ -215,7 +263,30 @@ mod tests {
                 "stability:\n  perturbations:\n  - type: resize\n    scale: 0.9\n    sigma: 1\n",
                 "sigma",
             ),
-            ("geometry:\n  margin: wide\n", "wide"),
+            (
+                "geometry:\n  margin: wide\n",
+                "line 2, column 11: \"margin: wide\"",
+            ),
+            ("geometry:\n  margin: true\n", "line 2"),
+            ("geometry:\n- 0.1\n", "line 2"),
+            ("geometry:\n", "line 1"),
+            ("detector:\n  primary:\n    type: 5\n", "type: 5"),
+            (
+                "output:\n  generate_overlays: yes\n",
+                "generate_overlays: yes",
+            ),
+            (
+                "output:\n  metrics_file: !!python/name:os.system x\n",
+                "python/name:os.system",
+            ),
+            (
+                "geometry:\n  margin: 0.1\n---\ngeometry:\n  margin: 0.2\n",
+                "document",
+            ),
+            (
+                "geometry: &a\n  margin: 0.1\nconfidence:\n  <<: *a\n",
+                "merge",
+            ),
             ("geometry:\n  margin: 0.1\n  margin: 0.2\n", "line 3"),
         ] {
             let error = CheckerConfig::from_yaml(yaml).unwrap_err().to_string();
@@ -228,7 +299,14 @@ mod tests {
         for (yaml, name) in [
             ("geometry:\n  margin: 1.5\n", "geometry.margin is 1.5"),
             ("confidence:\n  geom_slope: 0\n", "confidence.geom_slope"),
-            ("thresholds:\n  detection_score: .nan\n", "no finite number"),
+            (
+                "thresholds:\n  detection_score: .nan\n",
+                "thresholds.detection_score is NaN",
+            ),
+            (
+                "detector:\n  primary:\n    params: {box_threshold: .inf}\n",
+                "params.box_threshold is Infinity; it has to be a finite number",
+            ),
             ("output:\n  results_file: ../x\n", "output.results_file"),
             (
                 "stability:\n  perturbations: [{type: resize, scale: 90}]\n",
