@@ -129,8 +129,19 @@ fn scalar(text: &str) -> String {
     if plain {
         text.into()
     } else {
-        // JSON's strings are YAML's.
-        Value::from(text).to_string()
+        // JSON's strings are YAML's, once the characters are escaped that only JSON takes as they are.
+        let escape = |c: char| match c {
+            '\u{7f}'..='\u{9f}'
+            | '\u{2028}'
+            | '\u{2029}'
+            | '\u{feff}'
+            | '\u{fffe}'
+            | '\u{ffff}' => {
+                format!("\\u{:04x}", u32::from(c))
+            }
+            c => c.into(),
+        };
+        Value::from(text).to_string().chars().map(escape).collect()
     }
 }
 
@@ -183,6 +194,9 @@ mod tests {
             "=",
             "<<",
             "!!x",
+            "\u{7f}",
+            "\u{85}\u{9f}",
+            "\u{2028}\u{feff}\u{ffff}\u{10ffff}",
             "*a",
         ] {
             let mut config = CheckerConfig::default();
