@@ -201,7 +201,7 @@ fn write(
     put("report.html".into(), html.as_bytes())?;
     for figure in figures {
         let name = PathBuf::from(format!("plots/{}.png", figure.name));
-        save_plain(&out.join(&name), &png::picture(&figure.drawing, ZOOM))?;
+        save_plain(&out.join(&name), &png::picture(&figure.drawing, ZOOM)?)?;
         written.push(name);
     }
     Ok(written)

@@ -1,15 +1,27 @@
 //! Letters, lines and frames on pictures.
 
-use font8x8::{BASIC_FONTS, UnicodeFonts};
 use image::{Rgb, RgbImage};
+use resvg::tiny_skia::{FillRule, Mask, Transform};
 
+use crate::font;
 use crate::picture::Picture;
 
-/// Pixels of a letter at its smallest.
+/// Height of a capital letter in pixels at its smallest.
 pub const LETTER: usize = 8;
 
-/// Writes what fits of `text` into `width` pixels, each dot of a letter `zoom` pixels wide. Letters of the basic Latin
-/// alphabet show, others become a question mark.
+/// How far below its line a letter may reach at its smallest, in pixels.
+pub const DESCENT: usize = 3;
+
+/// The font's size whose capitals are as high as `LETTER` at its smallest.
+const SIZE: f64 = LETTER as f64 / font::CAPITAL;
+
+/// How many pixels wide `text` is, with capitals `zoom` times as high as at their smallest.
+pub fn text_width(text: &str, zoom: usize) -> usize {
+    font::width(text, SIZE * zoom as f64).ceil() as usize
+}
+
+/// Writes `text`, or as much of its beginning as fits into `width` pixels, with capitals from `top` on that are `zoom`
+/// times as high as at their smallest.
 pub fn write(
     on: &mut RgbImage,
     text: &str,
@@ -18,15 +30,38 @@ pub fn write(
     width: usize,
     ink: Rgb<u8>,
 ) {
-    let fitting = width / (LETTER * zoom);
-    for (index, letter) in text.chars().take(fitting).enumerate() {
-        let glyph = BASIC_FONTS.get(letter).or_else(|| BASIC_FONTS.get('?'));
-        for (y, dots) in glyph.unwrap_or_default().iter().enumerate() {
-            for x in (0..LETTER).filter(|x| dots >> x & 1 == 1) {
-                let corner = (left + (index * LETTER + x) * zoom, top + y * zoom);
-                fill(on, corner, (zoom, zoom), ink);
+    let size = SIZE * zoom as f64;
+    let place = Transform::from_translate(left as f32, (top + LETTER * zoom) as f32);
+    let outlines = font::outlines(&font::fitted(text, size, width as f64), size);
+    let Some(outlines) = outlines.and_then(|outlines| outlines.transform(place)) else {
+        return;
+    };
+    let Some(area) = outlines.bounds().round_out() else {
+        return;
+    };
+    let Some(mut covered) = Mask::new(area.width(), area.height()) else {
+        return;
+    };
+    let onto_mask = Transform::from_translate(-area.x() as f32, -area.y() as f32);
+    covered.fill_path(&outlines, FillRule::Winding, true, onto_mask);
+    let rows = covered.data().chunks_exact(area.width() as usize);
+    for (y, row) in (area.y()..).zip(rows) {
+        for (x, share) in (area.x()..).zip(row) {
+            // Letters may begin left of their place, and go on beyond the picture.
+            if let (Ok(x), Ok(y)) = (u32::try_from(x), u32::try_from(y))
+                && let Some(pixel) = on.get_pixel_mut_checked(x, y)
+            {
+                mix(pixel, ink, f64::from(*share) / 255.0);
             }
         }
+    }
+}
+
+/// Lays ink over a pixel, `share` of it from 0 for nothing to 1 for all.
+pub fn mix(pixel: &mut Rgb<u8>, Rgb(ink): Rgb<u8>, share: f64) {
+    for (channel, ink) in pixel.0.iter_mut().zip(ink) {
+        let mixed = f64::from(*channel) * (1.0 - share) + f64::from(ink) * share;
+        *channel = mixed.round() as u8;
     }
 }
 
@@ -83,4 +118,58 @@ pub fn enlarged(picture: &Picture, zoom: usize) -> RgbImage {
             Rgb([picture.rgb[at], picture.rgb[at + 1], picture.rgb[at + 2]])
         },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHITE: Rgb<u8> = Rgb([255; 3]);
+
+    /// Where ink is: left, top, right and bottom, the ends not included.
+    fn bounds(picture: &RgbImage) -> [u32; 4] {
+        let dark = picture.enumerate_pixels().filter(|(_, _, p)| p.0[0] < 128);
+        dark.fold([u32::MAX, u32::MAX, 0, 0], |[l, t, r, b], (x, y, _)| {
+            [l.min(x), t.min(y), r.max(x + 1), b.max(y + 1)]
+        })
+    }
+
+    fn written(text: &str, zoom: usize, room: usize) -> RgbImage {
+        let mut picture = RgbImage::from_pixel(100, 40, WHITE);
+        write(&mut picture, text, (5, 4), zoom, room, Rgb([0; 3]));
+        picture
+    }
+
+    #[test]
+    fn letters_stand_where_they_should() {
+        for zoom in [1, 2, 3] {
+            let [left, top, right, bottom] = bounds(&written("HH", zoom, 90));
+            assert_eq!((top as usize, bottom as usize), (4, 4 + LETTER * zoom));
+            assert!(left >= 5 && right as usize <= 5 + text_width("HH", zoom));
+            let [_, _, _, bottom] = bounds(&written("pgy", zoom, 90));
+            assert!(bottom as usize <= 4 + (LETTER + DESCENT) * zoom, "{bottom}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_cut() {
+        let [_, _, right, _] = bounds(&written("a very long name of a thing", 1, 60));
+        assert!((45..=65).contains(&right), "{right}");
+        assert!(written("H", 1, 2) == written("", 1, 90));
+        // Beyond the picture there is nothing to write on.
+        let mut picture = RgbImage::from_pixel(8, 8, WHITE);
+        write(&mut picture, "HHH", (6, 6), 1, 100, Rgb([0; 3]));
+        write(&mut picture, "HHH", (60, 60), 1, 100, Rgb([0; 3]));
+        assert!(bounds(&picture)[0] >= 6);
+    }
+
+    #[test]
+    fn letters_beyond_ascii_show() {
+        let unknown = written("猫", 2, 90);
+        let shown = ["?", "e", "é", "ß", "Ж", "τ", "≥"].map(|text| written(text, 2, 90));
+        for (i, one) in shown.iter().enumerate() {
+            assert!(*one != unknown && !shown[..i].contains(one), "{i}");
+        }
+        assert!(unknown != written("", 2, 90));
+    }
 }

@@ -59,8 +59,7 @@ impl HeatMap {
     }
 }
 
-/// Rows of equally large pictures, each under its caption; letters of the basic Latin alphabet show, others
-/// become a question mark. `None` without any picture.
+/// Rows of equally large pictures, each under its caption, or as much of it as fits. `None` without any picture.
 pub fn sheet(rows: &[Vec<(String, Picture)>]) -> Option<Picture> {
     let (_, first) = rows.iter().flatten().next()?;
     let zoom = (first.width / 160).max(1);

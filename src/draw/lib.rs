@@ -8,6 +8,7 @@
 #![warn(clippy::unwrap_used)]
 
 pub mod drawing;
+mod font;
 pub mod heatmap;
 pub mod picture;
 pub mod plot;

@@ -5,7 +5,7 @@ use image::Rgb;
 use crate::check::Detection;
 use crate::check::spatialbench::Verdict;
 use crate::picture::Picture;
-use prepose_draw::drawing::{LETTER, enlarged, fill, frame, line, write};
+use prepose_draw::drawing::{DESCENT, LETTER, enlarged, fill, frame, line, mix, text_width, write};
 
 /// Pictures with a shorter side below this are enlarged, so that letters do not hide them.
 const COMFORTABLE: usize = 384;
@@ -43,7 +43,7 @@ impl Overlay<'_> {
             .max(1);
         let (width, height) = (picture.width * zoom, picture.height * zoom);
         let letters = (width.min(height) / 512).max(1);
-        let row = (LETTER + 4) * letters;
+        let row = (LETTER + DESCENT + 3) * letters;
         let strip = row * self.lines.len() + 4 * letters;
 
         let mut drawn = enlarged(picture, zoom);
@@ -51,13 +51,10 @@ impl Overlay<'_> {
             let Some(mask) = detection.mask.as_ref().filter(|_| *role != Role::Other) else {
                 continue;
             };
-            let Rgb(tint) = COLOURS[*role as usize];
+            let tint = COLOURS[*role as usize];
             for (x, y, pixel) in drawn.enumerate_pixels_mut() {
                 if mask.contains(x as usize / zoom, y as usize / zoom) {
-                    for (channel, tint) in pixel.0.iter_mut().zip(tint) {
-                        let mixed = f64::from(*channel) * (1.0 - TINT) + f64::from(tint) * TINT;
-                        *channel = mixed.round() as u8;
-                    }
+                    mix(pixel, tint, TINT);
                 }
             }
         }
@@ -73,9 +70,12 @@ impl Overlay<'_> {
             );
             frame(&mut drawn, corner, size, thick, ink);
             let label = format!("{} {:.2}", detection.label, detection.score);
-            let room = (label.chars().count() * LETTER * letters).min(width - corner.0.min(width));
-            fill(&mut drawn, corner, (room, (LETTER + 2) * letters), ink);
-            let place = (corner.0, corner.1 + letters);
+            let margin = 2 * letters;
+            let room = (text_width(&label, letters) + 2 * margin).min(width - corner.0.min(width));
+            let lettering = (room, margin + (LETTER + DESCENT) * letters);
+            fill(&mut drawn, corner, lettering, ink);
+            let place = (corner.0 + margin, corner.1 + margin);
+            let room = room.saturating_sub(margin);
             write(&mut drawn, &label, place, letters, room, Rgb([255; 3]));
         }
         let centre = |wanted: Role| {

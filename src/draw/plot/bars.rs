@@ -1,9 +1,9 @@
 //! Rows: a dot with its interval, or a bar made of parts.
 
 use super::drawing::{Anchor, Drawing, Ink, Shape};
-use super::font;
 use super::legend::{self, Sample};
 use super::scale::Axis;
+use crate::font;
 
 const WIDTH: f64 = 640.0;
 const ROW: f64 = 30.0;

@@ -1,10 +1,10 @@
 //! Curves and dots over two axes.
 
 use super::drawing::{Anchor, Drawing, Ink, Shape, dashes};
-use super::font;
 use super::labels::Taken;
 use super::legend::{self, Sample};
 use super::scale::Axis;
+use crate::font;
 
 const WIDTH: f64 = 640.0;
 const PLOT: f64 = 290.0;

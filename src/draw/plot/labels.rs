@@ -1,7 +1,7 @@
 //! Notes beside dots, where there is room for them.
 
 use super::drawing::{Anchor, Drawing, Ink};
-use super::font;
+use crate::font;
 
 const SIZE: f64 = 11.5;
 

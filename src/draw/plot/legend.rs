@@ -1,7 +1,7 @@
 //! What the colours of a plot mean, in as many lines as it needs.
 
 use super::drawing::{Anchor, Drawing, Ink, Shape, dashes};
-use super::font;
+use crate::font;
 
 /// How an entry is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
 //! Plots. What is drawn is said once, as a [`Drawing`] of lines, areas, marks and text, and becomes SVG that follows the
-//! reader's light or dark theme, or a PNG with the same letters.
+//! reader's light or dark theme, or that SVG's pixels in the light one.
 //!
 //! * [`chart`]: curves and dots over two axes;
 //! * [`bars`]: rows of intervals, and rows of bars made of parts;
@@ -9,7 +9,6 @@
 pub mod bars;
 pub mod chart;
 pub mod drawing;
-mod font;
 mod labels;
 mod legend;
 pub mod png;

@@ -15,6 +15,12 @@ pub fn file(drawing: &Drawing) -> String {
     write(drawing, &format!("<style>\n{style}</style>\n"))
 }
 
+/// A file on a light ground, without media queries, for a renderer that has no reader.
+pub(super) fn light(drawing: &Drawing) -> String {
+    let style = format!("{}{}", shapes("svg"), colours("", Ink::light));
+    write(drawing, &format!("<style>\n{style}</style>\n"))
+}
+
 /// A part of a page that has [`style`] among its styles.
 pub fn inline(drawing: &Drawing) -> String {
     write(drawing, "")
@@ -171,8 +177,9 @@ pub fn escape(text: &str) -> String {
             '>' => safe.push_str("&gt;"),
             '"' => safe.push_str("&quot;"),
             '\'' => safe.push_str("&#39;"),
-            // XML has no other control characters.
+            // XML has no other control characters, and not these two.
             '\t' | '\n' => safe.push(letter),
+            '\u{fffe}' | '\u{ffff}' => safe.push('\u{fffd}'),
             _ if letter.is_control() => safe.push('\u{fffd}'),
             _ => safe.push(letter),
         }
