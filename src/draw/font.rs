@@ -11,8 +11,8 @@ const BYTES: &[u8] = include_bytes!("font/dejavu-sans.ttf");
 
 static FACE: LazyLock<Option<Face<'static>>> = LazyLock::new(|| Face::parse(BYTES, 0).ok());
 
-/// The only font that SVG is rendered with: a machine's own would make other pictures. The bytes do not say the font's
-/// name in a way that is found, so it is given here, as the SVG has it.
+/// The only font that SVG is rendered with: a machine's own would make other pictures. It is described here since the
+/// file lacks a PostScript name, without which it would not be loaded.
 pub static DATABASE: LazyLock<Arc<Database>> = LazyLock::new(|| {
     let mut fonts = Database::new();
     fonts.push_face_info(FaceInfo {

@@ -63,7 +63,8 @@ impl HeatMap {
 pub fn sheet(rows: &[Vec<(String, Picture)>]) -> Option<Picture> {
     let (_, first) = rows.iter().flatten().next()?;
     let zoom = (first.width / 160).max(1);
-    let strip = LETTER * zoom + 2 * GAP;
+    // With room for what reaches below the line.
+    let strip = (LETTER + GAP) * zoom + GAP;
     let (tile_width, tile_height) = (first.width + GAP, first.height + strip);
     let columns = rows.iter().map(Vec::len).max()?;
     let size = (columns * tile_width + GAP, rows.len() * tile_height + GAP);
