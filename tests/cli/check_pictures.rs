@@ -129,7 +129,7 @@ fn pictures_of_another_checkpoint_need_a_detector_that_is_named() {
     for part in [
         "other.png",
         "sd15 made it",
-        "--checker frcnn-v2",
+        "--checker (such as frcnn-v2)",
         "--checker toybox",
     ] {
         assert!(message.contains(part), "{message:?} lacks {part:?}");
