@@ -13,7 +13,7 @@ from networks import read_json
 
 STEPS, GUIDED = 12, 10
 LEFT, RIGHT = [0.05, 0.25, 0.35, 0.75], [0.65, 0.25, 0.95, 0.75]
-# Prompts with the objects' phrases; all their words are one token each.
+# Prompts with the objects' phrases.
 DOG = {"prompt": "a dog to the left of a cat", "seed": 3, "objects": ["dog", "cat"], "relation": "left of"}
 CAKE = {"prompt": "a pizza above a cake", "seed": 4, "objects": ["pizza", "cake"], "relation": "above"}
 LAYOUT_DOG = DOG | {"seed": 4}
@@ -35,9 +35,16 @@ RUNS = {
 THRESHOLDS = {0: 0.05, 10: 0.5, 20: 0.8}
 
 
+def positions_of(phrase, ids):
+    """Where the tokens of a phrase are among those of the prompt."""
+    starts = range(len(ids) - len(phrase) + 1)
+    start = next(start for start in starts if ids[start : start + len(phrase)] == phrase)
+    return list(range(start, start + len(phrase)))
+
+
 def target_of(request, tokenizer, boxed):
     ids = tokenizer(request["prompt"]).input_ids
-    phrases = [[ids.index(tokenizer(word).input_ids[1]) for word in phrase.split()] for phrase in request["objects"]]
+    phrases = [positions_of(tokenizer(phrase).input_ids[1:-1], ids) for phrase in request["objects"]]
     boxes = {"left of": (LEFT, RIGHT), "above": ([v[1], v[0], v[3], v[2]] for v in (LEFT, RIGHT))}
     objects = [{"positions": positions} for positions in phrases]
     if boxed:
