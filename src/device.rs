@@ -368,7 +368,7 @@ fn hardware_name(device: &Device, backend: Backend) -> String {
     if backend != Backend::Flex
         && let Some(identity) = device.identity()
     {
-        return identity.name.to_string();
+        return identity.name.clone();
     }
     match backend {
         Backend::Flex => format!("CPU, {} threads", rayon::current_num_threads()),

@@ -27,7 +27,7 @@ pub enum MakeError {
         /// The prompt.
         prompt: String,
         /// Why not.
-        source: RewardError,
+        source: Box<RewardError>,
     },
     /// No layer had any of the heads that were asked for.
     #[error(

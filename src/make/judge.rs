@@ -28,7 +28,7 @@ pub fn picture_reward(
     let scene = blueprint.scene(request)?;
     PictureReward::new(kind, &scene, labels).map_err(|source| MakeError::Reward {
         prompt: request.prompt.clone(),
-        source,
+        source: Box::new(source),
     })
 }
 

@@ -72,7 +72,7 @@ pub enum RunError {
         /// Ids of those that cannot be scored.
         unscored: Vec<String>,
         /// Why the first of them cannot.
-        why: RewardError,
+        why: Box<RewardError>,
     },
     /// A picture that cannot be encoded.
     #[error("cannot encode the picture of {sample_id}")]
