@@ -13,7 +13,7 @@ use crate::sampling::denoise::DenoiseError;
 pub enum MakeError {
     /// The engine's reason, a caller's hook included.
     #[error(transparent)]
-    Engine(EngineError),
+    Engine(Box<EngineError>),
     /// The flag of [`PictureMaker::with_cancel`](super::PictureMaker::with_cancel) was set; nothing is left of the
     /// batch at hand.
     #[error("cancelled")]
@@ -48,7 +48,7 @@ impl From<EngineError> for MakeError {
             EngineError::Denoise(DenoiseError::Hook(hook)) if hook.is::<Cancelled>() => {
                 Self::Cancelled
             }
-            error => Self::Engine(error),
+            error => Self::Engine(Box::new(error)),
         }
     }
 }
