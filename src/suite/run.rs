@@ -300,9 +300,9 @@ impl ResultWriter<'_> {
         if let [stated] = prompt.relations.as_slice() {
             let name = crate::check::spatialbench::record::relation_name(stated.relation);
             line.relation = Some(name);
-            let object = |index: usize| prompt.objects.get(index).cloned();
-            line.object_a = object(stated.subject);
-            line.object_b = stated.objects.first().copied().and_then(object);
+            let object = stated.two().map(|(_, object)| object);
+            line.object_a = prompt.objects.get(stated.subject).cloned();
+            line.object_b = object.and_then(|object| prompt.objects.get(object).cloned());
         }
         line
     }

@@ -333,7 +333,8 @@ fn a_file_must_have_the_size_that_was_announced() {
         }
         None => file(asked, &content(), ETAG),
     };
-    let cases: [(fn(&Asked) -> Reply, &str); 5] = [
+    type Server = fn(&Asked) -> Reply;
+    let cases: [(Server, &str); 5] = [
         (cut, "broke off"),
         (shrunk, "2000 bytes here and 3000"),
         (unsaid, "only 0 of 3000 bytes"),
