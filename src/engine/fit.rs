@@ -25,7 +25,7 @@ impl Engine {
     /// What `pictures` pictures as `request` take together.
     ///
     /// # Errors
-    /// As [`Blueprint::needs`].
+    /// As [`Blueprint::needs`](super::Blueprint::needs).
     pub fn needs(&self, request: &Request, pictures: usize) -> Result<Needs, EngineError> {
         self.blueprint
             .needs(request, pictures, &self.opened, self.guidance_memory)
@@ -43,7 +43,7 @@ impl Engine {
     /// Whether `request` must be decoded in tiles for want of memory.
     ///
     /// # Errors
-    /// As [`Blueprint::needs`].
+    /// As [`Blueprint::needs`](super::Blueprint::needs).
     pub fn must_tile(&self, request: &Request) -> Result<bool, EngineError> {
         let needs = self.needs(request, 1)?;
         let short = self.usable().is_some_and(|usable| needs.decode > usable);
@@ -54,7 +54,7 @@ impl Engine {
     /// One where nothing tells how much memory there is.
     ///
     /// # Errors
-    /// As [`Blueprint::needs`].
+    /// As [`Blueprint::needs`](super::Blueprint::needs).
     pub fn roomy_batch(&self, request: &Request) -> Result<usize, EngineError> {
         let Some(usable) = self.usable() else {
             return Ok(1);

@@ -63,7 +63,7 @@ impl Engine {
     /// ([`batch_size`](Self::batch_size)).
     ///
     /// # Errors
-    /// A request that fails [`Blueprint::check`], a hook's error, non-finite latents or pictures, want of memory.
+    /// A request that fails [`Blueprint::check`](super::Blueprint::check), a hook's error, non-finite latents or pictures, want of memory.
     pub fn generate(
         &self,
         requests: &[Request],
