@@ -43,7 +43,7 @@ fixtures *CASES:
 
 # A benchmark sheet of this machine, to benches/results
 sheet *OPTIONS:
-    cargo run --release -- bench sheet --output benches/results {{ OPTIONS }}
+    cargo run --release -- bench sheet --out benches/results {{ OPTIONS }}
 
 # The same in turn with diffusers
 compare *OPTIONS:

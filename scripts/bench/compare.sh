@@ -7,13 +7,13 @@ usage() {
 usage: compare.sh [options] [-- options of `prepose bench sheet`]
 
 Makes random weights where there are none, runs `prepose bench sheet` and the same rows with diffusers in turn, and
-writes OUTPUT/compare-DEVICE-DATE.json and .md with the ratios.
+writes OUT/compare-DEVICE-DATE.json and .md with the ratios.
 
   --prepose PROGRAM   [default: target/release/prepose, else the one on the PATH]
   --python PROGRAM    one that has torch, diffusers and transformers [default: python3]
   --device DEVICE     of prepose: cuda, flex (the CPU) ... [default: auto]; diffusers takes cuda for cuda, else the CPU
   --weights DIR       where random weights are kept [default: prepose-weights in the folder for temporary files]
-  --output DIR        [default: benches/results]
+  --out DIR           [default: benches/results]
   --budget SECONDS    of each side, all rounds together [default: 480]
   --rounds N          of each side [default: 2]
   --compile           a third side: torch.compile, on CUDA with graphs
@@ -36,7 +36,7 @@ while [ $# -gt 0 ]; do
         --) words+=("$@") ;;
     esac
     case "$1" in
-        --prepose | --python | --device | --weights | --output | --budget | --rounds | --threads)
+        --prepose | --python | --device | --weights | --out | --budget | --rounds | --threads)
             [ $# -ge 2 ] || { echo "error: $1 needs a value" >&2; exit 2; } ;;
     esac
     case "$1" in
@@ -44,7 +44,7 @@ while [ $# -gt 0 ]; do
         --python) python=$2; shift 2 ;;
         --device) device=$2; shift 2 ;;
         --weights) weights=$2; shift 2 ;;
-        --output) output=$2; shift 2 ;;
+        --out) output=$2; shift 2 ;;
         --budget) budget=$2; shift 2 ;;
         --rounds) rounds=$2; shift 2 ;;
         --threads) threads=$2; shift 2 ;;

@@ -1,23 +1,26 @@
-//! What Ctrl-C does while pictures are made.
+//! What Ctrl-C and other requests to end do while pictures are made.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use anyhow::Context;
 
-use super::INTERRUPTED;
+/// The exit code that the first signal asks for: 128 and its number, as shells have it; 0 while there was none.
+static CODE: AtomicU8 = AtomicU8::new(0);
 
-/// The flag that the first Ctrl-C sets. The second ends the program at once, since a step may take minutes.
+/// The exit code of a program that a signal has asked to end: 130 for Ctrl-C, 143 for `kill`.
+pub fn exit_code() -> Option<u8> {
+    Some(CODE.load(Ordering::Relaxed)).filter(|code| *code > 0)
+}
+
+/// The flag that the first signal sets. The second ends the program at once, since a step may take minutes.
 pub fn listen() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = stop.clone();
-    ctrlc::set_handler(move || match answer(&flag) {
-        Answer::First => {
-            tracing::warn!("stopping after this step; Ctrl-C once more ends it at once");
-        }
-        Answer::Again => std::process::exit(INTERRUPTED.into()),
-    })
-    .context("cannot listen for Ctrl-C")?;
+    on_signal(move |code| match flag.swap(true, Ordering::Relaxed) {
+        false => eprintln!("stopping after this step; once more ends it at once"),
+        true => std::process::exit(code.into()),
+    })?;
     Ok(stop)
 }
 
@@ -30,44 +33,46 @@ pub struct Requested {
     pub at_once: Arc<AtomicBool>,
 }
 
-/// Flags that the first and the second Ctrl-C (or other end of the process) set.
+/// Flags that the first and the second signal set.
 pub fn listen_twice() -> anyhow::Result<Requested> {
     let requested = Requested::default();
     let flags = requested.clone();
-    ctrlc::set_handler(move || match answer(&flags.soon) {
-        Answer::First => {
-            eprintln!("finishing the pictures at hand; once more stops at once");
-        }
-        Answer::Again => flags.at_once.store(true, Ordering::Relaxed),
-    })
-    .context("cannot listen for Ctrl-C")?;
+    on_signal(move |_| match flags.soon.swap(true, Ordering::Relaxed) {
+        false => eprintln!("finishing the pictures at hand; once more stops at once"),
+        true => flags.at_once.store(true, Ordering::Relaxed),
+    })?;
     Ok(requested)
 }
 
-#[derive(Debug, PartialEq, Eq)]
-enum Answer {
-    First,
-    Again,
+/// Calls `act` with the exit code of each signal that asks the program to end.
+#[cfg(unix)]
+fn on_signal(mut act: impl FnMut(u8) + Send + 'static) -> anyhow::Result<()> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+    let signals = signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM]);
+    let mut signals = signals.context("cannot listen for Ctrl-C")?;
+    std::thread::spawn(move || {
+        for signal in signals.forever() {
+            // There are fewer than 64 signals.
+            let code = 128 + u8::try_from(signal).unwrap_or(0);
+            remember(code);
+            act(code);
+        }
+    });
+    Ok(())
 }
 
-/// Which signal this is; `stop` is set from the first on.
-fn answer(stop: &AtomicBool) -> Answer {
-    match stop.swap(true, Ordering::Relaxed) {
-        false => Answer::First,
-        true => Answer::Again,
-    }
+#[cfg(not(unix))]
+fn on_signal(mut act: impl FnMut(u8) + Send + 'static) -> anyhow::Result<()> {
+    let heard = move || {
+        remember(130);
+        act(130);
+    };
+    ctrlc::set_handler(heard).context("cannot listen for Ctrl-C")
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_second_signal_does_not_wait() {
-        let stop = AtomicBool::new(false);
-        assert_eq!(answer(&stop), Answer::First);
-        assert!(stop.load(Ordering::Relaxed));
-        assert_eq!(answer(&stop), Answer::Again);
-        assert_eq!(answer(&stop), Answer::Again);
-    }
+/// The first signal decides.
+fn remember(code: u8) {
+    // Later ones find it taken.
+    let _ = CODE.compare_exchange(0, code, Ordering::Relaxed, Ordering::Relaxed);
 }

@@ -4,6 +4,8 @@ mod audit;
 mod bench;
 mod check;
 mod checker;
+mod colour;
+mod completions;
 mod devices;
 mod experiment;
 mod extract;
@@ -20,11 +22,12 @@ mod psg;
 mod pull;
 mod report;
 mod run;
+mod sampling;
 mod score;
 mod selftest;
 mod suites;
+mod values;
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -34,15 +37,15 @@ use tracing_subscriber::EnvFilter;
 const OK: u8 = 0;
 /// It was done, and the answer is no.
 const NO: u8 = 1;
-/// Wrong input, a missing file or device, a failed write, an interruption.
+/// Wrong input, a missing file or device, a failed write.
 const ERROR: u8 = 2;
-/// A second Ctrl-C: 128 and SIGINT's number, as shells have it.
-const INTERRUPTED: u8 = 130;
+/// Nobody reads standard output any more: 128 and SIGPIPE's number, as shells have it.
+const NO_READER: u8 = 141;
 
 /// Stable Diffusion that puts things where the prompt says.
 ///
-/// Exit codes: 0 done, 1 the answer is no (`check --strict`, `selftest`), 2 an error, 130 a second Ctrl-C while `generate` makes
-/// pictures.
+/// Exit codes: 0 done, 1 the answer is no (`check --strict`, `selftest`, `verify`), 2 an error, 130 ended by Ctrl-C, 143 by
+/// `kill`, 141 nobody read standard output to its end.
 #[derive(Debug, Parser)]
 #[command(name = "prepose", version, max_term_width = 100)]
 struct Cli {
@@ -90,6 +93,8 @@ enum Command {
     Selftest(selftest::Args),
     /// Measure speed
     Bench(bench::Args),
+    /// Completions for a shell, or manual pages
+    Completions(completions::Args),
 }
 
 /// Runs the program on its own arguments and returns its exit code.
@@ -115,16 +120,17 @@ pub fn main() -> ExitCode {
         Command::Suites(args) => suites::run(args),
         Command::Selftest(args) => selftest::run(args),
         Command::Bench(args) => bench::run(args, cli.quiet),
+        Command::Completions(args) => completions::run(args),
     };
     let code = result.unwrap_or_else(|error| {
-        // A closed pipe is how `| head` says thank you.
-        if is_broken_pipe(&error) {
-            return OK;
+        // `| head` has seen enough, and the work is not done.
+        if is_closed_output(&error) {
+            return NO_READER;
         }
         // Names and texts in it may come from files and servers.
         let message = prepose_untrusted::escaped(&format!("{error:#}"));
-        eprintln!("error: {message}");
-        ERROR
+        anstream::eprintln!("{} {message}", colour::paint(colour::ERROR, "error:"));
+        interrupt::exit_code().unwrap_or(ERROR)
     });
     ExitCode::from(code)
 }
@@ -143,16 +149,22 @@ fn start_log(cli: &Cli) {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_ansi(colours_the_log())
         .with_target(false)
         .without_time()
         .init();
 }
 
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        cause
-            .downcast_ref::<std::io::Error>()
-            .is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
-    })
+/// Whether it is a write to standard output that failed, because nobody reads it any more. Errors of files and
+/// connections have a context.
+fn is_closed_output(error: &anyhow::Error) -> bool {
+    let outermost: &(dyn std::error::Error + 'static) = error.as_ref();
+    outermost
+        .downcast_ref::<std::io::Error>()
+        .is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+/// Whether the log is coloured.
+fn colours_the_log() -> bool {
+    anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never
 }

@@ -4,44 +4,66 @@ use std::path::PathBuf;
 
 use prepose::device::{self, DeviceSpec, OpenDevice};
 use prepose::request::{Dtype, Lora, ModelRequest};
+use prepose_weights::TOYBOX;
 
 /// Which networks, and where they run.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Networks")]
 pub struct ModelArgs {
     /// A diffusers folder, a .safetensors or .ckpt file, a name that `prepose pull` fetched, or the
-    /// built-in `toybox`.
-    #[arg(short, long, default_value = "toybox", value_name = "PATH|NAME")]
-    pub checkpoint: String,
+    /// built-in `toybox` [default: toybox].
+    #[arg(short, long, value_name = "PATH|NAME")]
+    pub checkpoint: Option<String>,
     /// A diffusers-like folder with the configuration of a single file of unusual size.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "FOLDER", hide_short_help = true)]
     pub config: Option<PathBuf>,
     /// Another autoencoder.
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", hide_short_help = true)]
     pub vae: Option<PathBuf>,
     /// A LoRA to merge, with its weight; may be given several times.
     #[arg(long, value_name = "FILE[:WEIGHT]", value_parser = parse_lora)]
     pub lora: Vec<Lora>,
     /// Load what fits although tensors are missing (taken as zero), left over or of another shape.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub allow_mismatch: bool,
-    /// The type of the weights; f32 on the CPU and f16 elsewhere unless given.
-    #[arg(long)]
+    /// The type of the weights [default: f32 on the CPU, f16 elsewhere].
+    #[arg(long, value_name = "TYPE", hide_short_help = true)]
     pub dtype: Option<Dtype>,
     /// auto, cuda[:i], vulkan[:i], metal, wgpu[:i] or flex (the CPU).
-    #[arg(long, default_value = "auto")]
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub device: DeviceSpec,
 }
 
 impl ModelArgs {
     /// The networks; f32 until a device is known.
     pub fn request(&self) -> ModelRequest {
-        ModelRequest {
-            config: self.config.clone(),
-            vae: self.vae.clone(),
-            loras: self.lora.clone(),
-            allow_mismatch: self.allow_mismatch,
-            ..ModelRequest::new(&self.checkpoint, self.dtype.unwrap_or(Dtype::F32))
+        let mut model = ModelRequest::new(TOYBOX, Dtype::F32);
+        self.apply(&mut model);
+        model
+    }
+
+    /// Puts what was given into `model`.
+    pub fn apply(&self, model: &mut ModelRequest) {
+        let before = model.clone();
+        if let Some(checkpoint) = &self.checkpoint {
+            model.checkpoint.clone_from(checkpoint);
+        }
+        if self.config.is_some() {
+            model.config.clone_from(&self.config);
+        }
+        if self.vae.is_some() {
+            model.vae.clone_from(&self.vae);
+        }
+        if !self.lora.is_empty() {
+            model.loras.clone_from(&self.lora);
+        }
+        model.allow_mismatch |= self.allow_mismatch;
+        if let Some(dtype) = self.dtype {
+            model.dtype = dtype;
+        }
+        if *model != before {
+            // It was that of other files.
+            model.sha256 = None;
         }
     }
 

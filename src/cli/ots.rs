@@ -6,6 +6,7 @@ use prepose::suite::method::Method;
 
 use super::experiment;
 use super::run::Settings;
+use super::values::{Numbers, parse_numbers};
 
 /// Does the order of mention decide where things stand? The experiments of OTS-Bench (docs/experiments/ots-homogenization.md,
 /// docs/experiments/ots-switch.md).
@@ -81,43 +82,27 @@ struct Homogenization {
 /// The run goes into one folder, as that of `prepose run`, and may be killed at any time: the same command goes on where it
 /// stopped. Its tables and plots are in the folder `results`.
 #[derive(Debug, clap::Args)]
-#[command(
-    mut_arg("steps", |steps| steps.long("denoising-steps").short(None)),
-    after_help = "Examples:
-  prepose ots switch --steps 0..5 --out runs/switch
-  prepose ots switch --steps 0,1,2,4,8 --denoising-steps 20 --every 16 --vertical --out runs/switch-vertical"
-)]
+#[command(after_help = "Examples:
+  prepose ots switch --switch-at 0-5 --out runs/switch
+  prepose ots switch --switch-at 0,1,2,4,8 --steps 20 --every 16 --vertical --out runs/switch-vertical")]
 struct Switch {
     #[command(flatten)]
     which: Which,
-    /// After which steps the prompt is switched, 0..5 or 1,2,4; 0 is the prompt from the start, and always among them.
-    #[arg(id = "at", long = "steps", value_name = "LIST", value_parser = parse_steps, default_value = "0..5")]
-    at: Steps,
+    /// After which steps the prompt is switched, 0-5 or 1,2,4; 0 is the prompt from the start, and always among them.
+    #[arg(long, value_name = "LIST", value_parser = parse_numbers, default_value = "0-5")]
+    switch_at: Numbers,
     #[command(flatten)]
     settings: Settings,
 }
 
-/// Steps, as typed.
-#[derive(Clone, Debug)]
-struct Steps(Vec<usize>);
-
-fn parse_steps(text: &str) -> Result<Steps, String> {
-    let wrong = || format!("{text:?} is neither a range such as 0..5 nor a list such as 1,2,4");
-    let number = |text: &str| text.trim().parse::<usize>().map_err(|_| wrong());
-    let mut steps = match text.split_once("..") {
-        Some((first, last)) => {
-            let last = last.strip_prefix('=').unwrap_or(last);
-            let (first, last) = (number(first)?, number(last)?);
-            if first > last || last > 1_000 {
-                return Err(wrong());
-            }
-            (first..=last).collect()
-        }
-        None => (text.split(',').map(number)).collect::<Result<Vec<_>, _>>()?,
-    };
-    steps.sort_unstable();
-    steps.dedup();
-    Ok(Steps(steps))
+impl Switch {
+    /// Each step once, in order.
+    fn switch_at(&self) -> Vec<usize> {
+        let mut steps = self.switch_at.0.clone();
+        steps.sort_unstable();
+        steps.dedup();
+        steps
+    }
 }
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
@@ -131,26 +116,10 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         ),
         Command::Switch(args) => experiment::run(
             args.which.suite(),
-            switch_methods(&args.at.0),
+            switch_methods(&args.switch_at()),
             &args.settings,
             quiet,
             |pictures| ots::switch(pictures, args.which.direction()),
         ),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn steps_are_ranges_or_lists() {
-        let steps = |text| parse_steps(text).map(|steps| steps.0);
-        assert_eq!(steps("0..5").unwrap(), [0, 1, 2, 3, 4, 5]);
-        assert_eq!(steps("1..=2").unwrap(), [1, 2]);
-        assert_eq!(steps("4,2, 4").unwrap(), [2, 4]);
-        for wrong in ["", "5..1", "a", "1..", "..", "0..99999999999", "-1", "1,,2"] {
-            assert!(steps(wrong).is_err(), "{wrong}");
-        }
     }
 }

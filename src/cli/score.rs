@@ -11,7 +11,7 @@ use prepose::check::rules::read::{Place, Reader};
 use prepose::check::rules::{Options, Outcome, RULES, Report, Rule, RuleError, Value, by_name};
 use serde_json::{Map, json};
 
-use super::generate::parse_size;
+use super::values::parse_size;
 use super::{ERROR, OK};
 
 /// The comparison of models, which is no rule but is made of one.

@@ -138,7 +138,8 @@ impl clap::ValueEnum for Method {
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(PossibleValue::new(self.name()).help(self.about()))
+        let name = PossibleValue::new(self.name()).help(self.about());
+        Some(name.alias(self.known_as()))
     }
 }
 

@@ -49,7 +49,7 @@ fn order_to_space() {
     let folder = folder.path();
     let shown = twice(
         folder,
-        "ots switch --steps 0..2 --every 300 --denoising-steps 3 --batch 8",
+        "ots switch --switch-at 0..2 --every 300 --steps 3 --batch 8",
     );
     assert!(
         shown.contains("| A2B | 0 |") && shown.contains("run/results"),
@@ -125,8 +125,8 @@ fn relations() {
 fn wrong_ones() {
     let folder = tempfile::tempdir().unwrap();
     for (args, part) in [
-        ("ots switch --steps 5..1", "0..5"),
-        ("ots switch --steps 9 --denoising-steps 3 --every 300", "9"),
+        ("ots switch --switch-at 5..1", "5..1"),
+        ("ots switch --switch-at 9 --steps 3 --every 300", "9"),
         ("ots homogenization --checker none", "checker"),
         (
             "ots homogenization --suite ots-bench --every 100",

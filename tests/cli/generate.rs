@@ -221,7 +221,7 @@ fn ctrl_c_keeps_what_is_finished_and_leaves_no_halves() {
         .args(["-INT", &child.id().to_string()])
         .status();
     assert!(interrupt.unwrap().success());
-    assert_eq!(child.wait().unwrap().code(), Some(2));
+    assert_eq!(child.wait().unwrap().code(), Some(130));
     let manifest = fs::read_to_string(folder.path().join("manifest.jsonl")).unwrap();
     let pictures: Vec<_> = fs::read_dir(folder.path())
         .unwrap()

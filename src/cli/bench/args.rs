@@ -50,8 +50,14 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["checkpoints", "dtypes", "batches", "size", "steps", "repeat", "only", "guidance"])]
     pub like: Option<PathBuf>,
     /// The folder for the two files; nothing there is overwritten.
-    #[arg(short, long, default_value = ".")]
-    pub output: PathBuf,
+    #[arg(
+        short,
+        long,
+        alias = "output",
+        value_name = "FOLDER",
+        default_value = "."
+    )]
+    pub out: PathBuf,
     /// The JSON on standard output, too.
     #[arg(long)]
     pub json: bool,

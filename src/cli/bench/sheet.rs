@@ -26,8 +26,8 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
             .map(|name| Subject::open(name, args.size, &folder, quiet))
             .collect::<anyhow::Result<Vec<_>>>()?,
     };
-    std::fs::create_dir_all(&args.output)
-        .with_context(|| format!("cannot make {}", args.output.display()))?;
+    std::fs::create_dir_all(&args.out)
+        .with_context(|| format!("cannot make {}", args.out.display()))?;
     let started = Instant::now();
     let worker = Worker::start(args.device)?;
     let machine = Machine::with(worker.facts.clone());
@@ -66,7 +66,7 @@ fn read_plan(path: &Path) -> anyhow::Result<Plan> {
 
 /// As it was typed, but for where things lie on this machine.
 fn command_line() -> String {
-    const PLACES: [&str; 3] = ["-o", "--output", "--weights"];
+    const PLACES: [&str; 3] = ["-o", "--out", "--weights"];
     let mut command = "prepose".to_string();
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
@@ -274,12 +274,12 @@ fn write(sheet: &Sheet, args: &Args) -> anyhow::Result<()> {
     let json = sheet.to_json();
     let mut stem = sheet.machine.slug();
     let mut number = 1;
-    while args.output.join(format!("{stem}.json")).exists() {
+    while args.out.join(format!("{stem}.json")).exists() {
         number += 1;
         stem = format!("{}-{number}", sheet.machine.slug());
     }
     for (extension, text) in [("json", format!("{json:#}\n")), ("md", sheet.to_markdown())] {
-        let path = args.output.join(format!("{stem}.{extension}"));
+        let path = args.out.join(format!("{stem}.{extension}"));
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         if !args.json {
             println!("{}", path.display());

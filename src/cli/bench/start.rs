@@ -37,7 +37,7 @@ pub fn measure(row: &Row, device: &str, folder: &Path, limit: Duration) -> anyho
             "--seed",
             "1",
         ])
-        .args(["--output", "picture.png"])
+        .args(["--out", "picture.png"])
         // Burn keeps compiled kernels and tuning below the first, NVIDIA's driver its own below the second.
         .env("XDG_CACHE_HOME", folder.join("cache"))
         .env("CUDA_CACHE_PATH", folder.join("driver"))

@@ -15,8 +15,8 @@ pub struct Args {
     /// Whose networks: sd15, sdxl, or a checkpoint, as for `prepose generate`.
     like: String,
     /// The folder to write, which must be new or empty.
-    #[arg(short, long)]
-    output: PathBuf,
+    #[arg(short, long, alias = "output", value_name = "FOLDER")]
+    out: PathBuf,
     /// The type of the weights.
     #[arg(long, default_value = "f16")]
     dtype: Dtype,
@@ -27,8 +27,8 @@ pub struct Args {
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let checkpoint = plan(&args.like, args.dtype, args.seed)?;
-    write(&checkpoint, &args.output, quiet)?;
-    println!("{}", args.output.display());
+    write(&checkpoint, &args.out, quiet)?;
+    println!("{}", args.out.display());
     Ok(OK)
 }
 

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use anyhow::bail;
 use prepose::make::BatchSize;
 use prepose::prompt::scene::Extractor;
-use prepose::sampling::noise::NoiseKind;
-use prepose::sampling::schedulers::SchedulerKind;
 
 use super::options::{ChangeArgs, GuideArgs, MapArgs, SearchArgs};
-use crate::cli::memory::{RunningArgs, Tiling};
+use crate::cli::memory::RunningArgs;
 use crate::cli::model::ModelArgs;
+use crate::cli::sampling::SamplingArgs;
+use crate::cli::values::{Seeds, parse_seeds};
 
 /// Make pictures from a prompt.
 ///
@@ -35,12 +35,15 @@ pub struct Args {
         "boxes", "switch_to", "delay_order", "best_of"])]
     pub(super) again: Option<PathBuf>,
     /// A file to write (one picture) or a folder.
-    #[arg(short, long, default_value = ".", value_name = "PATH")]
-    pub(super) output: PathBuf,
+    #[arg(
+        short,
+        long,
+        alias = "output",
+        default_value = ".",
+        value_name = "PATH"
+    )]
+    pub(super) out: PathBuf,
 
-    /// What the pictures should not show.
-    #[arg(short, long, default_value = "")]
-    pub(super) negative_prompt: String,
     #[command(flatten)]
     pub(super) model: ModelArgs,
     #[command(flatten)]
@@ -52,24 +55,8 @@ pub struct Args {
     /// Several seeds: 0-7 or 1,5,9 or both.
     #[arg(long, value_name = "LIST", value_parser = parse_seeds, help_heading = "Sampling")]
     pub(super) seeds: Option<Seeds>,
-    /// Denoising steps [default: the checkpoint's].
-    #[arg(short, long, help_heading = "Sampling")]
-    pub(super) steps: Option<usize>,
-    /// Classifier-free guidance; at most 1 switches it off [default: the checkpoint's].
-    #[arg(short, long, help_heading = "Sampling")]
-    pub(super) guidance_scale: Option<f64>,
-    /// Width and height in pixels, 768x512 or 512 [default: the checkpoint's].
-    #[arg(long, value_name = "WxH", value_parser = parse_size, help_heading = "Sampling")]
-    pub(super) size: Option<(usize, usize)>,
-    /// The scheduler [default: the checkpoint's].
-    #[arg(long, value_enum, help_heading = "Sampling")]
-    pub(super) scheduler: Option<SchedulerKind>,
-    /// Layers of the text encoder to leave out at the end.
-    #[arg(long, default_value_t = 0, help_heading = "Sampling")]
-    pub(super) clip_skip: usize,
-    /// Whose random numbers: PyTorch's on the CPU, or its CUDA generator's.
-    #[arg(long, value_enum, default_value = "torch", help_heading = "Sampling")]
-    pub(super) noise: NoiseKind,
+    #[command(flatten)]
+    pub(super) sampling: SamplingArgs,
     /// Start from this picture instead of noise.
     #[arg(long, value_name = "FILE", help_heading = "Sampling")]
     pub(super) init_image: Option<PathBuf>,
@@ -81,11 +68,6 @@ pub struct Args {
         help_heading = "Sampling"
     )]
     pub(super) strength: f64,
-    /// Encode and decode in tiles, for large pictures in little memory: auto where they do not fit otherwise.
-    #[arg(long, value_name = "WHEN", value_enum, default_value = "auto", num_args = 0..=1,
-          default_missing_value = "on", require_equals = true, help_heading = "Sampling")]
-    pub(super) vae_tiling: Tiling,
-
     #[command(flatten)]
     pub(super) guide: GuideArgs,
     #[command(flatten)]
@@ -126,60 +108,5 @@ impl Args {
             );
         }
         Ok(extractor)
-    }
-}
-
-/// A list of seeds; clap would take a bare `Vec` for a repeated option.
-#[derive(Clone, Debug)]
-pub(in crate::cli) struct Seeds(pub(in crate::cli) Vec<u64>);
-
-pub(in crate::cli) fn parse_seeds(text: &str) -> Result<Seeds, String> {
-    let number = |text: &str| {
-        text.trim()
-            .parse::<u64>()
-            .map_err(|_| format!("{text:?} is not a seed (0 to {})", u64::MAX))
-    };
-    let mut seeds = Vec::new();
-    for part in text.split(',') {
-        match part.split_once('-') {
-            Some((first, last)) => {
-                let (first, last) = (number(first)?, number(last)?);
-                if last < first || last - first >= 1_000_000 {
-                    return Err(format!(
-                        "{part:?} is not a range of at most a million seeds"
-                    ));
-                }
-                seeds.extend(first..=last);
-            }
-            None => seeds.push(number(part)?),
-        }
-    }
-    Ok(Seeds(seeds))
-}
-
-pub(in crate::cli) fn parse_size(text: &str) -> Result<(usize, usize), String> {
-    let number = |text: &str| {
-        text.parse::<usize>()
-            .map_err(|_| "give the size as WIDTHxHEIGHT, for instance 768x512".to_string())
-    };
-    match text.split_once(['x', 'X', '×']) {
-        Some((width, height)) => Ok((number(width)?, number(height)?)),
-        None => number(text).map(|side| (side, side)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn seeds_and_sizes_are_read() {
-        assert_eq!(parse_seeds("0-2,7").unwrap().0, [0, 1, 2, 7]);
-        for wrong in ["", "a", "3-1", "0-99999999", "-1", "1,,2"] {
-            assert!(parse_seeds(wrong).is_err(), "{wrong}");
-        }
-        assert_eq!(parse_size("768x512").unwrap(), (768, 512));
-        assert_eq!(parse_size("64").unwrap(), (64, 64));
-        assert!(parse_size("64x").is_err());
     }
 }

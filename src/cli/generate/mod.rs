@@ -19,7 +19,6 @@ use prepose::request::{Request, SearchConfig};
 use prepose_weights::DetectorWeights;
 
 pub use args::Args;
-pub(super) use args::{Seeds, parse_seeds, parse_size};
 use making::Making;
 use requests::{requests, targets};
 
@@ -147,10 +146,10 @@ impl Planned {
 
 /// Whether pictures go through the autoencoder in tiles; one that is made again is made as it was.
 fn choose_tiling(args: &Args, engine: Engine, requests: &mut [Request]) -> anyhow::Result<Engine> {
-    let chooses = args.again.is_none() && args.vae_tiling == Tiling::Auto;
-    let engine = engine.tiling_when_short(chooses);
+    let tiling = args.sampling.vae_tiling.unwrap_or(Tiling::Auto);
+    let engine = engine.tiling_when_short(args.again.is_none() && tiling == Tiling::Auto);
     if args.again.is_none() {
-        let tiling = args.vae_tiling.choose(&engine, &requests[0])?;
+        let tiling = tiling.choose(&engine, &requests[0])?;
         for request in requests {
             request.vae_tiling = tiling;
         }

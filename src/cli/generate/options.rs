@@ -25,44 +25,59 @@ pub struct GuideArgs {
     /// Guide by attention.
     #[arg(long, value_name = "METHOD")]
     guide: Option<Method>,
-    /// Whose constants.
-    #[arg(long, value_name = "PRESET", requires = "guide")]
+    /// Whose constants [default: default].
+    #[arg(
+        long,
+        value_name = "PRESET",
+        requires = "guide",
+        hide_short_help = true
+    )]
     guide_preset: Option<Preset>,
     /// How many steps are guided, from the first on [default: the preset's].
-    #[arg(long, value_name = "N", requires = "guide")]
+    #[arg(long, value_name = "N", requires = "guide", hide_short_help = true)]
     guide_steps: Option<usize>,
-    /// The first guided step, from 0.
-    #[arg(long, value_name = "STEP", requires = "guide")]
+    /// The first guided step, from 0 [default: 0].
+    #[arg(long, value_name = "STEP", requires = "guide", hide_short_help = true)]
     guide_from: Option<usize>,
     /// What the gradient is multiplied with [default: the preset's].
-    #[arg(long, value_name = "FACTOR", requires = "guide")]
+    #[arg(
+        long,
+        value_name = "FACTOR",
+        requires = "guide",
+        hide_short_help = true
+    )]
     guide_scale: Option<f64>,
     /// Cells along the shorter side of the maps that are read [default: the smallest maps with 12].
-    #[arg(long, value_name = "CELLS", requires = "guide")]
+    #[arg(long, value_name = "CELLS", requires = "guide", hide_short_help = true)]
     guide_resolution: Option<usize>,
-    /// Layers that are read: reference, cheap, or names such as up_blocks.1,mid_block.
-    #[arg(long, value_name = "LAYERS", value_parser = parse_layers, requires = "guide")]
+    /// Layers that are read: reference, cheap, or names such as up_blocks.1,mid_block [default: reference].
+    #[arg(long, value_name = "LAYERS", value_parser = parse_layers, requires = "guide", hide_short_help = true)]
     guide_layers: Option<Layers>,
     /// Record the step's own UNet call instead of one before it: cheaper, and the correction comes a step late.
-    #[arg(long, requires = "guide")]
+    #[arg(long, requires = "guide", hide_short_help = true)]
     guide_one_pass: bool,
     /// Smooth the maps: true or false [default: the preset's].
-    #[arg(long, value_name = "BOOL", requires = "guide")]
+    #[arg(long, value_name = "BOOL", requires = "guide", hide_short_help = true)]
     guide_smoothing: Option<bool>,
     /// Repeat steps until the loss is low: true or false [default: the preset's].
-    #[arg(long, value_name = "BOOL", requires = "guide")]
+    #[arg(long, value_name = "BOOL", requires = "guide", hide_short_help = true)]
     guide_refine: Option<bool>,
-    /// pos: the loss.
-    #[arg(long, value_name = "LOSS", requires = "guide")]
+    /// pos: the loss [default: the preset's].
+    #[arg(long, value_name = "LOSS", requires = "guide", hide_short_help = true)]
     guide_loss: Option<PosLoss>,
-    /// pos: several relations as a sum or in sequence.
-    #[arg(long, value_name = "HOW", requires = "guide")]
+    /// pos: several relations as a sum or in sequence [default: the preset's].
+    #[arg(long, value_name = "HOW", requires = "guide", hide_short_help = true)]
     guide_combine: Option<Combination>,
-    /// pos: what is near and what is far, as a share of the picture's shorter side.
-    #[arg(long, value_name = "SHARE", requires = "guide")]
+    /// pos: what is near and what is far, as a share of the picture's shorter side [default: the preset's].
+    #[arg(long, value_name = "SHARE", requires = "guide", hide_short_help = true)]
     guide_distance: Option<f64>,
-    /// Tokens that stand for an object: all of its phrase, or the first as in the authors' code.
-    #[arg(long, value_name = "POLICY", requires = "guide")]
+    /// Tokens that stand for an object: all of its phrase, or the first as in the authors' code [default: the preset's].
+    #[arg(
+        long,
+        value_name = "POLICY",
+        requires = "guide",
+        hide_short_help = true
+    )]
     guide_tokens: Option<TokenPolicy>,
     /// What holds instead of the prompt's own relations, as "dog | left of | cat"; may be repeated.
     #[arg(long, value_name = "A | RELATION | B")]
@@ -70,7 +85,12 @@ pub struct GuideArgs {
     #[command(flatten)]
     pub(super) extract: ExtractArgs,
     /// boxdiff, layout: where an object belongs, as "dog: 0.05,0.25,0.35,0.75"; may be repeated.
-    #[arg(long = "box", value_name = "OBJECT: X0,Y0,X1,Y1", requires = "guide")]
+    #[arg(
+        long = "box",
+        value_name = "OBJECT: X0,Y0,X1,Y1",
+        requires = "guide",
+        hide_short_help = true
+    )]
     pub(super) boxes: Vec<ObjectBox>,
 }
 

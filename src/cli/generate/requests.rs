@@ -8,7 +8,8 @@ use prepose::engine::Blueprint;
 use prepose::output::files::{free_name, parent, prepare_folder, slug};
 use prepose::request::{DelayedOrder, InitImage, ModelRequest, PromptSwitch, Request};
 
-use super::args::{Args, Seeds};
+use super::args::Args;
+use crate::cli::values::Seeds;
 
 /// What the arguments ask for: a picture of each prompt for each seed.
 pub fn requests(
@@ -29,26 +30,18 @@ pub fn requests(
         sha256: None,
     });
     let one = |prompt: &String, delay_order: &Option<DelayedOrder>, seed: u64| {
-        let defaults = blueprint.request(prompt, model);
-        let (width, height) = args.size.unwrap_or((defaults.width, defaults.height));
-        Request {
-            negative_prompt: args.negative_prompt.clone(),
+        let mut request = Request {
             switch: switch.clone(),
             delay_order: delay_order.clone(),
             relations: args.guide.relation.clone(),
             boxes: args.guide.boxes.clone(),
             guide: args.guide.config(),
             seed,
-            width,
-            height,
-            steps: args.steps.unwrap_or(defaults.steps),
-            guidance_scale: args.guidance_scale.unwrap_or(defaults.guidance_scale),
-            scheduler: args.scheduler.map(|kind| kind.to_string()),
-            clip_skip: args.clip_skip,
-            noise: args.noise,
             init: init.clone(),
-            ..defaults
-        }
+            ..blueprint.request(prompt, model)
+        };
+        args.sampling.apply(&mut request);
+        request
     };
     let mut requests = Vec::with_capacity(args.prompts.len() * seeds.len());
     for prompt in &args.prompts {
@@ -67,7 +60,7 @@ fn random_seed() -> u64 {
 /// Where each picture goes. A file may be overwritten when it is named; in a folder a name that is
 /// taken gets a number.
 pub fn targets(args: &Args, requests: &[Request]) -> anyhow::Result<Vec<PathBuf>> {
-    let output = &args.output;
+    let output = &args.out;
     let is_file = output
         .extension()
         .is_some_and(|extension| extension.eq_ignore_ascii_case("png"))

@@ -3,14 +3,13 @@
 use std::path::PathBuf;
 
 use prepose::make::BatchSize;
-use prepose::sampling::noise::NoiseKind;
-use prepose::sampling::schedulers::SchedulerKind;
 use prepose::suite::method::Method;
 use prepose::suite::shard::Shard;
 
-use crate::cli::generate::{Seeds, parse_seeds, parse_size};
 use crate::cli::memory::RunningArgs;
 use crate::cli::model::ModelArgs;
+use crate::cli::sampling::SamplingArgs;
+use crate::cli::values::{Seeds, parse_seeds};
 
 /// Run a set of prompts by one or several methods, and check every picture (docs/runs.md).
 ///
@@ -41,7 +40,7 @@ pub struct Args {
 #[derive(Clone, Debug, clap::Args)]
 pub struct Settings {
     /// The folder of the run, or a place in an object store such as s3://bucket/run.
-    #[arg(short, long, value_name = "FOLDER")]
+    #[arg(short, long, alias = "output", value_name = "FOLDER")]
     pub out: String,
     /// One picture of each prompt for each of these seeds: 0-7 or 1,5,9 [default: as many from 0 on as the set's authors
     /// make].
@@ -81,30 +80,8 @@ pub struct Settings {
     #[command(flatten)]
     pub running: RunningArgs,
 
-    /// Denoising steps [default: the checkpoint's].
-    #[arg(short, long, help_heading = "Sampling")]
-    pub steps: Option<usize>,
-    /// Classifier-free guidance; at most 1 switches it off [default: the checkpoint's].
-    #[arg(short, long, help_heading = "Sampling")]
-    pub guidance_scale: Option<f64>,
-    /// Width and height in pixels, 768x512 or 512 [default: the checkpoint's].
-    #[arg(long, value_name = "WxH", value_parser = parse_size, help_heading = "Sampling")]
-    pub size: Option<(usize, usize)>,
-    /// The scheduler [default: the checkpoint's].
-    #[arg(long, value_enum, help_heading = "Sampling")]
-    pub scheduler: Option<SchedulerKind>,
-    /// What the pictures should not show.
-    #[arg(short, long, default_value = "", help_heading = "Sampling")]
-    pub negative_prompt: String,
-    /// Layers of the text encoder to leave out at the end.
-    #[arg(long, default_value_t = 0, help_heading = "Sampling")]
-    pub clip_skip: usize,
-    /// Whose random numbers: PyTorch's on the CPU, or its CUDA generator's.
-    #[arg(long, value_enum, default_value = "torch", help_heading = "Sampling")]
-    pub noise: NoiseKind,
-    /// Decode in tiles, for large pictures in little memory.
-    #[arg(long, help_heading = "Sampling")]
-    pub vae_tiling: bool,
+    #[command(flatten)]
+    pub sampling: SamplingArgs,
     /// Draw where the network looks for each object, beside each picture.
     #[arg(long, help_heading = "Sampling")]
     pub attention_maps: bool,

@@ -12,6 +12,7 @@ use prepose::suite::{Suite, SuitePrompt};
 
 use super::args::Settings;
 use super::detectors::DetectorSpecs;
+use crate::cli::memory::Tiling;
 
 /// The prompts that are run.
 pub fn prompts(suite: &str, args: &Settings, detectors: &DetectorSpecs) -> anyhow::Result<Suite> {
@@ -60,7 +61,16 @@ pub fn plan(
     detectors: &DetectorSpecs,
 ) -> anyhow::Result<Plan> {
     let defaults = blueprint.defaults();
-    let (width, height) = args.size.unwrap_or((defaults.width, defaults.height));
+    let asked = &args.sampling;
+    let (width, height) = asked.size(&defaults);
+    let vae_tiling = match asked.vae_tiling.unwrap_or(Tiling::Off) {
+        Tiling::On => true,
+        Tiling::Off => false,
+        Tiling::Auto => bail!(
+            "--vae-tiling=auto lets the memory of a machine decide, and the pictures of a run must not depend on that; \
+             say on or off"
+        ),
+    };
     let seeds = match &args.seeds {
         Some(seeds) => seeds.0.clone(),
         None => (0..suite.pictures_per_prompt as u64).collect(),
@@ -73,22 +83,22 @@ pub fn plan(
             twice[0]
         );
     }
-    let kind = args.scheduler.map(|kind| kind.to_string());
+    let kind = asked.scheduler.map(|kind| kind.to_string());
     let config = RunConfig {
         suite: suite.id()?,
         prompts: suite.prompts.len(),
         seeds,
         methods,
         sampling: Sampling {
-            steps: args.steps.unwrap_or(defaults.steps),
-            guidance_scale: args.guidance_scale.unwrap_or(defaults.guidance_scale),
+            steps: asked.steps.unwrap_or(defaults.steps),
+            guidance_scale: asked.guidance_scale.unwrap_or(defaults.guidance_scale),
             scheduler: blueprint.scheduler_name(kind.as_deref())?,
             width,
             height,
-            negative_prompt: args.negative_prompt.clone(),
-            noise: args.noise,
-            clip_skip: args.clip_skip,
-            vae_tiling: args.vae_tiling,
+            negative_prompt: asked.negative_prompt.clone().unwrap_or_default(),
+            noise: asked.noise(),
+            clip_skip: asked.clip_skip.unwrap_or(0),
+            vae_tiling,
         },
         model,
         checker: detectors.id()?,

@@ -1,0 +1,78 @@
+//! How pictures are sampled: what `generate`, `run` and the experiments ask alike.
+
+use prepose::engine::Defaults;
+use prepose::request::Request;
+use prepose::sampling::noise::NoiseKind;
+use prepose::sampling::schedulers::SchedulerKind;
+
+use super::memory::Tiling;
+use super::values::parse_size;
+
+/// How pictures are sampled. What is not given is the checkpoint's own choice.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Sampling")]
+pub struct SamplingArgs {
+    /// Denoising steps [default: 50].
+    #[arg(short, long, value_name = "N")]
+    pub steps: Option<usize>,
+    /// Classifier-free guidance; at most 1 switches it off [default: the checkpoint's].
+    #[arg(short, long, value_name = "SCALE")]
+    pub guidance_scale: Option<f64>,
+    /// Width and height in pixels, 768x512 or 512 [default: the checkpoint's].
+    #[arg(long, value_name = "WxH", value_parser = parse_size)]
+    pub size: Option<(usize, usize)>,
+    /// The scheduler [default: the checkpoint's].
+    #[arg(long, value_name = "NAME", value_enum)]
+    pub scheduler: Option<SchedulerKind>,
+    /// What the pictures should not show [default: nothing in particular].
+    #[arg(short, long, value_name = "TEXT")]
+    pub negative_prompt: Option<String>,
+    /// Layers of the text encoder to leave out at the end [default: 0].
+    #[arg(long, value_name = "N", hide_short_help = true)]
+    pub clip_skip: Option<usize>,
+    /// Whose random numbers: PyTorch's on the CPU, or its CUDA generator's [default: torch].
+    #[arg(long, value_name = "WHOSE", value_enum, hide_short_help = true)]
+    pub noise: Option<NoiseKind>,
+    /// Encode and decode in tiles, for large pictures in little memory [default: auto, where they do not fit otherwise;
+    /// a run's pictures do not depend on memory, so there it is off].
+    #[arg(long, value_name = "WHEN", value_enum, num_args = 0..=1, default_missing_value = "on", require_equals = true,
+          hide_short_help = true)]
+    pub vae_tiling: Option<Tiling>,
+}
+
+impl SamplingArgs {
+    /// Width and height in pixels.
+    pub fn size(&self, defaults: &Defaults) -> (usize, usize) {
+        self.size.unwrap_or((defaults.width, defaults.height))
+    }
+
+    /// Whose random numbers.
+    pub fn noise(&self) -> NoiseKind {
+        self.noise.unwrap_or_default()
+    }
+
+    /// Puts what was given into `request`. Tiling is not among it: memory may decide about that.
+    pub fn apply(&self, request: &mut Request) {
+        if let Some(steps) = self.steps {
+            request.steps = steps;
+        }
+        if let Some(scale) = self.guidance_scale {
+            request.guidance_scale = scale;
+        }
+        if let Some(size) = self.size {
+            (request.width, request.height) = size;
+        }
+        if let Some(scheduler) = self.scheduler {
+            request.scheduler = Some(scheduler.to_string());
+        }
+        if let Some(negative_prompt) = &self.negative_prompt {
+            request.negative_prompt.clone_from(negative_prompt);
+        }
+        if let Some(clip_skip) = self.clip_skip {
+            request.clip_skip = clip_skip;
+        }
+        if let Some(noise) = self.noise {
+            request.noise = noise;
+        }
+    }
+}
