@@ -134,7 +134,7 @@ pub enum DeviceError {
         backend: Backend,
     },
     /// The backend finds no device, or not as many.
-    #[error("{backend}:{index} does not exist: {reason}; `prepose devices` lists what is usable")]
+    #[error("{backend}:{index} does not exist: {reason}")]
     Missing {
         /// Which backend.
         backend: Backend,

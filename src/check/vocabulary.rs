@@ -6,13 +6,22 @@ use prepose_scene::SceneObject;
 
 /// A detector that knows a fixed list of things does not know this one.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("the checker does not know {object:?}; the nearest things that it knows: {}", nearest.join(", "))]
+#[error(
+    "the checker does not know {object:?}; {}: {}",
+    if *others { "the nearest things that it knows" } else { "it knows" },
+    nearest.join(", ")
+)]
 pub struct UnknownObject {
     /// As in the prompt.
     pub object: String,
-    /// Labels that look alike, the nearest first.
+    /// Labels, those that look alike first: all of a short list, or three.
     pub nearest: Vec<String>,
+    /// Whether it knows others than these.
+    pub others: bool,
 }
+
+/// A vocabulary of at most so many labels is told whole.
+const SHORT: usize = 40;
 
 /// Other words for COCO's labels: GenEval's names, British ones, people.
 const ALIASES: [(&str, &str); 37] = [
@@ -75,9 +84,16 @@ pub fn label<'a>(
     let names = [phrase.trim().to_lowercase(), noun.trim().to_lowercase()];
     let exact = names.iter().find_map(|name| known(name));
     let found = exact.or_else(|| names.iter().find_map(|name| alias(name).and_then(&known)));
-    found.map(String::as_str).ok_or_else(|| UnknownObject {
-        object: phrase.trim().into(),
-        nearest: nearest(vocabulary, &names),
+    found.map(String::as_str).ok_or_else(|| {
+        let told = match vocabulary.len() {
+            all if all <= SHORT => all,
+            _ => 3,
+        };
+        UnknownObject {
+            object: phrase.trim().into(),
+            nearest: nearest(vocabulary, &names, told),
+            others: told < vocabulary.len(),
+        }
     })
 }
 
@@ -95,8 +111,8 @@ pub fn label_of(
     }
 }
 
-/// The three labels that look most like one of `names`.
-fn nearest(vocabulary: &[String], names: &[String]) -> Vec<String> {
+/// So many labels, those first that look most like one of `names`.
+fn nearest(vocabulary: &[String], names: &[String], told: usize) -> Vec<String> {
     let likeness = |label: &str| {
         let alike = names.iter().map(|name| strsim::jaro_winkler(name, label));
         alike.fold(0.0, f64::max)
@@ -108,7 +124,7 @@ fn nearest(vocabulary: &[String], names: &[String]) -> Vec<String> {
     labels.sort_by(|a, b| b.0.total_cmp(&a.0));
     labels
         .into_iter()
-        .take(3)
+        .take(told)
         .map(|(_, label)| label.clone())
         .collect()
 }
@@ -141,6 +157,11 @@ mod tests {
     fn what_is_unknown_is_told_with_what_is_near() {
         let error = label(&vocabulary(), "zebras", "zebr").unwrap_err();
         assert_eq!(error.nearest[0], "zebra");
+        assert!(error.to_string().contains("; it knows: zebra, "), "{error}");
+        let many: Vec<String> = (0..50).map(|n| format!("thing {n}")).collect();
+        let error = label(&many, "thing", "thing").unwrap_err();
+        assert_eq!(error.nearest.len(), 3);
+        assert!(error.to_string().contains("nearest things"), "{error}");
         // A word for something that this detector does not know either.
         let error = label(&vocabulary(), "television", "television").unwrap_err();
         assert!(error.to_string().contains("does not know \"television\""));

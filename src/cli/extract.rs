@@ -18,14 +18,20 @@ pub struct ExtractArgs {
         long,
         value_name = "URL",
         requires = "extract_model",
+        hide_short_help = true,
         conflicts_with = "relation"
     )]
     extract_with: Option<String>,
     /// The model's name on that server.
-    #[arg(long, value_name = "NAME", requires = "extract_with")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        requires = "extract_with",
+        hide_short_help = true
+    )]
     extract_model: Option<String>,
     /// How many seconds the server has to answer.
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, requires = "extract_with",
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, requires = "extract_with", hide_short_help = true,
           value_parser = clap::value_parser!(u64).range(1..=86_400))]
     extract_timeout: u64,
 }

@@ -5,14 +5,19 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use prepose::output::png::{self, PngInfo};
-use prepose_weights::describe_file;
+use prepose_weights::{TOYBOX, describe_file};
 
-use super::OK;
+use super::{OK, toybox};
 
 /// Say what a file is: a checkpoint, a LoRA, an autoencoder, or a picture with its request.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  prepose info toybox                       # the built-in checkpoint, and the objects that it can draw
+  prepose info v1-5-pruned-emaonly.safetensors
+  prepose info out/a-dog-7.png")]
 pub struct Args {
-    /// A file, or a diffusers folder.
+    /// A file, a diffusers folder, toybox, or a name that `prepose pull` fetched.
+    #[arg(value_name = "PATH|NAME")]
     path: PathBuf,
     /// One JSON object on standard output.
     #[arg(long)]
@@ -43,18 +48,35 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         return Ok(OK);
     }
     let description = describe_file(&args.path)?;
+    let objects = match args.path == Path::new(TOYBOX) {
+        true => Some(toybox::objects()?),
+        false => None,
+    };
     if args.json {
-        writeln!(out, "{}", serde_json::to_string(&description)?)?;
+        let mut json = serde_json::to_value(&description)?;
+        if let Some(objects) = objects {
+            json["objects"] = objects.into();
+        }
+        writeln!(out, "{json}")?;
     } else {
         writeln!(out, "{description}")?;
+        if let Some(objects) = objects {
+            writeln!(
+                out,
+                "It can draw {} objects, and its detector knows the same:\n",
+                objects.len()
+            )?;
+            for row in objects.chunks(7) {
+                writeln!(out, "  {}", row.join(", "))?;
+            }
+        }
     }
     Ok(OK)
 }
 
-/// Whether the file starts as every PNG does; a folder does not.
+/// Whether there is a file that starts as every PNG does; a folder does not, and names are no files.
 fn is_png(path: &Path) -> anyhow::Result<bool> {
-    let metadata = std::fs::metadata(path).with_context(|| path.display().to_string())?;
-    if metadata.is_dir() {
+    if !path.is_file() {
         return Ok(false);
     }
     let mut start = [0; 8];

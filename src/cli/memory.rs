@@ -41,10 +41,10 @@ impl Tiling {
 #[command(next_help_heading = "Networks")]
 pub struct RunningArgs {
     /// Launch the UNet kernel by kernel instead of replaying its captured call (CUDA graphs and their like).
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub no_graphs: bool,
     /// Guidance: run parts of the network twice instead of keeping what the gradient needs; pictures do not change.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub guide_save_memory: bool,
 }
 

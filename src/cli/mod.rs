@@ -26,6 +26,7 @@ mod sampling;
 mod score;
 mod selftest;
 mod suites;
+mod toybox;
 mod values;
 
 use std::process::ExitCode;
@@ -51,10 +52,12 @@ const NO_READER: u8 = 141;
 struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// More of the log on standard error: -v what is done, -vv how. RUST_LOG overrides it.
+    /// Log on standard error what is done; -vv also how.
+    ///
+    /// RUST_LOG overrides it.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
-    /// Nothing but errors on standard error.
+    /// Only errors on standard error.
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     quiet: bool,
 }

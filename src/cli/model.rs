@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use anyhow::Context;
 use prepose::device::{self, DeviceSpec, OpenDevice};
 use prepose::request::{Dtype, Lora, ModelRequest};
 use prepose_weights::TOYBOX;
@@ -10,8 +11,9 @@ use prepose_weights::TOYBOX;
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Networks")]
 pub struct ModelArgs {
-    /// A diffusers folder, a .safetensors or .ckpt file, a name that `prepose pull` fetched, or the
-    /// built-in `toybox` [default: toybox].
+    /// The networks: a folder, a file, or a name [default: toybox].
+    ///
+    /// A diffusers folder, a .safetensors or .ckpt file, a name that `prepose pull` fetched, or the built-in toybox.
     #[arg(short, long, value_name = "PATH|NAME")]
     pub checkpoint: Option<String>,
     /// A diffusers-like folder with the configuration of a single file of unusual size.
@@ -20,7 +22,7 @@ pub struct ModelArgs {
     /// Another autoencoder.
     #[arg(long, value_name = "PATH", hide_short_help = true)]
     pub vae: Option<PathBuf>,
-    /// A LoRA to merge, with its weight; may be given several times.
+    /// A LoRA to merge, with its weight; may be repeated.
     #[arg(long, value_name = "FILE[:WEIGHT]", value_parser = parse_lora)]
     pub lora: Vec<Lora>,
     /// Load what fits although tensors are missing (taken as zero), left over or of another shape.
@@ -29,7 +31,7 @@ pub struct ModelArgs {
     /// The type of the weights [default: f32 on the CPU, f16 elsewhere].
     #[arg(long, value_name = "TYPE", hide_short_help = true)]
     pub dtype: Option<Dtype>,
-    /// auto, cuda[:i], vulkan[:i], metal, wgpu[:i] or flex (the CPU).
+    /// auto, cuda[:i], wgpu[:i], vulkan[:i], metal or flex (the CPU).
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub device: DeviceSpec,
 }
@@ -72,11 +74,19 @@ impl ModelArgs {
     /// # Errors
     /// There is no such device, or it does not compute in that type.
     pub fn open(&self) -> anyhow::Result<(OpenDevice, Dtype)> {
-        let device = device::open(self.device)?;
+        let device = open(self.device)?;
         let dtype = self.dtype.unwrap_or_else(|| device.default_dtype());
         device.check_dtype(dtype)?;
         Ok((device, dtype))
     }
+}
+
+/// Opens a device.
+///
+/// # Errors
+/// As [`device::open`].
+pub fn open(spec: DeviceSpec) -> anyhow::Result<OpenDevice> {
+    device::open(spec).context("cannot use that device; `prepose devices` lists those that work")
 }
 
 fn parse_lora(text: &str) -> Result<Lora, String> {

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
 /// How a run tells that it is going on.
 pub enum Progress {
@@ -34,7 +34,7 @@ const LINE_INTERVAL: Duration = Duration::from_secs(10);
 impl Progress {
     /// Progress over `total` units on standard error.
     pub fn new(total: u64, unit: &'static str, quiet: bool) -> Self {
-        let template = format!("{{msg}} {{wide_bar}} {{pos}}/{{len}} {unit} {{per_sec}} {{eta}}");
+        let template = format!("{{msg}} {{wide_bar}} {{pos}}/{{len}} {unit} {{rate}} {{eta}}");
         Self::with_template(total, unit, &template, quiet)
     }
 
@@ -52,7 +52,11 @@ impl Progress {
         } else if io::stderr().is_terminal() {
             let bar = ProgressBar::new(total);
             if let Ok(style) = ProgressStyle::with_template(template) {
-                bar.set_style(style);
+                let rate = |state: &ProgressState, to: &mut dyn std::fmt::Write| {
+                    // What cannot be written is not seen either.
+                    let _ = write!(to, "{:.1}/s", state.per_sec());
+                };
+                bar.set_style(style.with_key("rate", rate));
             }
             Progress::Bar(bar)
         } else {
@@ -74,6 +78,17 @@ impl Progress {
             Progress::Lines { message, .. } => *message = text.into(),
             Progress::Quiet => {}
         }
+    }
+
+    /// Says whose prompt is at work, or how it begins.
+    pub fn prompt(&mut self, prompt: &str) {
+        const LETTERS: usize = 24;
+        let mut letters = prompt.chars();
+        let mut text: String = letters.by_ref().take(LETTERS).collect();
+        if letters.next().is_some() {
+            text.push('…');
+        }
+        self.message(text);
     }
 
     /// `n` more units are done.
@@ -108,6 +123,14 @@ impl Progress {
         match self {
             Progress::Bar(bar) => bar.suspend(print),
             _ => print(),
+        }
+    }
+
+    /// Prints a line on standard error without tearing the bar.
+    pub fn note(&self, line: &str) {
+        match self {
+            Progress::Bar(bar) => bar.suspend(|| eprintln!("{line}")),
+            _ => eprintln!("{line}"),
         }
     }
 

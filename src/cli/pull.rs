@@ -19,9 +19,9 @@ pub struct Args {
     /// ones are listed.
     name: Option<String>,
     /// The commit, branch or tag to fetch [default: the pinned commit of a known checkpoint].
-    #[arg(long)]
+    #[arg(long, value_name = "COMMIT")]
     revision: Option<String>,
-    /// One JSON object on standard output.
+    /// JSON on standard output: what was fetched, or without a name one object a line.
     #[arg(long)]
     json: bool,
 }
@@ -29,11 +29,26 @@ pub struct Args {
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let mut out = std::io::stdout().lock();
     let Some(name) = &args.name else {
+        let width = hub::CATALOG
+            .iter()
+            .map(|known| known.name.len())
+            .max()
+            .unwrap_or(0);
         for known in hub::CATALOG {
-            let gigabytes = known.size as f64 / 1e9;
+            if args.json {
+                let line = serde_json::json!({
+                    "name": known.name, "bytes": known.size, "about": known.about, "repo": known.repo,
+                });
+                writeln!(out, "{line}")?;
+                continue;
+            }
+            let size = match known.size {
+                size if size < 1_000_000_000 => format!("{:.0} MB", size as f64 / 1e6),
+                size => format!("{:.1} GB", size as f64 / 1e9),
+            };
             writeln!(
                 out,
-                "{:<16} {gigabytes:5.1} GB  {} ({})",
+                "{:<width$} {size:>8}  {} ({})",
                 known.name, known.about, known.repo
             )?;
         }

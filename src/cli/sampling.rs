@@ -15,16 +15,16 @@ pub struct SamplingArgs {
     /// Denoising steps [default: 50].
     #[arg(short, long, value_name = "N")]
     pub steps: Option<usize>,
-    /// Classifier-free guidance; at most 1 switches it off [default: the checkpoint's].
+    /// Classifier-free guidance; 1 is none [default: the checkpoint's].
     #[arg(short, long, value_name = "SCALE")]
     pub guidance_scale: Option<f64>,
-    /// Width and height in pixels, 768x512 or 512 [default: the checkpoint's].
+    /// In pixels, 768x512 or 512 [default: the checkpoint's].
     #[arg(long, value_name = "WxH", value_parser = parse_size)]
     pub size: Option<(usize, usize)>,
     /// The scheduler [default: the checkpoint's].
-    #[arg(long, value_name = "NAME", value_enum)]
+    #[arg(long, value_name = "NAME", value_enum, hide_short_help = true)]
     pub scheduler: Option<SchedulerKind>,
-    /// What the pictures should not show [default: nothing in particular].
+    /// What the pictures should not show [default: nothing].
     #[arg(short, long, value_name = "TEXT")]
     pub negative_prompt: Option<String>,
     /// Layers of the text encoder to leave out at the end [default: 0].

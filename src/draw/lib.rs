@@ -9,6 +9,7 @@
 
 pub mod drawing;
 mod font;
+pub mod grid;
 pub mod heatmap;
 pub mod picture;
 pub mod plot;

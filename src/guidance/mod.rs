@@ -98,8 +98,8 @@ pub enum GuidanceError {
     },
     /// Nothing to guide by.
     #[error(
-        "the prompt states no relation to guide by; state one (\"a dog to the left of a cat\") or give it as \
-         \"dog | left of | cat\""
+        "the prompt states no relation to go by; state one (\"a dog to the left of a cat\") or give it with \
+         --relation \"dog | left of | cat\""
     )]
     NoRelation,
     /// Nothing to guide.
@@ -120,8 +120,8 @@ pub enum GuidanceError {
     },
     /// A relation of depth.
     #[error(
-        "{0} is a relation of depth, which attention maps do not show; it cannot be guided by gradient, but searched \
-         for with a checker"
+        "{0} is a relation of depth, which neither attention maps nor the checker's boxes show; it can be neither guided \
+         nor searched for. --guide attend-and-excite at least makes both objects appear"
     )]
     NotInThePlane(Relation),
     /// No boxes, and no layout to take them from.

@@ -4,6 +4,7 @@ use crate::check::sample::Cost;
 use crate::output::attention::ObjectMaps;
 use crate::picture::Picture;
 use crate::request::Request;
+use crate::search::Candidate;
 
 /// A picture that is done, with everything that is known of it.
 #[derive(Clone, Debug)]
@@ -27,6 +28,8 @@ pub struct FinishedPicture {
 pub struct FinishedBatch {
     /// One for each request that was made, in order; of a search the best, or all finished candidates, best first.
     pub pictures: Vec<FinishedPicture>,
+    /// Of a search all its candidates with their scores; empty without one.
+    pub candidates: Vec<Candidate>,
     /// How many of the requests were made, from the first on: at least 1, of a search always 1.
     pub requests: usize,
     /// Pictures that were denoised at a time, at most.

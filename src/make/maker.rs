@@ -167,6 +167,7 @@ impl<'a> PictureMaker<'a> {
         Ok(FinishedBatch {
             unet_calls: pictures.iter().map(|one| one.cost.unet_calls).sum(),
             pictures,
+            candidates: Vec::new(),
             requests: requests.len(),
             at_once: requests.len(),
             seconds: Seconds {
@@ -237,6 +238,7 @@ impl<'a> PictureMaker<'a> {
         }
         Ok(FinishedBatch {
             pictures,
+            candidates: found.candidates,
             requests: 1,
             at_once: batch,
             unet_calls: found.unet_calls,

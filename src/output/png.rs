@@ -143,14 +143,25 @@ pub fn encode(
         "request": request,
     })
     .to_string();
+    encode_with_texts(
+        picture,
+        [
+            (PARAMETERS_KEYWORD, parameters(request, scheduler)),
+            (REQUEST_KEYWORD, stored),
+        ],
+    )
+}
+
+/// The bytes of a file with these texts inside, each under its keyword.
+pub(super) fn encode_with_texts<const N: usize>(
+    picture: &Picture,
+    texts: [(&str, String); N],
+) -> Result<Vec<u8>, png::EncodingError> {
     let mut bytes = Vec::new();
     let mut encoder = encoder(&mut bytes, picture);
-    add_text(
-        &mut encoder,
-        PARAMETERS_KEYWORD,
-        parameters(request, scheduler),
-    )?;
-    add_text(&mut encoder, REQUEST_KEYWORD, stored)?;
+    for (keyword, text) in texts {
+        add_text(&mut encoder, keyword, text)?;
+    }
     let mut writer = encoder.write_header()?;
     writer.write_image_data(&picture.rgb)?;
     writer.finish()?;

@@ -71,6 +71,20 @@ impl SearchConfig {
             .as_ref()
             .map_or(Ok(()), |pruning| pruning.check(steps))
     }
+
+    /// Steps that all candidates take together through the UNet, in a run of `steps`.
+    pub fn unet_calls(&self, steps: usize) -> usize {
+        let (mut calls, mut alive, mut taken) = (0usize, self.best_of, 0);
+        for round in self
+            .pruning
+            .iter()
+            .flat_map(|pruning| pruning.rounds(steps, self.best_of))
+        {
+            calls = calls.saturating_add(alive.saturating_mul(round.after - taken));
+            (alive, taken) = (round.keep, round.after);
+        }
+        calls.saturating_add(alive.saturating_mul(steps - taken))
+    }
 }
 
 /// Successive halving: after each of these steps the worse half of the candidates is dropped.
@@ -146,6 +160,18 @@ mod tests {
         // Short runs have fewer rounds, and one candidate stays one.
         assert_eq!(Pruning::Auto.rounds(2, 1), [Round { after: 1, keep: 1 }]);
         assert!(Pruning::Auto.rounds(1, 8).is_empty());
+    }
+
+    #[test]
+    fn calls_are_those_of_the_candidates_that_are_left() {
+        let search = |pruning| SearchConfig {
+            best_of: 32,
+            reward: RewardKind::Attention,
+            pruning,
+        };
+        assert_eq!(search(None).unet_calls(20), 640);
+        let pruned = search(Some(Pruning::Auto)).unet_calls(20);
+        assert_eq!(pruned, 32 * 3 + 16 * 2 + 8 * 3 + 4 * 12);
     }
 
     #[test]

@@ -256,7 +256,7 @@ fn manifests_are_read_line_by_line() {
     for part in [
         "line 3: \"released\" is in line 1 already",
         "line 4: ",
-        "the nearest things that it knows: zebra",
+        "it knows: zebra",
         "line 5: ",
         "line 6: relation, object_a and object_b go together",
         "line 7: neither a prompt",

@@ -8,6 +8,8 @@ mod check_pictures;
 mod check_records;
 mod experiments;
 mod generate;
+mod generate_again;
+mod generate_sheet;
 mod memory;
 mod pages;
 mod parse;

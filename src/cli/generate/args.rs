@@ -7,6 +7,7 @@ use prepose::make::BatchSize;
 use prepose::prompt::scene::Extractor;
 
 use super::options::{ChangeArgs, GuideArgs, MapArgs, SearchArgs};
+use super::sheet::SheetArgs;
 use crate::cli::memory::RunningArgs;
 use crate::cli::model::ModelArgs;
 use crate::cli::sampling::SamplingArgs;
@@ -14,25 +15,46 @@ use crate::cli::values::{Seeds, parse_seeds};
 
 /// Make pictures from a prompt.
 ///
-/// One picture for each prompt and seed. Each PNG carries the whole request; `--again FILE.png`
-/// makes the same picture again.
+/// One picture for each prompt and seed. Each PNG carries the whole request: `--again FILE.png` makes the same picture
+/// again, and whatever else is given with it is changed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
+  prepose generate \"a dog to the left of a cat\" --guide pos -o out/
+  prepose generate \"a dog to the left of a cat\" --best-of 16 --prune
+  prepose generate \"a (red:1.3) car\" --seeds 0-7 --grid cars.png
+  prepose generate \"a castle\" -c sd15.safetensors --lora style.safetensors:0.8
+  prepose generate --again out/castle-3.png --steps 30
+-h lists the options of daily use, --help all of them.",
+    after_long_help = "Examples:
   prepose generate \"a dog to the left of a cat\"
   prepose generate \"a dog to the left of a cat\" --guide pos
   prepose generate \"a dog to the left of a cat\" --best-of 16 --prune
   prepose generate \"a (red:1.3) car\" --seeds 0-7 --batch 4 -o cars/
   prepose generate \"a castle\" --checkpoint sd15.safetensors --lora style.safetensors:0.8
-  prepose generate --again cars/a-red-car-3.png -o again.png")]
+  prepose generate --prompts prompts.txt --seeds 0-3 -o out/ --grid out/all.png
+  prepose generate \"a dog to the left of a cat\" --x seed=0-3 --y guide=none,pos,boxdiff --grid methods.png
+  prepose generate --again cars/a-red-car-3.png -o again.png           # the same picture
+  prepose generate --again cars/a-red-car-3.png --steps 30 --guide pos  # the same with changes",
+    group = clap::ArgGroup::new("what").args(["prompts", "prompt_files", "again"]).multiple(true).required(true),
+    group = clap::ArgGroup::new("guided").args(["guide", "again", "x", "y"]).multiple(true),
+)]
 pub struct Args {
-    /// What the pictures should show; each argument is a prompt of its own.
-    #[arg(required_unless_present = "again", conflicts_with = "again")]
+    /// What the pictures should show; - reads a prompt a line.
+    ///
+    /// Each argument is a prompt of its own, and - reads one a line from standard input.
     pub(super) prompts: Vec<String>,
-    /// Make the picture in this PNG again, from the request inside it.
-    #[arg(long, value_name = "FILE.png", conflicts_with_all = [
-        "negative_prompt", "checkpoint", "config", "vae", "lora", "allow_mismatch", "dtype", "seed", "seeds", "steps", "guidance_scale",
-        "size", "scheduler", "clip_skip", "noise", "init_image", "strength", "vae_tiling", "guide", "relation", "extract_with",
-        "boxes", "switch_to", "delay_order", "best_of"])]
+    /// A file of prompts: .jsonl, .csv, or one a line; - is standard input. May be repeated.
+    #[arg(
+        long = "prompts",
+        id = "prompt_files",
+        value_name = "FILE",
+        hide_short_help = true
+    )]
+    pub(super) prompt_files: Vec<PathBuf>,
+    /// Make this picture again, with the changes that are given.
+    ///
+    /// From the request inside the PNG. Other options say what is to be different; without any it is the same picture.
+    #[arg(long, value_name = "FILE.png")]
     pub(super) again: Option<PathBuf>,
     /// A file to write (one picture) or a folder.
     #[arg(
@@ -49,25 +71,31 @@ pub struct Args {
     #[command(flatten)]
     pub(super) running: RunningArgs,
 
-    /// The seed of the first picture; random unless given.
-    #[arg(long, conflicts_with = "seeds", help_heading = "Sampling")]
-    pub(super) seed: Option<u64>,
-    /// Several seeds: 0-7 or 1,5,9 or both.
+    /// The seed, or random [default: random, or that of --again].
+    #[arg(long, value_name = "N", conflicts_with = "seeds", value_parser = parse_seed, allow_hyphen_values = true,
+          help_heading = "Sampling")]
+    pub(super) seed: Option<Seed>,
+    /// Several seeds, a picture each: 0-7 or 1,5,9.
     #[arg(long, value_name = "LIST", value_parser = parse_seeds, help_heading = "Sampling")]
     pub(super) seeds: Option<Seeds>,
     #[command(flatten)]
     pub(super) sampling: SamplingArgs,
     /// Start from this picture instead of noise.
-    #[arg(long, value_name = "FILE", help_heading = "Sampling")]
-    pub(super) init_image: Option<PathBuf>,
-    /// How far to go from the start picture, in (0, 1].
     #[arg(
         long,
-        default_value_t = 0.8,
-        requires = "init_image",
-        help_heading = "Sampling"
+        value_name = "FILE",
+        help_heading = "Sampling",
+        hide_short_help = true
     )]
-    pub(super) strength: f64,
+    pub(super) init_image: Option<PathBuf>,
+    /// How far to go from the start picture, in (0, 1] [default: 0.8].
+    #[arg(
+        long,
+        value_name = "SHARE",
+        help_heading = "Sampling",
+        hide_short_help = true
+    )]
+    pub(super) strength: Option<f64>,
     #[command(flatten)]
     pub(super) guide: GuideArgs,
     #[command(flatten)]
@@ -76,20 +104,70 @@ pub struct Args {
     pub(super) search: SearchArgs,
     #[command(flatten)]
     pub(super) maps: MapArgs,
+    #[command(flatten)]
+    pub(super) sheet: SheetArgs,
 
     /// Pictures at a time, or auto: as many as fit into the GPU's memory, one on the CPU. The result does not depend
     /// on it.
-    #[arg(short, long, value_name = "N|auto", default_value_t)]
+    #[arg(
+        short,
+        long,
+        value_name = "N|auto",
+        default_value_t,
+        help_heading = "Output",
+        hide_short_help = true
+    )]
     pub(super) batch: BatchSize,
-    /// Write a preview beside each picture every so many steps.
-    #[arg(long, value_name = "STEPS", conflicts_with = "best_of")]
+    /// Write a preview beside each picture every so many steps; it goes when the picture is there.
+    #[arg(
+        long,
+        value_name = "STEPS",
+        conflicts_with = "best_of",
+        help_heading = "Output",
+        hide_short_help = true
+    )]
     pub(super) preview_every: Option<usize>,
+    /// Keep the previews, as NAME.step-010.png.
+    #[arg(
+        long,
+        requires = "preview_every",
+        help_heading = "Output",
+        hide_short_help = true
+    )]
+    pub(super) keep_previews: bool,
     /// Where a line about each picture is appended [default: manifest.jsonl beside the pictures].
-    #[arg(long, value_name = "FILE")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        help_heading = "Output",
+        hide_short_help = true
+    )]
     pub(super) manifest: Option<PathBuf>,
     /// One JSON object a picture on standard output.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub(super) json: bool,
+}
+
+/// `--seed`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seed {
+    /// This one.
+    Is(u64),
+    /// Any.
+    Random,
+}
+
+fn parse_seed(text: &str) -> Result<Seed, String> {
+    match text {
+        // As in AUTOMATIC1111's web UI.
+        "random" | "-1" => Ok(Seed::Random),
+        text => text.parse().map(Seed::Is).map_err(|_| {
+            format!(
+                "a seed is a number from 0 to {}, or random; --seeds takes lists such as 0-7",
+                u64::MAX
+            )
+        }),
+    }
 }
 
 impl Args {
@@ -100,7 +178,9 @@ impl Args {
     pub(super) fn extractor(&self) -> anyhow::Result<Option<Extractor>> {
         let extractor = self.guide.extract.extractor()?;
         let maps = self.maps.attention_maps.is_some() && self.maps.attention_words.is_empty();
-        let reads_scene = self.guide.config().is_some() || self.search.config().is_some() || maps;
+        let reads_scene = (self.guide.is_asked() || self.again.is_some())
+            || self.search.config().is_some()
+            || maps;
         if extractor.is_some() && !reads_scene {
             bail!(
                 "--extract-with is for what reads objects or relations: --guide, --best-of, \

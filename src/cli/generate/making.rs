@@ -13,22 +13,27 @@ use prepose::sampling::denoise::{Hook, HookError, State};
 use serde_json::{Value, json};
 
 use super::args::Args;
+use super::outcome;
+use super::sheet::Sheet;
 use crate::cli::progress::Progress;
 
 /// What all batches of one call share.
 pub struct Making<'a> {
     pub args: &'a Args,
+    pub quiet: bool,
     pub engine: &'a Engine,
     pub search: Option<&'a SearchConfig>,
     pub writer: PictureWriter,
     /// Where the pictures are made, for `--json`.
     pub device: String,
+    /// What all of them together are drawn on.
+    pub sheet: Option<Sheet>,
 }
 
 impl Making<'_> {
-    /// Makes `requests` and writes each to its target.
+    /// Makes `requests`, writes each to its target, and at last the sheet of all.
     pub fn all(
-        &self,
+        &mut self,
         maker: &mut PictureMaker,
         requests: &[Request],
         targets: &[PathBuf],
@@ -37,7 +42,7 @@ impl Making<'_> {
         let mut done = 0;
         while done < requests.len() {
             let (rest, targets) = (&requests[done..], &targets[done..]);
-            progress.message(rest[0].prompt.chars().take(20).collect::<String>());
+            progress.prompt(&rest[0].prompt);
             let meter =
                 (self.args.json && done == 0).then(|| MemoryMeter::start(self.engine.device()));
             let batch = self.batch(maker, rest, targets, progress)?;
@@ -53,8 +58,23 @@ impl Making<'_> {
                     false => path.display().to_string(),
                 };
                 progress.println(&line)?;
+                // Of a search the first is the best, and has the sheet's only cell.
+                if index < batch.requests
+                    && let Some(sheet) = &mut self.sheet
+                {
+                    sheet.put(done + index, &picture.request, &picture.picture);
+                }
+            }
+            if let (Some(search), false) = (self.search, self.args.json || self.quiet) {
+                progress.note(&outcome::told(search, &batch));
             }
             done += batch.requests;
+        }
+        if let Some(sheet) = &self.sheet {
+            let path = sheet.save()?;
+            if !self.args.json {
+                progress.println(&path.display().to_string())?;
+            }
         }
         Ok(())
     }
@@ -70,14 +90,13 @@ impl Making<'_> {
         let previews = self.args.preview_every.map(|every| Previews {
             every,
             engine: self.engine,
-            paths: (targets.iter().take(maker.batch()))
-                .map(|path| path.with_extension("preview.png"))
-                .collect(),
+            pictures: targets.iter().take(maker.batch()).cloned().collect(),
+            kept: self.args.keep_previews,
             tiling: requests[0].vae_tiling,
         });
         let mut watch = Watch { progress, previews };
         let made = maker.make(requests, self.search, &mut [&mut watch]);
-        for path in watch.previews.iter().flat_map(|previews| &previews.paths) {
+        for path in watch.previews.iter().flat_map(Previews::passing) {
             // There may be none yet.
             let _ = std::fs::remove_file(path);
         }
@@ -102,6 +121,11 @@ impl Making<'_> {
             "path": path,
             "prompt": request.prompt,
             "seed": request.seed,
+            "steps": request.steps,
+            "width": request.width,
+            "height": request.height,
+            "checkpoint": request.model.checkpoint,
+            "request": request,
             "device": self.device,
             "batch": batch.requests,
             "unet_calls": batch.unet_calls,
@@ -125,6 +149,7 @@ impl Making<'_> {
             line["candidate"] = found.candidate.into();
             line["score"] = found.score.into();
             line["rank"] = found.rank.into();
+            line["candidates"] = outcome::candidates(&batch.candidates);
         }
         Ok(line)
     }
@@ -148,8 +173,30 @@ struct Watch<'a> {
 struct Previews<'a> {
     every: usize,
     engine: &'a Engine,
-    paths: Vec<PathBuf>,
+    /// Where the pictures will be.
+    pictures: Vec<PathBuf>,
+    kept: bool,
     tiling: bool,
+}
+
+impl Previews<'_> {
+    /// Where they are after so many steps.
+    fn paths(&self, steps: usize) -> impl Iterator<Item = PathBuf> {
+        let extension = match self.kept {
+            true => format!("step-{steps:03}.png"),
+            false => "preview.png".to_string(),
+        };
+        let path = move |path: &PathBuf| path.with_extension(&extension);
+        self.pictures.iter().map(path)
+    }
+
+    /// Those that go when the pictures are there.
+    fn passing(&self) -> Vec<PathBuf> {
+        match self.kept {
+            true => Vec::new(),
+            false => self.paths(0).collect(),
+        }
+    }
 }
 
 impl Hook for Watch<'_> {
@@ -165,8 +212,8 @@ impl Hook for Watch<'_> {
             && state.step + 1 < state.steps
         {
             let pictures = previews.engine.decode(denoised.clone(), previews.tiling)?;
-            for (path, picture) in previews.paths.iter().zip(&pictures) {
-                png::save_plain(path, picture)?;
+            for (path, picture) in previews.paths(state.step + 1).zip(&pictures) {
+                png::save_plain(&path, picture)?;
             }
         }
         Ok(())

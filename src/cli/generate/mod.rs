@@ -3,29 +3,33 @@
 mod args;
 mod making;
 mod options;
+mod outcome;
 mod requests;
+mod sheet;
+mod targets;
 
 use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use prepose::detect::{Detector, RcnnDetector};
-use prepose::device;
 use prepose::engine::{Blueprint, Engine};
 use prepose::make::{MapOptions, PictureMaker, PictureWriter, check};
 use prepose::output::files::prepare_folder;
 use prepose::output::png;
 use prepose::request::{Request, SearchConfig};
-use prepose_weights::DetectorWeights;
+use prepose_weights::{DetectorWeights, TOYBOX};
 
 pub use args::Args;
 use making::Making;
-use requests::{requests, targets};
+use sheet::{Layout, Sheet};
+use targets::targets;
 
 use super::extract::give_relations;
 use super::memory::Tiling;
+use super::model;
 use super::progress::Progress;
-use super::{OK, checker, interrupt};
+use super::{OK, checker, interrupt, toybox};
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let started = Instant::now();
@@ -36,19 +40,23 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         detector,
         maps,
         targets,
+        layout,
     } = Planned::new(args)?;
-    let device = device::open(args.model.device)?;
+    let device = model::open(args.model.device)?;
     if args.model.dtype.is_none() && args.again.is_none() {
         for request in &mut requests {
             request.model.dtype = device.default_dtype();
         }
     }
-    let model = requests[0].model.clone();
-    device.check_dtype(model.dtype)?;
+    let networks = requests[0].model.clone();
+    device.check_dtype(networks.dtype)?;
+    let sheet = args.sheet.grid.as_deref();
+    let sheet = sheet.map(|path| Sheet::new(path, layout, &requests));
+    let sheet = sheet.transpose()?;
     let stop = interrupt::listen()?;
 
     let fingerprint = blueprint.fingerprint();
-    let engine = args.running.apply(blueprint.load(&model, &device)?);
+    let engine = args.running.apply(blueprint.load(&networks, &device)?);
     let load = |weights: DetectorWeights| checker::load(&weights, &device.device, None);
     let judge = detector.map(load).transpose()?;
     tracing::info!(
@@ -65,17 +73,22 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         .with_cancel(&stop)
         .with_fingerprint(fingerprint);
 
-    let candidates = search.as_ref().map_or(1, |search| search.best_of);
-    let steps = requests.iter().map(|request| engine.steps(request));
-    let steps = candidates * steps.sum::<usize>();
-    let mut progress = Progress::new(steps as u64, "steps", quiet || args.json);
+    let steps = requests.iter().map(|request| {
+        let steps = engine.steps(request);
+        search
+            .as_ref()
+            .map_or(steps, |search| search.unet_calls(steps))
+    });
+    let mut progress = Progress::new(steps.sum::<usize>() as u64, "steps", quiet || args.json);
     let (manifest, maps) = (args.manifest.clone(), args.maps.attention_maps.clone());
-    let making = Making {
+    let mut making = Making {
         args,
+        quiet,
         engine: &engine,
         search: search.as_ref(),
         writer: PictureWriter::new(device.title(), manifest, maps),
         device: device.title(),
+        sheet,
     };
     let made = making.all(&mut maker, &requests, &targets, &mut progress);
     progress.finish();
@@ -93,6 +106,8 @@ struct Planned {
     maps: Option<MapOptions>,
     /// The file of each picture.
     targets: Vec<PathBuf>,
+    /// The order of the requests on a sheet.
+    layout: Layout,
 }
 
 impl Planned {
@@ -106,16 +121,18 @@ impl Planned {
             }
         }
         let extractor = args.extractor()?;
-        let again = args.again.as_deref().map(png::read_request).transpose()?;
-        let model = match &again {
-            Some(request) => request.model.clone(),
-            None => args.model.request(),
-        };
+        let stored = args.again.as_deref().map(png::read_request).transpose()?;
+        let mut model = args.model.request();
+        if let Some(stored) = &stored {
+            model.clone_from(&stored.model);
+            args.model.apply(&mut model);
+        }
         let blueprint = Blueprint::open(&model)?;
-        let mut requests = match again {
-            Some(request) => vec![request],
-            None => requests(args, &model, &blueprint)?,
+        let requests = match (&args.again, &stored) {
+            (Some(path), Some(stored)) => requests::again(args, path, stored)?,
+            _ => requests::fresh(args, &model, &blueprint)?,
         };
+        let (mut requests, layout) = args.sheet.lay_out(&requests, &args.guide)?;
         if let Some(extractor) = &extractor {
             give_relations(extractor, &blueprint, &mut requests)?;
         }
@@ -125,14 +142,21 @@ impl Planned {
         for request in &mut requests {
             check(&blueprint, request, search.as_ref(), labels.as_deref())?;
         }
+        if model.checkpoint == TOYBOX {
+            toybox::warn_of_blobs(requests.iter().map(Request::final_prompt))?;
+        }
         let maps = args.maps.options();
         if let (Some(maps), Some(folder)) = (&maps, &args.maps.attention_maps) {
             for request in &requests {
-                maps.check(&blueprint, request)?;
+                let checked = maps.check(&blueprint, request);
+                checked.with_context(|| match args.maps.attention_words.is_empty() {
+                    true => "--attention-maps shows the prompt's objects, unless --attention-words names words of it",
+                    false => "--attention-words",
+                })?;
             }
             prepare_folder(folder)?;
         }
-        let targets = targets(args, &requests)?;
+        let targets = targets(&args.out, &requests)?;
         Ok(Self {
             blueprint,
             requests,
@@ -140,15 +164,19 @@ impl Planned {
             detector,
             maps,
             targets,
+            layout,
         })
     }
 }
 
-/// Whether pictures go through the autoencoder in tiles; one that is made again is made as it was.
+/// Whether pictures go through the autoencoder in tiles; one that is made again is made as it was, unless something
+/// else is asked for.
 fn choose_tiling(args: &Args, engine: Engine, requests: &mut [Request]) -> anyhow::Result<Engine> {
-    let tiling = args.sampling.vae_tiling.unwrap_or(Tiling::Auto);
-    let engine = engine.tiling_when_short(args.again.is_none() && tiling == Tiling::Auto);
-    if args.again.is_none() {
+    let asked = args.sampling.vae_tiling;
+    let stays = args.again.is_some() && asked.is_none() && args.sampling.size.is_none();
+    let tiling = asked.unwrap_or(Tiling::Auto);
+    let engine = engine.tiling_when_short(!stays && tiling == Tiling::Auto);
+    if !stays {
         let tiling = tiling.choose(&engine, &requests[0])?;
         for request in requests {
             request.vae_tiling = tiling;

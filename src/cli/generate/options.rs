@@ -7,16 +7,17 @@ use prepose::attention_maps::{Half, MapSelection};
 use prepose::guidance::boxes::ObjectBox;
 use prepose::guidance::config::Preset;
 use prepose::guidance::maps::LayerRule;
-use prepose::guidance::{Combination, GuidanceConfig, Layers, Method, PosLoss};
+use prepose::guidance::{Combination, GuidanceConfig, Layers, METHODS, Method, PosLoss};
 use prepose::make::{MapOptions, reward_kind};
 use prepose::prompt::neutral::neutral;
 use prepose::prompt::scene::{GivenRelation, TokenPolicy};
-use prepose::request::DelayedOrder;
+use prepose::request::Request;
 use prepose::search::{Pruning, RewardKind, SearchConfig};
 use prepose_weights::DetectorWeights;
 
 use crate::cli::checker;
 use crate::cli::extract::ExtractArgs;
+use crate::cli::values::{Numbers, parse_numbers};
 
 /// Put things where the prompt says (docs/guidance).
 #[derive(Debug, Default, clap::Args)]
@@ -25,62 +26,82 @@ pub struct GuideArgs {
     /// Guide by attention.
     #[arg(long, value_name = "METHOD")]
     guide: Option<Method>,
+    /// With --again: without the guidance of the picture.
+    #[arg(
+        long,
+        requires = "again",
+        conflicts_with = "guide",
+        hide_short_help = true
+    )]
+    no_guide: bool,
     /// Whose constants [default: default].
     #[arg(
         long,
         value_name = "PRESET",
-        requires = "guide",
+        requires = "guided",
         hide_short_help = true
     )]
     guide_preset: Option<Preset>,
     /// How many steps are guided, from the first on [default: the preset's].
-    #[arg(long, value_name = "N", requires = "guide", hide_short_help = true)]
+    #[arg(long, value_name = "N", requires = "guided", hide_short_help = true)]
     guide_steps: Option<usize>,
     /// The first guided step, from 0 [default: 0].
-    #[arg(long, value_name = "STEP", requires = "guide", hide_short_help = true)]
+    #[arg(long, value_name = "STEP", requires = "guided", hide_short_help = true)]
     guide_from: Option<usize>,
     /// What the gradient is multiplied with [default: the preset's].
     #[arg(
         long,
         value_name = "FACTOR",
-        requires = "guide",
+        requires = "guided",
         hide_short_help = true
     )]
     guide_scale: Option<f64>,
     /// Cells along the shorter side of the maps that are read [default: the smallest maps with 12].
-    #[arg(long, value_name = "CELLS", requires = "guide", hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "CELLS",
+        requires = "guided",
+        hide_short_help = true
+    )]
     guide_resolution: Option<usize>,
     /// Layers that are read: reference, cheap, or names such as up_blocks.1,mid_block [default: reference].
-    #[arg(long, value_name = "LAYERS", value_parser = parse_layers, requires = "guide", hide_short_help = true)]
+    #[arg(long, value_name = "LAYERS", value_parser = parse_layers, requires = "guided", hide_short_help = true)]
     guide_layers: Option<Layers>,
     /// Record the step's own UNet call instead of one before it: cheaper, and the correction comes a step late.
-    #[arg(long, requires = "guide", hide_short_help = true)]
+    #[arg(long, requires = "guided", hide_short_help = true)]
     guide_one_pass: bool,
     /// Smooth the maps: true or false [default: the preset's].
-    #[arg(long, value_name = "BOOL", requires = "guide", hide_short_help = true)]
+    #[arg(long, value_name = "BOOL", requires = "guided", hide_short_help = true)]
     guide_smoothing: Option<bool>,
     /// Repeat steps until the loss is low: true or false [default: the preset's].
-    #[arg(long, value_name = "BOOL", requires = "guide", hide_short_help = true)]
+    #[arg(long, value_name = "BOOL", requires = "guided", hide_short_help = true)]
     guide_refine: Option<bool>,
     /// pos: the loss [default: the preset's].
-    #[arg(long, value_name = "LOSS", requires = "guide", hide_short_help = true)]
+    #[arg(long, value_name = "LOSS", requires = "guided", hide_short_help = true)]
     guide_loss: Option<PosLoss>,
     /// pos: several relations as a sum or in sequence [default: the preset's].
-    #[arg(long, value_name = "HOW", requires = "guide", hide_short_help = true)]
+    #[arg(long, value_name = "HOW", requires = "guided", hide_short_help = true)]
     guide_combine: Option<Combination>,
     /// pos: what is near and what is far, as a share of the picture's shorter side [default: the preset's].
-    #[arg(long, value_name = "SHARE", requires = "guide", hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "SHARE",
+        requires = "guided",
+        hide_short_help = true
+    )]
     guide_distance: Option<f64>,
     /// Tokens that stand for an object: all of its phrase, or the first as in the authors' code [default: the preset's].
     #[arg(
         long,
         value_name = "POLICY",
-        requires = "guide",
+        requires = "guided",
         hide_short_help = true
     )]
     guide_tokens: Option<TokenPolicy>,
-    /// What holds instead of the prompt's own relations, as "dog | left of | cat"; may be repeated.
-    #[arg(long, value_name = "A | RELATION | B")]
+    /// What holds instead of the prompt's relations.
+    ///
+    /// As "dog | left of | cat"; may be repeated.
+    #[arg(long, value_name = "A | REL | B", hide_short_help = true)]
     pub(super) relation: Vec<GivenRelation>,
     #[command(flatten)]
     pub(super) extract: ExtractArgs,
@@ -88,31 +109,67 @@ pub struct GuideArgs {
     #[arg(
         long = "box",
         value_name = "OBJECT: X0,Y0,X1,Y1",
-        requires = "guide",
+        requires = "guided",
         hide_short_help = true
     )]
     pub(super) boxes: Vec<ObjectBox>,
 }
 
 impl GuideArgs {
-    /// What they ask for.
-    pub(super) fn config(&self) -> Option<GuidanceConfig> {
-        Some(GuidanceConfig {
-            preset: self.guide_preset.unwrap_or_default(),
-            steps: self.guide_steps,
-            from_step: self.guide_from,
-            scale: self.guide_scale,
-            resolution: self.guide_resolution,
-            smoothing: self.guide_smoothing,
-            layers: self.guide_layers.clone(),
-            tokens: self.guide_tokens,
-            refine: self.guide_refine,
-            loss: self.guide_loss,
-            combine: self.guide_combine,
-            distance: self.guide_distance,
-            one_pass: self.guide_one_pass,
-            ..GuidanceConfig::new(self.guide?)
-        })
+    /// Whether a method is named.
+    pub(super) fn is_asked(&self) -> bool {
+        self.guide.is_some()
+    }
+
+    /// `method` with the constants that were given.
+    pub(super) fn config(&self, method: Method) -> GuidanceConfig {
+        let mut config = GuidanceConfig::new(method);
+        self.set(&mut config);
+        config
+    }
+
+    /// Puts the guidance that is asked for into `request`: another method with its own constants, or other constants of
+    /// the method that it has. `later` says that something else will choose the method.
+    ///
+    /// # Errors
+    /// Constants without a method.
+    pub(super) fn apply(&self, request: &mut Request, later: bool) -> anyhow::Result<()> {
+        if self.no_guide {
+            request.guide = None;
+        }
+        match (self.guide, &mut request.guide) {
+            (Some(method), guide) => *guide = Some(self.config(method)),
+            (None, Some(config)) => self.set(config),
+            (None, None) => ensure!(
+                later || self.config(METHODS[0]) == GuidanceConfig::new(METHODS[0]),
+                "the picture is not guided, so there are no constants to change; name a method with --guide"
+            ),
+        }
+        Ok(())
+    }
+
+    /// What was given.
+    fn set(&self, config: &mut GuidanceConfig) {
+        fn put<T: Clone>(given: &Option<T>, to: &mut Option<T>) {
+            if given.is_some() {
+                to.clone_from(given);
+            }
+        }
+        if let Some(preset) = self.guide_preset {
+            config.preset = preset;
+        }
+        put(&self.guide_steps, &mut config.steps);
+        put(&self.guide_from, &mut config.from_step);
+        put(&self.guide_scale, &mut config.scale);
+        put(&self.guide_resolution, &mut config.resolution);
+        put(&self.guide_smoothing, &mut config.smoothing);
+        put(&self.guide_layers, &mut config.layers);
+        put(&self.guide_tokens, &mut config.tokens);
+        put(&self.guide_refine, &mut config.refine);
+        put(&self.guide_loss, &mut config.loss);
+        put(&self.guide_combine, &mut config.combine);
+        put(&self.guide_distance, &mut config.distance);
+        config.one_pass |= self.guide_one_pass;
     }
 }
 
@@ -121,38 +178,60 @@ impl GuideArgs {
 #[command(next_help_heading = "Prompt changes")]
 pub struct ChangeArgs {
     /// Go on with this prompt ...
-    #[arg(long, value_name = "PROMPT", requires = "switch_at")]
-    pub(super) switch_to: Option<String>,
+    #[arg(
+        long,
+        value_name = "TEXT",
+        requires = "switch_at",
+        hide_short_help = true
+    )]
+    switch_to: Option<String>,
     /// ... from this step on, counted from 0.
-    #[arg(long, value_name = "STEP", requires = "switch_to")]
-    pub(super) switch_at: Option<usize>,
-    /// Begin with a neutral prompt ("two animals" for "a dog and a cat") for so many steps, so that the order of
-    /// the words does not decide the layout.
-    #[arg(long, value_name = "STEPS", conflicts_with = "switch_to")]
+    #[arg(
+        long,
+        value_name = "STEP",
+        requires = "switch_to",
+        hide_short_help = true
+    )]
+    switch_at: Option<usize>,
+    /// Begin with a neutral prompt for so many steps.
+    ///
+    /// "two animals" for "a dog and a cat", so that the order of the words does not decide the layout.
+    #[arg(
+        long,
+        value_name = "STEPS",
+        conflicts_with = "switch_to",
+        hide_short_help = true
+    )]
     pub(super) delay_order: Option<usize>,
     /// The neutral prompt [default: derived from the prompt].
-    #[arg(long, value_name = "PROMPT", requires = "delay_order")]
-    pub(super) neutral_prompt: Option<String>,
+    #[arg(
+        long,
+        value_name = "TEXT",
+        requires = "delay_order",
+        hide_short_help = true
+    )]
+    neutral_prompt: Option<String>,
 }
 
 impl ChangeArgs {
-    /// Delayed order conditioning for `prompt`, if it was asked for.
-    pub(super) fn delay(&self, prompt: &str) -> anyhow::Result<Option<DelayedOrder>> {
-        let Some(steps) = self.delay_order else {
-            return Ok(None);
-        };
-        let neutral_prompt = match &self.neutral_prompt {
-            Some(given) => given.clone(),
+    /// The prompt to go on with, and from which step on.
+    pub(super) fn switch(&self) -> Option<(String, usize)> {
+        self.switch_to.clone().zip(self.switch_at)
+    }
+
+    /// The neutral prompt for `prompt`.
+    ///
+    /// # Errors
+    /// None is given, and none can be derived.
+    pub(super) fn neutral(&self, prompt: &str) -> anyhow::Result<String> {
+        match &self.neutral_prompt {
+            Some(given) => Ok(given.clone()),
             None => {
                 let derived = neutral(prompt)?;
-                tracing::warn!("the first {steps} steps have {derived:?}, neutral for {prompt:?}");
-                derived
+                tracing::info!("the first steps have {derived:?}, neutral for {prompt:?}");
+                Ok(derived)
             }
-        };
-        Ok(Some(DelayedOrder {
-            neutral_prompt,
-            steps,
-        }))
+        }
     }
 }
 
@@ -160,22 +239,29 @@ impl ChangeArgs {
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Search")]
 pub struct SearchArgs {
-    /// Make so many candidates of each picture and keep the best.
+    /// Try so many noises and keep the best.
     #[arg(long, value_name = "N")]
     best_of: Option<usize>,
-    /// What makes a candidate good.
+    /// What makes a candidate good [default: attention].
     #[arg(long, value_name = "REWARD", requires = "best_of")]
     reward: Option<RewardKind>,
     /// The detector that `--reward checker` or `pse` asks: toybox, frcnn, frcnn-v2, mask-rcnn, mask-rcnn-v2, or the path
     /// of one [default: toybox].
-    #[arg(long, value_name = "NAME|PATH", requires = "reward")]
+    #[arg(
+        long,
+        value_name = "NAME|PATH",
+        requires = "reward",
+        hide_short_help = true
+    )]
     checker: Option<String>,
-    /// Drop the worse half after some steps: `auto` (15, 25 and 40 % of the steps) or a list such as 3,5,8.
+    /// Drop the worse half early.
+    ///
+    /// `auto` is after 15, 25 and 40 % of the steps; or give a list of steps such as 3,5,8.
     #[arg(long, value_name = "STEPS", num_args = 0..=1, default_missing_value = "auto",
           require_equals = true, value_parser = parse_pruning, requires = "best_of")]
     prune: Option<Pruning>,
     /// Write every finished candidate, best first.
-    #[arg(long, requires = "best_of")]
+    #[arg(long, requires = "best_of", hide_short_help = true)]
     pub(super) keep_all: bool,
 }
 
@@ -210,14 +296,17 @@ impl SearchArgs {
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Attention maps")]
 pub struct MapArgs {
-    /// Write a heat map over the picture for each object, sheets over time, and the values.
-    #[arg(long, value_name = "DIR")]
+    /// Write where the network looks into this folder.
+    ///
+    /// A heat map over the picture for each object, sheets over time, and the values.
+    #[arg(long, value_name = "FOLDER", help_heading = "Output")]
     pub(super) attention_maps: Option<PathBuf>,
     /// Cells along the shorter side of the maps [default: the smallest maps with 12].
     #[arg(
         long,
         value_name = "CELLS",
         requires = "attention_maps",
+        hide_short_help = true,
         conflicts_with = "attention_layers"
     )]
     pub(super) attention_resolution: Option<usize>,
@@ -226,7 +315,8 @@ pub struct MapArgs {
         long,
         value_name = "NAMES",
         value_delimiter = ',',
-        requires = "attention_maps"
+        requires = "attention_maps",
+        hide_short_help = true
     )]
     pub(super) attention_layers: Vec<String>,
     /// Words of the prompt to show instead of its objects.
@@ -234,27 +324,37 @@ pub struct MapArgs {
         long,
         value_name = "WORDS",
         value_delimiter = ',',
-        requires = "attention_maps"
+        requires = "attention_maps",
+        hide_short_help = true
     )]
     pub(super) attention_words: Vec<String>,
-    /// Heads, from 0 [default: all].
+    /// Heads, from 0: 0-3 or 1,5 [default: all].
     #[arg(
         long,
-        value_name = "HEADS",
-        value_delimiter = ',',
-        requires = "attention_maps"
+        value_name = "LIST",
+        value_parser = parse_numbers,
+        requires = "attention_maps",
+        hide_short_help = true
     )]
-    pub(super) attention_heads: Vec<usize>,
+    pub(super) attention_heads: Option<Numbers>,
     /// Every so many steps.
     #[arg(
         long,
         value_name = "STEPS",
         default_value_t = 1,
-        requires = "attention_maps"
+        requires = "attention_maps",
+        hide_short_help = true
     )]
     pub(super) attention_every: usize,
     /// Which half of classifier-free guidance.
-    #[arg(long, value_enum, default_value_t, requires = "attention_maps")]
+    #[arg(
+        long,
+        value_name = "HALF",
+        value_enum,
+        default_value_t,
+        requires = "attention_maps",
+        hide_short_help = true
+    )]
     pub(super) attention_half: Half,
 }
 
@@ -272,7 +372,7 @@ impl MapArgs {
         Some(MapOptions {
             selection: MapSelection {
                 layers,
-                heads: Some(self.attention_heads.clone()).filter(|heads| !heads.is_empty()),
+                heads: self.attention_heads.as_ref().map(|heads| heads.0.clone()),
                 every: self.attention_every,
                 half: self.attention_half,
                 ..MapSelection::default()
@@ -297,9 +397,8 @@ fn parse_pruning(text: &str) -> Result<Pruning, String> {
     if text == "auto" {
         return Ok(Pruning::Auto);
     }
-    let steps = text.split(',').map(|step| step.trim().parse::<usize>());
-    let steps: Result<Vec<_>, _> = steps.collect();
-    steps
-        .map(Pruning::After)
-        .map_err(|_| "give `auto`, or numbers of steps such as 3,5,8".into())
+    let steps = parse_numbers(text);
+    let steps =
+        steps.map_err(|why| format!("give `auto`, or numbers of steps such as 3,5,8: {why}"))?;
+    Ok(Pruning::After(steps.0))
 }

@@ -1,101 +1,197 @@
-//! From arguments to requests, and where each picture goes.
+//! From arguments to requests.
 
-use std::collections::HashSet;
-use std::path::PathBuf;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
-use anyhow::bail;
+use anyhow::{Context, bail, ensure};
 use prepose::engine::Blueprint;
-use prepose::output::files::{free_name, parent, prepare_folder, slug};
+use prepose::output::files::parent;
+use prepose::prompt::neutral::neutral;
 use prepose::request::{DelayedOrder, InitImage, ModelRequest, PromptSwitch, Request};
+use prepose::suite::sets;
 
-use super::args::Args;
+use super::args::{Args, Seed};
 use crate::cli::values::Seeds;
 
+/// How far img2img goes from its start picture, unless it is said.
+const STRENGTH: f64 = 0.8;
+
+/// What standard input may hold at most, in bytes.
+const MOST_INPUT: u64 = 64 << 20;
+
 /// What the arguments ask for: a picture of each prompt for each seed.
-pub fn requests(
+pub fn fresh(
     args: &Args,
     model: &ModelRequest,
     blueprint: &Blueprint,
 ) -> anyhow::Result<Vec<Request>> {
-    let seeds = match (&args.seeds, args.seed) {
-        (Some(Seeds(seeds)), _) => seeds.clone(),
-        (None, Some(seed)) => vec![seed],
-        (None, None) => vec![random_seed()],
+    let prompts = prompts(args)?;
+    let seeds = match seeds(args) {
+        Some(seeds) => seeds,
+        None => vec![random_seed()],
     };
-    let switch = args.change.switch_to.clone().zip(args.change.switch_at);
-    let switch = switch.map(|(to, at)| PromptSwitch { to, at });
-    let init = args.init_image.clone().map(|path| InitImage {
-        path,
-        strength: args.strength,
-        sha256: None,
-    });
-    let one = |prompt: &String, delay_order: &Option<DelayedOrder>, seed: u64| {
-        let mut request = Request {
-            switch: switch.clone(),
-            delay_order: delay_order.clone(),
-            relations: args.guide.relation.clone(),
-            boxes: args.guide.boxes.clone(),
-            guide: args.guide.config(),
-            seed,
-            init: init.clone(),
-            ..blueprint.request(prompt, model)
-        };
-        args.sampling.apply(&mut request);
-        request
-    };
-    let mut requests = Vec::with_capacity(args.prompts.len() * seeds.len());
-    for prompt in &args.prompts {
-        let delay = args.change.delay(prompt)?;
-        requests.extend(seeds.iter().map(|seed| one(prompt, &delay, *seed)));
+    let mut requests = Vec::with_capacity(prompts.len() * seeds.len());
+    for prompt in &prompts {
+        let request = changed(args, blueprint.request(prompt, model))?;
+        requests.extend(with_seeds(&request, &seeds));
     }
     Ok(requests)
+}
+
+/// The request of the picture at `path`, with whatever else is asked for; as it is where nothing is.
+pub fn again(args: &Args, path: &Path, stored: &Request) -> anyhow::Result<Vec<Request>> {
+    let mut base = stored.clone();
+    if let (Some(init), None) = (&mut base.init, &args.init_image) {
+        find_start(init, path)?;
+    }
+    let mut prompts = prompts(args)?;
+    if prompts.is_empty() {
+        prompts.push(base.prompt.clone());
+    }
+    let seeds = seeds(args).unwrap_or_else(|| vec![base.seed]);
+    let mut requests = Vec::with_capacity(prompts.len() * seeds.len());
+    for prompt in prompts {
+        let mut request = base.clone();
+        if request.prompt != prompt {
+            // Both were about the other prompt.
+            request.relations.clear();
+            if let Some(delay) = &mut request.delay_order {
+                delay.neutral_prompt = neutral(&prompt)?;
+            }
+            request.prompt = prompt;
+        }
+        let request = changed(args, request)?;
+        requests.extend(with_seeds(&request, &seeds));
+    }
+    for request in &mut requests {
+        if *request != base {
+            // No search has found this picture.
+            request.found = None;
+        }
+    }
+    Ok(requests)
+}
+
+/// `request` with what the arguments say.
+fn changed(args: &Args, mut request: Request) -> anyhow::Result<Request> {
+    args.model.apply(&mut request.model);
+    args.sampling.apply(&mut request);
+    if let Some((to, at)) = args.change.switch() {
+        request.switch = Some(PromptSwitch { to, at });
+        request.delay_order = None;
+    }
+    if let Some(steps) = args.change.delay_order {
+        let neutral_prompt = args.change.neutral(&request.prompt)?;
+        request.switch = None;
+        request.delay_order = Some(DelayedOrder {
+            neutral_prompt,
+            steps,
+        });
+    }
+    if !args.guide.relation.is_empty() {
+        request.relations.clone_from(&args.guide.relation);
+    }
+    if !args.guide.boxes.is_empty() {
+        request.boxes.clone_from(&args.guide.boxes);
+    }
+    args.guide.apply(&mut request, args.sheet.chooses_guide())?;
+    if let Some(path) = &args.init_image {
+        let strength = request.init.map_or(STRENGTH, |init| init.strength);
+        request.init = Some(InitImage {
+            path: path.clone(),
+            strength,
+            sha256: None,
+        });
+    }
+    if let Some(strength) = args.strength {
+        let init = request.init.as_mut();
+        init.context("--strength is for pictures with a start picture: give --init-image")?
+            .strength = strength;
+    }
+    Ok(request)
+}
+
+fn with_seeds<'a>(request: &'a Request, seeds: &'a [u64]) -> impl Iterator<Item = Request> + 'a {
+    seeds.iter().map(|seed| Request {
+        seed: *seed,
+        ..request.clone()
+    })
+}
+
+/// A start picture is named as it was typed then: as seen from here, or else it may lie beside the picture.
+fn find_start(init: &mut InitImage, picture: &Path) -> anyhow::Result<()> {
+    let beside = parent(picture).join(&init.path);
+    if init.path.exists() {
+        return Ok(());
+    }
+    ensure!(
+        beside.exists(),
+        "the start picture {} is not there, nor beside {}; say where it is with --init-image",
+        init.path.display(),
+        picture.display()
+    );
+    init.path = beside;
+    Ok(())
+}
+
+/// The prompts as typed, from files and from standard input.
+fn prompts(args: &Args) -> anyhow::Result<Vec<String>> {
+    let mut prompts = Vec::new();
+    for prompt in &args.prompts {
+        match prompt.as_str() {
+            "-" => prompts.extend(from_standard_input()?),
+            prompt => prompts.push(prompt.to_string()),
+        }
+    }
+    for file in &args.prompt_files {
+        match file.to_str() {
+            Some("-") => prompts.extend(from_standard_input()?),
+            _ => prompts.extend(from_file(file)?),
+        }
+    }
+    Ok(prompts)
+}
+
+/// A prompt a line.
+fn from_standard_input() -> anyhow::Result<Vec<String>> {
+    let mut text = String::new();
+    let mut input = std::io::stdin().lock().take(MOST_INPUT + 1);
+    (input.read_to_string(&mut text)).context("cannot read prompts from standard input")?;
+    ensure!(
+        text.len() as u64 <= MOST_INPUT,
+        "standard input is longer than {} MB; give the prompts as a file",
+        MOST_INPUT >> 20
+    );
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let prompts: Vec<String> = lines.map(Into::into).collect();
+    ensure!(!prompts.is_empty(), "standard input has no prompt in it");
+    Ok(prompts)
+}
+
+/// As `prepose run` reads it.
+fn from_file(file: &PathBuf) -> anyhow::Result<Vec<String>> {
+    if !file.exists() {
+        bail!("--prompts {}: there is no such file", file.display());
+    }
+    let suite = sets::open(&file.to_string_lossy())?;
+    Ok(suite
+        .prompts
+        .into_iter()
+        .map(|prompt| prompt.prompt)
+        .collect())
+}
+
+fn seeds(args: &Args) -> Option<Vec<u64>> {
+    match (&args.seeds, &args.seed) {
+        (Some(Seeds(seeds)), _) => Some(seeds.clone()),
+        (None, Some(Seed::Is(seed))) => Some(vec![*seed]),
+        (None, Some(Seed::Random)) => Some(vec![random_seed()]),
+        (None, None) => None,
+    }
 }
 
 /// A seed that nobody chose, small enough to be typed.
 fn random_seed() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     std::hash::RandomState::new().build_hasher().finish() >> 32
-}
-
-/// Where each picture goes. A file may be overwritten when it is named; in a folder a name that is
-/// taken gets a number.
-pub fn targets(args: &Args, requests: &[Request]) -> anyhow::Result<Vec<PathBuf>> {
-    let output = &args.out;
-    let is_file = output
-        .extension()
-        .is_some_and(|extension| extension.eq_ignore_ascii_case("png"))
-        && !output.is_dir();
-    if !is_file {
-        if let Some(extension) = output.extension().filter(|_| !output.is_dir()) {
-            bail!(
-                "{} looks like a file, but pictures are written as .png, not .{}",
-                output.display(),
-                extension.display()
-            );
-        }
-        prepare_folder(output)?;
-        let mut taken = HashSet::new();
-        return Ok(requests
-            .iter()
-            .map(|request| {
-                let stem = format!("{}-{}", slug(&request.prompt), request.seed);
-                let mut path = free_name(output, &stem);
-                let mut n = 2;
-                while !taken.insert(path.clone()) {
-                    path = free_name(output, &format!("{stem}-{n}"));
-                    n += 1;
-                }
-                path
-            })
-            .collect());
-    }
-    if requests.len() > 1 {
-        bail!(
-            "-o {} names one file, but {} pictures were asked for; give a folder",
-            output.display(),
-            requests.len()
-        );
-    }
-    prepare_folder(parent(output))?;
-    Ok(vec![output.clone()])
 }

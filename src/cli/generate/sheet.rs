@@ -1,0 +1,370 @@
+//! Sheets: several pictures as one PNG with labels, and what changes from row to row and from column to column.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use anyhow::{bail, ensure};
+use clap::ValueEnum;
+use prepose::guidance::Method;
+use prepose::output::files::{parent, prepare_folder};
+use prepose::output::sheet;
+use prepose::picture::Picture;
+use prepose::request::Request;
+use prepose::sampling::schedulers::SchedulerKind;
+use prepose_draw::grid::Grid;
+
+use super::options::GuideArgs;
+use super::targets::names_picture;
+use crate::cli::values::numbers;
+
+/// Pixels of the largest sheet; its bytes are three times as many.
+const MOST_PIXELS: usize = 1 << 28;
+
+/// Compare pictures on one sheet (docs/sheets.md).
+#[derive(Debug, Default, clap::Args)]
+#[command(next_help_heading = "Sheets")]
+pub struct SheetArgs {
+    /// All pictures on one PNG with labels.
+    ///
+    /// Seeds beside each other, prompts below each other, unless --x and --y say otherwise.
+    #[arg(long, value_name = "FILE.png", help_heading = "Output")]
+    pub(super) grid: Option<PathBuf>,
+    /// What changes across the sheet: seed=0-3, guide=none,pos, ...
+    ///
+    /// seed=0-3, steps=10,20, guidance-scale=3,7.5, scheduler=ddim,euler, guide=none,pos, guide-scale=10,20,
+    /// guide-steps=5,10, strength=0.4,0.8 or clip-skip=0,1.
+    #[arg(
+        long,
+        value_name = "AXIS=LIST",
+        requires = "grid",
+        help_heading = "Output"
+    )]
+    pub(super) x: Option<Axis>,
+    /// What changes down the sheet, as for --x.
+    #[arg(
+        long,
+        value_name = "AXIS=LIST",
+        requires = "grid",
+        help_heading = "Output"
+    )]
+    pub(super) y: Option<Axis>,
+}
+
+impl SheetArgs {
+    /// Whether an axis says how pictures are guided.
+    pub(super) fn chooses_guide(&self) -> bool {
+        let guides = |axis: &Axis| matches!(axis.values.first(), Some(Change::Guide(_)));
+        self.x.iter().chain(&self.y).any(guides)
+    }
+
+    /// `requests` in the order of the sheet's cells, row by row, each with what its row and its column change.
+    ///
+    /// # Errors
+    /// Both axes say the same, or one says what --seeds says; constants for pictures without guidance.
+    pub(super) fn lay_out(
+        &self,
+        requests: &[Request],
+        guide: &GuideArgs,
+    ) -> anyhow::Result<(Vec<Request>, Layout)> {
+        let axes: Vec<&Axis> = self.x.iter().chain(&self.y).collect();
+        if let [x, y] = axes[..] {
+            ensure!(x.name != y.name, "--x and --y both change {}", x.name);
+        }
+        let of_seeds = axes.iter().any(|axis| axis.name == "seed");
+        let mut seeds: Vec<u64> = requests.iter().map(|request| request.seed).collect();
+        let mut prompts: Vec<&str> = requests.iter().map(|request| &*request.prompt).collect();
+        dedup(&mut seeds);
+        dedup(&mut prompts);
+        ensure!(
+            !of_seeds || seeds.len() == 1,
+            "--seeds and an axis both say which seeds; give one of them"
+        );
+        let columns = match &self.x {
+            Some(axis) => axis.values.clone(),
+            None if of_seeds || requests.is_empty() => vec![Change::Nothing],
+            None => seeds.iter().copied().map(Change::Seed).collect(),
+        };
+        // What is not on the way to the right goes down.
+        let down_seeds = match self.x.is_some() && !of_seeds && seeds.len() > 1 {
+            true => seeds.iter().copied().map(Change::Seed).collect(),
+            false => vec![Change::Nothing],
+        };
+        let down = match &self.y {
+            Some(axis) => axis.values.clone(),
+            None => vec![Change::Nothing],
+        };
+        let mut cells = Vec::new();
+        let mut rows = Vec::new();
+        for prompt in &prompts {
+            let Some(base) = requests.iter().find(|request| request.prompt == **prompt) else {
+                continue;
+            };
+            for y in &down {
+                for seed in &down_seeds {
+                    let prompt = Some(prompt.to_string()).filter(|_| prompts.len() > 1);
+                    let labels = prompt.into_iter().chain(y.label()).chain(seed.label());
+                    rows.push(labels.collect::<Vec<_>>().join(", "));
+                    for x in &columns {
+                        let mut request = base.clone();
+                        for change in [seed, y, x] {
+                            change.apply(&mut request, guide)?;
+                        }
+                        cells.push(request);
+                    }
+                }
+            }
+        }
+        let columns = columns
+            .iter()
+            .map(|x| x.label().unwrap_or_default())
+            .collect();
+        Ok((cells, Layout { columns, rows }))
+    }
+}
+
+/// Without repetitions, in the order of first mention.
+fn dedup<T: PartialEq + Clone>(values: &mut Vec<T>) {
+    let mut seen: Vec<T> = Vec::new();
+    values.retain(|value| {
+        let new = !seen.contains(value);
+        if new {
+            seen.push(value.clone());
+        }
+        new
+    });
+}
+
+/// Rows and columns of a sheet, by label.
+#[derive(Debug)]
+pub struct Layout {
+    columns: Vec<String>,
+    rows: Vec<String>,
+}
+
+/// A sheet that fills with pictures.
+#[derive(Debug)]
+pub struct Sheet {
+    path: PathBuf,
+    layout: Layout,
+    cells: HashMap<usize, (Request, Picture)>,
+}
+
+impl Sheet {
+    /// # Errors
+    /// `path` is no PNG, or the sheet would be larger than anybody can open.
+    pub fn new(path: &Path, layout: Layout, requests: &[Request]) -> anyhow::Result<Self> {
+        if !names_picture(path)? {
+            bail!(
+                "--grid {} is to be a file that ends in .png",
+                path.display()
+            );
+        }
+        let pixels = requests
+            .iter()
+            .map(|request| request.width.saturating_mul(request.height));
+        let pixels = pixels.fold(0usize, usize::saturating_add);
+        ensure!(
+            pixels <= MOST_PIXELS,
+            "a sheet of {} pictures would have {} megapixels, more than {}; make fewer or smaller ones, or leave out --grid",
+            requests.len(),
+            pixels >> 20,
+            MOST_PIXELS >> 20
+        );
+        prepare_folder(parent(path))?;
+        Ok(Self {
+            path: path.into(),
+            layout,
+            cells: HashMap::new(),
+        })
+    }
+
+    /// Puts the picture of the request of that number into its cell.
+    pub fn put(&mut self, number: usize, request: &Request, picture: &Picture) {
+        self.cells
+            .insert(number, (request.clone(), picture.clone()));
+    }
+
+    /// Writes it, and says where to.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn save(&self) -> anyhow::Result<&Path> {
+        let Layout { columns, rows } = &self.layout;
+        let row = |row: usize| {
+            (0..columns.len())
+                .filter_map(move |column| self.cells.get(&(row * columns.len() + column)))
+        };
+        let (mut cells, mut requests) = (Vec::new(), Vec::new());
+        for number in 0..rows.len() {
+            cells.push(row(number).map(|(_, picture)| picture.clone()).collect());
+            requests.push(row(number).map(|(request, _)| request).collect::<Vec<_>>());
+        }
+        let grid = Grid {
+            columns: columns.clone(),
+            rows: rows.clone(),
+            cells,
+        };
+        if let Some(picture) = grid.draw() {
+            sheet::save(&self.path, &picture, columns, rows, &requests)?;
+        }
+        Ok(&self.path)
+    }
+}
+
+/// What changes along one side of a sheet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Axis {
+    name: &'static str,
+    values: Vec<Change>,
+}
+
+/// What one row or column changes.
+#[derive(Clone, Debug, PartialEq)]
+enum Change {
+    Nothing,
+    Seed(u64),
+    Steps(usize),
+    GuidanceScale(f64),
+    Scheduler(SchedulerKind),
+    Guide(Option<Method>),
+    GuideScale(f64),
+    GuideSteps(usize),
+    Strength(f64),
+    ClipSkip(usize),
+}
+
+/// The axes, and how a value of each is read.
+const AXES: [(&str, fn(&str) -> Option<Change>); 9] = [
+    ("seed", |text| Some(Change::Seed(text.parse().ok()?))),
+    ("steps", |text| Some(Change::Steps(text.parse().ok()?))),
+    ("guidance-scale", |text| {
+        Some(Change::GuidanceScale(number(text)?))
+    }),
+    ("scheduler", |text| {
+        Some(Change::Scheduler(text.parse().ok()?))
+    }),
+    ("guide", |text| match text {
+        "none" => Some(Change::Guide(None)),
+        name => Some(Change::Guide(Some(
+            <Method as ValueEnum>::from_str(name, false).ok()?,
+        ))),
+    }),
+    ("guide-scale", |text| {
+        Some(Change::GuideScale(number(text)?))
+    }),
+    ("guide-steps", |text| {
+        Some(Change::GuideSteps(text.parse().ok()?))
+    }),
+    ("strength", |text| Some(Change::Strength(number(text)?))),
+    ("clip-skip", |text| {
+        Some(Change::ClipSkip(text.parse().ok()?))
+    }),
+];
+
+fn number(text: &str) -> Option<f64> {
+    text.parse().ok().filter(|number: &f64| number.is_finite())
+}
+
+impl FromStr for Axis {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = || AXES.map(|(name, _)| name).join(", ");
+        let (name, list) = text.split_once('=').ok_or_else(|| {
+            format!(
+                "give an axis and its values, such as seed=0-3 or guide=none,pos; there are {}",
+                known()
+            )
+        })?;
+        let (name, read) = AXES
+            .into_iter()
+            .find(|(axis, _)| *axis == name.trim())
+            .ok_or_else(|| format!("{name:?} is no axis; there are {}", known()))?;
+        let values: Vec<Change> = match name {
+            "seed" => numbers(list)?.into_iter().map(Change::Seed).collect(),
+            _ => list
+                .split(',')
+                .map(|value| {
+                    read(value.trim()).ok_or_else(|| format!("{value:?} is no value of {name}"))
+                })
+                .collect::<Result<_, _>>()?,
+        };
+        for (number, value) in values.iter().enumerate() {
+            if values[..number].contains(value) {
+                return Err(format!("{name} has the same value twice"));
+            }
+        }
+        Ok(Self { name, values })
+    }
+}
+
+impl Change {
+    /// What stands at its row or column.
+    fn label(&self) -> Option<String> {
+        Some(match self {
+            Change::Nothing => return None,
+            Change::Seed(seed) => format!("seed {seed}"),
+            Change::Steps(steps) => format!("{steps} steps"),
+            Change::GuidanceScale(scale) => format!("guidance scale {scale}"),
+            Change::Scheduler(scheduler) => scheduler.to_string(),
+            Change::Guide(None) => "no guidance".into(),
+            Change::Guide(Some(method)) => method.name().into(),
+            Change::GuideScale(scale) => format!("guide scale {scale}"),
+            Change::GuideSteps(steps) => format!("{steps} guided steps"),
+            Change::Strength(strength) => format!("strength {strength}"),
+            Change::ClipSkip(layers) => format!("clip skip {layers}"),
+        })
+    }
+
+    fn apply(&self, request: &mut Request, guide: &GuideArgs) -> anyhow::Result<()> {
+        let unguided = "changes how pictures are guided, but one of them is not; give --guide, or leave `none` out";
+        match self {
+            Change::Nothing => {}
+            Change::Seed(seed) => request.seed = *seed,
+            Change::Steps(steps) => request.steps = *steps,
+            Change::GuidanceScale(scale) => request.guidance_scale = *scale,
+            Change::Scheduler(scheduler) => request.scheduler = Some(scheduler.to_string()),
+            Change::Guide(method) => request.guide = method.map(|method| guide.config(method)),
+            Change::GuideScale(scale) => match &mut request.guide {
+                Some(config) => config.scale = Some(*scale),
+                None => bail!("guide-scale {unguided}"),
+            },
+            Change::GuideSteps(steps) => match &mut request.guide {
+                Some(config) => config.steps = Some(*steps),
+                None => bail!("guide-steps {unguided}"),
+            },
+            Change::Strength(strength) => match &mut request.init {
+                Some(init) => init.strength = *strength,
+                None => bail!("strength is for pictures with a start picture: give --init-image"),
+            },
+            Change::ClipSkip(layers) => request.clip_skip = *layers,
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn axes_are_read() {
+        let axis: Axis = "guide=none,pos".parse().unwrap();
+        let labels: Vec<_> = axis.values.iter().filter_map(Change::label).collect();
+        assert_eq!(labels, ["no guidance", "pos"]);
+        let axis: Axis = "seed=0-2,7".parse().unwrap();
+        assert_eq!(axis.values.len(), 4);
+        for wrong in [
+            "seed",
+            "sead=1",
+            "steps=",
+            "steps=a",
+            "guide=magic",
+            "guidance-scale=NaN",
+            "steps=5,5",
+        ] {
+            assert!(wrong.parse::<Axis>().is_err(), "{wrong}");
+        }
+    }
+}
