@@ -56,6 +56,17 @@ pub struct Checker {
 }
 
 impl Checker {
+    /// One detector and SpatialBench-UC's calibrated rule; `device` is the detector's.
+    pub fn new(primary: impl Detector + Send + 'static, device: &Device) -> Self {
+        Self {
+            primary: Box::new(primary),
+            secondary: None,
+            rule: Rule::default(),
+            device: device.clone(),
+            batch: 8,
+        }
+    }
+
     /// Looks at pictures of any sizes. Each is looked at once by the primary detector; where that decides a question, once
     /// more for each perturbation of the configuration; and once by the secondary detector unless that is pointless
     /// ([`Look::is_final`]).

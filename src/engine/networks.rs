@@ -17,6 +17,8 @@ use crate::request::{ModelRequest, Request};
 /// A checkpoint on a device.
 pub struct Engine {
     pub(super) blueprint: Blueprint,
+    /// What was loaded, for requests.
+    model: ModelRequest,
     /// Let go of when memory is short.
     pub(super) text_encoders: Mutex<Option<Arc<Vec<ClipTextModel>>>>,
     pub(super) unet: UNet,
@@ -33,6 +35,20 @@ pub struct Engine {
 }
 
 impl Engine {
+    /// Opens the checkpoint of `model` and loads its networks onto `device`: [`Blueprint::open`] and [`Blueprint::load`]
+    /// in one.
+    ///
+    /// # Errors
+    /// As those.
+    pub fn open(model: &ModelRequest, device: &OpenDevice) -> Result<Self, EngineError> {
+        Blueprint::open(model)?.load(model, device)
+    }
+
+    /// `prompt` with the checkpoint's defaults and seed 0, for these networks.
+    pub fn request(&self, prompt: &str) -> Request {
+        self.blueprint.request(prompt, &self.model)
+    }
+
     /// Chooses what guided steps keep for their gradient: time for memory. Pictures do not change.
     pub fn with_guidance_memory(self, guidance_memory: Memory) -> Self {
         Self {
@@ -145,6 +161,7 @@ impl Blueprint {
             opened: device.clone(),
             dtype: model.dtype,
             blueprint: self,
+            model: model.clone(),
             guidance_memory: Memory::default(),
             graphs: StepGraphs::new(GraphUse::default()),
             tiles_when_short: false,

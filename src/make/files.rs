@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::finished::FinishedPicture;
 use crate::output::attention::MapsError;
-use crate::output::files::{WriteError, append_line, parent, slug};
+use crate::output::files::{WriteError, append_line, parent, prepare_folder, slug};
 use crate::output::manifest::{self, ManifestLine, Place};
 use crate::output::png::{self, PngError};
 
@@ -20,15 +20,30 @@ pub enum SaveError {
     /// Its attention maps.
     #[error(transparent)]
     Maps(#[from] MapsError),
-    /// Its line in the manifest.
+    /// A folder for it, or its line in the manifest.
     #[error(transparent)]
-    Manifest(#[from] WriteError),
+    Write(#[from] WriteError),
     /// A number that JSON does not have.
     #[error("cannot be written as JSON")]
     Json(#[from] serde_json::Error),
 }
 
 impl FinishedPicture {
+    /// Writes it to `path` with its request inside; `device` says where it was made
+    /// ([`OpenDevice::title`](crate::device::OpenDevice::title)). [`PictureWriter`] keeps a manifest besides.
+    ///
+    /// # Errors
+    /// It cannot be encoded or written; nothing is left then.
+    pub fn save(&self, path: impl AsRef<Path>, device: &str) -> Result<(), PngError> {
+        png::save(
+            path.as_ref(),
+            &self.picture,
+            &self.request,
+            &self.scheduler,
+            device,
+        )
+    }
+
     /// Its line in a manifest; `device` is where it was made, `place` where it stands in its run.
     pub fn manifest_line(&self, device: &str, place: &Place) -> ManifestLine {
         manifest::line(&self.request, &self.scheduler, device, place)
@@ -74,6 +89,7 @@ impl PictureWriter {
     /// Whatever cannot be written; of the picture nothing is left then.
     pub fn save(&self, picture: &FinishedPicture, path: &Path) -> Result<(), SaveError> {
         if let Some(folder) = &self.maps {
+            prepare_folder(folder)?;
             write_maps(picture, folder, &stem(path))?;
         }
         let FinishedPicture {

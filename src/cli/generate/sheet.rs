@@ -21,7 +21,7 @@ use crate::cli::values::numbers;
 /// Pixels of the largest sheet; its bytes are three times as many.
 const MOST_PIXELS: usize = 1 << 28;
 
-/// Compare pictures on one sheet (docs/sheets.md).
+/// Compare pictures on one sheet (docs/generate.md).
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Sheets")]
 pub struct SheetArgs {
