@@ -6,6 +6,7 @@ mod audit;
 mod bench;
 mod check_pictures;
 mod check_records;
+mod commands;
 mod experiments;
 mod generate;
 mod generate_again;

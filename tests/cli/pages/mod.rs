@@ -2,7 +2,7 @@
 //!
 //! Nothing is hard-coded: commands and flags are read from `--help`, files from the tree.
 
-mod page;
+pub(crate) mod page;
 mod program;
 
 use std::collections::BTreeSet;

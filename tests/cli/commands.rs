@@ -1,0 +1,297 @@
+//! Every command of the pages, run in the order of its page: exit codes, and in `console` blocks the output as well.
+//!
+//! Commands are run as they stand, but for what would take long: runs get two prompts and one seed, and pictures at most
+//! [`STEPS`] steps unless the command itself says how many. What needs something that only its user has (real weights, a
+//! bucket, labels) must fail with code 2 and one clear message.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use crate::pages::page::{Page, files};
+use crate::program::{prepose, stderr, stdout};
+use crate::support::root;
+
+/// Steps of pictures whose command does not say.
+const STEPS: usize = 10;
+
+/// What commands of the pages name and only their users have.
+const BROUGHT_ALONG: &[&str] = &[
+    ".safetensors",
+    "path/to/",
+    "-c sd15",
+    "pull sd15",
+    "--checker frcnn",
+    "s3://",
+    "://localhost",
+    "bundle/",
+    "labels_filled.json",
+    "evaluation_metadata.jsonl",
+    "results_mymodel",
+    "notebook.toml",
+    "--device wgpu",
+    // The shards of the other machines.
+    "merge runs/visor",
+];
+
+/// What takes gigabytes or minutes, and is run by hand.
+const BY_HAND: &[&str] = &["bench weights sd", "--checkpoints sd15"];
+
+#[test]
+fn those_of_the_readme() {
+    run_page("README.md");
+}
+
+#[test]
+fn those_about_pictures() {
+    for page in [
+        "generate",
+        "search",
+        "attention-maps",
+        "memory",
+        "prompts",
+        "gpu",
+        "bench",
+    ] {
+        run_page(&format!("docs/{page}.md"));
+    }
+    run_folder("docs/guidance");
+}
+
+#[test]
+fn those_about_runs() {
+    for page in ["suites", "runs", "cluster", "report"] {
+        run_page(&format!("docs/{page}.md"));
+    }
+    run_folder("docs/experiments");
+}
+
+#[test]
+fn those_about_checking() {
+    for page in ["checker", "rules", "audit"] {
+        run_page(&format!("docs/{page}.md"));
+    }
+}
+
+#[test]
+fn no_page_is_left_out() {
+    let mut pages = Vec::new();
+    files(&root().join("docs"), "md", &mut pages);
+    let source = include_str!("commands.rs");
+    for path in pages {
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        let in_folder = ["guidance", "experiments"]
+            .iter()
+            .any(|folder| path.parent().unwrap().ends_with(folder));
+        let page = Page::new(path.clone(), fs::read_to_string(&path).unwrap());
+        let has_commands = page.code.iter().any(|(_, code, _)| line_of(code).is_some());
+        assert!(
+            in_folder || !has_commands || source.contains(&format!("\"{name}\"")),
+            "no test runs the commands of {}",
+            path.display()
+        );
+    }
+}
+
+fn run_folder(folder: &str) {
+    let mut pages = Vec::new();
+    files(&root().join(folder), "md", &mut pages);
+    pages.sort();
+    for page in pages {
+        run_page(page.strip_prefix(root()).unwrap().to_str().unwrap());
+    }
+}
+
+/// Runs the commands of a page in a folder of their own, and says all that went wrong.
+fn run_page(path: &str) {
+    let text = fs::read_to_string(root().join(path)).unwrap();
+    let page = Page::new(PathBuf::from(path), text);
+    let folder = tempfile::tempdir().unwrap();
+    provide(folder.path());
+    let mut wrong = Vec::new();
+    let mut code = page.code.iter().peekable();
+    while let Some((number, text, language)) = code.next() {
+        let Some(line) =
+            line_of(text).filter(|line| !BY_HAND.iter().any(|part| line.contains(part)))
+        else {
+            continue;
+        };
+        let mut expected = Vec::new();
+        while let Some((_, text, _)) = code.next_if(|(_, text, next)| {
+            language == "console" && next == "console" && !text.starts_with("$ ")
+        }) {
+            expected.push(text.as_str());
+        }
+        let short = shortened(&line);
+        let output = shell(folder.path(), &short);
+        if let Some(problem) = problem(&line, &output, &expected) {
+            wrong.push(format!("{path}:{number}: {short}\n{problem}\n"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The command in a line of a code block: a call of prepose, maybe with something before or after it in a pipe.
+fn line_of(code: &str) -> Option<String> {
+    let line = code.strip_prefix("$ ").unwrap_or(code).trim();
+    let starts =
+        line.starts_with("prepose ") || (line.starts_with("echo ") && line.contains("| prepose "));
+    starts.then(|| line.to_string())
+}
+
+/// The files that commands expect to find: prompts, and the records of a small run.
+fn provide(folder: &Path) {
+    static MADE: OnceLock<tempfile::TempDir> = OnceLock::new();
+    let made = MADE.get_or_init(|| {
+        let made = tempfile::tempdir().unwrap();
+        let output = prepose()
+            .args("-q run spatialbench-uc --limit 2 --seeds 0 --steps 2 --out made".split(' '))
+            .current_dir(made.path())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        made
+    });
+    let run = made.path().join("made/prompt-only");
+    let copy = |from: PathBuf, to: &str| {
+        fs::copy(&from, folder.join(to))
+            .unwrap_or_else(|error| panic!("{}: {error}", from.display()))
+    };
+    for name in [
+        "per_sample.jsonl",
+        "detections.jsonl",
+        "sdxl.jsonl",
+        "sdxl-psg.jsonl",
+    ] {
+        copy(run.join("eval/per_sample.jsonl"), name);
+    }
+    copy(run.join("eval/checker_config.yaml"), "checker_config.yaml");
+    fs::create_dir_all(folder.join("out")).unwrap();
+    fs::write(
+        folder.join("prompts.txt"),
+        "a dog to the left of a cat\na car above a bus\n",
+    )
+    .unwrap();
+    fs::write(
+        folder.join("my-prompts.txt"),
+        "a dog to the left of a cat\n",
+    )
+    .unwrap();
+    fs::create_dir_all(folder.join(".local/share/bash-completion/completions")).unwrap();
+    // As in a clone.
+    for name in ["scripts", "fixtures"] {
+        #[cfg(unix)]
+        std::os::unix::fs::symlink(root().join(name), folder.join(name)).unwrap();
+    }
+}
+
+/// `line` with what makes it short.
+fn shortened(line: &str) -> String {
+    // A comment is a `#` behind a space, outside of what these pages quote.
+    let (line, _) = line.split_once(" #").unwrap_or((line, ""));
+    let words: Vec<&str> = line.trim().split(' ').collect();
+    let command = words
+        .iter()
+        .position(|word| *word == "prepose")
+        .map(|at| words[at + 1]);
+    let mut more = String::new();
+    let mut line = line.trim().to_string();
+    match command {
+        Some("run" | "ots" | "psg") => {
+            line = without(&without(&without(&line, "--seeds"), "--every"), "--limit");
+            more += " --limit 2 --seeds 0";
+            if words.contains(&"scaling") {
+                line = without(&line, "--noises");
+                more += " --noises 2,4";
+            }
+        }
+        Some("selftest") => more += " --only norm",
+        Some("bench") => {
+            more += " --only search --size 64 --repeat 1 --batches 1 --budget 60s -o sheets"
+        }
+        _ => {}
+    }
+    if command == Some("bench") {
+        line = without(&without(&line, "--only"), "--checkpoints");
+        more += " --checkpoints toybox --steps 2";
+    } else if matches!(command, Some("generate" | "run" | "ots" | "psg")) && !line.contains("steps")
+    {
+        more += &format!(" --steps {STEPS}");
+    }
+    match line.split_once(" > ") {
+        Some((command, file)) => format!("{command}{more} > {file}"),
+        None => line + &more,
+    }
+}
+
+/// `line` without `flag` and its value.
+fn without(line: &str, flag: &str) -> String {
+    let mut kept = Vec::new();
+    let mut words = line.split(' ');
+    while let Some(word) = words.next() {
+        match word == flag {
+            true => drop(words.next()),
+            false => kept.push(word),
+        }
+    }
+    kept.join(" ")
+}
+
+fn shell(folder: &Path, line: &str) -> Output {
+    let program = Path::new(env!("CARGO_BIN_EXE_prepose")).parent().unwrap();
+    let path = std::env::join_paths(
+        std::iter::once(program.to_path_buf())
+            .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
+    );
+    Command::new("sh")
+        .args(["-c", line])
+        .current_dir(folder)
+        .env("PATH", path.unwrap())
+        .env("HOME", folder)
+        // Nothing is downloaded.
+        .env("HF_HUB_OFFLINE", "1")
+        .env_remove("RUST_LOG")
+        .output()
+        .unwrap()
+}
+
+/// What is wrong with what a command did.
+fn problem(line: &str, output: &Output, expected: &[&str]) -> Option<String> {
+    let errors = stderr(output);
+    let brought = BROUGHT_ALONG.iter().any(|part| line.contains(part));
+    let code = output.status.code();
+    if errors.len() > 4_000 || errors.contains('\u{1b}') {
+        return Some(format!(
+            "a message of {} bytes: {errors:.400}",
+            errors.len()
+        ));
+    }
+    if brought {
+        let clear = errors.matches("error:").count() == 1 && errors.len() < 1_500;
+        return (code != Some(2) || !clear).then(|| format!("{code:?}: {errors}"));
+    }
+    let refuses = expected
+        .first()
+        .is_some_and(|line| line.starts_with("error:"));
+    if code != Some(if refuses { 2 } else { 0 }) {
+        return Some(format!("{code:?}: {errors}"));
+    }
+    let printed = if refuses { errors } else { stdout(output) };
+    let printed: Vec<&str> = printed.trim_end().lines().collect();
+    let same = expected.len() == printed.len()
+        && expected
+            .iter()
+            .zip(&printed)
+            .all(|(wanted, line)| match wanted.split_once('…') {
+                Some((start, end)) => line.starts_with(start) && line.ends_with(end),
+                None => wanted.trim_end() == line.trim_end(),
+            });
+    (!expected.is_empty() && !same).then(|| {
+        format!(
+            "printed:\n{}\nthe page has:\n{}",
+            printed.join("\n"),
+            expected.join("\n")
+        )
+    })
+}
