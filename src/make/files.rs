@@ -105,7 +105,9 @@ impl PictureWriter {
             prompt_id: &slug(&request.prompt),
             image_path: &relative(path, parent(&manifest)),
         };
-        let line = picture.manifest_line(&self.device, &place);
+        let mut line = picture.manifest_line(&self.device, &place);
+        // Unlike the prompt and the seed, the file is another one for each picture.
+        line.sample_id = format!("{}_{}", self.run_id, stem(path));
         append_line(&manifest, &serde_json::to_string(&line)?)?;
         Ok(())
     }
