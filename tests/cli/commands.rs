@@ -23,7 +23,6 @@ const BROUGHT_ALONG: &[&str] = &[
     "-c sd15",
     "pull sd15",
     "--checker frcnn",
-    "s3://",
     "://localhost",
     "bundle/",
     "labels_filled.json",
@@ -35,8 +34,8 @@ const BROUGHT_ALONG: &[&str] = &[
     "merge runs/visor",
 ];
 
-/// What takes gigabytes or minutes, and is run by hand.
-const BY_HAND: &[&str] = &["bench weights sd", "--checkpoints sd15"];
+/// What takes gigabytes, minutes or a network, and is run by hand.
+const BY_HAND: &[&str] = &["bench weights sd", "--checkpoints sd15", "s3://"];
 
 #[test]
 fn those_of_the_readme() {
@@ -108,7 +107,7 @@ fn run_page(path: &str) {
     let text = fs::read_to_string(root().join(path)).unwrap();
     let page = Page::new(PathBuf::from(path), text);
     let folder = tempfile::tempdir().unwrap();
-    provide(folder.path());
+    provide(folder.path(), path);
     let mut wrong = Vec::new();
     let mut code = page.code.iter().peekable();
     while let Some((number, text, language)) = code.next() {
@@ -140,8 +139,8 @@ fn line_of(code: &str) -> Option<String> {
     starts.then(|| line.to_string())
 }
 
-/// The files that commands expect to find: prompts, and the records of a small run.
-fn provide(folder: &Path) {
+/// The files that the commands of a page expect to find: prompts, and the records of a small run.
+fn provide(folder: &Path, page: &str) {
     static MADE: OnceLock<tempfile::TempDir> = OnceLock::new();
     let made = MADE.get_or_init(|| {
         let made = tempfile::tempdir().unwrap();
@@ -154,6 +153,7 @@ fn provide(folder: &Path) {
         made
     });
     let run = made.path().join("made/prompt-only");
+    fs::create_dir_all(folder.join("out/images")).unwrap();
     let copy = |from: PathBuf, to: &str| {
         fs::copy(&from, folder.join(to))
             .unwrap_or_else(|error| panic!("{}: {error}", from.display()))
@@ -167,7 +167,18 @@ fn provide(folder: &Path) {
         copy(run.join("eval/per_sample.jsonl"), name);
     }
     copy(run.join("eval/checker_config.yaml"), "checker_config.yaml");
-    fs::create_dir_all(folder.join("out")).unwrap();
+    copy(run.join("manifest.jsonl"), "out/manifest.jsonl");
+    for picture in fs::read_dir(run.join("images")).unwrap() {
+        let picture = picture.unwrap();
+        let name = picture.file_name().into_string().unwrap();
+        copy(picture.path(), &format!("out/{name}"));
+        copy(picture.path(), &format!("out/images/{name}"));
+    }
+    if page == "docs/report.md" {
+        for name in ["tour", "a", "b"] {
+            copy_folder(&made.path().join("made"), &folder.join("runs").join(name));
+        }
+    }
     fs::write(
         folder.join("prompts.txt"),
         "a dog to the left of a cat\na car above a bus\n",
@@ -183,6 +194,18 @@ fn provide(folder: &Path) {
     for name in ["scripts", "fixtures"] {
         #[cfg(unix)]
         std::os::unix::fs::symlink(root().join(name), folder.join(name)).unwrap();
+    }
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        match entry.path().is_dir() {
+            true => copy_folder(&entry.path(), &to),
+            false => drop(fs::copy(entry.path(), to).unwrap()),
+        }
     }
 }
 
