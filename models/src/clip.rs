@@ -94,6 +94,7 @@ impl ClipTextConfig {
         ] {
             CHECK.within(key, [size], limit)?;
         }
+        CHECK.number("layer_norm_eps", [self.layer_norm_eps], limit::EPS)?;
         CHECK.divides(
             "num_attention_heads",
             &[self.hidden_size],

@@ -1,6 +1,9 @@
 //! What the configurations have in common: errors, and values that diffusers writes in several ways.
 
+use std::ops::RangeInclusive;
+
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
@@ -54,6 +57,14 @@ impl OneOrMany {
         }
     }
 
+    /// All values that are given.
+    pub(crate) fn values(&self) -> &[usize] {
+        match self {
+            Self::One(value) => std::slice::from_ref(value),
+            Self::Many(values) => values,
+        }
+    }
+
     /// One value for each of `n` blocks, or none if the list has another length.
     pub(crate) fn spread(&self, n: usize) -> Option<Vec<usize>> {
         match self {
@@ -75,12 +86,41 @@ pub(crate) mod limit {
     pub const PLANES: usize = 1 << 10;
     /// Layers or blocks one after the other.
     pub const LAYERS: usize = 1 << 7;
+    /// Blocks of a network in all, each with some dozens of parameters.
+    pub const BLOCKS: usize = 1 << 11;
     /// Resolutions.
     pub const LEVELS: usize = 8;
-    /// Tokens of a sequence, and pixels along a side.
+    /// Tokens of a sequence.
     pub const LENGTH: usize = 1 << 16;
+    /// Pixels along a side, of pictures and of latents.
+    pub const SIDE: usize = 1 << 13;
     /// Tokens of a vocabulary.
     pub const VOCABULARY: usize = 1 << 22;
+    /// What a norm adds to the variance.
+    pub const EPS: std::ops::RangeInclusive<f64> = 1e-12..=1e-2;
+}
+
+/// The key of `config` whose value has another type than `C` wants, with the value as JSON; none if all can be read or
+/// it is not a matter of one key.
+pub fn wrong_key<C: DeserializeOwned>(config: &Value) -> Option<(String, String)> {
+    let keys = config.as_object()?.iter();
+    let wrong = |(key, value): &(&String, &Value)| {
+        let alone = Map::from_iter([((*key).clone(), (*value).clone())]);
+        let error = serde_json::from_value::<C>(Value::Object(alone)).err();
+        // Of a configuration without defaults the other keys are missing, which is no fault of this one.
+        error.is_some_and(|error| !error.to_string().starts_with("missing field"))
+    };
+    let (key, value) = keys.into_iter().find(wrong)?;
+    Some((shown(key.clone()), shown(value.to_string())))
+}
+
+/// The beginning of a value: it may be a list of millions.
+fn shown(value: String) -> String {
+    const MOST: usize = 100;
+    match value.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", &value[..end]),
+        None => value,
+    }
 }
 
 /// Makes the errors of one network's configuration.
@@ -99,7 +139,7 @@ impl Check {
         ConfigError::Unsupported {
             network: self.network,
             key: key.to_string(),
-            value: value.into().to_string(),
+            value: shown(value.into().to_string()),
             supported: supported.into(),
         }
     }
@@ -113,7 +153,7 @@ impl Check {
         ConfigError::Invalid {
             network: self.network,
             key: key.to_string(),
-            value: format!("{value:?}"),
+            value: shown(format!("{value:?}")),
             reason: reason.into(),
         }
     }
@@ -176,6 +216,33 @@ impl Check {
             }
             None => Ok(()),
         }
+    }
+
+    /// Refuses a number outside of `range`, and what is no number.
+    pub fn number(
+        self,
+        key: &str,
+        values: impl IntoIterator<Item = f64>,
+        range: RangeInclusive<f64>,
+    ) -> Result<(), ConfigError> {
+        let mut values = values.into_iter();
+        match values.find(|value| !range.contains(value)) {
+            Some(value) => {
+                let (least, most) = (range.start(), range.end());
+                let reason = format!("it must be between {least:?} and {most:?}");
+                Err(self.invalid(key, value, reason))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses sizes of pictures or latents that are not one side, or width and height.
+    pub fn sides(self, key: &str, sides: &OneOrMany) -> Result<(), ConfigError> {
+        if !(1..=2).contains(&sides.values().len()) {
+            let reason = "it must be one side, or width and height";
+            return Err(self.invalid(key, sides.values(), reason));
+        }
+        self.within(key, sides.values().iter().copied(), limit::SIDE)
     }
 
     /// Refuses channels of no resolution, or of more than [`limit::LEVELS`].

@@ -20,5 +20,5 @@ mod resnet;
 pub mod unet;
 pub mod vae;
 
-pub use config::{ConfigError, OneOrMany};
+pub use config::{ConfigError, OneOrMany, wrong_key};
 pub use footprint::Means;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use prepose::output::png::{self, PngInfo};
+use prepose_untrusted::{escaped, escaped_line, open_regular, printable};
 use prepose_weights::{TOYBOX, describe_file};
 
 use super::{OK, toybox};
@@ -34,12 +35,12 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
             writeln!(
                 out,
                 "{}: PNG, {}x{} pixels",
-                args.path.display(),
+                escaped_line(&args.path.to_string_lossy()),
                 info.width,
                 info.height
             )?;
             for (keyword, text) in &info.texts {
-                writeln!(out, "\n{keyword}:\n{text}")?;
+                writeln!(out, "\n{}:\n{}", printable(keyword), escaped(text))?;
             }
             if info.texts.is_empty() {
                 writeln!(out, "no text inside: not made by prepose, or edited since")?;
@@ -59,7 +60,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         }
         writeln!(out, "{json}")?;
     } else {
-        writeln!(out, "{description}")?;
+        writeln!(out, "{}", escaped(&description.to_string()))?;
         if let Some(objects) = objects {
             writeln!(
                 out,
@@ -80,7 +81,7 @@ fn is_png(path: &Path) -> anyhow::Result<bool> {
         return Ok(false);
     }
     let mut start = [0; 8];
-    let mut file = std::fs::File::open(path).with_context(|| path.display().to_string())?;
+    let mut file = open_regular(path).with_context(|| path.display().to_string())?;
     Ok(file.read_exact(&mut start).is_ok() && start == *b"\x89PNG\r\n\x1a\n")
 }
 

@@ -32,6 +32,7 @@ mod values;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use prepose_untrusted::message;
 use tracing_subscriber::EnvFilter;
 
 /// Everything went well.
@@ -102,7 +103,10 @@ enum Command {
 
 /// Runs the program on its own arguments and returns its exit code.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return refused(&error),
+    };
     start_log(&cli);
     prepose_kernels::keep_freed_memory();
     prepose::memory::silence_panics();
@@ -131,11 +135,23 @@ pub fn main() -> ExitCode {
             return NO_READER;
         }
         // Names and texts in it may come from files and servers.
-        let message = prepose_untrusted::escaped(&format!("{error:#}"));
+        let message = message(error.chain().map(ToString::to_string));
         anstream::eprintln!("{} {message}", colour::paint(colour::ERROR, "error:"));
         interrupt::exit_code().unwrap_or(ERROR)
     });
     ExitCode::from(code)
+}
+
+/// Prints what clap says instead of arguments: help, the version, or what is wrong. What it quotes may be long or hold
+/// control characters.
+fn refused(error: &clap::Error) -> ExitCode {
+    let plain = error.render().to_string();
+    let shown = message([plain.clone()]);
+    if !error.use_stderr() || shown == plain {
+        error.exit();
+    }
+    anstream::eprintln!("{shown}");
+    ExitCode::from(ERROR)
 }
 
 fn start_log(cli: &Cli) {

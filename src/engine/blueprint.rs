@@ -30,6 +30,15 @@ pub struct Defaults {
     pub guidance_scale: f64,
 }
 
+/// How many of the last layers of a text encoder are left out whatever the request says: SDXL was trained on the
+/// penultimate layer.
+pub(super) fn always_skipped(family: Family) -> usize {
+    match family {
+        Family::Sd1 => 0,
+        Family::Sdxl => 1,
+    }
+}
+
 /// A checkpoint before its weights are read: enough to check a request.
 pub struct Blueprint {
     pub(super) checkpoint: Arc<Checkpoint>,
@@ -162,6 +171,7 @@ impl Blueprint {
     /// Checks `request` as far as possible without weights, and records the start picture's hash.
     pub fn check(&self, request: &mut Request) -> Result<(), EngineError> {
         request.validate(self.vae_factor())?;
+        self.check_clip_skip(request)?;
         let steps = self.steps(request)?;
         request.check_switch(steps)?;
         let mut texts = timeline(request, steps)?;
@@ -183,6 +193,24 @@ impl Blueprint {
         }
         Ok(())
     }
+
+    /// Refuses to leave out more layers than the shortest text encoder has.
+    fn check_clip_skip(&self, request: &Request) -> Result<(), EngineError> {
+        let encoders = self.checkpoint.text_encoder_configs()?;
+        let layers = encoders.iter().map(|encoder| encoder.num_hidden_layers);
+        let layers = layers.min().unwrap_or(0);
+        let most = layers.saturating_sub(always_skipped(self.checkpoint.family()));
+        match request.clip_skip <= most {
+            true => Ok(()),
+            false => Err(RequestError::ClipSkip {
+                asked: request.clip_skip,
+                layers,
+                most,
+            }
+            .into()),
+        }
+    }
+
     /// The prompt that the run of `request` ends with, from which objects and relations are read.
     ///
     /// # Errors

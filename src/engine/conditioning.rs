@@ -5,6 +5,7 @@ use prepose_models::clip::{HiddenLayer, TextEncoding};
 use prepose_models::unet::AddedConditioning;
 use prepose_weights::Family;
 
+use super::blueprint::always_skipped;
 use super::error::EngineError;
 use super::networks::Engine;
 use super::texts::{Texts, parse, timeline};
@@ -101,9 +102,9 @@ impl Engine {
                 n,
                 final_norm: true,
             },
-            // SDXL was trained on the penultimate layer without the final norm.
+            // SDXL was trained without the final norm.
             (Family::Sdxl, n) => HiddenLayer::Skip {
-                n: n + 1,
+                n: n + always_skipped(family),
                 final_norm: false,
             },
         };

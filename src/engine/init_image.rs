@@ -1,6 +1,7 @@
 //! The picture that image-to-image starts from.
 
 use burn::tensor::{Device, Tensor};
+use prepose_untrusted::{MAX_PICTURE, read_regular};
 use sha2::{Digest, Sha256};
 
 use super::error::EngineError;
@@ -32,7 +33,7 @@ fn decode(init: &InitImage) -> Result<(Picture, String), EngineError> {
         path: init.path.clone(),
         source,
     };
-    let bytes = std::fs::read(&init.path).map_err(|error| unusable(error.into()))?;
+    let bytes = read_regular(&init.path, MAX_PICTURE).map_err(|error| unusable(error.into()))?;
     let sha256 = format!("{:x}", Sha256::digest(&bytes));
     if init
         .sha256

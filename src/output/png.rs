@@ -8,7 +8,7 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use png::{BitDepth, ColorType};
-use prepose_untrusted::read_regular;
+use prepose_untrusted::{MAX_PICTURE, printable, read_regular};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -50,6 +50,19 @@ pub enum PngError {
         path: PathBuf,
         /// The decoder's reason.
         source: png::DecodingError,
+    },
+    /// A text chunk that is damaged or unpacks to more than any program writes.
+    #[error(
+        "the text {} in {} is damaged, or all texts together are longer than {} MiB; they are not read",
+        printable(keyword),
+        path.display(),
+        MAX_TEXTS >> 20
+    )]
+    Texts {
+        /// The picture.
+        path: PathBuf,
+        /// What the file calls the text.
+        keyword: String,
     },
     /// A PNG that prepose did not make, or that lost its metadata.
     #[error(
@@ -226,43 +239,75 @@ pub struct PngInfo {
     pub texts: Vec<(String, String)>,
 }
 
-/// The largest file that is read, in bytes: several times a picture of 8192 × 8192 pixels.
-const MAX_FILE: u64 = 1 << 30;
+/// The most text that is read, in bytes, when it is unpacked: some thousand times a request. A chunk of kilobytes can
+/// claim to be gigabytes.
+const MAX_TEXTS: usize = 1 << 24;
 
 /// Reads the size and the text chunks of the PNG at `path`.
 pub fn read_info(path: &Path) -> Result<PngInfo, PngError> {
-    let bytes = read_regular(path, MAX_FILE).map_err(|source| PngError::Open {
+    let bytes = read_regular(path, MAX_PICTURE).map_err(|source| PngError::Open {
         path: path.to_path_buf(),
         source,
     })?;
-    let decode = || {
-        let mut decoder = png::Decoder::new(Cursor::new(bytes));
-        let header = decoder.read_header_info()?;
-        let (width, height) = (header.width, header.height);
-        let mut reader = decoder.read_info()?;
-        // Text may also stand behind the pixels.
-        reader.finish()?;
-        let info = reader.info();
-        let mut texts = Vec::new();
-        for chunk in &info.uncompressed_latin1_text {
-            texts.push((chunk.keyword.clone(), chunk.text.clone()));
-        }
-        for chunk in &info.compressed_latin1_text {
-            texts.push((chunk.keyword.clone(), chunk.get_text()?));
-        }
-        for chunk in &info.utf8_text {
-            texts.push((chunk.keyword.clone(), chunk.get_text()?));
-        }
-        Ok(PngInfo {
-            width,
-            height,
-            texts,
-        })
-    };
-    decode().map_err(|source| PngError::Decode {
+    let damaged = |source| PngError::Decode {
         path: path.to_path_buf(),
         source,
+    };
+    let mut decoder = png::Decoder::new(Cursor::new(bytes));
+    let header = decoder.read_header_info().map_err(damaged)?;
+    let (width, height) = (header.width, header.height);
+    let mut reader = decoder.read_info().map_err(damaged)?;
+    // Text may also stand behind the pixels.
+    reader.finish().map_err(damaged)?;
+    let texts = texts(reader.info()).map_err(|keyword| PngError::Texts {
+        path: path.to_path_buf(),
+        keyword,
+    })?;
+    Ok(PngInfo {
+        width,
+        height,
+        texts,
     })
+}
+
+/// The text chunks by keyword, or the keyword of the first that is damaged or too long.
+fn texts(info: &png::Info) -> Result<Vec<(String, String)>, String> {
+    let mut texts = Texts {
+        texts: Vec::new(),
+        room: MAX_TEXTS,
+    };
+    for chunk in &info.uncompressed_latin1_text {
+        texts.add(&chunk.keyword, Some(chunk.text.clone()))?;
+    }
+    for chunk in &info.compressed_latin1_text {
+        let mut chunk = chunk.clone();
+        let unpacked = chunk.decompress_text_with_limit(texts.room).is_ok();
+        let text = unpacked.then(|| chunk.get_text().ok()).flatten();
+        texts.add(&chunk.keyword, text)?;
+    }
+    for chunk in &info.utf8_text {
+        let mut chunk = chunk.clone();
+        let unpacked = chunk.decompress_text_with_limit(texts.room).is_ok();
+        let text = unpacked.then(|| chunk.get_text().ok()).flatten();
+        texts.add(&chunk.keyword, text)?;
+    }
+    Ok(texts.texts)
+}
+
+/// Texts by keyword, and how many bytes more are taken.
+struct Texts {
+    texts: Vec<(String, String)>,
+    room: usize,
+}
+
+impl Texts {
+    fn add(&mut self, keyword: &str, text: Option<String>) -> Result<(), String> {
+        let text = text.filter(|text| text.len() <= self.room);
+        let text = text.ok_or_else(|| keyword.to_string())?;
+        self.room -= text.len();
+        self.texts.push((keyword.to_string(), text));
+        Ok(())
+    }
 }
 
 /// The request that made the picture at `path`.

@@ -170,6 +170,18 @@ pub enum RequestError {
         /// A height that would do.
         nearest_height: usize,
     },
+    /// More layers of the text encoder left out than it has.
+    #[error(
+        "clip skip is {asked}, but the text encoder of this checkpoint has {layers} layers; leave out 0 to {most}"
+    )]
+    ClipSkip {
+        /// Asked for.
+        asked: usize,
+        /// Of the shortest text encoder.
+        layers: usize,
+        /// The most that can be left out.
+        most: usize,
+    },
     /// A number out of its range.
     #[error("{name} is {value}, but must be {range}")]
     Range {

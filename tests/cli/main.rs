@@ -2,6 +2,8 @@
 //!
 //! CONTRIBUTING.md has a table of which file tests what.
 
+#[cfg(target_os = "linux")]
+mod attack;
 mod audit;
 mod bench;
 mod check_pictures;

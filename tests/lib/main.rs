@@ -15,6 +15,7 @@ mod rooms;
 mod rules;
 mod sampling;
 mod scenes;
+mod schedules;
 mod store;
 mod suites;
 #[path = "../support/mod.rs"]

@@ -7,6 +7,8 @@ use prepose_models::vae::VaeConfig;
 use prepose_models::{ConfigError, OneOrMany};
 
 use crate::error::WeightsError;
+use crate::family::Family;
+use crate::folder::has_projection;
 use crate::part::{Part, Parts};
 use crate::tokenizer::ClipTokenizer;
 
@@ -19,11 +21,21 @@ pub(crate) fn check(parts: &Parts) -> Result<(), WeightsError> {
     let vae: VaeConfig = parts.vae.config()?;
     refuse(&parts.unet, unet.check())?;
     refuse(&parts.vae, vae.check())?;
-    let mut width = 0;
+    let (mut width, mut pooled) = (0, 0);
     for part in &parts.text {
         let text: ClipTextConfig = part.config()?;
         refuse(part, text.check())?;
         width += text.hidden_size;
+        // SDXL's pooled text is the last encoder's.
+        let projected = match text.architectures.is_empty() {
+            true => part.entries.contains_key("text_projection.weight"),
+            false => has_projection(part),
+        };
+        pooled = if projected {
+            text.projection_dim
+        } else {
+            text.hidden_size
+        };
     }
 
     let latents = format!(
@@ -51,7 +63,43 @@ pub(crate) fn check(parts: &Parts) -> Result<(), WeightsError> {
         let key = "cross_attention_dim";
         equal(&parts.unet, key, *context, width, &texts)?;
     }
-    Ok(())
+    added(parts, &unet, pooled)
+}
+
+/// Refuses a UNet that is told something else than its family's text encoders say, whose pooled text has `pooled`
+/// channels.
+fn added(parts: &Parts, unet: &UNetConfig, pooled: usize) -> Result<(), WeightsError> {
+    /// Sizes and crops that SDXL is told.
+    const TIME_IDS: usize = 6;
+    let (has, needs) = (
+        unet.addition_embed_type.is_some(),
+        parts.family == Family::Sdxl,
+    );
+    if has != needs {
+        let value = match &unet.addition_embed_type {
+            Some(kind) => format!("{kind:?}"),
+            None => "null".to_string(),
+        };
+        let needed = if needs { "\"text_time\"" } else { "null" };
+        return Err(wrong(
+            &parts.unet,
+            format!(
+                "`addition_embed_type` is {value}, but it is {needed} in {}",
+                parts.family
+            ),
+        ));
+    }
+    let (Some(each), Some(width)) = (
+        unet.addition_time_embed_dim.filter(|_| needs),
+        unet.projection_class_embeddings_input_dim,
+    ) else {
+        return Ok(());
+    };
+    let reason = format!(
+        "the pooled text has {pooled} channels and the sizes have {TIME_IDS} · {each} (`addition_time_embed_dim`)"
+    );
+    let key = "projection_class_embeddings_input_dim";
+    equal(&parts.unet, key, width, pooled + TIME_IDS * each, &reason)
 }
 
 /// Refuses a tokenizer whose tokens or contexts the text encoder of this configuration has no place for.

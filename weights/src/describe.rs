@@ -5,7 +5,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use prepose_formats::{TensorFile, TensorPart};
+use prepose_formats::TensorFile;
+use prepose_untrusted::printable;
 use serde::Serialize;
 
 use crate::error::WeightsError;
@@ -15,7 +16,6 @@ use crate::folder::open_folder;
 use crate::hub;
 use crate::lora;
 use crate::part::Part;
-use crate::tensors;
 
 /// What is in a file or folder of weights. [`std::fmt::Display`] writes it for people, serde for
 /// programs.
@@ -94,6 +94,9 @@ pub fn describe_file(path: &Path) -> Result<Description, WeightsError> {
         describe_single(&path)
     }
 }
+
+/// How many lines of metadata people are shown.
+const METADATA: usize = 100;
 
 fn empty(path: &Path, format: &'static str, kind: FileKind) -> Description {
     Description {
@@ -175,8 +178,8 @@ fn describe_lora(file: &TensorFile) -> LoraDescription {
         let alpha = module
             .alpha
             .as_ref()
-            .and_then(|key| tensors::read(file, key, TensorPart::WHOLE).ok());
-        if let Some(alpha) = alpha.and_then(|values| values.data.iter::<f32>().next()) {
+            .and_then(|key| lora::alpha(file, key).ok().flatten());
+        if let Some(alpha) = alpha {
             *alphas.entry(alpha.to_string()).or_insert(0) += 1;
         }
     }
@@ -235,7 +238,7 @@ impl fmt::Display for Description {
             crate::error::list(&shares(&self.parts))
         )?;
         if let Some(scheduler) = &self.scheduler {
-            writeln!(f, "scheduler   {scheduler}")?;
+            writeln!(f, "scheduler   {}", printable(scheduler))?;
         }
         if let Some(lora) = &self.lora {
             let ranks: Vec<_> = lora.ranks.keys().map(usize::to_string).collect();
@@ -258,10 +261,11 @@ impl fmt::Display for Description {
             }
         }
         // Trainers store whole tag statistics here; the JSON form has all of it.
-        for (key, value) in &self.metadata {
-            let short: String = value.chars().take(100).collect();
-            let more = if short.len() < value.len() { "…" } else { "" };
-            writeln!(f, "metadata    {key} = {short}{more}")?;
+        for (key, value) in self.metadata.iter().take(METADATA) {
+            writeln!(f, "metadata    {} = {}", printable(key), printable(value))?;
+        }
+        if self.metadata.len() > METADATA {
+            writeln!(f, "            {} more", self.metadata.len() - METADATA)?;
         }
         Ok(())
     }

@@ -108,6 +108,10 @@ impl DetectorWeights {
             return Err(not_a_detector(&part.path, &file));
         }
         let config: RcnnConfig = part.config()?;
+        config.check().map_err(|source| WeightsError::Config {
+            path: part.config_path.clone(),
+            source,
+        })?;
         for key in file.names() {
             if let Some(name) = parameter(key) {
                 part.insert(name, &file, key, View::Whole);

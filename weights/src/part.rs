@@ -8,8 +8,9 @@ use std::sync::Arc;
 use burn::prelude::Device;
 use burn::tensor::{FloatDType, TensorData};
 use prepose_formats::{TensorFile, TensorPart};
-use prepose_models::ConfigError;
 use prepose_models::params::{ParamSource, Params, Wanted, outline_of};
+use prepose_models::{ConfigError, wrong_key};
+use prepose_untrusted::printable;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -109,6 +110,10 @@ fn transpose(data: TensorData) -> TensorData {
     TensorData::new(out, [columns, rows])
 }
 
+/// How many numbers are made up where a mismatch is allowed, if the file does not have more itself: beyond that it is
+/// another network's, and zeros alone could fill the memory.
+const MADE_UP: u64 = 1 << 25;
+
 /// Everything about one network of a checkpoint that can be known without reading its weights.
 #[derive(Debug)]
 pub(crate) struct Part {
@@ -163,10 +168,16 @@ impl Part {
 
     /// The configuration as the network reads it.
     pub fn config<C: DeserializeOwned>(&self) -> Result<C, WeightsError> {
-        serde_json::from_value(self.config.clone()).map_err(|source| WeightsError::Json {
-            path: self.config_path.clone(),
-            what: format!("the configuration of the {} does not make sense", self.name),
-            source: Some(source),
+        serde_json::from_value(self.config.clone()).map_err(|source| {
+            let what = match wrong_key::<C>(&self.config) {
+                Some((key, value)) => format!("`{}` cannot be {value}", printable(&key)),
+                None => format!("the configuration of the {} does not make sense", self.name),
+            };
+            WeightsError::Json {
+                path: self.config_path.clone(),
+                what,
+                source: Some(source),
+            }
         })
     }
 
@@ -214,7 +225,8 @@ impl Part {
         let parameters = outline_of(&contains, &build).map_err(refused)?;
         let mismatch = self.mismatch(&parameters, wanted);
         if !mismatch.is_empty() {
-            if !allow_mismatch {
+            if !allow_mismatch || self.made_up(&parameters) > self.parameters(|_| true).max(MADE_UP)
+            {
                 return Err(mismatch.into());
             }
             tracing::warn!("{mismatch}");
@@ -227,6 +239,20 @@ impl Part {
         let network = build(Params::new(&mut source, device, dtype)).map_err(refused)?;
         source.finish()?;
         Ok(network)
+    }
+
+    /// How many numbers of the network's `parameters` are in no stored tensor of their shape.
+    fn made_up(&self, parameters: &[Wanted]) -> u64 {
+        let stored = |wanted: &&Wanted| {
+            let entry = self.entries.get(&wanted.name);
+            entry.is_some_and(|entry| entry.shape() == wanted.shape)
+        };
+        let size = |wanted: &Wanted| {
+            let sides = wanted.shape.iter().map(|side| *side as u64);
+            sides.fold(1, u64::saturating_mul)
+        };
+        let made_up = parameters.iter().filter(|wanted| !stored(wanted));
+        made_up.map(size).fold(0, u64::saturating_add)
     }
 
     /// What differs between the network's parameters and those that are stored, of the `wanted` ones.
@@ -263,7 +289,7 @@ impl Part {
             hint: format!(
                 "the configuration is {}; give the one that belongs to these weights{}",
                 self.config_path.display(),
-                if self.stands_alone() {
+                if self.stands_alone() || self.made_up(parameters) > MADE_UP {
                     ""
                 } else {
                     "; --allow-mismatch loads what fits"

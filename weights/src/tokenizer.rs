@@ -36,6 +36,9 @@ const WORDS: &str =
 /// Context length of every CLIP text encoder, for tokenizers whose configuration does not give one.
 const CONTEXT: usize = 77;
 
+/// Several times the largest vocabulary of a text encoder of CLIP's kind.
+const MAX_TOKENS: usize = 1 << 18;
+
 /// Why a tokenizer could not be made or used.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenizerError {
@@ -67,6 +70,14 @@ pub enum TokenizerError {
     /// `model_max_length` leaves no room for text between the two special tokens.
     #[error("tokenizer_config.json: model_max_length is {0}, but a context has at least 3 tokens")]
     MaxLength(usize),
+    /// Far more tokens or merges than any tokenizer has.
+    #[error("there are {count} {what}, and at most {MAX_TOKENS} are read")]
+    TooMany {
+        /// `tokens` or `merges`.
+        what: &'static str,
+        /// How many.
+        count: usize,
+    },
     /// The `tokenizers` crate refused the vocabulary or the text.
     #[error("the tokenizer failed: {0}")]
     Bpe(#[source] tokenizers::Error),
@@ -181,6 +192,11 @@ impl ClipTokenizer {
         };
         if max_length < 3 {
             return Err(TokenizerError::MaxLength(max_length));
+        }
+        for (what, count) in [("tokens", vocab.len()), ("merges", merges.len())] {
+            if count > MAX_TOKENS {
+                return Err(TokenizerError::TooMany { what, count });
+            }
         }
 
         let vocabulary = vocab.values().max().map_or(0, |id| *id as usize + 1);

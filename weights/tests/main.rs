@@ -1,5 +1,6 @@
 //! Checkpoints, LoRAs and downloads, through the crate's public interface.
 
+mod configurations;
 mod containers;
 mod detector;
 mod hostile_hub;

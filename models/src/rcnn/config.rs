@@ -342,21 +342,6 @@ impl RcnnConfig {
             );
             return Err(CHECK.invalid("anchor_sizes", &self.anchor_sizes, reason));
         }
-        let positive = |values: &[f32]| values.iter().all(|value| *value > 0.0);
-        if !positive(&self.image_std) {
-            return Err(CHECK.invalid("image_std", self.image_std, "it must be positive"));
-        }
-        if !positive(&self.bbox_reg_weights) {
-            let reason = "it must be positive";
-            return Err(CHECK.invalid("bbox_reg_weights", self.bbox_reg_weights, reason));
-        }
-        if !positive(&[self.canonical_scale]) {
-            return Err(CHECK.invalid(
-                "canonical_scale",
-                self.canonical_scale,
-                "it must be positive",
-            ));
-        }
         if let BoxHead::ConvFc { fc, .. } = &self.box_head
             && fc.is_empty()
         {

@@ -1,4 +1,6 @@
-//! The sizes that a detector may have.
+//! The numbers that a detector may have.
+
+use std::ops::RangeInclusive;
 
 use super::config::{BoxHead, CHECK, RcnnConfig};
 use crate::config::{ConfigError, limit};
@@ -6,10 +8,13 @@ use crate::config::{ConfigError, limit};
 impl RcnnConfig {
     /// Refuses sizes that no detector has.
     pub(super) fn sizes(&self) -> Result<(), ConfigError> {
-        /// Samples along a side of a region, and convolutions of a head.
+        /// Convolutions of a head.
         const FEW: usize = 64;
+        /// Pixels along a side of a pooled region, and samples along a side of such a pixel.
+        const REGION: usize = 32;
+        const SAMPLES: usize = 8;
         /// Boxes.
-        const MANY: usize = 1 << 20;
+        const MANY: usize = 1 << 14;
         let backbone = &self.backbone;
         let blocks = backbone.layers.iter().copied();
         CHECK.within("backbone.layers", blocks, limit::LAYERS)?;
@@ -22,12 +27,13 @@ impl RcnnConfig {
             ),
             ("fpn_channels", self.fpn_channels, limit::CHANNELS),
             ("rpn_conv_depth", self.rpn_conv_depth, FEW),
-            ("box_roi_size", self.box_roi_size, FEW),
-            ("sampling_ratio", self.sampling_ratio, FEW),
-            ("min_size", self.min_size, limit::LENGTH),
-            ("max_size", self.max_size, limit::LENGTH),
+            ("box_roi_size", self.box_roi_size, REGION),
+            ("sampling_ratio", self.sampling_ratio, SAMPLES),
+            ("min_size", self.min_size, limit::SIDE / 4),
+            ("max_size", self.max_size, limit::SIDE / 2),
             ("rpn_pre_nms_top_n", self.rpn_pre_nms_top_n, MANY),
             ("rpn_post_nms_top_n", self.rpn_post_nms_top_n, MANY),
+            ("detections_per_img", self.detections_per_img, MANY),
         ] {
             CHECK.within(key, [size], limit)?;
         }
@@ -48,7 +54,41 @@ impl RcnnConfig {
         if let Some(mask) = &self.mask_head {
             head("mask_head.conv", &mask.conv)?;
             head("mask_head.predictor", &[mask.predictor])?;
-            CHECK.within("mask_head.roi_size", [mask.roi_size], FEW)?;
+            CHECK.within("mask_head.roi_size", [mask.roi_size], REGION)?;
+        }
+        self.numbers()
+    }
+
+    /// Refuses fractions that no detector has.
+    fn numbers(&self) -> Result<(), ConfigError> {
+        /// Pixels.
+        const LENGTHS: RangeInclusive<f64> = 1e-2..=1e5;
+        const SHARES: RangeInclusive<f64> = 0.0..=1.0;
+        // Some of torchvision's add nothing to the variance.
+        let eps = 0.0..=*limit::EPS.end();
+        CHECK.number("backbone.norm_eps", [self.backbone.norm_eps], eps)?;
+        for (key, values, range) in [
+            ("anchor_sizes", self.anchor_sizes.concat(), LENGTHS),
+            ("aspect_ratios", self.aspect_ratios.clone(), 1e-2..=1e2),
+            ("canonical_scale", vec![self.canonical_scale], LENGTHS),
+            ("canonical_level", vec![self.canonical_level], 0.0..=16.0),
+            ("image_mean", self.image_mean.to_vec(), -1e3..=1e3),
+            ("image_std", self.image_std.to_vec(), 1e-4..=1e4),
+            (
+                "bbox_reg_weights",
+                self.bbox_reg_weights.to_vec(),
+                1e-3..=1e3,
+            ),
+        ] {
+            CHECK.number(key, values.into_iter().map(f64::from), range)?;
+        }
+        for (key, share) in [
+            ("rpn_nms_thresh", self.rpn_nms_thresh),
+            ("rpn_score_thresh", self.rpn_score_thresh),
+            ("box_score_thresh", self.box_score_thresh),
+            ("box_nms_thresh", self.box_nms_thresh),
+        ] {
+            CHECK.number(key, [share], SHARES)?;
         }
         Ok(())
     }

@@ -210,7 +210,9 @@ impl UNetConfig {
             }
         }
         let spread = |key, value: &OneOrMany, limit| {
-            let values = value.spread(n).ok_or(CHECK.invalid(key, value, &blocks))?;
+            let values = value
+                .spread(n)
+                .ok_or(CHECK.invalid(key, value.values(), &blocks))?;
             CHECK.within(key, values.iter().copied(), limit)?;
             Ok(values)
         };
@@ -219,6 +221,19 @@ impl UNetConfig {
         let context = spread("cross_attention_dim", context, limit::CHANNELS)?;
         let depth = &self.transformer_layers_per_block;
         let depth = spread("transformer_layers_per_block", depth, limit::LAYERS)?;
+        let all: usize = layers
+            .iter()
+            .zip(&depth)
+            .map(|(layers, depth)| layers * depth)
+            .sum();
+        if all > limit::BLOCKS {
+            let reason = format!(
+                "with `transformer_layers_per_block` that makes {all} blocks; at most {} are possible",
+                limit::BLOCKS
+            );
+            let value = self.layers_per_block.values();
+            return Err(CHECK.invalid("layers_per_block", value, reason));
+        }
         let (heads_key, heads) = match &self.num_attention_heads {
             Some(heads) => ("num_attention_heads", heads),
             None => ("attention_head_dim", &self.attention_head_dim),
@@ -248,10 +263,15 @@ impl UNetConfig {
         })
     }
 
-    /// Refuses sizes that no network has.
+    /// Refuses numbers that no network has.
     fn sizes(&self) -> Result<(), ConfigError> {
         CHECK.within("in_channels", [self.in_channels], limit::PLANES)?;
         CHECK.within("out_channels", [self.out_channels], limit::PLANES)?;
+        if let Some(size) = &self.sample_size {
+            CHECK.sides("sample_size", size)?;
+        }
+        CHECK.number("norm_eps", [self.norm_eps], limit::EPS)?;
+        CHECK.number("freq_shift", [self.freq_shift], 0.0..=1.0)?;
         let channels = &self.block_out_channels;
         CHECK.levels("block_out_channels", channels)?;
         let width = channels.iter().copied();

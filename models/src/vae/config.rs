@@ -107,11 +107,9 @@ impl VaeConfig {
             CHECK.within(key, [planes], limit::PLANES)?;
         }
         CHECK.within("layers_per_block", [self.layers_per_block], limit::LAYERS)?;
-        CHECK.within("sample_size", self.sample_size.first(), limit::LENGTH)?;
-        if !self.scaling_factor.is_normal() {
-            let reason = "latents are divided by it";
-            return Err(CHECK.invalid("scaling_factor", self.scaling_factor, reason));
-        }
+        CHECK.sides("sample_size", &self.sample_size)?;
+        CHECK.number("scaling_factor", [self.scaling_factor], 1e-3..=1e3)?;
+        CHECK.number("shift_factor", self.shift_factor, -1e3..=1e3)?;
         for (key, types) in [
             ("down_block_types", &self.down_block_types),
             ("up_block_types", &self.up_block_types),

@@ -6,7 +6,6 @@ use burn::prelude::*;
 use burn::tensor::{DType, TensorData};
 
 use super::config::VaeConfig;
-use crate::config::OneOrMany;
 
 /// The share of a tile that overlaps with its neighbour.
 const OVERLAP: f64 = 0.25;
@@ -21,15 +20,14 @@ pub(super) struct Tiles {
 }
 
 impl Tiles {
-    /// Of the decoder: the size that the network was trained on.
+    /// Of the decoder: the size that the network was trained on, or a little less, so that tiles and what they share
+    /// begin at whole latents.
     pub fn of_decoder(config: &VaeConfig) -> Self {
-        let size = match &config.sample_size {
-            OneOrMany::One(size) => *size,
-            OneOrMany::Many(sizes) => sizes.first().copied().unwrap_or(512),
-        };
+        let size = config.sample_size.first().unwrap_or(512);
+        let quarter = (size / config.downscale() / 4).max(1);
         Self {
-            input: (size / config.downscale()).max(1),
-            output: size,
+            input: 4 * quarter,
+            output: 4 * quarter * config.downscale(),
         }
     }
 

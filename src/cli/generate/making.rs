@@ -10,6 +10,7 @@ use prepose::output::files::{free_name, parent};
 use prepose::output::png;
 use prepose::request::{Request, SearchConfig};
 use prepose::sampling::denoise::{Hook, HookError, State};
+use prepose_untrusted::escaped_line;
 use serde_json::{Value, json};
 
 use super::args::Args;
@@ -55,7 +56,7 @@ impl Making<'_> {
                 self.writer.save(picture, &path)?;
                 let line = match self.args.json {
                     true => self.line(&batch, picture, &path, peak)?.to_string(),
-                    false => path.display().to_string(),
+                    false => escaped_line(&path.to_string_lossy()),
                 };
                 progress.println(&line)?;
                 // Of a search the first is the best, and has the sheet's only cell.

@@ -1,14 +1,12 @@
 //! `scheduler_config.json` for a method.
 
+use prepose_models::wrong_key;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::raw::Raw;
 use super::timesteps::Spacing;
 use super::{Prediction, SchedulerError, SchedulerKind, Solver, betas};
-
-/// Far more training timesteps than any checkpoint has.
-const MAX_TRAIN: usize = 100_000;
 
 /// A checkpoint's noise schedule with the method that samples from it.
 #[derive(Debug, Clone)]
@@ -55,7 +53,11 @@ impl Scheduler {
             Some(kind) => kind,
             None => named_kind(config)?,
         };
-        let raw = Raw::deserialize(config).map_err(SchedulerError::Config)?;
+        let raw = Raw::deserialize(config).map_err(|source| SchedulerError::Config {
+            wrong: wrong_key::<Raw>(config),
+            source,
+        })?;
+        raw.refuse_out_of_range()?;
         raw.refuse_unsupported(kind)?;
         let unsupported = |key, value: &str| {
             Err(SchedulerError::Unsupported {
@@ -83,9 +85,6 @@ impl Scheduler {
             Some(other) => return unsupported("timestep_spacing", other),
         };
         let train = raw.num_train_timesteps.unwrap_or(1000);
-        if !(2..=MAX_TRAIN).contains(&train) {
-            return unsupported("num_train_timesteps", &train.to_string());
-        }
         // LCM is the only class whose defaults are Stable Diffusion's.
         let lcm = kind == SchedulerKind::Lcm;
         let start = raw.beta_start.unwrap_or(if lcm { 0.00085 } else { 0.0001 });
@@ -102,9 +101,6 @@ impl Scheduler {
             (None, "squaredcos_cap_v2") => betas::squared_cosine(train),
             (None, other) => return unsupported("beta_schedule", other),
         };
-        if let Some(beta) = betas.iter().find(|beta| !(0.0..1.0).contains(*beta)) {
-            return unsupported("beta_end", &format!("{end} (it leads to a beta of {beta})"));
-        }
         // PNDM does not know the setting.
         let zero_snr = raw.rescale_betas_zero_snr == Some(true) && kind != SchedulerKind::Pndm;
         if zero_snr && !kind.uses_sigmas() && prediction == Prediction::Epsilon {
@@ -115,6 +111,18 @@ impl Scheduler {
             betas = betas::zero_terminal_snr(&betas);
         }
         let mut alphas_cumprod = betas::alphas_cumprod(&betas);
+        let between = if zero_snr { train - 1 } else { train };
+        let lost = |alpha: &f32| !alpha.is_normal() || *alpha >= 1.0;
+        if let Some(at) = alphas_cumprod[..between].iter().position(lost) {
+            let (key, value) = match &raw.trained_betas {
+                Some(betas) => ("trained_betas", format!("a list of {}", betas.len())),
+                None => ("beta_end", end.to_string()),
+            };
+            let range = format!(
+                "such that picture and noise are mixed at all {train} timesteps, which they are not at {at}"
+            );
+            return Err(SchedulerError::Range { key, value, range });
+        }
         if zero_snr && kind.uses_sigmas() {
             // Diffusers' stand-in for 0, so that the first noise level is finite.
             alphas_cumprod[train - 1] = 2f32.powi(-24);

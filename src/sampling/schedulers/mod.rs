@@ -161,8 +161,25 @@ pub enum SchedulerError {
     )]
     NoClass,
     /// A value has the wrong type.
-    #[error("scheduler_config.json cannot be read: {0}")]
-    Config(#[source] serde_json::Error),
+    #[error("scheduler_config.json cannot be read{}", wrong.as_ref().map_or(String::new(), |(key, value)| {
+        format!(": `{key}` cannot be {value}")
+    }))]
+    Config {
+        /// The key and its value, if it is a matter of one.
+        wrong: Option<(String, String)>,
+        /// The parser's reason.
+        source: serde_json::Error,
+    },
+    /// A number that no noise schedule has.
+    #[error("scheduler_config.json: `{key}` is {value}, but must be {range}")]
+    Range {
+        /// The setting.
+        key: &'static str,
+        /// Its value.
+        value: String,
+        /// What it may be.
+        range: String,
+    },
     /// A setting would change the pictures, and this method does not do it.
     #[error(
         "scheduler_config.json: {key} = {value} is not supported for {kind}; choose another --scheduler"
@@ -186,6 +203,19 @@ pub enum SchedulerError {
         least: usize,
         /// The most that are possible.
         most: usize,
+    },
+    /// A setting of the checkpoint leaves no room for that many steps.
+    #[error(
+        "{kind} cannot take {steps} steps: in scheduler_config.json {reason}; take another number of steps, or choose \
+         another --scheduler"
+    )]
+    NoRoom {
+        /// The method in use.
+        kind: SchedulerKind,
+        /// How many were asked for.
+        steps: usize,
+        /// Which setting, and what it leads to.
+        reason: String,
     },
     /// The paper's warm-up of PNDM belongs at the beginning.
     #[error(

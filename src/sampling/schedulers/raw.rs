@@ -48,7 +48,57 @@ pub(super) struct Raw {
     pub timestep_scaling: Option<f32>,
 }
 
+/// Far more training timesteps than any checkpoint has.
+const MAX_TRAIN: usize = 100_000;
+
 impl Raw {
+    /// Refuses numbers that no noise schedule has: they would lead out of its tables, or to pictures of nothing.
+    pub fn refuse_out_of_range(&self) -> Result<(), SchedulerError> {
+        const SHARE: (f64, f64) = (1e-7, 1.0 - 1e-7);
+        let whole = |number: Option<usize>| number.map(|number| number as f64);
+        let train = self.num_train_timesteps.unwrap_or(1000);
+        let lambda = self.lambda_min_clipped.as_ref().and_then(Value::as_f64);
+        let betas = self.trained_betas.iter().flatten();
+        let ranges = [
+            (
+                "num_train_timesteps",
+                whole(Some(train)),
+                (2.0, MAX_TRAIN as f64),
+            ),
+            ("beta_start", self.beta_start, SHARE),
+            ("beta_end", self.beta_end, SHARE),
+            (
+                "steps_offset",
+                whole(self.steps_offset),
+                (0.0, (train - 1) as f64),
+            ),
+            (
+                "clip_sample_range",
+                self.clip_sample_range.map(f64::from),
+                (1e-3, 1e6),
+            ),
+            ("lambda_min_clipped", lambda, (-1e3, 0.0)),
+            (
+                "timestep_scaling",
+                self.timestep_scaling.map(f64::from),
+                (1e-3, 1e6),
+            ),
+        ];
+        let betas = betas.map(|beta| ("trained_betas", Some(f64::from(*beta)), SHARE));
+        for (key, value, (least, most)) in ranges.into_iter().chain(betas) {
+            if let Some(value) = value
+                && !(least..=most).contains(&value)
+            {
+                return Err(SchedulerError::Range {
+                    key,
+                    value: value.to_string(),
+                    range: format!("between {least} and {most}"),
+                });
+            }
+        }
+        Ok(())
+    }
+
     /// Settings that diffusers' class of this method would obey and we do not.
     pub fn refuse_unsupported(&self, kind: SchedulerKind) -> Result<(), SchedulerError> {
         use SchedulerKind::{Ddim, Dpmpp2m, Dpmpp2mKarras, Euler, Lcm, UniPc};

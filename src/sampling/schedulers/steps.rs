@@ -28,6 +28,14 @@ impl Scheduler {
                 most,
             });
         }
+        let clips = matches!(
+            self.kind,
+            SchedulerKind::Dpmpp2m | SchedulerKind::Dpmpp2mKarras
+        );
+        if clips && train - self.clipped_timesteps() < 2 {
+            let reason = "`lambda_min_clipped` leaves no two timesteps".to_string();
+            return Err(self.no_room(steps, reason));
+        }
         let (timesteps, sigmas) = match self.kind {
             SchedulerKind::Ddim => (self.one_step_timesteps(steps, false), vec![]),
             SchedulerKind::Pndm => {
@@ -42,12 +50,36 @@ impl Scheduler {
                 self.solver_levels(steps)
             }
         };
+        if timesteps.len() < steps {
+            let reason = format!("`lambda_min_clipped` leaves only {}", timesteps.len());
+            return Err(self.no_room(steps, reason));
+        }
+        // Between noise levels the last one counts for all beyond it; ᾱ is only known at the training timesteps.
+        let last = if self.kind.uses_sigmas() {
+            train
+        } else {
+            train - 1
+        };
+        if timesteps.iter().any(|t| *t > last as f64) {
+            let offset = self.steps_offset;
+            let reason =
+                format!("`steps_offset` {offset} leads beyond the last of {train} timesteps");
+            return Err(self.no_room(steps, reason));
+        }
         Ok(Schedule {
             scheduler: self.clone(),
             steps,
             timesteps,
             sigmas,
         })
+    }
+
+    fn no_room(&self, steps: usize, reason: String) -> SchedulerError {
+        SchedulerError::NoRoom {
+            kind: self.kind,
+            steps,
+            reason,
+        }
     }
 
     fn one_step_timesteps(&self, steps: usize, fractions: bool) -> Vec<f64> {

@@ -23,5 +23,8 @@ pub use error::FormatError;
 pub use file::TensorFile;
 pub use info::{TensorInfo, TensorPart};
 
+/// The most tensors that a file may have, and the most entries of its metadata; checkpoints have a few thousand.
+pub const MAX_TENSORS: usize = 1 << 16;
+
 /// The most axes that a tensor may have; those of networks have four.
 pub const MAX_AXES: usize = 8;

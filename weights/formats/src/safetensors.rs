@@ -13,12 +13,12 @@ use prepose_untrusted::printable;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 
-use crate::MAX_AXES;
 use crate::bytes::FileBytes;
 use crate::dtype::StoredType;
 use crate::error::FormatError;
 use crate::info::{TensorInfo, TensorPart};
 use crate::sniff::MAX_SAFETENSORS_HEADER;
+use crate::{MAX_AXES, MAX_TENSORS};
 
 /// The header of a safetensors file, checked.
 #[derive(Debug)]
@@ -56,7 +56,10 @@ impl<'de> Deserialize<'de> for Header {
                 };
                 while let Some(name) = map.next_key::<String>()? {
                     if name == "__metadata__" {
-                        header.metadata = map.next_value()?;
+                        header.metadata = map.next_value::<Metadata>()?.0;
+                    } else if header.entries.len() == MAX_TENSORS {
+                        let many = format!("it has more than {MAX_TENSORS} tensors");
+                        return Err(A::Error::custom(many));
                     } else {
                         let entry = map.next_value().map_err(|err| {
                             A::Error::custom(format!("tensor {}: {err}", printable(&name)))
@@ -68,6 +71,33 @@ impl<'de> Deserialize<'de> for Header {
             }
         }
         deserializer.deserialize_map(HeaderVisitor)
+    }
+}
+
+/// The free-form texts by name.
+struct Metadata(BTreeMap<String, String>);
+
+impl<'de> Deserialize<'de> for Metadata {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct MetadataVisitor;
+        impl<'de> Visitor<'de> for MetadataVisitor {
+            type Value = Metadata;
+            fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+                f.write_str("an object of texts")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Metadata, A::Error> {
+                let mut texts = BTreeMap::new();
+                while let Some((name, text)) = map.next_entry()? {
+                    texts.insert(name, text);
+                    if texts.len() > MAX_TENSORS {
+                        let many = format!("its metadata has more than {MAX_TENSORS} entries");
+                        return Err(A::Error::custom(many));
+                    }
+                }
+                Ok(Metadata(texts))
+            }
+        }
+        deserializer.deserialize_map(MetadataVisitor)
     }
 }
 

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use prepose_formats::{TensorFile, TensorPart};
+use prepose_untrusted::printable;
 
 use crate::delta::Delta;
 use crate::error::{WeightsError, list};
@@ -233,17 +234,22 @@ fn fits(target: &[usize], down: &[usize], up: &[usize]) -> Option<usize> {
 }
 
 fn scalar(file: &TensorFile, key: &str) -> Result<f32, WeightsError> {
+    alpha(file, key)?.ok_or_else(|| WeightsError::Lora {
+        path: file.path().to_path_buf(),
+        what: format!("{} is not a number", printable(key)),
+        hint: "the file is damaged; download it again".into(),
+    })
+}
+
+/// The one number in the tensor `key`, if it is one and finite.
+pub(crate) fn alpha(file: &TensorFile, key: &str) -> Result<Option<f32>, WeightsError> {
+    // A small file can show one number millions of times.
+    if file.info(key).is_none_or(|info| info.elements() != 1) {
+        return Ok(None);
+    }
     let values = tensors::read(file, key, TensorPart::WHOLE)?;
-    values
-        .data
-        .iter::<f32>()
-        .next()
-        .filter(|value| value.is_finite())
-        .ok_or_else(|| WeightsError::Lora {
-            path: file.path().to_path_buf(),
-            what: format!("{key} is not a number"),
-            hint: "the file is damaged; download it again".into(),
-        })
+    let value = values.data.iter::<f32>().next();
+    Ok(value.filter(|value| value.is_finite()))
 }
 
 /// How to find the weight that a module name means.

@@ -106,6 +106,9 @@ pub(super) fn diffusers(network: Network, module: &str) -> String {
     name
 }
 
+/// The most bytes of metadata that are looked at; those of any LoRA are a few thousand.
+const MAX_METADATA: usize = 1 << 24;
+
 /// Alphas in the metadata of files that diffusers writes, which hold none as tensors.
 #[derive(Debug, Default)]
 pub(crate) struct Alphas {
@@ -121,6 +124,7 @@ impl Alphas {
         let table = file
             .metadata()
             .and_then(|metadata| metadata.get("lora_adapter_metadata"))
+            .filter(|text| text.len() <= MAX_METADATA)
             .and_then(|text| serde_json::from_str::<Value>(text).ok());
         for (key, value) in table.iter().filter_map(Value::as_object).flatten() {
             let Some((network, setting)) = key.split_once('.') else {
@@ -156,13 +160,13 @@ impl Alphas {
     pub fn scale(&self, module: &str, rank: usize) -> f32 {
         let (network, rest) = module.split_once('.').unwrap_or((module, ""));
         let pattern = self.patterns.get(network).and_then(|pattern| {
-            pattern
-                .iter()
-                .find(|(name, _)| rest == *name || rest.ends_with(&format!(".{name}")))
+            // A pattern is the end of a module's name, from a dot on.
+            let ends = rest.match_indices('.').map(|(at, _)| &rest[at + 1..]);
+            std::iter::once(rest)
+                .chain(ends)
+                .find_map(|end| pattern.get(end))
         });
-        let alpha = pattern
-            .map(|(_, alpha)| alpha)
-            .or_else(|| self.default.get(network));
+        let alpha = pattern.or_else(|| self.default.get(network));
         match (alpha, self.rank_stabilized.get(network)) {
             (None, _) => 1.0,
             (Some(alpha), Some(true)) => alpha / (rank as f32).sqrt(),

@@ -1,5 +1,5 @@
 //! What every reader of foreign bytes shares, without any dependency on tensors or the network:
-//! regular files only ([`open_regular`]), text that is safe on a terminal ([`printable`]), and
+//! regular files only ([`open_regular`], [`read_text`]), text that is safe on a terminal ([`printable`], [`message`]), and
 //! addresses without their secrets ([`redact`]).
 
 #![warn(clippy::unwrap_used)]
@@ -8,6 +8,9 @@ mod file;
 mod text;
 mod url;
 
-pub use file::{open_regular, read_regular, refuse_special};
-pub use text::{MAX_SHOWN, Printable, escaped, printable};
+pub use file::{
+    MAX_PICTURE, MAX_TEXT, open_regular, read_regular, read_text, read_text_or_stdin,
+    refuse_special,
+};
+pub use text::{MAX_SHOWN, Printable, escaped, escaped_line, message, printable};
 pub use url::{redact, redact_address};

@@ -52,6 +52,44 @@ pub fn escaped(message: &str) -> String {
     shown
 }
 
+/// As [`escaped`], for a text that has one line, such as a path: its line breaks are escaped as well.
+pub fn escaped_line(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match is_unsafe(c) {
+            true => shown.extend(c.escape_unicode()),
+            false => shown.push(c),
+        }
+    }
+    shown
+}
+
+/// How many characters of a whole message are shown, and of each of its reasons.
+const MAX_MESSAGE: usize = 3000;
+const MAX_REASON: usize = 1000;
+
+/// A message from an error and its reasons, the nearest first, as it can be printed: joined by colons, with control
+/// characters escaped, and never as long as what it is about. Of a reason that is too long the beginning, which names
+/// the place, and the end, which has the way out, are kept.
+pub fn message(reasons: impl IntoIterator<Item = String>) -> String {
+    let reasons = reasons.into_iter();
+    let shown: Vec<String> = reasons
+        .map(|reason| shortened(escaped(&reason), MAX_REASON))
+        .collect();
+    shortened(shown.join(": "), MAX_MESSAGE)
+}
+
+/// The first three quarters and the last quarter of what may be shown of `text`.
+fn shortened(text: String, most: usize) -> String {
+    if text.len() <= most || text.chars().nth(most).is_none() {
+        return text;
+    }
+    let at = |index| text.char_indices().nth(index).map_or(0, |(at, _)| at);
+    let all = text.chars().count();
+    let (start, end) = (at(most / 4 * 3), at(all - most / 4));
+    format!("{} […] {}", &text[..start], &text[end..])
+}
+
 /// Whether a terminal would do something else with it than show it in its place.
 fn is_unsafe(c: char) -> bool {
     c.is_control()
@@ -73,6 +111,34 @@ mod tests {
         assert_eq!(printable("a\u{1b}[2Jb").to_string(), "a\\u{1b}[2Jb");
         assert_eq!(printable("a\u{202e}b\nc").to_string(), "a\\u{202e}b\\u{a}c");
         assert_eq!(escaped("a\n\tb\u{9b}\u{7}"), "a\n\tb\\u{9b}\\u{7}");
+    }
+
+    #[test]
+    fn messages_are_never_as_long_as_the_input() {
+        let plain = ["a: b".to_string(), "c\n\td".to_string()];
+        assert_eq!(message(plain), "a: b: c\n\td");
+        let long = |c: &str| format!("from {} to", c.repeat(1_000_000));
+        let shown = message([
+            long("ä"),
+            "x\u{1b}".into(),
+            long("\u{9b}"),
+            long("ö"),
+            long("ü"),
+        ]);
+        assert!(
+            shown.starts_with("from ää") && shown.ends_with("üü to"),
+            "{shown}"
+        );
+        assert!(
+            !shown.contains('\u{9b}') && shown.contains("x\\u{1b}: from"),
+            "{shown}"
+        );
+        assert!(shown.chars().count() <= MAX_MESSAGE + 10, "{shown}");
+    }
+
+    #[test]
+    fn paths_have_one_line() {
+        assert_eq!(escaped_line("a\n\u{1b}b ä"), "a\\u{a}\\u{1b}b ä");
     }
 
     #[test]

@@ -17,6 +17,7 @@ use std::path::Path;
 
 use prepose_untrusted::printable;
 
+use crate::MAX_TENSORS;
 use crate::bytes::FileBytes;
 use crate::error::FormatError;
 use crate::info::{TensorInfo, TensorPart};
@@ -37,8 +38,7 @@ const STATE_DICT: &str = "state_dict";
 /// Deeper than any checkpoint nests its dictionaries.
 const DEPTH: usize = 8;
 
-/// The most tensors in a file and the most bytes in a tensor's name, far beyond any checkpoint.
-const MAX_TENSORS: usize = 1 << 16;
+/// The most bytes in a tensor's name, far beyond any checkpoint.
 const MAX_NAME: usize = 1 << 10;
 
 const DISTRUST: &str = "delete it, and get the checkpoint from a source that you trust";

@@ -5,6 +5,8 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use prepose_untrusted::printable;
+
 /// Where each file of the archive `bytes` lies.
 pub(super) fn entries(bytes: &[u8]) -> Result<HashMap<String, Range<usize>>, String> {
     let directory = Directory::find(bytes).ok_or(
@@ -35,7 +37,8 @@ pub(super) fn entries(bytes: &[u8]) -> Result<HashMap<String, Range<usize>>, Str
                 continue;
             }
             return Err(format!(
-                "{name} in it is compressed, which PyTorch never does"
+                "{} in it is compressed, which PyTorch never does",
+                printable(&name)
             ));
         }
         let local = bytes

@@ -1,0 +1,71 @@
+//! Names and texts that write on the terminal, or that are as long as a book.
+
+use super::Folder;
+
+/// Where a name can be given, for `NAME`.
+const PLACES: &[&[&str]] = &[
+    &["info", "NAME"],
+    &["generate", "a dog", "--checkpoint", "NAME"],
+    &[
+        "generate",
+        "a dog",
+        "--config",
+        "NAME",
+        "--checkpoint",
+        "NAME",
+    ],
+    &["generate", "a dog", "--vae", "NAME"],
+    &["generate", "a dog", "--lora", "NAME"],
+    &["generate", "a dog", "--init-image", "NAME"],
+    &["generate", "--again", "NAME"],
+    &["generate", "a dog", "--scheduler", "NAME"],
+    &["generate", "a dog", "--size", "NAME"],
+    &["generate", "a dog", "--seeds", "NAME"],
+    &["generate", "a dog", "--guide", "NAME"],
+    &["generate", "a dog", "--relation", "NAME"],
+    &["generate", "a dog", "--device", "NAME"],
+    &["generate", "a dog", "--NAME"],
+    &["check", "--manifest", "NAME"],
+    &["check", "--records", "NAME"],
+    &["suites", "NAME"],
+    &["run", "NAME", "--out", "out"],
+    &["report", "NAME"],
+    &["merge", "NAME", "--out", "out"],
+    &["score", "pse", "NAME"],
+    &["parse", "a dog", "--checkpoint", "NAME"],
+    &["NAME"],
+];
+
+#[test]
+fn messages_are_short_and_leave_the_terminal_alone() {
+    let folder = Folder::new();
+    // Arguments may have 128 KiB.
+    let long = "a/".repeat(50_000);
+    for place in PLACES {
+        for name in [
+            "\u{1b}[2Jevil",
+            "\u{9b}2J\u{7}\u{202e}live",
+            "x\ny\rz\u{8}",
+            &long,
+        ] {
+            let args: Vec<String> = place.iter().map(|arg| arg.replace("NAME", name)).collect();
+            let args: Vec<&str> = args.iter().map(String::as_str).collect();
+            folder.refuses(&args, &[]);
+        }
+    }
+}
+
+/// What is written about a picture whose name is an escape sequence.
+#[test]
+fn so_do_places_for_pictures() {
+    let folder = Folder::new();
+    for name in ["\u{1b}[2Jevil.png", "\u{1b}[2Jfolder/x.png"] {
+        let output = folder.run(&["generate", "a dog", "--steps", "1", "-o", name]);
+        super::sound(&["generate", name], &output);
+        assert!(output.status.success());
+        assert!(folder.path().join(name).exists());
+    }
+    let info = folder.run(&["info", "\u{1b}[2Jevil.png"]);
+    super::sound(&["info"], &info);
+    assert!(info.status.success());
+}
