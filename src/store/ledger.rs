@@ -31,6 +31,9 @@ pub struct Listed {
     /// SHA-256 of what other files say of it, where its owner keeps that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lines: Option<String>,
+    /// What its owner wants to remember of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     /// What is in it, of a file that nothing else could bring back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
@@ -44,6 +47,7 @@ impl Listed {
             sha256: sha256(bytes),
             modified: None,
             lines: None,
+            note: None,
             text: None,
         }
     }

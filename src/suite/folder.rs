@@ -39,6 +39,8 @@ pub struct RunFolder {
     wanted: Wanted,
     /// Listed pictures whose lines are as they were written but not their files: what was listed of the files.
     kept: Mutex<HashMap<String, Vec<(String, Listed)>>>,
+    /// Listed pictures whose lines are lost: what is listed of the pictures.
+    lost: Mutex<HashMap<String, Listed>>,
     news: News,
 }
 
@@ -119,6 +121,8 @@ impl RunFolder {
         for (id, files) in self.broken_pictures(&state, &done.lines) {
             kept.insert(id, files);
         }
+        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        lost.extend(self.lost_lines(&state, &done.lines));
         let once = match self.wanted {
             Wanted::Once => self.made_once(&state),
             _ => HashSet::new(),
@@ -202,7 +206,12 @@ impl RunFolder {
         }
         drop(kept);
         put()?;
-        self.seal(job, &digests, sample)
+        let lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = lost
+            .get(&id)
+            .and_then(|listed| fold::as_noted(sample, listed));
+        drop(lost);
+        self.seal(job, &digests, before.as_ref().unwrap_or(sample))
     }
 
     /// Writes down what is known of a picture whose files are there.

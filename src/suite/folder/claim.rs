@@ -1,6 +1,5 @@
 //! A run's settings and prompts: begun, read, grown, and brought back.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
@@ -160,7 +159,8 @@ impl RunFolder {
             store,
             plan,
             wanted,
-            kept: Mutex::new(HashMap::new()),
+            kept: Mutex::default(),
+            lost: Mutex::default(),
             news,
         }
     }

@@ -3,7 +3,7 @@
 use super::{FolderError, RunFolder};
 use crate::check::seal::Sealed;
 use crate::store::Entry;
-use crate::store::ledger::{Damage, Fault, Listed, Look};
+use crate::store::ledger::{Damage, Fault, LEDGER, Listed, Look, is_folder};
 use crate::suite::shard::Shard;
 
 impl RunFolder {
@@ -19,11 +19,20 @@ impl RunFolder {
         found.extend(self.news.settings.iter().cloned());
         for method in 0..self.plan.config.methods.len() {
             found.extend(self.damaged_samples(method, look)?);
-            if ledger.damaged().is_none() {
+            if !ledger.is_empty() {
                 found.extend(self.unlisted(method)?);
             }
         }
         found.extend(ledger.damaged());
+        if ledger.is_empty() && ledger.damaged().is_none() {
+            found.push(Damage {
+                name: LEDGER.into(),
+                fault: match is_folder(&*self.store, LEDGER) {
+                    true => Fault::Folder,
+                    false => Fault::Deleted,
+                },
+            });
+        }
         found.sort();
         found.dedup_by(|a, b| a.name == b.name);
         Ok(found)

@@ -30,8 +30,8 @@ struct Folded {
     newest: Option<ManifestLine>,
     /// What is listed of the pictures and of what is beside them, and the digests of their lines.
     files: Vec<(String, Listed)>,
-    /// Pictures whose files are not known: their ids and the digests of their lines.
-    unknown: HashMap<String, String>,
+    /// Pictures whose files are not known: their ids, the digests of their lines, and what to remember.
+    unknown: HashMap<String, (String, String)>,
     jobs: usize,
 }
 
@@ -42,13 +42,14 @@ impl Folded {
         let digest = seal::digest(&sample)?;
         if files.is_empty() {
             let id = sample.manifest.sample_id.clone();
-            self.unknown.insert(id, digest);
+            self.unknown.insert(id, (digest, note(&sample)));
         } else {
-            self.files
-                .extend(files.into_iter().map(|(name, mut listed)| {
-                    listed.lines = (name == picture).then(|| digest.clone());
-                    (name, listed)
-                }));
+            for (name, mut listed) in files {
+                let is_picture = name == picture;
+                listed.lines = is_picture.then(|| digest.clone());
+                listed.note = is_picture.then(|| note(&sample));
+                self.files.push((name, listed));
+            }
         }
         self.manifest += &json::to_line(&sample.manifest)?;
         self.manifest.push('\n');
@@ -87,6 +88,24 @@ impl Folded {
             }),
         }
     }
+}
+
+/// What was measured when a picture was made, and what making it again would not bring back: when, and how fast.
+fn note(sample: &Sample) -> String {
+    let Sample {
+        manifest, scores, ..
+    } = sample;
+    format!("{} {}", manifest.timestamp_utc, scores.seconds)
+}
+
+/// The sample of a picture that was made again as it was noted, if it is the same but for that.
+pub(super) fn as_noted(sample: &Sample, listed: &Listed) -> Option<Sample> {
+    let (time, seconds) = listed.note.as_ref()?.split_once(' ')?;
+    let mut before = sample.clone();
+    before.manifest.timestamp_utc = time.into();
+    before.scores.seconds = seconds.parse().ok()?;
+    let digest = seal::digest(&before).ok()?;
+    (listed.lines.as_ref() == Some(&digest)).then_some(before)
 }
 
 impl RunFolder {
@@ -223,7 +242,7 @@ impl RunFolder {
     fn unknown(
         &self,
         method: usize,
-        pictures: &HashMap<String, String>,
+        pictures: &HashMap<String, (String, String)>,
         entries: &[Entry],
     ) -> Result<Vec<(String, Listed)>, FolderError> {
         let mut listed = Vec::new();
@@ -233,7 +252,7 @@ impl RunFolder {
         let own = format!("{}/", self.method_folder(method));
         for entry in entries {
             let of = super::state::id_of(&own, &entry.name);
-            let Some(lines) = of.as_ref().and_then(|id| pictures.get(id)) else {
+            let Some((lines, note)) = of.as_ref().and_then(|id| pictures.get(id)) else {
                 continue;
             };
             let is_picture = entry.name[own.len()..].starts_with("images/");
@@ -243,6 +262,7 @@ impl RunFolder {
             if let Some(bytes) = self.store.get(&entry.name)? {
                 let mut file = Listed::of(&bytes);
                 file.lines = is_picture.then(|| lines.clone());
+                file.note = is_picture.then(|| note.clone());
                 listed.push((entry.name.clone(), file));
             }
         }

@@ -129,6 +129,19 @@ impl RunFolder {
         files.filter(|(_, files)| !files.is_empty()).collect()
     }
 
+    /// Listed pictures whose lines are not as they were written: what is listed of the pictures.
+    pub(super) fn lost_lines(
+        &self,
+        state: &State,
+        lines: &HashSet<String>,
+    ) -> Vec<(String, Listed)> {
+        let own = format!("{}/", self.method_folder(state.method));
+        let pictures = format!("{own}images/");
+        let listed = state.ledger.below(&pictures);
+        let ids = listed.filter_map(|(name, listed)| Some((id_of(&own, name)?, listed.clone())));
+        ids.filter(|(id, _)| !lines.contains(id)).collect()
+    }
+
     /// What the ledger says of a picture and of what is beside it.
     fn listed_files(&self, state: &State, id: &str) -> Vec<(String, Listed)> {
         self.listed_in(&state.ledger, state.method, id)
@@ -233,6 +246,7 @@ impl RunFolder {
                 sha256: file.sha256.clone(),
                 modified: entry.modified,
                 lines: None,
+                note: None,
                 text: None,
             };
             // The files are written before the seal.

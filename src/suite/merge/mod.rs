@@ -10,12 +10,12 @@ mod error;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::folder::{Finished, RunFolder};
+use super::folder::{CONFIG, Finished, RunFolder};
 use super::growth::union;
 use super::plan::{Job, Plan};
 use super::sample::Sample;
 use super::shard::Shard;
-use crate::store::ledger::{Fault, Look};
+use crate::store::ledger::{Fault, LEDGER, Look};
 use crate::store::{self, Store};
 
 use copy::Copy;
@@ -58,6 +58,23 @@ pub fn find(locations: &[String]) -> Result<Vec<RunFolder>, MergeError> {
         }
     }
     Ok(shards)
+}
+
+/// The runs in a location: the one that it is, and the shards in it.
+///
+/// # Errors
+/// The location cannot be read, or there is no run in it.
+pub fn runs_in(location: &str) -> Result<Vec<Arc<dyn Store>>, MergeError> {
+    let store = store::open(location)?;
+    let mut runs = Vec::new();
+    for folder in folders_of_shards(&*store)? {
+        runs.push(store::open(&format!("{}/{folder}", store.location()))?);
+    }
+    let begun = |name| Ok::<_, MergeError>(store.get(name)?.is_some());
+    if runs.is_empty() || begun(CONFIG)? || begun(LEDGER)? {
+        runs.insert(0, store);
+    }
+    Ok(runs)
 }
 
 /// The folders in a run that are called like shards.
@@ -128,7 +145,7 @@ fn undamaged(shards: &[RunFolder]) -> Result<(), MergeError> {
     for run in shards {
         let mut damage = run.damage(Look::Quick)?;
         // A shard of an earlier version lists nothing; what is in its files is compared all the same.
-        damage.retain(|damage| damage.fault != Fault::Unlisted);
+        damage.retain(|damage| damage.fault != Fault::Unlisted && damage.name != LEDGER);
         if !damage.is_empty() {
             return Err(MergeError::Damaged {
                 location: run.store().location(),
