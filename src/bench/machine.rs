@@ -4,6 +4,7 @@ use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
+use crate::check::clock;
 use crate::device::OpenDevice;
 use crate::request::Dtype;
 
@@ -76,7 +77,7 @@ impl Machine {
             ("vulkan", cfg!(feature = "vulkan")),
             ("wgpu", cfg!(feature = "wgpu")),
         ];
-        let now = humantime::format_rfc3339_seconds(std::time::SystemTime::now());
+        let now = clock::now();
         Self {
             driver: (!device.is_cpu).then(driver).flatten(),
             cpu: line_of("/proc/cpuinfo", "model name"),

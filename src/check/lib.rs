@@ -21,6 +21,7 @@
 
 pub mod ask;
 pub mod audit;
+pub mod clock;
 pub mod detection;
 pub mod json;
 pub mod manifest;
@@ -31,6 +32,7 @@ pub mod reward;
 pub mod rules;
 pub mod run_lengths;
 pub mod sample;
+pub mod seal;
 pub mod spatialbench;
 pub mod vocabulary;
 

@@ -15,7 +15,8 @@ use prepose_scene::StatedRelation;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sample {
-    /// Its place in the plan.
+    /// Its place in the plan; it is not written down, as it changes when a run grows.
+    #[serde(default, skip_serializing)]
     pub index: usize,
     /// Its line in `manifest.jsonl`.
     pub manifest: ManifestLine,

@@ -28,6 +28,7 @@ mod selftest;
 mod suites;
 mod toybox;
 mod values;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -75,6 +76,8 @@ enum Command {
     Run(Box<run::Args>),
     /// Join the shards of a run that was divided
     Merge(merge::Args),
+    /// Say whether the files of runs are as they were written, and make anew what can be
+    Verify(verify::Args),
     /// Tables, plots and a page of what runs came to
     Report(Box<report::Args>),
     /// Does the order of mention decide where things stand? The experiments of OTS-Bench
@@ -115,6 +118,7 @@ pub fn main() -> ExitCode {
         Command::Check(args) => check::run(args, cli.quiet),
         Command::Run(args) => run::run(args, cli.quiet),
         Command::Merge(args) => merge::run(args, cli.quiet),
+        Command::Verify(args) => verify::run(args, cli.quiet),
         Command::Ots(args) => ots::run(args, cli.quiet),
         Command::Psg(args) => psg::run(args, cli.quiet),
         Command::Info(args) => info::run(args),

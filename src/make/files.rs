@@ -1,11 +1,11 @@
 //! Finished pictures as files: PNGs with their request, attention maps beside them, and a manifest.
 
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use thiserror::Error;
 
 use super::finished::FinishedPicture;
+use crate::check::clock;
 use crate::output::attention::MapsError;
 use crate::output::files::{WriteError, append_line, parent, prepare_folder, slug};
 use crate::output::manifest::{self, ManifestLine, Place};
@@ -74,12 +74,11 @@ impl PictureWriter {
         manifest: Option<PathBuf>,
         maps: Option<PathBuf>,
     ) -> Self {
-        let now = humantime::format_rfc3339_seconds(SystemTime::now());
         Self {
             device: device.into(),
             manifest,
             maps,
-            run_id: format!("prepose-{now}"),
+            run_id: format!("prepose-{}", clock::now()),
         }
     }
 

@@ -1,9 +1,8 @@
 //! `manifest.jsonl`: one line a picture, in the schema of SpatialBench-UC's released runs.
 
-use std::time::SystemTime;
-
 pub use prepose_check::manifest::{CodeVersion, GenParams, ManifestLine, ModelLine};
 
+use crate::check::clock;
 use crate::request::Request;
 
 /// The version of Burn that this is built with.
@@ -53,7 +52,7 @@ pub fn line(request: &Request, scheduler: &str, device: &str, place: &Place) -> 
         relation: None,
         object_a: None,
         object_b: None,
-        timestamp_utc: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+        timestamp_utc: clock::now(),
         code_version: CodeVersion {
             prepose: env!("CARGO_PKG_VERSION").into(),
             burn: BURN_VERSION.into(),

@@ -1,8 +1,7 @@
 //! Keeps the files of a run: in a folder, or in an object store.
 //!
 //! Owns the [`Store`] trait, its implementations (object stores behind the feature `object-store`), and writing single
-//! [`files`] whole or not at all. It knows bytes and names, not what is in them. It imports no other crate of this
-//! workspace.
+//! [`files`] whole or not at all; and the [`ledger`] of a run's digests. It knows bytes and names, not what is in them.
 //!
 //! All that a run writes goes through [`Store`], whose writes are whole or not at all, so that a run may be killed at any
 //! instant, and several copies of it may run at once.
@@ -10,6 +9,7 @@
 #![warn(clippy::unwrap_used)]
 
 pub mod files;
+pub mod ledger;
 mod local;
 #[cfg(feature = "object-store")]
 mod object;
@@ -59,6 +59,21 @@ pub enum StoreError {
         "{0:?} is no name of a file in a run: parts are joined by '/', and none is empty, '.' or '..'"
     )]
     Name(String),
+    /// A place outside of the store.
+    #[error(
+        "cannot {action} {name} in {location}: {link} is a link, and what it leads to is no part of the run; put a folder \
+         in its place"
+    )]
+    Link {
+        /// What was tried: `write`, `remove`.
+        action: &'static str,
+        /// Its name in the store.
+        name: String,
+        /// Where the store is.
+        location: String,
+        /// The folder in the store that is a link.
+        link: String,
+    },
 }
 
 /// A file of a store.
@@ -68,6 +83,8 @@ pub struct Entry {
     pub name: String,
     /// Its size.
     pub bytes: u64,
+    /// When it was last written, by the store's clock, in microseconds since 1970; none where the store does not tell.
+    pub modified: Option<i64>,
 }
 
 /// Files by name. Names are relative, their parts joined by `/`.
@@ -119,6 +136,14 @@ pub trait Store: Send + Sync {
     /// One is still there; others may be gone.
     fn remove_all(&self, names: &[String]) -> Result<(), StoreError> {
         names.iter().try_for_each(|name| self.remove(name))
+    }
+
+    /// Sees to it that files that were written outlast a power cut.
+    ///
+    /// # Errors
+    /// The system's.
+    fn keep(&self, _names: &[String]) -> Result<(), StoreError> {
+        Ok(())
     }
 
     /// The folder of this machine that it is, if it is one.

@@ -3,7 +3,9 @@
 use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
+use prepose_untrusted::read_regular;
 use tempfile::{Builder, NamedTempFile};
 
 use super::{Entry, Store, StoreError, UNFINISHED, check_name};
@@ -36,6 +38,29 @@ impl LocalStore {
             location: self.location(),
             source: source.into(),
         }
+    }
+
+    /// The path of a file that is to be written or removed: no folder on the way may be a link, which would lead to files
+    /// that are not the run's.
+    fn own_path(&self, action: &'static str, name: &str) -> Result<PathBuf, StoreError> {
+        let path = self.path(name)?;
+        for (end, _) in name.match_indices('/') {
+            let folder = &name[..end];
+            match fs::symlink_metadata(self.root.join(folder)) {
+                Ok(about) if about.is_symlink() => {
+                    return Err(StoreError::Link {
+                        action,
+                        name: name.into(),
+                        location: self.location(),
+                        link: folder.into(),
+                    });
+                }
+                Ok(_) => {}
+                // Nothing is below what is not there.
+                Err(_) => break,
+            }
+        }
+        Ok(path)
     }
 
     /// The bytes in a file beside their place.
@@ -90,15 +115,33 @@ impl LocalStore {
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 about => about?,
             };
-            if about.is_dir() {
+            if !about.is_dir() {
+                found.push(Entry {
+                    name,
+                    bytes: about.len(),
+                    modified: about.modified().ok().and_then(microseconds),
+                });
+            } else if !entry.file_type()?.is_symlink() {
+                // What is behind a link is no part of the run.
                 self.collect(&entry.path(), &name, found)?;
-            } else {
-                let bytes = about.len();
-                found.push(Entry { name, bytes });
             }
         }
         Ok(())
     }
+}
+
+/// Since 1970; below 0 for a time before.
+fn microseconds(time: SystemTime) -> Option<i64> {
+    let passed = match time.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(after) => i64::try_from(after.as_micros()).ok()?,
+        Err(before) => -i64::try_from(before.duration().as_micros()).ok()?,
+    };
+    Some(passed)
+}
+
+/// Makes room for a file where an empty folder has its name. False if there is none.
+fn remove_empty_folder(path: &Path) -> bool {
+    path.is_dir() && !path.is_symlink() && fs::remove_dir(path).is_ok()
 }
 
 impl Store for LocalStore {
@@ -107,23 +150,30 @@ impl Store for LocalStore {
     }
 
     fn get(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        match fs::read(self.path(name)?) {
+        let path = self.path(name)?;
+        match read_regular(&path, u64::MAX) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            // A folder is no file.
+            Err(_) if path.is_dir() => Ok(None),
             Err(error) => Err(self.fail("read", name, error)),
         }
     }
 
     fn put(&self, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
-        let path = self.path(name)?;
+        let path = self.own_path("write", name)?;
         let file = self.beside(&path, bytes);
-        let done = file.and_then(|file| Ok(file.persist(&path)?));
+        let done = file.and_then(|file| match file.persist(&path) {
+            Err(error) if remove_empty_folder(&path) => Ok(error.file.persist(&path)?),
+            done => Ok(done?),
+        });
         done.map(drop)
             .map_err(|error| self.fail("write", name, error))
     }
 
     fn put_new(&self, name: &str, bytes: &[u8]) -> Result<bool, StoreError> {
-        let path = self.path(name)?;
+        let path = self.own_path("write", name)?;
+        remove_empty_folder(&path);
         let file = self.beside(&path, bytes);
         let done = file.and_then(|file| Ok(file.persist_noclobber(&path)?));
         match done {
@@ -146,7 +196,7 @@ impl Store for LocalStore {
     }
 
     fn remove(&self, name: &str) -> Result<(), StoreError> {
-        let path = self.path(name)?;
+        let path = self.own_path("remove", name)?;
         match fs::remove_file(&path) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 return Err(self.fail("remove", name, error));
@@ -156,6 +206,20 @@ impl Store for LocalStore {
         // Like in an object store, no folder is left without files. It fails where there are some.
         if let Some(folder) = path.parent().filter(|folder| *folder != self.root) {
             let _ = fs::remove_dir(folder);
+        }
+        Ok(())
+    }
+
+    fn keep(&self, names: &[String]) -> Result<(), StoreError> {
+        for name in names {
+            let path = self.path(name)?;
+            match fs::File::open(&path).and_then(|file| file.sync_all()) {
+                // Some file systems cannot, and say so.
+                Err(error) if error.kind() == ErrorKind::StorageFull => {
+                    return Err(self.fail("write", name, error));
+                }
+                _ => {}
+            }
         }
         Ok(())
     }
@@ -202,6 +266,53 @@ mod tests {
             error.to_string().starts_with("cannot write a/b.json/c in "),
             "{error}"
         );
+    }
+
+    #[test]
+    fn an_empty_folder_makes_room_and_another_does_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = LocalStore::new(folder.path());
+        for name in ["a", "b", "c/x"] {
+            fs::create_dir_all(folder.path().join(name)).unwrap();
+        }
+        assert_eq!(store.get("a").unwrap(), None);
+        store.put("a", b"1").unwrap();
+        assert!(store.put_new("b", b"2").unwrap());
+        assert!(store.put("c", b"3").is_err());
+        assert_eq!(store.list("").unwrap().len(), 2);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_is_behind_a_link_is_not_touched() {
+        let folder = tempfile::tempdir().unwrap();
+        let mine = folder.path().join("mine");
+        fs::create_dir(&mine).unwrap();
+        fs::write(mine.join("thesis.txt"), "years").unwrap();
+        let root = folder.path().join("run");
+        fs::create_dir_all(root.join("psg")).unwrap();
+        std::os::unix::fs::symlink(&mine, root.join("psg/samples")).unwrap();
+        let store = LocalStore::new(&root);
+        assert_eq!(store.list("").unwrap(), []);
+        for done in [
+            store.put("psg/samples/a/b", b""),
+            store.put("psg/samples/thesis.txt", b""),
+            store.put_new("psg/samples/new", b"").map(drop),
+            store.remove("psg/samples/thesis.txt"),
+        ] {
+            let error = done.unwrap_err().to_string();
+            assert!(error.contains("psg/samples is a link"), "{error}");
+        }
+        assert_eq!(
+            fs::read_to_string(mine.join("thesis.txt")).unwrap(),
+            "years"
+        );
+        assert_eq!(fs::read_dir(&mine).unwrap().count(), 1);
+        // The run's own folder may be a link.
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&root, &link).unwrap();
+        LocalStore::new(&link).put("a/b", b"1").unwrap();
+        assert_eq!(store.get("a/b").unwrap().unwrap(), b"1");
     }
 
     #[test]

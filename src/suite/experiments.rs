@@ -12,7 +12,7 @@ use crate::guidance::pos::Pos;
 use crate::prompt::neutral::Opening;
 use crate::search::{RewardKind, SearchConfig};
 
-/// The pictures that a run has made so far, and that a checker looked at.
+/// The pictures that a run has made so far by the methods that were asked for, and that a checker looked at.
 ///
 /// # Errors
 /// The run's files cannot be read.
@@ -23,6 +23,10 @@ pub fn pictures(folder: &RunFolder) -> Result<Pictures, FolderError> {
         .collect();
     let mut methods = Vec::new();
     for (index, method) in plan.config.methods.iter().enumerate() {
+        // The run may have methods of another experiment.
+        if folder.asked_for(index) == 0 {
+            continue;
+        }
         let mut seen = Vec::new();
         folder.samples(index, |sample| {
             let prompt = index_of.get(sample.scores.prompt_id.as_str());

@@ -1,23 +1,28 @@
 //! A run's files: what is done, what is missing, and how a finished picture is written down.
 //!
-//! A picture counts as made when its `samples/%06d.json` is there, which is written after the picture itself, whole or
-//! not at all. So a run may be killed at any instant, and two copies of it may run at once: what is made twice is the
-//! same picture under the same name. When all pictures of a method are there, their samples are folded into the files
-//! of the released bundle (`manifest.jsonl` last), and removed.
+//! A picture counts as made when its file in `samples/` is there, which is written after the picture itself, whole or
+//! not at all, and seals it with digests. So a run may be killed at any instant, and two copies of it may run at once:
+//! what is made twice is the same picture under the same name. When all pictures of a method are there, their samples
+//! are folded into the files of the released bundle, listed in the [ledger](crate::store::ledger), and removed.
 
+mod claim;
+mod damage;
 mod error;
 mod fold;
+mod state;
 
-use std::collections::HashSet;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use super::plan::{Job, Plan, differences, prompts_file};
+use super::plan::{Job, Plan};
 use super::sample::Sample;
-use crate::check::json;
-use crate::output::manifest::ManifestLine;
+use crate::check::seal::{Sealed, SealedFile};
 use crate::store::Store;
+use crate::store::ledger::{Ledger, Listed, Look};
 
+pub use claim::News;
 pub use error::FolderError;
+pub(in crate::suite) use state::Finished;
 
 /// The settings of a run.
 pub const CONFIG: &str = "run.json";
@@ -31,57 +36,36 @@ pub type NamedFile = (String, Vec<u8>);
 pub struct RunFolder {
     store: Arc<dyn Store>,
     plan: Plan,
+    wanted: Wanted,
+    /// Listed pictures whose lines are as they were written but not their files: what was listed of the files.
+    kept: Mutex<HashMap<String, Vec<(String, Listed)>>>,
+    /// Listed pictures whose lines are lost: what is listed of the pictures.
+    lost: Mutex<HashMap<String, Listed>>,
+    news: News,
+}
+
+/// Which of a run's pictures are to be made.
+enum Wanted {
+    All,
+    /// Those of another plan, by name, `prompt_id` and seed.
+    Of {
+        methods: HashSet<String>,
+        prompts: HashSet<String>,
+        seeds: HashSet<u64>,
+    },
+    /// Those that were finished once.
+    Once,
 }
 
 impl RunFolder {
-    /// Begins the run of `plan` in `store`, or goes on with it.
-    ///
-    /// # Errors
-    /// The run there has other settings; the store cannot be used.
-    pub fn claim(store: Arc<dyn Store>, plan: Plan) -> Result<Self, FolderError> {
-        if store.get(CONFIG)?.is_none() {
-            // A run counts as begun once its settings are there.
-            let prompts = prompts_file(&plan.prompts)?;
-            store.put(PROMPTS, prompts.as_bytes())?;
-            let mut config = serde_json::to_string_pretty(&plan.config)?;
-            config.push('\n');
-            store.put_new(CONFIG, config.as_bytes())?;
-        }
-        // Another process may have been faster, with other settings.
-        let there = Self::open(store.clone())?.plan;
-        if there != plan {
-            let value = |plan: &Plan| serde_json::to_value(&plan.config);
-            return Err(FolderError::OtherSettings {
-                location: store.location(),
-                differences: differences(&value(&there)?, &value(&plan)?),
-            });
-        }
-        Ok(Self { store, plan })
-    }
-
-    /// The run in `store`, as far as it is.
-    ///
-    /// # Errors
-    /// There is none, or its settings are broken.
-    pub fn open(store: Arc<dyn Store>) -> Result<Self, FolderError> {
-        let location = store.location();
-        let text = |name: &str| {
-            let bytes = store.get(name)?.ok_or_else(|| FolderError::NoRun {
-                location: location.clone(),
-            })?;
-            Ok::<_, FolderError>(String::from_utf8_lossy(&bytes).into_owned())
-        };
-        let plan = Plan::read(&text(CONFIG)?, &text(PROMPTS)?);
-        let plan = plan.map_err(|source| FolderError::Plan {
-            location: location.clone(),
-            source,
-        })?;
-        Ok(Self { store, plan })
-    }
-
     /// What the run is to do.
     pub fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// What the run had before it was taken up, and what is new.
+    pub fn news(&self) -> &News {
+        &self.news
     }
 
     /// Where its files are.
@@ -105,19 +89,8 @@ impl RunFolder {
     }
 
     fn sample_name(&self, job: Job) -> String {
-        format!(
-            "{}/samples/{:06}.json",
-            self.method_folder(job.method),
-            job.index
-        )
-    }
-
-    /// Whether the files of a method are complete.
-    ///
-    /// # Errors
-    /// The store's.
-    pub fn is_folded(&self, method: usize) -> Result<bool, FolderError> {
-        Ok(self.store.get(&self.manifest_name(method))?.is_some())
+        let folder = self.method_folder(job.method);
+        format!("{folder}/samples/{}.json", self.plan.sample_id(job))
     }
 
     fn manifest_name(&self, method: usize) -> String {
@@ -128,67 +101,70 @@ impl RunFolder {
         format!("{}/eval/{file}", self.method_folder(method))
     }
 
-    /// The jobs of a method that are still to be done: those without a sample, and those whose picture is gone or
-    /// empty.
+    /// The jobs of a method that are still to be done and were asked for: those of which not everything is there as it
+    /// was written.
     ///
     /// # Errors
-    /// The store's; a broken manifest.
+    /// The store's.
     pub fn pending(&self, method: usize) -> Result<Vec<Job>, FolderError> {
-        let folder = self.method_folder(method);
-        let pictures: HashSet<String> = (self.store.list(&format!("{folder}/images"))?)
-            .into_iter()
-            .filter(|entry| entry.bytes > 0)
-            .map(|entry| entry.name)
-            .collect();
-        let samples: HashSet<String> = (self.store.list(&format!("{folder}/samples"))?)
-            .into_iter()
-            .filter(|entry| entry.bytes > 0)
-            .map(|entry| entry.name)
-            .collect();
-        let folded: HashSet<String> = (self.folded_manifest(method)?.into_iter())
-            .map(|line| line.sample_id)
-            .collect();
-        let done = |job: &Job| {
-            let known = samples.contains(&self.sample_name(*job))
-                || (!folded.is_empty() && folded.contains(&self.plan.sample_id(*job)));
-            known && pictures.contains(&self.picture_name(*job))
-        };
-        Ok(self.plan.jobs(method).filter(|job| !done(job)).collect())
+        self.pending_by(method, Look::Quick)
     }
 
-    fn folded_manifest(&self, method: usize) -> Result<Vec<ManifestLine>, FolderError> {
-        self.lines(&self.manifest_name(method))
-    }
-
-    /// The lines of a file; none if it is not there.
-    fn lines<T: serde::de::DeserializeOwned>(&self, name: &str) -> Result<Vec<T>, FolderError> {
-        let Some(text) = self.text(name)? else {
-            return Ok(Vec::new());
-        };
-        let lines = text.lines().zip(1..);
-        let read = |(line, number): (&str, usize)| {
-            json::from_str(line).map_err(|source| {
-                let why = format!("line {number}: {source}");
-                self.broken(name, why.into())
-            })
-        };
-        lines.map(read).collect()
-    }
-
-    fn text(&self, name: &str) -> Result<Option<String>, FolderError> {
-        let Some(bytes) = self.store.get(name)? else {
-            return Ok(None);
-        };
-        let text = String::from_utf8(bytes).map_err(|error| self.broken(name, error.into()))?;
-        Ok(Some(text))
-    }
-
-    fn broken(&self, name: &str, source: Box<dyn std::error::Error + Send + Sync>) -> FolderError {
-        FolderError::Broken {
-            name: name.into(),
-            location: self.store.location(),
-            source,
+    /// The same, looking as closely as asked for.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn pending_by(&self, method: usize, look: Look) -> Result<Vec<Job>, FolderError> {
+        let state = self.state(method, look)?;
+        let done = self.done(&state)?;
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        for (id, files) in self.broken_pictures(&state, &done.lines) {
+            kept.insert(id, files);
         }
+        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        lost.extend(self.lost_lines(&state, &done.lines));
+        let once = match self.wanted {
+            Wanted::Once => self.made_once(&state),
+            _ => HashSet::new(),
+        };
+        let wanted = |job: &Job| match self.wanted {
+            Wanted::Once => once.contains(&self.plan.sample_id(*job)),
+            _ => self.is_asked_for(*job),
+        };
+        let lacks = |job: &Job| !done.ids.contains(&self.plan.sample_id(*job));
+        let jobs = self.plan.jobs(method);
+        Ok(jobs.filter(|job| wanted(job) && lacks(job)).collect())
+    }
+
+    /// Whether a picture is one of those that were asked for; of a run that is mended, all are.
+    fn is_asked_for(&self, job: Job) -> bool {
+        match &self.wanted {
+            Wanted::All | Wanted::Once => true,
+            Wanted::Of {
+                methods,
+                prompts,
+                seeds,
+            } => {
+                methods.contains(&self.plan.config.methods[job.method].name)
+                    && prompts.contains(&self.plan.prompts[job.prompt].prompt_id)
+                    && seeds.contains(&job.seed)
+            }
+        }
+    }
+
+    /// How many pictures by a method were asked for.
+    pub fn asked_for(&self, method: usize) -> usize {
+        let jobs = self.plan.jobs(method);
+        jobs.filter(|job| self.is_asked_for(*job)).count()
+    }
+
+    /// How many pictures by a method are not there, whether or not they were asked for.
+    fn lacking(&self, method: usize) -> Result<usize, FolderError> {
+        let done = self.done(&self.state(method, Look::Quick)?)?.ids;
+        let jobs = self.plan.jobs(method);
+        Ok(jobs
+            .filter(|job| !done.contains(&self.plan.sample_id(*job)))
+            .count())
     }
 
     /// Writes a finished picture down, `files` first (names within the method's folder: the picture, its attention
@@ -203,17 +179,106 @@ impl RunFolder {
         sample: &Sample,
     ) -> Result<bool, FolderError> {
         let folder = self.method_folder(job.method);
-        for (name, bytes) in files {
-            self.store.put(&format!("{folder}/{name}"), bytes)?;
+        let id = self.plan.sample_id(job);
+        let digests: Vec<(String, Listed)> = (files.iter())
+            .map(|(name, bytes)| (format!("{folder}/{name}"), Listed::of(bytes)))
+            .collect();
+        let put = || {
+            (files.iter())
+                .try_for_each(|(name, bytes)| self.store.put(&format!("{folder}/{name}"), bytes))
+        };
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kept) = kept.get(&id) {
+            let as_listed = kept.iter().all(|(name, listed)| {
+                let new = digests.iter().find(|(new, _)| new == name);
+                new.is_some_and(|(_, new)| new.sha256 == listed.sha256)
+            });
+            if as_listed {
+                // Its lines are there already, and as old as they were.
+                put()?;
+                return Ok(true);
+            }
+            self.change_ledger(|ledger| {
+                for (name, _) in kept {
+                    ledger.remove(name);
+                }
+            })?;
         }
+        drop(kept);
+        put()?;
+        let lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = lost
+            .get(&id)
+            .and_then(|listed| fold::as_noted(sample, listed));
+        drop(lost);
+        self.seal(job, &digests, before.as_ref().unwrap_or(sample))
+    }
+
+    /// Writes down what is known of a picture whose files are there.
+    fn seal(
+        &self,
+        job: Job,
+        files: &[(String, Listed)],
+        sample: &Sample,
+    ) -> Result<bool, FolderError> {
+        let own = |name: &str| {
+            let folder = format!("{}/", self.method_folder(job.method));
+            name.strip_prefix(&folder).unwrap_or(name).to_string()
+        };
+        let sealed = Sealed {
+            sample: sample.clone(),
+            files: (files.iter())
+                .map(|(name, listed)| SealedFile {
+                    name: own(name),
+                    bytes: listed.bytes,
+                    sha256: listed.sha256.clone(),
+                })
+                .collect(),
+        };
         let name = self.sample_name(job);
-        let line = sample.to_line()?;
-        let new = self.store.put_new(&name, line.as_bytes())?;
-        if !new && self.store.get(&name)?.is_none_or(|there| there.is_empty()) {
-            // What a power cut leaves.
-            self.store.put(&name, line.as_bytes())?;
+        let text = sealed.to_text()?;
+        if self.store.put_new(&name, text.as_bytes())? {
             return Ok(true);
         }
-        Ok(new)
+        // Another copy of the run was faster; or it is broken, or of a picture that was lost.
+        let there = self.store.get(&name)?;
+        let there = there.and_then(|bytes| Sealed::read(&bytes));
+        if there.is_some_and(|there| {
+            there.files == sealed.files
+                && there.sample.manifest.sample_id == sample.manifest.sample_id
+        }) {
+            return Ok(false);
+        }
+        self.store.put(&name, text.as_bytes())?;
+        Ok(true)
+    }
+
+    /// The ledger as it is now.
+    fn ledger(&self) -> Result<Ledger, FolderError> {
+        Ok(Ledger::read(&*self.store, "")?)
+    }
+
+    /// Changes the ledger, and writes it if it is another then.
+    fn change_ledger(&self, change: impl FnOnce(&mut Ledger)) -> Result<(), FolderError> {
+        let mut ledger = self.ledger()?;
+        let before = ledger.clone();
+        change(&mut ledger);
+        if ledger != before {
+            ledger.write(&*self.store)?;
+        }
+        Ok(())
+    }
+
+    /// Lists a file that was just written.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn enlist(&self, name: &str, bytes: &[u8]) -> Result<(), FolderError> {
+        let folder = name.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let there = self.store.list(folder)?;
+        let mut listed = Listed::of(bytes);
+        listed.modified =
+            (there.iter().find(|entry| entry.name == name)).and_then(|entry| entry.modified);
+        self.change_ledger(|ledger| ledger.insert(name, listed))
     }
 }

@@ -1,14 +1,18 @@
 //! What is compared: named combinations of guidance, search and prompt changes.
 
+mod error;
+
 use std::collections::HashSet;
+use std::error::Error;
+use std::path::Path;
 use std::str::FromStr;
 
+use prepose_untrusted::read_regular;
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 use super::SuitePrompt;
 use crate::guidance::{self, GuidanceConfig, METHODS};
-use crate::prompt::neutral::{NeutralError, Opening};
+use crate::prompt::neutral::Opening;
 use crate::request::{DelayedOrder, Request};
 use crate::search::{Pruning, SearchConfig};
 
@@ -40,69 +44,13 @@ pub struct Begin {
     pub steps: usize,
 }
 
-/// Why something is no method.
-#[derive(Debug, Error)]
-pub enum MethodError {
-    /// A name that nobody knows.
-    #[error(
-        "{name:?} is no method; there are {}, and several joined by '+', such as psg+best-of-4; anything else can be \
-         said in a file (--methods)",
-        Method::names()
-    )]
-    Unknown {
-        /// As typed.
-        name: String,
-    },
-    /// Two of a kind.
-    #[error("{name:?} asks for two kinds of {what}; a method has one")]
-    Twice {
-        /// As typed.
-        name: String,
-        /// What there are two of.
-        what: &'static str,
-    },
-    /// A number that makes no sense.
-    #[error(
-        "{name:?} has the number 0 or one that is too large; write for instance best-of-8 or delayed-order-2"
-    )]
-    Number {
-        /// As typed.
-        name: String,
-    },
-    /// A name that cannot be a folder's.
-    #[error(
-        "{name:?} cannot be a method's name: it becomes a folder, and may have letters, digits, '.', '_', '+' and '-', and \
-         begins with a letter or digit"
-    )]
-    Name {
-        /// As given.
-        name: String,
-    },
-    /// The same name for two methods.
-    #[error("there are two methods called {name:?}; give one of them another name")]
-    Duplicate {
-        /// Theirs.
-        name: String,
-    },
-    /// The file is not what it should be.
-    #[error(
-        "not a file of methods, which has tables [[method]] with name, guide, search and begin"
-    )]
-    File(#[source] Box<toml::de::Error>),
-    /// A file without a method.
-    #[error("the file has no [[method]]")]
-    Empty,
-    /// A prompt that has no other form.
-    #[error("{method} begins with another form of {prompt:?}, which cannot be derived")]
-    Opening {
-        /// Whose.
-        method: String,
-        /// Which prompt.
-        prompt: String,
-        /// Why not.
-        source: Box<NeutralError>,
-    },
-}
+pub use error::MethodError;
+
+/// The most methods that a run can have.
+pub const MOST_METHODS: usize = 1_000;
+
+/// The most noises that a search can try.
+pub const MOST_NOISES: usize = 10_000;
 
 /// A file of methods.
 #[derive(Deserialize)]
@@ -140,13 +88,29 @@ impl Method {
         }
     }
 
+    /// The methods in a TOML file: as [`from_toml`](Self::from_toml).
+    ///
+    /// # Errors
+    /// [`MethodError`]; it names the file.
+    pub fn from_file(path: &Path) -> Result<Vec<Self>, MethodError> {
+        /// Much more than as many methods need as a run can have.
+        const LIMIT: u64 = 4 << 20;
+        let fail = |source: Box<dyn Error + Send + Sync>| MethodError::In {
+            path: path.into(),
+            source,
+        };
+        let bytes = read_regular(path, LIMIT).map_err(|error| fail(error.into()))?;
+        let text = String::from_utf8(bytes).map_err(|error| fail(error.into()))?;
+        Self::from_toml(&text).map_err(|error| fail(error.into()))
+    }
+
     /// The methods in the text of a TOML file: tables `[[method]]` with `name`, `guide`
     /// ([`GuidanceConfig`]), `search` ([`SearchConfig`]) and `begin` ([`Begin`]).
     ///
     /// # Errors
     /// [`MethodError`]; it names the line.
     pub fn from_toml(text: &str) -> Result<Vec<Self>, MethodError> {
-        let file = toml::from_str::<File>(text).map_err(|error| MethodError::File(error.into()))?;
+        let file = toml::from_str::<File>(text).map_err(|error| MethodError::file(&error, text))?;
         let methods = file.method;
         if methods.is_empty() {
             return Err(MethodError::Empty);
@@ -154,13 +118,26 @@ impl Method {
         Ok(methods)
     }
 
-    /// Refuses names that cannot be folders, or that two methods have.
+    /// Refuses names that cannot be folders, or that two methods have, and what would never end.
     ///
     /// # Errors
     /// [`MethodError`].
     pub fn check_names(methods: &[Self]) -> Result<(), MethodError> {
+        if methods.len() > MOST_METHODS {
+            return Err(MethodError::TooMany {
+                methods: methods.len(),
+            });
+        }
         let mut names = HashSet::new();
-        for Self { name, .. } in methods {
+        for Self { name, search, .. } in methods {
+            if let Some(search) = search
+                && !(1..=MOST_NOISES).contains(&search.best_of)
+            {
+                return Err(MethodError::Search {
+                    name: name.clone(),
+                    best_of: search.best_of,
+                });
+            }
             let plain = |c: char| c.is_ascii_alphanumeric() || "._+-".contains(c);
             let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric());
             if !begins || !name.chars().all(plain) || name.len() > 100 {
@@ -221,8 +198,15 @@ impl FromStr for Method {
             name: name.into(),
             what,
         };
+        // Each part by the name that it has in runs: `pos` is `psg` there.
+        let mut names = Vec::new();
         for part in name.split('+') {
-            match parse_part(part, name)? {
+            let parsed = parse_part(part, name)?;
+            names.push(match &parsed {
+                Part::Guide(guide) => guide.known_as(),
+                _ => part,
+            });
+            match parsed {
                 Part::Plain if name == part => {}
                 Part::Plain => return Err(MethodError::Unknown { name: name.into() }),
                 Part::Guide(guide) => {
@@ -242,6 +226,7 @@ impl FromStr for Method {
                 }
             }
         }
+        method.name = names.join("+");
         Ok(method)
     }
 }
@@ -255,7 +240,7 @@ enum Part {
 
 fn parse_part(part: &str, name: &str) -> Result<Part, MethodError> {
     let number = |text: &str| match text.parse::<usize>() {
-        Ok(number @ 1..=100_000) => Ok(number),
+        Ok(number @ 1..=MOST_NOISES) => Ok(number),
         Ok(_) => Err(MethodError::Number { name: name.into() }),
         Err(_) => Err(MethodError::Unknown { name: name.into() }),
     };
@@ -311,6 +296,9 @@ mod tests {
             "prompt-only".parse::<Method>().unwrap(),
             Method::prompt_only()
         );
+        let both = ["pos+best-of-4", "psg+best-of-4"].map(|name| name.parse::<Method>().unwrap());
+        assert_eq!(both[0], both[1]);
+        assert_eq!(both[0].name, "psg+best-of-4");
         for (wrong, why) in [
             ("", "no method"),
             ("psg+", "no method"),
@@ -363,5 +351,16 @@ mod tests {
         }
         let twice = [Method::prompt_only(), Method::prompt_only()];
         assert!(Method::check_names(&twice).is_err());
+        // What would never end.
+        let many = vec![Method::prompt_only(); MOST_METHODS + 1];
+        let error = Method::check_names(&many).unwrap_err().to_string();
+        assert!(error.contains("1001 methods"), "{error}");
+        let long = "[[method]]\nname = \"a\"\nsearch = { best_of = 1000000 }";
+        let error = Method::check_names(&Method::from_toml(long).unwrap()).unwrap_err();
+        assert!(error.to_string().contains("1000000 noises"), "{error}");
+        // A message is not as long as the file.
+        let deep = format!("[[method]]\nname = \"a\"\n{}", "x.".repeat(100_000));
+        let error = Method::from_toml(&deep).unwrap_err().to_string();
+        assert!(error.len() < 500 && error.contains("line 3"), "{error}");
     }
 }

@@ -3,7 +3,7 @@
 //! * [`method`]: what is compared; [`plan`]: every picture of a run, and what decides it;
 //! * [`requests`]: what the engine is asked for; [`run`]: the runner; [`maker`]: its pictures; [`examiner`]: who looks
 //!   at them; [`sample`]: what is known of one;
-//! * [`folder`]: the run's files; [`provenance`]: who made them, and when; [`shard`]: one part of a divided run;
+//! * [`growth`]: runs that get more methods, prompts or seeds; [`folder`]: the run's files; [`provenance`]: who made them, and when; [`shard`]: one part of a divided run;
 //!   [`merge`]: joining the parts;
 //! * [`sets`]: the benchmarks' prompts, and those of one's own; [`experiments`]: the runs that the papers' experiments
 //!   need.
@@ -11,6 +11,7 @@
 pub mod examiner;
 pub mod experiments;
 pub mod folder;
+pub mod growth;
 pub mod maker;
 pub mod merge;
 pub mod method;

@@ -154,7 +154,7 @@ impl Suite {
         Ok(SuiteId {
             name: self.name.clone(),
             version: self.version.clone(),
-            sha256: hash(&prompts_file(&self.prompts)?),
+            sha256: prompts_id(&self.prompts)?,
         })
     }
 }
@@ -163,6 +163,11 @@ impl Suite {
 pub fn prompts_file(prompts: &[SuitePrompt]) -> serde_json::Result<String> {
     let lines: Result<Vec<_>, _> = prompts.iter().map(serde_json::to_string).collect();
     Ok(lines?.into_iter().map(|line| line + "\n").collect())
+}
+
+/// SHA-256 of a run's `prompts.jsonl`.
+pub fn prompts_id(prompts: &[SuitePrompt]) -> serde_json::Result<String> {
+    Ok(hash(&prompts_file(prompts)?))
 }
 
 fn hash(text: &str) -> String {
@@ -225,9 +230,18 @@ impl Plan {
     /// The jobs of one method that belong to this run's shard, in their order.
     pub fn jobs(&self, method: usize) -> impl Iterator<Item = Job> {
         let first = method * self.per_method();
-        (first..first + self.per_method())
-            .filter(|index| self.config.shard.is_none_or(|shard| shard.has(*index)))
-            .map(|index| self.job(index))
+        let seeds = self.config.seeds.len();
+        let name = &self.config.methods[method].name;
+        let shard = self.config.shard;
+        (self.prompts.iter().enumerate()).flat_map(
+            move |(prompt, SuitePrompt { prompt_id, .. })| {
+                let turn = shard.map(|shard| (shard, Shard::turn(name, prompt_id)));
+                let job = move |seed: usize| self.job(first + prompt * seeds + seed);
+                let here =
+                    move |job: &Job| turn.is_none_or(|(shard, turn)| shard.has(turn, job.seed));
+                (0..seeds).map(job).filter(here)
+            },
+        )
     }
 
     /// The first job of each prompt by one method, whichever shard it belongs to.

@@ -1,11 +1,12 @@
 //! What is noted of each call of the runner: `provenance/TIME-PROCESS.json` in the run's folder.
 
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use serde_json::json;
 
 use super::folder::{FolderError, RunFolder};
 use super::run::RunError;
+use crate::check::clock;
 use crate::output::manifest::BURN_VERSION;
 
 /// One call of the runner on a run's folder.
@@ -27,7 +28,7 @@ impl<'a> Invocation<'a> {
         Self {
             folder,
             started: Instant::now(),
-            started_utc: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+            started_utc: clock::now(),
             command,
             device,
             batch: None,
@@ -77,7 +78,11 @@ impl<'a> Invocation<'a> {
             "arch": std::env::consts::ARCH,
             "batch": self.batch,
         }))?;
-        let store = self.folder.store();
-        Ok(store.put(&name, (text + "\n").as_bytes())?)
+        let text = text + "\n";
+        self.folder.store().put(&name, text.as_bytes())?;
+        match outcome {
+            "running" => Ok(()),
+            _ => self.folder.enlist(&name, text.as_bytes()),
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The runner: makes what is missing, has it looked at meanwhile, and writes it down.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 
@@ -9,7 +10,7 @@ use super::examiner::{Examiner, Submission};
 use super::folder::{FolderError, NamedFile, RunFolder};
 use super::method::MethodError;
 use super::plan::Job;
-use super::sample::Sample;
+use super::sample::{Cost, Sample};
 use crate::detect::checker::CheckError;
 use crate::detect::reward::RewardError;
 use crate::engine::EngineError;
@@ -17,6 +18,7 @@ use crate::make::{FinishedPicture, MakeError};
 use crate::output::files::slug;
 use crate::output::manifest::{ManifestLine, Place};
 use crate::output::png;
+use crate::picture::Picture;
 use crate::request::RewardKind;
 
 /// Why a run ended early. What was finished before is kept, and the same run goes on from there.
@@ -159,18 +161,21 @@ impl Runner<'_> {
         let pending: Vec<Vec<Job>> = (methods.clone())
             .map(|method| folder.pending(method))
             .collect::<Result<_, _>>()?;
-        let total = methods.clone().map(|m| folder.plan().jobs(m).count()).sum();
+        let total = methods.clone().map(|method| folder.asked_for(method)).sum();
         watcher.begins(pending.iter().map(Vec::len).sum(), total);
-        for (method, jobs) in methods.zip(pending) {
-            let writer = ResultWriter {
+        for (method, mut jobs) in methods.zip(pending) {
+            let mut writer = ResultWriter {
                 folder,
                 examiner: &mut *examiner,
                 watcher: &mut *watcher,
                 device: &device,
             };
+            let begun = !jobs.is_empty();
+            let said = writer.say_again(&jobs, stop)?;
+            jobs.retain(|job| !said.contains(&job.index));
             make_all(writer, maker, &jobs, stop)?;
-            if !jobs.is_empty() {
-                folder.fold(method)?;
+            if begun {
+                folder.fold_if_whole(method)?;
             }
         }
         folder.finish()?;
@@ -232,6 +237,39 @@ struct ResultWriter<'a> {
 }
 
 impl ResultWriter<'_> {
+    /// Looks again at pictures whose records alone were lost, and returns the indices of the jobs that are done by that.
+    fn say_again(&mut self, jobs: &[Job], stop: &AtomicBool) -> Result<HashSet<usize>, RunError> {
+        let folder = self.folder;
+        let mut said = HashSet::new();
+        for (job, mut sample) in folder.unsaid(jobs)? {
+            if stop.load(Ordering::Relaxed) {
+                return Err(RunError::Interrupted);
+            }
+            let bytes = folder.store().get(&folder.picture_name(job));
+            let Some(bytes) = bytes.map_err(FolderError::from)? else {
+                continue;
+            };
+            // One that cannot be read is made again.
+            let Ok(picture) = Picture::decode(&bytes) else {
+                continue;
+            };
+            let submitted = Submission {
+                sample_id: folder.plan().sample_id(job),
+                prompt: &folder.plan().prompts[job.prompt],
+                seed: job.seed,
+                picture: &picture,
+                cost: Cost::default(),
+            };
+            let seen = self.examiner.examine(&[submitted])?;
+            sample.records = seen.into_iter().flat_map(|(records, _)| records).collect();
+            if folder.say_again(job, &sample)? {
+                self.watcher.finished(&sample);
+                said.insert(job.index);
+            }
+        }
+        Ok(said)
+    }
+
     fn finish(&mut self, batch: &[(Job, FinishedPicture)]) -> Result<(), RunError> {
         let plan = self.folder.plan();
         let submitted: Vec<Submission> = (batch.iter())

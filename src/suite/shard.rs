@@ -1,8 +1,9 @@
-//! Dividing a run: shard *i* of *n* makes every *n*-th picture of the plan.
+//! Dividing a run: shard *i* of *n* makes about every *n*-th picture.
 //!
-//! Job *j* of the plan belongs to shard *j* mod *n*, so that shards get their fair part of each method and of each
-//! prompt's seeds, and a shard's work follows from its two numbers alone. They are given, or those that Slurm gives the
-//! tasks of an array and Kubernetes the pods of an indexed Job.
+//! A picture's shard follows from its method, prompt and seed, and from nothing else: a run may grow, and no picture
+//! changes its shard by that. The seeds of a prompt go to one shard after the other, beginning with one that the names of
+//! method and prompt decide as if by chance. A shard's two numbers are given, or those that Slurm gives the tasks of an
+//! array and Kubernetes the pods of an indexed Job.
 
 mod scheduler;
 
@@ -10,6 +11,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 /// The most shards a run can have; a picture each would be the end of it anyway.
@@ -142,9 +144,17 @@ impl Shard {
         self.count
     }
 
-    /// Whether a job of the plan, counted from 0, is to be done here.
-    pub fn has(self, job: usize) -> bool {
-        job % self.count == self.index
+    /// What decides the shard of the picture of a prompt by a method with seed 0.
+    pub fn turn(method: &str, prompt_id: &str) -> u64 {
+        let digest = Sha256::digest(format!("{method}\n{prompt_id}"));
+        digest[..8]
+            .iter()
+            .fold(0, |turn, byte| turn << 8 | u64::from(*byte))
+    }
+
+    /// Whether the picture with this seed, of the prompt and the method with this [`turn`](Self::turn), is made here.
+    pub fn has(self, turn: u64, seed: u64) -> bool {
+        turn.wrapping_add(seed) % self.count as u64 == self.index as u64
     }
 
     /// The name of its folder inside the run's: `shard-001-of-004`.
@@ -233,10 +243,30 @@ mod tests {
     }
 
     #[test]
-    fn every_job_has_one_shard() {
+    fn every_picture_has_one_shard_and_shards_have_equally_many() {
         let shards: Vec<_> = (0..7).map(|i| Shard::new(i, 7).unwrap()).collect();
-        for job in 0..100 {
-            assert_eq!(shards.iter().filter(|shard| shard.has(job)).count(), 1);
+        let mut pictures = [0; 7];
+        for prompt in 0..1_000 {
+            let turn = Shard::turn("psg", &format!("v1_{prompt:06}"));
+            for seed in 0..4 {
+                let of: Vec<_> = shards
+                    .iter()
+                    .filter(|shard| shard.has(turn, seed))
+                    .collect();
+                assert_eq!(of.len(), 1);
+                pictures[of[0].index()] += 1;
+            }
         }
+        assert!(
+            pictures.iter().all(|n| (514..=629).contains(n)),
+            "{pictures:?}"
+        );
+        // As many seeds as shards: one each.
+        let turn = Shard::turn("psg", "p");
+        assert!(
+            shards
+                .iter()
+                .all(|shard| (0..7).filter(|seed| shard.has(turn, *seed)).count() == 1)
+        );
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use super::examiner::NoExaminer;
-use super::folder::{FolderError, RunFolder};
+use super::folder::RunFolder;
 use super::method::Method;
 use super::plan::{Job, Plan, RunConfig, Sampling};
 use super::run::{Maker, RunError, Runner, Watcher};
@@ -16,6 +16,7 @@ use crate::make::FinishedPicture;
 use crate::picture::Picture;
 use crate::request::Request;
 use crate::sampling::noise::NoiseKind;
+use crate::store::ledger::{Damage, LEDGER, Look};
 use crate::store::{Entry, LocalStore, Store, StoreError};
 
 /// Files in memory. The operation number `fails` fails: before it has any effect, or, if it is odd, after it.
@@ -80,6 +81,7 @@ impl Store for MemoryStore {
             let entry = |name: &String| Entry {
                 bytes: files[name].len() as u64,
                 name: name.clone(),
+                modified: None,
             };
             files.keys().filter(below).map(entry).collect()
         })
@@ -90,7 +92,7 @@ impl Store for MemoryStore {
     }
 }
 
-fn plan(prompts: usize, seeds: u64, methods: &[&str]) -> Plan {
+pub(super) fn plan(prompts: usize, seeds: u64, methods: &[&str]) -> Plan {
     let prompt = |index: usize| SuitePrompt {
         prompt_id: format!("p{index:05}"),
         prompt: format!("a photo of thing {index}"),
@@ -131,6 +133,13 @@ fn plan(prompts: usize, seeds: u64, methods: &[&str]) -> Plan {
     }
 }
 
+/// A picture's colour, whatever its place in the plan.
+fn pixel(sample_id: &str) -> u8 {
+    sample_id
+        .bytes()
+        .fold(7, |sum: u8, byte| sum.wrapping_mul(31).wrapping_add(byte))
+}
+
 /// Makes small pictures, and counts them.
 struct Stub<'a> {
     plan: &'a Plan,
@@ -152,7 +161,7 @@ impl Maker for Stub<'_> {
             picture: Picture {
                 width: 8,
                 height: 8,
-                rgb: vec![job.index as u8; 8 * 8 * 3],
+                rgb: vec![pixel(&self.plan.sample_id(*job)); 8 * 8 * 3],
             },
             maps: Vec::new(),
             cost: Cost::default(),
@@ -172,14 +181,15 @@ impl Watcher for Count {
 
 /// Goes on with the run until it ends or something fails; the pictures that were made, and how many were finished.
 fn go(store: Arc<dyn Store>, plan: &Plan) -> (Vec<usize>, usize, Result<(), RunError>) {
-    let mut stub = Stub {
-        plan,
-        made: Vec::new(),
-        batch: 3,
-    };
+    let mut made = Vec::new();
     let mut count = Count::default();
     let run = || {
         let folder = RunFolder::claim(store, plan.clone())?;
+        let mut stub = Stub {
+            plan: folder.plan(),
+            made: Vec::new(),
+            batch: 3,
+        };
         let runner = Runner {
             folder: &folder,
             examiner: &mut NoExaminer,
@@ -187,10 +197,12 @@ fn go(store: Arc<dyn Store>, plan: &Plan) -> (Vec<usize>, usize, Result<(), RunE
             device: "stub".into(),
             stop: &AtomicBool::new(false),
         };
-        runner.run(&mut stub)
+        let result = runner.run(&mut stub);
+        made = stub.made;
+        result
     };
     let result = run();
-    (stub.made, count.0, result)
+    (made, count.0, result)
 }
 
 /// The files of a run, without what tells when they were made.
@@ -206,9 +218,25 @@ fn files(store: &MemoryStore) -> BTreeMap<String, String> {
             });
         lines.collect::<Vec<_>>().join("\n")
     };
-    let each = files.iter();
+    // Digests tell of times too.
+    let each = files.iter().filter(|(name, _)| *name != LEDGER);
     each.map(|(name, bytes)| (name.clone(), blank(text(bytes))))
         .collect()
+}
+
+/// The names of files that one has otherwise than the other.
+fn differing<'a>(
+    a: &'a BTreeMap<String, String>,
+    b: &'a BTreeMap<String, String>,
+) -> Vec<&'a String> {
+    let names = a.keys().chain(b.keys());
+    names.filter(|name| a.get(*name) != b.get(*name)).collect()
+}
+
+/// What is not as it was written, by a look at all of it.
+fn damage(store: Arc<dyn Store>) -> Vec<String> {
+    let damage = RunFolder::open(store).unwrap().damage(Look::Whole);
+    damage.unwrap().iter().map(Damage::to_string).collect()
 }
 
 #[test]
@@ -246,14 +274,18 @@ fn whatever_fails_nothing_is_lost_or_made_twice() {
         });
         let before = files(&again);
         let (second, ..) = go(again.clone(), &plan);
-        assert_eq!(files(&again), wanted, "{fails}");
+        assert_eq!(differing(&files(&again), &wanted), [""; 0], "{fails}");
+        assert_eq!(damage(again.clone()), [""; 0], "{fails}");
         // Only what was under way is made again: two batches wait, one is looked at and one is made.
         let twice = second.iter().filter(|index| first.contains(index)).count();
         assert!(twice <= 4 * 3, "{fails}: {twice}");
         for (name, text) in before {
-            if name.contains("/samples/") {
-                let index: usize = name[name.len() - 11..name.len() - 5].parse().unwrap();
-                assert!(!second.contains(&index), "{fails}: {index} is made twice");
+            if let Some((_, id)) = name.split_once("/samples/") {
+                let mut made = second.iter().map(|index| plan.sample_id(plan.job(*index)));
+                assert!(
+                    made.all(|made| format!("{made}.json") != id),
+                    "{fails}: {id} is made twice"
+                );
                 assert!(!text.is_empty());
             }
         }
@@ -269,27 +301,38 @@ fn other_settings_are_refused_and_named() {
     go(store.clone(), &first).2.unwrap();
     let mut other = first.clone();
     other.config.sampling.steps = 30;
-    other.config.methods = vec!["psg".parse::<Method>().unwrap()];
+    other.config.methods.push("psg".parse::<Method>().unwrap());
     let before = files(&store);
     let error = go(store.clone(), &other).2.unwrap_err().to_string();
     assert!(
-        error.contains("sampling.steps is 1 there, and 30 was asked for"),
+        error.ends_with("the same settings: steps: 1 there, 30 asked for"),
         "{error}"
     );
-    assert!(error.contains("methods[0].name"), "{error}");
-    assert_eq!(files(&store), before);
-    // The prompts too are part of it.
-    let error = go(store.clone(), &plan(3, 1, &["prompt-only"]))
-        .2
-        .unwrap_err();
-    assert!(error.to_string().contains("suite.sha256"), "{error}");
-    // What was changed by hand is not gone on with.
-    store.put("prompts.jsonl", b"{}\n").unwrap();
-    let error = go(store.clone(), &first).2.unwrap_err();
-    assert!(
-        matches!(error, RunError::Folder(FolderError::Plan { .. })),
-        "{error}"
-    );
+    assert_eq!(differing(&files(&store), &before), [""; 0]);
+}
+
+#[test]
+fn settings_and_prompts_that_were_changed_are_brought_back() {
+    let store = Arc::new(MemoryStore::default());
+    let plan = plan(2, 1, &["prompt-only"]);
+    go(store.clone(), &plan).2.unwrap();
+    let before = files(&store);
+    for name in ["prompts.jsonl", "run.json"] {
+        let bytes = store.get(name).unwrap().unwrap();
+        let mut changed = bytes.clone();
+        changed[bytes.len() / 2] ^= 1;
+        for damaged in [&changed[..], b"", b"{}\n", &bytes[..20]] {
+            store.put(name, damaged).unwrap();
+            let named = self::damage(store.clone());
+            assert!(named.len() == 1 && named[0].starts_with(name), "{named:?}");
+            assert!(go(store.clone(), &plan).0.is_empty());
+            assert_eq!(differing(&files(&store), &before), [""; 0]);
+        }
+        store.remove(name).unwrap();
+        assert_eq!(damage(store.clone()), [format!("{name} (deleted)")]);
+        assert!(go(store.clone(), &plan).0.is_empty());
+        assert_eq!(differing(&files(&store), &before), [""; 0]);
+    }
 }
 
 #[test]
@@ -307,8 +350,187 @@ fn lost_and_empty_pictures_are_made_again() {
     let (made, _, result) = go(store.clone(), &plan);
     result.unwrap();
     assert_eq!(made, [1, 2]);
-    assert_eq!(files(&store), wanted);
+    assert_eq!(differing(&files(&store), &wanted), [""; 0]);
+    assert_eq!(damage(store.clone()), [""; 0]);
     assert!(go(store, &plan).0.is_empty());
+}
+
+/// A run that has grown is like one that was as large from the beginning, whenever it was killed; what it had is not made
+/// again.
+#[test]
+fn a_run_that_grows_is_as_if_it_had_been_so_large() {
+    let small = plan(4, 2, &["prompt-only", "psg"]);
+    let large = plan(6, 3, &["prompt-only", "boxdiff", "psg"]);
+    let calm = Arc::new(MemoryStore::default());
+    go(calm.clone(), &large).2.unwrap();
+    let wanted = files(&calm);
+    let begun = || {
+        let store = Arc::new(MemoryStore::default());
+        go(store.clone(), &small).2.unwrap();
+        Arc::try_unwrap(store).ok().unwrap()
+    };
+    let mut store = begun();
+    let from = store.operations.load(Ordering::Relaxed);
+    store.fails = None;
+    let grown = Arc::new(store);
+    let (made, ..) = go(grown.clone(), &large);
+    assert_eq!(made.len(), 6 * 3 * 3 - 4 * 2 * 2);
+    assert_eq!(differing(&files(&grown), &wanted), [""; 0]);
+    let to = grown.operations.load(Ordering::Relaxed);
+    for fails in (from..to).step_by(3) {
+        let mut store = begun();
+        let before: BTreeMap<_, _> = store.files.lock().unwrap().clone();
+        store.fails = Some(fails);
+        let shared = Arc::new(store);
+        assert!(go(shared.clone(), &large).2.is_err(), "{fails}");
+        let again = Arc::new(MemoryStore {
+            files: Arc::try_unwrap(shared).ok().unwrap().files,
+            ..MemoryStore::default()
+        });
+        let (second, ..) = go(again.clone(), &large);
+        assert_eq!(differing(&files(&again), &wanted), [""; 0], "{fails}");
+        assert_eq!(damage(again.clone()), [""; 0], "{fails}");
+        // The pictures that it had are the same files.
+        for index in second {
+            let job = large.job(index);
+            let name = format!(
+                "{}/images/{}.png",
+                large.config.methods[job.method].name,
+                large.sample_id(job)
+            );
+            assert!(!before.contains_key(&name), "{fails}: {name} is made again");
+        }
+    }
+}
+
+#[test]
+fn a_run_that_is_asked_for_less_keeps_what_it_has() {
+    let large = plan(3, 2, &["prompt-only", "psg"]);
+    let store = Arc::new(MemoryStore::default());
+    go(store.clone(), &large).2.unwrap();
+    let before = files(&store);
+    let small = plan(2, 1, &["psg"]);
+    assert!(go(store.clone(), &small).0.is_empty());
+    assert_eq!(differing(&files(&store), &before), [""; 0]);
+    // Another method for some of the prompts alone: only they are made, and the run is whole where it was.
+    let one = plan(1, 1, &["boxdiff"]);
+    assert_eq!(go(store.clone(), &one).0.len(), 1);
+    assert_eq!(damage(store.clone()), [""; 0]);
+    let now = files(&store);
+    for (name, text) in &before {
+        assert!(name == "run.json" || now[name] == *text, "{name}");
+    }
+    let rest = plan(3, 2, &["boxdiff"]);
+    assert_eq!(go(store.clone(), &rest).0.len(), 5);
+    assert_eq!(files(&store)["boxdiff/manifest.jsonl"].lines().count(), 6);
+    assert_eq!(damage(store), [""; 0]);
+}
+
+#[test]
+fn whatever_is_damaged_is_named_and_made_again() {
+    let plan = plan(2, 2, &["prompt-only"]);
+    let store = Arc::new(MemoryStore::default());
+    go(store.clone(), &plan).2.unwrap();
+    let before = files(&store);
+    let whole: BTreeMap<_, _> = store.files.lock().unwrap().clone();
+    for (name, bytes) in whole.iter().filter(|(name, _)| *name != LEDGER) {
+        let mut flipped = bytes.clone();
+        flipped[bytes.len() / 3] ^= 1;
+        let longer = [&bytes[..], b"x"].concat();
+        for (damaged, what) in [
+            (Some(flipped), "changed"),
+            (Some(bytes[..bytes.len() / 2].to_vec()), "cut"),
+            (Some(Vec::new()), "emptied"),
+            (Some(longer), "longer"),
+            (Some(vec![0; bytes.len()]), "changed"),
+            (None, "deleted"),
+        ] {
+            *store.files.lock().unwrap() = whole.clone();
+            match damaged {
+                Some(damaged) => store.put(name, &damaged).unwrap(),
+                None => store.remove(name).unwrap(),
+            }
+            assert_eq!(damage(store.clone()), [format!("{name} ({what})")]);
+            go(store.clone(), &plan).2.unwrap();
+            assert_eq!(differing(&files(&store), &before), [""; 0], "{name} {what}");
+            assert_eq!(damage(store.clone()), [""; 0], "{name} {what}");
+            let now = store.files.lock().unwrap().clone();
+            let same = |(name, bytes): (&String, &Vec<u8>)| name == LEDGER || now[name] == *bytes;
+            assert!(whole.iter().all(same), "{name} {what}");
+        }
+    }
+    // The ledger itself.
+    *store.files.lock().unwrap() = whole.clone();
+    store.put(LEDGER, b"").unwrap();
+    assert_eq!(damage(store.clone()), [format!("{LEDGER} (emptied)")]);
+    go(store.clone(), &plan).2.unwrap();
+    assert_eq!(damage(store.clone()), [""; 0]);
+    assert_eq!(differing(&files(&store), &before), [""; 0]);
+}
+
+/// Files of an unfinished run.
+#[test]
+fn whatever_is_damaged_before_a_method_is_complete_is_named_and_made_again() {
+    let plan = plan(2, 2, &["prompt-only"]);
+    let store = Arc::new(MemoryStore::default());
+    let folder = RunFolder::claim(store.clone(), plan.clone()).unwrap();
+    let runner = |stop: &AtomicBool, maker: &mut dyn Maker| {
+        let runner = Runner {
+            folder: &folder,
+            examiner: &mut NoExaminer,
+            watcher: &mut Count::default(),
+            device: "stub".into(),
+            stop,
+        };
+        runner.run(maker)
+    };
+    let stop = AtomicBool::new(false);
+    struct Once<'a>(Stub<'a>, &'a AtomicBool);
+    impl Maker for Once<'_> {
+        fn make(&mut self, jobs: &[Job]) -> Result<Vec<FinishedPicture>, RunError> {
+            self.1.store(true, Ordering::Relaxed);
+            self.0.make(jobs)
+        }
+    }
+    let stub = Stub {
+        plan: &plan,
+        made: Vec::new(),
+        batch: 3,
+    };
+    runner(&stop, &mut Once(stub, &stop)).unwrap_err();
+    let whole: BTreeMap<_, _> = store.files.lock().unwrap().clone();
+    assert_eq!(
+        whole
+            .keys()
+            .filter(|name| name.contains("/samples/"))
+            .count(),
+        3
+    );
+    assert_eq!(damage(store.clone()), [""; 0]);
+    for (name, bytes) in whole.iter().filter(|(name, _)| name.contains('/')) {
+        let mut flipped = bytes.clone();
+        flipped[bytes.len() / 3] ^= 1;
+        let folder = |name: &String| name.rsplit_once('/').map(|(folder, _)| folder.to_string());
+        let other = whole
+            .iter()
+            .find(|(other, _)| *other != name && folder(other) == folder(name));
+        for damaged in [
+            flipped,
+            bytes[..bytes.len() / 2].to_vec(),
+            Vec::new(),
+            other.unwrap().1.clone(),
+        ] {
+            *store.files.lock().unwrap() = whole.clone();
+            store.put(name, &damaged).unwrap();
+            let named = damage(store.clone());
+            assert!(
+                named.len() == 1 && named[0].starts_with(name),
+                "{name}: {named:?}"
+            );
+            assert_eq!(go(store.clone(), &plan).0.len(), 2, "{name}");
+            assert_eq!(damage(store.clone()), [""; 0], "{name}");
+        }
+    }
 }
 
 #[test]
@@ -331,6 +553,7 @@ fn two_copies_of_a_run_make_one() {
     });
     // One copy may fold what another then finds undone; each picture is there once.
     assert!(finished >= 20);
+    assert_eq!(damage(Arc::new(LocalStore::new(folder.path()))), [""; 0]);
     let manifest =
         std::fs::read_to_string(folder.path().join("prompt-only/manifest.jsonl")).unwrap();
     assert_eq!(manifest.lines().count(), 20);

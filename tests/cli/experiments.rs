@@ -74,8 +74,12 @@ fn order_to_space() {
         .map(String::from)
         .into()
     );
-    // Another experiment in the same folder is another run.
+    // Another experiment on the same pictures makes none.
     let other = prepose(folder, "ots homogenization --every 300 --steps 3");
+    assert!(other.status.success());
+    assert!(!String::from_utf8_lossy(&other.stdout).contains("swapped"));
+    // With other settings it is another run.
+    let other = prepose(folder, "ots homogenization --every 300 --steps 4");
     let message = String::from_utf8_lossy(&other.stderr).into_owned();
     assert_eq!(other.status.code(), Some(2), "{message}");
     assert!(message.contains("other settings"), "{message}");

@@ -3,18 +3,19 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use prepose::check::spatialbench::read_records;
 use prepose::output::manifest::ManifestLine;
 use prepose::prompt::scene::StatedRelation;
+use prepose::store::ledger::LEDGER;
 use prepose::store::{LocalStore, Store};
 use prepose::suite::Suite;
 use prepose::suite::SuitePrompt;
 use prepose::suite::folder::RunFolder;
 use prepose::suite::merge::{MergeError, Merged, find, merge};
-use prepose::suite::plan::{Plan, RunConfig};
+use prepose::suite::plan::{Job, Plan, RunConfig};
 use prepose::suite::sample::{Sample, Scores};
 use serde_json::json;
 
@@ -94,21 +95,29 @@ fn sample(plan: &Plan, index: usize) -> Sample {
     }
 }
 
+/// Writes down a picture.
+fn commit(run: &RunFolder, job: Job, sample: &Sample) {
+    let id = run.plan().sample_id(job);
+    let files = [
+        (
+            format!("images/{id}.png"),
+            format!("picture of {id}").into_bytes(),
+        ),
+        (format!("maps/{id}-cat.png"), b"map".to_vec()),
+    ];
+    run.commit(job, &files, sample).unwrap();
+}
+
 /// Makes the first `jobs` pictures of each method of a run or shard, and folds what is complete.
 fn make(folder: &Path, plan: Plan, jobs: usize) -> RunFolder {
+    make_methods(folder, plan, jobs, 2)
+}
+
+fn make_methods(folder: &Path, plan: Plan, jobs: usize, methods: usize) -> RunFolder {
     let run = RunFolder::claim(Arc::new(LocalStore::new(folder)), plan).unwrap();
-    for method in 0..2 {
+    for method in 0..methods {
         for job in run.plan().jobs(method).take(jobs) {
-            let id = run.plan().sample_id(job);
-            let files = [
-                (
-                    format!("images/{id}.png"),
-                    format!("picture of {id}").into_bytes(),
-                ),
-                (format!("maps/{id}-cat.png"), b"map".to_vec()),
-            ];
-            run.commit(job, &files, &sample(run.plan(), job.index))
-                .unwrap();
+            commit(&run, job, &sample(run.plan(), job.index));
         }
         if run.pending(method).unwrap().is_empty() {
             run.fold(method).unwrap();
@@ -140,8 +149,9 @@ fn join(from: &[&Path], out: &Path) -> Result<Merged, MergeError> {
 fn contents(folder: &Path) -> BTreeMap<String, String> {
     let store = LocalStore::new(folder);
     let names = store.list("").unwrap().into_iter().map(|entry| entry.name);
-    let names =
-        names.filter(|name| !name.starts_with("provenance/") && !name.starts_with("shard-"));
+    let names = names.filter(|name| {
+        !name.starts_with("provenance/") && !name.starts_with("shard-") && name != LEDGER
+    });
     names
         .map(|name| {
             let text = String::from_utf8(store.get(&name).unwrap().unwrap()).unwrap();
@@ -235,14 +245,13 @@ fn a_complete_shard_need_not_be_folded() {
         Ok(())
     })
     .unwrap();
-    for sample in samples {
-        let name = format!("other/samples/{:06}.json", sample.index);
-        store
-            .put(&name, sample.to_line().unwrap().as_bytes())
-            .unwrap();
+    fs::remove_file(shard.join(LEDGER)).unwrap();
+    fs::remove_dir_all(shard.join("other")).unwrap();
+    let jobs: Vec<_> = open.plan().jobs(1).collect();
+    for (job, sample) in jobs.into_iter().zip(samples) {
+        commit(&open, job, &sample);
     }
-    fs::remove_file(shard.join("other/manifest.jsonl")).unwrap();
-    fs::remove_dir_all(shard.join("other/eval")).unwrap();
+    assert!(store.get("other/manifest.jsonl").unwrap().is_none());
     join(&[&run], &folder.path().join("out")).unwrap();
     assert_same(&folder.path().join("out"), &folder.path().join("whole"));
 }
@@ -255,6 +264,12 @@ fn change(file: &Path, from: &str, to: &str) {
     fs::write(file, text.replacen(from, to, 1)).unwrap();
 }
 
+/// One of a shard's pictures.
+fn picture(shard: &Path) -> PathBuf {
+    let mut pictures = fs::read_dir(shard.join("plain/images")).unwrap();
+    pictures.next().unwrap().unwrap().path()
+}
+
 fn without_last_line(file: &Path) {
     let text = fs::read_to_string(file).unwrap();
     let lines: Vec<_> = text.lines().collect();
@@ -264,7 +279,7 @@ fn without_last_line(file: &Path) {
 #[test]
 fn what_is_wrong_is_said_and_nothing_written() {
     type Spoil = fn(&Path);
-    let cases: [(&str, Spoil, &str); 14] = [
+    let cases: [(&str, Spoil, &str); 15] = [
         (
             "a shard that is not there",
             |run| fs::remove_dir_all(run.join("shard-001-of-003")).unwrap(),
@@ -273,10 +288,21 @@ fn what_is_wrong_is_said_and_nothing_written() {
         (
             "a shard without run.json",
             |run| fs::remove_file(run.join("shard-001-of-003/run.json")).unwrap(),
-            "there is no run in",
+            "shard-001-of-003 is damaged: run.json (deleted)",
         ),
         (
             "settings",
+            |run| {
+                let shard = run.join("shard-002-of-003");
+                fs::remove_dir_all(&shard).unwrap();
+                let mut plan = plan(Some("2/3"));
+                plan.config.sampling.steps = 30;
+                make(&shard, plan, 100);
+            },
+            "different settings: steps is 20 in the first and 30 in the second",
+        ),
+        (
+            "settings that were changed by hand",
             |run| {
                 change(
                     &run.join("shard-002-of-003/run.json"),
@@ -284,7 +310,7 @@ fn what_is_wrong_is_said_and_nothing_written() {
                     "\"steps\": 30",
                 )
             },
-            "different settings: sampling.steps is 20 in the first and 30 in the second",
+            "shard-002-of-003 is damaged: run.json (changed)",
         ),
         (
             "prompts",
@@ -295,16 +321,21 @@ fn what_is_wrong_is_said_and_nothing_written() {
                     "a cow",
                 )
             },
-            "prompts.jsonl was changed",
+            "prompts.jsonl (changed)",
         ),
         (
             "another number",
-            |run| change(&run.join("shard-002-of-003/run.json"), "2/3", "2/4"),
-            "shard-002-of-003 is shard 2/4: they are of runs that were divided by different numbers",
+            |run| {
+                make(&run.join("shard-002-of-004"), plan(Some("2/4")), 100);
+            },
+            "shard-002-of-004 is shard 2/4: they are of runs that were divided by different numbers",
         ),
         (
             "no shard",
-            |run| change(&run.join("shard-002-of-003/run.json"), "\"2/3\"", "\"3/3\""),
+            |run| {
+                fs::remove_file(run.join("shard-002-of-003").join(LEDGER)).unwrap();
+                change(&run.join("shard-002-of-003/run.json"), "\"2/3\"", "\"3/3\"");
+            },
             "there is no shard 3 of 3",
         ),
         (
@@ -314,22 +345,28 @@ fn what_is_wrong_is_said_and_nothing_written() {
                 fs::remove_dir_all(&shard).unwrap();
                 make(&shard, plan(Some("1/3")), 1);
             },
-            "shard-001-of-003 is unfinished: 1 of its 2 pictures by plain are done",
+            "shard-001-of-003 is unfinished: 1 of its 3 pictures by plain are done",
         ),
         (
             "a line is gone",
             |run| without_last_line(&run.join("shard-001-of-003/other/manifest.jsonl")),
-            "other/manifest.jsonl in",
+            "other/manifest.jsonl (cut)",
         ),
         (
-            "a line of the scores is gone",
-            |run| without_last_line(&run.join("shard-001-of-003/other/eval/scores.jsonl")),
-            "eval/scores.jsonl in",
-        ),
-        (
-            "a line of the records is gone",
-            |run| without_last_line(&run.join("shard-001-of-003/plain/eval/per_sample.jsonl")),
+            "a line of the records is gone, and nothing is listed",
+            |run| {
+                fs::remove_file(run.join("shard-001-of-003").join(LEDGER)).unwrap();
+                without_last_line(&run.join("shard-001-of-003/plain/eval/per_sample.jsonl"));
+            },
             "per_sample.jsonl in",
+        ),
+        (
+            "a line of the scores is gone, and nothing is listed",
+            |run| {
+                fs::remove_file(run.join("shard-001-of-003").join(LEDGER)).unwrap();
+                without_last_line(&run.join("shard-001-of-003/other/eval/scores.jsonl"));
+            },
+            "shard-001-of-003 is unfinished: 2 of its 3 pictures by other",
         ),
         (
             "half a line",
@@ -340,23 +377,17 @@ fn what_is_wrong_is_said_and_nothing_written() {
                     "",
                 )
             },
-            "line 1: ",
+            "plain/manifest.jsonl (cut)",
         ),
         (
             "no picture",
-            |run| {
-                fs::remove_file(run.join("shard-001-of-003/plain/images/plain_p1_seed0007.png"))
-                    .unwrap()
-            },
-            "plain/images/plain_p1_seed0007.png is missing in",
+            |run| fs::remove_file(picture(&run.join("shard-001-of-003"))).unwrap(),
+            ".png (deleted)",
         ),
         (
             "an empty picture",
-            |run| {
-                let file = run.join("shard-001-of-003/plain/images/plain_p1_seed0007.png");
-                fs::write(file, "").unwrap();
-            },
-            "plain/images/plain_p1_seed0007.png is missing in",
+            |run| fs::write(picture(&run.join("shard-001-of-003")), "").unwrap(),
+            ".png (emptied)",
         ),
         (
             "nothing at all",
@@ -384,6 +415,10 @@ fn the_same_shard_twice_must_be_the_same() {
     make(&path("whole"), plan(None), 100);
     shards(&path("run"), 2);
     make(&path("again"), plan(Some("1/2")), 100);
+    // As from another machine, by a version that lists nothing.
+    fs::remove_file(path("again").join(LEDGER)).unwrap();
+    let picture = picture(&path("again"));
+    let id = picture.file_stem().unwrap().to_str().unwrap().to_string();
     change(
         &path("again/plain/manifest.jsonl"),
         "2026-01-01",
@@ -398,14 +433,15 @@ fn the_same_shard_twice_must_be_the_same() {
         assert!(error.to_string().contains(wanted), "{error}");
         assert!(!path("out2").exists());
     };
-    fs::write(path("again/plain/images/plain_p1_seed0007.png"), "another").unwrap();
-    fails("both have plain_p1_seed0007, but their pictures differ");
+    fs::write(&picture, "another").unwrap();
+    fails(&format!("both have {id}, but their pictures differ"));
+    fs::write(&picture, format!("picture of {id}")).unwrap();
     change(
         &path("again/plain/eval/scores.jsonl"),
         "\"candidates\": 0",
         "\"candidates\": 1",
     );
-    fails("both have plain_p1_seed0007, but their scores differ");
+    fails("but their scores differ");
 }
 
 #[test]
@@ -418,11 +454,64 @@ fn another_run_is_not_written_over() {
     make(&path("out"), other, 100);
     let before = contents(&path("out"));
     let error = join(&[&path("run")], &path("out")).unwrap_err().to_string();
-    assert!(error.contains("sampling.steps is 5 there"), "{error}");
+    assert!(error.contains("steps: 5 there, 20 asked for"), "{error}");
     assert_eq!(contents(&path("out")), before);
     let shard = path("run/shard-000-of-002");
     let error = join(&[&path("run")], &shard).unwrap_err().to_string();
     assert!(error.contains("is one of the shards"), "{error}");
+}
+
+/// More prompts, seeds and methods in the same shards, one after the other.
+#[test]
+fn shards_grow() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    make(&path("whole"), plan(None), 100);
+    let small = |shard: Option<&str>| {
+        let mut small = plan(shard);
+        small.config.seeds = vec![7];
+        small.config.methods.truncate(1);
+        small.prompts.truncate(2);
+        small.config.prompts = 2;
+        let suite = Suite {
+            name: "tiny".into(),
+            version: "1".into(),
+            prompts: small.prompts.clone(),
+            pictures_per_prompt: 2,
+        };
+        small.config.suite = suite.id().unwrap();
+        small
+    };
+    for index in 0..3 {
+        let shard = path("run").join(format!("shard-00{index}-of-003"));
+        make_methods(&shard, small(Some(&format!("{index}/3"))), 100, 1);
+    }
+    join(&[&path("run")], &path("out")).unwrap();
+    // A picture's shard is the same in the grown run.
+    let before = contents(&path("run/shard-001-of-003"));
+    for index in [0, 2] {
+        let shard = path("run").join(format!("shard-00{index}-of-003"));
+        make(&shard, plan(Some(&format!("{index}/3"))), 100);
+    }
+    let error = join(&[&path("run")], &path("out")).unwrap_err().to_string();
+    assert!(error.contains("shard-001-of-003 is unfinished"), "{error}");
+    assert_eq!(contents(&path("run/shard-001-of-003")), before);
+    make(&path("run/shard-001-of-003"), plan(Some("1/3")), 100);
+    // Into the smaller joined run.
+    join(&[&path("run")], &path("out")).unwrap();
+    assert_same(&path("out"), &path("whole"));
+    // Shards that have less than a joined run do not make it smaller.
+    fs::remove_dir_all(path("run")).unwrap();
+    for index in 0..3 {
+        let shard = path("run").join(format!("shard-00{index}-of-003"));
+        make_methods(&shard, small(Some(&format!("{index}/3"))), 100, 1);
+    }
+    let error = join(&[&path("run")], &path("out")).unwrap_err().to_string();
+    assert!(
+        error.contains("holds 12 pictures already, and the shards have 2"),
+        "{error}"
+    );
+    assert_same(&path("out"), &path("whole"));
 }
 
 #[test]

@@ -1,14 +1,12 @@
 //! `metrics.json`: what the records of a run add up to, in the released schema.
 
-use std::time::SystemTime;
-
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use super::record::{Record, relation_name};
 use super::verdict::Verdict;
-use crate::json;
+use crate::{clock, json};
 use prepose_scene::Relation;
 
 /// How often each verdict was given.
@@ -236,9 +234,8 @@ pub struct Provenance {
 impl Provenance {
     /// This program, now. `git_commit` is what the binary was built from, where that is known.
     pub fn now(manifest: Option<String>, config: Option<String>, git_commit: Option<&str>) -> Self {
-        let now = humantime::format_rfc3339_micros(SystemTime::now()).to_string();
         Self {
-            timestamp_utc: now.replace('Z', "+00:00"),
+            timestamp_utc: clock::now().replace('Z', "+00:00"),
             manifest,
             config,
             code_version: serde_json::json!({

@@ -21,7 +21,8 @@ use crate::cli::values::{Seeds, parse_seeds};
   prepose run my-prompts.txt --method psg+best-of-4 --checkpoint sd15.safetensors --checker frcnn-v2 --out runs/mine
   prepose run visor --known-objects --every 10 --shard 0/4 --out runs/visor")]
 pub struct Args {
-    /// A set that `prepose suites` lists, or a file of prompts: .jsonl, .csv, or one a line.
+    /// A set that `prepose suites` lists, a file of prompts (.jsonl, .csv, or one a line), or - for standard input.
+    #[arg(value_name = "SUITE|FILE")]
     pub suite: String,
     #[arg(short, long = "method", value_name = "METHODS", value_delimiter = ',',
           help = format!("What is compared: {}, or several joined by '+' [default: prompt-only]", Method::names()))]
@@ -32,7 +33,7 @@ pub struct Args {
     #[command(flatten)]
     pub settings: Settings,
     /// At the end, write tables, plots and a page of it, as `prepose report` does.
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, conflicts_with = "json", help_heading = "Output and speed")]
     pub report: bool,
 }
 
@@ -61,7 +62,7 @@ pub struct Settings {
     #[arg(long, help_heading = "Which pictures")]
     pub known_objects: bool,
 
-    /// Make one part of the run, from 0: every COUNT-th picture, in the folder shard-000-of-004 within the run's. Slurm
+    /// Make one part of the run, from 0: one of COUNT, in the folder shard-000-of-004 within the run's. Slurm
     /// arrays need not say it; 0/1 is the whole run even there (docs/cluster.md).
     #[arg(long, value_name = "INDEX/COUNT", help_heading = "Which pictures")]
     pub shard: Option<Shard>,
@@ -71,7 +72,8 @@ pub struct Settings {
         long,
         value_name = "COUNT",
         conflicts_with = "shard",
-        help_heading = "Which pictures"
+        help_heading = "Which pictures",
+        hide_short_help = true
     )]
     pub shards: Option<usize>,
 
@@ -83,8 +85,8 @@ pub struct Settings {
     #[command(flatten)]
     pub sampling: SamplingArgs,
     /// Draw where the network looks for each object, beside each picture.
-    #[arg(long, help_heading = "Sampling")]
-    pub attention_maps: bool,
+    #[arg(long, help_heading = "Sampling", hide_short_help = true)]
+    pub save_attention_maps: bool,
 
     /// The detector: toybox, frcnn, frcnn-v2, mask-rcnn, mask-rcnn-v2, the path of one, or none.
     #[arg(
@@ -95,17 +97,68 @@ pub struct Settings {
     )]
     pub checker: String,
     /// Another detector, whose agreement moves the confidence, or none [default: none].
-    #[arg(long, value_name = "NAME|PATH", help_heading = "Checker")]
+    #[arg(
+        long,
+        value_name = "NAME|PATH",
+        help_heading = "Checker",
+        hide_short_help = true
+    )]
     pub secondary: Option<String>,
     /// The thresholds, as SpatialBench-UC's checker_config.yaml [default: the paper's calibrated ones].
-    #[arg(long, value_name = "FILE", help_heading = "Checker")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        help_heading = "Checker",
+        hide_short_help = true
+    )]
     pub checker_config: Option<PathBuf>,
 
     /// Pictures at a time, or auto: as many as fit into memory, at most 16, on the CPU 8. The result does not depend on
     /// it.
-    #[arg(short, long, value_name = "N|auto", default_value_t)]
+    #[arg(
+        short,
+        long,
+        value_name = "N|auto",
+        default_value_t,
+        help_heading = "Output and speed"
+    )]
     pub batch: BatchSize,
     /// One JSON object a picture on standard output.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output and speed")]
     pub json: bool,
+    #[command(flatten)]
+    misplaced: Misplaced,
+}
+
+/// Options of `generate` that people look for here: they are answered with where to say it.
+#[derive(Clone, Debug, clap::Args)]
+struct Misplaced {
+    #[arg(long, hide = true, value_parser = guidance_by_method)]
+    guide: Option<String>,
+    #[arg(long, hide = true, value_parser = constant_of_a_method)]
+    guide_scale: Option<String>,
+    #[arg(long, hide = true, value_parser = constant_of_a_method)]
+    guide_steps: Option<String>,
+    #[arg(long, hide = true, value_parser = constant_of_a_method)]
+    guide_preset: Option<String>,
+    #[arg(long, hide = true, value_parser = constant_of_a_method)]
+    guide_loss: Option<String>,
+    #[arg(long, hide = true, value_parser = search_by_method)]
+    best_of: Option<String>,
+}
+
+fn guidance_by_method(text: &str) -> Result<String, String> {
+    Err(format!(
+        "a run compares methods: write --method prompt-only,{text}"
+    ))
+}
+
+fn constant_of_a_method(_: &str) -> Result<String, String> {
+    Err("methods' constants go into a file: --methods FILE.toml (docs/runs.md shows one)".into())
+}
+
+fn search_by_method(text: &str) -> Result<String, String> {
+    Err(format!(
+        "a search is a method here: write --method best-of-{text}"
+    ))
 }

@@ -31,28 +31,22 @@ impl DetectorSpecs {
     /// # Errors
     /// A detector that cannot be opened; settings that contradict each other.
     pub fn open(args: &Settings) -> anyhow::Result<Self> {
-        let mut config = match &args.checker_config {
+        let config = match &args.checker_config {
             Some(path) => read_config(path)?,
             None => CheckerConfig::default(),
         };
-        let primary = match args.checker.as_str() {
-            NONE => None,
-            name => Some(checker::open(name)?),
-        };
-        let secondary = match args.secondary.as_deref() {
-            None | Some(NONE) => None,
-            Some(name) => Some(checker::open(name)?),
-        };
-        if primary.is_none() {
+        if args.checker == NONE {
+            let second = args.secondary.as_deref().is_some_and(|name| name != NONE);
             ensure!(
-                secondary.is_none() && args.checker_config.is_none() && !args.known_objects,
+                !second && args.checker_config.is_none() && !args.known_objects,
                 "--checker none looks at nothing: it goes without --secondary, --checker-config and --known-objects"
             );
         }
-        let detectors = &mut config.detector;
-        if let (Some(path), None, Some(named)) =
-            (&args.checker_config, &args.secondary, &detectors.secondary)
-        {
+        if let (Some(path), None, Some(named)) = (
+            &args.checker_config,
+            &args.secondary,
+            &config.detector.secondary,
+        ) {
             bail!(
                 "{} has a secondary detector, {:?}, but not its weights: name them with --secondary, or leave it out \
                  with --secondary none",
@@ -60,6 +54,27 @@ impl DetectorSpecs {
                 named.kind
             );
         }
+        Self::named(&args.checker, args.secondary.as_deref(), config)
+    }
+
+    /// Opens detectors by their names or paths, to look with these thresholds; no weights are read.
+    ///
+    /// # Errors
+    /// A detector that cannot be opened.
+    pub fn named(
+        primary: &str,
+        secondary: Option<&str>,
+        mut config: CheckerConfig,
+    ) -> anyhow::Result<Self> {
+        let primary = match primary {
+            NONE => None,
+            name => Some(checker::open(name)?),
+        };
+        let secondary = match secondary {
+            None | Some(NONE) => None,
+            Some(name) => Some(checker::open(name)?),
+        };
+        let detectors = &mut config.detector;
         // What is written beside the records is what looks.
         if let Some(primary) = &primary {
             checker::name_in(&mut detectors.primary, primary);

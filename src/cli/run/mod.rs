@@ -8,22 +8,29 @@ mod watch;
 use std::io::Write;
 
 use anyhow::{Context, anyhow, ensure};
+use prepose::check::spatialbench::CheckerConfig;
 use prepose::detect::Detector;
 use prepose::device::OpenDevice;
 use prepose::engine::Blueprint;
+use prepose::make::BatchSize;
 use prepose::store;
-use prepose::suite::folder::{self, RunFolder};
+use prepose::store::ledger::{Fault, Look, named};
+use prepose::suite::folder::RunFolder;
+use prepose::suite::growth::union;
 use prepose::suite::maker::EngineMaker;
 use prepose::suite::method::Method;
+use prepose::suite::plan::Plan;
 use prepose::suite::provenance::Invocation;
 use prepose::suite::requests;
 use prepose::suite::run::Runner;
 
 pub use args::{Args, Settings};
-use detectors::DetectorSpecs;
+pub use detectors::DetectorSpecs;
 use plan::{plan, prompts, shard};
-use watch::{RunProgress, Totals, summary};
+pub use watch::RunProgress;
+use watch::{Totals, summary};
 
+use super::memory::RunningArgs;
 use super::{OK, interrupt, report};
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
@@ -47,9 +54,9 @@ pub fn carry_out(
     quiet: bool,
 ) -> anyhow::Result<RunFolder> {
     ensure!(args.every > 0, "--every is 0, but must be at least 1");
+    let quiet = quiet || args.json;
     if let Some(shard) = shard(args)?
         && !quiet
-        && !args.json
     {
         eprintln!("shard {shard} of the run, into {}", shard.folder());
     }
@@ -70,29 +77,81 @@ pub fn carry_out(
         None => args.out.clone(),
     };
     let store = store::open(&location)?;
-    let begun = store.get(folder::CONFIG)?.is_some();
-    if !begun {
+    let there = RunFolder::open(store.clone()).ok();
+    if there.is_none_or(|there| asks_for_more(there.plan(), &plan)) {
         // What is wrong with a prompt is found before the first picture is made.
         requests::check(&plan, &blueprint, detectors.labels())?;
     }
     let folder = RunFolder::claim(store, plan)?;
+    tell(&folder, quiet)?;
     if folder.is_complete()? {
         folder.finish()?;
         return Ok(folder);
     }
-    let mut progress = RunProgress::new(quiet, args.json);
-    let made = make(args, &folder, blueprint, &device, &detectors, &mut progress);
+    let mut progress = RunProgress::new(folder.store().location(), quiet, args.json);
+    let making = Making {
+        batch: args.batch,
+        running: args.running,
+        device: &device,
+        detectors: &detectors,
+    };
+    let made = making.make(&folder, blueprint, &mut progress);
     progress.end();
     made?;
     Ok(folder)
 }
 
+/// Whether a run would grow.
+fn asks_for_more(there: &Plan, asked: &Plan) -> bool {
+    union(there, asked).is_ok_and(|both| both.len() > there.len())
+}
+
+/// What was found when the run was taken up.
+fn tell(folder: &RunFolder, quiet: bool) -> anyhow::Result<()> {
+    let mut damage = folder.damage(Look::Quick)?;
+    // A run of an earlier version, or one that was just begun, lists nothing.
+    damage.retain(|damage| damage.fault != Fault::Unlisted);
+    if !damage.is_empty() {
+        // Not a matter of taste: something has changed files of the run.
+        tracing::warn!(
+            "not as they were written, and made again where that can be: {}; `prepose verify` looks at all of every file",
+            named(&damage)
+        );
+    }
+    if quiet {
+        return Ok(());
+    }
+    let news = folder.news();
+    let mut new = Vec::new();
+    if !news.methods.is_empty() {
+        new.push(format!("by {}", news.methods.join(", ")));
+    }
+    for (number, what) in [
+        (news.prompts, "of new prompts"),
+        (news.seeds, "from new seeds"),
+    ] {
+        if number > 0 {
+            new.push(format!("{what} ({number})"));
+        }
+    }
+    if !new.is_empty() {
+        eprintln!(
+            "the run grows by pictures {}; what it has is kept",
+            new.join(" and ")
+        );
+    } else if news.not_asked > 0 {
+        eprintln!(
+            "the run has {} pictures that were not asked for now; they are kept as they are",
+            news.not_asked
+        );
+    }
+    Ok(())
+}
+
 fn methods(args: &Args) -> anyhow::Result<Vec<Method>> {
     let mut methods = args.methods.clone();
     if let Some(file) = &args.method_file {
-        let text = std::fs::read_to_string(file)
-            .with_context(|| format!("cannot read {}", file.display()))?;
-        methods.extend(Method::from_toml(&text).with_context(|| file.display().to_string())?);
+        methods.extend(Method::from_file(file)?);
     }
     if methods.is_empty() {
         methods.push(Method::prompt_only());
@@ -100,43 +159,54 @@ fn methods(args: &Args) -> anyhow::Result<Vec<Method>> {
     Ok(methods)
 }
 
-/// Loads what the run needs, and makes what is missing.
-fn make(
-    args: &Settings,
-    folder: &RunFolder,
-    blueprint: Blueprint,
-    device: &OpenDevice,
-    detectors: &DetectorSpecs,
-    progress: &mut RunProgress,
-) -> anyhow::Result<()> {
-    let command = std::env::args().collect();
-    let mut invocation = Invocation::new(folder, command, device.title());
-    invocation.begun()?;
-    let plan = folder.plan();
-    let engine = blueprint.load(&plan.config.model, device)?;
-    let engine = args.running.apply(engine);
-    let batch = requests::batch_size(args.batch, plan, &engine)?;
-    invocation.batch = Some(batch);
-    let mut examiner = detectors.load(device, batch)?;
-    let judge = detectors.load_judge(device, plan)?;
-    let judge = judge.as_ref().map(|judge| judge as &dyn Detector);
-    let stop = interrupt::listen_twice()?;
-    let mut maker = EngineMaker::new(&engine, plan, batch, judge, &stop.at_once);
-    let runner = Runner {
-        folder,
-        examiner: &mut *examiner,
-        watcher: progress,
-        device: device.title(),
-        stop: &stop.soon,
-    };
-    Ok(invocation.ended(runner.run(&mut maker))?)
+/// What pictures are made and looked at with.
+pub struct Making<'a> {
+    /// Pictures at a time.
+    pub batch: BatchSize,
+    pub running: RunningArgs,
+    pub device: &'a OpenDevice,
+    pub detectors: &'a DetectorSpecs,
+}
+
+impl Making<'_> {
+    /// Loads what the run needs, and makes what is missing.
+    pub fn make(
+        &self,
+        folder: &RunFolder,
+        blueprint: Blueprint,
+        progress: &mut RunProgress,
+    ) -> anyhow::Result<()> {
+        let command = std::env::args().collect();
+        let device = self.device;
+        let mut invocation = Invocation::new(folder, command, device.title());
+        invocation.begun()?;
+        let plan = folder.plan();
+        let engine = blueprint.load(&plan.config.model, device)?;
+        let engine = self.running.apply(engine);
+        let batch = requests::batch_size(self.batch, plan, &engine)?;
+        invocation.batch = Some(batch);
+        let mut examiner = self.detectors.load(device, batch)?;
+        let judge = self.detectors.load_judge(device, plan)?;
+        let judge = judge.as_ref().map(|judge| judge as &dyn Detector);
+        let stop = interrupt::listen_twice()?;
+        let mut maker = EngineMaker::new(&engine, plan, batch, judge, &stop.at_once);
+        let runner = Runner {
+            folder,
+            examiner: &mut *examiner,
+            watcher: progress,
+            device: device.title(),
+            stop: &stop.soon,
+        };
+        Ok(invocation.ended(runner.run(&mut maker))?)
+    }
 }
 
 /// What each method came to.
 fn totals(folder: &RunFolder) -> anyhow::Result<Vec<(String, Totals)>> {
-    let methods = folder.plan().config.methods.iter().enumerate();
+    let plan = folder.plan();
+    let methods = plan.config.methods.iter().enumerate();
     let of = |(index, method): (usize, &Method)| {
-        let mut totals = Totals::default();
+        let mut totals = Totals::new(plan.config.checker.is_some(), plan.jobs(index).count());
         folder.samples(index, |sample| {
             totals.add(&sample);
             Ok(())
@@ -144,4 +214,15 @@ fn totals(folder: &RunFolder) -> anyhow::Result<Vec<(String, Totals)>> {
         Ok((method.name.clone(), totals))
     };
     methods.map(of).collect()
+}
+
+/// The thresholds that a run's pictures were checked with.
+pub fn checker_config(plan: &Plan) -> anyhow::Result<Option<CheckerConfig>> {
+    let Some(checker) = &plan.config.checker else {
+        return Ok(None);
+    };
+    let config = CheckerConfig::from_yaml(&checker.config_file());
+    config
+        .map(Some)
+        .context("the checker's configuration in run.json cannot be read")
 }

@@ -102,7 +102,7 @@ pub fn plan(
         },
         model,
         checker: detectors.id()?,
-        attention_maps: args.attention_maps,
+        attention_maps: args.save_attention_maps,
         shard: shard(args)?,
     };
     Ok(Plan {

@@ -1,16 +1,20 @@
-//! What a run tells while it goes on.
+//! What a run tells while it goes on, and at its end.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
-use prepose::check::spatialbench::Counts;
+use prepose::check::spatialbench::record::relation_name;
+use prepose::check::spatialbench::{Counts, Record, Verdict};
 use prepose::suite::run::Watcher;
 use prepose::suite::sample::Sample;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cli::progress::Progress;
 
 /// Counts verdicts, on a bar, in lines, or as JSON.
 pub struct RunProgress {
+    /// The run's folder.
+    location: String,
     progress: Option<Progress>,
     quiet: bool,
     json: bool,
@@ -19,8 +23,9 @@ pub struct RunProgress {
 }
 
 impl RunProgress {
-    pub fn new(quiet: bool, json: bool) -> Self {
+    pub fn new(location: String, quiet: bool, json: bool) -> Self {
         Self {
+            location,
             progress: None,
             quiet,
             json,
@@ -61,11 +66,7 @@ impl Watcher for RunProgress {
     }
 
     fn finished(&mut self, sample: &Sample) {
-        let verdicts = sample.records.iter().map(|record| record.verdict_raw);
-        let new = Counts::of(verdicts.clone());
-        self.counts.pass += new.pass;
-        self.counts.fail += new.fail;
-        self.counts.undecidable += new.undecidable;
+        add(&mut self.counts, &sample.records);
         if let Some(found) = sample.scores.found {
             self.objects.0 += found;
             self.objects.1 += sample.scores.objects;
@@ -75,78 +76,112 @@ impl Watcher for RunProgress {
             return;
         };
         if self.json {
-            let line = json!({
-                "sample_id": sample.manifest.sample_id,
-                "method": sample.manifest.run_id,
-                "prompt": sample.manifest.prompt,
-                "seed": sample.scores.seed,
-                "verdicts": verdicts.map(|verdict| verdict.as_str()).collect::<Vec<_>>(),
-                "found": sample.scores.found,
-                "objects": sample.scores.objects,
-                "seconds": sample.scores.seconds,
-            });
             // A reader that went away does not end the run.
-            let _ = progress.println(&line.to_string());
+            let _ = progress.println(&line(&self.location, sample).to_string());
         }
         progress.message(tally);
         progress.advance(1);
     }
 }
 
-/// What each method came to, for people: a line each.
-pub fn summary(methods: &[(String, Totals)]) -> String {
-    let width = methods
+fn add(counts: &mut Counts, records: &[Record]) {
+    let new = Counts::of(records.iter().map(|record| record.verdict_raw));
+    counts.pass += new.pass;
+    counts.fail += new.fail;
+    counts.undecidable += new.undecidable;
+}
+
+/// What is known of a picture, for programs. The verdict is that of the picture's worst relation; all of them are there
+/// if there are several.
+fn line(location: &str, sample: &Sample) -> Value {
+    let Sample {
+        manifest,
+        records,
+        scores,
+        ..
+    } = sample;
+    let worst = records
         .iter()
-        .map(|(name, _)| name.len())
-        .max()
-        .unwrap_or(0);
+        .min_by_key(|record| match record.verdict_raw {
+            Verdict::Fail => 0,
+            Verdict::Undecidable => 1,
+            Verdict::Pass => 2,
+        });
+    let mut line = json!({
+        "path": format!("{location}/{}/{}", manifest.run_id, manifest.image_path),
+        "prompt": manifest.prompt,
+        "verdict": worst.map(|record| record.verdict_raw.as_str()),
+        "reason": worst.and_then(|record| record.verdict_reason.as_ref()),
+        "confidence": worst.map(|record| record.conf),
+        "sample_id": manifest.sample_id,
+        "method": manifest.run_id,
+        "seed": scores.seed,
+        "found": scores.found,
+        "objects": scores.objects,
+        "seconds": scores.seconds,
+    });
+    if records.len() > 1 {
+        let relation = |record: &Record| {
+            json!({
+                "relation": relation_name(record.relation),
+                "object_a": record.object_a,
+                "object_b": record.object_b,
+                "verdict": record.verdict_raw.as_str(),
+                "reason": record.verdict_reason,
+                "confidence": record.conf,
+            })
+        };
+        line["relations"] = records.iter().map(relation).collect();
+    }
+    line
+}
+
+/// What each method came to, for people.
+pub fn summary(methods: &[(String, Totals)]) -> String {
+    let width = methods.iter().map(|(name, _)| name.len()).max();
+    let width = width.unwrap_or(0);
     let mut text = String::new();
     for (name, totals) in methods {
-        let Totals {
-            pictures,
-            counts,
-            found,
-            objects,
-            seconds,
-            reasons,
-        } = totals;
-        text += &format!("{name:<width$}  {pictures:>6} pictures");
-        if counts.total() > 0 {
-            text += &format!(
-                "  PASS {:>5.1} %  FAIL {:>5.1} %  UNDECIDABLE {:>5.1} %",
-                100.0 * counts.pass_rate(),
-                100.0 * (counts.coverage() - counts.pass_rate()),
-                100.0 * counts.undecidable_rate()
-            );
+        // Writing into a string cannot fail.
+        let _ = writeln!(text, "{name:<width$}  {}", totals.line());
+        for more in totals.more() {
+            let _ = writeln!(text, "{:width$}  {more}", "");
         }
-        if *objects > 0 {
-            let percent = 100.0 * *found as f64 / *objects as f64;
-            text += &format!("  objects {percent:>5.1} %");
-        }
-        if *pictures > 0 {
-            text += &format!("  {:.2} s each", seconds / *pictures as f64);
-        }
-        let most = reasons.iter().max_by_key(|(_, count)| **count);
-        if let Some((reason, count)) = most {
-            text += &format!("  ({reason} {count})");
-        }
-        text.push('\n');
     }
     text
 }
 
 /// What a method came to.
-#[derive(Default)]
 pub struct Totals {
-    pub pictures: usize,
-    pub counts: Counts,
-    pub found: usize,
-    pub objects: usize,
-    pub seconds: f64,
-    pub reasons: BTreeMap<String, usize>,
+    /// Whether somebody looked at the pictures.
+    checked: bool,
+    /// Pictures that the run is to have.
+    planned: usize,
+    pictures: usize,
+    counts: Counts,
+    found: usize,
+    objects: usize,
+    seconds: f64,
+    reasons: BTreeMap<String, usize>,
+    /// Pictures whose relation was not decided at all.
+    undecided: usize,
 }
 
 impl Totals {
+    pub fn new(checked: bool, planned: usize) -> Self {
+        Self {
+            checked,
+            planned,
+            pictures: 0,
+            counts: Counts::default(),
+            found: 0,
+            objects: 0,
+            seconds: 0.0,
+            reasons: BTreeMap::new(),
+            undecided: 0,
+        }
+    }
+
     pub fn add(&mut self, sample: &Sample) {
         self.pictures += 1;
         self.seconds += sample.scores.seconds;
@@ -154,17 +189,69 @@ impl Totals {
             self.found += found;
             self.objects += sample.scores.objects;
         }
+        if self.checked && sample.records.is_empty() && sample.manifest.relation.is_some() {
+            self.undecided += 1;
+        }
+        add(&mut self.counts, &sample.records);
         for record in &sample.records {
-            let one = Counts::of([record.verdict_raw]);
-            self.counts.pass += one.pass;
-            self.counts.fail += one.fail;
-            self.counts.undecidable += one.undecidable;
-            if let Some(reason) = &record.verdict_reason
-                && one.undecidable == 1
+            if let (Verdict::Undecidable, Some(reason)) =
+                (record.verdict_raw, &record.verdict_reason)
             {
                 let name = reason.split([':', '(', ' ']).next().unwrap_or_default();
                 *self.reasons.entry(name.to_string()).or_default() += 1;
             }
         }
+    }
+
+    fn line(&self) -> String {
+        let mut text = match self.pictures < self.planned {
+            true => format!("{} of {} pictures", self.pictures, self.planned),
+            false => format!("{} pictures", self.pictures),
+        };
+        let decided = self.counts.total();
+        if decided > 0 {
+            if decided != self.pictures {
+                let _ = write!(text, ", {decided} relations");
+            }
+            let _ = write!(
+                text,
+                "  PASS {:.1} %  FAIL {:.1} %  UNDECIDABLE {:.1} %",
+                100.0 * self.counts.pass_rate(),
+                100.0 * (self.counts.coverage() - self.counts.pass_rate()),
+                100.0 * self.counts.undecidable_rate()
+            );
+        }
+        if self.objects > 0 {
+            let percent = 100.0 * self.found as f64 / self.objects as f64;
+            let _ = write!(text, "  objects {percent:.1} %");
+        }
+        if self.pictures > 0 {
+            let _ = write!(text, "  {:.2} s each", self.seconds / self.pictures as f64);
+        }
+        text
+    }
+
+    /// Why there is no verdict: the reasons, those that occur most first.
+    fn more(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        let mut reasons: Vec<_> = self.reasons.iter().collect();
+        reasons.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        if !reasons.is_empty() {
+            let each = reasons
+                .iter()
+                .map(|(reason, count)| format!("{reason} {count}"));
+            lines.push(format!(
+                "undecidable: {}",
+                each.collect::<Vec<_>>().join(", ")
+            ));
+        }
+        if self.undecided > 0 {
+            lines.push(format!(
+                "no verdict on {}: boxes do not show what is in front of or behind something (`prepose score` with \
+                 depth maps does)",
+                self.undecided
+            ));
+        }
+        lines
     }
 }

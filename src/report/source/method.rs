@@ -215,10 +215,12 @@ impl Reading<'_> {
                 continue;
             };
             let text = String::from_utf8_lossy(&bytes);
-            let sample = Sample::from_line(&text)
+            // A seal follows.
+            let text = text.lines().next().unwrap_or_default();
+            let sample = Sample::from_line(text)
                 .map_err(|error| broken(self.found.store.as_ref(), name, error.to_string()))?;
-            if lines::may_have_masks(&text) {
-                let masked: MaskedSample = serde_json::from_str(&text)
+            if lines::may_have_masks(text) {
+                let masked: MaskedSample = serde_json::from_str(text)
                     .map_err(|error| broken(self.found.store.as_ref(), name, error.to_string()))?;
                 masks.extend(masked.records.into_iter().map(of_record));
             }

@@ -321,6 +321,7 @@ impl Store for ObjectStore {
                     found.push(Entry {
                         name: name.into(),
                         bytes: object.size,
+                        modified: Some(object.last_modified.timestamp_micros()),
                     });
                 }
             }

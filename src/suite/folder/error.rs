@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use crate::store::StoreError;
+use crate::suite::growth::Contradiction;
 use crate::suite::plan::PlanError;
 
 /// Why a run's files cannot be used.
@@ -20,13 +21,13 @@ pub enum FolderError {
     /// The run there is another one.
     #[error(
         "{location} holds a run with other settings; choose another folder, or the same settings: {}",
-        list(differences)
+        list(contradictions)
     )]
     OtherSettings {
         /// Where.
         location: String,
-        /// Place, what stands there, what was asked for.
-        differences: Vec<(String, String, String)>,
+        /// What it has otherwise.
+        contradictions: Vec<Contradiction>,
     },
     /// The run's settings are broken.
     #[error("the run in {location} cannot be read")]
@@ -35,16 +36,6 @@ pub enum FolderError {
         location: String,
         /// Why not.
         source: PlanError,
-    },
-    /// A line of one of the run's files is broken.
-    #[error("{name} in {location} is broken")]
-    Broken {
-        /// The file.
-        name: String,
-        /// Where.
-        location: String,
-        /// What is wrong with it.
-        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// Pictures have gone while they were counted.
     #[error(
@@ -63,14 +54,13 @@ pub enum FolderError {
     Json(#[from] serde_json::Error),
 }
 
-/// Differences for people.
-fn list(differences: &[(String, String, String)]) -> String {
-    let each = differences.iter().take(5);
-    let mut text: Vec<_> = each
-        .map(|(at, there, asked)| format!("{at} is {there} there, and {asked} was asked for"))
-        .collect();
-    if differences.len() > text.len() {
-        text.push(format!("{} more", differences.len() - text.len()));
+/// Contradictions for people.
+fn list(contradictions: &[Contradiction]) -> String {
+    const SHOWN: usize = 5;
+    let shown = contradictions.iter().take(SHOWN);
+    let mut text: Vec<_> = shown.map(Contradiction::to_string).collect();
+    if contradictions.len() > SHOWN {
+        text.push(format!("{} more", contradictions.len() - SHOWN));
     }
     text.join("; ")
 }

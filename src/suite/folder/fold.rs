@@ -1,110 +1,144 @@
 //! A method's samples, and the files of the released bundle that they are folded into.
+//!
+//! What is written follows from the samples alone, times included, so that two copies of a run, or one that is killed
+//! and goes on, write the same bytes.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
+use serde_json::json;
+
+use super::state::Finished;
 use super::{FolderError, RunFolder};
 use crate::check::json;
+use crate::check::seal;
 use crate::check::spatialbench::results::summary_files;
-use crate::check::spatialbench::{Buckets, Provenance, Record, RecordError, read_records};
+use crate::check::spatialbench::{Buckets, Provenance, Record};
+use crate::output::manifest::ManifestLine;
+use crate::store::Entry;
+use crate::store::ledger::{LEDGER, Listed, Look};
 use crate::suite::plan::Job;
-use crate::suite::sample::{Sample, Scores, sample_of};
+use crate::suite::sample::Sample;
+
+/// What a method's samples come to.
+#[derive(Default)]
+struct Folded {
+    manifest: String,
+    scores: String,
+    lines: String,
+    records: Vec<Record>,
+    /// The newest line of the manifest.
+    newest: Option<ManifestLine>,
+    /// What is listed of the pictures and of what is beside them, and the digests of their lines.
+    files: Vec<(String, Listed)>,
+    /// Pictures whose files are not known: their ids, the digests of their lines, and what to remember.
+    unknown: HashMap<String, (String, String)>,
+    jobs: usize,
+}
+
+impl Folded {
+    fn add(&mut self, picture: &str, finished: Finished) -> Result<(), FolderError> {
+        let Finished { sample, files } = finished;
+        self.jobs += 1;
+        let digest = seal::digest(&sample)?;
+        if files.is_empty() {
+            let id = sample.manifest.sample_id.clone();
+            self.unknown.insert(id, (digest, note(&sample)));
+        } else {
+            for (name, mut listed) in files {
+                let is_picture = name == picture;
+                listed.lines = is_picture.then(|| digest.clone());
+                listed.note = is_picture.then(|| note(&sample));
+                self.files.push((name, listed));
+            }
+        }
+        self.manifest += &json::to_line(&sample.manifest)?;
+        self.manifest.push('\n');
+        self.scores += &json::to_line(&sample.scores)?;
+        self.scores.push('\n');
+        for mut record in sample.records {
+            self.lines += &json::to_line(&record)?;
+            self.lines.push('\n');
+            // The tables do not need what was found, and it is most of what a record holds.
+            record.detectors.primary.detections = Vec::new();
+            record.detectors.secondary = None;
+            self.records.push(record);
+        }
+        let line = sample.manifest;
+        if self
+            .newest
+            .as_ref()
+            .is_none_or(|newest| newest.timestamp_utc <= line.timestamp_utc)
+        {
+            self.newest = Some(line);
+        }
+        Ok(())
+    }
+
+    /// Where the metrics come from: as old as the newest picture.
+    fn provenance(&self) -> Provenance {
+        let newest = self.newest.as_ref();
+        let time = newest.map_or("", |line| line.timestamp_utc.as_str());
+        Provenance {
+            timestamp_utc: time.replace('Z', "+00:00"),
+            manifest: Some("../manifest.jsonl".into()),
+            config: None,
+            code_version: json!({
+                "prepose": newest.map(|line| &line.code_version.prepose),
+                "git_commit": newest.and_then(|line| line.code_version.git_commit.as_ref()),
+            }),
+        }
+    }
+}
+
+/// What was measured when a picture was made, and what making it again would not bring back: when, and how fast.
+fn note(sample: &Sample) -> String {
+    let Sample {
+        manifest, scores, ..
+    } = sample;
+    format!("{} {}", manifest.timestamp_utc, scores.seconds)
+}
+
+/// The sample of a picture that was made again as it was noted, if it is the same but for that.
+pub(super) fn as_noted(sample: &Sample, listed: &Listed) -> Option<Sample> {
+    let (time, seconds) = listed.note.as_ref()?.split_once(' ')?;
+    let mut before = sample.clone();
+    before.manifest.timestamp_utc = time.into();
+    before.scores.seconds = seconds.parse().ok()?;
+    let digest = seal::digest(&before).ok()?;
+    (listed.lines.as_ref() == Some(&digest)).then_some(before)
+}
 
 impl RunFolder {
-    /// The samples of a method that are there, in the order of the plan, one at a time: from the run's files where they
-    /// are folded, else from `samples/`.
+    /// The samples of a method that are there, in the order of the plan, one at a time.
     ///
     /// # Errors
-    /// The store's; a broken file.
+    /// The store's.
     pub fn samples(
         &self,
         method: usize,
         mut each: impl FnMut(Sample) -> Result<(), FolderError>,
     ) -> Result<(), FolderError> {
-        let mut folded = self.folded(method)?;
-        let there: HashSet<String> = (self.store)
-            .list(&format!("{}/samples", self.method_folder(method)))?
-            .into_iter()
-            .map(|entry| entry.name)
-            .collect();
-        // Some at a time: stores read several files at once.
-        let jobs: Vec<Job> = self.plan.jobs(method).collect();
-        for jobs in jobs.chunks(256) {
-            let names: Vec<String> = (jobs.iter().map(|job| self.sample_name(*job)))
-                .filter(|name| there.contains(name))
-                .collect();
-            let mut read: HashMap<String, Vec<u8>> = (names.iter().cloned())
-                .zip(self.store.get_all(&names)?)
-                .filter_map(|(name, bytes)| Some((name, bytes?)))
-                .collect();
-            for job in jobs {
-                let name = self.sample_name(*job);
-                let sample = match read.remove(&name).filter(|bytes| !bytes.is_empty()) {
-                    Some(bytes) => {
-                        let text = String::from_utf8_lossy(&bytes);
-                        let sample = Sample::from_line(&text);
-                        Some(sample.map_err(|error| self.broken(&name, error.into()))?)
-                    }
-                    None => folded
-                        .remove(&self.plan.sample_id(*job))
-                        .map(|sample| Sample {
-                            index: job.index,
-                            ..sample
-                        }),
-                };
-                if let Some(sample) = sample {
-                    each(sample)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The samples in a method's files, by their ids.
-    fn folded(&self, method: usize) -> Result<HashMap<String, Sample>, FolderError> {
-        let manifest = self.folded_manifest(method)?;
-        if manifest.is_empty() {
-            return Ok(HashMap::new());
-        }
-        let mut records: HashMap<String, Vec<Record>> = HashMap::new();
-        let name = self.eval(method, "per_sample.jsonl");
-        if let Some(text) = self.text(&name)? {
-            let read = match read_records(&text) {
-                Err(RecordError::Empty) => Vec::new(),
-                read => read.map_err(|error| self.broken(&name, error.into()))?,
-            };
-            for record in read {
-                let id = sample_of(&record.sample_id).to_string();
-                records.entry(id).or_default().push(record);
-            }
-        }
-        let scores: Vec<Scores> = self.lines(&self.eval(method, "scores.jsonl"))?;
-        let mut scores: HashMap<String, Scores> = (scores.into_iter())
-            .map(|scores| (scores.sample_id.clone(), scores))
-            .collect();
-        let samples = manifest.into_iter().map(|manifest| {
-            let id = manifest.sample_id.clone();
-            let sample = Sample {
-                index: 0,
-                records: records.remove(&id).unwrap_or_default(),
-                scores: scores.remove(&id).unwrap_or_default(),
-                manifest,
-            };
-            (id, sample)
-        });
-        Ok(samples.collect())
+        self.finished(method, |job, finished| {
+            let index = job.index;
+            each(Sample {
+                index,
+                ..finished.sample
+            })
+        })
     }
 
     /// Folds a method's samples, all of which must be there, into the files of the released bundle, and removes them.
     ///
     /// # Errors
-    /// The store's; a broken sample. Nothing is removed then.
+    /// The store's. Nothing is removed then.
     pub fn fold(&self, method: usize) -> Result<(), FolderError> {
+        let all = self.plan.jobs(method).count();
         let mut tries = 0..8;
         loop {
-            match self.write(method, |each| self.samples(method, each)) {
+            match self.write(method, all, |each| self.finished(method, each)) {
                 // Another copy of the run folded them and removed them while they were read here.
                 Err(FolderError::Incomplete { .. })
-                    if tries.next().is_some() && self.pending(method)?.is_empty() => {}
+                    if tries.next().is_some() && self.lacking(method)? == 0 => {}
                 written => break written?,
             }
         }
@@ -112,64 +146,141 @@ impl RunFolder {
     }
 
     /// Writes a method's files of the released bundle, from the samples that `give` hands over in the order of the
-    /// plan.
+    /// plan, at least so many; and lists them.
     pub(in crate::suite) fn write<E: From<FolderError>>(
         &self,
         method: usize,
-        give: impl FnOnce(&mut dyn FnMut(Sample) -> Result<(), FolderError>) -> Result<(), E>,
+        at_least: usize,
+        give: impl FnOnce(&mut dyn FnMut(Job, Finished) -> Result<(), FolderError>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let (mut manifest, mut lines, mut scores) = (String::new(), String::new(), String::new());
-        let mut records = Vec::new();
-        let mut missing = self.plan.jobs(method).count();
-        give(&mut |sample| {
-            missing = missing.saturating_sub(1);
-            manifest += &json::to_line(&sample.manifest)?;
-            manifest.push('\n');
-            scores += &json::to_line(&sample.scores)?;
-            scores.push('\n');
-            for mut record in sample.records {
-                lines += &json::to_line(&record)?;
-                lines.push('\n');
-                // The tables do not need what was found, and it is most of what a record holds.
-                record.detectors.primary.detections = Vec::new();
-                record.detectors.secondary = None;
-                records.push(record);
-            }
-            Ok(())
-        })?;
-        if missing > 0 {
+        let mut folded = Folded::default();
+        give(&mut |job, finished| folded.add(&self.picture_name(job), finished))?;
+        if folded.jobs < at_least {
             let incomplete = FolderError::Incomplete {
                 method: self.method_folder(method).into(),
-                missing,
+                missing: at_least - folded.jobs,
                 location: self.store.location(),
             };
             return Err(incomplete.into());
         }
-        let put = |name: &str, text: String| {
-            self.store
-                .put(&self.eval(method, name), text.as_bytes())
-                .map_err(FolderError::from)
-        };
-        put("scores.jsonl", scores)?;
-        if let Some(checker) = &self.plan.config.checker {
-            put("per_sample.jsonl", lines)?;
-            put("checker_config.yaml", checker.config_file())?;
-            let provenance = Provenance::now(
-                Some("../manifest.jsonl".into()),
-                None,
-                option_env!("PREPOSE_GIT_COMMIT"),
-            );
-            let files = summary_files(&records, Buckets::default(), &provenance, "metrics.json");
-            for (name, text) in files.map_err(FolderError::from)? {
-                put(&name, text)?;
-            }
-        }
-        let name = self.manifest_name(method);
-        let put = self.store.put(&name, manifest.as_bytes());
-        Ok(put.map_err(FolderError::from)?)
+        Ok(self.write_folded(method, folded)?)
     }
 
-    /// Whether every picture of this run is there.
+    fn write_folded(&self, method: usize, mut folded: Folded) -> Result<(), FolderError> {
+        let files = self.bundle(method, &mut folded)?;
+        // What the ledger says stays true at any instant.
+        self.change_ledger(|ledger| {
+            let new = files
+                .iter()
+                .map(|(name, text)| (name, Listed::of(text.as_bytes())));
+            for (name, new) in new {
+                if ledger.get(name).is_some_and(|old| old.sha256 != new.sha256) {
+                    ledger.remove(name);
+                }
+            }
+            for (name, new) in &folded.files {
+                let changed = |old: &Listed| old.sha256 != new.sha256 || old.lines != new.lines;
+                if ledger.get(name).is_some_and(changed) {
+                    ledger.remove(name);
+                }
+            }
+        })?;
+        for (name, text) in &files {
+            self.store.put(name, text.as_bytes())?;
+        }
+        let entries = self.store.list(self.method_folder(method))?;
+        let mut listed = self.unknown(method, &folded.unknown, &entries)?;
+        listed.append(&mut folded.files);
+        let texts = files
+            .iter()
+            .map(|(name, text)| (name.clone(), Listed::of(text.as_bytes())));
+        listed.extend(texts);
+        self.change_ledger(|ledger| {
+            for (name, listed) in listed {
+                ledger.insert(name, listed);
+            }
+            ledger.take_times(&entries);
+        })?;
+        let mut names: Vec<String> = files.into_iter().map(|(name, _)| name).collect();
+        names.push(LEDGER.into());
+        Ok(self.store.keep(&names)?)
+    }
+
+    /// The files of the released bundle; the manifest, which makes them count, comes last.
+    fn bundle(
+        &self,
+        method: usize,
+        folded: &mut Folded,
+    ) -> Result<Vec<(String, String)>, FolderError> {
+        let mut files = vec![(
+            "scores.jsonl".to_string(),
+            std::mem::take(&mut folded.scores),
+        )];
+        if let Some(checker) = &self.plan.config.checker {
+            files.push(("per_sample.jsonl".into(), std::mem::take(&mut folded.lines)));
+            files.push(("checker_config.yaml".into(), checker.config_file()));
+            let provenance = folded.provenance();
+            let records = &folded.records;
+            files.extend(summary_files(
+                records,
+                Buckets::default(),
+                &provenance,
+                "metrics.json",
+            )?);
+        }
+        let mut files: Vec<_> = (files.into_iter())
+            .map(|(name, text)| (self.eval(method, &name), text))
+            .collect();
+        files.push((
+            self.manifest_name(method),
+            std::mem::take(&mut folded.manifest),
+        ));
+        Ok(files)
+    }
+
+    /// The files of pictures of which nothing is listed, as they are.
+    fn unknown(
+        &self,
+        method: usize,
+        pictures: &HashMap<String, (String, String)>,
+        entries: &[Entry],
+    ) -> Result<Vec<(String, Listed)>, FolderError> {
+        let mut listed = Vec::new();
+        if pictures.is_empty() {
+            return Ok(listed);
+        }
+        let own = format!("{}/", self.method_folder(method));
+        for entry in entries {
+            let of = super::state::id_of(&own, &entry.name);
+            let Some((lines, note)) = of.as_ref().and_then(|id| pictures.get(id)) else {
+                continue;
+            };
+            let is_picture = entry.name[own.len()..].starts_with("images/");
+            if !is_picture && !entry.name[own.len()..].starts_with("maps/") {
+                continue;
+            }
+            if let Some(bytes) = self.store.get(&entry.name)? {
+                let mut file = Listed::of(&bytes);
+                file.lines = is_picture.then(|| lines.clone());
+                file.note = is_picture.then(|| note.clone());
+                listed.push((entry.name.clone(), file));
+            }
+        }
+        Ok(listed)
+    }
+
+    /// [`fold`](Self::fold), unless pictures are missing, which were not asked for.
+    ///
+    /// # Errors
+    /// As [`fold`](Self::fold).
+    pub fn fold_if_whole(&self, method: usize) -> Result<(), FolderError> {
+        match self.lacking(method)? {
+            0 => self.fold(method),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether every picture that was asked for is there.
     ///
     /// # Errors
     /// As [`pending`](Self::pending).
@@ -182,21 +293,56 @@ impl RunFolder {
         Ok(true)
     }
 
-    /// Folds what is complete and not yet folded; a run may have been killed before it could.
+    /// Folds what is complete and not yet folded, and what is folded and not as it was written; a run may have been
+    /// killed before it could.
     ///
     /// # Errors
     /// As [`fold`](Self::fold).
     pub fn finish(&self) -> Result<(), FolderError> {
         for method in 0..self.plan.config.methods.len() {
-            if !self.pending(method)?.is_empty() {
-                continue;
-            }
-            match self.is_folded(method)? {
-                true => self.tidy(method)?,
-                false => self.fold(method)?,
+            let state = self.state(method, Look::Quick)?;
+            let done = self.done(&state)?;
+            let all = self
+                .plan
+                .jobs(method)
+                .all(|job| done.ids.contains(&self.plan.sample_id(job)));
+            let folded = state.ledger.get(&self.manifest_name(method)).is_some();
+            let eval = format!("{}/eval/", self.method_folder(method));
+            let as_written = self
+                .line_files(method)
+                .iter()
+                .chain([&self.last_summary(method)])
+                .all(|name| state.ledger.get(name).is_some())
+                && state.damage.iter().all(|damage| {
+                    damage.name != self.manifest_name(method) && !damage.name.starts_with(&eval)
+                });
+            let in_files = || (done.ids.iter()).all(|id| done.lines.contains(id));
+            if as_written && (!all || in_files()) {
+                // Times that are other than listed were looked behind.
+                let entries: Vec<Entry> = (state.entries.values())
+                    .filter(|entry| state.is_whole(&entry.name))
+                    .cloned()
+                    .collect();
+                self.change_ledger(|ledger| {
+                    ledger.take_times(&entries);
+                })?;
+                self.tidy(method)?;
+            } else if all {
+                self.fold(method)?;
+            } else if folded {
+                // Of a run that has grown since.
+                self.write(method, 0, |each| self.finished(method, each))?;
             }
         }
         Ok(())
+    }
+
+    /// The file of the released bundle that is written before the manifest.
+    fn last_summary(&self, method: usize) -> String {
+        match self.plan.config.checker {
+            Some(_) => self.eval(method, "metrics.json"),
+            None => self.eval(method, "scores.jsonl"),
+        }
     }
 
     /// Removes the samples that are folded.
@@ -204,9 +350,12 @@ impl RunFolder {
     /// # Errors
     /// The store's.
     pub fn tidy(&self, method: usize) -> Result<(), FolderError> {
-        let folder = format!("{}/samples", self.method_folder(method));
-        let names: Vec<_> = (self.store.list(&folder)?.into_iter())
-            .map(|entry| entry.name)
+        let state = self.state(method, Look::Quick)?;
+        let done = self.done(&state)?.lines;
+        let names: Vec<String> = (self.plan.jobs(method))
+            .filter(|job| done.contains(&self.plan.sample_id(*job)))
+            .map(|job| self.sample_name(job))
+            .filter(|name| state.entries.contains_key(name))
             .collect();
         Ok(self.store.remove_all(&names)?)
     }

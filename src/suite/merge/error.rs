@@ -1,7 +1,9 @@
 use thiserror::Error;
 
 use crate::store::StoreError;
+use crate::store::ledger::{Damage, named};
 use crate::suite::folder::FolderError;
+use crate::suite::growth::Contradiction;
 use crate::suite::shard::Shard;
 
 /// Why shards cannot be joined.
@@ -41,14 +43,17 @@ pub enum MergeError {
         b_shard: Shard,
     },
     /// Different settings.
-    #[error("{a} and {b} were run with different settings: {}", each(differences))]
+    #[error(
+        "{a} and {b} were run with different settings: {}",
+        each(contradictions)
+    )]
     Settings {
         /// The one.
         a: String,
         /// The other.
         b: String,
-        /// Place, what stands there in the one, in the other.
-        differences: Vec<(String, String, String)>,
+        /// What they have otherwise.
+        contradictions: Vec<Contradiction>,
     },
     /// Shards that were not named.
     #[error("of {count} shards {} missing", listed(missing))]
@@ -104,20 +109,30 @@ pub enum MergeError {
         /// What is not the same.
         what: &'static str,
     },
-    /// A picture that is only in the lists.
+    /// Files that are not as they were written.
     #[error(
-        "{name} is missing in {location}, though {sample_id} is listed{}; give the command that made the shard once more",
-        if *more == 0 { String::new() } else { format!(", and so are {more} other pictures") }
+        "{location} is damaged: {}; `prepose verify --mend` makes what it can anew, or give the command that made the \
+         shard once more",
+        named(damage)
     )]
-    Picture {
+    Damaged {
         /// The shard's folder.
         location: String,
-        /// The picture's name in it.
-        name: String,
-        /// Which picture.
-        sample_id: String,
-        /// How many others are missing.
-        more: usize,
+        /// The files, and what has become of them.
+        damage: Vec<Damage>,
+    },
+    /// A joined run with more than the shards.
+    #[error(
+        "{location} holds {there} pictures already, and the shards have {pictures}; grow the shards, or choose another \
+         --out"
+    )]
+    More {
+        /// The joined run's folder.
+        location: String,
+        /// Pictures of its plan.
+        there: usize,
+        /// Pictures of the shards' plan.
+        pictures: usize,
     },
     /// A file that was listed and cannot be had.
     #[error("{name} in {location} was there a moment ago; is something at work there?")]
@@ -129,14 +144,19 @@ pub enum MergeError {
     },
 }
 
-/// The first of several differences.
-fn each(differences: &[(String, String, String)]) -> String {
-    let each = differences.iter().take(3);
+/// The first of several contradictions.
+fn each(contradictions: &[Contradiction]) -> String {
+    let each = contradictions.iter().take(3);
     let mut texts: Vec<_> = each
-        .map(|(at, a, b)| format!("{at} is {a} in the first and {b} in the second"))
+        .map(|one| {
+            format!(
+                "{} is {} in the first and {} in the second",
+                one.setting, one.there, one.asked
+            )
+        })
         .collect();
-    if differences.len() > texts.len() {
-        texts.push(format!("{} more", differences.len() - texts.len()));
+    if contradictions.len() > texts.len() {
+        texts.push(format!("{} more", contradictions.len() - texts.len()));
     }
     texts.join("; ")
 }

@@ -10,12 +10,12 @@ mod error;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde_json::Value;
-
-use super::folder::RunFolder;
-use super::plan::{Job, Plan, differences};
+use super::folder::{CONFIG, Finished, RunFolder};
+use super::growth::union;
+use super::plan::{Job, Plan};
 use super::sample::Sample;
 use super::shard::Shard;
+use crate::store::ledger::{Fault, LEDGER, Look};
 use crate::store::{self, Store};
 
 use copy::Copy;
@@ -60,6 +60,23 @@ pub fn find(locations: &[String]) -> Result<Vec<RunFolder>, MergeError> {
     Ok(shards)
 }
 
+/// The runs in a location: the one that it is, and the shards in it.
+///
+/// # Errors
+/// The location cannot be read, or there is no run in it.
+pub fn runs_in(location: &str) -> Result<Vec<Arc<dyn Store>>, MergeError> {
+    let store = store::open(location)?;
+    let mut runs = Vec::new();
+    for folder in folders_of_shards(&*store)? {
+        runs.push(store::open(&format!("{}/{folder}", store.location()))?);
+    }
+    let begun = |name| Ok::<_, MergeError>(store.get(name)?.is_some());
+    if runs.is_empty() || begun(CONFIG)? || begun(LEDGER)? {
+        runs.insert(0, store);
+    }
+    Ok(runs)
+}
+
 /// The folders in a run that are called like shards.
 fn folders_of_shards(store: &dyn Store) -> Result<Vec<String>, MergeError> {
     let files = store.list("")?;
@@ -88,6 +105,7 @@ pub fn merge(
     shards.sort_by_key(|run| run.plan().config.shard);
     let plan = same_run(&shards)?;
     let methods = plan.config.methods.len();
+    undamaged(&shards)?;
     // All of it before anything is written, and not kept: the samples of one method are many already.
     let mut copies = Vec::new();
     for method in 0..methods {
@@ -99,12 +117,20 @@ pub fn merge(
 
     let pictures = plan.len();
     let out = RunFolder::claim(out, plan)?;
+    if out.plan().len() > pictures {
+        return Err(MergeError::More {
+            location: out.store().location(),
+            there: out.plan().len(),
+            pictures,
+        });
+    }
     let copied = copy::all(&shards, &copies, &**out.store(), progress)?;
     for method in 0..methods {
         let samples = samples(&shards, out.plan(), method)?;
-        out.write(method, |each| {
-            let mut samples = samples.into_iter().map(|(_, sample)| sample);
-            Ok::<_, MergeError>(samples.try_for_each(each)?)
+        let all = samples.len();
+        out.write(method, all, |each| {
+            let mut samples = samples.into_iter();
+            Ok::<_, MergeError>(samples.try_for_each(|(_, job, finished)| each(job, finished))?)
         })?;
     }
     Ok(Merged {
@@ -114,7 +140,23 @@ pub fn merge(
     })
 }
 
-/// The plan of the whole run, if the shards are all of it.
+/// Refuses shards of which a file is not as it was written.
+fn undamaged(shards: &[RunFolder]) -> Result<(), MergeError> {
+    for run in shards {
+        let mut damage = run.damage(Look::Quick)?;
+        // A shard of an earlier version lists nothing; what is in its files is compared all the same.
+        damage.retain(|damage| damage.fault != Fault::Unlisted && damage.name != LEDGER);
+        if !damage.is_empty() {
+            return Err(MergeError::Damaged {
+                location: run.store().location(),
+                damage,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The plan of the whole run, if the shards are all of it: what any of them has, as some may not have grown yet.
 fn same_run(shards: &[RunFolder]) -> Result<Plan, MergeError> {
     let Some(first) = shards.first() else {
         return Err(MergeError::Nothing);
@@ -126,7 +168,7 @@ fn same_run(shards: &[RunFolder]) -> Result<Plan, MergeError> {
             None => Err(MergeError::NoShard(run.store().location())),
         }
     };
-    let (plan, first_shard) = whole(first)?;
+    let (mut plan, first_shard) = whole(first)?;
     let count = first_shard.count();
     let mut there = vec![false; count];
     for run in shards {
@@ -140,11 +182,11 @@ fn same_run(shards: &[RunFolder]) -> Result<Plan, MergeError> {
                 b_shard: shard,
             });
         }
-        if its_plan != plan {
-            let value = |plan: &Plan| serde_json::to_value(&plan.config).unwrap_or(Value::Null);
-            let differences = differences(&value(&plan), &value(&its_plan));
-            return Err(MergeError::Settings { a, b, differences });
-        }
+        plan = union(&plan, &its_plan).map_err(|contradictions| MergeError::Settings {
+            a,
+            b,
+            contradictions,
+        })?;
         there[shard.index()] = true;
     }
     let missing: Vec<_> = (0..count).filter(|index| !there[*index]).collect();
@@ -154,74 +196,75 @@ fn same_run(shards: &[RunFolder]) -> Result<Plan, MergeError> {
     }
 }
 
-/// All samples of a method in the order of the plan, each with the index of the shard's folder that it is from.
-fn samples(
-    shards: &[RunFolder],
-    plan: &Plan,
-    method: usize,
-) -> Result<Vec<(usize, Sample)>, MergeError> {
-    let mut found: HashMap<usize, (usize, Sample)> = HashMap::new();
+/// A finished picture, the index of the shard's folder that it is from, and its job in the whole run.
+type Found = (usize, Job, Finished);
+
+/// All pictures of a method in the order of the plan.
+fn samples(shards: &[RunFolder], plan: &Plan, method: usize) -> Result<Vec<Found>, MergeError> {
+    let name = &plan.config.methods[method].name;
+    let mut found: HashMap<String, (usize, Finished)> = HashMap::new();
     for (place, run) in shards.iter().enumerate() {
+        let own = |run: &RunFolder| {
+            let mut methods = run.plan().config.methods.iter();
+            methods.position(|method| method.name == *name)
+        };
+        // One that has not grown yet may lack the method.
+        let Some(own) = own(run) else { continue };
         let mut of_this = HashMap::new();
-        run.samples(method, |sample| {
-            of_this.insert(sample.index, sample);
+        run.finished(own, |_, finished| {
+            of_this.insert(finished.sample.manifest.sample_id.clone(), finished);
             Ok(())
         })?;
-        complete(run, method, &of_this)?;
-        for (index, sample) in of_this {
+        complete(run, own, &of_this)?;
+        for (id, finished) in of_this {
             // The same shard twice, from two machines.
-            if let Some((first, there)) = found.get(&index) {
-                same_sample(&shards[*first], there, run, &sample, plan.job(index))?;
+            if let Some((first, there)) = found.get(&id) {
+                let name = format!("{name}/images/{id}.png");
+                same_sample(&shards[*first], &there.sample, run, &finished.sample, &name)?;
             } else {
-                found.insert(index, (place, sample));
+                found.insert(id, (place, finished));
             }
         }
     }
-    let mut samples: Vec<_> = found.into_values().collect();
-    samples.sort_by_key(|(_, sample)| sample.index);
+    let mut samples = Vec::with_capacity(found.len());
+    let mut missing = Vec::new();
+    for job in plan.jobs(method) {
+        match found.remove(&plan.sample_id(job)) {
+            Some((place, finished)) => samples.push((place, job, finished)),
+            None => missing.push(job),
+        }
+    }
+    if let Some(job) = missing.first() {
+        let turn = Shard::turn(name, &plan.prompts[job.prompt].prompt_id);
+        let shard = shards.iter().find(|run| {
+            let shard = run.plan().config.shard;
+            shard.is_some_and(|shard| shard.has(turn, job.seed))
+        });
+        return Err(MergeError::Unfinished {
+            location: shard.map(|run| run.store().location()).unwrap_or_default(),
+            method: name.clone(),
+            done: samples.len(),
+            jobs: samples.len() + missing.len(),
+        });
+    }
     Ok(samples)
 }
 
-/// Refuses a shard that lacks samples of a method.
+/// Refuses a shard that lacks pictures of a method.
 fn complete(
     run: &RunFolder,
     method: usize,
-    samples: &HashMap<usize, Sample>,
+    finished: &HashMap<String, Finished>,
 ) -> Result<(), MergeError> {
-    let plan = run.plan();
-    let jobs = plan.jobs(method).count();
-    let folder = run.method_folder(method);
-    let lacks = |missing: &[Job], file: &str| MergeError::Gap {
-        location: run.store().location(),
-        file: format!("{folder}/{file}"),
-        missing: missing.len(),
-        jobs,
-        sample_id: missing
-            .first()
-            .map(|job| plan.sample_id(*job))
-            .unwrap_or_default(),
-    };
-    let missing: Vec<_> = (plan.jobs(method))
-        .filter(|job| !samples.contains_key(&job.index))
-        .collect();
-    if !missing.is_empty() {
-        return Err(match run.is_folded(method)? {
-            true => lacks(&missing, "manifest.jsonl"),
-            false => MergeError::Unfinished {
-                location: run.store().location(),
-                method: folder.into(),
-                done: samples.len(),
-                jobs,
-            },
-        });
-    }
-    // Folded files are read side by side, and what one of them lacks is empty.
-    let unscored: Vec<_> = (plan.jobs(method))
-        .filter(|job| samples[&job.index].scores.sample_id.is_empty())
-        .collect();
-    match unscored.is_empty() {
+    let jobs = run.plan().jobs(method).count();
+    match finished.len() >= jobs {
         true => Ok(()),
-        false => Err(lacks(&unscored, "eval/scores.jsonl")),
+        false => Err(MergeError::Unfinished {
+            location: run.store().location(),
+            method: run.method_folder(method).into(),
+            done: finished.len(),
+            jobs,
+        }),
     }
 }
 
@@ -231,10 +274,9 @@ fn same_sample(
     a: &Sample,
     b_run: &RunFolder,
     b: &Sample,
-    job: Job,
+    name: &str,
 ) -> Result<(), MergeError> {
-    let name = a_run.picture_name(job);
-    let picture = |run: &RunFolder| run.store().get(&name);
+    let picture = |run: &RunFolder| run.store().get(name);
     let mut again = b.clone();
     // When, where and how fast it was made is not what it is.
     again.manifest.timestamp_utc = a.manifest.timestamp_utc.clone();
@@ -259,72 +301,53 @@ fn same_sample(
     })
 }
 
-/// Refuses samples with fewer records than others of the same prompt have: a line was lost.
+/// Refuses pictures with fewer records than others of the same prompt have: a line was lost.
 fn same_number_of_records(
     shards: &[RunFolder],
     plan: &Plan,
-    samples: &[(usize, Sample)],
+    samples: &[Found],
 ) -> Result<(), MergeError> {
     let mut most = vec![0; plan.prompts.len()];
-    for (_, sample) in samples {
-        let most = &mut most[plan.job(sample.index).prompt];
-        *most = sample.records.len().max(*most);
+    for (_, job, finished) in samples {
+        let most = &mut most[job.prompt];
+        *most = finished.sample.records.len().max(*most);
     }
-    let lacks =
-        |(_, sample): &&(usize, Sample)| sample.records.len() < most[plan.job(sample.index).prompt];
+    let lacks = |(_, job, finished): &&Found| finished.sample.records.len() < most[job.prompt];
     let missing = samples.iter().filter(lacks).count();
     match samples.iter().find(lacks) {
         None => Ok(()),
-        Some((place, sample)) => {
-            let run = &shards[*place];
-            let method = plan.job(sample.index).method;
-            Err(MergeError::Gap {
-                location: run.store().location(),
-                file: format!("{}/eval/per_sample.jsonl", run.method_folder(method)),
-                missing,
-                jobs: samples.len(),
-                sample_id: sample.manifest.sample_id.clone(),
-            })
-        }
+        Some((place, job, finished)) => Err(MergeError::Gap {
+            location: shards[*place].store().location(),
+            file: format!(
+                "{}/eval/per_sample.jsonl",
+                plan.config.methods[job.method].name
+            ),
+            missing,
+            jobs: samples.len(),
+            sample_id: finished.sample.manifest.sample_id.clone(),
+        }),
     }
 }
 
 /// The pictures of a method, and what else is beside them; not what is joined line by line.
 fn files(shards: &[RunFolder], plan: &Plan, method: usize) -> Result<Vec<Copy>, MergeError> {
     let mut copies: HashMap<String, Copy> = HashMap::new();
+    let folder = plan.config.methods[method].name.as_str();
     for (place, run) in shards.iter().enumerate() {
-        let folder = run.method_folder(method);
         let joined = [
             format!("{folder}/manifest.jsonl"),
             format!("{folder}/samples/"),
             format!("{folder}/eval/"),
         ];
-        let mut there = HashMap::new();
         for entry in run.store().list(folder)? {
             if joined.iter().any(|start| entry.name.starts_with(start)) {
                 continue;
             }
-            there.insert(entry.name.clone(), entry.bytes);
             copies.entry(entry.name.clone()).or_insert(Copy {
                 shard: place,
                 from: entry.name.clone(),
                 to: entry.name,
                 bytes: entry.bytes,
-            });
-        }
-        let gone: Vec<_> = (run.plan().jobs(method))
-            .filter(|job| {
-                there
-                    .get(&run.picture_name(*job))
-                    .is_none_or(|bytes| *bytes == 0)
-            })
-            .collect();
-        if let Some(job) = gone.first() {
-            return Err(MergeError::Picture {
-                location: run.store().location(),
-                name: run.picture_name(*job),
-                sample_id: plan.sample_id(*job),
-                more: gone.len() - 1,
             });
         }
     }

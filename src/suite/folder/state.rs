@@ -1,0 +1,400 @@
+//! What is there of a method, and which of it is as it was written.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{FolderError, RunFolder};
+use crate::check::json;
+use crate::check::seal::{self, Sealed};
+use crate::check::spatialbench::{Record, read_records};
+use crate::output::manifest::ManifestLine;
+use crate::store::Entry;
+use crate::store::ledger::{Damage, Ledger, Listed, Look};
+use crate::suite::plan::Job;
+use crate::suite::sample::{Sample, Scores, sample_of};
+
+/// Samples that are read at once.
+const AT_ONCE: usize = 256;
+
+/// What is there of a method.
+pub(super) struct State {
+    pub method: usize,
+    pub look: Look,
+    pub ledger: Ledger,
+    /// The files in the method's folder, by their names in the run's.
+    pub entries: HashMap<String, Entry>,
+    /// Listed files that are not as they were written.
+    pub damage: Vec<Damage>,
+    /// The ids of pictures with such files.
+    bad: HashSet<String>,
+}
+
+/// Pictures of a method that are there.
+pub(super) struct Done {
+    /// The ids of those of which everything is as it was written.
+    pub ids: HashSet<String>,
+    /// The ids of those in the method's files whose lines are.
+    pub lines: HashSet<String>,
+}
+
+/// What is known of a finished picture.
+pub(in crate::suite) struct Finished {
+    pub sample: Sample,
+    /// The picture and what is drawn beside it, by their names in the run's folder; empty where it is not known.
+    pub files: Vec<(String, Listed)>,
+}
+
+impl State {
+    /// Whether a file is there and, if it is listed, as it was written.
+    pub fn is_whole(&self, name: &str) -> bool {
+        let there = self.entries.get(name).is_some_and(|entry| entry.bytes > 0);
+        there && self.damage.iter().all(|damage| damage.name != name)
+    }
+}
+
+impl RunFolder {
+    pub(super) fn state(&self, method: usize, look: Look) -> Result<State, FolderError> {
+        let folder = self.method_folder(method);
+        let ledger = self.ledger()?;
+        let entries = self.store.list(folder)?;
+        let own = format!("{folder}/");
+        let concerns = |name: &str| name.starts_with(&own);
+        let damage = ledger.faults(&*self.store, "", &entries, look, concerns)?;
+        Ok(State {
+            method,
+            look,
+            ledger,
+            bad: damage.iter().filter_map(|d| id_of(&own, &d.name)).collect(),
+            damage,
+            entries: entries
+                .into_iter()
+                .map(|entry| (entry.name.clone(), entry))
+                .collect(),
+        })
+    }
+
+    /// The files whose lines say what is known of a method's pictures.
+    pub(super) fn line_files(&self, method: usize) -> Vec<String> {
+        let mut files = vec![
+            self.manifest_name(method),
+            self.eval(method, "scores.jsonl"),
+        ];
+        if self.plan.config.checker.is_some() {
+            files.push(self.eval(method, "per_sample.jsonl"));
+        }
+        files
+    }
+
+    pub(super) fn done(&self, state: &State) -> Result<Done, FolderError> {
+        let listed = |name: &String| state.ledger.get(name).is_some() && state.is_whole(name);
+        let lines: HashSet<String> = if self.line_files(state.method).iter().all(listed) {
+            let manifest: Vec<ManifestLine> = self.lines(&self.manifest_name(state.method))?;
+            manifest.into_iter().map(|line| line.sample_id).collect()
+        } else {
+            self.folded(state)?.into_keys().collect()
+        };
+        let mut ids: HashSet<String> = (lines.iter())
+            .filter(|id| self.has_picture(state, id))
+            .cloned()
+            .collect();
+        let jobs: Vec<Job> = self.plan.jobs(state.method).collect();
+        for jobs in jobs.chunks(AT_ONCE) {
+            let sealed = self.sealed(state, jobs)?;
+            ids.extend(
+                sealed
+                    .into_values()
+                    .map(|one| one.sample.manifest.sample_id),
+            );
+        }
+        Ok(Done { ids, lines })
+    }
+
+    /// Whether a folded picture and what is beside it are as they were written.
+    fn has_picture(&self, state: &State, id: &str) -> bool {
+        let name = format!("{}/images/{id}.png", self.method_folder(state.method));
+        !state.bad.contains(id)
+            && state
+                .entries
+                .get(&name)
+                .is_some_and(|entry| entry.bytes > 0)
+    }
+
+    /// Listed pictures whose lines are as they were written but whose files are not: what is listed of the files.
+    pub(super) fn broken_pictures(
+        &self,
+        state: &State,
+        lines: &HashSet<String>,
+    ) -> Vec<(String, Vec<(String, Listed)>)> {
+        let broken = state.bad.iter().filter(|id| lines.contains(*id));
+        let files = broken.map(|id| (id.clone(), self.listed_files(state, id)));
+        files.filter(|(_, files)| !files.is_empty()).collect()
+    }
+
+    /// Listed pictures whose lines are not as they were written: what is listed of the pictures.
+    pub(super) fn lost_lines(
+        &self,
+        state: &State,
+        lines: &HashSet<String>,
+    ) -> Vec<(String, Listed)> {
+        let own = format!("{}/", self.method_folder(state.method));
+        let pictures = format!("{own}images/");
+        let listed = state.ledger.below(&pictures);
+        let ids = listed.filter_map(|(name, listed)| Some((id_of(&own, name)?, listed.clone())));
+        ids.filter(|(id, _)| !lines.contains(id)).collect()
+    }
+
+    /// What the ledger says of a picture and of what is beside it.
+    fn listed_files(&self, state: &State, id: &str) -> Vec<(String, Listed)> {
+        self.listed_in(&state.ledger, state.method, id)
+    }
+
+    fn listed_in(&self, ledger: &Ledger, method: usize, id: &str) -> Vec<(String, Listed)> {
+        let folder = self.method_folder(method);
+        let picture = format!("{folder}/images/{id}.png");
+        let maps = format!("{folder}/maps/{id}-");
+        let picture = (ledger.get(&picture)).map(|listed| (picture.clone(), listed.clone()));
+        let maps = (ledger.below(&maps)).map(|(name, listed)| (name.to_string(), listed.clone()));
+        picture.into_iter().chain(maps).collect()
+    }
+
+    /// The ids of pictures that were finished once, whatever has become of them.
+    pub(super) fn made_once(&self, state: &State) -> HashSet<String> {
+        let own = format!("{}/", self.method_folder(state.method));
+        let listed = state.ledger.below(&own).map(|(name, _)| name);
+        let there = state.entries.keys().map(String::as_str);
+        listed
+            .chain(there)
+            .filter_map(|name| id_of(&own, name))
+            .collect()
+    }
+
+    /// Every finished picture of a method in the order of the plan, one at a time: from its file in `samples/`, else
+    /// from the method's files.
+    pub(in crate::suite) fn finished(
+        &self,
+        method: usize,
+        mut each: impl FnMut(Job, Finished) -> Result<(), FolderError>,
+    ) -> Result<(), FolderError> {
+        let state = self.state(method, Look::Quick)?;
+        let mut folded = self.folded(&state)?;
+        let jobs: Vec<Job> = self.plan.jobs(method).collect();
+        for jobs in jobs.chunks(AT_ONCE) {
+            let mut sealed = self.sealed(&state, jobs)?;
+            for &job in jobs {
+                let id = self.plan.sample_id(job);
+                let finished = match (sealed.remove(&job.index), folded.remove(&id)) {
+                    (Some(finished), _) => finished,
+                    (None, Some(sample)) if self.has_picture(&state, &id) => Finished {
+                        sample,
+                        files: self.listed_files(&state, &id),
+                    },
+                    _ => continue,
+                };
+                each(job, finished)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Those of some jobs whose files in `samples/` are there, and they and theirs as they were written, by the jobs'
+    /// indices.
+    fn sealed(&self, state: &State, jobs: &[Job]) -> Result<HashMap<usize, Finished>, FolderError> {
+        let named = jobs.iter().map(|job| (job, self.sample_name(*job)));
+        let there: Vec<(&Job, String)> = named
+            .filter(|(_, name)| state.entries.contains_key(name))
+            .collect();
+        let names: Vec<String> = there.iter().map(|(_, name)| name.clone()).collect();
+        let mut found = HashMap::new();
+        for ((job, name), bytes) in there.iter().zip(self.store.get_all(&names)?) {
+            let Some(sealed) = bytes.and_then(|bytes| Sealed::read(&bytes)) else {
+                continue;
+            };
+            let written = state.entries[name].modified;
+            if sealed.sample.manifest.sample_id == self.plan.sample_id(**job)
+                && let Some(files) = self.sealed_files(state, **job, &sealed, written)?
+            {
+                let sample = Sample {
+                    index: job.index,
+                    ..sealed.sample
+                };
+                found.insert(job.index, Finished { sample, files });
+            }
+        }
+        Ok(found)
+    }
+
+    /// The files that a seal names, if they are as they were when it was `written`.
+    fn sealed_files(
+        &self,
+        state: &State,
+        job: Job,
+        sealed: &Sealed,
+        written: Option<i64>,
+    ) -> Result<Option<Vec<(String, Listed)>>, FolderError> {
+        let folder = self.method_folder(job.method);
+        let mut files = Vec::with_capacity(sealed.files.len());
+        for file in &sealed.files {
+            let name = format!("{folder}/{}", file.name);
+            let Some(entry) = state
+                .entries
+                .get(&name)
+                .filter(|entry| entry.bytes == file.bytes)
+            else {
+                return Ok(None);
+            };
+            let listed = Listed {
+                bytes: file.bytes,
+                sha256: file.sha256.clone(),
+                modified: entry.modified,
+                lines: None,
+                note: None,
+                text: None,
+            };
+            // The files are written before the seal.
+            let older = entry
+                .modified
+                .zip(written)
+                .is_some_and(|(file, seal)| file <= seal);
+            if (state.look == Look::Whole || !older)
+                && !self
+                    .store
+                    .get(&name)?
+                    .is_some_and(|bytes| listed.is(&bytes))
+            {
+                return Ok(None);
+            }
+            files.push((name, listed));
+        }
+        let picture = self.picture_name(job);
+        Ok(files
+            .iter()
+            .any(|(name, _)| *name == picture)
+            .then_some(files))
+    }
+
+    /// The samples in a method's files whose lines are as they were written, by their ids.
+    fn folded(&self, state: &State) -> Result<HashMap<String, Sample>, FolderError> {
+        let method = state.method;
+        let folder = self.method_folder(method);
+        let mut read = self.read_lines(method)?;
+        let listed = state.ledger.get(&self.manifest_name(method)).is_some();
+        let whole = |id: &String, sample: &mut Sample| {
+            let picture = format!("{folder}/images/{id}.png");
+            let known = state
+                .ledger
+                .get(&picture)
+                .and_then(|listed| listed.lines.as_ref());
+            match known {
+                Some(known) => seal::digest(sample).is_ok_and(|digest| digest == *known),
+                // A run of which nothing is listed yet.
+                None => !listed && !sample.scores.sample_id.is_empty(),
+            }
+        };
+        read.retain(whole);
+        Ok(read)
+    }
+
+    /// The samples in a method's files, by their ids; what one of the files lacks is empty, and lines that cannot be
+    /// read are passed over.
+    pub(super) fn read_lines(&self, method: usize) -> Result<HashMap<String, Sample>, FolderError> {
+        let manifest: Vec<ManifestLine> = self.lines(&self.manifest_name(method))?;
+        if manifest.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let mut records: HashMap<String, Vec<Record>> = HashMap::new();
+        for line in self.text(&self.eval(method, "per_sample.jsonl"))?.lines() {
+            for record in read_records(line).unwrap_or_default() {
+                let id = sample_of(&record.sample_id).to_string();
+                records.entry(id).or_default().push(record);
+            }
+        }
+        let scores: Vec<Scores> = self.lines(&self.eval(method, "scores.jsonl"))?;
+        let mut scores: HashMap<String, Scores> = (scores.into_iter())
+            .map(|scores| (scores.sample_id.clone(), scores))
+            .collect();
+        let samples = manifest.into_iter().map(|manifest| {
+            let id = manifest.sample_id.clone();
+            let sample = Sample {
+                index: 0,
+                records: records.remove(&id).unwrap_or_default(),
+                scores: scores.remove(&id).unwrap_or_default(),
+                manifest,
+            };
+            (id, sample)
+        });
+        Ok(samples.collect())
+    }
+
+    /// Pictures of a method that are as they were written while what is said of them is not, with what is left of their
+    /// lines. Those whose records alone were lost can be completed without being made again.
+    pub(in crate::suite) fn unsaid(&self, jobs: &[Job]) -> Result<Vec<(Job, Sample)>, FolderError> {
+        let Some(first) = jobs.first() else {
+            return Ok(Vec::new());
+        };
+        let records = self.eval(first.method, "per_sample.jsonl");
+        let state = self.state(first.method, Look::Quick)?;
+        if state.is_whole(&records) || state.ledger.get(&records).is_none() {
+            return Ok(Vec::new());
+        }
+        let mut left = self.read_lines(first.method)?;
+        let mut found = Vec::new();
+        for &job in jobs {
+            let id = self.plan.sample_id(job);
+            if self.has_picture(&state, &id)
+                && let Some(sample) = left.remove(&id)
+                && !sample.scores.sample_id.is_empty()
+            {
+                found.push((job, sample));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Writes down what is known of a picture that is there and listed, if that is what was known of it once.
+    pub(in crate::suite) fn say_again(
+        &self,
+        job: Job,
+        sample: &Sample,
+    ) -> Result<bool, FolderError> {
+        let ledger = self.ledger()?;
+        let picture = ledger.get(&self.picture_name(job));
+        let known = picture.and_then(|listed| listed.lines.as_ref());
+        if known.is_none_or(|known| !seal::digest(sample).is_ok_and(|digest| digest == *known)) {
+            return Ok(false);
+        }
+        let files = self.listed_in(&ledger, job.method, &self.plan.sample_id(job));
+        self.seal(job, &files, sample)?;
+        Ok(true)
+    }
+
+    /// The lines of a file that can be read; none if it is not there.
+    fn lines<T: serde::de::DeserializeOwned>(&self, name: &str) -> Result<Vec<T>, FolderError> {
+        let text = self.text(name)?;
+        Ok(text
+            .lines()
+            .filter_map(|line| json::from_str(line).ok())
+            .collect())
+    }
+
+    /// A file's text; empty if it is not there.
+    fn text(&self, name: &str) -> Result<String, FolderError> {
+        let bytes = self.store.get(name)?.unwrap_or_default();
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+/// The id of the picture that a file in the folder `own` belongs to: `images/{id}.png`, `maps/{id}-{object}.png`,
+/// `samples/{id}.json`.
+pub(super) fn id_of(own: &str, name: &str) -> Option<String> {
+    let (kind, file) = name.strip_prefix(own)?.split_once('/')?;
+    match kind {
+        "images" => file.strip_suffix(".png").map(Into::into),
+        "samples" => file.strip_suffix(".json").map(Into::into),
+        "maps" => {
+            // Ids end in their seed.
+            let seed = file.rfind("_seed")? + "_seed".len();
+            let digits = file[seed..].bytes().take_while(u8::is_ascii_digit).count();
+            Some(file[..seed + digits].into())
+        }
+        _ => None,
+    }
+}
