@@ -1,8 +1,8 @@
 //! Reports what runs came to: tables with the papers' column names, plots, and one HTML page that opens offline.
 //!
 //! Owns reading runs back, the tables and plots, the page, and the papers' [`experiments`] (their figures, beside what
-//! was published). It runs nothing and knows no tensors. It may import `prepose-scene`, `prepose-draw`, `prepose-check`
-//! and `prepose-store`.
+//! was published). It runs nothing and knows no tensors. It may import `prepose-scene`, `prepose-draw`, `prepose-check`,
+//! `prepose-store` and `prepose-untrusted`.
 //!
 //! * [`source`]: runs and single methods read from where they are, finished or not;
 //! * [`model`]: what was read, picture by picture;

@@ -1,14 +1,16 @@
 //! What the commands of an audit read.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use prepose::audit::join::Audit;
 use prepose::audit::labels::{self, Label};
 use prepose::audit::table::{self, SampleRow};
 use prepose::check::spatialbench::{CheckerConfig, Record, Verdict, read_records};
 use prepose::output::files::parent;
 use serde::de::DeserializeOwned;
+
+use crate::cli::input::text_of;
 
 /// The records and labels that an analysis is of.
 #[derive(Debug, clap::Args)]
@@ -85,29 +87,6 @@ pub fn count(labels: &[Label]) -> [usize; 3] {
     })
 }
 
-/// The text of a file, without the byte order mark that some programs put before it.
 fn text(path: &Path) -> anyhow::Result<String> {
-    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let text =
-        String::from_utf8(bytes).map_err(|_| anyhow!("{} is not text in UTF-8", path.display()))?;
-    Ok(match text.strip_prefix('\u{feff}') {
-        Some(rest) => rest.to_owned(),
-        None => text,
-    })
-}
-
-/// The path from the root, without `.` and `..`. Links are not followed, as a browser does not follow them either.
-pub fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
-    let whole = std::path::absolute(path).with_context(|| path.display().to_string())?;
-    let mut plain = PathBuf::new();
-    for part in whole.components() {
-        match part {
-            Component::ParentDir => {
-                plain.pop();
-            }
-            Component::CurDir => {}
-            part => plain.push(part),
-        }
-    }
-    Ok(plain)
+    text_of(path).with_context(|| format!("cannot read {}", path.display()))
 }

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::super::OK;
 use super::input;
+use crate::cli::input::absolute;
 
 /// Make a page on which people label a sample.
 ///
@@ -51,7 +52,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         .clone()
         .unwrap_or_else(|| parent(&args.sample).join("label.html"));
     let pictures = find_pictures(&rows, parent(&args.sample), args.pictures.as_deref())?;
-    let folder = input::absolute(parent(&out))?;
+    let folder = absolute(parent(&out))?;
     let images = pictures
         .iter()
         .map(|picture| {
@@ -111,7 +112,7 @@ fn find_pictures(
             }
         };
         if path.is_file() {
-            found.push(input::absolute(&path)?);
+            found.push(absolute(&path)?);
         } else {
             missing.push(path);
         }

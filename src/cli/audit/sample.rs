@@ -14,7 +14,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::super::OK;
-use super::input::{self, absolute};
+use super::input;
+use crate::cli::input::absolute;
 
 /// Draw pictures for people to label, from every method, relation and verdict.
 ///
