@@ -1,6 +1,28 @@
 //! Tables of results as CSV and Markdown.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
+
+/// A text as a cell that no spreadsheet takes for a formula: an apostrophe before `=`, `+`, `-`, `@`, a tab or a line break.
+/// [`from_no_formula`] gives the text back.
+pub fn no_formula(text: &str) -> Cow<'_, str> {
+    match is_formula(text.trim_start_matches('\'')) {
+        true => Cow::Owned(format!("'{text}")),
+        false => Cow::Borrowed(text),
+    }
+}
+
+/// The text of which [`no_formula`] made a cell.
+pub fn from_no_formula(cell: &str) -> &str {
+    match cell.strip_prefix('\'') {
+        Some(text) if is_formula(text.trim_start_matches('\'')) => text,
+        _ => cell,
+    }
+}
+
+fn is_formula(text: &str) -> bool {
+    text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n'])
+}
 
 /// One value of a table.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,7 +88,7 @@ impl Table {
             let cells: Vec<String> = row
                 .iter()
                 .map(|cell| match cell {
-                    Cell::Name(name) => format!("\"{}\"", name.replace('"', "\"\"")),
+                    Cell::Name(name) => format!("\"{}\"", no_formula(name).replace('"', "\"\"")),
                     _ => cell.text(),
                 })
                 .collect();
@@ -89,5 +111,35 @@ impl Table {
             let _ = writeln!(text, "| {} |", cells.join(" | "));
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_cell_is_a_formula() {
+        for text in [
+            "=HYPERLINK(\"http://x\")",
+            "+1",
+            "-1+1",
+            "@SUM(1)",
+            "\t=1",
+            "\r=1",
+            "'=1",
+            "''=1",
+        ] {
+            let cell = no_formula(text);
+            assert!(cell.starts_with('\''), "{cell}");
+            assert_eq!(from_no_formula(&cell), text);
+        }
+        for text in ["", "psg", "'", "'a", "1-2", "a=b"] {
+            assert_eq!(no_formula(text), text);
+            assert_eq!(from_no_formula(text), text);
+        }
+        let row = vec![Cell::Name("=1+cmd|x!A0".into()), Cell::Change(-0.5)];
+        let table = Table::new("t", &["run", "change"], std::iter::once(row));
+        assert_eq!(table.to_csv(), "run,change\n\"'=1+cmd|x!A0\",-0.5000\n");
     }
 }

@@ -24,7 +24,7 @@ pub(super) use records::read_config;
 /// Exit codes: 0 everything was looked at, 1 with --strict if not everything passed, 2 an error.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  prepose check out/                                   # all pictures in a folder, each for the prompt that it carries
+  prepose check out/                        # all pictures in a folder, each for the prompt that it carries
   prepose check photo.jpg --prompt \"a dog to the left of a cat\" --checker frcnn-v2
   prepose check photo.jpg --relation \"dog | left of | cat\" --checker frcnn-v2
   prepose check --manifest out/manifest.jsonl --out checked
@@ -39,17 +39,21 @@ pub struct Args {
     /// What should hold instead of what the prompt states, as "dog | left of | cat"; may be repeated.
     #[arg(long, value_name = "A | RELATION | B", requires = "pictures")]
     relation: Vec<GivenRelation>,
-    /// Pictures with their prompts, JSON lines: a manifest.jsonl by prepose or of a SpatialBench-UC run, or just
-    /// {"image_path": "a.png", "prompt": "a dog to the left of a cat"}. - is standard input.
+    /// Pictures with their prompts, JSON lines; - is standard input.
+    ///
+    /// A manifest.jsonl by prepose or of a SpatialBench-UC run, or just {"image_path": "a.png", "prompt": "a dog to the left of
+    /// a cat"}; also "file_name" or "path", and "text". Of several lines about a picture the last one counts.
     #[arg(long, value_name = "FILE", conflicts_with = "records")]
     manifest: Option<PathBuf>,
-    /// Decide the detections of these records again, without pictures: what the detectors found is in them, and so is how
-    /// stable each verdict was. - is standard input.
+    /// Decide the detections of these records again, without pictures; - is standard input.
+    ///
+    /// What the detectors found is in them, and so is how stable each verdict was.
     #[arg(long, value_name = "FILE", requires = "out",
           conflicts_with_all = ["checker", "secondary", "device", "batch", "strict"])]
     records: Option<PathBuf>,
-    /// The detector: toybox, frcnn, frcnn-v2, mask-rcnn, mask-rcnn-v2, or the path of one [default: toybox, which refuses
-    /// pictures that another checkpoint made].
+    /// The detector: toybox, frcnn, frcnn-v2, mask-rcnn, mask-rcnn-v2, or the path of one [default: toybox].
+    ///
+    /// Unless it is named, the toybox's refuses pictures that another checkpoint made.
     #[arg(long, value_name = "NAME|PATH", help_heading = "Checker")]
     checker: Option<String>,
     /// Another detector, whose agreement moves the confidence [default: none].

@@ -139,7 +139,7 @@ fn method(method: &Method) -> String {
 fn run(run: &RunInfo) -> String {
     let mut html = format!(
         "<section class=\"run\"><h3>{}</h3><p class=\"where\">{}</p>",
-        escape(run.name()),
+        escape(&run.name()),
         run.locations
             .iter()
             .map(|l| escape(l))
