@@ -52,18 +52,26 @@ impl Question {
     /// # Errors
     /// [`AskError`].
     pub fn of_scene(scene: &Scene, vocabulary: Option<&[String]>) -> Result<Vec<Self>, AskError> {
-        let of = |stated: &StatedRelation| {
+        let questions: Vec<_> =
+            Self::of_each_relation(scene, vocabulary).collect::<Result<_, _>>()?;
+        match questions.is_empty() {
+            true => Err(AskError::NoRelation),
+            false => Ok(questions),
+        }
+    }
+
+    /// As [`of_scene`](Self::of_scene), but each relation by itself: some may be asked where others cannot.
+    pub fn of_each_relation<'a>(
+        scene: &'a Scene,
+        vocabulary: Option<&'a [String]>,
+    ) -> impl Iterator<Item = Result<Self, AskError>> + 'a {
+        scene.relations.iter().map(move |stated: &StatedRelation| {
             let Some((subject, object)) = stated.two() else {
                 return Err(AskError::Three(scene.describe(stated)));
             };
             let label = |index: usize| label_of(vocabulary, &scene.objects[index]);
             Ok(Self::new(stated.relation, label(subject)?, label(object)?)?)
-        };
-        let questions: Vec<_> = scene.relations.iter().map(of).collect::<Result<_, _>>()?;
-        match questions.is_empty() {
-            true => Err(AskError::NoRelation),
-            false => Ok(questions),
-        }
+        })
     }
 
     /// What is asked of one picture and what was found in it, for the published scoring rules.

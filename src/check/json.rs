@@ -25,6 +25,16 @@ pub fn from_str<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
     serde_json::from_value(value)
 }
 
+/// What is wrong with a line, without the place in it: the reader of a file of lines knows the line's number, and the same
+/// mistake in many lines should be the same message.
+pub fn without_place(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    match message.rsplit_once(" at line ") {
+        Some((before, _)) => before.to_owned(),
+        None => message,
+    }
+}
+
 /// Puts the numbers of a text into the value that was read from it, which holds them in the same order.
 fn read_exactly<'a>(value: &mut Value, numbers: &mut impl Iterator<Item = &'a str>) {
     match value {

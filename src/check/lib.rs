@@ -2,8 +2,8 @@
 //!
 //! Owns the checker's rule and the other published rules, the records, metrics and tables of SpatialBench-UC, what is
 //! written down of each picture of a run, and the audit of the checker by people. Everything is a pure function on text
-//! and small host data (boxes, scores, masks, depths); it knows neither detectors nor the generator, reads no files and
-//! needs no tensors. It may import `prepose-scene` and `prepose-draw`.
+//! and small host data (boxes, scores, masks, depths); it knows neither detectors nor the generator, reads no files
+//! but depth maps and needs no tensors. It may import `prepose-scene`, `prepose-draw` and `prepose-untrusted`.
 //!
 //! * [`detection`]: what a detector says of one picture;
 //! * [`ask`]: from a prompt's scene to what a detector is asked;

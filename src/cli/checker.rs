@@ -7,19 +7,21 @@ use prepose::check::detect::RcnnDetector;
 use prepose::check::spatialbench::config::DetectorConfig;
 use prepose_weights::DetectorWeights;
 
-/// Names of torchvision's detectors here and there.
-const TORCHVISION: [(&str, &str); 4] = [
-    ("frcnn", "fasterrcnn_resnet50_fpn"),
-    ("frcnn-v2", "fasterrcnn_resnet50_fpn_v2"),
-    ("mask-rcnn", "maskrcnn_resnet50_fpn"),
-    ("mask-rcnn-v2", "maskrcnn_resnet50_fpn_v2"),
+/// Names of torchvision's detectors here and there, and what ends the names of their weights for COCO.
+const TORCHVISION: [(&str, &str, &str); 4] = [
+    ("frcnn", "fasterrcnn_resnet50_fpn", "258fb6c6"),
+    ("frcnn-v2", "fasterrcnn_resnet50_fpn_v2", "dd69338a"),
+    ("mask-rcnn", "maskrcnn_resnet50_fpn", "bf2d0c1e"),
+    ("mask-rcnn-v2", "maskrcnn_resnet50_fpn_v2", "73cbd019"),
 ];
+/// Where torchvision downloads them from.
+const ADDRESS: &str = "https://download.pytorch.org/models";
 
 /// Opens the detector that `--checker` names: its weights are not read yet.
 pub fn open(name: &str) -> anyhow::Result<DetectorWeights> {
-    let known = TORCHVISION.into_iter().find(|(short, _)| *short == name);
+    let known = (TORCHVISION.into_iter()).find(|(short, ..)| *short == name);
     let path = match known {
-        Some((_, detector)) => torchvision_file(detector)
+        Some((_, detector, hash)) => torchvision_file(detector, hash)
             .with_context(|| format!("cannot find the weights of --checker {name}"))?,
         None => PathBuf::from(name),
     };
@@ -27,7 +29,7 @@ pub fn open(name: &str) -> anyhow::Result<DetectorWeights> {
         Some(_) => format!("cannot use {}", path.display()),
         None => format!(
             "cannot use --checker {name} (there are toybox, {}, and paths)",
-            TORCHVISION.map(|(short, _)| short).join(", ")
+            TORCHVISION.map(|(short, ..)| short).join(", ")
         ),
     })
 }
@@ -53,7 +55,7 @@ pub fn name_in(config: &mut DetectorConfig, weights: &DetectorWeights) {
 }
 
 /// The weights for COCO where torchvision keeps what it has downloaded.
-fn torchvision_file(detector: &str) -> anyhow::Result<PathBuf> {
+fn torchvision_file(detector: &str, hash: &str) -> anyhow::Result<PathBuf> {
     let from = |variable: &str, below: &str| {
         let folder = std::env::var_os(variable).filter(|value| !value.is_empty())?;
         Some(Path::new(&folder).join(below))
@@ -70,8 +72,8 @@ fn torchvision_file(detector: &str) -> anyhow::Result<PathBuf> {
     });
     let Some(found) = found else {
         bail!(
-            "there is no {start}*.pth in {}; torchvision downloads it when it makes {detector}(weights=\"DEFAULT\"), or give \
-             the file itself: --checker PATH",
+            "there is no {start}*.pth in {}; download {ADDRESS}/{start}{hash}.pth into that folder, or anywhere and give the \
+             file itself: --checker PATH",
             folder.display()
         );
     };

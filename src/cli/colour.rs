@@ -24,3 +24,8 @@ pub fn verdict(verdict: &str) -> String {
     };
     paint(bold(colour), verdict)
 }
+
+/// Whether what is printed on standard output may be coloured.
+pub fn on_stdout() -> bool {
+    anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never
+}

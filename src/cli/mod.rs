@@ -11,6 +11,7 @@ mod experiment;
 mod extract;
 mod generate;
 mod info;
+mod input;
 mod interrupt;
 mod memory;
 mod merge;

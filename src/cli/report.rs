@@ -12,18 +12,20 @@ use prepose::report::bootstrap::Bootstrap;
 use prepose::report::figures::{self, Figure};
 use prepose::report::pictures::{self, Keep};
 use prepose::report::tables::{self, Titled};
-use prepose::report::{Report, page, people, read};
+use prepose::report::{Report, page, paired, people, read};
 use prepose::table::{Cell, Table};
+use prepose_untrusted::{escaped, printable};
 use serde_json::{Map, Value, json};
 
 use super::OK;
+use super::input::text_of;
 
 /// How many pixels of a PNG a pixel of a plot has.
 const ZOOM: f64 = 2.0;
 
 /// Tables, plots and a page that opens offline, of runs and of methods' folders.
 ///
-/// Writes report.html, tables.md, tables/*.csv, and plots/*.svg and *.png. What is not finished is reported as far as it is.
+/// Writes report.html, tables.md, tables/*.csv, *.md and *.tex, and plots/*.svg and *.png. What is not finished is reported as far as it is.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   prepose report runs/tour                       # to runs/tour/report; open report.html in any browser
@@ -40,23 +42,33 @@ pub struct Args {
     /// What stands at the top of the page [default: the runs' names].
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
-    /// What people say of the pictures, as `audit label` exports it; `audits/*/labels_filled.json` beside a run are found.
+    /// What people say of the pictures, as `audit label` exports it; may be repeated [default: the labels_filled.json in the
+    /// folder audit or audits in a run or beside it].
     #[arg(long, value_name = "FILE")]
     labels: Vec<PathBuf>,
     /// The folder of the checker's records in each method's folder [default: eval, or else the first].
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
     eval: Option<String>,
     /// Put the pictures into the page: all of them as they are, or small ones [default: links to where they are].
-    #[arg(long, value_name = "WHAT", num_args = 0..=1, default_missing_value = "pictures", require_equals = true)]
+    #[arg(long, value_name = "WHAT", num_args = 0..=1, default_missing_value = "pictures", require_equals = true,
+          help_heading = "Pictures")]
     embed: Option<Embed>,
     /// Copy the pictures to the page's folder, so that it can be sent away.
-    #[arg(long, conflicts_with = "embed")]
+    #[arg(long, conflicts_with = "embed", help_heading = "Pictures")]
     copy: bool,
+    /// A folder outside of the run's that pictures may be taken from too; may be repeated [default: none].
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        help_heading = "Pictures",
+        hide_short_help = true
+    )]
+    pictures: Vec<PathBuf>,
     /// How often prompts are drawn for a confidence interval.
-    #[arg(long, value_name = "N", default_value_t = Bootstrap::default().draws)]
+    #[arg(long, value_name = "N", default_value_t = Bootstrap::default().draws, help_heading = "Statistics", hide_short_help = true)]
     bootstrap: usize,
     /// The seed of these draws.
-    #[arg(long, value_name = "SEED", default_value_t = Bootstrap::default().seed)]
+    #[arg(long, value_name = "SEED", default_value_t = Bootstrap::default().seed, help_heading = "Statistics", hide_short_help = true)]
     seed: u64,
     /// One JSON object on standard output.
     #[arg(long)]
@@ -74,6 +86,7 @@ impl Args {
             eval: None,
             embed: None,
             copy: false,
+            pictures: Vec::new(),
             bootstrap: Bootstrap::default().draws,
             seed: Bootstrap::default().seed,
             json: false,
@@ -98,8 +111,8 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let mut given = Vec::new();
     for path in &args.labels {
         let at = || path.display().to_string();
-        let bytes = std::fs::read(path).with_context(at)?;
-        let read = labels::read(&String::from_utf8_lossy(&bytes)).with_context(at)?;
+        let text = text_of(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let read = labels::read(&text).with_context(at)?;
         people::add(read, &mut given);
     }
     let report = read(&args.runs, given, args.eval.as_deref())?;
@@ -117,22 +130,34 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         seed: args.seed,
     };
     let rates = tables::rates(&report, &bootstrap);
-    let tables = tables::all(&report, &rates);
+    let pairs = paired::pairs(&report, &bootstrap);
+    let tables = tables::all(&report, &rates, &pairs);
     let mut notes = report.caveats();
     let curves = people::curves(&report).unwrap_or_else(|why| {
         notes.push(format!("No risk–coverage curve: {why}."));
         Vec::new()
     });
-    let figures = figures::all(&report, &rates, &curves);
+    let figures = figures::all(&report, &rates, &pairs, &curves);
     let keep = match (args.embed, args.copy) {
         (Some(Embed::Pictures), _) => Keep::Embed,
         (Some(Embed::Thumbnails), _) => Keep::Thumbnails,
         (None, true) => Keep::Copy,
         (None, false) => Keep::Link,
     };
-    let addresses = pictures::addresses(&report, keep, &out)?;
+    let addresses = pictures::addresses(&report, keep, &out, &args.pictures)?;
+    if let Some((first, why)) = addresses.left.first() {
+        notes.push(format!(
+            "{} files were not taken along; the first, {}: {why}. Name the folders that pictures may be taken from with \
+             --pictures.",
+            addresses.left.len(),
+            printable(first)
+        ));
+    }
     let title = args.title.clone().unwrap_or_else(|| title(&report));
-    let html = page::page(&report, &title, &tables, &figures, &notes, &addresses);
+    let cards = tables::picture_rates(&report, &bootstrap);
+    let html = page::page(
+        &report, &title, &tables, &figures, &notes, &addresses, &cards,
+    );
 
     let written = write(&out, &tables, &figures, &html)?;
     let mut stdout = std::io::stdout().lock();
@@ -142,19 +167,19 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     }
     if !quiet {
         for note in notes.into_iter().chain(unfinished(&report)) {
-            eprintln!("note: {note}");
+            eprintln!("note: {}", escaped(&note));
         }
     }
     if let Some(main) = tables
         .iter()
         .find(|t| ["main_results", "visor"].contains(&t.table.name))
     {
-        write!(stdout, "{}", aligned(&main.table))?;
+        write!(stdout, "{}", escaped(&aligned(&main.table)))?;
     }
     writeln!(
         stdout,
         "{}: {} pictures, {} tables, {} plots",
-        out.join("report.html").display(),
+        escaped(&out.join("report.html").display().to_string()),
         report.pictures(),
         tables.len(),
         figures.len()
@@ -171,7 +196,7 @@ fn default_out(runs: &[String]) -> PathBuf {
 }
 
 fn title(report: &Report) -> String {
-    let names: Vec<&str> = report.runs.iter().map(|run| run.name()).collect();
+    let names: Vec<String> = report.runs.iter().map(|run| run.name()).collect();
     names.join(", ")
 }
 
@@ -191,6 +216,13 @@ fn write(
     for titled in tables {
         let name = format!("tables/{}.csv", titled.table.name);
         put(name.into(), titled.table.to_csv().as_bytes())?;
+        let name = format!("tables/{}.md", titled.table.name);
+        put(
+            name.into(),
+            tables::markdown(std::slice::from_ref(titled)).as_bytes(),
+        )?;
+        let name = format!("tables/{}.tex", titled.table.name);
+        put(name.into(), tables::latex(titled).as_bytes())?;
     }
     put("tables.md".into(), tables::markdown(tables).as_bytes())?;
     prepare_folder(&out.join("plots"))?;
@@ -257,7 +289,11 @@ fn rows(table: &Table) -> Value {
         let value = |cell: &Cell| match cell {
             Cell::Name(name) => json!(name),
             Cell::Count(count) => json!(count),
-            Cell::Rate(number) | Cell::Change(number) | Cell::Percent(number) => json!(number),
+            Cell::Rate(number)
+            | Cell::Change(number)
+            | Cell::Percent(number)
+            | Cell::Mean(number)
+            | Cell::MeanChange(number) => json!(number),
             Cell::Empty => Value::Null,
         };
         let named = table.columns.iter().cloned().zip(cells.iter().map(value));
@@ -273,7 +309,7 @@ fn aligned(table: &Table) -> String {
             table
                 .rows
                 .iter()
-                .map(|row| row.iter().map(Cell::text).collect()),
+                .map(|row| row.iter().map(Cell::shown).collect()),
         )
         .collect();
     let width = |column: usize| {

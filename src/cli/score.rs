@@ -1,6 +1,5 @@
 //! `prepose score`
 
-use std::collections::HashMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +11,7 @@ use prepose::check::rules::{Options, Outcome, RULES, Report, Rule, RuleError, Va
 use serde_json::{Map, json};
 
 use super::values::parse_size;
-use super::{ERROR, OK};
+use super::{ERROR, OK, input};
 
 /// The comparison of models, which is no rule but is made of one.
 const OPSE: &str = "opse";
@@ -26,8 +25,9 @@ const MOST_ERRORS: usize = 20;
   {\"id\": \"1\", \"prompt\": \"a dog to the left of a cat\", \"width\": 512, \"height\": 512,
    \"detections\": [{\"label\": \"dog\", \"score\": 0.9, \"box_xyxy\": [10, 20, 110, 220]}, …]}
 
-also the checker's per_sample.jsonl, VISOR's results files and what GenEval's evaluation writes; T2I-CompBench's prompts are
-read from file names. All of it, masks, depth and relations without a prompt: docs/rules.md.
+A box may also be COCO's \"bbox\": [x, y, width, height]. The checker's per_sample.jsonl, VISOR's results files and what
+GenEval's evaluation writes are read as well, and T2I-CompBench's prompts from file names. All of it, masks, depth and
+relations without a prompt: docs/rules.md.
 
 Exit code 2 if a picture cannot be read or scored; the others are scored all the same.
 
@@ -40,35 +40,61 @@ pub struct Args {
     /// The rule.
     #[arg(value_parser = rules())]
     rule: String,
-    /// Detections; several files are summed up as one, and are a model each for `opse`.
-    #[arg(required = true)]
+    /// Detections; several files are summed up as one, and are a model each for `opse`. - is standard input.
+    #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Do as the authors' code does, its known mistakes included.
-    #[arg(long)]
-    published: bool,
+    /// Do as the authors' code does, its known mistakes included [default: no].
+    #[arg(
+        long,
+        value_name = "yes|no",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "yes",
+        value_parser = clap::builder::BoolishValueParser::new(),
+        hide_possible_values = true
+    )]
+    published: Option<bool>,
     /// Count detections with a score above this [default: the rule's own].
     #[arg(long, value_name = "SCORE")]
     min_score: Option<f64>,
-    /// The size of pictures whose lines do not say.
+    /// The size of pictures whose lines do not say [default: 512x512 for the checker's records, none for others].
     #[arg(long, value_name = "WxH", value_parser = parse_size)]
     size: Option<(usize, usize)>,
     /// GenEval's evaluation_metadata.jsonl: what is asked of a picture is its line with the number in the picture's path.
     #[arg(long, value_name = "FILE")]
     metadata: Option<PathBuf>,
-    /// One JSON object on standard output: the figures, and what is said of each picture.
+    /// One JSON object on standard output, in one line: the figures, and what is said of each picture.
     #[arg(long)]
     json: bool,
-    /// For `opse`: the rule that scores pictures.
-    #[arg(long, value_name = "RULE", default_value = "pse", value_parser = names())]
+    /// The rule that scores pictures.
+    #[arg(long, value_name = "RULE", default_value = "pse", value_parser = names(), help_heading = "opse")]
     of: String,
-    /// For `opse`: the last round.
-    #[arg(long, value_name = "N", default_value_t = 100)]
+    /// The last round.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 100,
+        help_heading = "opse",
+        hide_short_help = true
+    )]
     rounds: usize,
-    /// For `opse`: pictures a round.
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    /// Pictures a round.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 5,
+        help_heading = "opse",
+        hide_short_help = true
+    )]
     batch: usize,
-    /// For `opse`: what pictures are drawn.
-    #[arg(long, default_value_t = 0)]
+    /// What pictures are drawn.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        help_heading = "opse",
+        hide_short_help = true
+    )]
     seed: u64,
 }
 
@@ -94,13 +120,13 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         ensure!(score.is_finite(), "--min-score is {score}, not a number");
     }
     let mut reader = match &args.metadata {
-        Some(path) => Reader::with_geneval_metadata(&text_of(path)?)
+        Some(path) => Reader::with_geneval_metadata(&read(path)?)
             .with_context(|| format!("cannot use {}", path.display()))?,
         None => Reader::default(),
     };
     reader.size = args.size;
     let options = Options {
-        published: args.published,
+        published: args.published.unwrap_or(false),
         min_score: args.min_score,
     };
     if args.rule == OPSE {
@@ -109,7 +135,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let scored = score(&args.rule, &args.files, &reader, &options)?;
     let mut out = std::io::stdout().lock();
     if args.json {
-        writeln!(out, "{:#}", scored.json(&args.rule, &options))?;
+        writeln!(out, "{}", scored.json(&args.rule, &options))?;
     } else {
         write!(out, "{}", table(&scored.rows()))?;
     }
@@ -133,7 +159,7 @@ fn score(
     let rule = by_name(rule).with_context(|| format!("there is no rule {rule:?}"))?;
     let texts = files
         .iter()
-        .map(|path| text_of(path))
+        .map(|path| read(path))
         .collect::<Result<Vec<_>, _>>()?;
     let (mut pictures, mut unread) = (Vec::new(), Vec::new());
     let all = files
@@ -164,8 +190,8 @@ fn score(
     Ok(scored)
 }
 
-fn text_of(path: &Path) -> anyhow::Result<String> {
-    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+fn read(path: &Path) -> anyhow::Result<String> {
+    input::text_of(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 fn list(files: &[PathBuf]) -> String {
@@ -197,21 +223,9 @@ impl Scored {
 
     /// Says what is wrong on standard error, once where it is the same; the exit code.
     fn told(&self) -> u8 {
-        let mut told: Vec<(&Place, String, usize)> = Vec::new();
-        let mut known = HashMap::new();
-        for (place, error) in self.errors() {
-            let at = *known.entry(error.clone()).or_insert(told.len());
-            match told.get_mut(at) {
-                Some((_, _, more)) => *more += 1,
-                None => told.push((place, error, 0)),
-            }
-        }
+        let told = input::once(self.errors());
         for (place, error, more) in told.iter().take(MOST_ERRORS) {
-            let more = match more {
-                0 => String::new(),
-                more => format!(" (and {more} more)"),
-            };
-            eprintln!("error: {place}{more}: {error}");
+            eprintln!("{}", input::line("error", place, error, *more));
         }
         if told.len() > MOST_ERRORS {
             eprintln!("error: {} other errors", told.len() - MOST_ERRORS);
@@ -300,7 +314,7 @@ fn compare(args: &Args, reader: &Reader, options: &Options) -> anyhow::Result<u8
     let opse = Opse {
         batch: args.batch,
         rounds: args.rounds,
-        clock: if args.published {
+        clock: if options.published {
             Clock::Published
         } else {
             Clock::Rounds
@@ -328,12 +342,12 @@ fn compare(args: &Args, reader: &Reader, options: &Options) -> anyhow::Result<u8
         let result = json!({
             "rule": OPSE,
             "of": args.of,
-            "published": args.published,
+            "published": options.published,
             "best": best,
             "models": models.collect::<Vec<_>>(),
             "chosen": comparison.chosen,
         });
-        writeln!(out, "{result:#}")?;
+        writeln!(out, "{result}")?;
     } else {
         let mut rows = vec![["model", "rounds", "mean"].map(String::from)];
         rows.extend(models.map(|((file, _), standing)| {

@@ -1,13 +1,15 @@
 //! Reports what runs came to: tables with the papers' column names, plots, and one HTML page that opens offline.
 //!
 //! Owns reading runs back, the tables and plots, the page, and the papers' [`experiments`] (their figures, beside what
-//! was published). It runs nothing and knows no tensors. It may import `prepose-scene`, `prepose-draw`, `prepose-check`
-//! and `prepose-store`.
+//! was published). It runs nothing and knows no tensors. It may import `prepose-scene`, `prepose-draw`, `prepose-check`,
+//! `prepose-store` and `prepose-untrusted`.
 //!
 //! * [`source`]: runs and single methods read from where they are, finished or not;
 //! * [`model`]: what was read, picture by picture;
 //! * [`tables`]: the tables;
 //! * [`bootstrap`]: how far their rates would change with other prompts;
+//! * [`paired`]: methods against each other on the same prompts and seeds;
+//! * [`breakdown`]: which objects, pairs and prompts fail;
 //! * [`scaling`]: what searching longer brings;
 //! * [`figures`]: the plots;
 //! * [`experiments`]: what the papers' experiments came to;
@@ -19,6 +21,7 @@
 #![warn(clippy::unwrap_used)]
 
 pub mod bootstrap;
+pub mod breakdown;
 mod error;
 pub mod experiments;
 pub mod figures;
@@ -26,6 +29,7 @@ pub mod gallery;
 mod lines;
 pub mod model;
 pub mod page;
+pub mod paired;
 pub mod people;
 pub mod pictures;
 pub mod scaling;

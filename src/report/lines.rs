@@ -5,63 +5,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use prepose_check::json;
-use prepose_check::manifest::ManifestLine;
-
-/// A line of `manifest.jsonl`.
-#[derive(Clone, Debug, Deserialize)]
-pub struct ManifestRow {
-    /// Names the picture.
-    pub sample_id: String,
-    /// Names the prompt.
-    pub prompt_id: String,
-    /// The picture, relative to the manifest.
-    pub image_path: String,
-    /// The sampling.
-    pub gen_params: SamplingRow,
-    /// The prompt.
-    pub prompt: String,
-    /// The relation it states, where one is known.
-    #[serde(default)]
-    pub relation: Option<String>,
-    /// The relation's subject.
-    #[serde(default)]
-    pub object_a: Option<String>,
-    /// The relation's object.
-    #[serde(default)]
-    pub object_b: Option<String>,
-}
-
-/// The sampling of a line.
-#[derive(Clone, Debug, Deserialize)]
-pub struct SamplingRow {
-    /// Of the noise.
-    pub seed: u64,
-    /// In pixels.
-    #[serde(default)]
-    pub height: Option<u32>,
-    /// In pixels.
-    #[serde(default)]
-    pub width: Option<u32>,
-}
-
-impl From<ManifestLine> for ManifestRow {
-    fn from(line: ManifestLine) -> Self {
-        Self {
-            sample_id: line.sample_id,
-            prompt_id: line.prompt_id,
-            image_path: line.image_path,
-            gen_params: SamplingRow {
-                seed: line.gen_params.seed,
-                height: u32::try_from(line.gen_params.height).ok(),
-                width: u32::try_from(line.gen_params.width).ok(),
-            },
-            prompt: line.prompt,
-            relation: line.relation,
-            object_a: line.object_a,
-            object_b: line.object_b,
-        }
-    }
-}
 
 /// Which pixels a detection covers, in COCO's run-length encoding as `pycocotools` writes it.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]

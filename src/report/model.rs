@@ -38,11 +38,28 @@ pub struct RunInfo {
 }
 
 impl RunInfo {
-    /// The last part of its first location.
-    pub fn name(&self) -> &str {
+    /// The last part of its first location; of a shard, the run's.
+    pub fn name(&self) -> String {
+        self.name_with(1)
+    }
+
+    /// As [`name`](Self::name), with the folders above it: `parts` names in all, where there are so many.
+    pub fn name_with(&self, parts: usize) -> String {
         let location = self.locations.first().map_or("", String::as_str);
-        let name = location.trim_end_matches('/').rsplit('/').next();
-        name.filter(|name| !name.is_empty()).unwrap_or("run")
+        let (_, path) = location.split_once("://").unwrap_or(("", location));
+        let mut names: Vec<&str> = path
+            .split('/')
+            .filter(|name| !matches!(*name, "" | "."))
+            .collect();
+        let is_shard = |name: &&str| name.starts_with("shard-") && name.contains("-of-");
+        if names.len() > 1 && names.last().is_some_and(is_shard) {
+            names.pop();
+        }
+        let from = names.len().saturating_sub(parts);
+        match names.is_empty() {
+            true => "run".to_owned(),
+            false => names[from..].join("/"),
+        }
     }
 }
 

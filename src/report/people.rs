@@ -13,7 +13,10 @@ use prepose_store::{self as store, Store};
 /// What the labelling page calls its export.
 const FILE: &str = "labels_filled.json";
 
-/// Adds the labels in the `audits` beside a run or beside a method's folder. The first label of a picture counts.
+/// The folders that audits lie in.
+const FOLDERS: [&str; 2] = ["audit", "audits"];
+
+/// Adds the labels in the `audit` or `audits` in a run, or beside it or a method's folder. The first label of a picture counts.
 pub fn add_beside(location: &str, all: &mut Vec<Label>) -> Result<(), SourceError> {
     add_from(store::open(location)?.as_ref(), all)?;
     let beside = Path::new(location).canonicalize().ok();
@@ -21,32 +24,29 @@ pub fn add_beside(location: &str, all: &mut Vec<Label>) -> Result<(), SourceErro
         .as_deref()
         .and_then(Path::parent)
         .filter(|_| !location.contains("://"));
-    match parent.map(|parent| parent.join("audits")) {
-        Some(audits) if audits.is_dir() => {
-            let parent = audits
-                .parent()
-                .unwrap_or(&audits)
-                .to_string_lossy()
-                .into_owned();
-            add_from(store::open(&parent)?.as_ref(), all)
+    match parent {
+        Some(parent) if FOLDERS.iter().any(|name| parent.join(name).is_dir()) => {
+            add_from(store::open(&parent.to_string_lossy())?.as_ref(), all)
         }
         _ => Ok(()),
     }
 }
 
 fn add_from(store: &dyn Store, all: &mut Vec<Label>) -> Result<(), SourceError> {
-    for entry in store.list("audits")? {
-        if entry.name.rsplit('/').next() != Some(FILE) {
-            continue;
+    for folder in FOLDERS {
+        for entry in store.list(folder)? {
+            if entry.name.rsplit('/').next() != Some(FILE) {
+                continue;
+            }
+            let Some(bytes) = store.get(&entry.name)? else {
+                continue;
+            };
+            let read = labels::read(&String::from_utf8_lossy(&bytes));
+            add(
+                read.map_err(|error| super::error::broken(store, &entry.name, error.to_string()))?,
+                all,
+            );
         }
-        let Some(bytes) = store.get(&entry.name)? else {
-            continue;
-        };
-        let read = labels::read(&String::from_utf8_lossy(&bytes));
-        add(
-            read.map_err(|error| super::error::broken(store, &entry.name, error.to_string()))?,
-            all,
-        );
     }
     Ok(())
 }

@@ -1,7 +1,6 @@
 //! Where the page finds the pictures: beside it, copied to it, or within it.
 
-use std::fs;
-use std::io::Cursor;
+use std::io::{Cursor, ErrorKind};
 use std::path::{Component, Path, PathBuf};
 
 use image::ImageFormat;
@@ -9,9 +8,10 @@ use image::imageops::FilterType;
 use thiserror::Error;
 
 use super::model::{Picture, Place, Report};
-use prepose_check::audit::page::{embed, link};
+use prepose_check::audit::page::{embed, link, picture_type};
 use prepose_store::StoreError;
 use prepose_store::files::{WriteError, prepare_folder, write_atomically};
+use prepose_untrusted::read_regular;
 
 /// What is done with pictures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,16 +63,31 @@ pub struct Addresses {
     pub bases: Vec<String>,
     /// For each method and picture.
     pub shown: Vec<Vec<Shown>>,
+    /// The files that were not taken along, and why: a run of somebody else's must not have files of this machine sent away.
+    pub left: Vec<(String, &'static str)>,
 }
+
+/// More than any picture's file has.
+const MOST_BYTES: u64 = 1 << 30;
 
 /// The longer side of a thumbnail, in pixels.
 const THUMBNAIL: u32 = 192;
 
-/// Finds the pictures' addresses for a page in the folder `out`, and copies what has to be copied.
+/// Finds the pictures' addresses for a page in the folder `out`, and copies what has to be copied. Only pictures are taken
+/// along, and only from the run's own folder and those in `also`, wherever links lead.
 ///
 /// # Errors
 /// A picture that cannot be read or copied.
-pub fn addresses(report: &Report, keep: Keep, out: &Path) -> Result<Addresses, PictureError> {
+pub fn addresses(
+    report: &Report,
+    keep: Keep,
+    out: &Path,
+    also: &[PathBuf],
+) -> Result<Addresses, PictureError> {
+    let also: Vec<PathBuf> = (also.iter())
+        .filter_map(|folder| folder.canonicalize().ok())
+        .collect();
+    let mut left = Vec::new();
     let keeps: Vec<Keep> = (report.places.iter())
         .map(|place| match keep {
             Keep::Link if is_remote(place) => Keep::Copy,
@@ -89,10 +104,20 @@ pub fn addresses(report: &Report, keep: Keep, out: &Path) -> Result<Addresses, P
         .collect();
     let mut shown = Vec::with_capacity(report.methods.len());
     for method in &report.methods {
-        let one = |picture: &Picture| {
+        let mut one = |picture: &Picture| {
             let (place, keep) = (&report.places[picture.place], keeps[picture.place]);
             let to = out.join(&folders[picture.place]);
-            let address = |file: &str| take(place, file, keep, &to);
+            let mut address = |file: &str| {
+                let taken = take(place, file, keep, &to, &also)?;
+                Ok::<_, PictureError>(match taken {
+                    Taken::At(address) => Some(address),
+                    Taken::Missing => None,
+                    Taken::Left(why) => {
+                        left.push((file.to_owned(), why));
+                        None
+                    }
+                })
+            };
             let image = match &picture.image {
                 Some(file) => address(file)?,
                 None => None,
@@ -103,10 +128,10 @@ pub fn addresses(report: &Report, keep: Keep, out: &Path) -> Result<Addresses, P
             }
             Ok(Shown { image, maps })
         };
-        let all: Result<Vec<Shown>, PictureError> = method.pictures.iter().map(one).collect();
+        let all: Result<Vec<Shown>, PictureError> = method.pictures.iter().map(&mut one).collect();
         shown.push(all?);
     }
-    Ok(Addresses { bases, shown })
+    Ok(Addresses { bases, shown, left })
 }
 
 fn is_remote(place: &Place) -> bool {
@@ -166,21 +191,51 @@ fn relative(to: &Path, from: &Path) -> String {
     up.chain(down).collect::<Vec<_>>().join("/")
 }
 
+/// What became of a file.
+enum Taken {
+    /// The page finds it there.
+    At(String),
+    /// It is not there.
+    Missing,
+    /// It is not taken along.
+    Left(&'static str),
+}
+
+const OUTSIDE: &str = "it lies outside of the run's folder";
+const NO_PICTURE: &str = "it is no picture that a browser shows";
+const NOT_REGULAR: &str = "it is no regular file";
+
 /// The address of a file of a place.
-fn take(place: &Place, file: &str, keep: Keep, to: &Path) -> Result<Option<String>, PictureError> {
+fn take(
+    place: &Place,
+    file: &str,
+    keep: Keep,
+    to: &Path,
+    also: &[PathBuf],
+) -> Result<Taken, PictureError> {
     if keep == Keep::Link {
-        return Ok(Some(link(file)));
+        return Ok(Taken::At(link(file)));
     }
-    let Some(bytes) = bytes(place, file)? else {
-        return Ok(None);
+    let bytes = match is_remote(place) {
+        true => match place.store.get(&format!("{}{file}", place.folder))? {
+            Some(bytes) => bytes,
+            None => return Ok(Taken::Missing),
+        },
+        false => match local(place, file, also)? {
+            Ok(bytes) => bytes,
+            Err(left) => return Ok(left),
+        },
     };
+    if picture_type(&bytes).is_none() {
+        return Ok(Taken::Left(NO_PICTURE));
+    }
+    let embedded = || embed(&bytes).map_or(Taken::Left(NO_PICTURE), Taken::At);
     Ok(match keep {
-        Keep::Thumbnails => thumbnail(&bytes).or_else(|| embed(&bytes)),
-        Keep::Embed => embed(&bytes),
+        Keep::Thumbnails => thumbnail(&bytes).map_or_else(embedded, Taken::At),
+        Keep::Embed => embedded(),
         Keep::Link | Keep::Copy => {
             // What lies outside its place is copied into it.
-            let inside = !file.starts_with('/') && !file.split('/').any(|part| part == "..");
-            let name = match inside {
+            let name = match is_inside(file) {
                 true => file.to_owned(),
                 false => file
                     .trim_start_matches('/')
@@ -190,30 +245,48 @@ fn take(place: &Place, file: &str, keep: Keep, to: &Path) -> Result<Option<Strin
             let path = to.join(&name);
             prepare_parent(&path)?;
             write_atomically(&path, &bytes)?;
-            Some(link(&name))
+            Taken::At(link(&name))
         }
     })
+}
+
+fn is_inside(file: &str) -> bool {
+    !file.starts_with('/') && file.split('/').all(|part| part != "..")
+}
+
+/// The bytes of a file of this machine, if they may be taken along.
+fn local(
+    place: &Place,
+    file: &str,
+    also: &[PathBuf],
+) -> Result<Result<Vec<u8>, Taken>, PictureError> {
+    let root = PathBuf::from(place.store.location());
+    let path = root.join(&place.folder).join(file);
+    let unreadable = |source| PictureError::Read {
+        path: path.clone(),
+        source,
+    };
+    let whole = match path.canonicalize() {
+        Ok(whole) => whole,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Err(Taken::Missing)),
+        Err(source) => return Err(unreadable(source)),
+    };
+    let root = root.canonicalize().map_err(unreadable)?;
+    let allowed = also.iter().chain([&root]);
+    if !allowed.into_iter().any(|folder| whole.starts_with(folder)) {
+        return Ok(Err(Taken::Left(OUTSIDE)));
+    }
+    match read_regular(&whole, MOST_BYTES) {
+        Ok(bytes) => Ok(Ok(bytes)),
+        Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(Err(Taken::Left(NOT_REGULAR))),
+        Err(source) => Err(unreadable(source)),
+    }
 }
 
 fn prepare_parent(path: &Path) -> Result<(), WriteError> {
     match path.parent() {
         Some(folder) if !folder.is_dir() => prepare_folder(folder),
         _ => Ok(()),
-    }
-}
-
-fn bytes(place: &Place, file: &str) -> Result<Option<Vec<u8>>, PictureError> {
-    let outside = file.starts_with('/') || file.split('/').any(|part| part == "..");
-    if !outside {
-        return Ok(place.store.get(&format!("{}{file}", place.folder))?);
-    }
-    let path = Path::new(&place.store.location())
-        .join(&place.folder)
-        .join(file);
-    match fs::read(&path) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(PictureError::Read { path, source }),
     }
 }
 

@@ -179,13 +179,23 @@ fn in_order(method: &mut Method) {
     method.pictures = pictures;
 }
 
-/// Puts the run's name before the names of methods that several runs have.
+/// Where several runs have a method of the same name, puts the run's name before the names of all methods.
 fn name_apart(report: &mut Report) {
-    let names: Vec<String> = report.methods.iter().map(|m| m.name.clone()).collect();
+    let mut names = std::collections::HashSet::new();
+    let same = !report
+        .methods
+        .iter()
+        .all(|method| names.insert(method.name.clone()));
+    let runs = run_names(&report.runs);
     let mut taken = std::collections::HashSet::new();
     for method in &mut report.methods {
-        if names.iter().filter(|name| **name == method.name).count() > 1 {
-            method.name = format!("{}/{}", report.runs[method.run].name(), method.name);
+        if same {
+            let info = &report.runs[method.run];
+            // The folder of a single method is its own run; what it lies in tells it apart.
+            method.name = match info.config.is_none() && info.name() == method.name {
+                true => info.name_with(2),
+                false => format!("{}/{}", runs[method.run], method.name),
+            };
         }
         let name = method.name.clone();
         let mut number = 2;
@@ -194,6 +204,20 @@ fn name_apart(report: &mut Report) {
             number += 1;
         }
     }
+}
+
+/// The runs' names, with as many of the folders above as tell them apart.
+fn run_names(runs: &[RunInfo]) -> Vec<String> {
+    const MOST: usize = 4;
+    let mut names = Vec::new();
+    for depth in 1..=MOST {
+        names = runs.iter().map(|run| run.name_with(depth)).collect();
+        let different: std::collections::HashSet<&String> = names.iter().collect();
+        if different.len() == runs.len() {
+            break;
+        }
+    }
+    names
 }
 
 /// A store, and what is known of it.

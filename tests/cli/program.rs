@@ -1,8 +1,9 @@
 //! Running the program, and what it must do with wrong input.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// The program, without the variables that would change what it says.
 pub fn prepose() -> Command {
@@ -15,6 +16,20 @@ pub fn prepose() -> Command {
 /// What it does with these arguments in this folder.
 pub fn prepose_in(folder: &Path, args: &[&str]) -> Output {
     prepose().args(args).current_dir(folder).output().unwrap()
+}
+
+/// What it does with these arguments and this on standard input.
+pub fn with_input(args: &[&str], input: &str) -> Output {
+    let mut child = prepose()
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The program may end without reading all of it.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
 }
 
 /// Its messages. None of them is a panic's.

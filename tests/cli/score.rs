@@ -7,7 +7,7 @@ use std::process::Output;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::program::{prepose_in, stderr, stdout};
+use crate::program::{prepose_in, stderr, stdout, with_input};
 
 fn score(folder: &Path, args: &[&str]) -> Output {
     prepose_in(folder, &[&["score"], args].concat())
@@ -275,6 +275,8 @@ fn wrong_lines_are_named_and_the_rest_is_scored() {
         json!({"objects": ["a", "b"], "relation": "near", "detections": []}).to_string(),
         json!({"prompt": "a dog above a cat", "detections": [], "width": 0, "height": 9})
             .to_string(),
+        json!({"prompt": "dog", "detections": [{"class": "dog", "box_xyxy": [0, 0, 1, 1]}]}).to_string(),
+        json!({"prompt": "dog", "detections": [{"label": "dog", "box": [0, 0, 1, 1]}]}).to_string(),
     ];
     fs::write(folder.path().join("d.jsonl"), text.join("\n")).unwrap();
     let output = score(folder.path(), &["visor", "d.jsonl"]);
@@ -282,7 +284,7 @@ fn wrong_lines_are_named_and_the_rest_is_scored() {
     assert_eq!(output.status.code(), Some(2));
     assert!(!message.contains("panicked"), "{message}");
     assert!(out.contains("VISOR_cond    100.00 %"), "{out}");
-    assert!(out.contains("left out            14"), "{out}");
+    assert!(out.contains("left out            16"), "{out}");
     for part in [
         "d.jsonl:1: not a picture's detections",
         "d.jsonl:4: not a picture's detections",
@@ -291,6 +293,8 @@ fn wrong_lines_are_named_and_the_rest_is_scored() {
         // Twice the same is said once.
         "d.jsonl:7 (and 1 more): visor does not score \"near\"",
         "d.jsonl:8: the box of \"dog\" is [9.0, 0.0, 1.0, 1.0]",
+        "d.jsonl:17: detection 1 has no \"label\"",
+        "d.jsonl:18: the detection of \"dog\" has no box: neither \"box_xyxy\"",
         "d.jsonl:9: the mask of \"dog\": the runs have 1 pixels, and the mask 2 x 2",
         "d.jsonl:10: \"beyond\" is no relation",
         "d.jsonl:11: \"relation\" is between two objects, not 1",
@@ -300,6 +304,118 @@ fn wrong_lines_are_named_and_the_rest_is_scored() {
         "d.jsonl:16: a picture of 0 x 9 pixels",
     ] {
         assert!(message.contains(part), "{message} lacks {part}");
+    }
+}
+
+/// The checker's records say the picture's size in their own words, and leave out the benchmark's.
+#[test]
+fn records_of_the_checker_know_the_size() {
+    let record = |size: Value| {
+        json!({"sample_id": "x", "prompt_id": "p", "relation": "left_of", "object_a": "dog", "object_b": "cat", "image_size": size,
+            "detectors": {"primary": {"type": "any", "detections": [found("dog", 0.0), found("cat", 50.0)]}}})
+    };
+    for (size, more) in [
+        (json!([128, 128]), &[][..]),
+        (Value::Null, &[]),
+        (Value::Null, &["--size", "128x128"]),
+    ] {
+        let (said, code) = said("t2i-compbench", &[record(size)], more);
+        assert_eq!(
+            (code, &said["pictures"][0]["score"]),
+            (0, &json!(0.95)),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn boxes_may_be_cocos() {
+    let coco =
+        |label: &str, x: f64| json!({"label": label, "score": 0.9, "bbox": [x, 10.0, 20.0, 20.0]});
+    let line = |detections: [Value; 2]| json!({"prompt": "a dog to the left of a cat", "detections": detections});
+    let ours = said("pse", &[line([found("dog", 0.0), found("cat", 12.0)])], &[]);
+    let theirs = said("pse", &[line([coco("dog", 0.0), coco("cat", 12.0)])], &[]);
+    assert_eq!(ours, theirs);
+    let score = ours.0["pictures"][0]["score"].as_f64().unwrap();
+    assert!(0.1 < score && score < 0.95, "{score}");
+}
+
+/// The same mistake in every line is one message, without the place within the line.
+#[test]
+fn a_mistake_in_all_lines_is_said_once() {
+    let line =
+        |i: usize| json!({"id": "x".repeat(i), "prompt": "dog", "detections": [{"label": 3}]});
+    let lines: Vec<Value> = (0..8).map(line).collect();
+    let folder = folder(&lines);
+    let output = score(folder.path(), &["visor", "d.jsonl"]);
+    let message = stderr(&output);
+    assert!(
+        message.contains("d.jsonl:1 (and 7 more): not a picture's detections"),
+        "{message}"
+    );
+    assert!(!message.contains("column"), "{message}");
+    assert_eq!(message.lines().count(), 2, "{message}");
+}
+
+#[test]
+fn standard_input_is_read() {
+    let line = json!({"prompt": "a dog to the left of a cat", "detections": [found("dog", 0.0), found("cat", 50.0)]});
+    let output = with_input(&["score", "pse", "-", "--json"], &line.to_string());
+    let said = stdout(&output);
+    assert_eq!(said.lines().count(), 1, "{said}");
+    let said: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(said["figures"]["PSE"], 1.0, "{}", stderr(&output));
+}
+
+/// Names from files do not move the cursor, and nothing waits for a pipe or draws for ever.
+#[test]
+fn hostile_values_are_told() {
+    let folder = folder(&[
+        json!({"prompt": "a dog behind a cat", "depth": "a\u{0}\u{1b}[2J", "detections": [found("dog", 0.0)]}),
+    ]);
+    let message = stderr(&score(folder.path(), &["pse-3d", "d.jsonl"]));
+    assert!(
+        message.contains("the depth map") && !message.contains(['\u{0}', '\u{1b}']),
+        "{message:?}"
+    );
+    for args in [
+        ["--rounds", "18446744073709551615"],
+        ["--batch", "18446744073709551615"],
+        ["--rounds", "10000000"],
+    ] {
+        fs::write(
+            folder.path().join("m"),
+            json!({"prompt": "dog and cat", "detections": []}).to_string(),
+        )
+        .unwrap();
+        let message = stderr(&score(
+            folder.path(),
+            &[&["opse", "m", "--of", "geneval"], &args[..]].concat(),
+        ));
+        assert!(
+            message.contains("at most 10000000 pictures are drawn"),
+            "{args:?}: {message}"
+        );
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn pipes_are_not_waited_for() {
+    let folder = folder(&[
+        json!({"prompt": "a dog behind a cat", "depth": "pipe", "detections": [found("dog", 0.0)]}),
+    ]);
+    let made = std::process::Command::new("mkfifo")
+        .arg(folder.path().join("pipe"))
+        .status()
+        .unwrap();
+    assert!(made.success());
+    for args in [["pse-3d", "d.jsonl"], ["visor", "pipe"]] {
+        let message = stderr(&score(folder.path(), &args));
+        assert!(
+            message.contains("only regular files are read"),
+            "{args:?}: {message}"
+        );
     }
 }
 
@@ -316,7 +432,7 @@ fn wrong_arguments() {
         );
     };
     refuses(&["vizor", "d.jsonl"], "visor");
-    refuses(&["visor"], "FILES");
+    refuses(&["visor"], "<FILE>");
     refuses(&["visor", "none.jsonl"], "cannot read none.jsonl");
     refuses(
         &["visor", "d.jsonl", "--metadata", "none"],
@@ -328,7 +444,7 @@ fn wrong_arguments() {
     );
     refuses(
         &["t2i-compbench", "d.jsonl"],
-        "needs the picture's \"width\" and \"height\"",
+        "needs the picture's \"width\" and \"height\"; where all are of the same size, say it once with --size WxH",
     );
     refuses(
         &["pse-3d", "d.jsonl"],

@@ -10,7 +10,10 @@ use crate::support::root;
 const WITHOUT_TENSORS: [(&str, &[&str]); 7] = [
     ("prepose-scene", &[]),
     ("prepose-draw", &[]),
-    ("prepose-check", &["prepose-draw", "prepose-scene"]),
+    (
+        "prepose-check",
+        &["prepose-draw", "prepose-scene", "prepose-untrusted"],
+    ),
     ("prepose-untrusted", &[]),
     ("prepose-formats", &["prepose-untrusted"]),
     ("prepose-store", &["prepose-untrusted"]),
@@ -21,6 +24,7 @@ const WITHOUT_TENSORS: [(&str, &[&str]); 7] = [
             "prepose-draw",
             "prepose-scene",
             "prepose-store",
+            "prepose-untrusted",
         ],
     ),
 ];

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::spatialbench::Verdict;
+use prepose_draw::table::{from_no_formula, no_formula};
 
 /// One row of `sample.csv`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -43,6 +44,24 @@ pub struct SampleRow {
     pub method: String,
 }
 
+impl SampleRow {
+    /// What may come from anywhere.
+    fn texts(&mut self) -> [&mut String; 10] {
+        [
+            &mut self.sample_id,
+            &mut self.image_path,
+            &mut self.overlay_path,
+            &mut self.prompt,
+            &mut self.relation,
+            &mut self.object_a,
+            &mut self.object_b,
+            &mut self.run_id,
+            &mut self.run_path,
+            &mut self.method,
+        ]
+    }
+}
+
 /// Why a table is no sample.
 #[derive(Debug, Error)]
 pub enum TableError {
@@ -70,7 +89,10 @@ pub fn read(text: &str) -> Result<Vec<SampleRow>, TableError> {
     let mut seen = HashSet::new();
     for record in reader.records() {
         let record = record?;
-        let row: SampleRow = record.deserialize(Some(&headers))?;
+        let mut row: SampleRow = record.deserialize(Some(&headers))?;
+        for text in row.texts() {
+            *text = from_no_formula(text).to_owned();
+        }
         if !seen.insert(row.sample_id.clone()) {
             return Err(TableError::Duplicate {
                 line: record.position().map_or(0, csv::Position::line),
@@ -85,12 +107,17 @@ pub fn read(text: &str) -> Result<Vec<SampleRow>, TableError> {
     Ok(rows)
 }
 
-/// Writes a table as Python's `csv` does: lines end in CR LF, and only fields that need quotes have them.
+/// Writes a table as Python's `csv` does: lines end in CR LF, and only fields that need quotes have them. No cell is a
+/// formula to a spreadsheet.
 pub fn write(rows: &[SampleRow]) -> Result<Vec<u8>, csv::Error> {
     let mut writer = csv::WriterBuilder::new()
         .terminator(csv::Terminator::CRLF)
         .from_writer(Vec::new());
     for row in rows {
+        let mut row = row.clone();
+        for text in row.texts() {
+            *text = no_formula(text).into_owned();
+        }
         writer.serialize(row)?;
     }
     writer
@@ -156,6 +183,19 @@ mod tests {
         assert_eq!(String::from_utf8(write(&rows).unwrap()).unwrap(), TABLE);
         let plain = format!("\u{feff}{}", TABLE.replace("\r\n", "\n"));
         assert_eq!(read(&plain).unwrap(), rows);
+    }
+
+    #[test]
+    fn no_cell_is_a_formula() {
+        let mut rows = read(TABLE).unwrap();
+        rows[0].prompt = "=HYPERLINK(\"http://127.0.0.1\",\"x\")".into();
+        rows[0].sample_id = "@x".into();
+        let text = String::from_utf8(write(&rows).unwrap()).unwrap();
+        assert!(
+            text.contains("\r\n'@x,") && text.contains("\"'=HYPERLINK("),
+            "{text}"
+        );
+        assert_eq!(read(&text).unwrap(), rows);
     }
 
     #[test]

@@ -207,7 +207,9 @@ pub enum RuleError {
         found: usize,
     },
     /// Distances in a resized picture need the size of the picture.
-    #[error("{0} needs the picture's \"width\" and \"height\"")]
+    #[error(
+        "{0} needs the picture's \"width\" and \"height\"; where all are of the same size, say it once with --size WxH"
+    )]
     NoSize(&'static str),
     /// Nothing is known of depth.
     #[error("{0} needs a \"depth\" map")]

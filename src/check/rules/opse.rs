@@ -42,6 +42,9 @@ impl Default for Opse {
     }
 }
 
+/// Pictures that a comparison draws at most; the paper's has 500.
+pub const MOST_DRAWS: usize = 10_000_000;
+
 /// Why models cannot be compared.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum OpseError {
@@ -51,6 +54,14 @@ pub enum OpseError {
     /// A round of nothing has no mean.
     #[error("a round of 0 pictures has no score; give at least 1")]
     NoBatch,
+    /// More than anybody waits for.
+    #[error("{rounds} rounds of {batch} pictures; at most {MOST_DRAWS} pictures are drawn")]
+    TooMany {
+        /// Asked for.
+        rounds: usize,
+        /// Pictures a round.
+        batch: usize,
+    },
     /// Each model has one round before any is chosen.
     #[error("{rounds} rounds are too few for {models} models; give at least {least}")]
     TooFewRounds {
@@ -114,7 +125,8 @@ impl Opse {
         mut score: impl FnMut(usize) -> Result<f64, E>,
     ) -> Result<Comparison, E> {
         let first = self.first(models)?;
-        let mut values = vec![Vec::new(); models];
+        // Rounds and the sum of their values.
+        let mut values = vec![(0usize, 0.0); models];
         let mut chosen = Vec::new();
         let mut random = SplitMix(self.seed);
         let mut order: Vec<usize> = (0..models).collect();
@@ -133,12 +145,13 @@ impl Opse {
                 }
                 sum += score;
             }
-            values[model].push(sum / self.batch as f64);
+            values[model].0 += 1;
+            values[model].1 += sum / self.batch as f64;
             chosen.push(model);
         }
-        let standing = |values: &Vec<f64>| Standing {
-            rounds: values.len(),
-            mean: values.iter().sum::<f64>() / values.len() as f64,
+        let standing = |(rounds, sum): &(usize, f64)| Standing {
+            rounds: *rounds,
+            mean: sum / *rounds as f64,
         };
         Ok(Comparison {
             chosen,
@@ -153,6 +166,11 @@ impl Opse {
         }
         if self.batch == 0 {
             return Err(OpseError::NoBatch);
+        }
+        let (rounds, batch) = (self.rounds, self.batch);
+        let draws = rounds.saturating_add(models).saturating_mul(batch);
+        if draws > MOST_DRAWS {
+            return Err(OpseError::TooMany { rounds, batch });
         }
         let first = match self.clock {
             Clock::Rounds => models + 1,
@@ -169,11 +187,11 @@ impl Opse {
     }
 
     /// The first in `order` of those with the highest bound.
-    fn leader(&self, order: &[usize], values: &[Vec<f64>], t: usize) -> usize {
+    fn leader(&self, order: &[usize], values: &[(usize, f64)], t: usize) -> usize {
         let bound = |model: usize| {
-            let values = &values[model];
-            let n = values.len() as f64;
-            values.iter().sum::<f64>() / n + ((t as f64).ln() / n).sqrt() * self.alpha
+            let (rounds, sum) = values[model];
+            let n = rounds as f64;
+            sum / n + ((t as f64).ln() / n).sqrt() * self.alpha
         };
         let mut best = order[0];
         for model in &order[1..] {
@@ -310,6 +328,14 @@ mod tests {
                 .contains("at least 3")
         );
         assert!(with(&|_| {}, 100).to_string().contains("at least 101"));
+        for change in [
+            &(|opse: &mut Opse| opse.rounds = usize::MAX) as &dyn Fn(&mut Opse),
+            &|opse| opse.batch = usize::MAX,
+            &|opse| opse.rounds = 10_000_000,
+        ] {
+            let error = with(change, 2).to_string();
+            assert!(error.contains("at most 10000000"), "{error}");
+        }
         let error = Opse::default().compare(1, |_| Ok::<_, OpseError>(f64::NAN));
         assert!(matches!(error, Err(OpseError::Score { model: 0, .. })));
     }

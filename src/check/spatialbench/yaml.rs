@@ -236,6 +236,12 @@ mod tests {
             &deep,
             &wide,
             &"a: ".repeat(10_000),
+            &"- ".repeat(1_000_000),
+            &"stability:\n  perturbations:\n  "
+                .chars()
+                .chain("- ".repeat(100_000).chars())
+                .collect::<String>(),
+            &"? ".repeat(100_000),
         ] {
             let error = CheckerConfig::from_yaml(text).unwrap_err().to_string();
             assert!(error.len() < 400, "{error}");

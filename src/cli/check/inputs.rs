@@ -1,213 +1,278 @@
-//! What is checked: pictures with their prompts, from the command line or from a manifest.
+//! What is checked: pictures with their prompts, as the command line names them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
+use prepose::check::ask::AskError;
+use prepose::check::manifest::free_name;
 use prepose::check::spatialbench::Question;
-use prepose::check::vocabulary::label;
 use prepose::engine::final_prompt;
-use prepose::output::files::parent;
 use prepose::output::png;
 use prepose::prompt::scene::{GivenRelation, Scene};
+use prepose_untrusted::printable;
 use prepose_weights::TOYBOX;
-use serde::Deserialize;
 
 /// A picture and what is asked of it.
 pub(super) struct Sample {
     pub id: String,
     pub prompt_id: String,
     pub path: PathBuf,
+    /// What it should show, in words.
+    pub prompt: String,
+    pub seed: u64,
     pub questions: Vec<Question>,
 }
 
-/// What cannot be checked, and why; the others are checked all the same.
-pub(super) struct Problem {
-    /// The picture, or the line of the manifest.
-    pub what: String,
-    pub why: anyhow::Error,
+/// Something that is not checked, and why; the rest is checked all the same.
+pub(super) struct Told {
+    /// The picture, or the manifest's line.
+    pub place: String,
+    pub why: String,
+    /// Told by itself, though others have the same reason.
+    pub alone: bool,
 }
+
+impl Told {
+    pub fn new(place: impl ToString, why: impl ToString) -> Self {
+        Self {
+            place: place.to_string(),
+            why: why.to_string(),
+            alone: false,
+        }
+    }
+
+    /// Of a picture that cannot be looked at.
+    pub fn unreadable(path: &Path, why: &anyhow::Error) -> Self {
+        Self {
+            alone: true,
+            ..Self::new(path.display(), format!("{why:#}"))
+        }
+    }
+}
+
+/// All that is to be checked, and what is not.
+#[derive(Default)]
+pub(super) struct Inputs {
+    pub samples: Vec<Sample>,
+    /// Pictures whose prompts ask nothing that this checker could answer, which is no mistake.
+    pub skipped: Vec<Told>,
+    /// Relations that are stated and that this checker cannot decide, of pictures of which it decides others or none.
+    pub undecided: usize,
+    /// Wrong.
+    pub problems: Vec<Told>,
+}
+
+impl Inputs {
+    /// Takes up a picture with what is asked of it. Where nothing can be asked that is wrong if the user said what should be
+    /// seen, and otherwise the picture is skipped.
+    pub fn add(&mut self, place: impl ToString, sample: Sample, unasked: &[AskError], said: bool) {
+        let why = unasked
+            .iter()
+            .map(|error| Told::new(place.to_string(), error));
+        match said && sample.questions.is_empty() {
+            true => self.problems.extend(why),
+            false => self.skipped.extend(why),
+        }
+        let stated = unasked
+            .iter()
+            .filter(|error| **error != AskError::NoRelation);
+        self.undecided += stated.count();
+        if !sample.questions.is_empty() {
+            self.samples.push(sample);
+        }
+    }
+}
+
+/// What is asked of a picture, and what of its prompt cannot be.
+pub(super) type Asked = (Vec<Question>, Vec<AskError>);
 
 /// The labels of the detector that will look.
 pub(super) type Vocabulary<'a> = Option<&'a [String]>;
 
-/// Pictures named on the command line: all with `prompt`, or each with the one that it carries.
-pub(super) fn from_pictures(
-    paths: &[PathBuf],
-    prompt: Option<&str>,
-    relations: &[GivenRelation],
-    vocabulary: Vocabulary,
-) -> (Vec<Sample>, Vec<Problem>) {
-    let (mut samples, mut problems) = (Vec::new(), Vec::new());
+/// What the command line says of its pictures.
+pub(super) struct Wanted<'a> {
+    /// Of all of them; none: each has its own.
+    pub prompt: Option<&'a str>,
+    /// Instead of what the prompt states.
+    pub relations: &'a [GivenRelation],
+    pub vocabulary: Vocabulary<'a>,
+}
+
+/// Pictures, and folders of them, that are named on the command line.
+pub(super) fn from_pictures(paths: &[PathBuf], wanted: &Wanted) -> Inputs {
+    let mut inputs = Inputs::default();
     let mut names: HashSet<String> = HashSet::new();
-    for path in paths {
-        match questions_of(path, prompt, relations, vocabulary) {
-            Ok(questions) => {
-                let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-                // Pictures of several folders may have the same name.
-                let mut id = stem.to_string();
-                let mut number = 1;
-                while !names.insert(id.clone()) {
-                    number += 1;
-                    id = format!("{stem}-{number}");
-                }
-                samples.push(Sample {
-                    prompt_id: id.clone(),
-                    id,
-                    path: path.clone(),
-                    questions,
-                });
+    for given in paths {
+        let pictures = match pictures_in(given) {
+            Ok(pictures) => pictures,
+            Err(why) => {
+                inputs.problems.push(Told::unreadable(given, &why));
+                continue;
             }
-            Err(why) => problems.push(Problem {
-                what: path.display().to_string(),
-                why,
-            }),
+        };
+        for path in pictures {
+            match wanted.of(&path) {
+                Ok((prompt, (questions, unasked))) => {
+                    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+                    let id = free_name(&stem, &mut names);
+                    let place = path.display().to_string();
+                    let sample = Sample {
+                        prompt_id: id.clone(),
+                        id,
+                        prompt,
+                        seed: 0,
+                        path,
+                        questions,
+                    };
+                    inputs.add(place, sample, &unasked, wanted.is_explicit());
+                }
+                Err(why) => inputs.problems.push(Told::unreadable(&path, &why)),
+            }
         }
     }
-    (samples, problems)
+    inputs
 }
 
-/// The pictures that the toybox's detector may look at unasked: all but those that say that another checkpoint made them.
-pub(super) fn of_the_toybox(samples: Vec<Sample>, problems: &mut Vec<Problem>) -> Vec<Sample> {
-    let mut kept = Vec::with_capacity(samples.len());
-    for sample in samples {
-        let request = png::read_request(&sample.path).ok();
-        match request.map(|request| request.model.checkpoint) {
-            Some(other) if other != TOYBOX => problems.push(Problem {
-                what: sample.path.display().to_string(),
-                why: anyhow!(
-                    "{other} made it, and the toybox's detector knows the toybox's pictures only; choose another with \
-                     --checker (such as frcnn-v2), or use it all the same with --checker toybox"
-                ),
-            }),
-            _ => kept.push(sample),
-        }
-    }
-    kept
-}
+/// What pictures are called.
+const ENDINGS: [&str; 4] = ["png", "jpg", "jpeg", "webp"];
 
-fn questions_of(
-    path: &Path,
-    prompt: Option<&str>,
-    relations: &[GivenRelation],
-    vocabulary: Vocabulary,
-) -> anyhow::Result<Vec<Question>> {
-    let (prompt, relations) = match prompt {
-        Some(prompt) => (prompt.to_string(), relations.to_vec()),
-        None => {
-            let request = png::read_request(path).context(
-                "no --prompt is given, and the picture does not say what it should show",
-            )?;
-            let relations = match relations {
-                [] => request.relations.clone(),
-                given => given.to_vec(),
-            };
-            (final_prompt(&request)?, relations)
+/// The picture itself, or those in the folder, by their names.
+fn pictures_in(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let metadata = match std::fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let name = path.to_string_lossy();
+            match name.contains(['*', '?', '[']) {
+                true => bail!("no file is called so, and as a pattern it fits none"),
+                false => bail!("there is no such file"),
+            }
         }
+        Err(error) => return Err(error).context("cannot be read"),
     };
-    questions_in(&prompt, &relations, vocabulary)
+    if !metadata.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let entries = std::fs::read_dir(path).context("cannot be read")?;
+    let mut pictures = Vec::new();
+    for entry in entries {
+        let path = entry.context("cannot be read")?.path();
+        let ending = path.extension().unwrap_or_default().to_string_lossy();
+        let ending = ending.to_ascii_lowercase();
+        if ENDINGS.contains(&ending.as_str()) && !path.is_dir() {
+            pictures.push(path);
+        }
+    }
+    pictures.sort();
+    if pictures.is_empty() {
+        let endings = ENDINGS.join(", .");
+        bail!("the folder has no picture in it (.{endings}); folders below it are not looked into");
+    }
+    Ok(pictures)
+}
+
+impl Wanted<'_> {
+    /// Whether the command line says what should be seen.
+    fn is_explicit(&self) -> bool {
+        self.prompt.is_some() || !self.relations.is_empty()
+    }
+
+    /// What a picture should show in words, and the questions.
+    fn of(&self, path: &Path) -> anyhow::Result<(String, Asked)> {
+        if let Some(prompt) = self.prompt {
+            let asked = questions_in(prompt, self.relations, self.vocabulary)?;
+            return Ok((prompt.to_owned(), asked));
+        }
+        let request = png::read_request(path);
+        if self.relations.is_empty() {
+            let request = request.map_err(|error| no_prompt(path, error))?;
+            let prompt = final_prompt(&request)?;
+            let asked = questions_in(&prompt, &request.relations, self.vocabulary)?;
+            return Ok((prompt, asked));
+        }
+        // The picture's own words may have "dog#2" of them; the relations alone are enough.
+        let own = request.ok().and_then(|request| final_prompt(&request).ok());
+        if let Some(prompt) = own
+            && let Ok(asked) = questions_in(&prompt, self.relations, self.vocabulary)
+        {
+            return Ok((prompt, asked));
+        }
+        let prompt = in_words(self.relations);
+        let asked = questions_in(&prompt, self.relations, self.vocabulary)?;
+        Ok((prompt, asked))
+    }
+}
+
+/// Relations without a prompt as one.
+fn in_words(relations: &[GivenRelation]) -> String {
+    let each = relations.iter().map(|given| {
+        let objects = given.objects.join(" and ");
+        format!("{} {} {objects}", given.subject, given.relation)
+    });
+    each.collect::<Vec<_>>().join(", ")
+}
+
+/// Why there is nothing to check a picture for, and what to do.
+fn no_prompt(path: &Path, error: png::PngError) -> anyhow::Error {
+    let beside = prepose::output::files::parent(path).join("manifest.jsonl");
+    let hint = match beside.is_file() {
+        true => format!(
+            "{} may say it (give that with --manifest), or say it",
+            beside.display()
+        ),
+        false => "say it".to_owned(),
+    };
+    match error {
+        png::PngError::NoRequest { .. } | png::PngError::Decode { .. } => anyhow!(
+            "it does not say what it should show, as PNGs by prepose do; {hint} with --prompt or --relation"
+        ),
+        other => anyhow::Error::from(other),
+    }
 }
 
 /// What `prompt` states, or `relations` instead.
-fn questions_in(
+///
+/// # Errors
+/// A prompt that cannot be read.
+pub(super) fn questions_in(
     prompt: &str,
     relations: &[GivenRelation],
     vocabulary: Vocabulary,
-) -> anyhow::Result<Vec<Question>> {
+) -> anyhow::Result<Asked> {
     let scene = match relations {
         [] => Scene::parse(prompt),
         given => Scene::with_relations(prompt, given),
     };
-    let scene = scene.with_context(|| format!("cannot read the prompt {prompt:?}"))?;
-    Question::of_scene(&scene, vocabulary)
-        .with_context(|| format!("cannot check the prompt {prompt:?}"))
+    let scene =
+        scene.with_context(|| format!("cannot read the prompt \"{}\"", printable(prompt)))?;
+    let (mut questions, mut unasked) = (Vec::new(), Vec::new());
+    for asked in Question::of_each_relation(&scene, vocabulary) {
+        match asked {
+            Ok(question) => questions.push(question),
+            Err(error) => unasked.push(error),
+        }
+    }
+    if questions.is_empty() && unasked.is_empty() {
+        unasked.push(AskError::NoRelation);
+    }
+    Ok((questions, unasked))
 }
 
-/// What is read of a manifest's line; what else it says does not matter here.
-#[derive(Deserialize)]
-struct Line {
-    sample_id: Option<String>,
-    prompt_id: Option<String>,
-    image_path: PathBuf,
-    prompt: Option<String>,
-    relation: Option<String>,
-    object_a: Option<String>,
-    object_b: Option<String>,
-}
-
-/// The pictures of a `manifest.jsonl`, in the schema of SpatialBench-UC and of `prepose generate`. Paths are relative to
-/// the manifest, or else to the current folder.
-///
-/// # Errors
-/// A manifest that cannot be read or has no line.
-pub(super) fn from_manifest(
-    file: &Path,
-    vocabulary: Vocabulary,
-) -> anyhow::Result<(Vec<Sample>, Vec<Problem>)> {
-    let text = std::fs::read_to_string(file)
-        .with_context(|| format!("cannot read the manifest {}", file.display()))?;
-    let (mut samples, mut problems) = (Vec::new(), Vec::new());
-    let mut seen: HashMap<String, usize> = HashMap::new();
-    let lines = text.trim_start_matches('\u{feff}').lines().zip(1..);
-    for (line, number) in lines.filter(|(line, _)| !line.trim().is_empty()) {
-        let read = serde_json::from_str(line)
-            .context("not a line of a manifest")
-            .and_then(|line| sample(line, file, vocabulary));
-        let problem = match read {
-            Ok(sample) => match seen.insert(sample.id.clone(), number) {
-                None => {
-                    samples.push(sample);
-                    continue;
-                }
-                Some(first) => {
-                    seen.insert(sample.id.clone(), first);
-                    anyhow!(
-                        "{:?} is in line {first} already; only that one is checked",
-                        sample.id
-                    )
-                }
-            },
-            Err(error) => error,
+/// Leaves out the pictures that the toybox's detector must not look at unasked: those that say that another checkpoint made
+/// them.
+pub(super) fn of_the_toybox(inputs: &mut Inputs) {
+    let problems = &mut inputs.problems;
+    inputs.samples.retain(|sample| {
+        let request = png::read_request(&sample.path).ok();
+        let other = request.map(|request| request.model.checkpoint);
+        let Some(other) = other.filter(|other| other != TOYBOX) else {
+            return true;
         };
-        problems.push(Problem {
-            what: format!("{}, line {number}", file.display()),
-            why: problem,
-        });
-    }
-    if samples.is_empty() && problems.is_empty() {
-        bail!("the manifest {} has no line", file.display());
-    }
-    Ok((samples, problems))
-}
-
-fn sample(line: Line, manifest: &Path, vocabulary: Vocabulary) -> anyhow::Result<Sample> {
-    let questions = match (&line.relation, &line.object_a, &line.object_b) {
-        (Some(relation), Some(a), Some(b)) => {
-            let known = |object: &str| match vocabulary {
-                Some(vocabulary) => label(vocabulary, object, object).map(Into::into),
-                None => Ok(object.to_lowercase()),
-            };
-            vec![Question::new(relation.parse()?, known(a)?, known(b)?)?]
-        }
-        (None, None, None) => {
-            let prompt = line.prompt.as_deref().context(
-                "neither a prompt, nor a relation with object_a and object_b: nothing to check",
-            )?;
-            questions_in(prompt, &[], vocabulary)?
-        }
-        _ => bail!("relation, object_a and object_b go together; one of them is missing"),
-    };
-    let beside = parent(manifest).join(&line.image_path);
-    let path = match beside.exists() {
-        false if line.image_path.exists() => line.image_path,
-        _ => beside,
-    };
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let id = line.sample_id.unwrap_or_else(|| stem.into_owned());
-    Ok(Sample {
-        prompt_id: line.prompt_id.unwrap_or_else(|| id.clone()),
-        id,
-        path,
-        questions,
-    })
+        let why = format!(
+            "{other} made it, and the toybox's detector knows the toybox's pictures only; choose another with \
+             --checker (such as frcnn-v2), or use it all the same with --checker toybox"
+        );
+        problems.push(Told::new(sample.path.display(), why));
+        false
+    });
 }

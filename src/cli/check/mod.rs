@@ -1,9 +1,11 @@
 //! `prepose check`
 
 mod inputs;
+mod manifest;
 mod pictures;
 mod records;
 mod results;
+mod told;
 
 use std::path::PathBuf;
 
@@ -13,69 +15,98 @@ pub(super) use records::read_config;
 
 /// Say whether pictures show what was asked for: PASS, FAIL or UNDECIDABLE, why, and how sure (docs/checker.md).
 ///
-/// Into --out go per_sample.jsonl, metrics.json, checker_config.yaml, the tables of the paper for this run, and the
-/// pictures with what was seen in them.
+/// Into --out go per_sample.jsonl, manifest.jsonl, metrics.json, checker_config.yaml, the tables of the paper for this run, and
+/// the pictures with what was seen in them; `prepose report` shows such a folder.
+///
+/// A picture whose prompt states no relation, or one of things that the detector does not know, is skipped and told, which is
+/// no error.
 ///
 /// Exit codes: 0 everything was looked at, 1 with --strict if not everything passed, 2 an error.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  prepose check out/*.png
+  prepose check out/                        # all pictures in a folder, each for the prompt that it carries
   prepose check photo.jpg --prompt \"a dog to the left of a cat\" --checker frcnn-v2
+  prepose check photo.jpg --relation \"dog | left of | cat\" --checker frcnn-v2
   prepose check --manifest out/manifest.jsonl --out checked
   prepose check --records per_sample.jsonl --config checker_config.yaml --out again")]
 pub struct Args {
-    /// PNG, JPEG or WebP files.
+    /// PNG, JPEG or WebP files, or folders of them.
     #[arg(required_unless_present_any = ["manifest", "records"], conflicts_with_all = ["manifest", "records"])]
     pictures: Vec<PathBuf>,
     /// What they should show [default: the prompt that a picture by prepose carries].
-    #[arg(short, long, requires = "pictures")]
+    #[arg(short, long, value_name = "TEXT", requires = "pictures")]
     prompt: Option<String>,
-    /// What should hold instead of the prompt's own relations, as "dog | left of | cat"; may be repeated.
+    /// What should hold instead of what the prompt states, as "dog | left of | cat"; may be repeated.
     #[arg(long, value_name = "A | RELATION | B", requires = "pictures")]
     relation: Vec<GivenRelation>,
-    /// Pictures with their prompts: a manifest.jsonl by prepose or of a SpatialBench-UC run.
+    /// Pictures with their prompts, JSON lines; - is standard input.
+    ///
+    /// A manifest.jsonl by prepose or of a SpatialBench-UC run, or just {"image_path": "a.png", "prompt": "a dog to the left of
+    /// a cat"}; also "file_name" or "path", and "text". Of several lines about a picture the last one counts.
     #[arg(long, value_name = "FILE", conflicts_with = "records")]
     manifest: Option<PathBuf>,
-    /// Decide the detections of these records again, without pictures: what the detectors found is in them, and so is how
-    /// stable each verdict was.
+    /// Decide the detections of these records again, without pictures; - is standard input.
+    ///
+    /// What the detectors found is in them, and so is how stable each verdict was.
     #[arg(long, value_name = "FILE", requires = "out",
           conflicts_with_all = ["checker", "secondary", "device", "batch", "strict"])]
     records: Option<PathBuf>,
+    /// The detector: toybox, frcnn, frcnn-v2, mask-rcnn, mask-rcnn-v2, or the path of one [default: toybox].
+    ///
+    /// Unless it is named, the toybox's refuses pictures that another checkpoint made.
+    #[arg(long, value_name = "NAME|PATH", help_heading = "Checker")]
+    checker: Option<String>,
+    /// Another detector, whose agreement moves the confidence [default: none].
+    #[arg(
+        long,
+        value_name = "NAME|PATH",
+        help_heading = "Checker",
+        hide_short_help = true
+    )]
+    secondary: Option<String>,
     /// The thresholds, as SpatialBench-UC's checker_config.yaml [default: the one beside the records, or the paper's
     /// calibrated ones].
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Checker")]
     config: Option<PathBuf>,
-    /// The folder for the results.
-    #[arg(short, long, value_name = "FOLDER")]
-    out: Option<PathBuf>,
-    /// The detector: toybox, frcnn, frcnn-v2, mask-rcnn, mask-rcnn-v2, or the path of one [default: toybox, which refuses
-    /// pictures that another checkpoint made].
-    #[arg(long, value_name = "NAME|PATH")]
-    checker: Option<String>,
-    /// Another detector, whose agreement moves the confidence.
-    #[arg(long, value_name = "NAME|PATH")]
-    secondary: Option<String>,
-    /// auto, cuda[:i], vulkan[:i], metal, wgpu[:i] or flex (the CPU).
-    #[arg(long, default_value = "auto")]
-    device: DeviceSpec,
-    /// Pictures at a time; the result does not depend on it.
-    #[arg(short, long, default_value_t = 8)]
-    batch: usize,
     /// Decide as the released evaluator does also where it is plainly wrong [default: yes with --records, else no].
     #[arg(
         long,
-        value_name = "YES|NO",
+        value_name = "yes|no",
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "yes",
-        value_parser = clap::builder::BoolishValueParser::new()
+        value_parser = clap::builder::BoolishValueParser::new(),
+        hide_possible_values = true,
+        help_heading = "Checker",
+        hide_short_help = true
     )]
     published: Option<bool>,
+    /// auto, cuda[:i], vulkan[:i], metal, wgpu[:i] or flex (the CPU).
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "auto",
+        help_heading = "Device"
+    )]
+    device: DeviceSpec,
+    /// Pictures at a time; the result does not depend on it.
+    #[arg(
+        short,
+        long,
+        value_name = "N",
+        default_value_t = 8,
+        help_heading = "Device",
+        hide_short_help = true
+    )]
+    batch: usize,
+    /// The folder for the results [default: none is written].
+    #[arg(short, long, value_name = "FOLDER", help_heading = "Output")]
+    out: Option<PathBuf>,
     /// Exit with 1 unless every relation of every picture passed.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     strict: bool,
-    /// JSON on standard output: a record a line, or with --records one object.
-    #[arg(long)]
+    /// JSON on standard output: a record a line with path, prompt, verdict, reason and confidence, or with --records one object.
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 

@@ -12,19 +12,22 @@ use prepose::check::spatialbench::{
     Buckets, CheckerConfig, Decision, Provenance, Question, Record, Rule, Verdict,
 };
 use prepose::device;
-use prepose::output::files::prepare_folder;
+use prepose::output::files::{prepare_folder, write_atomically};
 use prepose::output::overlay::{Overlay, Role};
 use prepose::output::png::save_plain;
 use prepose::picture::Picture;
+use prepose_untrusted::read_regular;
 use prepose_weights::{DetectorWeights, TOYBOX};
 use rayon::prelude::*;
 
-use super::Args;
-use super::inputs::{self, Problem, Sample};
+use super::inputs::{self, Inputs, Sample, Told, Wanted};
 use super::records::read_config;
 use super::results::Results;
+use super::told::{Line, line, listed};
+use super::{Args, manifest};
+use crate::cli::input::{self, once};
 use crate::cli::progress::Progress;
-use crate::cli::{ERROR, NO, OK, checker};
+use crate::cli::{ERROR, NO, OK, checker, colour};
 
 /// Checks what the arguments name.
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
@@ -38,74 +41,122 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let primary = checker::open(args.checker.as_deref().unwrap_or(TOYBOX))?;
     let secondary = args.secondary.as_deref().map(checker::open).transpose()?;
     let labels = RcnnDetector::labels(primary.config());
-    let (samples, mut problems) = match &args.manifest {
-        Some(file) => inputs::from_manifest(file, Some(&labels))?,
-        None => inputs::from_pictures(
-            &args.pictures,
-            args.prompt.as_deref(),
-            &args.relation,
-            Some(&labels),
-        ),
+    let mut inputs = match &args.manifest {
+        Some(file) => manifest::from_manifest(file, Some(&labels))?,
+        None => {
+            let wanted = Wanted {
+                prompt: args.prompt.as_deref(),
+                relations: &args.relation,
+                vocabulary: Some(&labels),
+            };
+            inputs::from_pictures(&args.pictures, &wanted)
+        }
     };
-    let samples = match args.checker {
-        Some(_) => samples,
-        None => inputs::of_the_toybox(samples, &mut problems),
-    };
-    if let Some(out) = &args.out {
-        prepare_folder(out)?;
+    if args.checker.is_none() {
+        inputs::of_the_toybox(&mut inputs);
     }
-    let checker = load(args, config, &primary, secondary.as_ref())?;
+    if !quiet {
+        tell("skipped", &inputs.skipped);
+    }
+    let mut records = Vec::new();
+    let failure = match inputs.samples.is_empty() {
+        true => None,
+        false => {
+            if let Some(out) = &args.out {
+                prepare_folder(out)?;
+            }
+            let checker = load(args, config, &primary, secondary.as_ref())?;
+            let failure = look(args, &checker, &mut inputs, &mut records, quiet);
+            if !records.is_empty() {
+                finish(args, &checker, &inputs, &records, failure.is_none())?;
+            }
+            failure
+        }
+    };
+    tell("error", &inputs.problems);
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    if records.is_empty() && inputs.problems.is_empty() {
+        bail!("nothing was checked: no picture states a relation that this checker decides");
+    }
+    let passed = |record: &Record| record.verdict_raw == Verdict::Pass;
+    let all_passed = inputs.undecided == 0 && records.iter().all(passed);
+    Ok(if !inputs.problems.is_empty() {
+        ERROR
+    } else if args.strict && !all_passed {
+        NO
+    } else {
+        OK
+    })
+}
+
+/// Says what is not checked on standard error, once where the reason is the same.
+fn tell(kind: &str, told: &[Told]) {
+    let told = told.iter().map(|told| {
+        let alone = told.alone.then_some(&told.place);
+        (&told.place, (&told.why, alone))
+    });
+    for (place, (why, _), more) in once(told) {
+        eprintln!("{}", input::line(kind, place, why, more));
+    }
+}
+
+/// Looks at all samples and tells of each; what fails on the way is returned, so that what was looked at before is not lost.
+fn look(
+    args: &Args,
+    checker: &Checker,
+    inputs: &mut Inputs,
+    records: &mut Vec<Record>,
+    quiet: bool,
+) -> Option<anyhow::Error> {
     let overlays = checker.rule.config.output.generate_overlays;
     let check = CheckRun {
-        checker: &checker,
+        checker,
         overlays: args.out.as_deref().filter(|_| overlays),
     };
-
-    let mut progress = Progress::new(samples.len() as u64, "pictures", quiet || args.json);
-    let mut records = Vec::new();
+    let total = inputs.samples.len() as u64;
+    let mut progress = Progress::new(total, "pictures", quiet || args.json);
+    let colours = colour::on_stdout();
     let told = |sample: &Sample, new: Vec<Record>, progress: &mut Progress| {
         for record in new {
             progress.println(&match args.json {
-                true => json::to_line(&record)?,
-                false => line(sample, &record),
+                true => json::to_line(&Line::new(sample, &record))?,
+                false => line(sample, &record, colours),
             })?;
             records.push(record);
         }
         Ok(())
     };
-    let checked = check.all(&samples, &mut progress, told);
+    let checked = check.all(&inputs.samples, &mut progress, told);
     progress.finish();
-    // What was looked at before something failed is not lost.
-    let failure = match checked {
+    match checked {
         Ok(unreadable) => {
-            problems.extend(unreadable);
+            inputs.problems.extend(unreadable);
             None
         }
         Err(error) => Some(error),
-    };
-    for Problem { what, why } in &problems {
-        eprintln!("error: {what}: {why:#}");
     }
-    if !records.is_empty() {
-        let results = results(args, &records);
-        if let Some(out) = &args.out {
-            results.write(out, &checker.rule.config)?;
-        }
-        if failure.is_none() && !args.json && !quiet {
-            summarise(args, &results)?;
-        }
+}
+
+/// Writes the results, and says what they come to.
+fn finish(
+    args: &Args,
+    checker: &Checker,
+    inputs: &Inputs,
+    records: &[Record],
+    complete: bool,
+) -> anyhow::Result<()> {
+    let results = results(args, records);
+    if let Some(out) = &args.out {
+        results.write(out, &checker.rule.config)?;
+        let lines = listed(&inputs.samples, records, out)?;
+        write_atomically(&out.join("manifest.jsonl"), lines.as_bytes())?;
     }
-    if let Some(failure) = failure {
-        return Err(failure);
+    if complete && !args.json {
+        summarise(args, &results, inputs.skipped.len())?;
     }
-    let passed = |record: &Record| record.verdict_raw == Verdict::Pass;
-    Ok(if records.is_empty() || !problems.is_empty() {
-        ERROR
-    } else if args.strict && !records.iter().all(passed) {
-        NO
-    } else {
-        OK
-    })
+    Ok(())
 }
 
 /// Loads the detectors; what is written beside the records names what looked.
@@ -161,28 +212,16 @@ fn results<'a>(args: &Args, records: &'a [Record]) -> Results<'a> {
     Results::new(records, Buckets::default(), provenance)
 }
 
-fn summarise(args: &Args, results: &Results) -> anyhow::Result<()> {
+fn summarise(args: &Args, results: &Results, skipped: usize) -> anyhow::Result<()> {
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{}", results.summary())?;
+    if skipped > 0 {
+        writeln!(stdout, "skipped: {skipped}")?;
+    }
     if let Some(out) = &args.out {
         writeln!(stdout, "written to {}", out.display())?;
     }
     Ok(())
-}
-
-/// What is said of a record on the terminal.
-fn line(sample: &Sample, record: &Record) -> String {
-    let reason = record.verdict_reason.as_deref().unwrap_or_default();
-    let gap = if reason.is_empty() { "" } else { "  " };
-    format!(
-        "{:<11} {:.2}  {}: {} {} {}{gap}{reason}",
-        record.verdict_raw,
-        record.conf,
-        sample.path.display(),
-        record.object_a,
-        record.relation,
-        record.object_b
-    )
 }
 
 /// Where overlays go, in the records' folder.
@@ -206,7 +245,7 @@ impl CheckRun<'_> {
         samples: &[Sample],
         progress: &mut Progress,
         mut told: impl FnMut(&Sample, Vec<Record>, &mut Progress) -> anyhow::Result<()>,
-    ) -> anyhow::Result<Vec<Problem>> {
+    ) -> anyhow::Result<Vec<Told>> {
         if let Some(folder) = self.overlays {
             prepare_folder(&folder.join(OVERLAYS))?;
         }
@@ -225,10 +264,7 @@ impl CheckRun<'_> {
                         });
                         readable.push(sample);
                     }
-                    Err(why) => problems.push(Problem {
-                        what: sample.path.display().to_string(),
-                        why,
-                    }),
+                    Err(why) => problems.push(Told::unreadable(&sample.path, &why)),
                 }
             }
             let checked = self.checker.check(&asked)?;
@@ -264,9 +300,12 @@ impl CheckRun<'_> {
     }
 }
 
+/// More than any picture's file has.
+const MOST_BYTES: u64 = 1 << 30;
+
 /// The picture in a file.
 fn read(path: &Path) -> anyhow::Result<Picture> {
-    let bytes = std::fs::read(path).context("cannot be read")?;
+    let bytes = read_regular(path, MOST_BYTES).context("cannot be read")?;
     Ok(Picture::decode(&bytes)?)
 }
 

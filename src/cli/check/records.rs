@@ -1,6 +1,5 @@
 //! `prepose check --records`: stored detections, decided again.
 
-use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +14,7 @@ use serde_json::{Value, json};
 use super::Args;
 use super::results::Results;
 use crate::cli::OK;
+use crate::cli::input::text_of;
 
 /// How the second decision differs from the first.
 #[derive(Default)]
@@ -91,13 +91,7 @@ fn beside(file: &Path) -> anyhow::Result<PathBuf> {
 }
 
 fn read_text(path: &Path) -> anyhow::Result<String> {
-    let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    String::from_utf8(bytes).map_err(|error| {
-        let good = error.utf8_error().valid_up_to();
-        let lines = error.as_bytes()[..good].iter();
-        let line = 1 + lines.filter(|&&byte| byte == b'\n').count();
-        anyhow::anyhow!("{}: line {line} is not UTF-8", path.display())
-    })
+    text_of(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 /// The thresholds in a `checker_config.yaml`.
@@ -122,7 +116,7 @@ fn refuse_overwriting(file: &Path, target: &Path) -> anyhow::Result<()> {
 /// The manifest that the metrics beside the records name, and how those metrics count reasons, if they are about these
 /// very records.
 fn told_beside(file: &Path, stored: &[Record]) -> (Option<String>, Buckets) {
-    let metrics = fs::read_to_string(parent(file).join("metrics.json"))
+    let metrics = text_of(&parent(file).join("metrics.json"))
         .ok()
         .and_then(|text| json::from_str::<Value>(&text).ok());
     let Some(metrics) = metrics else {

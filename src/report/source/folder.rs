@@ -101,6 +101,8 @@ fn method_folder(name: &str) -> Option<&str> {
     let (folder, file) = name.rsplit_once('/').unwrap_or(("", name));
     match file {
         "manifest.jsonl" => Some(folder),
+        // What `prepose check --out` writes.
+        "per_sample.jsonl" if folder.is_empty() => Some(""),
         "per_sample.jsonl" => {
             let (method, eval) = folder.rsplit_once('/').unwrap_or(("", folder));
             eval.starts_with("eval").then_some(method)
@@ -232,6 +234,7 @@ mod tests {
             ("a/manifest.jsonl", Some("a")),
             ("a/eval/per_sample.jsonl", Some("a")),
             ("eval_old/per_sample.jsonl", Some("")),
+            ("per_sample.jsonl", Some("")),
             ("a/per_sample.jsonl", None),
             ("a/images/x.png", None),
         ] {

@@ -7,14 +7,15 @@ use serde::Deserialize;
 use super::folder::Found;
 use super::text;
 use crate::error::{SourceError, broken};
-use crate::lines::{self, ManifestRow, MaskedRow, SamplingRow, Segmentation};
+use crate::lines::{self, MaskedRow, Segmentation};
 use crate::model::{Method, Picture, Prompts};
+use prepose_check::manifest::{Entry, Manifest, ManifestLine};
 use prepose_check::prompt::SuitePrompt;
 use prepose_check::sample::sample_of;
 use prepose_check::sample::{Sample, Scores};
 use prepose_check::spatialbench::record::{RELEASED_SIZE, relation_name};
 use prepose_check::spatialbench::{Record, RecordError, read_records};
-use prepose_scene::StatedRelation;
+use prepose_scene::{Relation, StatedRelation};
 
 /// A method's folder that is to be read.
 pub(super) struct Reading<'a> {
@@ -47,7 +48,7 @@ impl Reading<'_> {
     pub fn method(&self, name: &str, prompts: &mut Prompts) -> Result<Method, SourceError> {
         // Samples first: a run that is going on folds them into the other files before it removes them.
         let (samples, newer_masks) = self.samples()?;
-        let mut manifest: Vec<ManifestRow> = self.lines("manifest.jsonl")?;
+        let mut manifest = self.manifest()?;
         let mut scores: Vec<Scores> = self.lines("eval/scores.jsonl")?;
         let mut masks = Masks::new();
         let mut evaluations = self.evaluations(&mut masks)?;
@@ -66,7 +67,7 @@ impl Reading<'_> {
             manifest.iter().map(|row| row.sample_id.clone()).collect();
         for sample in samples {
             if !folded.contains(&sample.manifest.sample_id) {
-                manifest.push(sample.manifest.into());
+                manifest.push(entry_of(sample.manifest));
                 records.extend(sample.records);
                 scores.push(sample.scores);
             }
@@ -110,14 +111,13 @@ impl Reading<'_> {
                     .get(row.prompt_id.as_str())
                     .map_or_else(|| prompt_of(row), |p| (*p).clone())
             });
-            let size = row.gen_params.width.zip(row.gen_params.height);
             let of_record = of_it
                 .first()
                 .map(|&i| records[i].image_size.unwrap_or(RELEASED_SIZE));
             pictures.push(Picture {
                 prompt,
-                seed: seed_of(&row.sample_id).unwrap_or(row.gen_params.seed),
-                size: size.map(|(width, height)| [width, height]).or(of_record),
+                seed: seed_of(&row.sample_id).unwrap_or(row.seed),
+                size: row.size.or(of_record),
                 place: self.place,
                 image: self.image(&row.image_path),
                 maps: maps
@@ -156,6 +156,21 @@ impl Reading<'_> {
         text(self.found.store.as_ref(), &format!("{}{file}", self.folder))
     }
 
+    /// The lines of the manifest; none if it is not there. Of several lines about a picture the last one counts, so that a
+    /// picture that was made again is not shown twice.
+    fn manifest(&self) -> Result<Vec<Entry>, SourceError> {
+        let Some(text) = self.text("manifest.jsonl")? else {
+            return Ok(Vec::new());
+        };
+        let manifest = Manifest::read(&text);
+        match manifest.broken.first() {
+            Some((line, error)) => {
+                Err(self.broken("manifest.jsonl", format!("line {line}: {error}")))
+            }
+            None => Ok(manifest.entries),
+        }
+    }
+
     /// The lines of a file; none if it is not there.
     fn lines<T: serde::de::DeserializeOwned>(&self, file: &str) -> Result<Vec<T>, SourceError> {
         let Some(text) = self.text(file)? else {
@@ -171,17 +186,22 @@ impl Reading<'_> {
             .below(self.folder)
             .filter_map(|name| name.strip_suffix("/per_sample.jsonl"))
             .filter(|folder| folder.starts_with("eval") && !folder.contains('/'))
-            .chain(["eval"])
+            // Beside the manifest, where `prepose check --out` puts them.
+            .chain(["eval", ""])
             .collect();
         folders.sort_unstable();
         folders.dedup();
         let mut all = BTreeMap::new();
         for folder in folders {
-            let file = format!("{folder}/per_sample.jsonl");
+            let file = match folder {
+                "" => "per_sample.jsonl".to_owned(),
+                folder => format!("{folder}/per_sample.jsonl"),
+            };
             let Some(text) = self.text(&file)? else {
                 continue;
             };
-            if folder == self.evaluation.unwrap_or("eval") && lines::may_have_masks(&text) {
+            let counts = folder.is_empty() || folder == self.evaluation.unwrap_or("eval");
+            if counts && lines::may_have_masks(&text) {
                 let rows: Vec<MaskedRow> =
                     lines::read(&text).map_err(|why| self.broken(&file, why))?;
                 masks.extend(rows.into_iter().map(of_record));
@@ -282,40 +302,56 @@ fn seed_of(sample_id: &str) -> Option<u64> {
     sample_id.rsplit_once("_seed")?.1.parse().ok()
 }
 
+/// A picture's line in a run that is going on.
+fn entry_of(line: ManifestLine) -> Entry {
+    let side = |pixels: usize| u32::try_from(pixels).ok();
+    let size = side(line.gen_params.width).zip(side(line.gen_params.height));
+    Entry {
+        line: 0,
+        sample_id: line.sample_id,
+        prompt_id: line.prompt_id,
+        image_path: line.image_path,
+        prompt: Some(line.prompt),
+        relation: line.relation,
+        object_a: line.object_a,
+        object_b: line.object_b,
+        seed: line.gen_params.seed,
+        size: size.map(Into::into),
+    }
+}
+
 /// What a record says of a picture that no manifest lists.
-fn row_of(record: &Record, sample_id: &str) -> ManifestRow {
-    let relation = relation_name(record.relation);
-    ManifestRow {
+fn row_of(record: &Record, sample_id: &str) -> Entry {
+    Entry {
+        line: 0,
         sample_id: sample_id.into(),
         prompt_id: record.prompt_id.clone(),
         image_path: format!("images/{sample_id}.png"),
-        gen_params: SamplingRow {
-            seed: seed_of(sample_id).unwrap_or_default(),
-            height: None,
-            width: None,
-        },
-        prompt: format!(
-            "{} {} {}",
-            record.object_a, record.relation, record.object_b
-        ),
-        relation: Some(relation),
+        prompt: None,
+        relation: Some(relation_name(record.relation)),
         object_a: Some(record.object_a.clone()),
         object_b: Some(record.object_b.clone()),
+        seed: seed_of(sample_id).unwrap_or_default(),
+        size: None,
     }
 }
 
 /// What a line says of its prompt.
-fn prompt_of(row: &ManifestRow) -> SuitePrompt {
+fn prompt_of(row: &Entry) -> SuitePrompt {
     let objects: Vec<String> = [&row.object_a, &row.object_b]
         .into_iter()
         .flatten()
         .cloned()
         .collect();
-    let relation = row.relation.as_deref().and_then(|name| name.parse().ok());
+    let relation = (row.relation.as_deref()).and_then(|name| name.parse::<Relation>().ok());
     let stated = |relation| StatedRelation::of_two(0, relation, 1);
+    let in_words = || match (objects.as_slice(), &relation) {
+        ([a, b], Some(relation)) => format!("{a} {relation} {b}"),
+        _ => row.sample_id.clone(),
+    };
     SuitePrompt {
         prompt_id: row.prompt_id.clone(),
-        prompt: row.prompt.clone(),
+        prompt: row.prompt.clone().unwrap_or_else(in_words),
         relations: relation
             .filter(|_| objects.len() == 2)
             .map(stated)

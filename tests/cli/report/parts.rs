@@ -109,5 +109,23 @@ fn runs_with_methods_of_the_same_name_are_told_apart() {
     works(folder.path(), &["report", "one", "two/psg", "-o", "out"]);
     let rows = csv(&folder.path().join("out"), "main_results");
     let names: Vec<&str> = rows.iter().map(|row| row[0].as_str()).collect();
-    assert_eq!(names, ["prompt-only", "one/psg", "best-of-4", "psg/psg"]);
+    assert_eq!(
+        names,
+        ["one/prompt-only", "one/psg", "one/best-of-4", "two/psg"]
+    );
+    // All methods of the runs, or none; of a shard the run's name; and more of the way to runs of the same name.
+    finished(&folder.path().join("more/one"));
+    let run = folder.path().join("parts/shard-000-of-002");
+    write_run(&run, json!("0/2"), |job| job % 2 == 0, |_| true);
+    let names = |runs: &[&str]| -> Vec<String> {
+        works(folder.path(), &[&["report", "-o", "out"], runs].concat());
+        let rows = csv(&folder.path().join("out"), "main_results");
+        rows.into_iter().map(|mut row| row.remove(0)).collect()
+    };
+    assert_eq!(
+        names(&["parts/shard-000-of-002", "one"])[..2],
+        ["parts/prompt-only", "parts/psg"]
+    );
+    assert!(names(&["one", "more/one"])[3].ends_with("more/one/prompt-only"));
+    assert_eq!(names(&["parts/shard-000-of-002"])[0], "prompt-only");
 }

@@ -41,7 +41,9 @@ fn what_is_wrong_is_said() {
         "{\"methods\": [{\"name\": \"psg\"}], \"prompts\": 1, \"seeds\": [0]}",
     );
     refuses(at, &["report", "empty"], &["no picture is finished yet"]);
-    let twice = lines(&[made("psg", 0, 0).manifest, made("psg", 0, 0).manifest]);
+    let mut other = made("psg", 0, 0).manifest;
+    other["image_path"] = "other.png".into();
+    let twice = lines(&[made("psg", 0, 0).manifest, other]);
     write(at.join("twice/manifest.jsonl"), twice);
     refuses(
         at,

@@ -5,6 +5,7 @@ use std::io::Cursor;
 use std::path::Path;
 
 use image::{DynamicImage, ImageFormat, ImageReader, Limits};
+use prepose_untrusted::read_regular;
 
 use super::ReadError;
 use crate::rules::depth::DepthMap;
@@ -13,6 +14,8 @@ use crate::rules::depth::DepthMap;
 const MAX_SIDE: u32 = 16_384;
 /// The most pixels that a map may claim to have.
 const MOST_PIXELS: usize = 1 << 28;
+/// The largest file that is read: that many numbers of eight bytes, and a header.
+const MOST_BYTES: u64 = (MOST_PIXELS as u64) * 8 + (1 << 16);
 
 /// Reads a depth map; larger values are nearer. The type is told by the file's first bytes.
 ///
@@ -23,7 +26,7 @@ pub fn read_depth(path: &Path) -> Result<DepthMap, ReadError> {
         path: path.to_owned(),
         error,
     };
-    let bytes = std::fs::read(path).map_err(|error| unusable(error.into()))?;
+    let bytes = read_regular(path, MOST_BYTES).map_err(|error| unusable(error.into()))?;
     let map = if bytes.starts_with(b"\x93NUMPY") {
         npy(&bytes)
     } else {

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use super::{ReadError, read_depth};
 use crate::rules::{Case, Label, Task, Wanted};
 use crate::run_lengths::{RunLengths, bounds};
+use crate::spatialbench::record::RELEASED_SIZE;
 use crate::{BoundingBox, Detection};
 use prepose_scene::{Relation, Scene, SceneError, StatedRelation};
 
@@ -21,6 +22,7 @@ pub(super) struct Line {
     prompt: Option<String>,
     width: Option<usize>,
     height: Option<usize>,
+    image_size: Option<[usize; 2]>,
     objects: Option<Vec<Object>>,
     object_a: Option<Object>,
     object_b: Option<Object>,
@@ -75,10 +77,12 @@ struct Primary {
 
 #[derive(Debug, Deserialize)]
 struct LineDetection {
-    label: String,
+    label: Option<String>,
     #[serde(default = "certain")]
     score: f64,
     box_xyxy: Option<[f64; 4]>,
+    /// COCO's: the left upper corner, width and height.
+    bbox: Option<[f64; 4]>,
     #[serde(alias = "segmentation")]
     mask: Option<RunLengths>,
 }
@@ -87,7 +91,23 @@ fn certain() -> f64 {
     1.0
 }
 
-pub(super) fn case(line: Line, number: usize, folder: &Path) -> Result<Case, ReadError> {
+/// The picture of a line. `size` is that of pictures whose lines do not say.
+pub(super) fn case(
+    line: Line,
+    number: usize,
+    folder: &Path,
+    size: Option<(usize, usize)>,
+) -> Result<Case, ReadError> {
+    // Records leave out the size that all pictures of the benchmark have.
+    let usual = line.detectors.is_some().then(|| {
+        let [width, height] = RELEASED_SIZE;
+        (width as usize, height as usize)
+    });
+    let given = line
+        .width
+        .zip(line.height)
+        .or(line.image_size.map(Into::into));
+    let size = given.or(size).or(usual);
     let label = line.label.map(|code| {
         let task = match line.task.as_deref() {
             None | Some("t2i") => Task::TextToImage,
@@ -135,16 +155,18 @@ pub(super) fn case(line: Line, number: usize, folder: &Path) -> Result<Case, Rea
         prompt_id: prompt_id.unwrap_or_else(|| id.clone()),
         id,
         prompt,
-        size: line.width.zip(line.height),
-        detections: (detections.into_iter().map(detection)).collect::<Result<_, _>>()?,
+        size,
+        detections: (detections.into_iter().zip(1..))
+            .map(|(line, number)| detection(line, number))
+            .collect::<Result<_, _>>()?,
         depth: line.depth.map(read).transpose()?,
         label,
         ..asked
     })
 }
 
-fn detection(line: LineDetection) -> Result<Detection, ReadError> {
-    let label = line.label;
+fn detection(line: LineDetection, number: usize) -> Result<Detection, ReadError> {
+    let label = line.label.ok_or(ReadError::NoLabel(number))?;
     let mask = match line.mask {
         Some(mask) => Some(mask.unpack().map_err(|error| ReadError::Mask {
             label: label.clone(),
@@ -152,10 +174,11 @@ fn detection(line: LineDetection) -> Result<Detection, ReadError> {
         })?),
         None => None,
     };
-    let corners = match (line.box_xyxy, &mask) {
-        (Some(corners), _) => corners,
-        (None, Some(mask)) => bounds(mask),
-        (None, None) => [f64::NAN; 4],
+    let corners = match (line.box_xyxy, line.bbox, &mask) {
+        (Some(corners), _, _) => corners,
+        (None, Some([x, y, width, height]), _) => [x, y, x + width, y + height],
+        (None, None, Some(mask)) => bounds(mask),
+        (None, None, None) => return Err(ReadError::NoBox(label)),
     };
     let [x0, y0, x1, y1] = corners;
     // Also false for what is no number.

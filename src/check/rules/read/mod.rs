@@ -52,7 +52,7 @@ impl fmt::Display for Place {
 #[derive(Debug, Error)]
 pub enum ReadError {
     /// No JSON, or JSON of another form.
-    #[error("not a picture's detections: {0}")]
+    #[error("not a picture's detections: {}", json::without_place(.0))]
     Json(#[from] serde_json::Error),
     /// Nothing was detected in this picture, not even nothing.
     #[error(
@@ -87,6 +87,15 @@ pub enum ReadError {
     /// No size of a picture.
     #[error("a picture of {0} x {1} pixels; sides are from 1 to {max}", max = SIDES.end())]
     Size(usize, usize),
+    /// A detection of nothing.
+    #[error("detection {0} has no \"label\"")]
+    NoLabel(usize),
+    /// A detection that is nowhere.
+    #[error(
+        "the detection of {0:?} has no box: neither \"box_xyxy\" [x0, y0, x1, y1], nor \"bbox\" [x, y, width, height], nor \
+         a \"mask\""
+    )]
+    NoBox(String),
     /// A box whose corners are the wrong way round or no numbers.
     #[error(
         "the box of {label:?} is {corners:?}, and should be [x0, y0, x1, y1] with x0 <= x1 and y0 <= y1"
@@ -138,7 +147,10 @@ impl Reader {
     /// A line that is not JSON.
     pub fn with_geneval_metadata(text: &str) -> Result<Self, ReadError> {
         let parse = |(number, line): (usize, &str)| {
-            let error = |error| ReadError::Metadata(format!("line {}: {error}", number + 1));
+            let error = |error: serde_json::Error| {
+                let why = json::without_place(&error);
+                ReadError::Metadata(format!("line {}: {why}", number + 1))
+            };
             serde_json::from_str(line).map_err(error)
         };
         let lines = text.lines().enumerate();
@@ -185,8 +197,7 @@ impl Reader {
         if let Some(metadata) = geneval::metadata(&mut value, &self.metadata)? {
             geneval::ask(&mut value, &metadata)?;
         }
-        let mut case = line::case(serde_json::from_value(value)?, number, folder)?;
-        case.size = case.size.or(self.size);
+        let case = line::case(serde_json::from_value(value)?, number, folder, self.size)?;
         match case.size {
             Some((width, height)) if !SIDES.contains(&width) || !SIDES.contains(&height) => {
                 Err(ReadError::Size(width, height))

@@ -1,0 +1,140 @@
+//! What is checked: pictures with their prompts in a manifest.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use prepose::check::ask::AskError;
+use prepose::check::manifest::{Entry, Manifest};
+use prepose::check::spatialbench::Question;
+use prepose::check::vocabulary::label;
+use prepose::engine::final_prompt;
+use prepose::output::files::parent;
+use prepose::output::png;
+use prepose_untrusted::printable;
+
+use super::inputs::{Asked, Inputs, Sample, Told, Vocabulary, questions_in};
+use crate::cli::input::{STDIN, text_of};
+
+/// The pictures of a manifest: prepose's, a SpatialBench-UC run's, or any lines of JSON with a picture and its prompt. Paths
+/// are relative to the manifest, or else to the current folder.
+///
+/// # Errors
+/// A manifest that cannot be read or has no line.
+pub(super) fn from_manifest(file: &Path, vocabulary: Vocabulary) -> anyhow::Result<Inputs> {
+    let text = text_of(file).with_context(|| match file == Path::new(STDIN) {
+        true => "cannot read a manifest from standard input".to_owned(),
+        false => format!("cannot read the manifest {}", file.display()),
+    })?;
+    let manifest = Manifest::read(&text);
+    if manifest.is_empty() {
+        bail!("the manifest {} has no line", file.display());
+    }
+    let place = |line: usize| format!("{}, line {line}", file.display());
+    let mut inputs = Inputs::default();
+    for (line, later) in manifest.replaced {
+        let why = format!("line {later} is about the same picture, and only the last one counts");
+        inputs.skipped.push(Told::new(place(line), why));
+    }
+    for (line, error) in manifest.broken {
+        inputs.problems.push(Told::new(place(line), error));
+    }
+    let mut names: HashMap<String, usize> = HashMap::new();
+    for entry in manifest.entries {
+        let place = place(entry.line);
+        let first = *names.entry(entry.sample_id.clone()).or_insert(entry.line);
+        if first != entry.line {
+            let why = format!(
+                "\"{}\" is in line {first} already, of another picture; only that one is checked",
+                printable(&entry.sample_id)
+            );
+            inputs.problems.push(Told::new(place, why));
+            continue;
+        }
+        match sample(entry, file, vocabulary) {
+            Ok((sample, unasked)) => inputs.add(place, sample, &unasked, false),
+            Err(error) => inputs.problems.push(Told::new(place, format!("{error:#}"))),
+        }
+    }
+    Ok(inputs)
+}
+
+fn sample(
+    entry: Entry,
+    manifest: &Path,
+    vocabulary: Vocabulary,
+) -> anyhow::Result<(Sample, Vec<AskError>)> {
+    let given = PathBuf::from(&entry.image_path);
+    let beside = parent(manifest).join(&given);
+    let path = match beside.exists() {
+        false if given.exists() => given,
+        _ => beside,
+    };
+    let (questions, unasked) = asked(&entry, vocabulary)?;
+    if let Some(prompt) = &entry.prompt {
+        agrees(&path, prompt)?;
+    }
+    let sample = Sample {
+        prompt: entry.prompt.unwrap_or_else(|| in_words(&questions)),
+        id: entry.sample_id,
+        prompt_id: entry.prompt_id,
+        path,
+        seed: entry.seed,
+        questions,
+    };
+    Ok((sample, unasked))
+}
+
+/// What a line asks: its relation, or else what its prompt states.
+fn asked(entry: &Entry, vocabulary: Vocabulary) -> anyhow::Result<Asked> {
+    let (relation, a, b) = match (&entry.relation, &entry.object_a, &entry.object_b) {
+        (Some(relation), Some(a), Some(b)) => (relation, a, b),
+        (None, None, None) => {
+            let prompt = entry.prompt.as_deref().context(
+                "neither a \"prompt\", nor a \"relation\" with \"object_a\" and \"object_b\": nothing to check",
+            )?;
+            return questions_in(prompt, &[], vocabulary);
+        }
+        _ => bail!("relation, object_a and object_b go together; one of them is missing"),
+    };
+    let known = |object: &str| match vocabulary {
+        Some(vocabulary) => label(vocabulary, object, object).map(Into::into),
+        None => Ok(object.to_lowercase()),
+    };
+    let relation = relation.parse()?;
+    let question = || Ok(Question::new(relation, known(a)?, known(b)?)?);
+    Ok(match question() {
+        Ok(question) => (vec![question], Vec::new()),
+        Err(error) => (Vec::new(), vec![error]),
+    })
+}
+
+fn in_words(questions: &[Question]) -> String {
+    let each = questions.iter().map(|question| {
+        format!(
+            "{} {} {}",
+            question.object_a, question.relation, question.object_b
+        )
+    });
+    each.collect::<Vec<_>>().join(", ")
+}
+
+/// A picture by prepose carries its request: a line with another prompt is of an earlier picture of that name, and would
+/// judge this one for what nobody asked of it.
+fn agrees(path: &Path, prompt: &str) -> anyhow::Result<()> {
+    let Ok(request) = png::read_request(path) else {
+        // Of another program, or not to be read, which is told when it is looked at.
+        return Ok(());
+    };
+    let last = final_prompt(&request).unwrap_or_default();
+    if request.prompt == prompt || last == prompt {
+        return Ok(());
+    }
+    bail!(
+        "it says \"{}\", but {} itself says that it was made from \"{}\": the line is of an earlier picture of this name; \
+         take the line out, or check the picture by what it carries: prepose check PICTURE",
+        printable(prompt),
+        path.display(),
+        printable(&request.prompt)
+    )
+}
