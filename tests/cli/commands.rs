@@ -174,7 +174,7 @@ fn provide(folder: &Path, page: &str) {
         copy(picture.path(), &format!("out/{name}"));
         copy(picture.path(), &format!("out/images/{name}"));
     }
-    if page == "docs/report.md" {
+    if ["docs/report.md", "docs/audit.md"].contains(&page) {
         for name in ["tour", "a", "b"] {
             copy_folder(&made.path().join("made"), &folder.join("runs").join(name));
         }
@@ -282,7 +282,8 @@ fn shell(folder: &Path, line: &str) -> Output {
 /// What is wrong with what a command did.
 fn problem(line: &str, output: &Output, expected: &[&str]) -> Option<String> {
     let errors = stderr(output);
-    let brought = BROUGHT_ALONG.iter().any(|part| line.contains(part));
+    let brought =
+        BROUGHT_ALONG.iter().any(|part| line.contains(part)) && !line.contains("fixtures/");
     let code = output.status.code();
     if errors.len() > 4_000 || errors.contains('\u{1b}') {
         return Some(format!(
