@@ -4,6 +4,7 @@ pub mod attention;
 pub mod manifest;
 pub mod overlay;
 pub mod png;
+mod texts;
 
 pub use prepose_draw::heatmap;
 pub use prepose_store::files;
