@@ -161,7 +161,8 @@ impl GuidanceConfig {
 
         settings.from_step = self.from_step.unwrap_or(settings.from_step);
         settings.steps_asked = self.steps.is_some();
-        settings.to_step = settings.from_step + self.steps.unwrap_or(settings.to_step);
+        let steps = self.steps.unwrap_or(settings.to_step);
+        settings.to_step = settings.from_step.saturating_add(steps);
         if let Some(scale) = self.scale {
             settings.step_size.scale = scale;
         }

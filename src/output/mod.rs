@@ -5,6 +5,7 @@ pub mod manifest;
 pub mod overlay;
 pub mod png;
 pub mod sheet;
+mod texts;
 
 pub use prepose_draw::heatmap;
 pub use prepose_store::files;

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::files::{WriteError, write_atomically};
+use super::texts::{MAX_TEXTS, texts};
 use crate::picture::Picture;
 use crate::request::Request;
 
@@ -239,10 +240,6 @@ pub struct PngInfo {
     pub texts: Vec<(String, String)>,
 }
 
-/// The most text that is read, in bytes, when it is unpacked: some thousand times a request. A chunk of kilobytes can
-/// claim to be gigabytes.
-const MAX_TEXTS: usize = 1 << 24;
-
 /// Reads the size and the text chunks of the PNG at `path`.
 pub fn read_info(path: &Path) -> Result<PngInfo, PngError> {
     let bytes = read_regular(path, MAX_PICTURE).map_err(|source| PngError::Open {
@@ -268,46 +265,6 @@ pub fn read_info(path: &Path) -> Result<PngInfo, PngError> {
         height,
         texts,
     })
-}
-
-/// The text chunks by keyword, or the keyword of the first that is damaged or too long.
-fn texts(info: &png::Info) -> Result<Vec<(String, String)>, String> {
-    let mut texts = Texts {
-        texts: Vec::new(),
-        room: MAX_TEXTS,
-    };
-    for chunk in &info.uncompressed_latin1_text {
-        texts.add(&chunk.keyword, Some(chunk.text.clone()))?;
-    }
-    for chunk in &info.compressed_latin1_text {
-        let mut chunk = chunk.clone();
-        let unpacked = chunk.decompress_text_with_limit(texts.room).is_ok();
-        let text = unpacked.then(|| chunk.get_text().ok()).flatten();
-        texts.add(&chunk.keyword, text)?;
-    }
-    for chunk in &info.utf8_text {
-        let mut chunk = chunk.clone();
-        let unpacked = chunk.decompress_text_with_limit(texts.room).is_ok();
-        let text = unpacked.then(|| chunk.get_text().ok()).flatten();
-        texts.add(&chunk.keyword, text)?;
-    }
-    Ok(texts.texts)
-}
-
-/// Texts by keyword, and how many bytes more are taken.
-struct Texts {
-    texts: Vec<(String, String)>,
-    room: usize,
-}
-
-impl Texts {
-    fn add(&mut self, keyword: &str, text: Option<String>) -> Result<(), String> {
-        let text = text.filter(|text| text.len() <= self.room);
-        let text = text.ok_or_else(|| keyword.to_string())?;
-        self.room -= text.len();
-        self.texts.push((keyword.to_string(), text));
-        Ok(())
-    }
 }
 
 /// The request that made the picture at `path`.

@@ -3,12 +3,21 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+/// Some hundred times as many candidates as papers have.
+const MOST_CANDIDATES: usize = 10_000;
+
 /// What is wrong with a search.
 #[derive(Debug, Error, PartialEq)]
 pub enum SearchError {
     /// Nothing to choose from.
     #[error("best of 0 pictures is none; ask for at least 1")]
     NoCandidate,
+    /// More than anybody waits for.
+    #[error("best of {asked} pictures would take for ever; ask for at most {MOST_CANDIDATES}")]
+    Candidates {
+        /// Asked for.
+        asked: usize,
+    },
     /// Pruning needs an order of steps within the run.
     #[error(
         "cannot drop candidates after steps {at:?} of {steps}: the steps must ascend from 1 to at most {last}"
@@ -66,6 +75,11 @@ impl SearchConfig {
     pub fn check(&self, steps: usize) -> Result<(), SearchError> {
         if self.best_of == 0 {
             return Err(SearchError::NoCandidate);
+        }
+        if self.best_of > MOST_CANDIDATES {
+            return Err(SearchError::Candidates {
+                asked: self.best_of,
+            });
         }
         self.pruning
             .as_ref()

@@ -55,6 +55,21 @@ pub struct Parameters {
     pub vae_decoder: u64,
 }
 
+/// A folder has its own configuration; another one would be passed over in silence.
+fn refuse_config(path: &Path, options: &LoadOptions) -> Result<(), WeightsError> {
+    match options.config.as_deref().filter(|config| *config != path) {
+        None => Ok(()),
+        Some(config) => Err(WeightsError::Folder {
+            path: path.to_path_buf(),
+            what: format!(
+                "the configuration {} is for a single file, and this is a folder with its own",
+                config.display()
+            ),
+            hint: "leave it out".into(),
+        }),
+    }
+}
+
 /// A Stable Diffusion checkpoint: a diffusers folder, a single file, or the one in the binary.
 ///
 /// Opening reads headers and configurations only, and refuses what is broken or cannot be run.
@@ -97,6 +112,7 @@ impl Checkpoint {
         let given = path.to_string_lossy();
         #[cfg(feature = "toybox")]
         if given == crate::toybox::TOYBOX {
+            refuse_config(path, options)?;
             let files = crate::toybox::files();
             return Ok((given.into_owned(), path.to_path_buf(), open_folder(files)?));
         }
@@ -133,6 +149,7 @@ impl Checkpoint {
                 .into_owned(),
         };
         let parts = if is_folder {
+            refuse_config(&path, options)?;
             open_folder(Files::Folder(path.clone()))?
         } else {
             open_single(

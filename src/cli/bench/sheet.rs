@@ -9,6 +9,7 @@ use prepose::bench::machine::Machine;
 use prepose::bench::row::{Outcome, Row, What};
 use prepose::bench::sheet::{Plan, Sheet};
 use prepose::request::Dtype;
+use prepose_untrusted::read_text;
 
 use super::args::Args;
 use super::plan::{Subject, default_weights, matmul};
@@ -58,8 +59,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
 }
 
 fn read_plan(path: &Path) -> anyhow::Result<Plan> {
-    let text = std::fs::read_to_string(path)
-        .with_context(|| format!("cannot read --like {}", path.display()))?;
+    let text = read_text(path).with_context(|| format!("cannot read --like {}", path.display()))?;
     serde_json::from_str(&text)
         .with_context(|| format!("{} is not the JSON of a sheet", path.display()))
 }

@@ -136,7 +136,7 @@ fn headers_that_are_long_or_move_the_terminal() {
         format!(r#"{{"{long}":{{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}}}"#),
         format!(r#"{{"a":{{"dtype":"{long}","shape":[1],"data_offsets":[0,4]}}}}"#),
         format!(r#"{{"a":{{"dtype":"F32","shape":[{shape}],"data_offsets":[0,4]}}}}"#),
-        format!(r#"{{"a":{{"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,4]}}}}"#),
+        r#"{"a":{"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,4]}}"#.to_string(),
         format!(
             r#"{{"a":{{"dtype":"F32","shape":[1],"data_offsets":[0,{}]}}}}"#,
             u64::MAX

@@ -4,6 +4,7 @@
 mod checkpoints;
 mod files;
 mod names;
+mod pickles;
 mod pictures;
 
 use std::fs;

@@ -55,6 +55,22 @@ fn messages_are_short_and_leave_the_terminal_alone() {
     }
 }
 
+/// Numbers that would take for ever.
+#[test]
+fn there_are_limits_to_what_is_asked_for() {
+    let folder = Folder::new();
+    for (args, part) in [
+        (&["--best-of", "1000000"][..], "at most 10000"),
+        (&["--best-of", "18446744073709551615"], "at most 10000"),
+        (&["--clip-skip", "18446744073709551615"], "clip skip"),
+        (&["--size", "1000000x1000000"], "is not a size"),
+        (&["--steps", "4294967295"], "steps"),
+    ] {
+        let command = [&["generate", "a dog to the left of a cat"], args].concat();
+        folder.refuses(&command, &[part]);
+    }
+}
+
 /// What is written about a picture whose name is an escape sequence.
 #[test]
 fn so_do_places_for_pictures() {

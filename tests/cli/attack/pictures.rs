@@ -128,6 +128,22 @@ fn numbers_in_a_request() {
             "",
         ),
         (
+            "/prompt",
+            vec![json!("dog ".repeat(250_000)), json!("(".repeat(1 << 20))],
+            "cannot",
+        ),
+        (
+            "/guide",
+            vec![
+                json!({"method": "psg", "scale": 1e300}),
+                json!({"method": "psg", "from_step": u64::MAX, "steps": u64::MAX}),
+                json!({"method": "psg", "from_step": 1, "steps": u64::MAX}),
+                json!({"method": "\u{1b}[2J"}),
+            ],
+            "",
+        ),
+        ("/model/config", vec![json!("/etc")], "is for a single file"),
+        (
             "/switch",
             vec![json!({"to": "a cat", "at": u64::MAX})],
             "change at step",

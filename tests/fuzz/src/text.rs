@@ -2,7 +2,7 @@
 
 use prepose_scene::neutral::{neutral, swapped};
 use prepose_scene::{Scene, schedule, weights};
-use prepose_untrusted::{escaped, printable, redact, redact_address};
+use prepose_untrusted::{escaped, escaped_line, message, printable, redact, redact_address};
 
 use crate::text_of;
 
@@ -57,6 +57,10 @@ pub fn messages(bytes: &[u8]) {
     assert!(shown.len() < 4096);
     let plain = |c: char| c == '\n' || c == '\t' || !c.is_control();
     assert!(escaped(text).chars().all(plain));
+    assert!(!escaped_line(text).contains(|c: char| c.is_control()));
+    let shown = message([text.to_string(), "why".to_string(), text.to_string()]);
+    assert!(shown.chars().all(plain) && shown.contains(": why: "));
+    assert!(shown.chars().count() < 4096);
     redact(text);
     let address = format!(
         "https://user:p{}SECRET@host.example/",

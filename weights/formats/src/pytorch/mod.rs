@@ -41,6 +41,7 @@ const DEPTH: usize = 8;
 /// The most bytes in a tensor's name, far beyond any checkpoint.
 const MAX_NAME: usize = 1 << 10;
 
+const ANOTHER_SIZE: &str = "a storage has another size than the file says elsewhere";
 const DISTRUST: &str = "delete it, and get the checkpoint from a source that you trust";
 const AGAIN: &str = "download it again, or use the safetensors version of this checkpoint";
 
@@ -193,10 +194,18 @@ fn read_zip(bytes: &[u8], machine: &mut Machine) -> Contents {
     }
     let value = machine.run(&bytes[entries[pickle].clone()])?.0;
     let data = format!("{root}data/");
-    let storages = entries
+    let storages: HashMap<_, _> = entries
         .iter()
         .filter_map(|(name, range)| Some((name.strip_prefix(&data)?.to_string(), range.clone())))
         .collect();
+    for (key, (dtype, elements)) in &machine.storages {
+        // Of bytes without a type, versions of PyTorch count different things.
+        if let (Some(range), Some(dtype)) = (storages.get(&**key), dtype)
+            && elements.checked_mul(dtype.bits() / 8) != Some(range.len())
+        {
+            return Err(ANOTHER_SIZE.into());
+        }
+    }
     Ok((value, storages))
 }
 
@@ -250,7 +259,7 @@ fn read_legacy(bytes: &[u8], machine: &mut Machine) -> Contents {
         })?;
         let stored = bytes[at..start].try_into().map(u64::from_le_bytes);
         if stored.ok() != Some(*elements as u64) {
-            return Err("a storage has another size than the file says elsewhere".into());
+            return Err(ANOTHER_SIZE.into());
         }
         storages.insert(key.to_string(), start..end);
         at = end;
