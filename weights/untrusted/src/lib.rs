@@ -9,5 +9,5 @@ mod text;
 mod url;
 
 pub use file::{open_regular, read_regular, refuse_special};
-pub use text::{MAX_SHOWN, Printable, escaped, printable};
+pub use text::{MAX_SHOWN, Printable, escaped, escaped_json, printable};
 pub use url::{redact, redact_address};
