@@ -12,7 +12,8 @@ use prepose::report::bootstrap::Bootstrap;
 use prepose::report::figures::{self, Figure};
 use prepose::report::pictures::{self, Keep};
 use prepose::report::tables::{self, Titled};
-use prepose::report::{Report, page, people, read};
+use prepose::report::{Report, page, people, read, source};
+use prepose::store::ledger::named;
 use prepose::table::{Cell, Table};
 use serde_json::{Map, Value, json};
 
@@ -102,6 +103,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         let read = labels::read(&String::from_utf8_lossy(&bytes)).with_context(at)?;
         people::add(read, &mut given);
     }
+    undamaged(&args.runs)?;
     let report = read(&args.runs, given, args.eval.as_deref())?;
     if let Some(name) = &args.eval {
         ensure!(
@@ -160,6 +162,24 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         figures.len()
     )?;
     Ok(OK)
+}
+
+/// Refuses runs whose results are not as they were written, and tells of other damage.
+fn undamaged(runs: &[String]) -> anyhow::Result<()> {
+    for (run, damage) in source::damage(runs)? {
+        let (results, shown): (Vec<_>, Vec<_>) =
+            damage.into_iter().partition(source::changes_results);
+        ensure!(
+            results.is_empty(),
+            "{run} is damaged: {}; `prepose verify {run} --mend` makes anew what can be",
+            named(&results)
+        );
+        tracing::warn!(
+            "not as they were written in {run}: {}; `prepose verify --mend` makes anew what can be",
+            named(&shown)
+        );
+    }
+    Ok(())
 }
 
 /// Within the run if it is one in a folder of this machine.
