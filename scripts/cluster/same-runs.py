@@ -11,7 +11,7 @@ def contents(root):
     found = {}
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root)
-        if not path.is_file() or name.parts[0] == "provenance" or name.parts[0].startswith("shard-"):
+        if not path.is_file() or name.parts[0] in ("provenance", "digests.jsonl") or name.parts[0].startswith("shard-"):
             continue
         data = path.read_bytes()
         if path.suffix == ".jsonl":

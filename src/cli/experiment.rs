@@ -1,6 +1,6 @@
 //! What the commands of the papers' experiments share: a run, and then its tables and plots.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 
 use anyhow::ensure;
 use prepose::report::experiments::{Pictures, Results};
@@ -9,6 +9,9 @@ use prepose::suite::method::Method;
 
 use super::OK;
 use super::run::{Settings, carry_out};
+
+/// How wide tables are on a terminal at most.
+const WIDTH: usize = 100;
 
 /// The folder within the run's for tables and plots.
 const FOLDER: &str = "results";
@@ -41,7 +44,10 @@ pub fn run(
     }
     if !quiet && !settings.json {
         let mut stdout = std::io::stdout().lock();
-        write!(stdout, "{}", results.markdown())?;
+        match stdout.is_terminal() {
+            true => write!(stdout, "{}", results.text(WIDTH))?,
+            false => write!(stdout, "{}", results.markdown())?,
+        }
         let location = folder.store().location();
         writeln!(stdout, "\nwritten to {location}/{FOLDER}")?;
     }

@@ -3,10 +3,11 @@
 use prepose::report::experiments::psg;
 use prepose::search::RewardKind;
 use prepose::suite::experiments::scaling_methods;
-use prepose::suite::method::Method;
+use prepose::suite::method::{MOST_NOISES, Method};
 
 use super::experiment;
 use super::run::Settings;
+use super::values::{Numbers, parse_numbers};
 
 /// What guidance and search make of relations: the experiments of "Why Settle for Mid" (docs/experiments/psg-table.md,
 /// docs/experiments/psg-scaling.md).
@@ -67,16 +68,28 @@ struct Scaling {
     #[arg(
         long,
         value_name = "LIST",
-        value_delimiter = ',',
         default_value = "2,4,8,16",
-        value_parser = clap::value_parser!(u16).range(2..)
+        value_parser = parse_noises
     )]
-    noises: Vec<u16>,
+    noises: Numbers,
     /// What makes one of them the best.
     #[arg(long, value_enum, default_value = "pse")]
     reward: RewardKind,
     #[command(flatten)]
     settings: Settings,
+}
+
+/// Reads `--noises`: a list of numbers, each of at least two noises, as one leaves nothing to choose.
+fn parse_noises(text: &str) -> Result<Numbers, String> {
+    let numbers = parse_numbers(text)?;
+    match numbers
+        .0
+        .iter()
+        .find(|number| !(2..=MOST_NOISES).contains(*number))
+    {
+        Some(wrong) => Err(format!("{wrong} noises: it can be from 2 to {MOST_NOISES}")),
+        None => Ok(numbers),
+    }
 }
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
@@ -89,7 +102,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
             psg::table,
         ),
         Command::Scaling(args) => {
-            let mut noises: Vec<usize> = args.noises.iter().map(|n| usize::from(*n)).collect();
+            let mut noises = args.noises.0.clone();
             noises.sort_unstable();
             noises.dedup();
             let methods = scaling_methods(&noises, args.reward);

@@ -12,7 +12,8 @@ use prepose::report::bootstrap::Bootstrap;
 use prepose::report::figures::{self, Figure};
 use prepose::report::pictures::{self, Keep};
 use prepose::report::tables::{self, Titled};
-use prepose::report::{Report, page, paired, people, read};
+use prepose::report::{Report, page, paired, people, read, source};
+use prepose::store::ledger::named;
 use prepose::table::{Cell, Table};
 use prepose_untrusted::{escaped, printable};
 use serde_json::{Map, Value, json};
@@ -115,6 +116,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         let read = labels::read(&text).with_context(at)?;
         people::add(read, &mut given);
     }
+    undamaged(&args.runs)?;
     let report = read(&args.runs, given, args.eval.as_deref())?;
     if let Some(name) = &args.eval {
         ensure!(
@@ -185,6 +187,24 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         figures.len()
     )?;
     Ok(OK)
+}
+
+/// Refuses runs whose results are not as they were written, and tells of other damage.
+fn undamaged(runs: &[String]) -> anyhow::Result<()> {
+    for (run, damage) in source::damage(runs)? {
+        let (results, shown): (Vec<_>, Vec<_>) =
+            damage.into_iter().partition(source::changes_results);
+        ensure!(
+            results.is_empty(),
+            "{run} is damaged: {}; `prepose verify {run} --mend` makes anew what can be",
+            named(&results)
+        );
+        tracing::warn!(
+            "not as they were written in {run}: {}; `prepose verify --mend` makes anew what can be",
+            named(&shown)
+        );
+    }
+    Ok(())
 }
 
 /// Within the run if it is one in a folder of this machine.

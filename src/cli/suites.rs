@@ -19,7 +19,7 @@ use super::OK;
   prepose suites spatialbench-uc --original | sha256sum
   prepose suites my-prompts.csv")]
 pub struct Args {
-    /// A set, or a file of prompts (.jsonl, .csv, .txt): its prompts as they are run, one JSON object a line.
+    /// A set, a file of prompts (.jsonl, .csv, .txt) or - for standard input: its prompts as they are run, one JSON object a line.
     #[arg(value_name = "SUITE")]
     suite: Option<String>,
     /// The set's file of prompts as its authors released it, to the byte.
@@ -36,7 +36,8 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         Some(name) if args.original => out.write_all(original(name)?.as_bytes())?,
         Some(name) => {
             for prompt in sets::open(name)?.prompts {
-                writeln!(out, "{}", serde_json::to_string(&prompt)?)?;
+                let line = serde_json::to_string(&prompt)?;
+                writeln!(out, "{}", prepose_untrusted::escaped_json(&line))?;
             }
         }
         None => {

@@ -118,6 +118,48 @@ impl Table {
         text
     }
 
+    /// For terminals: columns aligned, and at most `most` characters wide. What does not fit beside each other goes below,
+    /// each part with the first column.
+    pub fn to_text(&self, most: usize) -> String {
+        let texts = self
+            .rows
+            .iter()
+            .map(|row| row.iter().map(Cell::text).collect());
+        let cells: Vec<Vec<String>> = std::iter::once(self.columns.clone()).chain(texts).collect();
+        let width = |column: usize| {
+            let texts = cells.iter().filter_map(|row| row.get(column));
+            texts.map(|text| text.chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
+        let first = widths.first().copied().unwrap_or(0);
+        let mut parts: Vec<Vec<usize>> = Vec::new();
+        let mut wide = first;
+        for (column, width) in widths.iter().enumerate().skip(1) {
+            match parts.last_mut().filter(|_| wide + 2 + width <= most) {
+                Some(part) => part.push(column),
+                None => {
+                    parts.push(vec![column]);
+                    wide = first;
+                }
+            }
+            wide += 2 + width;
+        }
+        if parts.is_empty() {
+            parts.push(Vec::new());
+        }
+        let line = |row: &Vec<String>, part: &[usize]| {
+            let cell = |column: usize| row.get(column).map_or("", String::as_str);
+            let mut line = format!("{:<first$}", cell(0));
+            for &column in part {
+                // Writing into a string cannot fail.
+                let _ = write!(line, "  {:>width$}", cell(column), width = widths[column]);
+            }
+            line.trim_end().to_owned() + "\n"
+        };
+        let block = |part: &Vec<usize>| cells.iter().map(|row| line(row, part)).collect();
+        parts.iter().map(block).collect::<Vec<String>>().join("\n")
+    }
+
     /// For documents, as in the files for programs.
     pub fn to_markdown(&self) -> String {
         self.markdown(Cell::text)
@@ -264,5 +306,42 @@ mod tests {
         let row = vec![Cell::Name("=1+cmd|x!A0".into()), Cell::Change(-0.5)];
         let table = Table::new("t", &["run", "change"], std::iter::once(row));
         assert_eq!(table.to_csv(), "run,change\n\"'=1+cmd|x!A0\",-0.5000\n");
+    }
+
+    #[test]
+    fn a_wide_table_is_divided_on_a_terminal() {
+        let cells = |name: &str| {
+            vec![
+                Cell::Name(name.into()),
+                Cell::Count(12),
+                Cell::Rate(0.5),
+                Cell::Empty,
+            ]
+        };
+        let rows = [cells("prompt-only"), cells("psg")];
+        let table = Table::new("t", &["method", "n", "rate", "more"], rows.into_iter());
+        let whole =
+            "method        n    rate  more\nprompt-only  12  0.5000\npsg          12  0.5000\n";
+        assert_eq!(table.to_text(100), whole);
+        assert_eq!(table.to_text(29), whole);
+        let divided = table.to_text(28);
+        assert!(
+            divided.ends_with("\n\nmethod       more\nprompt-only\npsg\n"),
+            "{divided}"
+        );
+        assert!(divided.lines().all(|line| line.len() <= 28), "{divided}");
+        // However narrow it is, each column is there.
+        assert_eq!(
+            table
+                .to_text(1)
+                .lines()
+                .filter(|line| line.starts_with("method"))
+                .count(),
+            3
+        );
+        assert_eq!(
+            Table::new("t", &["method"], std::iter::empty()).to_text(1),
+            "method\n"
+        );
     }
 }

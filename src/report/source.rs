@@ -1,5 +1,6 @@
 //! Runs and single methods, read from where they are.
 
+mod damage;
 mod folder;
 mod method;
 
@@ -11,6 +12,7 @@ use serde_json::Value;
 use super::error::{SourceError, broken};
 use super::model::{Method, Place, Prompts, Report, RunInfo};
 use super::people;
+pub use damage::{changes_results, damage};
 use folder::Found;
 use method::Reading;
 use prepose_check::audit::labels::Label;

@@ -33,7 +33,7 @@ pub enum StoreError {
     /// The location cannot be used at all.
     #[error(
         "cannot use {}: {}",
-        prepose_untrusted::redact_address(location),
+        without_secrets(location),
         prepose_untrusted::redact(why)
     )]
     Location {
@@ -168,6 +168,19 @@ pub fn open(location: &str) -> Result<Arc<dyn Store>, StoreError> {
         why: "this prepose was built without object stores; build it with the feature object-store, or give a folder"
             .into(),
     })
+}
+
+/// A location that cannot be used, as a message shows it: a password may have a slash in it, and then looks like the name
+/// of a bucket.
+fn without_secrets(location: &str) -> String {
+    let secret = |(scheme, rest): (&str, &str)| {
+        let (secret, rest) = rest.rsplit_once('@')?;
+        secret
+            .contains(':')
+            .then(|| format!("{scheme}://***@{rest}"))
+    };
+    let shown = location.split_once("://").and_then(secret);
+    prepose_untrusted::redact_address(&shown.unwrap_or_else(|| location.into()))
 }
 
 /// Refuses names that would lead out of the store.

@@ -14,6 +14,9 @@ use super::args::Settings;
 use super::detectors::DetectorSpecs;
 use crate::cli::memory::Tiling;
 
+/// The most pictures that a run can have: at one a second they take four months.
+const MOST_PICTURES: usize = 10_000_000;
+
 /// The prompts that are run.
 pub fn prompts(suite: &str, args: &Settings, detectors: &DetectorSpecs) -> anyhow::Result<Suite> {
     let mut suite = sets::open(suite)?;
@@ -75,6 +78,17 @@ pub fn plan(
         Some(seeds) => seeds.0.clone(),
         None => (0..suite.pictures_per_prompt as u64).collect(),
     };
+    let pictures = (suite.prompts.len())
+        .checked_mul(seeds.len())
+        .and_then(|number| number.checked_mul(methods.len()));
+    ensure!(
+        pictures.is_some_and(|number| number <= MOST_PICTURES),
+        "{} prompts, {} seeds and {} methods are more than the {MOST_PICTURES} pictures that a run can have; --every, \
+         --limit and --seeds make it smaller",
+        suite.prompts.len(),
+        seeds.len(),
+        methods.len()
+    );
     let mut sorted = seeds.clone();
     sorted.sort_unstable();
     if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {

@@ -77,7 +77,8 @@ impl Watcher for RunProgress {
         };
         if self.json {
             // A reader that went away does not end the run.
-            let _ = progress.println(&line(&self.location, sample).to_string());
+            let line = line(&self.location, sample).to_string();
+            let _ = progress.println(&prepose_untrusted::escaped_json(&line));
         }
         progress.message(tally);
         progress.advance(1);

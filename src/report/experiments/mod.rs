@@ -75,12 +75,22 @@ pub struct Results {
 }
 
 impl Results {
-    /// For documents and terminals.
+    /// For documents.
     pub fn markdown(&self) -> String {
         let mut text = format!("# {}\n\n{}\n", self.name, self.note);
         for table in &self.tables {
             // Writing into a string cannot fail.
             let _ = write!(text, "\n{}", table.to_markdown());
+        }
+        text
+    }
+
+    /// For terminals with lines of this many characters.
+    pub fn text(&self, width: usize) -> String {
+        let mut text = format!("{}\n", self.note);
+        for table in &self.tables {
+            // Writing into a string cannot fail.
+            let _ = write!(text, "\n{}", table.to_text(width));
         }
         text
     }

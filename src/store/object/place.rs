@@ -323,6 +323,8 @@ mod tests {
             ("s3://a b/x", "only letters"),
             ("s3://a?\u{1b}[2J", "only letters"),
             ("s3://me:SECRET@b/x", "cannot use s3://***@b/x"),
+            ("s3://me:12/SECRET@b/x", "cannot use s3://***@b/x"),
+            ("s3://b/run@1:2//", "cannot use s3://b/run@1:2//"),
             ("file:///a", "a folder is a path alone"),
             ("s3://b/a//b", "empty path segment"),
             ("s3://b/../b", "illegal character"),

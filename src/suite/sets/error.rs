@@ -6,6 +6,9 @@ use thiserror::Error;
 
 use crate::prompt::scene::SceneError;
 
+/// The most characters of a prompt.
+pub(super) const PROMPT_LIMIT: usize = 10_000;
+
 /// The longest line that is read, in bytes.
 pub(super) const LINE_LIMIT: usize = 1 << 20;
 
@@ -88,6 +91,11 @@ pub enum LineError {
         LINE_LIMIT / 1024
     )]
     TooLong,
+    /// A text that is no prompt.
+    #[error(
+        "the prompt has {0} characters; prompts have at most {PROMPT_LIMIT}, and the networks read some hundred"
+    )]
+    LongPrompt(usize),
     /// Another encoding.
     #[error("byte {0} of the line is not UTF-8; save the file as UTF-8")]
     NotUtf8(usize),

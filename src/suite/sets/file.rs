@@ -40,6 +40,28 @@ impl Format {
 pub(super) fn read(path: &Path) -> Result<Suite, SuiteError> {
     let lines = Lines::open(path)?;
     let format = Format::of(path).ok_or_else(|| SuiteError::Format(path.into()))?;
+    read_lines(lines, format, path)
+}
+
+/// Reads the prompts on standard input: JSON Lines if they begin with a brace, CSV if the first line has a column
+/// "prompt", else one a line.
+pub(super) fn read_standard_input() -> Result<Suite, SuiteError> {
+    let mut lines = Lines::standard_input();
+    let beginning = String::from_utf8_lossy(lines.peek()?).into_owned();
+    let first = beginning.trim_start_matches('\u{feff}').trim_start();
+    let first = first.lines().next().unwrap_or_default();
+    let is_prompt = |column: &str| column.trim().trim_matches('"') == "prompt";
+    let format = if first.starts_with('{') {
+        Format::Jsonl
+    } else if first.split(',').any(is_prompt) {
+        Format::Csv
+    } else {
+        Format::Text
+    };
+    read_lines(lines, format, Path::new("standard-input"))
+}
+
+fn read_lines(lines: Lines, format: Format, path: &Path) -> Result<Suite, SuiteError> {
     let mut reader = Reader::new(lines);
     match format {
         Format::Jsonl => reader.lines(Row::from_json)?,

@@ -1,9 +1,9 @@
 //! The lines of a file that anybody may have written, with bounded memory.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use prepose_untrusted::open_regular;
 use sha2::{Digest, Sha256};
 
 use super::error::{LINE_LIMIT, LineError, SuiteError};
@@ -11,7 +11,7 @@ use super::error::{LINE_LIMIT, LineError, SuiteError};
 /// The lines of a file, without their ends and without a byte order mark.
 pub(super) struct Lines {
     path: PathBuf,
-    reader: BufReader<File>,
+    reader: BufReader<Box<dyn Read>>,
     /// Of the line that was read last, from 1.
     pub number: usize,
     /// Lines that end in CR LF.
@@ -23,17 +23,34 @@ pub(super) struct Lines {
 
 impl Lines {
     pub fn open(path: &Path) -> Result<Self, SuiteError> {
-        let file = File::open(path).map_err(|error| SuiteError::Io {
+        let file = open_regular(path).map_err(|error| SuiteError::Io {
             path: path.into(),
             error,
         })?;
-        Ok(Self {
+        Ok(Self::of(path, Box::new(file)))
+    }
+
+    /// The lines that somebody types or another program writes.
+    pub fn standard_input() -> Self {
+        Self::of(Path::new("standard input"), Box::new(std::io::stdin()))
+    }
+
+    fn of(path: &Path, reader: Box<dyn Read>) -> Self {
+        Self {
             path: path.into(),
-            reader: BufReader::new(file),
+            reader: BufReader::new(reader),
             number: 0,
             crlf: 0,
             bom: false,
             hash: Sha256::new(),
+        }
+    }
+
+    /// The beginning of what is read next.
+    pub fn peek(&mut self) -> Result<&[u8], SuiteError> {
+        self.reader.fill_buf().map_err(|error| SuiteError::Io {
+            path: self.path.clone(),
+            error,
         })
     }
 

@@ -212,6 +212,9 @@ pub const SETS: &[Set] = &[
     },
 ];
 
+/// What stands for standard input in the place of a file.
+const STANDARD_INPUT: &str = "-";
+
 /// What the sets are called.
 pub fn names() -> Vec<&'static str> {
     SETS.iter().map(|set| set.name).collect()
@@ -223,7 +226,7 @@ pub fn find(name: &str) -> Option<&'static Set> {
 }
 
 /// The set of this name, or the prompts in a file: `.jsonl`, `.csv`, or `.txt` with one a line. A file that is called
-/// like a set is opened by a path, such as `./visor`. With `+and` behind it, the relations in its texts become "and", and
+/// like a set is opened by a path, such as `./visor`; `-` is standard input. With `+and` behind it, the relations in its texts become "and", and
 /// the prompts are still about them.
 ///
 /// # Errors
@@ -231,6 +234,9 @@ pub fn find(name: &str) -> Option<&'static Set> {
 pub fn open(name_or_path: &str) -> Result<Suite, SuiteError> {
     if let Some(name) = name_or_path.strip_suffix(variant::AND) {
         return variant::with_and(open(name)?);
+    }
+    if name_or_path == STANDARD_INPUT {
+        return file::read_standard_input();
     }
     if let Some(set) = find(name_or_path) {
         return Ok(set.suite());

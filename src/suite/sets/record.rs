@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::error::{ID_LIMIT, LineError, nearest};
+use super::error::{ID_LIMIT, LineError, PROMPT_LIMIT, nearest};
 use crate::prompt::scene::{GivenRelation, Relation, Scene, SceneError, StatedRelation};
 use crate::prompt::schedule;
 use crate::suite::SuitePrompt;
@@ -126,6 +126,10 @@ impl Row {
         let prompt = self.prompt.trim().to_owned();
         if prompt.is_empty() {
             return Err(LineError::NoPrompt);
+        }
+        let characters = prompt.chars().count();
+        if characters > PROMPT_LIMIT {
+            return Err(LineError::LongPrompt(characters));
         }
         let prompt_id = match self.prompt_id {
             Some(id) => checked_id(id)?,

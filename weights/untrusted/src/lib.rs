@@ -12,5 +12,5 @@ pub use file::{
     MAX_PICTURE, MAX_TEXT, open_regular, read_regular, read_text, read_text_or_stdin,
     refuse_special,
 };
-pub use text::{MAX_SHOWN, Printable, escaped, escaped_line, message, printable};
+pub use text::{MAX_SHOWN, Printable, escaped, escaped_json, escaped_line, message, printable};
 pub use url::{redact, redact_address};

@@ -64,6 +64,23 @@ pub fn escaped_line(text: &str) -> String {
     shown
 }
 
+/// JSON text that means the same, with the characters escaped that a terminal would do something else with than show
+/// them; JSON itself asks for only some of them.
+pub fn escaped_json(json: &str) -> String {
+    let mut shown = String::with_capacity(json.len());
+    for c in json.chars() {
+        match is_unsafe(c) && !c.is_ascii_whitespace() {
+            true => {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    shown.push_str(&format!("\\u{unit:04x}"));
+                }
+            }
+            false => shown.push(c),
+        }
+    }
+    shown
+}
+
 /// How many characters of a whole message are shown, and of each of its reasons.
 const MAX_MESSAGE: usize = 3000;
 const MAX_REASON: usize = 1000;
@@ -104,6 +121,12 @@ fn is_unsafe(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_is_safe_to_show_and_means_the_same() {
+        let shown = escaped_json("{\"a\": \"x\u{9b}2J\u{202e}y \u{e9}\"}\n");
+        assert_eq!(shown, "{\"a\": \"x\\u009b2J\\u202ey \u{e9}\"}\n");
+    }
 
     #[test]
     fn terminals_are_left_alone() {

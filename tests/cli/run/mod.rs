@@ -1,5 +1,8 @@
 //! `prepose run`: what it writes, what it refuses, and what is left when it is killed.
 
+mod damage;
+mod growth;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -98,7 +101,7 @@ fn a_run_is_complete_and_like_a_released_one() {
         "50",
         "--seeds",
         "0-1",
-        "--attention-maps",
+        "--save-attention-maps",
         "--json",
     ];
     let output = finish(small(&run, &more));
@@ -107,6 +110,16 @@ fn a_run_is_complete_and_like_a_released_one() {
         .collect();
     assert_eq!(told.len(), 16);
     assert_eq!(told[0]["sample_id"], "prompt-only_v1_000000_seed0000");
+    assert_eq!(told[0]["prompt"], "A photo of a cake to the left of a bed.");
+    for line in &told {
+        assert!(Path::new(line["path"].as_str().unwrap()).exists(), "{line}");
+        assert!(
+            line["verdict"].is_string() && line["confidence"].is_number(),
+            "{line}"
+        );
+        let undecidable = line["verdict"] == "UNDECIDABLE";
+        assert_eq!(line["reason"].is_string(), undecidable, "{line}");
+    }
     for method in ["prompt-only", "psg"] {
         let text = |name: &str| fs::read_to_string(run.join(method).join(name)).unwrap();
         let manifest = text("manifest.jsonl");
@@ -150,7 +163,7 @@ fn a_run_is_complete_and_like_a_released_one() {
     let before = files(&run);
     finish(small(
         &run,
-        &["--every", "50", "--seeds", "0-1", "--attention-maps"],
+        &["--every", "50", "--seeds", "0-1", "--save-attention-maps"],
     ));
     assert_eq!(files(&run), before);
     finish({
@@ -304,7 +317,7 @@ fn wrong_input_is_refused_at_once() {
     fs::write(&out, "a file").unwrap();
     let message = run("spatialbench-uc", &["--limit", "1"]);
     assert!(
-        message.contains("run.json") || message.contains("prompts.jsonl"),
+        message.contains("cannot read digests.jsonl in"),
         "{message}"
     );
     fs::remove_file(&out).unwrap();
@@ -333,4 +346,33 @@ fn wrong_input_is_refused_at_once() {
         "{message}"
     );
     assert_eq!(files(&out), before);
+}
+
+/// The exit code says which signal ended it; what was finished is there.
+#[cfg(unix)]
+#[test]
+fn an_interrupted_run_says_by_what() {
+    use std::io::{BufRead, BufReader};
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
+        let mut command = small(&out, &["--json", "--size", "64"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let first: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        let sent = Command::new("kill")
+            .args([signal, &child.id().to_string()])
+            .status();
+        assert!(sent.unwrap().success());
+        assert!(lines.all(|line| line.is_ok()));
+        assert_eq!(child.wait().unwrap().code(), Some(code));
+        assert!(
+            Path::new(first["path"].as_str().unwrap()).exists(),
+            "{first}"
+        );
+    }
+    let mut command = program::prepose();
+    command.arg("verify").arg(&out);
+    finish(command);
 }
