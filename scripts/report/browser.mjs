@@ -83,15 +83,27 @@ const column = (name) => page.locator(`#table-main_results tbody tr`).evaluateAl
 const original = await column('run');
 const head = page.locator('#table-main_results thead button', { hasText: /^pass_rate$/ });
 await head.click();
-const falling = (await column('pass_rate')).map(Number);
+const falling = (await column('pass_rate')).map(parseFloat);
 assert.deepEqual(falling, [...falling].sort((a, b) => b - a));
 await head.focus();
 await page.keyboard.press('Enter');
-assert.deepEqual((await column('pass_rate')).map(Number), falling.reverse());
+assert.deepEqual((await column('pass_rate')).map(parseFloat), falling.reverse());
 assert.equal(await page.locator('#table-main_results [aria-sort]').getAttribute('aria-sort'), 'ascending');
 await page.keyboard.press('Enter');
 assert.deepEqual(await column('run'), original);
 step('heads sort tables: falling, rising, as before');
+
+// --- Tables are copied as they stand.
+await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+const copied = async (name) => {
+  const button = page.locator(`#table-main_results [data-copy=${name}]`);
+  await button.click();
+  await page.waitForFunction((name) => document.querySelector(`#table-main_results [data-copy=${name}]`).textContent === 'Copied', name);
+  return page.evaluate(() => navigator.clipboard.readText());
+};
+assert.match(await copied('latex'), /\\toprule\n    run & samples & pass\\_rate/);
+assert.match(await copied('markdown'), /^\| run \| samples \| pass_rate .*\n\| --- \| ---: \|/);
+step('copies of tables as Markdown and LaTeX');
 
 // --- Filters.
 await to(page, 'gallery');
@@ -280,14 +292,29 @@ assert.deepEqual(names, original);
 await shot(side, 'light-side-by-side');
 await side.locator('.card button').nth(1).click();
 await loaded(side);
+assert.equal(await side.locator('#detail-frame path.mask').count(), 0, 'boxes without masks');
+await side.keyboard.press('s');
 assert.equal(await side.locator('#detail-frame path.mask').count(), 2, 'a mask for each box');
-const mask = await side.evaluate(() => {
-  // The middle of the first box is covered; its corners, and what is outside, are not.
+assert.equal(await side.locator('#detail-frame path.mask.a').evaluate((path) => getComputedStyle(path).fill), 'none', 'the picture keeps its colours');
+const beside = await side.evaluate(() => {
+  // The outline goes as far as the box, and no line of it through the middle.
   const path = document.querySelector('#detail-frame path.mask.a'), box = document.querySelector('#detail-frame rect.a');
   const [x, y, w, h] = ['x', 'y', 'width', 'height'].map((name) => Number(box.getAttribute(name)));
-  return [[w / 2, h / 2], [w / 2, -3], [-3, h / 2], [1, 1]].map(([dx, dy]) => path.isPointInFill(new DOMPoint(x + dx, y + dy)));
+  const { a, d } = path.transform.baseVal[0].matrix, drawn = path.getBBox();
+  const off = [drawn.x * a - x, drawn.y * d - y, drawn.width * a - w, drawn.height * d - h].map(Math.abs);
+  return [Math.max(...off) <= 3, path.isPointInStroke(new DOMPoint((x + w / 2) / a, (y + h / 2) / d))];
 });
-assert.deepEqual(mask, [true, false, false, false]);
+assert.deepEqual(beside, [true, false]);
+// An address that is changed in the open page is followed, also in what it no longer names.
+await side.evaluate(() => { location.hash = 'verdict=FAIL'; });
+await side.waitForFunction(() => !document.getElementById('detail').open);
+assert.equal(await side.locator('#view').inputValue(), 'grid');
+assert.equal(await side.locator('#boxes').inputValue(), '0');
+await side.evaluate(() => { location.hash = 'view=compare&boxes=1'; });
+await side.waitForFunction(() => document.getElementById('view').value === 'compare');
+await side.locator('.card button').nth(1).click();
+await loaded(side);
+step('the address of an open page is followed');
 const picture = await side.locator('#detail-frame img').getAttribute('src');
 await side.keyboard.press('m');
 const map = await side.locator('#detail-frame img').getAttribute('src');

@@ -12,7 +12,7 @@ use prepose::report::bootstrap::Bootstrap;
 use prepose::report::figures::{self, Figure};
 use prepose::report::pictures::{self, Keep};
 use prepose::report::tables::{self, Titled};
-use prepose::report::{Report, page, people, read};
+use prepose::report::{Report, page, paired, people, read};
 use prepose::table::{Cell, Table};
 use prepose_untrusted::{escaped, printable};
 use serde_json::{Map, Value, json};
@@ -25,7 +25,7 @@ const ZOOM: f64 = 2.0;
 
 /// Tables, plots and a page that opens offline, of runs and of methods' folders.
 ///
-/// Writes report.html, tables.md, tables/*.csv, and plots/*.svg and *.png. What is not finished is reported as far as it is.
+/// Writes report.html, tables.md, tables/*.csv, *.md and *.tex, and plots/*.svg and *.png. What is not finished is reported as far as it is.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   prepose report runs/tour                       # to runs/tour/report; open report.html in any browser
@@ -130,13 +130,14 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         seed: args.seed,
     };
     let rates = tables::rates(&report, &bootstrap);
-    let tables = tables::all(&report, &rates);
+    let pairs = paired::pairs(&report, &bootstrap);
+    let tables = tables::all(&report, &rates, &pairs);
     let mut notes = report.caveats();
     let curves = people::curves(&report).unwrap_or_else(|why| {
         notes.push(format!("No risk–coverage curve: {why}."));
         Vec::new()
     });
-    let figures = figures::all(&report, &rates, &curves);
+    let figures = figures::all(&report, &rates, &pairs, &curves);
     let keep = match (args.embed, args.copy) {
         (Some(Embed::Pictures), _) => Keep::Embed,
         (Some(Embed::Thumbnails), _) => Keep::Thumbnails,
@@ -153,7 +154,10 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         ));
     }
     let title = args.title.clone().unwrap_or_else(|| title(&report));
-    let html = page::page(&report, &title, &tables, &figures, &notes, &addresses);
+    let cards = tables::picture_rates(&report, &bootstrap);
+    let html = page::page(
+        &report, &title, &tables, &figures, &notes, &addresses, &cards,
+    );
 
     let written = write(&out, &tables, &figures, &html)?;
     let mut stdout = std::io::stdout().lock();
@@ -212,6 +216,13 @@ fn write(
     for titled in tables {
         let name = format!("tables/{}.csv", titled.table.name);
         put(name.into(), titled.table.to_csv().as_bytes())?;
+        let name = format!("tables/{}.md", titled.table.name);
+        put(
+            name.into(),
+            tables::markdown(std::slice::from_ref(titled)).as_bytes(),
+        )?;
+        let name = format!("tables/{}.tex", titled.table.name);
+        put(name.into(), tables::latex(titled).as_bytes())?;
     }
     put("tables.md".into(), tables::markdown(tables).as_bytes())?;
     prepare_folder(&out.join("plots"))?;
@@ -278,7 +289,11 @@ fn rows(table: &Table) -> Value {
         let value = |cell: &Cell| match cell {
             Cell::Name(name) => json!(name),
             Cell::Count(count) => json!(count),
-            Cell::Rate(number) | Cell::Change(number) | Cell::Percent(number) => json!(number),
+            Cell::Rate(number)
+            | Cell::Change(number)
+            | Cell::Percent(number)
+            | Cell::Mean(number)
+            | Cell::MeanChange(number) => json!(number),
             Cell::Empty => Value::Null,
         };
         let named = table.columns.iter().cloned().zip(cells.iter().map(value));
@@ -294,7 +309,7 @@ fn aligned(table: &Table) -> String {
             table
                 .rows
                 .iter()
-                .map(|row| row.iter().map(Cell::text).collect()),
+                .map(|row| row.iter().map(Cell::shown).collect()),
         )
         .collect();
     let width = |column: usize| {

@@ -49,7 +49,8 @@ pub fn fitted(text: &str, size: f64, room: f64) -> String {
     if width(text, size) <= room {
         return text.into();
     }
-    let mut letters: Vec<char> = text.chars().collect();
+    // No room shows more, and a name may be as long as a book.
+    let mut letters: Vec<char> = text.chars().take(500).collect();
     while !letters.is_empty() {
         letters.pop();
         let short: String = letters.iter().collect::<String>() + "…";

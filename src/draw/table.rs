@@ -31,36 +31,56 @@ pub enum Cell {
     Name(String),
     /// A number of things.
     Count(usize),
-    /// With four digits after the point.
+    /// A share in 0..=1.
     Rate(f64),
-    /// With a sign and four digits after the point.
+    /// A difference of shares.
     Change(f64),
-    /// Of a hundred, with two digits after the point.
+    /// A share of a hundred, in tables whose papers have them so.
     Percent(f64),
+    /// A mean of what is no share: seconds, calls, confidences.
+    Mean(f64),
+    /// A difference of such means.
+    MeanChange(f64),
     /// Nothing to say.
     Empty,
 }
 
 impl Cell {
-    /// As it stands in a table.
+    /// As it stands in a file, for programs: shares as fractions, with four digits after the point.
     pub fn text(&self) -> String {
         match self {
             Self::Name(name) => name.clone(),
             Self::Count(count) => count.to_string(),
-            Self::Rate(rate) => format!("{rate:.4}"),
-            Self::Change(change) => format!("{change:+.4}"),
+            Self::Rate(number) | Self::Mean(number) => format!("{number:.4}"),
+            Self::Change(number) | Self::MeanChange(number) => format!("{number:+.4}"),
             Self::Percent(percent) => format!("{percent:.2}"),
+            Self::Empty => String::new(),
+        }
+    }
+
+    /// As people read it: shares in percent with one digit after the point, their differences in percentage points (pp).
+    pub fn shown(&self) -> String {
+        match self {
+            Self::Name(name) => name.clone(),
+            Self::Count(count) => count.to_string(),
+            Self::Rate(share) => format!("{:.1} %", 100.0 * share),
+            Self::Change(change) => format!("{:+.1} pp", 100.0 * change),
+            Self::Percent(percent) => format!("{percent:.1} %"),
+            Self::Mean(mean) if mean.fract() == 0.0 && mean.abs() < 1e9 => format!("{mean:.0}"),
+            Self::Mean(mean) if mean.abs() >= 100.0 => format!("{mean:.1}"),
+            Self::Mean(mean) => format!("{mean:.3}"),
+            Self::MeanChange(change) => format!("{change:+.3}"),
             Self::Empty => String::new(),
         }
     }
 }
 
-/// A table with a row a run.
+/// A table of results, mostly with a row a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
     /// The file name in the released reports, without ending.
     pub name: &'static str,
-    /// The first is `run`.
+    /// The first is what the rows are of, such as `run`.
     pub columns: Vec<String>,
     /// As many values as there are columns.
     pub rows: Vec<Vec<Cell>>,
@@ -98,25 +118,128 @@ impl Table {
         text
     }
 
-    /// For documents.
+    /// For documents, as in the files for programs.
     pub fn to_markdown(&self) -> String {
+        self.markdown(Cell::text)
+    }
+
+    /// For documents, as people read it.
+    pub fn to_shown_markdown(&self) -> String {
+        self.markdown(Cell::shown)
+    }
+
+    fn markdown(&self, written: fn(&Cell) -> String) -> String {
         let mut text = format!("| {} |\n|", self.columns.join(" | "));
         for column in 0..self.columns.len() {
-            text.push_str(if column == 0 { " --- |" } else { " ---: |" });
+            text.push_str(if self.is_named(column) {
+                " --- |"
+            } else {
+                " ---: |"
+            });
         }
         text.push('\n');
         for row in &self.rows {
-            let cells: Vec<String> = row.iter().map(Cell::text).collect();
+            let cells: Vec<String> = row.iter().map(written).collect();
             // Writing into a string cannot fail.
             let _ = writeln!(text, "| {} |", cells.join(" | "));
         }
         text
     }
+
+    /// For LaTeX documents with the package booktabs, as people read it.
+    pub fn to_latex(&self, caption: &str) -> String {
+        let columns = 0..self.columns.len();
+        let places: String = columns
+            .map(|column| if self.is_named(column) { 'l' } else { 'r' })
+            .collect();
+        let line = |cells: Vec<String>| {
+            let cells: Vec<String> = cells.iter().map(|cell| latex(cell)).collect();
+            format!("    {} \\\\\n", cells.join(" & "))
+        };
+        let rows: String = (self.rows.iter())
+            .map(|row| line(row.iter().map(Cell::shown).collect()))
+            .collect();
+        format!(
+            "% \\usepackage{{booktabs}}\n\\begin{{table}}\n  \\centering\n  \\caption{{{}}}\n  \\begin{{tabular}}{{{places}}}\n    \\toprule\n\
+             {}    \\midrule\n{rows}    \\bottomrule\n  \\end{{tabular}}\n\\end{{table}}\n",
+            latex(caption),
+            line(self.columns.clone()),
+        )
+    }
+
+    /// Whether a column has names, which stand on the left.
+    pub fn is_named(&self, column: usize) -> bool {
+        let mut cells = self.rows.iter().filter_map(|row| row.get(column));
+        column == 0 || cells.any(|cell| matches!(cell, Cell::Name(_)))
+    }
+}
+
+/// Text that LaTeX takes for text.
+fn latex(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' | '%' | '$' | '#' | '_' | '{' | '}' => safe.extend(['\\', letter]),
+            '\\' => safe.push_str("\\textbackslash{}"),
+            '~' => safe.push_str("\\textasciitilde{}"),
+            '^' => safe.push_str("\\textasciicircum{}"),
+            letter if letter.is_control() => safe.push(' '),
+            letter => safe.push(letter),
+        }
+    }
+    safe
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn people_read_percent_and_programs_fractions() {
+        let cells = [
+            Cell::Rate(0.42549),
+            Cell::Change(-0.0275),
+            Cell::Percent(75.0),
+            Cell::Mean(16.0),
+            Cell::Mean(0.51234),
+            Cell::MeanChange(0.1),
+        ];
+        let shown: Vec<String> = cells.iter().map(Cell::shown).collect();
+        assert_eq!(
+            shown,
+            ["42.5 %", "-2.8 pp", "75.0 %", "16", "0.512", "+0.100"]
+        );
+        let written: Vec<String> = cells.iter().map(Cell::text).collect();
+        assert_eq!(
+            written,
+            ["0.4255", "-0.0275", "75.00", "16.0000", "0.5123", "+0.1000"]
+        );
+    }
+
+    #[test]
+    fn latex_takes_text_for_text() {
+        let row = vec![
+            Cell::Name("a_b & \\input{x}".into()),
+            Cell::Rate(0.5),
+            Cell::Name("yes".into()),
+        ];
+        let table = Table::new(
+            "t",
+            &["run", "pass_rate", "significant"],
+            std::iter::once(row),
+        );
+        let latex = table.to_latex("50 % of #1");
+        assert!(latex.contains("\\begin{tabular}{lrl}"), "{latex}");
+        assert!(
+            latex.contains("a\\_b \\& \\textbackslash{}input\\{x\\} & 50.0 \\% & yes \\\\\n"),
+            "{latex}"
+        );
+        assert!(
+            latex.contains("\\caption{50 \\% of \\#1}") && latex.contains("run & pass\\_rate &"),
+            "{latex}"
+        );
+        assert!(table.to_shown_markdown().contains("| --- | ---: | --- |"));
+    }
 
     #[test]
     fn no_cell_is_a_formula() {

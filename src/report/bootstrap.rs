@@ -2,6 +2,7 @@
 //! its pictures, since pictures of the same prompt are not independent of each other.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 
 use prepose_check::python_random::PythonRandom;
 use prepose_check::spatialbench::{Counts, Record, Verdict};
@@ -51,27 +52,62 @@ pub struct Rates {
 impl Bootstrap {
     /// The rates of a method's records. Methods with the same prompts get the same draws.
     pub fn rates(&self, records: &[Record]) -> Rates {
-        let prompts = by_prompt(records);
+        let verdicts = records.iter();
+        self.rates_of(verdicts.map(|record| (record.prompt_id.as_str(), record.verdict_raw)))
+    }
+
+    /// The rates of verdicts, each with its prompt.
+    pub fn rates_of<P: Eq + Hash>(&self, verdicts: impl Iterator<Item = (P, Verdict)>) -> Rates {
+        let prompts = by_prompt(verdicts);
         let total = sum(prompts.iter());
-        let mut random = PythonRandom::new(self.seed);
-        let count = u32::try_from(prompts.len()).unwrap_or(u32::MAX);
-        let draws: Vec<Counts> = (0..self.draws.max(1))
-            .map(|_| sum((0..count).map(|_| &prompts[random.below(count) as usize])))
-            .collect();
+        let draws = self.draws_of(&prompts, |drawn| sum(drawn.into_iter()));
         let estimate = |rate: fn(&Counts) -> f64| {
-            let mut values: Vec<f64> = draws.iter().map(rate).collect();
-            values.sort_by(f64::total_cmp);
-            Estimate {
-                value: rate(&total),
-                low: quantile(&values, 0.025),
-                high: quantile(&values, 0.975),
-            }
+            let values = draws.iter().map(rate).collect();
+            Estimate::new(rate(&total), values)
         };
         Rates {
             prompts: prompts.len(),
             pass_rate: estimate(Counts::pass_rate),
             coverage: estimate(Counts::coverage),
             pass_rate_conditional: estimate(Counts::pass_rate_conditional),
+        }
+    }
+
+    /// The mean of values that come in groups, those of a prompt together: the groups are drawn again.
+    pub fn mean(&self, groups: &[Vec<f64>]) -> Estimate {
+        let sums: Vec<(f64, usize)> = (groups.iter())
+            .map(|group| (group.iter().sum(), group.len()))
+            .collect();
+        let mean = |groups: &mut dyn Iterator<Item = &(f64, usize)>| {
+            let (sum, count) = groups.fold((0.0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
+            sum / count.max(1) as f64
+        };
+        let values = self.draws_of(&sums, |drawn| mean(&mut drawn.into_iter()));
+        Estimate::new(mean(&mut sums.iter()), values)
+    }
+
+    /// What `of` says of each draw of as many of `groups` as there are, with replacement.
+    fn draws_of<'a, T, R>(&self, groups: &'a [T], of: impl Fn(Vec<&'a T>) -> R) -> Vec<R> {
+        let mut random = PythonRandom::new(self.seed);
+        let count = u32::try_from(groups.len()).unwrap_or(u32::MAX);
+        (0..self.draws.max(1))
+            .map(|_| {
+                of((0..count)
+                    .map(|_| &groups[random.below(count) as usize])
+                    .collect())
+            })
+            .collect()
+    }
+}
+
+impl Estimate {
+    /// A value with the interval of its draws.
+    fn new(value: f64, mut draws: Vec<f64>) -> Self {
+        draws.sort_by(f64::total_cmp);
+        Self {
+            value,
+            low: quantile(&draws, 0.025),
+            high: quantile(&draws, 0.975),
         }
     }
 }
@@ -85,15 +121,15 @@ fn sum<'a>(counts: impl Iterator<Item = &'a Counts>) -> Counts {
 }
 
 /// The verdicts of each prompt's pictures, in the order of the prompts' first pictures.
-fn by_prompt(records: &[Record]) -> Vec<Counts> {
-    let mut places: HashMap<&str, usize> = HashMap::new();
+fn by_prompt<P: Eq + Hash>(verdicts: impl Iterator<Item = (P, Verdict)>) -> Vec<Counts> {
+    let mut places: HashMap<P, usize> = HashMap::new();
     let mut prompts: Vec<Counts> = Vec::new();
-    for record in records {
-        let place = *places.entry(&record.prompt_id).or_insert_with(|| {
+    for (prompt, verdict) in verdicts {
+        let place = *places.entry(prompt).or_insert_with(|| {
             prompts.push(Counts::default());
             prompts.len() - 1
         });
-        match record.verdict_raw {
+        match verdict {
             Verdict::Pass => prompts[place].pass += 1,
             Verdict::Fail => prompts[place].fail += 1,
             Verdict::Undecidable => prompts[place].undecidable += 1,
@@ -156,6 +192,18 @@ mod tests {
             draws: 100,
         };
         assert_ne!(rates, other.rates(&records));
+    }
+
+    #[test]
+    fn means_are_drawn_by_groups() {
+        let groups: Vec<Vec<f64>> = (0..50).map(|i| vec![f64::from(i % 2); 4]).collect();
+        let mean = Bootstrap::default().mean(&groups);
+        assert_eq!(mean.value, 0.5);
+        assert!(
+            (mean.low - 0.361).abs() < 0.025 && (mean.high - 0.639).abs() < 0.025,
+            "{mean:?}"
+        );
+        assert_eq!(Bootstrap::default().mean(&[]), Estimate::default());
     }
 
     #[test]

@@ -2,12 +2,15 @@
 
 use super::bootstrap::Rates;
 use super::model::{Method, Report};
+use super::paired::Pair;
 use super::scaling::{self, Point};
 use prepose_check::audit::plot as audit;
 use prepose_check::spatialbench::prompts::Counterfactual;
 use prepose_check::spatialbench::{Buckets, Metrics};
 use prepose_draw::plot::bars::Interval;
-use prepose_draw::plot::{Axis, Chart, Drawing, Ink, Intervals, Parts, Series, Style};
+use prepose_draw::plot::{
+    Axis, Chart, Drawing, Ink, Intervals, NARROW, Parts, Plot, Series, Style, WIDTH,
+};
 
 /// A plot with what is said about it.
 pub struct Figure {
@@ -19,6 +22,8 @@ pub struct Figure {
     pub caption: String,
     /// Itself.
     pub drawing: Drawing,
+    /// For a phone's screen.
+    pub narrow: Drawing,
 }
 
 /// The bins of the confidences.
@@ -28,15 +33,18 @@ const BINS: usize = 20;
 pub fn all(
     report: &Report,
     rates: &[Rates],
+    pairs: &[Pair],
     curves: &[(String, Vec<prepose_check::audit::curve::Point>)],
 ) -> Vec<Figure> {
     let mut all = Vec::new();
-    let mut add = |name, caption: &str, drawing: Drawing| {
+    let mut add = |name, caption: &str, plot: Plot| {
+        let drawing = plot.draw_within(WIDTH);
         all.push(Figure {
             name,
             title: drawing.title.clone(),
             caption: caption.into(),
             drawing,
+            narrow: plot.draw_within(NARROW),
         });
     };
     let checked = report.checked();
@@ -46,6 +54,14 @@ pub fn all(
             "Dots: passes of all pictures. Lines: 95 % bootstrap intervals; prompts are drawn again, not pictures.",
             pass_rate(&checked, rates),
         );
+        if let Some(plot) = differences(pairs) {
+            add(
+                "differences",
+                "Passes more or fewer than the first method, in percentage points, on the pictures of the same prompts and seeds. Lines: \
+                 95 % bootstrap intervals; the table Differences says which are more than chance.",
+                plot,
+            );
+        }
         add(
             "coverage_accuracy",
             "How much the checker decides, and how much of that passes. Lines: 95 % bootstrap intervals.",
@@ -72,7 +88,7 @@ pub fn all(
             add(
                 "risk_coverage",
                 "How often the checker is wrong by the word of people, and how much it decides, as the confidence τ that is asked of it grows.",
-                audit::risk_coverage(&series).draw(),
+                audit::risk_coverage(&series).into(),
             );
         }
         add(
@@ -105,44 +121,77 @@ pub fn all(
 /// What a search is judged by.
 type Value = fn(&Point) -> Option<f64>;
 
-fn pass_rate(methods: &[&Method], rates: &[Rates]) -> Drawing {
+fn pass_rate(methods: &[&Method], rates: &[Rates]) -> Plot {
     let rows: Vec<Interval> = methods
         .iter()
         .zip(rates)
         .map(|(method, rates)| Interval {
             name: method.name.clone(),
-            value: rates.pass_rate.value,
-            ends: (rates.pass_rate.low, rates.pass_rate.high),
+            value: percent(rates.pass_rate.value),
+            ends: (percent(rates.pass_rate.low), percent(rates.pass_rate.high)),
         })
         .collect();
     Intervals {
         title: "Pass rate".into(),
-        x: Axis::from_zero("pass rate", rows.iter().map(|row| row.ends.1), 0.05),
+        x: Axis::from_zero("pass rate (%)", rows.iter().map(|row| row.ends.1), 5.0),
         rows,
     }
-    .draw()
+    .into()
 }
 
-fn coverage_accuracy(methods: &[&Method], rates: &[Rates]) -> Drawing {
+fn percent(share: f64) -> f64 {
+    100.0 * share
+}
+
+/// How much more than the first method the others pass; none of one method.
+fn differences(pairs: &[Pair]) -> Option<Plot> {
+    let first = &pairs.first()?.against;
+    let rows: Vec<Interval> = pairs
+        .iter()
+        .filter(|pair| pair.measure == "pass_rate" && pair.against == *first)
+        .map(|pair| Interval {
+            name: format!("{} − {first}", pair.method),
+            value: percent(pair.difference.value),
+            ends: (percent(pair.difference.low), percent(pair.difference.high)),
+        })
+        .collect();
+    let most = rows
+        .iter()
+        .flat_map(|row| [row.ends.0.abs(), row.ends.1.abs()]);
+    let Axis {
+        range: (_, most), ..
+    } = Axis::from_zero("", most, 5.0);
+    (!rows.is_empty()).then(|| {
+        Intervals {
+            title: format!("Pass rate against {first}"),
+            x: Axis::linear("difference (percentage points)", -most, most),
+            rows,
+        }
+        .into()
+    })
+}
+
+fn coverage_accuracy(methods: &[&Method], rates: &[Rates]) -> Plot {
     let series = methods
         .iter()
         .zip(rates)
         .enumerate()
         .map(|(i, (method, rates))| {
             let (x, y) = (rates.coverage, rates.pass_rate_conditional);
-            let mut series = Series::new(&method.name, vec![(x.value, y.value)], Style::Dots, i);
-            series.intervals = vec![(y.low, y.high)];
-            series.spans = vec![(x.low, x.high)];
+            let at = (percent(x.value), percent(y.value));
+            let mut series = Series::new(&method.name, vec![at], Style::Dots, i);
+            series.intervals = vec![(percent(y.low), percent(y.high))];
+            series.spans = vec![(percent(x.low), percent(x.high))];
             series
         });
     Chart {
-        title: "Coverage against accuracy".into(),
-        x: Axis::linear("coverage", 0.0, 1.0),
-        y: Axis::linear("accuracy (passes of the decided)", 0.0, 1.0),
+        title: "Decided pictures, and passes of them".into(),
+        x: Axis::linear("decided (%)", 0.0, 100.0),
+        y: Axis::linear("passes of the decided (%)", 0.0, 100.0),
         series: series.collect(),
         notes: Vec::new(),
     }
-    .draw()
+    .into()
 }
 
 /// Why the checker abstains, with the ink of each reason; others come last.
@@ -155,7 +204,7 @@ const REASONS: [(&str, Ink); 6] = [
     ("other", Ink::Series(6)),
 ];
 
-fn abstentions(methods: &[&Method]) -> Drawing {
+fn abstentions(methods: &[&Method]) -> Plot {
     let mut rows = Vec::new();
     for method in methods {
         let metrics = Metrics::of(&method.records, Buckets::Name);
@@ -184,10 +233,10 @@ fn abstentions(methods: &[&Method]) -> Drawing {
         rows,
     }
     .without_empty()
-    .draw()
+    .into()
 }
 
-fn counterfactual(methods: &[&Method]) -> Option<Drawing> {
+fn counterfactual(methods: &[&Method]) -> Option<Plot> {
     let mut rows = Vec::new();
     for method in methods {
         for (kind, counted) in [
@@ -221,21 +270,21 @@ fn counterfactual(methods: &[&Method]) -> Option<Drawing> {
             rows,
         }
         .without_empty()
-        .draw()
+        .into()
     })
 }
 
-fn confidence_coverage(methods: &[&Method]) -> Drawing {
+fn confidence_coverage(methods: &[&Method]) -> Plot {
     let series = methods.iter().enumerate().map(|(i, method)| {
         let mut sure: Vec<f64> = decided(method).collect();
         sure.sort_by(f64::total_cmp);
         let total = method.records.len().max(1) as f64;
         // Just above each confidence one picture less is decided.
-        let mut points = vec![(0.0, sure.len() as f64 / total)];
+        let mut points = vec![(0.0, percent(sure.len() as f64 / total))];
         for (below, conf) in sure.iter().enumerate() {
             points.push((
                 conf.clamp(0.0, 1.0),
-                (sure.len() - below - 1) as f64 / total,
+                percent((sure.len() - below - 1) as f64 / total),
             ));
         }
         points.push((1.0, points.last().map_or(0.0, |last| last.1)));
@@ -250,11 +299,11 @@ fn confidence_coverage(methods: &[&Method]) -> Drawing {
     Chart {
         title: "Coverage against confidence".into(),
         x: Axis::linear("confidence τ asked for", 0.0, 1.0),
-        y: Axis::from_zero("coverage at τ", highest, 0.05),
+        y: Axis::from_zero("decided at τ (%)", highest, 5.0),
         series,
         notes: Vec::new(),
     }
-    .draw()
+    .into()
 }
 
 /// At most a few hundred points, the first and the last among them.
@@ -275,7 +324,7 @@ fn decided(method: &Method) -> impl Iterator<Item = f64> {
     decided.map(|record| record.conf)
 }
 
-fn confidence_histogram(methods: &[&Method]) -> Drawing {
+fn confidence_histogram(methods: &[&Method]) -> Plot {
     let series: Vec<Series> = methods
         .iter()
         .enumerate()
@@ -289,7 +338,7 @@ fn confidence_histogram(methods: &[&Method]) -> Drawing {
             let mut points: Vec<(f64, f64)> = bins
                 .iter()
                 .enumerate()
-                .map(|(bin, count)| (place(bin), *count as f64 / total))
+                .map(|(bin, count)| (place(bin), percent(*count as f64 / total)))
                 .collect();
             points.push((1.0, points[BINS - 1].1));
             // Of many areas over each other none can be told.
@@ -305,14 +354,14 @@ fn confidence_histogram(methods: &[&Method]) -> Drawing {
     Chart {
         title: "Confidence of decided pictures".into(),
         x: Axis::linear("confidence", 0.0, 1.0),
-        y: Axis::from_zero("share of the decided", highest, 0.05),
+        y: Axis::from_zero("of the decided (%)", highest, 5.0),
         series,
         notes: Vec::new(),
     }
-    .draw()
+    .into()
 }
 
-fn scaling(report: &Report, points: &[Point], label: &str, of: Value) -> Option<Drawing> {
+fn scaling(report: &Report, points: &[Point], label: &str, of: Value) -> Option<Plot> {
     let mut families: Vec<&str> = points.iter().map(|point| point.family.as_str()).collect();
     families.dedup();
     let mut series: Vec<Series> = families
@@ -320,7 +369,7 @@ fn scaling(report: &Report, points: &[Point], label: &str, of: Value) -> Option<
         .enumerate()
         .map(|(i, family)| {
             let members = points.iter().filter(|point| point.family == *family);
-            let places = members.filter_map(|point| Some((point.unet_calls, of(point)?)));
+            let places = members.filter_map(|point| Some((point.unet_calls, percent(of(point)?))));
             Series::new(family, places.collect(), Style::Line, i)
         })
         .filter(|series| series.points.len() > 1)
@@ -330,13 +379,13 @@ fn scaling(report: &Report, points: &[Point], label: &str, of: Value) -> Option<
     }
     for point in scaling::others(report, points) {
         if let Some(value) = of(&point) {
-            let place = vec![(point.unet_calls, value)];
+            let place = vec![(point.unet_calls, percent(value))];
             series.push(Series::new(&point.method, place, Style::Dots, series.len()));
         }
     }
     let notes = points.iter().filter_map(|point| {
         Some(prepose_draw::plot::Note {
-            at: (point.unet_calls, of(point)?),
+            at: (point.unet_calls, percent(of(point)?)),
             text: format!("N {}", point.candidates),
             dot: false,
         })
@@ -347,10 +396,10 @@ fn scaling(report: &Report, points: &[Point], label: &str, of: Value) -> Option<
         Chart {
             title: format!("Best of N: {label} by UNet calls"),
             x: Axis::log2("UNet calls for a picture", calls),
-            y: Axis::from_zero(label, all().map(|point| point.1), 0.1),
+            y: Axis::from_zero(&format!("{label} (%)"), all().map(|point| point.1), 10.0),
             notes: notes.collect(),
             series,
         }
-        .draw(),
+        .into(),
     )
 }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::model::{Method, Picture, Report};
 use super::pictures::{Addresses, Shown};
+use prepose_check::audit::labels::Label;
 use prepose_check::sample::Scores;
 use prepose_check::spatialbench::record::relation_name;
 use prepose_check::spatialbench::{Record, Verdict};
@@ -15,13 +16,13 @@ use prepose_check::spatialbench::{Record, Verdict};
 /// The data of a page.
 pub fn data(report: &Report, addresses: &Addresses) -> Value {
     let mut lists = Lists::default();
-    let people: HashMap<&str, Verdict> = (report.labels.iter())
-        .map(|label| (label.sample_id.as_str(), label.human_verdict))
+    let people: HashMap<&str, &Label> = (report.labels.iter())
+        .map(|label| (label.sample_id.as_str(), label))
         .collect();
     let mut pictures = Vec::with_capacity(report.pictures());
     for (index, (method, shown)) in report.methods.iter().zip(&addresses.shown).enumerate() {
         for (picture, shown) in method.pictures.iter().zip(shown) {
-            let human = people.get(picture.sample_id.as_str()).map(|v| code(*v));
+            let human = people.get(picture.sample_id.as_str()).copied();
             pictures.push(lists.picture(report, (index, method), picture, shown, human));
         }
     }
@@ -95,7 +96,7 @@ impl Lists {
         (index, method): (usize, &Method),
         picture: &Picture,
         shown: &Shown,
-        human: Option<usize>,
+        human: Option<&Label>,
     ) -> Value {
         let prompt_id = &report.prompts.list()[picture.prompt].prompt_id;
         let id = &picture.sample_id;
@@ -141,8 +142,9 @@ impl Lists {
             boxes.into_iter().flatten().collect::<Vec<Value>>(),
             maps,
             picture.scores.as_ref().map_or(json!(0), scores),
-            human.map_or(json!(-1), |code| json!(code)),
+            human.map_or(json!(-1), |label| json!(code(label.human_verdict))),
             picture.masks,
+            human.map_or("", |label| label.notes.as_str()),
         ])
     }
 

@@ -8,6 +8,8 @@
 //! * [`model`]: what was read, picture by picture;
 //! * [`tables`]: the tables;
 //! * [`bootstrap`]: how far their rates would change with other prompts;
+//! * [`paired`]: methods against each other on the same prompts and seeds;
+//! * [`breakdown`]: which objects, pairs and prompts fail;
 //! * [`scaling`]: what searching longer brings;
 //! * [`figures`]: the plots;
 //! * [`experiments`]: what the papers' experiments came to;
@@ -19,6 +21,7 @@
 #![warn(clippy::unwrap_used)]
 
 pub mod bootstrap;
+pub mod breakdown;
 mod error;
 pub mod experiments;
 pub mod figures;
@@ -26,6 +29,7 @@ pub mod gallery;
 mod lines;
 pub mod model;
 pub mod page;
+pub mod paired;
 pub mod people;
 pub mod pictures;
 pub mod scaling;

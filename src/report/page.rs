@@ -3,6 +3,7 @@
 mod overview;
 mod parts;
 
+use super::bootstrap::Rates;
 use super::figures::Figure;
 use super::gallery;
 use super::model::Report;
@@ -28,7 +29,7 @@ const SCRIPTS: [&str; 8] = [
     include_str!("page/main.js"),
 ];
 
-/// The page of a report.
+/// The page of a report. `rates` are those of each method's pictures.
 pub fn page(
     report: &Report,
     title: &str,
@@ -36,6 +37,7 @@ pub fn page(
     figures: &[Figure],
     notes: &[String],
     addresses: &Addresses,
+    rates: &[Option<Rates>],
 ) -> String {
     // Inside a script element, `</` and `<!--` would not be text.
     let data = gallery::data(report, addresses)
@@ -44,7 +46,8 @@ pub fn page(
     let values = [
         ("TITLE", svg::escape(title)),
         ("STYLE", STYLES.join("\n") + &svg::style()),
-        ("OVERVIEW", overview::html(report, notes)),
+        ("OVERVIEW", overview::html(report, notes, rates)),
+        ("SETTINGS", overview::settings(report)),
         ("TABLES", tables.iter().map(parts::table).collect()),
         ("PLOTS", figures.iter().map(parts::figure).collect()),
         ("DATA", data),
@@ -84,7 +87,7 @@ mod tests {
     #[test]
     fn the_page_names_every_part() {
         for name in [
-            "TITLE", "STYLE", "OVERVIEW", "TABLES", "PLOTS", "DATA", "SCRIPT",
+            "TITLE", "STYLE", "OVERVIEW", "TABLES", "PLOTS", "SETTINGS", "DATA", "SCRIPT",
         ] {
             assert!(PAGE.contains(&format!("{{{{{name}}}}}")), "{name}");
         }

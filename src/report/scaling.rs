@@ -117,7 +117,7 @@ pub fn table(points: &[Point]) -> Table {
             Cell::Name(point.method.clone()),
             Cell::Name(point.family.clone()),
             Cell::Count(point.candidates),
-            Cell::Rate(point.unet_calls),
+            Cell::Mean(point.unet_calls),
             rate(point.pse),
             rate(point.centre),
             rate(point.pass_rate),

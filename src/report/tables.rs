@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use super::bootstrap::{Bootstrap, Estimate, Rates};
+use super::breakdown;
 use super::model::{Method, Report};
+use super::paired::{self, Pair};
 use super::scaling;
 use super::stats::{found, mean};
 use prepose_check::rules::visor;
@@ -22,7 +24,7 @@ pub struct Titled {
 }
 
 /// All tables that the report's methods give.
-pub fn all(report: &Report, rates: &[Rates]) -> Vec<Titled> {
+pub fn all(report: &Report, rates: &[Rates], pairs: &[Pair]) -> Vec<Titled> {
     let checked = report.checked();
     let runs: Vec<Run> = checked.iter().map(|method| method.run()).collect();
     let mut all = Vec::new();
@@ -48,7 +50,14 @@ pub fn all(report: &Report, rates: &[Rates]) -> Vec<Titled> {
             intervals(&checked, rates),
         );
         add(
-            "Prompts",
+            "Differences",
+            "Each two methods on the pictures of the same prompts and seeds: the first minus the second, with its 95 % bootstrap \
+             interval; p by random signs of the prompts' differences, by Holm's method for the number of pairs; significant below \
+             0.05. With more than eight methods each is compared with the first.",
+            paired::table(pairs),
+        );
+        add(
+            "Best and all of a prompt",
             "Table 7: prompts with one pass among their pictures, and with nothing but passes.",
             papers::prompt_metrics(&runs),
         );
@@ -73,6 +82,22 @@ pub fn all(report: &Report, rates: &[Rates]) -> Vec<Titled> {
             papers::counterfactual_by_picture(&runs),
         );
         add(
+            "Objects",
+            "Which objects fail, the worst first: of the relations that name one, how many are undecided because it was not found, \
+             or not once; how many are decided, and how many pass.",
+            breakdown::objects(report),
+        );
+        add(
+            "Pairs of objects",
+            "The same for each two objects, whichever is named first.",
+            breakdown::object_pairs(report),
+        );
+        add(
+            "Prompts",
+            "The same for each prompt, over all its pictures.",
+            breakdown::prompts(report),
+        );
+        add(
             "What calibration changes",
             "Table 9: the main results minus those with the checker's other settings.",
             calibration(&checked),
@@ -81,7 +106,7 @@ pub fn all(report: &Report, rates: &[Rates]) -> Vec<Titled> {
     let methods: Vec<&Method> = report.methods.iter().collect();
     add(
         "VISOR",
-        "arXiv:2212.10015, in per cent: both objects found; all relations hold by the centres, of all pictures and of those with \
+        "arXiv:2212.10015: both objects found; all relations hold by the centres, of all pictures and of those with \
          both objects; prompts with at least 1 to 4 right pictures. Of prompts that state a relation.",
         visor(report, &methods),
     );
@@ -117,10 +142,17 @@ pub fn markdown(tables: &[Titled]) -> String {
         let _ = write!(
             text,
             "## {title}\n\n{note}\n\n{}\n",
-            safe(table).to_markdown()
+            safe(table).to_shown_markdown()
         );
     }
     text.trim_end().to_owned() + "\n"
+}
+
+/// A table for a LaTeX document.
+pub fn latex(titled: &Titled) -> String {
+    titled
+        .table
+        .to_latex(&format!("{}. {}", titled.title, titled.note))
 }
 
 /// Names that cannot break a row apart.
@@ -212,7 +244,7 @@ fn visor(report: &Report, methods: &[&Method]) -> Table {
         let counted =
             spatial.map(|(prompt, scored)| (prompts[prompt].prompt_id.as_str(), found(scored)));
         let scores = visor::scores(counted, false);
-        let percent = |value: Option<f64>| value.map_or(Cell::Empty, Cell::Percent);
+        let percent = |value: Option<f64>| value.map_or(Cell::Empty, |v| Cell::Rate(v / 100.0));
         let mut row = vec![
             name(method),
             Cell::Count(scores.pictures),
@@ -290,7 +322,7 @@ fn costs(methods: &[&Method]) -> Table {
     let rows = methods.iter().filter_map(|method| {
         let scored = || method.pictures.iter().filter_map(|p| p.scores.as_ref());
         let mean_of =
-            |of: fn(&Scores) -> f64| mean(scored().map(of)).map_or(Cell::Empty, Cell::Rate);
+            |of: fn(&Scores) -> f64| mean(scored().map(of)).map_or(Cell::Empty, Cell::Mean);
         let count = scored().filter(|scored| scored.unet_calls > 0).count();
         let row = vec![
             name(method),
@@ -299,7 +331,7 @@ fn costs(methods: &[&Method]) -> Table {
             mean_of(|s| s.guided_calls as f64),
             mean_of(|s| s.candidates as f64),
             mean_of(|s| s.seconds),
-            Cell::Rate(scored().map(|s| s.seconds).sum()),
+            Cell::Mean(scored().map(|s| s.seconds).sum()),
         ];
         (count > 0).then_some(row)
     });
@@ -313,4 +345,16 @@ pub fn rates(report: &Report, bootstrap: &Bootstrap) -> Vec<Rates> {
         .iter()
         .map(|method| bootstrap.rates(&method.records))
         .collect()
+}
+
+/// The rates of every method's pictures, all relations of a picture together; none of methods that no checker looked at.
+pub fn picture_rates(report: &Report, bootstrap: &Bootstrap) -> Vec<Option<Rates>> {
+    let of = |method: &Method| {
+        let verdicts = method.pictures.iter().filter_map(|picture| {
+            let (verdict, _) = method.verdict(picture)?;
+            Some((picture.prompt, verdict))
+        });
+        (!method.records.is_empty()).then(|| bootstrap.rates_of(verdicts))
+    };
+    report.methods.iter().map(of).collect()
 }

@@ -66,7 +66,7 @@ pub fn main_results(runs: &[Run]) -> Table {
             Cell::Rate(metrics.counts.coverage()),
             Cell::Rate(metrics.counts.pass_rate_conditional()),
             Cell::Rate(prompts.best_counts().pass_rate()),
-            Cell::Rate(metrics.mean_confidence),
+            Cell::Mean(metrics.mean_confidence),
         ]
     });
     Table::new("main_results", &columns, rows)
@@ -229,7 +229,7 @@ pub fn calibration_changes(runs: &[(Run, Run)]) -> Table {
             change(Counts::pass_rate),
             change(Counts::coverage),
             change(Counts::pass_rate_conditional),
-            Cell::Change(new.mean_confidence - old.mean_confidence),
+            Cell::MeanChange(new.mean_confidence - old.mean_confidence),
         ]
     });
     Table::new("calibration_changes", &columns, rows)

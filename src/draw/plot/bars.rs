@@ -1,13 +1,17 @@
 //! Rows: a dot with its interval, or a bar made of parts.
 
+use super::WIDTH;
 use super::drawing::{Anchor, Drawing, Ink, Shape};
 use super::legend::{self, Sample};
 use super::scale::Axis;
 use crate::font;
 
-const WIDTH: f64 = 640.0;
 const ROW: f64 = 30.0;
+/// Where the name stands above its row.
+const TALL_ROW: f64 = 48.0;
 const NAMES: f64 = 190.0;
+/// Plots that are less wide have names above their rows.
+const ROOM_FOR_NAMES: f64 = 480.0;
 
 /// A row of [`Intervals`].
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +22,14 @@ pub struct Interval {
     pub value: f64,
     /// The ends of the line through it.
     pub ends: (f64, f64),
+}
+
+impl Interval {
+    /// 42.5 [35.1, 49.9]
+    fn text(&self) -> String {
+        let (low, high) = self.ends;
+        format!("{:.1} [{low:.1}, {high:.1}]", self.value)
+    }
 }
 
 /// Values with their intervals, one below the other.
@@ -34,10 +46,19 @@ pub struct Intervals {
 impl Intervals {
     /// Draws it.
     pub fn draw(&self) -> Drawing {
-        let mut on = Drawing::new(WIDTH, 0.0, &self.title);
-        on.text((16.0, 26.0), &self.title, 15.0, Anchor::Start, Ink::Text);
+        self.draw_within(WIDTH)
+    }
+
+    /// Draws it so wide, in pixels.
+    pub fn draw_within(&self, width: f64) -> Drawing {
+        let mut on = Drawing::new(width, 0.0, &self.title);
+        let title = font::fitted(&self.title, 15.0, width - 32.0);
+        on.text((16.0, 26.0), &title, 15.0, Anchor::Start, Ink::Text);
+        let texts: Vec<String> = self.rows.iter().map(Interval::text).collect();
+        let widest = texts.iter().map(|text| font::width(text, 11.0));
+        let right = widest.fold(60.0, f64::max) + 12.0;
         let names = self.rows.iter().map(|row| row.name.as_str());
-        let rows = Rows::new(names, 46.0, 112.0);
+        let rows = Rows::new(names, 46.0, width, right);
         on.height = rows.bottom() + 52.0;
         let place = |value: f64| rows.left + self.x.place(value) * rows.width;
         for (value, text) in self.x.ticks() {
@@ -69,16 +90,15 @@ impl Intervals {
                 );
             }
             on.mark((place(row.value), middle), Shape::of(i), 5.0, ink);
-            let text = format!("{:.3} [{low:.3}, {high:.3}]", row.value);
+            let text = &texts[i];
             on.tip(format!("{}: {text}", row.name));
-            rows.name(&mut on, i, &row.name);
-            on.text(
-                (WIDTH - 16.0, middle + 4.0),
-                &text,
-                11.0,
-                Anchor::End,
-                Ink::Soft,
-            );
+            rows.name(&mut on, i, &row.name, font::width(text, 11.0) + 12.0);
+            let line = if rows.stacked {
+                rows.line(i)
+            } else {
+                middle + 4.0
+            };
+            on.text((width - 16.0, line), text, 11.0, Anchor::End, Ink::Soft);
         }
         on
     }
@@ -118,26 +138,29 @@ impl Parts {
 
     /// Draws it.
     pub fn draw(&self) -> Drawing {
-        let mut on = Drawing::new(WIDTH, 0.0, &self.title);
-        on.text((16.0, 26.0), &self.title, 15.0, Anchor::Start, Ink::Text);
+        self.draw_within(WIDTH)
+    }
+
+    /// Draws it so wide, in pixels.
+    pub fn draw_within(&self, width: f64) -> Drawing {
+        let mut on = Drawing::new(width, 0.0, &self.title);
+        let title = font::fitted(&self.title, 15.0, width - 32.0);
+        on.text((16.0, 26.0), &title, 15.0, Anchor::Start, Ink::Text);
         let entries: Vec<_> = self
             .parts
             .iter()
             .map(|(name, ink)| (name.clone(), *ink, Sample::Square))
             .collect();
-        let legend = legend::draw(&mut on, (16.0, 36.0), WIDTH - 32.0, &entries);
+        let legend = legend::draw(&mut on, (16.0, 36.0), width - 32.0, &entries);
         let rows = Rows::new(
             self.rows.iter().map(|row| row.0.as_str()),
             48.0 + legend,
+            width,
             30.0,
         );
-        let rows = Rows {
-            count: self.rows.len(),
-            ..rows
-        };
         on.height = rows.bottom() + 52.0;
         for (i, (name, sizes)) in self.rows.iter().enumerate() {
-            rows.name(&mut on, i, name);
+            rows.name(&mut on, i, name, 0.0);
             self.bar(&mut on, &rows, i, sizes);
         }
         for i in 0..=5u8 {
@@ -187,37 +210,65 @@ struct Rows {
     top: f64,
     width: f64,
     count: usize,
+    /// Names stand above their rows, where there is no room beside them.
+    stacked: bool,
 }
 
 impl Rows {
-    fn new<'a>(names: impl Iterator<Item = &'a str> + Clone, top: f64, right: f64) -> Self {
+    /// Rows in a plot so wide, with so much room on their right where names stand beside them.
+    fn new<'a>(
+        names: impl Iterator<Item = &'a str> + Clone,
+        top: f64,
+        width: f64,
+        right: f64,
+    ) -> Self {
         let widest = names.clone().map(|name| font::width(name, 12.5));
-        let left = 30.0 + widest.fold(40.0, f64::max).min(NAMES);
+        let stacked = width < ROOM_FOR_NAMES;
+        let (left, right) = match stacked {
+            true => (24.0, 0.0),
+            false => (30.0 + widest.fold(40.0, f64::max).min(NAMES), right),
+        };
         Self {
             left,
             top,
-            width: WIDTH - left - right - 24.0,
+            width: width - left - right - 24.0,
             count: names.count(),
+            stacked,
         }
     }
 
+    fn row(&self) -> f64 {
+        if self.stacked { TALL_ROW } else { ROW }
+    }
+
     fn bottom(&self) -> f64 {
-        self.top + self.count as f64 * ROW + 4.0
+        self.top + self.count as f64 * self.row() + 4.0
     }
 
     fn middle(&self, row: usize) -> f64 {
-        self.top + (row as f64 + 0.5) * ROW + 2.0
+        let below_name = if self.stacked { TALL_ROW - ROW } else { 0.0 };
+        self.top + row as f64 * self.row() + below_name + ROW / 2.0 + 2.0
     }
 
-    fn name(&self, on: &mut Drawing, row: usize, name: &str) {
-        let text = font::fitted(name, 12.5, NAMES);
-        on.text(
-            (self.left - 12.0, self.middle(row) + 4.0),
-            &text,
-            12.5,
-            Anchor::End,
-            Ink::Text,
-        );
+    /// The foot of a name that stands above its row.
+    fn line(&self, row: usize) -> f64 {
+        self.middle(row) - ROW / 2.0 - 2.0
+    }
+
+    /// `beside`: what else stands on the name's line.
+    fn name(&self, on: &mut Drawing, row: usize, name: &str, beside: f64) {
+        let (at, room, anchor) = match self.stacked {
+            true => {
+                let at = (self.left - 8.0, self.line(row));
+                (at, self.width - beside, Anchor::Start)
+            }
+            false => {
+                let at = (self.left - 12.0, self.middle(row) + 4.0);
+                (at, NAMES, Anchor::End)
+            }
+        };
+        let text = font::fitted(name, 12.5, room);
+        on.text(at, &text, 12.5, anchor, Ink::Text);
         on.tip(name);
     }
 }
@@ -243,14 +294,18 @@ mod tests {
     fn intervals_say_their_numbers() {
         let intervals = Intervals {
             title: "t".into(),
-            x: Axis::linear("pass rate", 0.0, 1.0),
+            x: Axis::linear("pass rate", 0.0, 100.0),
             rows: vec![Interval {
                 name: "a method with a name that is much too long for it".into(),
-                value: 0.5,
-                ends: (0.4, 0.6),
+                value: 50.0,
+                ends: (40.0, 60.0),
             }],
         };
-        let text = svg::file(&intervals.draw());
-        assert!(text.contains("0.500 [0.400, 0.600]") && text.contains("…</text>"));
+        for width in [WIDTH, crate::plot::NARROW] {
+            let drawing = intervals.draw_within(width);
+            assert_eq!(drawing.width, width);
+            let text = svg::file(&drawing);
+            assert!(text.contains("50.0 [40.0, 60.0]") && text.contains("…</text>"));
+        }
     }
 }

@@ -1,12 +1,12 @@
 //! Curves and dots over two axes.
 
+use super::WIDTH;
 use super::drawing::{Anchor, Drawing, Ink, Shape, dashes};
 use super::labels::Taken;
 use super::legend::{self, Sample};
 use super::scale::Axis;
 use crate::font;
 
-const WIDTH: f64 = 640.0;
 const PLOT: f64 = 290.0;
 const RIGHT: f64 = 24.0;
 const BOTTOM: f64 = 54.0;
@@ -84,21 +84,27 @@ pub struct Chart {
 impl Chart {
     /// Draws it.
     pub fn draw(&self) -> Drawing {
+        self.draw_within(WIDTH)
+    }
+
+    /// Draws it so wide, in pixels.
+    pub fn draw_within(&self, width: f64) -> Drawing {
         let ticks = self.y.ticks();
         let widest = ticks.iter().map(|(_, text)| font::width(text, 12.0));
         let left = 44.0 + widest.fold(0.0, f64::max);
-        let mut on = Drawing::new(WIDTH, 0.0, &self.title);
-        on.text((16.0, 26.0), &self.title, 15.0, Anchor::Start, Ink::Text);
+        let mut on = Drawing::new(width, 0.0, &self.title);
+        let title = font::fitted(&self.title, 15.0, width - 32.0);
+        on.text((16.0, 26.0), &title, 15.0, Anchor::Start, Ink::Text);
         let entries: Vec<_> = self
             .series
             .iter()
             .map(|series| self.entry(series))
             .collect();
-        let legend = legend::draw(&mut on, (16.0, 36.0), WIDTH - 32.0, &entries);
+        let legend = legend::draw(&mut on, (16.0, 36.0), width - 32.0, &entries);
         let area = Area {
             left,
             top: 36.0 + legend + 18.0,
-            width: WIDTH - left - RIGHT,
+            width: width - left - RIGHT,
             height: PLOT,
         };
         on.height = area.top + area.height + BOTTOM;

@@ -347,8 +347,8 @@ pub fn scaling(pictures: &Pictures) -> Results {
                 Cell::Name(point.curve.into()),
                 Cell::Count(point.pictures),
                 Cell::Count(point.candidates),
-                Cell::Rate(point.calls),
-                Cell::Rate(point.seconds),
+                Cell::Mean(point.calls),
+                Cell::Mean(point.seconds),
                 Cell::Percent(100.0 * point.pse),
                 Cell::Percent(100.0 * point.centre),
             ]

@@ -1,6 +1,6 @@
 // One picture and all that is known of it.
 const detail = $('detail');
-const shown = { picture: null, boxes: 1, map: -1 };
+const shown = { picture: null, boxes: 1, masks: false, map: -1 };
 
 function openDetail(picture) {
   shown.picture = picture;
@@ -38,10 +38,10 @@ function showDetail() {
 
 /** The picture, or one of its attention maps, and the buttons that choose. */
 function showStage() {
-  const { picture, boxes, map } = shown;
+  const { picture, boxes, masks, map } = shown;
   const file = map < 0 ? undefined : address(picture, picture.maps[map][1]);
   const frame = $('detail-frame');
-  fillFrame(frame, picture, boxes, true, file);
+  fillFrame(frame, picture, { boxes, masks, labels: true }, file);
   const image = frame.querySelector('img');
   if (image) image.alt = `${PROMPTS[picture.prompt].text}, ${DATA.methods[picture.method]}, seed ${picture.seed}`;
   const choice = (text, pressed, act, key) => {
@@ -58,6 +58,10 @@ function showStage() {
   if (picture.boxes.length) {
     tools.push(element('span', {}, 'Boxes'));
     ['none', 'chosen', 'all'].forEach((name, i) => tools.push(choice(name, boxes === i, () => { shown.boxes = i; }, 'B')));
+  }
+  if (picture.masks.some(Boolean)) {
+    tools.push(element('span', {}, 'Masks'));
+    tools.push(choice('outlines', masks, () => { shown.masks = !masks; }, 'S'));
   }
   if (picture.maps.length) {
     tools.push(element('span', {}, 'Attention'));
@@ -81,7 +85,7 @@ function facts(picture) {
   for (const record of picture.records) nodes.push(recordNode(picture, record));
   nodes.push(list([
     ['Method', DATA.methods[picture.method]], ['Seed', picture.seed], ['Prompt', PROMPTS[picture.prompt].id],
-    ['People say', picture.human < 0 ? null : VERDICTS[picture.human]], ['Name', picture.id], ['Size', picture.size.join(' × ')],
+    ['People say', picture.human < 0 ? null : VERDICTS[picture.human]], ['Note', picture.note], ['Name', picture.id], ['Size', picture.size.join(' × ')],
   ]));
   if (picture.scores) nodes.push(element('section', {}, scoresNode(picture.scores)));
   const kinds = roles(picture);
@@ -123,18 +127,22 @@ function scoresNode([calls, guided, candidates, seconds, found, objects, centre,
   ])];
 }
 
+/** A picture in a strip, which opens it. */
+function stripNode(picture, name, drawing, current) {
+  const frame = element('span', { class: 'frame' });
+  fillFrame(frame, picture, drawing);
+  const caption = element('span', { class: 'caption' }, element('span', { class: 'said' }, element('b', {}, MARKS[picture.verdict]), element('span', {}, name)));
+  const button = element('button', { type: 'button', class: `v${picture.verdict}`, 'aria-current': current ? 'true' : null, 'aria-label': `${name}: ${spoken(picture)}`, title: name }, frame, caption);
+  button.addEventListener('click', () => openDetail(picture));
+  return button;
+}
+
 /** The same prompt and seed by the other methods, and the other seeds. */
 function related(picture) {
+  const drawing = { boxes: shown.boxes, masks: shown.masks };
   const strip = (title, pictures, name) => {
     if (pictures.length < 2) return null;
-    const buttons = pictures.map((other) => {
-      const frame = element('span', { class: 'frame' });
-      fillFrame(frame, other, shown.boxes, false);
-      const caption = element('span', { class: 'caption' }, element('span', { class: 'said' }, element('b', {}, MARKS[other.verdict]), element('span', {}, name(other))));
-      const button = element('button', { type: 'button', class: `v${other.verdict}`, 'aria-current': other === picture ? 'true' : null, 'aria-label': `${name(other)}: ${spoken(other)}` }, frame, caption);
-      button.addEventListener('click', () => openDetail(other));
-      return button;
-    });
+    const buttons = pictures.map((other) => stripNode(other, name(other), drawing, other === picture));
     return element('section', {}, element('h3', {}, title), element('div', { class: 'strip' }, buttons));
   };
   const twins = TWINS.get(`${picture.prompt} ${picture.seed}`).filter((i) => i !== undefined).map((i) => PICTURES[i]);
@@ -143,6 +151,17 @@ function related(picture) {
     strip('The same prompt and seed', twins, (p) => DATA.methods[p.method]),
     strip('The other seeds', siblings, (p) => `seed ${p.seed}`),
   ].filter(Boolean);
+}
+
+/** Some pictures before the numbers, from all over the report. */
+function showFirstLook() {
+  const most = 10;
+  const all = PICTURES.filter((picture) => picture.image);
+  if (!all.length) return;
+  const some = all.length <= most ? all : Array.from({ length: most }, (_, i) => all[Math.floor((i + 0.5) * all.length / most)]);
+  const name = (picture) => `${DATA.methods[picture.method]}: ${PROMPTS[picture.prompt].text}`;
+  $('first-look').querySelector('.strip').append(...some.map((picture) => stripNode(picture, name(picture), { boxes: 0 }, false)));
+  $('first-look').hidden = false;
 }
 
 $('previous').addEventListener('click', () => neighbour(-1));
@@ -162,6 +181,7 @@ detail.addEventListener('keydown', (event) => {
     ArrowLeft: () => neighbour(-1),
     ArrowRight: () => neighbour(1),
     b: () => { shown.boxes = (shown.boxes + 1) % 3; showStage(); },
+    s: () => { if (shown.picture.masks.some(Boolean)) { shown.masks = !shown.masks; showStage(); } },
     m: () => { if (shown.picture.maps.length) { shown.map = (shown.map + 2) % (shown.picture.maps.length + 1) - 1; showStage(); } },
   };
   const act = acts[event.key.length === 1 ? event.key.toLowerCase() : event.key];

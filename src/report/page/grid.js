@@ -110,7 +110,7 @@ function cardNode(picture, line, column) {
     return blank;
   }
   const frame = element('span', { class: 'frame' });
-  fillFrame(frame, picture, Number($('boxes').value), false);
+  fillFrame(frame, picture, { boxes: Number($('boxes').value), masks: $('masks').checked });
   const { text } = PROMPTS[picture.prompt];
   const name = DATA.methods[picture.method];
   const decided = picture.verdict < 2 && picture.conf !== null;

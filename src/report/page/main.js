@@ -24,6 +24,7 @@ for (const [key, name] of ORDERS) {
 }
 if (!PICTURES.some((picture) => picture.conf !== null)) $('confidence').hidden = true;
 if (DATA.methods.length < 2) $('view').disabled = true;
+if (!PICTURES.some((picture) => picture.masks.some(Boolean))) $('masks').parentNode.hidden = true;
 
 /** Filters anew. */
 function refresh() {
@@ -69,6 +70,7 @@ function keepAddress() {
   const parts = toAddress();
   if ($('view').value !== 'grid') parts.set('view', $('view').value);
   if ($('boxes').value !== '0') parts.set('boxes', $('boxes').value);
+  if ($('masks').checked) parts.set('masks', '1');
   if (shown.picture) parts.set('picture', shown.picture.id);
   const hash = parts.toString();
   const now = location.hash.slice(1);
@@ -76,19 +78,34 @@ function keepAddress() {
   try { history.replaceState(null, '', hash ? `#${hash}` : location.pathname + location.search); } catch { /* Not kept. */ }
 }
 
+/** Shows what the address says, all of it: what it does not name is as at first. False if it names nothing, or a part of the page. */
 function readAddress() {
   const hash = location.hash.slice(1);
   if (!hash.includes('=')) return false;
   const parts = new URLSearchParams(hash);
   fromAddress(parts);
-  if (parts.get('view') === 'compare' && DATA.methods.length > 1) $('view').value = 'compare';
-  if (['1', '2'].includes(parts.get('boxes'))) $('boxes').value = parts.get('boxes');
+  $('view').value = parts.get('view') === 'compare' && DATA.methods.length > 1 ? 'compare' : 'grid';
+  $('boxes').value = ['1', '2'].includes(parts.get('boxes')) ? parts.get('boxes') : '0';
+  $('masks').checked = parts.get('masks') === '1';
+  const picture = PICTURES.find(({ id }) => id === parts.get('picture'));
+  // What is open goes before the list is made anew, so that closing it writes nothing old into the address.
+  shown.picture = picture ?? null;
+  if (!picture && detail.open) detail.close();
   showControls();
   refresh();
-  const picture = PICTURES.find(({ id }) => id === parts.get('picture'));
   document.getElementById('gallery').scrollIntoView({ behavior: 'instant' });
   if (picture) openDetail(picture);
   return true;
+}
+
+/** The address was changed in the open page. */
+function addressChanged() {
+  if (!readAddress() && !location.hash.slice(1)) {
+    for (const [id, first] of [['view', 'grid'], ['boxes', '0']]) $(id).value = first;
+    $('masks').checked = false;
+    if (detail.open) detail.close();
+    reset();
+  }
 }
 
 function reset() {
@@ -115,7 +132,7 @@ for (const end of ['low', 'high']) $(end).addEventListener('input', () => {
   refresh();
 });
 $('order').addEventListener('change', () => { wanted.order = $('order').value; refresh(); });
-for (const id of ['view', 'boxes', 'size']) $(id).addEventListener('change', rearrange);
+for (const id of ['view', 'boxes', 'size', 'masks']) $(id).addEventListener('change', rearrange);
 $('reset').addEventListener('click', reset);
 $('more').addEventListener('click', () => {
   const open = $('filters').classList.toggle('open');
@@ -149,6 +166,7 @@ document.addEventListener('keydown', (event) => {
     t: nextTheme,
     b: () => cycle('boxes'),
     c: () => cycle('view'),
+    s: () => { if (!$('masks').parentNode.hidden) $('masks').click(); },
     x: reset,
   };
   if (detail.open && event.key !== '?' && event.key.toLowerCase() !== 't') return;
@@ -167,6 +185,7 @@ const reading = new IntersectionObserver((entries) => {
 }, { rootMargin: '-30% 0px -65% 0px' });
 for (const link of links) reading.observe(document.querySelector(link.hash));
 
+showFirstLook();
 showControls();
 if (!readAddress()) refresh();
-addEventListener('hashchange', readAddress);
+addEventListener('hashchange', addressChanged);

@@ -42,36 +42,55 @@ function runs(counts) {
   return all;
 }
 
-/** The pixels of a mask as a path, column by column. */
-function covered({ size: [height, width], counts }) {
-  let path = '', at = 0;
-  runs(counts).forEach((length, i) => {
-    const end = Math.min(at + length, width * height);
-    // Every other run is covered; a run may go on at the top of the next column.
-    while (i % 2 && at < end) {
-      const x = Math.floor(at / height), y = at % height, part = Math.min(end - at, height - y);
-      path += `M${x} ${y}h1v${part}h-1z`;
-      at += part;
-    }
+/** The outline of a mask as a path: the sides of its pixels that have another kind of pixel beyond them. Kept for each mask. */
+const outlines = new WeakMap();
+function outline(mask) {
+  if (outlines.has(mask)) return outlines.get(mask);
+  const [height, width] = mask.size;
+  // Column by column, as the runs go.
+  const inside = new Uint8Array(width * height);
+  let at = 0;
+  runs(mask.counts).forEach((length, i) => {
+    const end = Math.min(at + length, inside.length);
+    if (i % 2) inside.fill(1, at, end);
     at = end;
   });
+  const has = (x, y) => (x >= 0 && y >= 0 && x < width && y < height ? inside[x * height + y] : 0);
+  let path = '';
+  /** The pieces of a line on which `edge` holds. */
+  const pieces = (length, edge, draw) => {
+    let from = -1;
+    for (let place = 0; place <= length; place++) {
+      const is = place < length && edge(place);
+      if (is && from < 0) from = place;
+      if (!is && from >= 0) { draw(from, place); from = -1; }
+    }
+  };
+  for (let x = 0; x <= width; x++) pieces(height, (y) => has(x - 1, y) !== has(x, y), (from, to) => { path += `M${x} ${from}V${to}`; });
+  for (let y = 0; y <= height; y++) pieces(width, (x) => has(x, y - 1) !== has(x, y), (from, to) => { path += `M${from} ${y}H${to}`; });
+  outlines.set(mask, path);
   return path;
 }
 
-/** The boxes as SVG: the chosen ones, or all; with labels where they can be read. Null if there is nothing to draw. */
-function overlay(picture, all, labels) {
+/** Boxes (1: the chosen ones, 2: all) and outlines of masks as SVG, with labels where they can be read. Null if there is nothing to
+ *  draw. */
+function overlay(picture, { boxes, masks, labels }) {
   const kinds = roles(picture);
-  if (!kinds.some((kind) => all || kind !== 'other')) return null;
+  const all = boxes === 2;
+  if (!(boxes || masks) || !kinds.some((kind) => all || kind !== 'other')) return null;
   const [width, height] = picture.size;
   const svg = shape('svg', { class: 'boxes', viewBox: `0 0 ${width} ${height}`, 'aria-hidden': 'true' });
   const size = Math.max(width, height) * 0.032;
   const drawn = kinds.map((kind, number) => ({ kind, number, ...boxOf(picture, number) }));
   const order = ['other', 'b', 'a'];
   const shown = drawn.filter(({ kind }) => all || kind !== 'other').sort((p, q) => order.indexOf(p.kind) - order.indexOf(q.kind));
-  for (const { kind, number } of shown) {
+  for (const { kind, number } of masks ? shown : []) {
     const mask = picture.masks[number];
-    if (mask) svg.append(shape('path', { d: covered(mask), class: `mask ${kind}`, transform: `scale(${width / mask.size[1]} ${height / mask.size[0]})` }));
+    if (!mask) continue;
+    const place = { d: outline(mask), transform: `scale(${width / mask.size[1]} ${height / mask.size[0]})` };
+    svg.append(shape('path', { ...place, class: 'mask-case' }), shape('path', { ...place, class: `mask ${kind}` }));
   }
+  if (!boxes) return svg;
   for (const { kind, x0, y0, x1, y1 } of shown) {
     const place = { x: x0, y: y0, width: Math.max(0, x1 - x0), height: Math.max(0, y1 - y0) };
     svg.append(shape('rect', { ...place, class: kind === 'other' ? 'other-case' : 'case' }), shape('rect', { ...place, class: kind }));
@@ -98,8 +117,9 @@ function overlay(picture, all, labels) {
   return svg;
 }
 
-/** A picture with its boxes in `frame`; where there is no picture, the boxes alone. `file` shows another file in its place. */
-function fillFrame(frame, picture, boxes, labels, file) {
+/** A picture with its boxes and outlines in `frame`; where there is no picture, the boxes alone. `drawing` says what is drawn, as
+ *  overlay() takes it. `file` shows another file in the picture's place. */
+function fillFrame(frame, picture, drawing, file) {
   frame.replaceChildren();
   frame.classList.remove('lost');
   const address = file ?? source(picture);
@@ -114,7 +134,7 @@ function fillFrame(frame, picture, boxes, labels, file) {
     image.src = address;
     frame.append(image);
   }
-  const drawn = boxes || !address ? overlay(picture, boxes === 2 || !address, labels) : null;
+  const drawn = overlay(picture, address ? drawing : { ...drawing, boxes: 2 });
   if (drawn) frame.append(drawn);
   if (!address) frame.append(element('span', { class: 'gone' }, drawn ? 'boxes only' : 'no picture'));
 }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
+use crate::bootstrap::Rates;
 use crate::model::{Method, Report, RunInfo};
 use prepose_check::spatialbench::Counts;
 use prepose_draw::plot::svg::escape;
@@ -11,7 +12,8 @@ use prepose_draw::plot::svg::escape;
 /// More lines of settings than this are only in the raw file below them.
 const SETTINGS: usize = 40;
 
-pub(super) fn html(report: &Report, notes: &[String]) -> String {
+/// What the report is of; `rates` are those of each method's pictures.
+pub(super) fn html(report: &Report, notes: &[String], rates: &[Option<Rates>]) -> String {
     let mut html = facts(report);
     let unfinished: Vec<&Method> = report.methods.iter().filter(|m| !m.is_complete()).collect();
     if !unfinished.is_empty() {
@@ -41,10 +43,22 @@ pub(super) fn html(report: &Report, notes: &[String]) -> String {
         );
     }
     html.push_str("<div class=\"methods\">");
-    html.extend(report.methods.iter().map(method));
+    let methods = report.methods.iter().zip(rates);
+    html.extend(methods.map(|(one, rates)| method(one, rates.as_ref())));
     html.push_str("</div>");
-    html.extend(report.runs.iter().map(run));
+    if rates.iter().any(Option::is_some) {
+        html.push_str(LEGEND);
+    }
     html
+}
+
+/// What the bars' colours and the brackets mean.
+const LEGEND: &str = "<p class=\"legend\"><span><i class=\"pass\"></i>pass</span> <span><i class=\"fail\"></i>fail</span> \
+    <span><i class=\"undecidable\"></i>undecidable</span> <span>[low, high]: 95 % bootstrap interval, prompts drawn again</span></p>";
+
+/// Where the runs are, how they were made, and what was written when they ran.
+pub(super) fn settings(report: &Report) -> String {
+    report.runs.iter().map(run).collect()
 }
 
 /// The numbers at the top.
@@ -99,15 +113,15 @@ fn thousands(number: usize) -> String {
 }
 
 /// A method's name above a bar of its verdicts.
-fn method(method: &Method) -> String {
+fn method(method: &Method, rates: Option<&Rates>) -> String {
     let name = escape(&method.name);
     let pictures = method.pictures.len();
-    if method.records.is_empty() {
+    let Some(rates) = rates else {
         return format!(
             "<article><h3>{name}</h3><p>{} pictures, none checked</p></article>",
             thousands(pictures)
         );
-    }
+    };
     let counts = Counts::of(
         method
             .pictures
@@ -122,15 +136,17 @@ fn method(method: &Method) -> String {
     };
     format!(
         "<article><h3>{name}</h3><div class=\"bar\" role=\"img\" aria-label=\"{} pass, {} fail, {} undecidable\">{}{}{}</div>\
-         <p><b>{:.1} %</b> pass, {:.1} % decided, {} pictures</p></article>",
+         <p><b>{:.1} %</b> pass [{:.1}, {:.1}]<br>{:.1} % decided, {} pictures</p></article>",
         counts.pass,
         counts.fail,
         counts.undecidable,
         part("pass", counts.pass, "pass"),
         part("fail", counts.fail, "fail"),
         part("undecidable", counts.undecidable, "undecidable"),
-        100.0 * counts.pass_rate(),
-        100.0 * counts.coverage(),
+        100.0 * rates.pass_rate.value,
+        100.0 * rates.pass_rate.low,
+        100.0 * rates.pass_rate.high,
+        100.0 * rates.coverage.value,
         thousands(pictures),
     )
 }
@@ -147,7 +163,7 @@ fn run(run: &RunInfo) -> String {
             .join("<br>")
     );
     if let Some(config) = &run.config {
-        html += &settings("Settings", config, true);
+        html += &folded("Settings", config);
     }
     for (index, (name, value)) in run.provenance.iter().enumerate().rev() {
         let title = format!(
@@ -155,18 +171,17 @@ fn run(run: &RunInfo) -> String {
             index + 1,
             run.provenance.len()
         );
-        html += &settings(&title, value, false);
+        html += &folded(&title, value);
     }
     html + "</section>\n"
 }
 
 /// A JSON object as names and values, and as it is.
-fn settings(title: &str, value: &Value, open: bool) -> String {
+fn folded(title: &str, value: &Value) -> String {
     let mut lines = Vec::new();
     flatten("", value, &mut lines);
-    let open = if open { " open" } else { "" };
     let mut html = format!(
-        "<details{open}><summary>{}</summary><dl class=\"settings\">",
+        "<details><summary>{}</summary><dl class=\"settings\">",
         escape(title)
     );
     for (name, value) in lines.iter().take(SETTINGS) {

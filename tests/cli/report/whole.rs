@@ -32,12 +32,12 @@ fn a_finished_run_is_reported_whole() {
     // 6 of 8 pictures show both objects; of psg's these are all right.
     assert_eq!(
         csv(&out, "visor")[1][3..6],
-        ["75.00", "75.00", "100.00"].map(String::from)
+        ["0.7500", "0.7500", "1.0000"].map(String::from)
     );
     // No prompt has three pictures, so nothing can be right three times.
     assert_eq!(
         csv(&out, "visor")[1][6..],
-        ["75.00", "75.00", "", ""].map(String::from)
+        ["0.7500", "0.7500", "", ""].map(String::from)
     );
     assert_eq!(
         csv(&out, "rules")[0],
@@ -62,7 +62,67 @@ fn a_finished_run_is_reported_whole() {
     let [value, low, high] = [2, 3, 4].map(|i| intervals[1][i].parse::<f64>().unwrap());
     assert!(low <= value && value <= high && low < high);
 
+    // psg passes 6 of 8 pictures and prompt-only 3, of the same prompts and seeds.
+    let paired = csv(&out, "paired");
+    assert_eq!(
+        paired[0][..8],
+        [
+            "psg",
+            "prompt-only",
+            "pass_rate",
+            "8",
+            "4",
+            "0.7500",
+            "0.3750",
+            "+0.3750"
+        ]
+        .map(String::from)
+    );
+    assert_eq!(paired.len(), 9, "three pairs by three measures");
+    assert!(
+        paired.iter().all(|row| row[11] == "no"),
+        "four prompts are too few"
+    );
+    // The one prompt of which a cat is missing comes first.
+    assert_eq!(
+        csv(&out, "prompts")[0][1..],
+        ["6", "0.0000", "0.0000", "0.0000", "0.0000", "0.0000"].map(String::from)
+    );
+    assert_eq!(
+        csv(&out, "objects")[0][..6],
+        ["cat", "24", "0.2500", "0.0000", "0.7500", "0.5000"].map(String::from)
+    );
+    assert_eq!(
+        csv(&out, "object_pairs")[0][..2],
+        ["cat + dog", "24"].map(String::from)
+    );
+    let copy = |ending: &str| {
+        fs::read_to_string(out.join(format!("tables/main_results.{ending}"))).unwrap()
+    };
+    assert!(
+        copy("md").contains("| psg | 8 | 75.0 % |"),
+        "{}",
+        copy("md")
+    );
+    assert!(copy("tex").contains("psg & 8 & 75.0 \\% &") && copy("tex").contains("\\toprule"));
+
     let html = page(&out);
+    // What the page says first: pictures and results, and at last how they were made.
+    let place = |id: &str| html.find(&format!("id=\"{id}\"")).unwrap();
+    let order = [
+        "overview",
+        "first-look",
+        "tables",
+        "plots",
+        "gallery",
+        "settings",
+    ]
+    .map(place);
+    assert!(order.is_sorted());
+    assert!(!html.contains("<details open"));
+    assert!(
+        html.contains("<b>75.0 %</b> pass [") && html.contains("95 % bootstrap interval, prompts")
+    );
     let data = data(&html);
     assert_eq!(data["pictures"].as_array().unwrap().len(), 24);
     assert_eq!(data["prompts"][0][1], HOSTILE);
@@ -110,6 +170,7 @@ fn a_finished_run_is_reported_whole() {
     );
     for plot in [
         "pass_rate",
+        "differences",
         "coverage_accuracy",
         "abstentions",
         "counterfactual",
@@ -124,7 +185,14 @@ fn a_finished_run_is_reported_whole() {
         );
         let png = image::open(out.join(format!("plots/{plot}.png"))).unwrap();
         assert_eq!(png.width(), 1280);
-        assert!(html.contains(&format!("id=\"plot-{plot}\"")));
+        let (_, figure) = html.split_once(&format!("id=\"plot-{plot}\"")).unwrap();
+        let (figure, _) = figure.split_once("</figure>").unwrap();
+        for width in [640, 340] {
+            assert!(
+                figure.contains(&format!("viewBox=\"0 0 {width} ")),
+                "{plot} {width}"
+            );
+        }
     }
 }
 
