@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::interval::{self, Interval};
 use crate::spatialbench::Verdict;
 
 /// What was said of one labelled picture.
@@ -61,6 +62,21 @@ pub struct Agreement {
     /// Cohen's κ of the three verdicts (Cohen 1960): agreement beyond what chance would give; nothing if chance alone
     /// would give all of it.
     pub kappa: Option<f64>,
+    /// How far these could be off.
+    pub intervals: Intervals,
+}
+
+/// 95 % intervals: Wilson's of shares, the bootstrap's of κ. None where there is nothing to count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Intervals {
+    /// Of the accuracy.
+    pub accuracy: Option<Interval>,
+    /// Of the coverage.
+    pub coverage: Option<Interval>,
+    /// Of the agreement over all three verdicts.
+    pub agreement: Option<Interval>,
+    /// Of κ.
+    pub kappa: Option<Interval>,
 }
 
 /// One value for the checker's PASS and one for its FAIL.
@@ -86,15 +102,14 @@ pub struct Decided {
 impl Agreement {
     /// Counts; pictures without a label do not take part.
     pub fn of(judgements: &[Judgement]) -> Self {
-        let mut all = [[0; 3]; 3];
-        for judgement in judgements {
-            if let Some(human) = judgement.human {
-                all[place(judgement.verdict)][place(human)] += 1;
-            }
-        }
+        let pairs: Vec<[usize; 2]> = (judgements.iter())
+            .filter_map(|judgement| Some([place(judgement.verdict), place(judgement.human?)]))
+            .collect();
+        let all = counts(&pairs);
         let [[pp, pf, pu], [fp, ff, fu], [up, uf, uu]] = all;
         let total: usize = all.iter().flatten().sum();
         let decided = pp + pf + fp + ff;
+        let covered = total - (up + uf + uu);
         let precision = share(pp, pp + pf);
         let recall = share(pp, pp + fp);
         let f1 = if precision + recall > 0.0 {
@@ -119,12 +134,27 @@ impl Agreement {
             precision,
             recall,
             f1,
-            coverage: share(total - (up + uf + uu), total),
+            coverage: share(covered, total),
             all_verdicts: all,
             agreement: share(pp + ff + uu, total),
             kappa: kappa(&all),
+            intervals: Intervals {
+                accuracy: interval::of_share(pp + ff, decided),
+                coverage: interval::of_share(covered, total),
+                agreement: interval::of_share(pp + ff + uu, total),
+                kappa: interval::drawn(&pairs, |some| kappa(&counts(some))),
+            },
         }
     }
+}
+
+/// A table of pairs.
+fn counts(pairs: &[[usize; 2]]) -> [[usize; 3]; 3] {
+    let mut all = [[0; 3]; 3];
+    for [row, column] in pairs {
+        all[*row][*column] += 1;
+    }
+    all
 }
 
 /// Cohen's κ of a table of counts.

@@ -5,15 +5,18 @@ use std::path::PathBuf;
 
 use anyhow::ensure;
 use prepose::audit::agreement::Agreement;
+use prepose::audit::annotators::Between;
 use prepose::audit::curve::{Point, ZeroCoverage, curve, even_thresholds, every_threshold};
+use prepose::audit::interval::shown;
 use prepose::audit::plot::{Series, risk_coverage};
 use prepose::check::json;
 use prepose::output::files::{prepare_folder, write_atomically};
 use prepose::plot::svg;
+use prepose_untrusted::escaped;
 use serde::Serialize;
 
 use super::super::OK;
-use super::input::Judged;
+use super::input::{Judged, Read};
 
 /// Compare the checker's verdicts with people's.
 ///
@@ -21,7 +24,8 @@ use super::input::Judged;
 /// risk_coverage.csv and risk_coverage.svg.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  prepose audit analyze --records runs/*/eval/per_sample.jsonl --labels labels_filled.json --out analysis
+  prepose audit analyze --records runs/tour --labels labels_filled.json --out analysis
+  prepose audit analyze --records runs/tour --labels anna.json ben.json --out analysis    # two people: how far they agree
   prepose audit analyze --records runs/*/eval*/per_sample.jsonl --labels labels_filled.json --out analysis   # both margins")]
 pub struct Args {
     #[command(flatten)]
@@ -50,6 +54,8 @@ struct Metrics {
     n_samples_in_sample_csv: usize,
     n_samples_with_eval_results: usize,
     n_samples_with_human_labels: usize,
+    /// How far several people agree with each other.
+    annotators: Vec<Between>,
 }
 
 #[derive(Serialize)]
@@ -66,7 +72,11 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
             "--tau-step is {step}; it has to be more than 0 and at most 1"
         );
     }
-    let (audit, labels) = args.judged.read()?;
+    let Read {
+        audit,
+        labels,
+        between,
+    } = args.judged.read()?;
     let total = audit.pictures.len();
     let metrics: Vec<Metrics> = audit
         .margins()
@@ -89,6 +99,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
                 n_samples_in_sample_csv: total,
                 n_samples_with_eval_results: judgements.len(),
                 n_samples_with_human_labels: labels.len() - audit.left_out.min(labels.len()),
+                annotators: between.clone(),
             }
         })
         .collect();
@@ -121,8 +132,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
 
     let mut out = std::io::stdout().lock();
     if args.json {
-        let report =
-            serde_json::json!({ "out": args.out, "left_out": audit.left_out, "margins": metrics });
+        let report = serde_json::json!({ "out": args.out, "left_out": audit.left_out, "annotators": between, "margins": metrics });
         writeln!(out, "{report}")?;
         return Ok(OK);
     }
@@ -133,13 +143,14 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
             audit.left_out
         )?;
     }
+    write!(out, "{}", args.judged.agreement_between(&between))?;
     for one in &metrics {
         write!(out, "{}", describe(one))?;
     }
     writeln!(
         out,
         "{}: audit_metrics.json, risk_coverage.csv, risk_coverage.svg",
-        args.out.display()
+        escaped(&args.out.display().to_string())
     )?;
     Ok(OK)
 }
@@ -148,21 +159,25 @@ fn describe(metrics: &Metrics) -> String {
     let a = &metrics.confusion_matrix;
     let kappa = a.kappa.map_or("-".into(), |kappa| format!("{kappa:.4}"));
     let mut text = format!(
-        "margin {}: {} labelled pictures, the checker decides {} (coverage {:.4})\n  \
-         of {} that people decide too it is right on {} (accuracy {:.4}, precision {:.4}, recall {:.4}, F1 {:.4})\n  \
-         agreement over all three verdicts {:.4}, Cohen's kappa {kappa}\n\n  \
+        "margin {}: {} labelled pictures, the checker decides {} (coverage {:.4}{})\n  \
+         of {} that people decide too it is right on {} (accuracy {:.4}{}, precision {:.4}, recall {:.4}, F1 {:.4})\n  \
+         agreement over all three verdicts {:.4}{}, Cohen's kappa {kappa}{}; in brackets 95 % intervals\n\n  \
          {:<14}{:>6}{:>6}{:>13}   people\n",
         metrics.margin,
         a.total_samples,
         a.total_samples - a.undecidable_checker,
         a.coverage,
+        shown(a.intervals.coverage),
         a.decided_samples,
         a.true_positives + a.true_negatives,
         a.accuracy,
+        shown(a.intervals.accuracy),
         a.precision,
         a.recall,
         a.f1,
         a.agreement,
+        shown(a.intervals.agreement),
+        shown(a.intervals.kappa),
         "checker",
         "PASS",
         "FAIL",

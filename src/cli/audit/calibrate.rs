@@ -12,10 +12,11 @@ use prepose::audit::redecide::{Redecider, Semantics, lowest_scores, name_detecto
 use prepose::check::json;
 use prepose::check::spatialbench::CheckerConfig;
 use prepose::output::files::{prepare_folder, write_atomically};
+use prepose_untrusted::escaped;
 use serde::Serialize;
 
 use super::super::OK;
-use super::input::{self, Judged};
+use super::input::{self, Judged, Read};
 
 /// Find the margin, detection threshold and confidence threshold that go best with what people say.
 ///
@@ -24,7 +25,7 @@ use super::input::{self, Judged};
 /// chosen margin and detection threshold.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  prepose audit calibrate --records runs/*/eval/per_sample.jsonl --labels labels_filled.json --out calibration
+  prepose audit calibrate --records runs/tour --labels labels_filled.json --out calibration
   prepose check --records RUN/eval/per_sample.jsonl --config calibration/checker_config.yaml --out RUN/calibrated")]
 pub struct Args {
     #[command(flatten)]
@@ -47,14 +48,15 @@ pub struct Args {
     /// What the risk is where nothing is decided: 0 as in the released curves, or 1 as in the first of them.
     #[arg(long, value_name = "RISK", default_value = "safe")]
     zero_coverage: ZeroCoverage,
-    /// Decide as the released evaluator does also where it is plainly wrong [default: true].
+    /// Decide as the released evaluator does also where it is plainly wrong [default: yes].
     #[arg(
         long,
-        value_name = "YES|NO",
+        value_name = "yes|no",
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "yes",
-        value_parser = clap::builder::BoolishValueParser::new()
+        value_parser = clap::builder::BoolishValueParser::new(),
+        hide_possible_values = true
     )]
     published: Option<bool>,
     /// One JSON object on standard output: calibration.json.
@@ -138,13 +140,20 @@ impl Search {
 pub fn run(args: &Args) -> anyhow::Result<u8> {
     let grid = grid(args)?;
     let mut config = input::config(args.config.as_deref(), &args.judged.records)?;
-    let (audit, labels) = args.judged.read()?;
+    let Read {
+        audit,
+        labels,
+        between,
+    } = args.judged.read()?;
     name_detectors(&mut config, &audit.pictures);
+    let [pass, fail, undecidable] = input::count(&labels);
+    if let Some(why) = too_few(pass, fail, &grid) {
+        eprintln!("warning: {why}");
+    }
     let search = |semantics| search(&audit, &config, &grid, args, semantics);
     let deployed = search(Semantics::Deployed)?;
     let overriding = search(Semantics::Override)?;
     let (lowest_primary_score, lowest_secondary_score) = lowest_scores(&audit.pictures);
-    let [pass, fail, undecidable] = input::count(&labels);
     let calibration = Calibration {
         best_parameters: deployed.best_parameters,
         best_metrics: deployed.best_metrics,
@@ -176,9 +185,26 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let mut out = std::io::stdout().lock();
     match args.json {
         true => writeln!(out, "{}", json::to_line(&calibration)?)?,
-        false => write!(out, "{}", describe(&calibration, args))?,
+        false => {
+            write!(out, "{}", args.judged.agreement_between(&between))?;
+            write!(out, "{}", describe(&calibration, args))?;
+        }
     }
     Ok(OK)
+}
+
+/// Labels of each kind below which a choice among a grid is mostly chance: with 30 the interval of a share is still 0.35 wide.
+const FEW: usize = 30;
+
+/// Says so if there are too few labels to choose by.
+fn too_few(pass: usize, fail: usize, grid: &Grid) -> Option<String> {
+    let places = grid.margins.len() * grid.detection_scores.len() * grid.taus.len();
+    (pass.min(fail) < FEW).then(|| {
+        format!(
+            "people say PASS of {pass} pictures and FAIL of {fail}; among {places} settings, what fits so few best does so by \
+             chance. Label more, at least {FEW} of each (the paper labelled 200 pictures), before you use what is chosen"
+        )
+    })
 }
 
 /// The values to try, each where it can be.
@@ -334,7 +360,7 @@ fn describe(calibration: &Calibration, args: &Args) -> String {
     }
     line(format!(
         "{}: calibration.json, grid.csv, checker_config.yaml",
-        args.out.display()
+        escaped(&args.out.display().to_string())
     ));
     text
 }

@@ -7,11 +7,15 @@ use anyhow::{Context, bail};
 use prepose::audit::page::{self, embed, link, picture_type};
 use prepose::audit::table::{SampleRow, relative};
 use prepose::output::files::{parent, prepare_folder, write_atomically};
+use prepose_untrusted::{escaped, read_regular};
 use serde_json::json;
 
 use super::super::OK;
 use super::input;
 use crate::cli::input::absolute;
+
+/// More than any picture's file has.
+const MOST_BYTES: u64 = 1 << 30;
 
 /// Make a page on which people label a sample.
 ///
@@ -35,7 +39,7 @@ pub struct Args {
     #[arg(long, value_name = "FOLDER")]
     pictures: Option<PathBuf>,
     /// Draws the order in which pictures are shown; the table's own order would tell verdicts.
-    #[arg(long, default_value_t = 42)]
+    #[arg(long, value_name = "N", default_value_t = 42)]
     seed: u64,
     /// Show the pictures in the table's order.
     #[arg(long, conflicts_with = "seed")]
@@ -56,7 +60,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let images = pictures
         .iter()
         .map(|picture| {
-            let bytes = std::fs::read(picture)
+            let bytes = read_regular(picture, MOST_BYTES)
                 .with_context(|| format!("cannot read {}", picture.display()))?;
             let address = match args.embed {
                 true => embed(&bytes),
@@ -86,7 +90,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         writeln!(
             stdout,
             "{}: {} pictures to label, {how}. Open it in a browser; ? shows the keys.",
-            out.display(),
+            escaped(&out.display().to_string()),
             rows.len()
         )?;
     }

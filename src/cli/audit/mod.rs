@@ -9,10 +9,10 @@ mod sample;
 /// Measure the checker against people: draw a sample, label it, compare, calibrate.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "In order:
-  prepose audit sample --records RUN/eval/per_sample.jsonl --out audit/sample.csv
+  prepose audit sample --records RUN --out audit/sample.csv
   prepose audit label --sample audit/sample.csv        # then open audit/label.html in a browser and export the labels
-  prepose audit analyze --records RUN/eval/per_sample.jsonl --labels audit/labels_filled.json --out audit/analysis
-  prepose audit calibrate --records RUN/eval/per_sample.jsonl --labels audit/labels_filled.json --out audit/calibration")]
+  prepose audit analyze --records RUN --labels audit/labels_filled.json --out audit/analysis
+  prepose audit calibrate --records RUN --labels audit/labels_filled.json --out audit/calibration")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,

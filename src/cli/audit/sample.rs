@@ -10,12 +10,13 @@ use prepose::audit::table::{self, SampleRow, method_of_run, relative};
 use prepose::check::spatialbench::Record;
 use prepose::check::spatialbench::record::relation_name;
 use prepose::output::files::{parent, prepare_folder, write_atomically};
+use prepose_untrusted::escaped;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::super::OK;
 use super::input;
-use crate::cli::input::absolute;
+use crate::cli::input::{absolute, text_of};
 
 /// Draw pictures for people to label, from every method, relation and verdict.
 ///
@@ -23,12 +24,14 @@ use crate::cli::input::absolute;
 /// The same records in the same order and the same seed give the same sample, SpatialBench-UC's released one among them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  prepose audit sample --records runs/*/eval/per_sample.jsonl --out audit/sample.csv
+  prepose audit sample --records runs/tour --out audit/sample.csv
   prepose audit sample --records a/per_sample.jsonl b/per_sample.jsonl -n 60 --out sample.csv")]
 pub struct Args {
-    /// The checker's records, one file a run. The run's folder is where its manifest.jsonl is: beside the file, one above, or where
-    /// the metrics.json beside the file says.
-    #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
+    /// The checker's records, one file a run, or folders of runs or methods with them.
+    ///
+    /// The run's folder is where its manifest.jsonl is: beside the file, one above, or where the metrics.json beside the file
+    /// says.
+    #[arg(long, required = true, num_args = 1.., value_name = "FILE|RUN")]
     records: Vec<PathBuf>,
     /// The table to write, CSV.
     #[arg(short, long, value_name = "FILE")]
@@ -37,7 +40,7 @@ pub struct Args {
     #[arg(short, default_value_t = 200, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     n: u32,
     /// Of the draw.
-    #[arg(long, default_value_t = 42)]
+    #[arg(long, value_name = "N", default_value_t = 42)]
     seed: u64,
     /// Prompts by prompt_id, JSON lines, for runs whose manifest does not have them.
     #[arg(long, value_name = "FILE")]
@@ -95,14 +98,15 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let mut runs = Vec::new();
     let mut all: Vec<(usize, Record)> = Vec::new();
     let mut seen: HashMap<String, usize> = HashMap::new();
-    for (i, path) in args.records.iter().enumerate() {
+    let files = input::record_files(&args.records)?;
+    for (i, path) in files.iter().enumerate() {
         runs.push(find_run(path)?);
         for record in input::records(path)? {
             if let Some(first) = seen.insert(record.sample_id.clone(), i) {
                 bail!(
                     "{} is in {} and in {}; give each picture's record once",
                     record.sample_id,
-                    args.records[first].display(),
+                    files[first].display(),
                     path.display()
                 );
             }
@@ -234,7 +238,7 @@ fn find_run(records: &Path) -> anyhow::Result<Run> {
 
 /// The manifest that `prepose check` wrote down in its metrics.
 fn told_manifest(folder: &Path) -> Option<PathBuf> {
-    let text = std::fs::read_to_string(folder.join("metrics.json")).ok()?;
+    let text = text_of(&folder.join("metrics.json")).ok()?;
     let metrics: serde_json::Value = serde_json::from_str(&text).ok()?;
     metrics["manifest"].as_str().map(PathBuf::from)
 }
@@ -271,15 +275,20 @@ fn report(args: &Args, candidates: &[Candidate], drawn: &[usize]) -> anyhow::Res
     writeln!(
         out,
         "{}: {} of {} pictures",
-        args.out.display(),
+        escaped(&args.out.display().to_string()),
         drawn.len(),
         candidates.len()
     )?;
-    for ((method, relation, verdict), (drawn, of)) in strata {
-        writeln!(
-            out,
-            "  {method:<14} {relation:<9} {verdict:<12} {drawn:>4} of {of}"
-        )?;
+    let widest = |of: fn(&(&str, &str, &str)) -> usize| strata.keys().map(of).max().unwrap_or(0);
+    let (names, relations) = (
+        widest(|(method, ..)| method.chars().count()),
+        widest(|(_, relation, _)| relation.chars().count()),
+    );
+    for ((method, relation, verdict), (drawn, of)) in &strata {
+        let line = format!(
+            "  {method:<names$}  {relation:<relations$}  {verdict:<11}  {drawn:>4} of {of}"
+        );
+        writeln!(out, "{}", escaped(&line))?;
     }
     Ok(())
 }
