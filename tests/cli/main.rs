@@ -4,6 +4,7 @@
 
 mod audit;
 mod bench;
+mod check_inputs;
 mod check_pictures;
 mod check_records;
 mod experiments;
