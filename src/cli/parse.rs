@@ -25,19 +25,19 @@ use super::{ERROR, OK};
   prepose parse \"a [red:blue:.5] car\" --steps 20 --json")]
 pub struct Args {
     /// What to read; each argument is a prompt of its own.
-    #[arg(required = true)]
+    #[arg(required = true, value_name = "PROMPT")]
     prompts: Vec<String>,
     /// What holds instead of the prompt's own relations, as "dog | left of | cat"; may be repeated.
-    #[arg(long, value_name = "RELATION")]
+    #[arg(long, value_name = "A | RELATION | B")]
     relation: Vec<GivenRelation>,
     /// Whose tokenizers: a checkpoint as `generate` takes it, or `clip` [default: toybox, if it is built in].
-    #[arg(short, long, value_name = "PATH|NAME")]
+    #[arg(short, long, value_name = "NAME|PATH")]
     checkpoint: Option<String>,
     /// Tokens that stand for an object: all of its phrase, or the first as in PSG's reference code.
-    #[arg(long, value_name = "POLICY", default_value = "mean")]
+    #[arg(long, value_name = "NAME", default_value = "mean")]
     tokens: TokenPolicy,
     /// Steps that the prompt's schedule is for.
-    #[arg(short, long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short, long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     steps: u32,
     #[command(flatten)]
     extract: ExtractArgs,

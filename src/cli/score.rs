@@ -8,6 +8,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use prepose::check::rules::opse::{Clock, Opse, OpseError, SplitMix};
 use prepose::check::rules::read::{Place, Reader};
 use prepose::check::rules::{Options, Outcome, RULES, Report, Rule, RuleError, Value, by_name};
+use prepose_untrusted::escaped;
 use serde_json::{Map, json};
 
 use super::values::parse_size;
@@ -18,9 +19,21 @@ const OPSE: &str = "opse";
 /// Different errors that are told.
 const MOST_ERRORS: usize = 20;
 
+/// What both helps end with.
+macro_rules! examples {
+    () => {
+        "Examples:
+  prepose score visor results_mymodel_text_spatial_rel_phrases_owlvit_0.1.json
+  prepose score pse out/per_sample.jsonl --json
+  prepose score geneval detections.jsonl --metadata evaluation_metadata.jsonl
+  prepose score opse sdxl.jsonl kandinsky.jsonl --of pse"
+    };
+}
+const EXAMPLES: &str = examples!();
+
 /// Score detections by a published rule.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Reads one JSON object a line:
+#[command(after_help = EXAMPLES, after_long_help = concat!("Reads one JSON object a line:
 
   {\"id\": \"1\", \"prompt\": \"a dog to the left of a cat\", \"width\": 512, \"height\": 512,
    \"detections\": [{\"label\": \"dog\", \"score\": 0.9, \"box_xyxy\": [10, 20, 110, 220]}, …]}
@@ -31,11 +44,7 @@ relations without a prompt: docs/rules.md.
 
 Exit code 2 if a picture cannot be read or scored; the others are scored all the same.
 
-Examples:
-  prepose score visor results_mymodel_text_spatial_rel_phrases_owlvit_0.1.json
-  prepose score pse out/per_sample.jsonl --json
-  prepose score geneval detections.jsonl --metadata evaluation_metadata.jsonl
-  prepose score opse sdxl.jsonl kandinsky.jsonl --of pse")]
+", examples!()))]
 pub struct Args {
     /// The rule.
     #[arg(value_parser = rules())]
@@ -358,7 +367,8 @@ fn compare(args: &Args, reader: &Reader, options: &Options) -> anyhow::Result<u8
                 mean,
             ]
         }));
-        writeln!(out, "{}\nbest: {}", table(&rows), best.display())?;
+        let said = format!("{}\nbest: {}", table(&rows), best.display());
+        writeln!(out, "{}", escaped(&said))?;
     }
     Ok(code)
 }

@@ -6,6 +6,7 @@
 mod attack;
 mod audit;
 mod bench;
+mod check_inputs;
 mod check_pictures;
 mod check_records;
 mod commands;

@@ -93,7 +93,7 @@ fn refusals_have_code_2_and_a_reason() {
         &["a dog", "--extract-with", "http://127.0.0.1:9"],
         "--extract-model",
     );
-    refused(&[], "PROMPTS");
+    refused(&[], "<PROMPT>");
     // The others are shown all the same.
     let shown = refused(&["", "a dog", "--json"], "no object");
     let lines: Vec<Value> = shown

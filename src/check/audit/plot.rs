@@ -22,17 +22,19 @@ pub fn risk_coverage(series: &[Series]) -> Chart {
     let risks = shown
         .iter()
         .flat_map(|(_, points)| points)
-        .map(|point| point.risk);
+        .map(|point| 100.0 * point.risk);
     let notes = shown.first().map(|(_, points)| thresholds(points));
     Chart {
         title: "Risk against coverage".into(),
-        x: Axis::linear("coverage", 0.0, 1.0),
-        y: Axis::from_zero("risk (1 − accuracy)", risks, 0.05),
+        x: Axis::linear("coverage (%)", 0.0, 100.0),
+        y: Axis::from_zero("risk, 1 − accuracy (%)", risks, 5.0),
         series: shown
             .iter()
             .enumerate()
             .map(|(i, (name, points))| {
-                let points = points.iter().map(|point| (point.coverage, point.risk));
+                let points = points
+                    .iter()
+                    .map(|point| (100.0 * point.coverage, 100.0 * point.risk));
                 prepose_draw::plot::Series::new(name, points.collect(), Style::Steps, i)
             })
             .collect(),
@@ -48,7 +50,7 @@ fn thresholds(points: &[Point]) -> Vec<Note> {
     let mut places: Vec<usize> = (0..=4).map(|quarter| last * quarter / 4).collect();
     places.dedup();
     let note = |i: usize| Note {
-        at: (points[i].coverage, points[i].risk),
+        at: (100.0 * points[i].coverage, 100.0 * points[i].risk),
         text: format!("τ {:.2}", points[i].tau),
         dot: true,
     };
@@ -94,9 +96,9 @@ mod tests {
             name: "a < b",
             points: &points,
         }]);
-        // The point without coverage does not stretch the axis to 1.
-        assert_eq!(chart.y.range, (0.0, 0.2));
-        assert_eq!(chart.series[0].points, [(0.5, 0.1), (1.0, 0.2)]);
+        // The point without coverage does not stretch the axis to 100.
+        assert_eq!(chart.y.range, (0.0, 20.0));
+        assert_eq!(chart.series[0].points, [(50.0, 10.0), (100.0, 20.0)]);
         let svg = svg::file(&chart.draw());
         assert!(svg.contains("a &lt; b"), "{svg}");
         assert!(svg.contains("τ 0.50") && svg.contains("τ 0.00") && !svg.contains("τ 1.00"));

@@ -12,6 +12,7 @@ use prepose::audit::plot::{Series, risk_coverage};
 use prepose::check::json;
 use prepose::output::files::{prepare_folder, write_atomically};
 use prepose::plot::svg;
+use prepose_untrusted::escaped;
 use serde::Serialize;
 
 use super::super::OK;
@@ -149,7 +150,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     writeln!(
         out,
         "{}: audit_metrics.json, risk_coverage.csv, risk_coverage.svg",
-        args.out.display()
+        escaped(&args.out.display().to_string())
     )?;
     Ok(OK)
 }

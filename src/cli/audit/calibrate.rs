@@ -12,6 +12,7 @@ use prepose::audit::redecide::{Redecider, Semantics, lowest_scores, name_detecto
 use prepose::check::json;
 use prepose::check::spatialbench::CheckerConfig;
 use prepose::output::files::{prepare_folder, write_atomically};
+use prepose_untrusted::escaped;
 use serde::Serialize;
 
 use super::super::OK;
@@ -359,7 +360,7 @@ fn describe(calibration: &Calibration, args: &Args) -> String {
     }
     line(format!(
         "{}: calibration.json, grid.csv, checker_config.yaml",
-        args.out.display()
+        escaped(&args.out.display().to_string())
     ));
     text
 }

@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use prepose::audit::page::{self, embed, link, picture_type};
 use prepose::audit::table::{SampleRow, relative};
 use prepose::output::files::{parent, prepare_folder, write_atomically};
-use prepose_untrusted::read_regular;
+use prepose_untrusted::{escaped, read_regular};
 use serde_json::json;
 
 use super::super::OK;
@@ -90,7 +90,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         writeln!(
             stdout,
             "{}: {} pictures to label, {how}. Open it in a browser; ? shows the keys.",
-            out.display(),
+            escaped(&out.display().to_string()),
             rows.len()
         )?;
     }

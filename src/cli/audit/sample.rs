@@ -275,7 +275,7 @@ fn report(args: &Args, candidates: &[Candidate], drawn: &[usize]) -> anyhow::Res
     writeln!(
         out,
         "{}: {} of {} pictures",
-        args.out.display(),
+        escaped(&args.out.display().to_string()),
         drawn.len(),
         candidates.len()
     )?;

@@ -1,6 +1,6 @@
 //! What is checked: pictures with their prompts, as the command line names them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
@@ -99,10 +99,19 @@ pub(super) struct Wanted<'a> {
     pub vocabulary: Vocabulary<'a>,
 }
 
+/// What a picture should show, in words, of which seed it is if it says so, and the questions.
+struct Shown {
+    prompt: String,
+    seed: Option<u64>,
+    asked: Asked,
+}
+
 /// Pictures, and folders of them, that are named on the command line.
 pub(super) fn from_pictures(paths: &[PathBuf], wanted: &Wanted) -> Inputs {
     let mut inputs = Inputs::default();
     let mut names: HashSet<String> = HashSet::new();
+    // How many pictures there are of each prompt.
+    let mut counts: HashMap<String, u64> = HashMap::new();
     for given in paths {
         let pictures = match pictures_in(given) {
             Ok(pictures) => pictures,
@@ -113,15 +122,22 @@ pub(super) fn from_pictures(paths: &[PathBuf], wanted: &Wanted) -> Inputs {
         };
         for path in pictures {
             match wanted.of(&path) {
-                Ok((prompt, (questions, unasked))) => {
+                Ok(Shown {
+                    prompt,
+                    seed,
+                    asked: (questions, unasked),
+                }) => {
+                    let count = counts.entry(prompt.clone()).or_default();
+                    let seed = seed.unwrap_or(*count);
+                    *count += 1;
                     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
                     let id = free_name(&stem, &mut names);
                     let place = path.display().to_string();
                     let sample = Sample {
-                        prompt_id: id.clone(),
+                        prompt_id: prompt.clone(),
                         id,
                         prompt,
-                        seed: 0,
+                        seed,
                         path,
                         questions,
                     };
@@ -177,29 +193,31 @@ impl Wanted<'_> {
         self.prompt.is_some() || !self.relations.is_empty()
     }
 
-    /// What a picture should show in words, and the questions.
-    fn of(&self, path: &Path) -> anyhow::Result<(String, Asked)> {
-        if let Some(prompt) = self.prompt {
-            let asked = questions_in(prompt, self.relations, self.vocabulary)?;
-            return Ok((prompt.to_owned(), asked));
-        }
+    /// What a picture should show.
+    fn of(&self, path: &Path) -> anyhow::Result<Shown> {
         let request = png::read_request(path);
+        let seed = request.as_ref().ok().map(|request| request.seed);
+        let shown = |prompt: String, relations: &[GivenRelation]| {
+            let asked = questions_in(&prompt, relations, self.vocabulary)?;
+            anyhow::Ok(Shown {
+                prompt,
+                seed,
+                asked,
+            })
+        };
+        if let Some(prompt) = self.prompt {
+            return shown(prompt.to_owned(), self.relations);
+        }
         if self.relations.is_empty() {
             let request = request.map_err(|error| no_prompt(path, error))?;
-            let prompt = final_prompt(&request)?;
-            let asked = questions_in(&prompt, &request.relations, self.vocabulary)?;
-            return Ok((prompt, asked));
+            return shown(final_prompt(&request)?, &request.relations);
         }
         // The picture's own words may have "dog#2" of them; the relations alone are enough.
         let own = request.ok().and_then(|request| final_prompt(&request).ok());
-        if let Some(prompt) = own
-            && let Ok(asked) = questions_in(&prompt, self.relations, self.vocabulary)
-        {
-            return Ok((prompt, asked));
+        match own.map(|prompt| shown(prompt, self.relations)) {
+            Some(Ok(shown)) => Ok(shown),
+            _ => shown(in_words(self.relations), self.relations),
         }
-        let prompt = in_words(self.relations);
-        let asked = questions_in(&prompt, self.relations, self.vocabulary)?;
-        Ok((prompt, asked))
     }
 }
 

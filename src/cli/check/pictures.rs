@@ -16,7 +16,7 @@ use prepose::output::files::{prepare_folder, write_atomically};
 use prepose::output::overlay::{Overlay, Role};
 use prepose::output::png::save_plain;
 use prepose::picture::Picture;
-use prepose_untrusted::read_regular;
+use prepose_untrusted::{escaped, read_regular};
 use prepose_weights::{DetectorWeights, TOYBOX};
 use rayon::prelude::*;
 
@@ -219,7 +219,7 @@ fn summarise(args: &Args, results: &Results, skipped: usize) -> anyhow::Result<(
         writeln!(stdout, "skipped: {skipped}")?;
     }
     if let Some(out) = &args.out {
-        writeln!(stdout, "written to {}", out.display())?;
+        writeln!(stdout, "written to {}", escaped(&out.display().to_string()))?;
     }
     Ok(())
 }

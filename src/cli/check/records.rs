@@ -9,6 +9,7 @@ use prepose::check::spatialbench::{
     Buckets, CheckerConfig, Metrics, Provenance, Record, Rule, read_records,
 };
 use prepose::output::files::parent;
+use prepose_untrusted::escaped;
 use serde_json::{Value, json};
 
 use super::Args;
@@ -155,6 +156,6 @@ fn print(as_json: bool, out: &Path, results: &Results, changes: &Changes) -> any
             changes.verdicts
         )?,
     }
-    writeln!(stdout, "written to {}", out.display())?;
+    writeln!(stdout, "written to {}", escaped(&out.display().to_string()))?;
     Ok(())
 }

@@ -5,6 +5,7 @@
 
 mod commands;
 mod figures;
+mod people;
 mod released;
 
 use std::fs;

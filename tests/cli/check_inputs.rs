@@ -1,0 +1,239 @@
+//! What `prepose check` takes: folders, relations alone, manifests by anybody, lines of earlier pictures.
+#![cfg(feature = "toybox")]
+
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use prepose::output::png;
+use prepose::picture::Picture;
+use serde_json::{Value, json};
+
+use crate::check_pictures::{check, dog_cat, records};
+use crate::program::{stderr, stdout, with_input};
+
+/// The docs' picture without what it says of itself, as of another program.
+fn put_plain(folder: &Path, names: &[&str]) {
+    let picture = Picture::decode(&fs::read(dog_cat()).unwrap()).unwrap();
+    for name in names {
+        png::save_plain(&folder.join(name), &picture).unwrap();
+    }
+}
+
+fn verdicts(output: &Output) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let records = records(output).into_iter();
+    records
+        .map(|record| (text(&record["sample_id"]), text(&record["verdict"])))
+        .collect()
+}
+
+fn expected<const N: usize>(all: [(&str, &str); N]) -> Vec<(String, String)> {
+    all.map(|(id, verdict)| (id.to_owned(), verdict.to_owned()))
+        .to_vec()
+}
+
+#[test]
+fn manifests_are_read_line_by_line() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("run")).unwrap();
+    let names: Vec<String> = (1..10).map(|n| format!("{n}.png")).collect();
+    put_plain(
+        &folder.path().join("run"),
+        &names.iter().map(String::as_str).collect::<Vec<_>>(),
+    );
+    let lines = [
+        json!({"sample_id": "released", "relation": "left_of", "object_a": "dog", "object_b": "cat", "prompt": "whatever"}),
+        json!({"sample_id": "ours", "relation": null, "object_a": null, "object_b": null, "prompt": "a cat to the right of a dog"}),
+        json!({"sample_id": "released", "prompt": "a dog above a cat"}),
+        json!({"relation": "left_of", "object_a": "zebras and unicorns", "object_b": "cat"}),
+        json!({"relation": "inside", "object_a": "dog", "object_b": "cat"}),
+        json!({"relation": "left_of", "object_a": "dog"}),
+        json!({}),
+        json!({"prompt": "a dog near a cat"}),
+    ];
+    let lines = lines.into_iter().zip(1..).map(|(mut line, number)| {
+        line["image_path"] = json!(format!("{number}.png"));
+        line.to_string()
+    });
+    let text = lines
+        .chain(["{".to_owned()])
+        .collect::<Vec<_>>()
+        .join("\r\n");
+    fs::write(folder.path().join("run/manifest.jsonl"), text).unwrap();
+    let output = check(
+        folder.path(),
+        &["--manifest", "run/manifest.jsonl", "--json"],
+    );
+    assert_eq!(output.status.code(), Some(2));
+    let message = stderr(&output);
+    for part in [
+        "error: run/manifest.jsonl, line 3: \"released\" is in line 1 already",
+        "skipped: run/manifest.jsonl, line 4: ",
+        "it knows: zebra",
+        "error: run/manifest.jsonl, line 5: ",
+        "line 6: relation, object_a and object_b go together",
+        "line 7: neither a \"prompt\"",
+        "skipped: run/manifest.jsonl, line 8: ",
+        "line 9: it is no JSON object",
+    ] {
+        assert!(message.contains(part), "{message} lacks {part:?}");
+    }
+    assert_eq!(
+        verdicts(&output),
+        expected([("released", "PASS"), ("ours", "PASS")])
+    );
+}
+
+/// What states nothing, or something that the detector does not know, is no mistake.
+#[test]
+fn what_cannot_be_asked_is_skipped() {
+    let folder = tempfile::tempdir().unwrap();
+    put_plain(folder.path(), &["a.png", "b.png", "c.png", "d.png"]);
+    let lines = [
+        json!({"image_path": "a.png", "prompt": "a dog to the left of a cat"}),
+        json!({"file_name": "b.png", "text": "a dog and a cat"}),
+        json!({"path": "c.png", "prompt": "a dog to the left of a cat and above a unicorn"}),
+        json!({"image_path": "d.png", "prompt": "a unicorn above a cat"}),
+    ];
+    let text: Vec<String> = lines.iter().map(Value::to_string).collect();
+    fs::write(folder.path().join("m.jsonl"), text.join("\n")).unwrap();
+    let output = check(folder.path(), &["--manifest", "m.jsonl"]);
+    let (out, message) = (stdout(&output), stderr(&output));
+    assert_eq!(output.status.code(), Some(0), "{message}");
+    assert!(
+        message.contains("skipped: m.jsonl, line 2: no relation is stated"),
+        "{message}"
+    );
+    assert!(
+        message.contains(
+            "skipped: m.jsonl, line 3 (and 1 more): the checker does not know \"unicorn\""
+        ),
+        "{message}"
+    );
+    assert!(
+        out.contains("2 in all: 2 PASS") && out.contains("skipped: 3"),
+        "{out}"
+    );
+    // Quiet is about standard error.
+    let output = check(folder.path(), &["--manifest", "m.jsonl", "--quiet"]);
+    assert_eq!((stdout(&output), stderr(&output)), (out, String::new()));
+    // A relation that nobody decided did not pass.
+    let output = check(folder.path(), &["--manifest", "m.jsonl", "--strict"]);
+    assert_eq!(output.status.code(), Some(1));
+    fs::write(folder.path().join("m.jsonl"), text[..2].join("\n")).unwrap();
+    let output = check(folder.path(), &["--manifest", "m.jsonl", "--strict"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    fs::write(folder.path().join("m.jsonl"), &text[1]).unwrap();
+    let output = check(folder.path(), &["--manifest", "m.jsonl"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("nothing was checked"));
+}
+
+/// A picture that was made again under the same name is judged by what it was made for.
+#[test]
+fn lines_of_an_earlier_picture_do_not_judge_a_later_one() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::copy(dog_cat(), folder.path().join("x.png")).unwrap();
+    let own = png::read_request(&dog_cat()).unwrap().prompt;
+    let line = |id: &str, prompt: &str| {
+        json!({"sample_id": id, "image_path": "x.png", "prompt": prompt}).to_string()
+    };
+    let text = [
+        line("1", "a dog above a cat"),
+        line("2", &own),
+        line("3", &own),
+    ];
+    let put =
+        |lines: &[String]| fs::write(folder.path().join("m.jsonl"), lines.join("\n")).unwrap();
+    put(&text);
+    let output = check(folder.path(), &["--manifest", "m.jsonl", "--json"]);
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(0), "{message}");
+    assert!(
+        message.contains(
+            "line 1 (and 1 more): line 3 is about the same picture, and only the last one counts"
+        ),
+        "{message}"
+    );
+    assert_eq!(verdicts(&output), expected([("3", "PASS")]));
+    put(&text[..1]);
+    let output = check(folder.path(), &["--manifest", "m.jsonl", "--json"]);
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(
+        message.contains("it says \"a dog above a cat\", but") && message.contains(&own),
+        "{message}"
+    );
+    assert!(records(&output).is_empty());
+}
+
+#[test]
+fn folders_and_relations_alone_are_enough() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir_all(folder.path().join("out/below")).unwrap();
+    fs::copy(dog_cat(), folder.path().join("out/b.PNG")).unwrap();
+    fs::copy(dog_cat(), folder.path().join("out/a.png")).unwrap();
+    fs::write(folder.path().join("out/manifest.jsonl"), "{}").unwrap();
+    let output = check(folder.path(), &["out", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(verdicts(&output), expected([("a", "PASS"), ("b", "PASS")]));
+    let record = records(&output).remove(0);
+    assert_eq!(record["path"], "out/a.png");
+    assert_eq!(record["confidence"], record["conf"]);
+    assert_eq!(
+        (&record["reason"], record["prompt"].is_string()),
+        (&Value::Null, true)
+    );
+
+    put_plain(folder.path(), &["plain.png"]);
+    let relation = ["plain.png", "--relation", "dog | left of | cat", "--json"];
+    let output = check(folder.path(), &relation);
+    assert_eq!(
+        verdicts(&output),
+        expected([("plain", "PASS")]),
+        "{}",
+        stderr(&output)
+    );
+    assert_eq!(records(&output)[0]["prompt"], "dog left of cat");
+    // Lines of what made the pictures can be piped on.
+    let path = folder.path().join("plain.png");
+    let line = json!({"path": path, "prompt": "a cat to the left of a dog"}).to_string();
+    let output = with_input(
+        &["check", "--device", "flex", "--manifest", "-", "--json"],
+        &line,
+    );
+    assert_eq!(
+        verdicts(&output),
+        expected([("plain", "FAIL")]),
+        "{}",
+        stderr(&output)
+    );
+}
+
+/// The folder of results says what its records are of.
+#[test]
+fn results_can_be_reported_as_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    put_plain(folder.path(), &["a.png", "b.png"]);
+    let line = |name: &str| {
+        json!({"image_path": name, "prompt": "a dog to the left of a cat"}).to_string()
+    };
+    fs::write(
+        folder.path().join("m.jsonl"),
+        [line("a.png"), line("b.png")].join("\n"),
+    )
+    .unwrap();
+    let output = check(folder.path(), &["--manifest", "m.jsonl", "--out", "seen"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = fs::read_to_string(folder.path().join("seen/manifest.jsonl")).unwrap();
+    let lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(
+        lines[1],
+        json!({"sample_id": "b", "prompt_id": "a dog to the left of a cat", "image_path": "../b.png",
+            "prompt": "a dog to the left of a cat", "seed": 1})
+    );
+}
