@@ -77,7 +77,6 @@ impl Machine {
             ("vulkan", cfg!(feature = "vulkan")),
             ("wgpu", cfg!(feature = "wgpu")),
         ];
-        let now = clock::now();
         Self {
             driver: (!device.is_cpu).then(driver).flatten(),
             cpu: line_of("/proc/cpuinfo", "model name"),
@@ -92,7 +91,7 @@ impl Machine {
                 .filter(|(_, there)| *there)
                 .map(|(name, _)| name.into())
                 .collect(),
-            date: now.to_string(),
+            date: clock::now(),
             device,
         }
     }

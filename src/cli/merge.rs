@@ -13,7 +13,7 @@ use super::progress::Progress;
 
 /// Join the shards of a run into the run that one machine would have made.
 ///
-/// Shards are refused that are unfinished, missing or of another run; nothing is written then. Pictures are linked where
+/// Shards are refused that are unfinished, missing, damaged or of another run; nothing is written then. Pictures are linked where
 /// shards and run are on the same disk. Can be killed and said again.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -21,7 +21,7 @@ pub struct Args {
     #[arg(required = true, value_name = "SHARD")]
     shards: Vec<String>,
     /// Folder of the joined run; RUN itself is fine
-    #[arg(short, long, value_name = "RUN")]
+    #[arg(short, long, alias = "output", value_name = "RUN")]
     out: String,
     /// Say what was done as a line of JSON
     #[arg(long)]

@@ -17,22 +17,24 @@ use crate::cli::values::{Seeds, parse_seeds};
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
   prepose run spatialbench-uc --out runs/first
-  prepose run spatialbench-uc --method prompt-only,psg,boxdiff,best-of-8-pruned --steps 10 --out runs/four --report
-  prepose run my-prompts.txt --method psg+best-of-4 --checkpoint sd15.safetensors --checker frcnn-v2 --out runs/mine
+  prepose run spatialbench-uc --method psg,best-of-8-pruned --out runs/first --report
+  prepose run mine.txt --method psg --checkpoint sd15.safetensors --checker frcnn-v2 --out runs/mine
   prepose run visor --known-objects --every 10 --shard 0/4 --out runs/visor")]
 pub struct Args {
-    /// A set that `prepose suites` lists, a file of prompts (.jsonl, .csv, or one a line), or - for standard input.
+    /// A set that `prepose suites` lists, a file of prompts, or - for standard input.
+    ///
+    /// A file is .jsonl, .csv with a column "prompt", or has one a line.
     #[arg(value_name = "SUITE|FILE")]
     pub suite: String,
     #[arg(short, long = "method", value_name = "METHODS", value_delimiter = ',',
           help = format!("What is compared: {}, or several joined by '+' [default: prompt-only]", Method::names()))]
     pub methods: Vec<Method>,
-    /// A TOML file with methods of one's own (docs/runs.md), after those of --method.
+    /// A file with methods of one's own (docs/runs.md), after those of --method.
     #[arg(long = "methods", value_name = "FILE.toml")]
     pub method_file: Option<PathBuf>,
     #[command(flatten)]
     pub settings: Settings,
-    /// At the end, write tables, plots and a page of it, as `prepose report` does.
+    /// At the end, write tables, plots and a page, as `prepose report` does.
     #[arg(long, conflicts_with = "json", help_heading = "Output and speed")]
     pub report: bool,
 }
@@ -40,14 +42,20 @@ pub struct Args {
 /// Everything about a run but its prompts and methods: what the commands that are runs have in common.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Settings {
-    /// The folder of the run, or a place in an object store such as s3://bucket/run.
+    /// The folder of the run, or s3://bucket/run; a run that is there grows.
+    ///
+    /// More methods, prompts or seeds than the run there has are made, and what it has is kept; other settings are
+    /// refused. gs:// and az:// are object stores too.
     #[arg(short, long, alias = "output", value_name = "FOLDER")]
     pub out: String,
-    /// One picture of each prompt for each of these seeds: 0-7 or 1,5,9 [default: as many from 0 on as the set's authors
-    /// make].
+    /// One picture of each prompt for each of these, 0-7 or 1,5,9 [default: the set's].
+    ///
+    /// The default is as many from 0 on as the set's authors make.
     #[arg(long, value_name = "LIST", value_parser = parse_seeds, help_heading = "Which pictures")]
     pub seeds: Option<Seeds>,
-    /// One of every so many prompts only, each with its counterpart if it has one.
+    /// One of every so many prompts only.
+    ///
+    /// Each comes with its counterpart if it has one.
     #[arg(
         long,
         value_name = "N",
@@ -59,11 +67,13 @@ pub struct Settings {
     #[arg(long, value_name = "N", help_heading = "Which pictures")]
     pub limit: Option<usize>,
     /// Leave out prompts with objects that the checker does not know.
-    #[arg(long, help_heading = "Which pictures")]
+    #[arg(long, help_heading = "Which pictures", hide_short_help = true)]
     pub known_objects: bool,
 
-    /// Make one part of the run, from 0: one of COUNT, in the folder shard-000-of-004 within the run's. Slurm
-    /// arrays need not say it; 0/1 is the whole run even there (docs/cluster.md).
+    /// Make one part of the run, from 0 (docs/cluster.md).
+    ///
+    /// It is one of COUNT, in the folder shard-000-of-004 within the run's. Slurm
+    /// arrays need not say it; 0/1 is the whole run even there.
     #[arg(long, value_name = "INDEX/COUNT", help_heading = "Which pictures")]
     pub shard: Option<Shard>,
     /// How many shards there are; the scheduler says which one this is (SLURM_ARRAY_TASK_ID, JOB_COMPLETION_INDEX)
@@ -88,7 +98,7 @@ pub struct Settings {
     #[arg(long, help_heading = "Sampling", hide_short_help = true)]
     pub save_attention_maps: bool,
 
-    /// The detector: toybox, frcnn, frcnn-v2, mask-rcnn, mask-rcnn-v2, the path of one, or none.
+    /// The detector: toybox, frcnn, frcnn-v2, mask-rcnn, mask-rcnn-v2, a path, or none.
     #[arg(
         long,
         value_name = "NAME|PATH",
@@ -113,8 +123,9 @@ pub struct Settings {
     )]
     pub checker_config: Option<PathBuf>,
 
-    /// Pictures at a time, or auto: as many as fit into memory, at most 16, on the CPU 8. The result does not depend on
-    /// it.
+    /// Pictures at a time; the result does not depend on it.
+    ///
+    /// auto is as many as fit into memory, at most 16, on the CPU 8.
     #[arg(
         short,
         long,

@@ -36,7 +36,7 @@ use super::{OK, interrupt, report};
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let folder = carry_out(&args.suite, methods(args)?, &args.settings, quiet)?;
     if !quiet && !args.settings.json {
-        let mut stdout = std::io::stdout().lock();
+        let mut stdout = anstream::stdout().lock();
         write!(stdout, "{}", summary(&totals(&folder)?))?;
         writeln!(stdout, "written to {}", folder.store().location())?;
     }

@@ -9,6 +9,7 @@ use prepose::suite::run::Watcher;
 use prepose::suite::sample::Sample;
 use serde_json::{Value, json};
 
+use crate::cli::colour;
 use crate::cli::progress::Progress;
 
 /// Counts verdicts, on a bar, in lines, or as JSON.
@@ -216,9 +217,12 @@ impl Totals {
             }
             let _ = write!(
                 text,
-                "  PASS {:.1} %  FAIL {:.1} %  UNDECIDABLE {:.1} %",
+                "  {} {:.1} %  {} {:.1} %  {} {:.1} %",
+                colour::verdict("PASS"),
                 100.0 * self.counts.pass_rate(),
+                colour::verdict("FAIL"),
                 100.0 * (self.counts.coverage() - self.counts.pass_rate()),
+                colour::verdict("UNDECIDABLE"),
                 100.0 * self.counts.undecidable_rate()
             );
         }

@@ -324,7 +324,7 @@ mod tests {
             ("s3://a?\u{1b}[2J", "only letters"),
             ("s3://me:SECRET@b/x", "cannot use s3://***@b/x"),
             ("s3://me:12/SECRET@b/x", "cannot use s3://***@b/x"),
-            ("s3://b/run@1:2//", "cannot use s3://b/run@1:2//"),
+            ("s3://b/run@1:2//x", "cannot use s3://b/run@1:2//x"),
             ("file:///a", "a folder is a path alone"),
             ("s3://b/a//b", "empty path segment"),
             ("s3://b/../b", "illegal character"),

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use serde_json::json;
 
-use super::state::Finished;
+use super::state::{Finished, State};
 use super::{FolderError, RunFolder};
 use crate::check::json;
 use crate::check::seal;
@@ -308,6 +308,7 @@ impl RunFolder {
                 .all(|job| done.ids.contains(&self.plan.sample_id(job)));
             let folded = state.ledger.get(&self.manifest_name(method)).is_some();
             let eval = format!("{}/eval/", self.method_folder(method));
+            let samples = format!("{}/samples/", self.method_folder(method));
             let as_written = self
                 .line_files(method)
                 .iter()
@@ -318,15 +319,10 @@ impl RunFolder {
                 });
             let in_files = || (done.ids.iter()).all(|id| done.lines.contains(id));
             if as_written && (!all || in_files()) {
-                // Times that are other than listed were looked behind.
-                let entries: Vec<Entry> = (state.entries.values())
-                    .filter(|entry| state.is_whole(&entry.name))
-                    .cloned()
-                    .collect();
-                self.change_ledger(|ledger| {
-                    ledger.take_times(&entries);
-                })?;
-                self.tidy(method)?;
+                self.take_times(&state)?;
+                if state.entries.keys().any(|name| name.starts_with(&samples)) {
+                    self.tidy(method)?;
+                }
             } else if all {
                 self.fold(method)?;
             } else if folded {
@@ -335,6 +331,24 @@ impl RunFolder {
             }
         }
         Ok(())
+    }
+
+    /// Lists the times of files that were looked into because theirs were others, and found to be as they were written.
+    fn take_times(&self, state: &State) -> Result<(), FolderError> {
+        let other = |entry: &&Entry| {
+            let listed = state.ledger.get(&entry.name);
+            listed.is_some_and(|listed| listed.modified != entry.modified)
+        };
+        let entries: Vec<Entry> = (state.entries.values())
+            .filter(|entry| other(entry) && state.is_whole(&entry.name))
+            .cloned()
+            .collect();
+        match entries.is_empty() {
+            true => Ok(()),
+            false => self.change_ledger(|ledger| {
+                ledger.take_times(&entries);
+            }),
+        }
     }
 
     /// The file of the released bundle that is written before the manifest.

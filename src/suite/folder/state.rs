@@ -22,7 +22,7 @@ pub(super) struct State {
     pub ledger: Ledger,
     /// The files in the method's folder, by their names in the run's.
     pub entries: HashMap<String, Entry>,
-    /// Listed files that are not as they were written.
+    /// Listed files that are not as they were written, in the order of their names.
     pub damage: Vec<Damage>,
     /// The ids of pictures with such files.
     bad: HashSet<String>,
@@ -47,7 +47,8 @@ impl State {
     /// Whether a file is there and, if it is listed, as it was written.
     pub fn is_whole(&self, name: &str) -> bool {
         let there = self.entries.get(name).is_some_and(|entry| entry.bytes > 0);
-        there && self.damage.iter().all(|damage| damage.name != name)
+        let damaged = |damage: &Damage| damage.name.as_str().cmp(name);
+        there && self.damage.binary_search_by(damaged).is_err()
     }
 }
 
