@@ -148,10 +148,12 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     };
     let addresses = pictures::addresses(&report, keep, &out, &args.pictures)?;
     if let Some((first, why)) = addresses.left.first() {
+        let count = match addresses.left.len() {
+            1 => "1 file was".to_owned(),
+            count => format!("{count} files were"),
+        };
         notes.push(format!(
-            "{} files were not taken along; the first, {}: {why}. Name the folders that pictures may be taken from with \
-             --pictures.",
-            addresses.left.len(),
+            "{count} not taken along; the first, {}: {why}. Name the folders that pictures may be taken from with --pictures.",
             printable(first)
         ));
     }

@@ -70,7 +70,7 @@ impl Cell {
             Self::Mean(mean) if mean.abs() >= 100.0 => format!("{mean:.1}"),
             Self::Mean(mean) => format!("{mean:.3}"),
             Self::MeanChange(change) => format!("{change:+.3}"),
-            Self::Empty => String::new(),
+            Self::Empty => "–".to_owned(),
         }
     }
 }

@@ -54,7 +54,7 @@ pub fn all(
             "Dots: passes of all pictures. Lines: 95 % bootstrap intervals; prompts are drawn again, not pictures.",
             pass_rate(&checked, rates),
         );
-        if let Some(plot) = differences(pairs) {
+        if let Some(plot) = differences(&checked, pairs) {
             add(
                 "differences",
                 "Passes more or fewer than the first method, in percentage points, on the pictures of the same prompts and seeds. Lines: \
@@ -125,7 +125,9 @@ fn pass_rate(methods: &[&Method], rates: &[Rates]) -> Plot {
     let rows: Vec<Interval> = methods
         .iter()
         .zip(rates)
-        .map(|(method, rates)| Interval {
+        .enumerate()
+        .map(|(look, (method, rates))| Interval {
+            look,
             name: method.name.clone(),
             value: percent(rates.pass_rate.value),
             ends: (percent(rates.pass_rate.low), percent(rates.pass_rate.high)),
@@ -144,12 +146,14 @@ fn percent(share: f64) -> f64 {
 }
 
 /// How much more than the first method the others pass; none of one method.
-fn differences(pairs: &[Pair]) -> Option<Plot> {
+fn differences(methods: &[&Method], pairs: &[Pair]) -> Option<Plot> {
+    let look = |name: &str| methods.iter().position(|method| method.name == name);
     let first = &pairs.first()?.against;
     let rows: Vec<Interval> = pairs
         .iter()
         .filter(|pair| pair.measure == "pass_rate" && pair.against == *first)
         .map(|pair| Interval {
+            look: look(&pair.method).unwrap_or_default(),
             name: format!("{} − {first}", pair.method),
             value: percent(pair.difference.value),
             ends: (percent(pair.difference.low), percent(pair.difference.high)),

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use prepose::audit::draw::{Candidate, draw};
 use prepose::audit::table::{self, SampleRow, method_of_run, relative};
+use prepose::check::manifest::{Entry, Manifest};
 use prepose::check::spatialbench::Record;
 use prepose::check::spatialbench::record::relation_name;
 use prepose::output::files::{parent, prepare_folder, write_atomically};
@@ -59,25 +60,7 @@ struct Run {
     /// Where the records are.
     records: PathBuf,
     /// By sample.
-    manifest: HashMap<String, Line>,
-}
-
-/// What a manifest says of a picture.
-#[derive(Deserialize)]
-struct Line {
-    sample_id: Option<String>,
-    image_path: Option<PathBuf>,
-    prompt: Option<String>,
-}
-
-impl Line {
-    /// The picture's name in records; without one of its own, that of its file.
-    fn id(&self) -> Option<String> {
-        let stem = || Some(self.image_path.as_ref()?.file_stem()?.to_string_lossy());
-        self.sample_id
-            .clone()
-            .or_else(|| Some(stem()?.into_owned()))
-    }
+    manifest: HashMap<String, Entry>,
 }
 
 /// What a prompt set says of a prompt.
@@ -145,14 +128,14 @@ fn row(
     table: &Path,
 ) -> anyhow::Result<SampleRow> {
     let line = run.line(&record.sample_id);
-    let image = match line.and_then(|line| line.image_path.as_ref()) {
+    let image = match line.map(|line| Path::new(&line.image_path)) {
         None => {
             let name = format!("images/{}.png", record.sample_id);
             run.folder.join(name)
         }
         // A manifest's paths are relative to it, or else to where it was written from.
         Some(path) => match run.folder.join(path) {
-            beside if !beside.exists() && path.exists() => path.clone(),
+            beside if !beside.exists() && path.exists() => path.to_owned(),
             beside => beside,
         },
     };
@@ -182,7 +165,7 @@ fn row(
 impl Run {
     /// What the manifest says of a picture. A picture that was asked several questions has as many records, whose names end
     /// in `_relation1` and so on.
-    fn line(&self, sample_id: &str) -> Option<&Line> {
+    fn line(&self, sample_id: &str) -> Option<&Entry> {
         self.manifest.get(sample_id).or_else(|| {
             let (picture, number) = sample_id.rsplit_once("_relation")?;
             number.parse::<u32>().ok()?;
@@ -215,14 +198,10 @@ fn find_run(records: &Path) -> anyhow::Result<Run> {
         (None, Some(above)) if named_eval => above,
         (None, _) => beside,
     };
-    let lines = match &manifest {
-        None => Vec::new(),
-        Some(path) => input::json_lines::<Line>(path)?,
+    let manifest = match &manifest {
+        None => HashMap::new(),
+        Some(path) => lines(path)?,
     };
-    let lines = lines
-        .into_iter()
-        .filter_map(|line| Some((line.id()?, line)));
-    let manifest = lines.collect();
     let id = absolute(&folder)?
         .file_name()
         .map(|name| name.to_string_lossy().into_owned())
@@ -234,6 +213,19 @@ fn find_run(records: &Path) -> anyhow::Result<Run> {
         folder,
         id,
     })
+}
+
+/// The lines of a manifest by their pictures.
+fn lines(path: &Path) -> anyhow::Result<HashMap<String, Entry>> {
+    let text = text_of(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let manifest = Manifest::read(&text);
+    if let Some((line, error)) = manifest.broken.first() {
+        bail!("{}: line {line}: {error}", path.display());
+    }
+    let entries = manifest.entries.into_iter();
+    Ok(entries
+        .map(|entry| (entry.sample_id.clone(), entry))
+        .collect())
 }
 
 /// The manifest that `prepose check` wrote down in its metrics.

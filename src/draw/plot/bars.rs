@@ -22,6 +22,8 @@ pub struct Interval {
     pub value: f64,
     /// The ends of the line through it.
     pub ends: (f64, f64),
+    /// Its colour and dot: those of the series with this number.
+    pub look: usize,
 }
 
 impl Interval {
@@ -73,7 +75,7 @@ impl Intervals {
         let at = (rows.left + rows.width / 2.0, rows.bottom() + 38.0);
         on.text(at, &self.x.label, 13.0, Anchor::Middle, Ink::Text);
         for (i, row) in self.rows.iter().enumerate() {
-            let (middle, ink) = (rows.middle(i), Ink::Series(i));
+            let (middle, ink) = (rows.middle(i), Ink::Series(row.look));
             let (low, high) = row.ends;
             on.line(
                 vec![(place(low), middle), (place(high), middle)],
@@ -89,7 +91,7 @@ impl Intervals {
                     ink,
                 );
             }
-            on.mark((place(row.value), middle), Shape::of(i), 5.0, ink);
+            on.mark((place(row.value), middle), Shape::of(row.look), 5.0, ink);
             let text = &texts[i];
             on.tip(format!("{}: {text}", row.name));
             rows.name(&mut on, i, &row.name, font::width(text, 11.0) + 12.0);
@@ -299,6 +301,7 @@ mod tests {
                 name: "a method with a name that is much too long for it".into(),
                 value: 50.0,
                 ends: (40.0, 60.0),
+                look: 0,
             }],
         };
         for width in [WIDTH, crate::plot::NARROW] {

@@ -44,7 +44,8 @@ pub(super) fn table(titled: &Titled) -> String {
             let text = escape(&cell.shown());
             let _ = match cell {
                 Cell::Name(_) if index == 0 => write!(html, "<th scope=\"row\">{text}</th>"),
-                Cell::Name(_) | Cell::Empty => write!(html, "<td>{text}</td>"),
+                Cell::Name(_) => write!(html, "<td>{text}</td>"),
+                Cell::Empty => write!(html, "<td class=\"number\">{text}</td>"),
                 // Sorted by what is not rounded.
                 _ => write!(
                     html,

@@ -6,7 +6,7 @@ for (const table of document.querySelectorAll('.table table')) {
   heads.forEach((head, column) => head.firstChild.addEventListener('click', () => {
     const value = (row) => {
       const { textContent: text, dataset } = row.cells[column];
-      return text === '' ? null : dataset.value === undefined ? text : Number(dataset.value);
+      return text === '' || text === '–' ? null : dataset.value === undefined ? text : Number(dataset.value);
     };
     const numeric = original.some((row) => typeof value(row) === 'number');
     const turns = numeric ? ['descending', 'ascending', null] : ['ascending', 'descending', null];
