@@ -74,7 +74,7 @@ impl Making<'_> {
         if let Some(sheet) = &self.sheet {
             let path = sheet.save()?;
             if !self.args.json {
-                progress.println(&path.display().to_string())?;
+                progress.println(&escaped_line(&path.display().to_string()))?;
             }
         }
         Ok(())
