@@ -1,7 +1,7 @@
 //! From arguments to requests.
 
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
 use prepose::engine::Blueprint;
@@ -169,7 +169,7 @@ fn from_standard_input() -> anyhow::Result<Vec<String>> {
 }
 
 /// As `prepose run` reads it.
-fn from_file(file: &PathBuf) -> anyhow::Result<Vec<String>> {
+fn from_file(file: &Path) -> anyhow::Result<Vec<String>> {
     if !file.exists() {
         bail!("--prompts {}: there is no such file", file.display());
     }

@@ -234,8 +234,11 @@ enum Change {
     ClipSkip(usize),
 }
 
+/// Reads a value of an axis; `None` if it is none.
+type ReadValue = fn(&str) -> Option<Change>;
+
 /// The axes, and how a value of each is read.
-const AXES: [(&str, fn(&str) -> Option<Change>); 9] = [
+const AXES: [(&str, ReadValue); 9] = [
     ("seed", |text| Some(Change::Seed(text.parse().ok()?))),
     ("steps", |text| Some(Change::Steps(text.parse().ok()?))),
     ("guidance-scale", |text| {
