@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use crate::support::root;
 
 /// Crates of ours that know no tensor, and what each may depend on.
-const WITHOUT_TENSORS: [(&str, &[&str]); 7] = [
+const WITHOUT_TENSORS: [(&str, &[&str]); 8] = [
     ("prepose-scene", &[]),
     ("prepose-draw", &[]),
+    ("prepose-statistics", &[]),
     (
         "prepose-check",
         &["prepose-draw", "prepose-scene", "prepose-untrusted"],
