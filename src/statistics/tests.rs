@@ -6,7 +6,6 @@ use crate::agreement::{
     Level, Weights, cohen_kappa, confusion, fleiss_kappa, krippendorff_alpha, majority,
 };
 use crate::binary::Confusion;
-use crate::bootstrap::{interval, quantile};
 use crate::correlation::{kendall_tau_b, pearson, ranks, spearman};
 
 fn cases(kind: &str) -> Vec<Value> {
@@ -153,24 +152,4 @@ fn a_majority_is_more_than_half() {
     assert_eq!(majority(&[Some(1), Some(0)]), None);
     assert_eq!(majority(&[Some(2), None, None]), Some(2));
     assert_eq!(majority(&[None]), None);
-}
-
-#[test]
-fn intervals_hold_the_value_and_repeat() {
-    let x: Vec<f64> = (0..60).map(f64::from).collect();
-    let y: Vec<f64> = x.iter().map(|x| x + 20.0 * (x * 1.7).sin()).collect();
-    let of = |drawn: &[usize]| {
-        let pick = |values: &[f64]| drawn.iter().map(|at| values[*at]).collect::<Vec<_>>();
-        pearson(&pick(&x), &pick(&y))
-    };
-    let first = interval(60, 500, 3, of).unwrap();
-    let value = pearson(&x, &y).unwrap();
-    assert!(
-        first.low < value && value < first.high,
-        "{first:?} and {value}"
-    );
-    assert_eq!(interval(60, 500, 3, of), Some(first));
-    assert_ne!(interval(60, 500, 4, of), Some(first));
-    assert_eq!(interval(2, 100, 0, |_| None), None);
-    assert_eq!(quantile(&[1.0, 2.0, 4.0], 0.75), 3.0);
 }

@@ -13,7 +13,12 @@ const WITHOUT_TENSORS: [(&str, &[&str]); 8] = [
     ("prepose-statistics", &[]),
     (
         "prepose-check",
-        &["prepose-draw", "prepose-scene", "prepose-untrusted"],
+        &[
+            "prepose-draw",
+            "prepose-scene",
+            "prepose-statistics",
+            "prepose-untrusted",
+        ],
     ),
     ("prepose-untrusted", &[]),
     ("prepose-formats", &["prepose-untrusted"]),

@@ -1,5 +1,6 @@
 //! How well the checker agrees with people.
 
+use prepose_statistics::agreement::{Weights, cohen_kappa};
 use serde::Serialize;
 
 use super::interval::{self, Interval};
@@ -159,19 +160,11 @@ fn counts(pairs: &[[usize; 2]]) -> [[usize; 3]; 3] {
 
 /// Cohen's κ of a table of counts.
 fn kappa(counts: &[[usize; 3]; 3]) -> Option<f64> {
-    let total: usize = counts.iter().flatten().sum();
-    let observed = share((0..3).map(|i| counts[i][i]).sum(), total);
-    let expected: f64 = (0..3)
-        .map(|i| {
-            let row: usize = counts[i].iter().sum();
-            let column: usize = counts.iter().map(|row| row[i]).sum();
-            share(row, total) * share(column, total)
-        })
-        .sum();
-    (total > 0 && expected < 1.0).then(|| (observed - expected) / (1.0 - expected))
+    cohen_kappa(&counts.map(Vec::from), Weights::None)
 }
 
-fn place(verdict: Verdict) -> usize {
+/// PASS, FAIL, UNDECIDABLE.
+pub(super) fn place(verdict: Verdict) -> usize {
     match verdict {
         Verdict::Pass => 0,
         Verdict::Fail => 1,

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use prepose_statistics::agreement::{Level, krippendorff_alpha};
 use serde::Serialize;
 
-use super::agreement::{Agreement, Judgement};
+use super::agreement::{Agreement, Judgement, place};
 use super::interval::Interval;
 use super::labels::Label;
 use crate::spatialbench::Verdict;
@@ -59,6 +60,22 @@ pub fn between(all: &[Vec<Label>]) -> Vec<Between> {
         }
     }
     pairs
+}
+
+/// Krippendorff's α of all people together, over the pictures that at least two of them labelled; none where there are no
+/// such pictures, or one verdict is all that anybody gave.
+pub fn alpha(all: &[Vec<Label>]) -> Option<f64> {
+    let mut units: BTreeMap<&str, Vec<Option<f64>>> = BTreeMap::new();
+    for (person, labels) in all.iter().enumerate() {
+        for label in labels {
+            let unit = units
+                .entry(&label.sample_id)
+                .or_insert_with(|| vec![None; all.len()]);
+            unit[person] = Some(place(label.human_verdict) as f64);
+        }
+    }
+    let units: Vec<Vec<Option<f64>>> = units.into_values().collect();
+    krippendorff_alpha(&units, Level::Nominal)
 }
 
 /// What most people say of each picture, in the order of the pictures' first labels; UNDECIDABLE where as many say
@@ -135,6 +152,28 @@ mod tests {
         assert_eq!(
             said,
             expected.map(|(id, verdict, notes)| (id.to_owned(), verdict, notes.to_owned()))
+        );
+    }
+
+    #[test]
+    fn alpha_takes_all_people_together() {
+        let all = vec![
+            labels(&[("a", Pass), ("b", Pass), ("c", Fail), ("d", Fail)]),
+            labels(&[
+                ("a", Pass),
+                ("b", Pass),
+                ("c", Fail),
+                ("d", Fail),
+                ("e", Pass),
+            ]),
+            labels(&[("a", Pass), ("b", Fail), ("c", Fail)]),
+        ];
+        // 11 labels of pictures with two or more: 5 PASS, 6 FAIL; of b's three pairs two disagree.
+        let expected = 1.0 - 10.0 * 2.0 / (2.0 * 5.0 * 6.0);
+        assert!((alpha(&all).unwrap() - expected).abs() < 1e-12);
+        assert_eq!(
+            alpha(&[labels(&[("a", Pass)]), labels(&[("b", Pass)])]),
+            None
         );
     }
 

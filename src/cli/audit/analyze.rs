@@ -76,6 +76,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         audit,
         labels,
         between,
+        alpha,
     } = args.judged.read()?;
     let total = audit.pictures.len();
     let metrics: Vec<Metrics> = audit
@@ -132,7 +133,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
 
     let mut out = std::io::stdout().lock();
     if args.json {
-        let report = serde_json::json!({ "out": args.out, "left_out": audit.left_out, "annotators": between, "margins": metrics });
+        let report = serde_json::json!({ "out": args.out, "left_out": audit.left_out, "annotators": between, "krippendorff_alpha": alpha, "margins": metrics });
         writeln!(out, "{report}")?;
         return Ok(OK);
     }
@@ -143,7 +144,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
             audit.left_out
         )?;
     }
-    write!(out, "{}", args.judged.agreement_between(&between))?;
+    write!(out, "{}", args.judged.agreement_between(&between, alpha))?;
     for one in &metrics {
         write!(out, "{}", describe(one))?;
     }

@@ -144,6 +144,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         audit,
         labels,
         between,
+        alpha,
     } = args.judged.read()?;
     name_detectors(&mut config, &audit.pictures);
     let [pass, fail, undecidable] = input::count(&labels);
@@ -186,7 +187,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     match args.json {
         true => writeln!(out, "{}", json::to_line(&calibration)?)?,
         false => {
-            write!(out, "{}", args.judged.agreement_between(&between))?;
+            write!(out, "{}", args.judged.agreement_between(&between, alpha))?;
             write!(out, "{}", describe(&calibration, args))?;
         }
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use prepose::audit::annotators::{Between, between, consensus};
+use prepose::audit::annotators::{Between, alpha, between, consensus};
 use prepose::audit::interval::shown;
 use prepose::audit::join::Audit;
 use prepose::audit::labels::{self, Label};
@@ -43,6 +43,8 @@ pub struct Read {
     pub labels: Vec<Label>,
     /// How far people agree with each other.
     pub between: Vec<Between>,
+    /// How far all of them agree: Krippendorff's α.
+    pub alpha: Option<f64>,
 }
 
 impl Judged {
@@ -53,7 +55,7 @@ impl Judged {
             .iter()
             .map(|path| labels::read(&text(path)?).with_context(|| path.display().to_string()));
         let each = each.collect::<anyhow::Result<Vec<_>>>()?;
-        let between = between(&each);
+        let (between, alpha) = (between(&each), alpha(&each));
         let labels = consensus(each);
         let rows = self.sample.as_deref().map(sample).transpose()?;
         let mut all = Vec::new();
@@ -66,6 +68,7 @@ impl Judged {
             audit,
             labels,
             between,
+            alpha,
         })
     }
 
@@ -74,8 +77,8 @@ impl Judged {
         names.collect::<Vec<_>>().join(", ")
     }
 
-    /// How far each two people agree, a line each.
-    pub fn agreement_between(&self, all: &[Between]) -> String {
+    /// How far each two people agree, a line each, and all of them.
+    pub fn agreement_between(&self, all: &[Between], alpha: Option<f64>) -> String {
         let line = |found: &Between| {
             let [first, second] = found.annotators.map(|place| self.labels[place].display());
             let kappa = found
@@ -89,7 +92,14 @@ impl Judged {
                 shown(found.kappa_interval)
             )
         };
-        escaped(&all.iter().map(line).collect::<String>())
+        let mut text = escaped(&all.iter().map(line).collect::<String>());
+        if let (Some(alpha), true) = (alpha, self.labels.len() > 2) {
+            text += &format!(
+                "all {} of them: Krippendorff's alpha {alpha:.4}\n",
+                self.labels.len()
+            );
+        }
+        text
     }
 }
 

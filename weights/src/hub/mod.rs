@@ -61,6 +61,12 @@ pub(crate) fn not_found_hint(given: &str) -> String {
             "; if it is a repository on the hub, run `prepose pull {given}` and give the path it prints"
         );
     }
+    let near = names
+        .iter()
+        .find(|name| !given.is_empty() && name.starts_with(given));
+    if let Some(near) = near {
+        hint += &format!("; did you mean {near}?");
+    }
     format!("{hint}; the known names are toybox, {}", names.join(", "))
 }
 
