@@ -59,91 +59,17 @@ impl Scheduler {
         })?;
         raw.refuse_out_of_range()?;
         raw.refuse_unsupported(kind)?;
-        let unsupported = |key, value: &str| {
-            Err(SchedulerError::Unsupported {
-                kind,
-                key,
-                value: value.to_owned(),
-            })
-        };
-
-        let prediction = match raw.prediction_type.as_deref().unwrap_or("epsilon") {
-            "epsilon" => Prediction::Epsilon,
-            "v_prediction" => Prediction::V,
-            "sample" if kind != SchedulerKind::Pndm => Prediction::Sample,
-            other => return unsupported("prediction_type", other),
-        };
-        let leading = matches!(
-            kind,
-            SchedulerKind::Ddim | SchedulerKind::Pndm | SchedulerKind::Lcm
-        );
-        let spacing = match raw.timestep_spacing.as_deref() {
-            None if leading => Spacing::Leading,
-            None | Some("linspace") => Spacing::Linspace,
-            Some("leading") => Spacing::Leading,
-            Some("trailing") => Spacing::Trailing,
-            Some(other) => return unsupported("timestep_spacing", other),
-        };
-        let train = raw.num_train_timesteps.unwrap_or(1000);
-        // LCM is the only class whose defaults are Stable Diffusion's.
-        let lcm = kind == SchedulerKind::Lcm;
-        let start = raw.beta_start.unwrap_or(if lcm { 0.00085 } else { 0.0001 });
-        let end = raw.beta_end.unwrap_or(if lcm { 0.012 } else { 0.02 });
-        let default_betas = if lcm { "scaled_linear" } else { "linear" };
-        let beta_schedule = raw.beta_schedule.as_deref().unwrap_or(default_betas);
-        let mut betas = match (&raw.trained_betas, beta_schedule) {
-            (Some(betas), _) if betas.len() == train => betas.clone(),
-            (Some(betas), _) => {
-                return unsupported("trained_betas", &format!("[{} values]", betas.len()));
-            }
-            (None, "linear") => betas::linear(start, end, train, false),
-            (None, "scaled_linear") => betas::linear(start, end, train, true),
-            (None, "squaredcos_cap_v2") => betas::squared_cosine(train),
-            (None, other) => return unsupported("beta_schedule", other),
-        };
-        // PNDM does not know the setting.
-        let zero_snr = raw.rescale_betas_zero_snr == Some(true) && kind != SchedulerKind::Pndm;
-        if zero_snr && !kind.uses_sigmas() && prediction == Prediction::Epsilon {
-            // Of pure noise, the noise tells nothing about the picture.
-            return unsupported("rescale_betas_zero_snr", "true with epsilon prediction");
-        }
-        if zero_snr {
-            betas = betas::zero_terminal_snr(&betas);
-        }
-        let mut alphas_cumprod = betas::alphas_cumprod(&betas);
-        let between = if zero_snr { train - 1 } else { train };
-        let lost = |alpha: &f32| !alpha.is_normal() || *alpha >= 1.0;
-        if let Some(at) = alphas_cumprod[..between].iter().position(lost) {
-            let (key, value) = match &raw.trained_betas {
-                Some(betas) => ("trained_betas", format!("a list of {}", betas.len())),
-                None => ("beta_end", end.to_string()),
-            };
-            let range = format!(
-                "such that picture and noise are mixed at all {train} timesteps, which they are not at {at}"
-            );
-            return Err(SchedulerError::Range { key, value, range });
-        }
-        if zero_snr && kind.uses_sigmas() {
-            // Diffusers' stand-in for 0, so that the first noise level is finite.
-            alphas_cumprod[train - 1] = 2f32.powi(-24);
-        }
+        let prediction = raw.prediction(kind)?;
+        let spacing = raw.spacing(kind)?;
+        let train = raw.train_timesteps();
+        let alphas_cumprod = raw.alphas_cumprod(kind, prediction)?;
+        let solver = raw.solver(kind)?;
         let original_inference_steps = raw.original_inference_steps.unwrap_or(50);
-        if lcm && !(1..=train).contains(&original_inference_steps) {
-            return unsupported(
-                "original_inference_steps",
-                &original_inference_steps.to_string(),
-            );
+        if kind == SchedulerKind::Lcm && !(1..=train).contains(&original_inference_steps) {
+            let value = original_inference_steps.to_string();
+            return Err(unsupported(kind, "original_inference_steps", &value));
         }
         let one = raw.set_alpha_to_one.unwrap_or(kind != SchedulerKind::Pndm);
-        let solver = match (kind, raw.solver_type.as_deref()) {
-            (SchedulerKind::UniPc, Some("bh1")) => Solver::Bh1,
-            (SchedulerKind::UniPc, None | Some("bh2" | "midpoint" | "heun" | "logrho")) => {
-                Solver::Bh2
-            }
-            (SchedulerKind::Dpmpp2m | SchedulerKind::Dpmpp2mKarras, Some("heun")) => Solver::Heun,
-            (SchedulerKind::UniPc, Some(other)) => return unsupported("solver_type", other),
-            _ => Solver::Midpoint,
-        };
         let default_clip = kind == SchedulerKind::Ddim;
         Ok(Self {
             kind,
@@ -157,7 +83,7 @@ impl Scheduler {
                 .unwrap_or(default_clip)
                 .then_some(raw.clip_sample_range.unwrap_or(1.0)),
             karras: kind == SchedulerKind::Dpmpp2mKarras || raw.use_karras_sigmas == Some(true),
-            cosine: beta_schedule == "squaredcos_cap_v2",
+            cosine: raw.beta_schedule(kind) == "squaredcos_cap_v2",
             final_sigma_zero: raw.final_sigmas_type.as_deref() != Some("sigma_min"),
             solver,
             solver_order: raw.solver_order.unwrap_or(2),
@@ -209,4 +135,118 @@ fn named_kind(config: &Value) -> Result<SchedulerKind, SchedulerError> {
         (SchedulerKind::Dpmpp2m, true) => SchedulerKind::Dpmpp2mKarras,
         (kind, _) => kind,
     })
+}
+
+/// What the configuration says, with the defaults of the scheduler's class in diffusers.
+impl Raw {
+    fn prediction(&self, kind: SchedulerKind) -> Result<Prediction, SchedulerError> {
+        match self.prediction_type.as_deref().unwrap_or("epsilon") {
+            "epsilon" => Ok(Prediction::Epsilon),
+            "v_prediction" => Ok(Prediction::V),
+            "sample" if kind != SchedulerKind::Pndm => Ok(Prediction::Sample),
+            other => Err(unsupported(kind, "prediction_type", other)),
+        }
+    }
+
+    fn spacing(&self, kind: SchedulerKind) -> Result<Spacing, SchedulerError> {
+        let leading = matches!(
+            kind,
+            SchedulerKind::Ddim | SchedulerKind::Pndm | SchedulerKind::Lcm
+        );
+        match self.timestep_spacing.as_deref() {
+            None if leading => Ok(Spacing::Leading),
+            None | Some("linspace") => Ok(Spacing::Linspace),
+            Some("leading") => Ok(Spacing::Leading),
+            Some("trailing") => Ok(Spacing::Trailing),
+            Some(other) => Err(unsupported(kind, "timestep_spacing", other)),
+        }
+    }
+
+    fn solver(&self, kind: SchedulerKind) -> Result<Solver, SchedulerError> {
+        Ok(match (kind, self.solver_type.as_deref()) {
+            (SchedulerKind::UniPc, Some("bh1")) => Solver::Bh1,
+            (SchedulerKind::UniPc, None | Some("bh2" | "midpoint" | "heun" | "logrho")) => {
+                Solver::Bh2
+            }
+            (SchedulerKind::Dpmpp2m | SchedulerKind::Dpmpp2mKarras, Some("heun")) => Solver::Heun,
+            (SchedulerKind::UniPc, Some(other)) => {
+                return Err(unsupported(kind, "solver_type", other));
+            }
+            _ => Solver::Midpoint,
+        })
+    }
+
+    fn train_timesteps(&self) -> usize {
+        self.num_train_timesteps.unwrap_or(1000)
+    }
+
+    /// LCM is the only class whose defaults are Stable Diffusion's.
+    fn beta_schedule(&self, kind: SchedulerKind) -> &str {
+        let default = match kind {
+            SchedulerKind::Lcm => "scaled_linear",
+            _ => "linear",
+        };
+        self.beta_schedule.as_deref().unwrap_or(default)
+    }
+
+    /// The share of the picture that is left at each training timestep.
+    fn alphas_cumprod(
+        &self,
+        kind: SchedulerKind,
+        prediction: Prediction,
+    ) -> Result<Vec<f32>, SchedulerError> {
+        let train = self.train_timesteps();
+        let lcm = kind == SchedulerKind::Lcm;
+        let start = self
+            .beta_start
+            .unwrap_or(if lcm { 0.00085 } else { 0.0001 });
+        let end = self.beta_end.unwrap_or(if lcm { 0.012 } else { 0.02 });
+        let mut betas = match (&self.trained_betas, self.beta_schedule(kind)) {
+            (Some(betas), _) if betas.len() == train => betas.clone(),
+            (Some(betas), _) => {
+                let value = format!("[{} values]", betas.len());
+                return Err(unsupported(kind, "trained_betas", &value));
+            }
+            (None, "linear") => betas::linear(start, end, train, false),
+            (None, "scaled_linear") => betas::linear(start, end, train, true),
+            (None, "squaredcos_cap_v2") => betas::squared_cosine(train),
+            (None, other) => return Err(unsupported(kind, "beta_schedule", other)),
+        };
+        // PNDM does not know the setting.
+        let zero_snr = self.rescale_betas_zero_snr == Some(true) && kind != SchedulerKind::Pndm;
+        if zero_snr && !kind.uses_sigmas() && prediction == Prediction::Epsilon {
+            // Of pure noise, the noise tells nothing about the picture.
+            let value = "true with epsilon prediction";
+            return Err(unsupported(kind, "rescale_betas_zero_snr", value));
+        }
+        if zero_snr {
+            betas = betas::zero_terminal_snr(&betas);
+        }
+        let mut alphas_cumprod = betas::alphas_cumprod(&betas);
+        let between = if zero_snr { train - 1 } else { train };
+        let lost = |alpha: &f32| !alpha.is_normal() || *alpha >= 1.0;
+        if let Some(at) = alphas_cumprod[..between].iter().position(lost) {
+            let (key, value) = match &self.trained_betas {
+                Some(betas) => ("trained_betas", format!("a list of {}", betas.len())),
+                None => ("beta_end", end.to_string()),
+            };
+            let range = format!(
+                "such that picture and noise are mixed at all {train} timesteps, which they are not at {at}"
+            );
+            return Err(SchedulerError::Range { key, value, range });
+        }
+        if zero_snr && kind.uses_sigmas() {
+            // Diffusers' stand-in for 0, so that the first noise level is finite.
+            alphas_cumprod[train - 1] = 2f32.powi(-24);
+        }
+        Ok(alphas_cumprod)
+    }
+}
+
+fn unsupported(kind: SchedulerKind, key: &'static str, value: &str) -> SchedulerError {
+    SchedulerError::Unsupported {
+        kind,
+        key,
+        value: value.to_owned(),
+    }
 }
