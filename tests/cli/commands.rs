@@ -266,7 +266,7 @@ fn without(line: &str, flag: &str) -> String {
     kept.join(" ")
 }
 
-fn shell(folder: &Path, line: &str) -> Output {
+pub(crate) fn shell(folder: &Path, line: &str) -> Output {
     let program = Path::new(env!("CARGO_BIN_EXE_prepose")).parent().unwrap();
     let path = std::env::join_paths(
         std::iter::once(program.to_path_buf())

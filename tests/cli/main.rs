@@ -11,6 +11,7 @@ mod check_pictures;
 mod check_records;
 mod commands;
 mod experiments;
+mod first_day;
 mod generate;
 mod generate_again;
 mod generate_sheet;
