@@ -23,13 +23,11 @@ const BROUGHT_ALONG: &[&str] = &[
     "-c sd15",
     "pull sd15",
     "--checker frcnn",
-    "://localhost",
     "bundle/",
     "labels_filled.json",
     "evaluation_metadata.jsonl",
     "results_mymodel",
     "notebook.toml",
-    "--device wgpu",
     // The shards of the other machines.
     "merge runs/visor",
 ];
@@ -39,6 +37,9 @@ const BY_HAND: &[&str] = &[
     "bench weights sd",
     "--checkpoints sd15",
     "s3://",
+    // Whether there is a GPU, or somebody who answers, is the machine's own affair.
+    "--device wgpu",
+    "://localhost",
     "verify runs/first",
 ];
 
@@ -272,14 +273,25 @@ pub(crate) fn shell(folder: &Path, line: &str) -> Output {
         std::iter::once(program.to_path_buf())
             .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
     );
-    Command::new("sh")
+    let mut command = Command::new("sh");
+    // Nor what its owner keeps elsewhere.
+    for variable in [
+        "CLICOLOR_FORCE",
+        "HF_HOME",
+        "HF_HUB_CACHE",
+        "RUST_LOG",
+        "TORCH_HOME",
+        "XDG_CACHE_HOME",
+    ] {
+        command.env_remove(variable);
+    }
+    command
         .args(["-c", line])
         .current_dir(folder)
         .env("PATH", path.unwrap())
         .env("HOME", folder)
         // Nothing is downloaded.
         .env("HF_HUB_OFFLINE", "1")
-        .env_remove("RUST_LOG")
         .output()
         .unwrap()
 }
