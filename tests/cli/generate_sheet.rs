@@ -98,6 +98,21 @@ fn impossible_sheets_are_refused() {
     );
 }
 
+/// Without a sheet every prompt is a picture of its own, also one that was there before.
+#[test]
+fn prompts_are_not_put_together_without_a_sheet() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = [
+        "-q", "generate", "a dog", "a cat", "a dog", "--seed", "1", "--steps", "2", "-o", "out",
+    ];
+    let printed = works(folder.path(), &args);
+    let names: Vec<&str> = printed.lines().collect();
+    assert_eq!(
+        names,
+        ["out/a-dog-1.png", "out/a-cat-1.png", "out/a-dog-1-2.png"]
+    );
+}
+
 #[test]
 fn previews_can_be_kept() {
     let folder = tempfile::tempdir().unwrap();

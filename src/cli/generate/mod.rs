@@ -50,8 +50,8 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     }
     let networks = requests[0].model.clone();
     device.check_dtype(networks.dtype)?;
-    let sheet = args.sheet.grid.as_deref();
-    let sheet = sheet.map(|path| Sheet::new(path, layout, &requests));
+    let sheet = args.sheet.grid.as_deref().zip(layout);
+    let sheet = sheet.map(|(path, layout)| Sheet::new(path, layout, &requests));
     let sheet = sheet.transpose()?;
     let stop = interrupt::listen()?;
 
@@ -106,8 +106,8 @@ struct Planned {
     maps: Option<MapOptions>,
     /// The file of each picture.
     targets: Vec<PathBuf>,
-    /// The order of the requests on a sheet.
-    layout: Layout,
+    /// The order of the requests on a sheet, if there is one.
+    layout: Option<Layout>,
 }
 
 impl Planned {
@@ -132,7 +132,14 @@ impl Planned {
             (Some(path), Some(stored)) => requests::again(args, path, stored)?,
             _ => requests::fresh(args, &model, &blueprint)?,
         };
-        let (mut requests, layout) = args.sheet.lay_out(&requests, &args.guide)?;
+        // Without a sheet the same picture may be asked for twice.
+        let (mut requests, layout) = match args.sheet.grid {
+            Some(_) => {
+                let (requests, layout) = args.sheet.lay_out(&requests, &args.guide)?;
+                (requests, Some(layout))
+            }
+            None => (requests, None),
+        };
         if let Some(extractor) = &extractor {
             give_relations(extractor, &blueprint, &mut requests)?;
         }

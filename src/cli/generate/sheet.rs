@@ -1,6 +1,7 @@
 //! Sheets: several pictures as one PNG with labels, and what changes from row to row and from column to column.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -23,7 +24,6 @@ const MOST_PIXELS: usize = 1 << 28;
 
 /// Compare pictures on one sheet (docs/generate.md).
 #[derive(Debug, Default, clap::Args)]
-#[command(next_help_heading = "Sheets")]
 pub struct SheetArgs {
     /// All pictures on one PNG with labels.
     ///
@@ -72,10 +72,13 @@ impl SheetArgs {
             ensure!(x.name != y.name, "--x and --y both change {}", x.name);
         }
         let of_seeds = axes.iter().any(|axis| axis.name == "seed");
-        let mut seeds: Vec<u64> = requests.iter().map(|request| request.seed).collect();
-        let mut prompts: Vec<&str> = requests.iter().map(|request| &*request.prompt).collect();
-        dedup(&mut seeds);
-        dedup(&mut prompts);
+        let seeds = distinct(requests.iter().map(|request| request.seed));
+        // The first of each prompt stands for all, which differ in their seeds alone.
+        let mut bases: HashMap<&str, &Request> = HashMap::new();
+        for request in requests {
+            bases.entry(&request.prompt).or_insert(request);
+        }
+        let prompts = distinct(requests.iter().map(|request| &*request.prompt));
         ensure!(
             !of_seeds || seeds.len() == 1,
             "--seeds and an axis both say which seeds; give one of them"
@@ -97,16 +100,14 @@ impl SheetArgs {
         let mut cells = Vec::new();
         let mut rows = Vec::new();
         for prompt in &prompts {
-            let Some(base) = requests.iter().find(|request| request.prompt == **prompt) else {
-                continue;
-            };
+            let base = bases[prompt];
             for y in &down {
                 for seed in &down_seeds {
                     let prompt = Some(prompt.to_string()).filter(|_| prompts.len() > 1);
                     let labels = prompt.into_iter().chain(y.label()).chain(seed.label());
                     rows.push(labels.collect::<Vec<_>>().join(", "));
                     for x in &columns {
-                        let mut request = base.clone();
+                        let mut request = Request::clone(base);
                         for change in [seed, y, x] {
                             change.apply(&mut request, guide)?;
                         }
@@ -124,15 +125,9 @@ impl SheetArgs {
 }
 
 /// Without repetitions, in the order of first mention.
-fn dedup<T: PartialEq + Clone>(values: &mut Vec<T>) {
-    let mut seen: Vec<T> = Vec::new();
-    values.retain(|value| {
-        let new = !seen.contains(value);
-        if new {
-            seen.push(value.clone());
-        }
-        new
-    });
+fn distinct<T: Copy + Eq + Hash>(values: impl Iterator<Item = T>) -> Vec<T> {
+    let mut seen = HashSet::new();
+    values.filter(|value| seen.insert(*value)).collect()
 }
 
 /// Rows and columns of a sheet, by label.
