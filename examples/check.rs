@@ -24,7 +24,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         let scene = Scene::parse(&prompt)?;
         let questions = Question::of_scene(&scene, vocabulary.as_deref())?;
         let picture = Picture::decode(&std::fs::read(&path)?)?;
-        let asked = Asked { picture, questions };
+        let asked = Asked {
+            picture,
+            questions,
+            others: Vec::new(),
+        };
         for decision in &checker.check(&[asked])?[0].decisions {
             println!(
                 "{path}: {} with confidence {:.2} ({prompt})",

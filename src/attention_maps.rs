@@ -45,7 +45,7 @@ impl MapReader {
             pooling,
             half,
             heads,
-            rows: Rows::Both,
+            rows: Rows::Positive,
         }
     }
 
@@ -53,7 +53,7 @@ impl MapReader {
     pub fn probe(&mut self, rows: Rows) -> Option<&mut dyn AttentionProbe> {
         self.rows = rows;
         let sees = match rows {
-            Rows::Both => true,
+            Rows::Both { .. } => true,
             Rows::Negative => self.half == Half::Negative,
             Rows::Positive => self.half == Half::Positive,
         };
@@ -73,11 +73,10 @@ impl AttentionProbe for MapReader {
     }
 
     fn record(&mut self, layer: &LayerInfo, mut probabilities: Tensor<4>) {
-        if self.rows == Rows::Both {
-            let pictures = probabilities.dims()[0] / 2;
+        if let Rows::Both { pictures } = self.rows {
             let start = match self.half {
                 Half::Negative => 0,
-                Half::Positive => pictures,
+                Half::Positive => probabilities.dims()[0] - pictures,
             };
             probabilities = probabilities.narrow(0, start, pictures);
         }

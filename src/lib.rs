@@ -120,10 +120,14 @@
 //! * [`audit`]: how far the checker can be trusted, by the word of people;
 //! * [`mod@bench`]: speed and memory, measured;
 //! * [`detect`]: detectors, from pictures to labelled boxes;
+//! * [`eyes`]: what else looks at pictures: depth, masks, CLIPScore;
 //! * [`plot`]: plots as SVG and PNG; [`table`]: tables as CSV and Markdown;
 //! * [`picture`]: pictures as bytes;
 //! * [`output`]: pictures that carry their request, and the manifest;
 //! * [`report`]: tables, plots and a page of what runs came to;
+//! * [`judge`]: questions about pictures to vision-language models;
+//! * [`remote`]: servers of pictures and language models;
+//! * [`sources`]: pictures from elsewhere;
 //! * [`store`]: where the files of a run are;
 //! * [`suite`]: whole benchmarks, and the runner.
 
@@ -138,7 +142,10 @@ pub mod check {
 
 pub use prepose_check::audit;
 pub use prepose_draw::{plot, table};
+pub use prepose_judge as judge;
+pub use prepose_remote as remote;
 pub use prepose_report as report;
+pub use prepose_sources as sources;
 pub use prepose_store as store;
 
 pub mod attention_maps;
@@ -147,6 +154,7 @@ pub mod detect;
 pub mod device;
 pub mod dtype;
 pub mod engine;
+pub mod eyes;
 pub mod guidance;
 pub mod make;
 pub mod memory;

@@ -1,6 +1,6 @@
 //! Scaled dot-product attention (Vaswani et al. 2017), with and without its probabilities.
 
-use crate::cpu::attention::forward::Attention;
+use crate::cpu::attention::forward::{Attention, Grid};
 use crate::cpu::attention::input_grads::InputGrads;
 use crate::cpu::attention::query_grad::QueryGrad;
 use crate::cpu::attention::{Heads, Sizes};
@@ -8,7 +8,7 @@ use crate::flex::{Operand, filled, filled_with_layout};
 use crate::plain;
 use crate::profile::{self, Family, attention_flops};
 use burn::backend::flex::Layout;
-use burn::tensor::{Shape, Tensor};
+use burn::tensor::{DType, Shape, Tensor};
 
 /// `softmax(q kᵀ / √D) v` for queries `[B, H, N, D]`, keys `[B, H, M, D]` and values `[B, H, M, D]`,
 /// giving `[B, H, N, D]` in the type of the queries.
@@ -47,6 +47,71 @@ pub fn attention_with_probs(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>) -> (Tensor
     .unwrap_or_else(|| plain::attention_with_probs(q, k, v))
 }
 
+/// As [`attention`] of the places of a square grid to each other, row by row, where each score has two products of the
+/// query added: with the entry of `positions` for the distance of the rows, and with that for the distance of the columns
+/// (Li et al. 2022, "MViTv2"). `positions` `[2 · (2 · side − 1), D]` has those of rows from −(side − 1) on, the query's row
+/// minus the key's, and then those of columns. What is added is not divided by √D.
+///
+/// # Panics
+/// If there are not `side²` queries and as many keys.
+pub fn grid_attention(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, positions: Tensor<2>) -> Tensor<4> {
+    let _span = profile::span(Family::Attention, &q, || {
+        attention_flops(q.dims(), k.dims()[2], 2)
+    });
+    let side = plain::grid_side(&positions);
+    let [_, _, queries, _] = q.dims();
+    assert_eq!([queries, k.dims()[2]], [side * side; 2], "grid_attention");
+    fast_grid(&q, &k, &v, &positions, side)
+        .unwrap_or_else(|| plain::grid_attention(q, k, v, positions))
+}
+
+fn fast_grid(
+    q: &Tensor<4>,
+    k: &Tensor<4>,
+    v: &Tensor<4>,
+    positions: &Tensor<2>,
+    side: usize,
+) -> Option<Tensor<4>> {
+    let dims @ [batch, heads, queries, width] = q.dims();
+    assert_eq!(
+        [k.dims(), v.dims()],
+        [dims; 2],
+        "grid_attention: keys, values"
+    );
+    if batch * heads * queries * width == 0 {
+        return None;
+    }
+    let (q_rows, k, v) = (rows(q)?, rows(k)?, rows(v)?);
+    // Backwards, so that the parts of the keys of a row lie in their order. The scores are divided by √D later.
+    let table = positions.clone().cast(DType::F32).flip([0]) * (width as f64).sqrt();
+    let parts = q
+        .clone()
+        .reshape([batch * heads, queries, width])
+        .cast(DType::F32);
+    let parts = Operand::new(&crate::linear(parts, table, None))?.contiguous();
+    let problem = |out| Attention {
+        q: heads_of(&q_rows),
+        k: heads_of(&k),
+        v: heads_of(&v),
+        out,
+        batch,
+        heads,
+        queries,
+        keys: queries,
+        width,
+        causal: false,
+        probs: core::ptr::null_mut(),
+        grid: Some(Grid {
+            parts: parts.as_ptr(),
+            side,
+        }),
+    };
+    let layout = heads_inside(dims);
+    // SAFETY: the sizes, none of which is 0, are those of the tensors; rows are runs, as `rows` has seen to; each query has
+    // its parts; the result is written whole, in the order of `heads_inside`.
+    Some(unsafe { filled_with_layout(layout, q.dtype(), |out| problem(out).run()) })
+}
+
 /// The result, laid out as `[B, N, H, D]` so that merging the heads afterwards copies nothing, and
 /// the probabilities if they are asked for.
 fn fast(
@@ -79,6 +144,7 @@ fn fast(
         width,
         causal,
         probs,
+        grid: None,
     };
     let layout = heads_inside(q.dims());
     // SAFETY: the sizes, none of which is 0, are those of the tensors; rows are runs, as `rows` has seen to; both results

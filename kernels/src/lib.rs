@@ -26,6 +26,7 @@ mod conv;
 mod cpu;
 #[cfg(feature = "gpu")]
 mod cube;
+mod deformable;
 mod flex;
 mod layout;
 mod linear;
@@ -45,9 +46,11 @@ mod top_k;
 pub use activation::{geglu, geglu_input_grad, gelu, quick_gelu, silu};
 pub use attention::{
     attention, attention_input_grads, attention_query_grad, attention_with_probs, causal_attention,
+    grid_attention,
 };
 pub use cache::{KernelCache, keep_compiled_kernels};
 pub use conv::{conv2d, conv2d_input_grad, conv2d_relu, pointwise_onto};
+pub use deformable::deformable_attention;
 pub use flex::{keep_freed_memory, release_freed_memory};
 pub use layout::{
     cat_channels, narrow_channels, narrow_columns, picture_to_tokens, pointwise_kernel,
@@ -58,7 +61,7 @@ pub use max_pool::max_pool3x3;
 pub use nms::{nms, suppress};
 pub use norm::{group_norm, group_norm_input_grad, layer_norm, layer_norm_input_grad};
 pub use overwrite::overwrite;
-pub use plain::{GroupNorm, RoiAlign, tokens_to_picture};
+pub use plain::{GroupNorm, Levels, RoiAlign, tokens_to_picture};
 pub use resize::{upsample_nearest2x, upsample_nearest2x_input_grad};
 pub use roi_align::roi_align;
 pub use top_k::top_k;

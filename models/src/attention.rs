@@ -114,12 +114,22 @@ pub(crate) struct SelfAttention {
 
 impl SelfAttention {
     pub fn load(mut params: Params, shape: &AttentionShape) -> Self {
+        Self::load_scaled(&mut params, shape, None)
+    }
+
+    /// One whose result is `factor` times what the checkpoint's would be.
+    pub fn load_gated(mut params: Params, shape: &AttentionShape, factor: f32) -> Self {
+        Self::load_scaled(&mut params, shape, Some(&vec![factor; shape.channels]))
+    }
+
+    /// As [`Self::load`]; the result's channels are multiplied by `scale`, if given.
+    pub fn load_scaled(params: &mut Params, shape: &AttentionShape, scale: Option<&[f32]>) -> Self {
         let channels = shape.channels;
         let projections = shape.names[..3].iter().map(|&name| (name, channels));
         let projections: Vec<_> = projections.collect();
         Self {
-            to_qkv: Linear::load_stacked(&mut params, &projections, channels, shape.qkv_bias),
-            output: Output::load(params, shape),
+            to_qkv: Linear::load_stacked(params, &projections, channels, shape.qkv_bias),
+            output: Output::load(params, shape, scale),
         }
     }
 
@@ -182,7 +192,7 @@ impl ContextAttention {
             to_q: Linear::load(params.pp(q), channels, channels, bias),
             to_k: Linear::load(params.pp(k), context, channels, bias),
             to_v: Linear::load(params.pp(v), context, channels, bias),
-            output: Output::load(params, shape),
+            output: Output::load(&mut params, shape, None),
         }
     }
 
@@ -231,10 +241,11 @@ struct Output {
 }
 
 impl Output {
-    fn load(mut params: Params, shape: &AttentionShape) -> Self {
+    fn load(params: &mut Params, shape: &AttentionShape, scale: Option<&[f32]>) -> Self {
         let channels = shape.channels;
+        let projection = params.pp(shape.names[3]);
         Self {
-            projection: Linear::load(params.pp(shape.names[3]), channels, channels, true),
+            projection: Linear::load_scaled(projection, channels, channels, scale),
             heads: shape.heads,
             upcast: shape.upcast,
         }

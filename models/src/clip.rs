@@ -4,13 +4,12 @@
 use burn::module::Param;
 use burn::prelude::*;
 use burn::tensor::{DType, module};
-use prepose_kernels as kernels;
 use serde::Deserialize;
 
-use crate::attention::{AttentionShape, SelfAttention};
 use crate::config::{Check, ConfigError, Rest, limit};
 use crate::layers::{LayerNorm, Linear};
 use crate::params::Params;
+use crate::vit::{Activation, Block, BlockNames, BlockShape};
 
 /// The `config.json` of a text encoder; missing keys have transformers' defaults.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -76,7 +75,7 @@ impl ClipTextConfig {
         };
         let architectures = ["CLIPTextModel", WITH_PROJECTION, "CLIPModel"];
         CHECK.block_types("architectures", &self.architectures, &architectures)?;
-        if Activation::parse(&self.hidden_act).is_none() {
+        if !matches!(self.hidden_act.as_str(), "quick_gelu" | "gelu") {
             let supported = "\"quick_gelu\" or \"gelu\"";
             return Err(CHECK.unsupported("hidden_act", self.hidden_act.as_str(), supported));
         }
@@ -136,7 +135,7 @@ pub struct TextEncoding {
 pub struct ClipTextModel {
     token_embedding: Param<Tensor<2>>,
     position_embedding: Param<Tensor<2>>,
-    layers: Vec<Layer>,
+    layers: Vec<Block>,
     final_layer_norm: LayerNorm,
     text_projection: Option<Linear>,
     #[module(skip)]
@@ -172,7 +171,18 @@ impl ClipTextModel {
         let mut embeddings = params.pp(format!("{prefix}embeddings"));
         let token_embedding = embeddings.tensor("token_embedding.weight", vocabulary);
         let position_embedding = embeddings.tensor("position_embedding.weight", positions);
-        let layer = |i| Layer::load(params.pp(format!("{prefix}encoder.layers.{i}")), config);
+        let shape = BlockShape {
+            channels,
+            inner: config.intermediate_size,
+            heads: config.num_attention_heads,
+            qkv_bias: true,
+            activation: Activation::parse(&config.hidden_act).unwrap_or(Activation::QuickGelu),
+            eps: config.layer_norm_eps,
+        };
+        let layer = |i| {
+            let params = params.pp(format!("{prefix}encoder.layers.{i}"));
+            Block::load(params, &BlockNames::CLIP, &shape)
+        };
         let layers = (0..config.num_hidden_layers).map(layer).collect();
         let final_norm = params.pp(format!("{prefix}final_layer_norm"));
         Ok(Self {
@@ -215,7 +225,7 @@ impl ClipTextModel {
         assert!(skip <= depth, "cannot skip {skip} of {depth} layers");
         let mut hidden = (skip == depth).then(|| x.clone());
         for (i, layer) in self.layers.iter().enumerate() {
-            x = layer.forward(x);
+            x = layer.forward_causal(x);
             if i + 1 + skip == depth {
                 hidden = Some(x.clone());
             }
@@ -242,68 +252,5 @@ impl ClipTextModel {
             None => pooled,
         };
         pooled.squeeze_dim(1)
-    }
-}
-
-/// The function between the two feed-forward layers.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Activation {
-    QuickGelu,
-    Gelu,
-}
-
-impl Activation {
-    fn parse(name: &str) -> Option<Self> {
-        match name {
-            "quick_gelu" => Some(Self::QuickGelu),
-            "gelu" => Some(Self::Gelu),
-            _ => None,
-        }
-    }
-}
-
-/// `CLIPEncoderLayer`.
-#[derive(Module, Debug)]
-struct Layer {
-    layer_norm1: LayerNorm,
-    self_attn: SelfAttention,
-    layer_norm2: LayerNorm,
-    fc1: Linear,
-    fc2: Linear,
-    #[module(skip)]
-    activation: Activation,
-}
-
-impl Layer {
-    fn load(mut params: Params, config: &ClipTextConfig) -> Self {
-        let (channels, inner) = (config.hidden_size, config.intermediate_size);
-        let attention = AttentionShape {
-            channels,
-            heads: config.num_attention_heads,
-            qkv_bias: true,
-            names: ["q_proj", "k_proj", "v_proj", "out_proj"],
-            upcast: false,
-        };
-        let eps = config.layer_norm_eps;
-        Self {
-            layer_norm1: LayerNorm::load(params.pp("layer_norm1"), channels, eps),
-            self_attn: SelfAttention::load(params.pp("self_attn"), &attention),
-            layer_norm2: LayerNorm::load(params.pp("layer_norm2"), channels, eps),
-            fc1: Linear::load(params.pp("mlp.fc1"), channels, inner, true),
-            fc2: Linear::load(params.pp("mlp.fc2"), inner, channels, true),
-            activation: Activation::parse(&config.hidden_act).unwrap_or(Activation::QuickGelu),
-        }
-    }
-
-    fn forward(&self, x: Tensor<3>) -> Tensor<3> {
-        let x = self
-            .self_attn
-            .forward_causal(self.layer_norm1.forward(x.clone()), x);
-        let h = self.fc1.forward(self.layer_norm2.forward(x.clone()));
-        let h = match self.activation {
-            Activation::QuickGelu => kernels::quick_gelu(h),
-            Activation::Gelu => kernels::gelu(h),
-        };
-        self.fc2.forward_onto(h, x)
     }
 }

@@ -40,6 +40,52 @@ impl Linear {
         }
     }
 
+    /// As [`Self::load`] with a bias; each output is multiplied by its element of `scale`, if given.
+    pub fn load_scaled(
+        mut params: Params,
+        input: usize,
+        output: usize,
+        scale: Option<&[f32]>,
+    ) -> Self {
+        let Some(scale) = scale else {
+            return Self::load(params, input, output, true);
+        };
+        let scaled = |mut values: Vec<f32>| {
+            let width = values.len() / scale.len();
+            let rows = values.chunks_exact_mut(width);
+            for (row, scale) in rows.zip(scale) {
+                row.iter_mut().for_each(|value| *value *= scale);
+            }
+            values
+        };
+        let shape = [output, input];
+        Self {
+            weight: params.changed("weight", &shape, shape, scaled),
+            bias: Some(params.changed("bias", &[output], [output], scaled)),
+        }
+    }
+
+    /// A convolution of single pixels.
+    pub fn load_pointwise(params: Params, input: usize, output: usize, bias: bool) -> Self {
+        Self::load_patches(params, [input, output], 1, bias)
+    }
+
+    /// A convolution from `input` to `output` channels whose stride is the `side` of its kernel, as a layer of patches
+    /// `[In · side · side]`.
+    pub fn load_patches(
+        mut params: Params,
+        [input, output]: [usize; 2],
+        side: usize,
+        bias: bool,
+    ) -> Self {
+        let stored = [output, input, side, side];
+        let shape = [output, input * side * side];
+        Self {
+            weight: params.tensor_stored("weight", &stored, shape),
+            bias: bias.then(|| params.tensor("bias", [output])),
+        }
+    }
+
     /// `[B, N, In]` to `[B, N, Out]`.
     pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
         kernels::linear(x, self.weight.val(), self.bias.as_ref().map(Param::val))
@@ -115,6 +161,12 @@ impl Conv2d {
         self.apply(x, Some(bias))
     }
 
+    /// As [`Self::forward`], with results below zero set to zero.
+    pub fn forward_relu(&self, x: Tensor<4>) -> Tensor<4> {
+        let bias = self.bias.as_ref().map(Param::val);
+        kernels::conv2d_relu(x, self.weight.val(), bias, self.stride, self.padding)
+    }
+
     /// [`Self::forward`] plus `onto` `[B, Out, H, W]`, for a layer of single pixels.
     pub fn pointwise_onto(&self, x: Tensor<4>, onto: Tensor<4>) -> Tensor<4> {
         debug_assert_eq!([self.stride, self.padding], [1, 0]);
@@ -134,6 +186,49 @@ impl Conv2d {
     /// The type that the layer computes in.
     pub fn dtype(&self) -> burn::tensor::DType {
         self.weight.val().dtype()
+    }
+}
+
+/// A transposed convolution whose stride is the side of its kernel: each pixel becomes a square of its own.
+#[derive(Module, Debug)]
+pub(crate) struct Deconv {
+    /// `[side · side · Out, In]`.
+    weight: Param<Tensor<2>>,
+    bias: Param<Tensor<1>>,
+    side: usize,
+}
+
+impl Deconv {
+    /// From `input` to `output` channels.
+    pub fn load(mut params: Params, [input, output]: [usize; 2], side: usize) -> Self {
+        let pixels = side * side;
+        let stored = [input, output, side, side];
+        let by_pixel = |values: Vec<f32>| {
+            let at = |i: usize| (i % input, i / input % output, i / input / output);
+            let value = |i| {
+                let (input, channel, pixel) = at(i);
+                values[(input * output + channel) * pixels + pixel]
+            };
+            (0..values.len()).map(value).collect()
+        };
+        Self {
+            weight: params.changed("weight", &stored, [pixels * output, input], by_pixel),
+            bias: params.tensor("bias", [output]),
+            side,
+        }
+    }
+
+    /// Tokens `[B, H · W, In]` of a grid of this height and width to those of `[side · H, side · W]`, whose size is the
+    /// second result.
+    pub fn forward(&self, x: Tensor<3>, [height, width]: [usize; 2]) -> (Tensor<3>, [usize; 2]) {
+        let [batch, ..] = x.dims();
+        let (side, [output]) = (self.side, self.bias.val().dims());
+        let bias = self.bias.val().repeat_dim(0, side * side);
+        let x = kernels::linear(x, self.weight.val(), Some(bias));
+        let x: Tensor<6> = x.reshape([batch, height, width, side, side, output]);
+        let x = x.permute([0, 1, 3, 2, 4, 5]);
+        let size = [height * side, width * side];
+        (x.reshape([batch, size[0] * size[1], output]), size)
     }
 }
 

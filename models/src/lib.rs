@@ -1,6 +1,6 @@
 //! The networks of Stable Diffusion in Burn, driven by configuration: CLIP text encoders, the
 //! conditional UNet and the autoencoders, for SD 1.x, SDXL and smaller networks of the same shape; and
-//! the detectors that look at what they make, torchvision's Faster R-CNN and Mask R-CNN.
+//! what looks at what they make: torchvision's Faster R-CNN and Mask R-CNN, CLIP, DINOv2, Depth Anything and SAM.
 //!
 //! This crate reads no files. A network is built from a configuration, which deserializes from the
 //! `config.json` of diffusers or transformers (detectors: [`rcnn::RcnnConfig`]), and from a [`params::ParamSource`], which hands out
@@ -10,15 +10,27 @@
 #![warn(clippy::unwrap_used)]
 
 pub mod attention;
+pub mod bert;
 pub mod clip;
+pub mod clip_dual;
+pub mod clip_vision;
 mod config;
+pub mod depth_anything;
+mod detr;
+pub mod dinov2;
 mod footprint;
+pub mod grounding_dino;
 mod layers;
 pub mod params;
+pub mod pixels;
 pub mod rcnn;
 mod resnet;
+pub mod rt_detr;
+pub mod sam;
+pub mod swin;
 pub mod unet;
 pub mod vae;
+mod vit;
 
 pub use config::{ConfigError, OneOrMany, wrong_key};
 pub use footprint::Means;

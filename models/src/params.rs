@@ -36,6 +36,8 @@ pub struct Params<'a> {
     prefix: String,
     device: Device,
     dtype: DType,
+    /// What every parameter is multiplied with.
+    factor: f32,
 }
 
 /// Where parameters come from, or where it is written down which are wanted.
@@ -84,6 +86,7 @@ pub fn outline_of<T>(
         prefix: String::new(),
         device: Device::flex(),
         dtype: DType::F32,
+        factor: 1.0,
     })?;
     Ok(wanted)
 }
@@ -96,13 +99,23 @@ impl<'a> Params<'a> {
             prefix: String::new(),
             device: device.clone(),
             dtype: dtype.into(),
+            factor: 1.0,
         }
     }
 
     /// The same source one step down the name tree. `name` may hold dots.
     pub fn pp(&mut self, name: impl std::fmt::Display) -> Params<'_> {
+        let prefix = self.key(&name.to_string());
         Params {
-            prefix: self.key(&name.to_string()),
+            prefix,
+            ..self.reborrow()
+        }
+    }
+
+    /// The same place for someone else, for a while.
+    pub(crate) fn reborrow(&mut self) -> Params<'_> {
+        Params {
+            prefix: self.prefix.clone(),
             origin: match &mut self.origin {
                 Origin::Source(source) => Origin::Source(&mut **source),
                 Origin::Outline { wanted, contains } => Origin::Outline {
@@ -112,6 +125,7 @@ impl<'a> Params<'a> {
             },
             device: self.device.clone(),
             dtype: self.dtype,
+            factor: self.factor,
         }
     }
 
@@ -127,6 +141,19 @@ impl<'a> Params<'a> {
     pub fn f32(mut self) -> Self {
         self.dtype = DType::F32;
         self
+    }
+
+    /// The same place, handing out every parameter multiplied by `factor`.
+    pub fn times(mut self, factor: f32) -> Self {
+        self.factor *= factor;
+        self
+    }
+
+    /// The parameter `name` without axes; 0 if it is only written down.
+    pub fn scalar(&mut self, name: &str) -> f32 {
+        let data = self.take(name, &[]);
+        data.and_then(|data| data.iter::<f32>().next())
+            .unwrap_or(0.0)
     }
 
     /// The parameter `name`, which must have exactly this shape.
@@ -145,6 +172,31 @@ impl<'a> Params<'a> {
             Some(data) => Param::initialized(ParamId::new(), self.upload(data, shape)),
             None => self.absent(shape),
         }
+    }
+
+    /// The parameter `name` that the source has in the shape `stored`, of which `change` makes that of `shape`: elements in
+    /// their order to as many others.
+    pub(crate) fn changed<const D: usize>(
+        &mut self,
+        name: &str,
+        stored: &[usize],
+        shape: [usize; D],
+        change: impl FnOnce(Vec<f32>) -> Vec<f32>,
+    ) -> Param<Tensor<D>> {
+        match self.take(name, stored) {
+            Some(data) => {
+                let data = TensorData::new(change(data.iter().collect()), shape);
+                Param::initialized(ParamId::new(), self.upload(data, shape))
+            }
+            None => self.absent(shape),
+        }
+    }
+
+    /// The elements of the parameter `name`, which must have this length: what others are changed with. None if it is only
+    /// written down.
+    pub(crate) fn values(&mut self, name: &str, length: usize) -> Option<Vec<f32>> {
+        let data = self.take(name, &[length])?;
+        Some(data.iter().collect())
     }
 
     /// Parameters one below the other, as one of the shape `shape`. `parts` are their names and rows; the other axes are
@@ -202,7 +254,10 @@ impl<'a> Params<'a> {
             Origin::Source(source) => {
                 let data = source.take(&name, stored);
                 debug_assert_eq!(data.shape().as_slice(), stored);
-                Some(data)
+                Some(match self.factor {
+                    1.0 => data,
+                    factor => multiplied(data, factor),
+                })
             }
             Origin::Outline { wanted, .. } => {
                 wanted.push(Wanted {
@@ -246,6 +301,13 @@ impl<'a> Params<'a> {
             format!("{}.{name}", self.prefix)
         }
     }
+}
+
+/// The elements times `factor`, in f32.
+fn multiplied(data: TensorData, factor: f32) -> TensorData {
+    let shape = data.shape().clone();
+    let values: Vec<f32> = data.iter::<f32>().map(|value| value * factor).collect();
+    TensorData::new(values, shape)
 }
 
 /// The elements of filters `[Out, In, k, k]` as `[Out, k, k, In]`.

@@ -4,11 +4,12 @@
 mod support;
 
 use burn::prelude::*;
-use burn::tensor::FloatDType;
+use burn::tensor::{FloatDType, TensorData};
+use prepose_kernels::profile;
 use prepose_models::attention::{AttentionProbe, LayerInfo, Place};
 use prepose_models::clip::{ClipTextModel, HiddenLayer};
-use prepose_models::params::Params;
-use prepose_models::unet::{AddedConditioning, UNet, UNetConfig};
+use prepose_models::params::{ParamSource, Params};
+use prepose_models::unet::{AddedConditioning, Objects, UNet, UNetConfig};
 use prepose_models::vae::AutoencoderKl;
 use serde_json::json;
 use support::{RandomSource, deviation, noise_tensor, tiny_clip, tiny_unet, tiny_vae};
@@ -273,4 +274,81 @@ fn samples_of_a_distribution() {
     let noise: Tensor<4> = noise_tensor(2, [1, 4, 4, 4], &device());
     let expected = latents.mean.clone() + noise.clone() * (latents.logvar.clone() / 2.0).exp();
     assert!(deviation(&values(latents.sample(noise)), &values(expected)) < 1e-6);
+}
+
+/// Random parameters with every gate closed.
+struct ClosedGates;
+
+impl ParamSource for ClosedGates {
+    fn take(&mut self, name: &str, shape: &[usize]) -> TensorData {
+        match name.contains(".alpha_") {
+            true => TensorData::zeros::<f32, _>(shape.to_vec()),
+            false => RandomSource.take(name, shape),
+        }
+    }
+
+    fn contains(&self, _name: &str) -> bool {
+        false
+    }
+}
+
+/// One object in the first of two samples.
+fn one_object() -> Objects {
+    let phrase = noise_tensor(5, [12], &device());
+    let one = Objects::new(&[(phrase, [0.1, 0.2, 0.5, 0.9])], 12, &device());
+    Objects::cat(vec![one.clone(), one.none()])
+}
+
+#[test]
+fn closed_gates_and_absent_objects_change_nothing() {
+    let config = tiny_unet(json!({"attention_type": "gated"}));
+    let plain = load_unet(&tiny_unet(json!({})), FloatDType::F32);
+    let context = || noise_tensor(2, [2, 7, 12], &device());
+    let sample = || noise_tensor(1, [2, 4, 8, 8], &device());
+    let run = |unet: &UNet, grounded: bool| {
+        let mut prepared = unet.prepare(context(), None);
+        if grounded {
+            prepared = unet.ground(prepared, &one_object());
+        }
+        profile::record(|| values(unet.forward_prepared(sample(), &[500.0], &prepared)))
+    };
+    let (expected, plain_calls) = run(&plain, false);
+    let mut source = ClosedGates;
+    let params = Params::new(&mut source, &device(), FloatDType::F32);
+    let closed = UNet::load(&config, params).unwrap();
+    assert_eq!(run(&closed, true).0, expected);
+    let open = load_unet(&config, FloatDType::F32);
+    let (off, off_calls) = run(&open, false);
+    assert_eq!(off, expected);
+    // Off they cost nothing: the same kernels run on the same numbers.
+    assert_eq!(off_calls.flops(), plain_calls.flops());
+    for family in profile::Family::ALL {
+        let calls = [&off_calls, &plain_calls].map(|calls| calls.get(family).calls);
+        assert_eq!(calls[0], calls[1]);
+    }
+    let (on, _) = run(&open, true);
+    assert!(deviation(&on, &expected) > 1e-2);
+    // Another network ignores them.
+    assert_eq!(run(&plain, true).0, expected);
+}
+
+#[test]
+fn objects_do_not_depend_on_their_neighbours() {
+    let config = tiny_unet(json!({"attention_type": "gated"}));
+    for dtype in [FloatDType::F32, FloatDType::F16, FloatDType::BF16] {
+        let unet = load_unet(&config, dtype);
+        let context = noise_tensor(2, [2, 7, 12], &device());
+        let sample: Tensor<4> = noise_tensor(1, [2, 4, 8, 8], &device());
+        let prepared = unet.ground(unet.prepare(context, None), &one_object());
+        let both = unet.forward_prepared(sample.clone(), &[500.0], &prepared);
+        for row in 0..2 {
+            let alone = sample.clone().narrow(0, row, 1);
+            let alone = unet.forward_prepared(alone, &[500.0], &prepared.narrow(row, 1));
+            let error = deviation(&values(alone), &values(both.clone().narrow(0, row, 1)));
+            assert!(error < 1e-5, "{dtype:?}, sample {row}: {error}");
+        }
+        let [on, off] = [&prepared, &prepared.without_objects()]
+            .map(|prepared| values(unet.forward_prepared(sample.clone(), &[500.0], prepared)));
+        assert!(deviation(&on, &off) > 1e-2, "{dtype:?}");
+    }
 }

@@ -7,7 +7,7 @@ use burn::prelude::*;
 use burn::tensor::{FloatDType, TensorData};
 use prepose_models::clip::{ClipTextModel, HiddenLayer};
 use prepose_models::params::Params;
-use prepose_models::unet::{AddedConditioning, UNet};
+use prepose_models::unet::{AddedConditioning, MOST_OBJECTS, Objects, PreparedConditioning, UNet};
 use prepose_models::vae::AutoencoderKl;
 use support::{Expected, FileSource, config};
 
@@ -194,4 +194,44 @@ fn sd1_vae() {
 #[test]
 fn sdxl_vae() {
     check_vae("sdxl-tiny", MODEL_FP16);
+}
+
+/// Three objects, none, and as many as there are places; batches whose pictures have different ones; odd sizes.
+#[test]
+fn gligen() {
+    let expected = Expected::open("gligen", &device());
+    let unet = unet("gligen", MODEL, FloatDType::F32);
+    assert!(unet.is_grounded());
+    for case in ["batch", "odd", "thirty", "none"] {
+        let name = |tensor: &str| format!("unet/{case}/{tensor}");
+        let plain = unet.prepare(expected.tensor(&name("context")), None);
+        let objects = Objects {
+            phrases: expected.tensor(&name("positive_embeddings")),
+            boxes: expected.tensor(&name("boxes")),
+            mask: expected.tensor::<2>(&name("masks")).unsqueeze_dim(2),
+        };
+        let forward = |prepared: &PreparedConditioning| {
+            unet.forward_prepared(expected.tensor(&name("sample")), &[601.0], prepared)
+        };
+        let grounded = unet.ground(plain.clone(), &objects);
+        let out = forward(&grounded);
+        expected.compare(&name("out"), out.clone(), 1e-5);
+        // Off is the network without the layers, not one without objects.
+        expected.compare(&name("off"), forward(&plain), 1e-5);
+
+        // The order of the places does not matter, and what a place without an object has neither.
+        let turn = |x: Tensor<3>| {
+            let first = x.clone().narrow(1, 0, 1);
+            Tensor::cat(vec![x.narrow(1, 1, MOST_OBJECTS - 1), first], 1)
+        };
+        let empty = objects.mask.clone() * -1.0 + 1.0;
+        let turned = Objects {
+            phrases: turn(objects.phrases.clone() + empty.clone() * 3.0),
+            boxes: turn(objects.boxes.clone() + empty * 0.25),
+            mask: turn(objects.mask.clone()),
+        };
+        let turned = forward(&unet.ground(plain, &turned));
+        let [out, turned] = [out, turned].map(|x| x.to_data().iter().collect::<Vec<f32>>());
+        assert!(support::deviation(&turned, &out) < 1e-5, "{case}");
+    }
 }

@@ -21,17 +21,23 @@ CASES = {
     "sdxl-tiny": "sdxl",
     "keys": "keys",
     "single-file": "single_file",
+    "gligen": "gligen",
+    "sd2-tiny": "sd2",
+    "composed": "composed",
     "pickle": "pickle_files",
     "lora": "lora",
     "tokenizer": "tokenizer",
     "toybox": "toybox",
     "rcnn": "rcnn",
+    "eyes/grounding-dino": "eyes_grounding",
+    "eyes/rt-detr": "eyes_rt_detr",
     "pictures": "pictures",
     "perturb": "perturb",
     "spatialbench-uc": "spatialbench_uc",
     "guidance": "guidance",
     "guidance-toybox": "guidance_toybox",
     "audit": "audit",
+    "eyes": "eyes_towers",
 }
 
 

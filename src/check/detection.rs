@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
-use super::run_lengths::RunLengths;
+use crate::mask::Mask;
+use crate::run_lengths::RunLengths;
 
 /// A box in pixels of the original picture, corners `x0 <= x1`, `y0 <= y1`. Serialized as `[x0, y0, x1, y1]`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -70,90 +70,6 @@ impl From<[f64; 4]> for BoundingBox {
 impl From<BoundingBox> for [f64; 4] {
     fn from(b: BoundingBox) -> Self {
         [b.x0, b.y0, b.x1, b.y1]
-    }
-}
-
-/// Why pixels are no [`Mask`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("a mask of {width} × {height} pixels needs {} values, not {values}", width * height)]
-pub struct MaskError {
-    /// Of the mask, in pixels.
-    pub width: usize,
-    /// Of the mask, in pixels.
-    pub height: usize,
-    /// How many values were given.
-    pub values: usize,
-}
-
-/// Which pixels of the picture an object covers, row by row.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mask {
-    width: usize,
-    height: usize,
-    covered: Vec<bool>,
-}
-
-impl Mask {
-    /// The mask of a picture of `width` × `height` pixels; `covered` has one value a pixel, row by row.
-    pub fn new(width: usize, height: usize, covered: Vec<bool>) -> Result<Self, MaskError> {
-        if covered.len() != width * height {
-            return Err(MaskError {
-                width,
-                height,
-                values: covered.len(),
-            });
-        }
-        Ok(Self {
-            width,
-            height,
-            covered,
-        })
-    }
-
-    /// Of the picture, in pixels.
-    pub fn width(&self) -> usize {
-        self.width
-    }
-
-    /// Of the picture, in pixels.
-    pub fn height(&self) -> usize {
-        self.height
-    }
-
-    /// Whether the object covers the pixel in column `x` and row `y`; it covers none outside the picture.
-    pub fn contains(&self, x: usize, y: usize) -> bool {
-        x < self.width && y < self.height && self.covered[y * self.width + x]
-    }
-
-    /// How many pixels are covered.
-    pub fn area(&self) -> usize {
-        self.covered.iter().filter(|&&covered| covered).count()
-    }
-
-    /// For each column, from the left, how many of its pixels are covered.
-    pub fn x_profile(&self) -> Vec<f64> {
-        let mut profile = vec![0.0; self.width];
-        for row in self.rows() {
-            for (sum, &covered) in profile.iter_mut().zip(row) {
-                *sum += f64::from(u8::from(covered));
-            }
-        }
-        profile
-    }
-
-    /// For each row, from the top, how many of its pixels are covered.
-    pub fn y_profile(&self) -> Vec<f64> {
-        let mut profile = vec![0.0; self.height];
-        for (sum, row) in profile.iter_mut().zip(self.rows()) {
-            *sum = row.iter().filter(|&&covered| covered).count() as f64;
-        }
-        profile
-    }
-
-    /// The rows, from the top.
-    pub fn rows(&self) -> impl Iterator<Item = &[bool]> {
-        // Chunks of 0 would panic; a mask without columns has no values to chunk.
-        self.covered.chunks(self.width.max(1))
     }
 }
 

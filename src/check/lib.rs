@@ -3,7 +3,7 @@
 //! Owns the checker's rule and the other published rules, the records, metrics and tables of SpatialBench-UC, what is
 //! written down of each picture of a run, and the audit of the checker by people. Everything is a pure function on text
 //! and small host data (boxes, scores, masks, depths); it knows neither detectors nor the generator, reads no files
-//! but depth maps and needs no tensors. It may import `prepose-scene`, `prepose-draw` and `prepose-untrusted`.
+//! but depth maps and needs no tensors. It may import `prepose-scene`, `prepose-draw`, `prepose-statistics` and `prepose-untrusted`.
 //!
 //! * [`detection`]: what a detector says of one picture;
 //! * [`ask`]: from a prompt's scene to what a detector is asked;
@@ -25,9 +25,9 @@ pub mod clock;
 pub mod detection;
 pub mod json;
 pub mod manifest;
+pub mod mask;
 pub mod perturb;
 pub mod prompt;
-pub mod python_random;
 pub mod reward;
 pub mod rules;
 pub mod run_lengths;
@@ -39,4 +39,7 @@ pub mod vocabulary;
 #[cfg(test)]
 mod tests;
 
-pub use detection::{BoundingBox, Detection, Mask, MaskError};
+pub use prepose_statistics::python_random;
+
+pub use detection::{BoundingBox, Detection};
+pub use mask::{Mask, MaskError};

@@ -145,14 +145,41 @@ fn transposed(picture: &Picture) -> Picture {
     }
 }
 
-/// Pillow's `resize(…, LANCZOS)`: rows first, then columns, each rounded to bytes.
+/// Pillow's `resize(…, LANCZOS)`.
 fn lanczos(picture: &Picture, width: usize, height: usize) -> Picture {
-    let wide = resize_rows(picture, width);
+    resize(picture, width, height, &LANCZOS)
+}
+
+/// Pillow's `resize(…, BILINEAR)`, as transformers prepares pictures with it; at least one pixel each way.
+pub fn bilinear(picture: &Picture, width: usize, height: usize) -> Picture {
+    resize(picture, width.max(1), height.max(1), &BILINEAR)
+}
+
+/// Rows first, then columns, each rounded to bytes.
+fn resize(picture: &Picture, width: usize, height: usize, filter: &Filter) -> Picture {
+    let wide = resize_rows(picture, width, filter);
     if height == picture.height {
         return wide;
     }
-    transposed(&resize_rows(&transposed(&wide), height))
+    transposed(&resize_rows(&transposed(&wide), height, filter))
 }
+
+/// How a pixel counts by its distance.
+struct Filter {
+    /// Up to which distance one counts.
+    support: f64,
+    weight: fn(f64) -> f64,
+}
+
+const LANCZOS: Filter = Filter {
+    support: 3.0,
+    weight: window,
+};
+
+const BILINEAR: Filter = Filter {
+    support: 1.0,
+    weight: |x| (1.0 - x.abs()).max(0.0),
+};
 
 /// The fractional bits of a resizing's weights.
 const WEIGHT_BITS: u32 = 22;
@@ -163,11 +190,11 @@ struct Taps {
     weights: Vec<i32>,
 }
 
-fn resize_rows(picture: &Picture, width: usize) -> Picture {
+fn resize_rows(picture: &Picture, width: usize, filter: &Filter) -> Picture {
     if width == picture.width {
         return picture.clone();
     }
-    let taps = taps(picture.width, width);
+    let taps = taps(picture.width, width, filter);
     let mut rgb = vec![0u8; width * picture.height * 3];
     rgb.par_chunks_mut(width * 3)
         .zip(picture.rgb.par_chunks(picture.width * 3))
@@ -193,12 +220,11 @@ fn resize_rows(picture: &Picture, width: usize) -> Picture {
 }
 
 /// For each pixel of a side of `to` pixels, what it is made of on a side of `from` pixels.
-fn taps(from: usize, to: usize) -> Vec<Taps> {
-    const SUPPORT: f64 = 3.0;
+fn taps(from: usize, to: usize, by: &Filter) -> Vec<Taps> {
     let scale = from as f64 / to as f64;
     // A smaller picture is filtered as wide as its pixels are in the larger one.
     let filter = scale.max(1.0);
-    let support = SUPPORT * filter;
+    let support = by.support * filter;
     (0..to)
         .map(|x| {
             let centre = (x as f64 + 0.5) * scale;
@@ -206,7 +232,7 @@ fn taps(from: usize, to: usize) -> Vec<Taps> {
             let first = (centre - support + 0.5) as usize;
             let last = ((centre + support + 0.5) as usize).min(from);
             let weights: Vec<f64> = (first..last)
-                .map(|at| window((at as f64 - centre + 0.5) * (1.0 / filter)))
+                .map(|at| (by.weight)((at as f64 - centre + 0.5) * (1.0 / filter)))
                 .collect();
             let total: f64 = weights.iter().fold(0.0, |sum, weight| sum + weight);
             let weights = weights

@@ -4,7 +4,7 @@ use prepose_scene::StatedRelation;
 use serde::{Deserialize, Serialize};
 
 /// One prompt of a set, with what it asks for.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SuitePrompt {
     /// Unique in the set; letters, digits, `.`, `_` and `-`, as it becomes part of file names.
@@ -23,6 +23,49 @@ pub struct SuitePrompt {
     /// What the set says of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
+    /// The text without names and order of mention, where it is not to be derived from the prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub neutral: Option<String>,
+    /// The text with the objects in the other order, where it is not to be derived from the prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reverse: Option<String>,
+    /// The picture that the prompt changes; none for one made from nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edit: Option<Edit>,
+}
+
+/// A picture that a prompt is to change.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Edit {
+    /// What it shows, in words: the prompt that it is made from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<String>,
+    /// Its file; `{seed}` stands for the number of the seed, with four digits. None if it is still to be made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub picture: Option<String>,
+    /// How much of it is changed, in (0, 1], for models that change pictures by adding noise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strength: Option<f64>,
+}
+
+impl Edit {
+    /// How much of a picture is changed where nothing is said: as diffusers does.
+    pub const STRENGTH: f64 = 0.8;
+
+    /// Of a picture that is made from this prompt.
+    pub fn of(seed: String) -> Self {
+        Self {
+            seed: Some(seed),
+            ..Self::default()
+        }
+    }
+
+    /// The file of the picture for a seed, if it is made.
+    pub fn path(&self, seed: u64) -> Option<String> {
+        let picture = self.picture.as_ref()?;
+        Some(picture.replace("{seed}", &format!("{seed:04}")))
+    }
 }
 
 /// Relations of two objects in files: `{"relation": "left_of", "a": 0, "b": 1}`, named as in the released records.
@@ -89,8 +132,7 @@ mod tests {
             prompt: "a dog to the left of a cat".into(),
             objects: vec!["dog".into(), "cat".into()],
             relations: vec![StatedRelation::of_two(0, Relation::LeftOf, 1)],
-            counterpart: None,
-            tags: Vec::new(),
+            ..SuitePrompt::default()
         };
         let json = serde_json::to_string(&prompt).unwrap();
         assert!(json.contains(r#""relation":"left_of""#), "{json}");

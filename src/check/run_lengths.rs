@@ -1,12 +1,14 @@
 //! COCO's run-length encoding of masks, plain and as text.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::Mask;
 
 /// More pixels than this are no mask of a picture.
-const MOST_PIXELS: usize = 1 << 28;
+const MOST_PIXELS: usize = 1 << 26;
 
 /// A mask as pycocotools writes it: `{"size": [height, width], "counts": …}`. Runs go down the columns, from the left, and
 /// begin with uncovered pixels.
@@ -52,27 +54,16 @@ pub enum RunLengthsError {
 impl RunLengths {
     /// A mask as text.
     pub fn pack(mask: &Mask) -> Self {
-        let (width, height) = (mask.width(), mask.height());
-        let pixels = (0..width).flat_map(|x| (0..height).map(move |y| (x, y)));
-        let (mut counts, mut covered, mut run) = (Vec::new(), false, 0);
-        for (x, y) in pixels {
-            if mask.contains(x, y) != covered {
-                counts.push(run);
-                (covered, run) = (!covered, 0);
-            }
-            run += 1;
-        }
-        counts.push(run);
         Self {
-            size: [height, width],
-            counts: Counts::Compressed(compressed(&counts)),
+            size: [mask.height(), mask.width()],
+            counts: Counts::Compressed(compressed(&mask.lengths())),
         }
     }
 
     /// The mask.
     ///
     /// # Errors
-    /// Runs that do not cover `size`, text that is not of the encoding, or more than 2²⁸ pixels.
+    /// Runs that do not cover `size`, text that is not of the encoding, or more than 2²⁶ pixels.
     pub fn unpack(&self) -> Result<Mask, RunLengthsError> {
         let [height, width] = self.size;
         let pixels = height
@@ -80,31 +71,20 @@ impl RunLengths {
             .filter(|pixels| *pixels <= MOST_PIXELS);
         let pixels = pixels.ok_or(RunLengthsError::Size(height, width))?;
         let counts = match &self.counts {
-            Counts::Plain(counts) => counts.clone(),
-            Counts::Compressed(text) => decompressed(text.as_bytes())?,
+            Counts::Plain(counts) => Cow::Borrowed(counts),
+            Counts::Compressed(text) => Cow::Owned(decompressed(text.as_bytes())?),
         };
         let runs = counts
             .iter()
             .fold(0usize, |sum, run| sum.saturating_add(*run));
-        let length = RunLengthsError::Length {
-            runs,
-            height,
-            width,
-        };
         if runs != pixels {
-            return Err(length);
+            return Err(RunLengthsError::Length {
+                runs,
+                height,
+                width,
+            });
         }
-        let mut covered = vec![false; pixels];
-        let mut at = 0;
-        for (i, run) in counts.iter().enumerate() {
-            if i % 2 == 1 {
-                for pixel in at..at + run {
-                    covered[pixel % height * width + pixel / height] = true;
-                }
-            }
-            at += run;
-        }
-        Mask::new(width, height, covered).map_err(|_| length)
+        Ok(Mask::of_runs(width, height, &counts))
     }
 }
 

@@ -9,7 +9,7 @@ use crate::rules::visor::{self, Found};
 use crate::rules::{Case, Options, RuleError, Wanted, geneval, hrs, pse, t2i};
 use crate::spatialbench::Record;
 use crate::{Detection, json};
-use prepose_scene::StatedRelation;
+use prepose_scene::{Scene, StatedRelation};
 
 /// A finished picture: what is in `samples/` while the run goes on, and in the run's files at its end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -94,9 +94,9 @@ pub struct Scores {
     pub pse: Option<f64>,
     /// That of each relation, if there are several.
     pub each_pse: Option<Vec<Option<f64>>>,
-    /// Neutral pairs: where the first-mentioned object is, `left`, `right` or `invalid`.
+    /// Pairs of which the text does not say how they stand: where the first-mentioned object is, `left`, `right` or `invalid`.
     pub side: Option<String>,
-    /// Neutral pairs: where the first-mentioned object is, `above`, `below` or `invalid`.
+    /// Such pairs: where the first-mentioned object is, `above`, `below` or `invalid`.
     pub level: Option<String>,
 }
 
@@ -141,7 +141,8 @@ impl Scores {
             .collect();
         self.found = Some(here.iter().filter(|here| **here).count());
         self.each_found = Some(here);
-        if prompt.relations.is_empty() {
+        // Where nothing is said of sides, also if the set knows them.
+        if states_no_side(prompt) {
             let words = |side: Result<Side, RuleError>, names: [&str; 2]| {
                 let name = match side.ok()? {
                     Side::Left => names[0],
@@ -152,6 +153,8 @@ impl Scores {
             };
             self.side = words(ots::side(&case, &options), ["left", "right"]);
             self.level = words(ots::level(&case, &options), ["above", "below"]);
+        }
+        if prompt.relations.is_empty() {
             return self;
         }
         let centres = centres(&case, &options);
@@ -173,6 +176,12 @@ impl Scores {
         }
         self
     }
+}
+
+/// Whether the text of a prompt leaves open on which side its objects are.
+fn states_no_side(prompt: &SuitePrompt) -> bool {
+    prompt.relations.is_empty()
+        || Scene::parse(&prompt.prompt).is_ok_and(|scene| scene.relations.is_empty())
 }
 
 /// Whether VISOR's rule holds for each relation; none if an object is missing or VISOR has no such relation.

@@ -5,6 +5,7 @@ use std::io::{IsTerminal, Write};
 use anyhow::ensure;
 use prepose::report::experiments::{Pictures, Results};
 use prepose::suite::experiments::pictures;
+use prepose::suite::folder::RunFolder;
 use prepose::suite::method::Method;
 
 use super::OK;
@@ -25,7 +26,7 @@ pub fn run(
     results: impl FnOnce(&Pictures) -> Results,
 ) -> anyhow::Result<u8> {
     ensure!(
-        settings.checker != "none",
+        settings.checker() != "none",
         "an experiment is about what a checker sees; --checker none sees nothing"
     );
     let folder = carry_out(suite, methods, settings, quiet)?;
@@ -37,7 +38,18 @@ pub fn run(
         }
         return Ok(OK);
     }
-    let results = results(&pictures(&folder)?);
+    show(&folder, settings, quiet, |pictures| Ok(results(pictures)))?;
+    Ok(OK)
+}
+
+/// Writes what a run came to beside it, and shows it.
+pub fn show(
+    folder: &RunFolder,
+    settings: &Settings,
+    quiet: bool,
+    results: impl FnOnce(&Pictures) -> anyhow::Result<Results>,
+) -> anyhow::Result<()> {
+    let results = results(&pictures(folder)?)?;
     for (name, text) in results.files() {
         let name = format!("{FOLDER}/{name}");
         folder.store().put(&name, text.as_bytes())?;
@@ -51,5 +63,5 @@ pub fn run(
         let location = folder.store().location();
         writeln!(stdout, "\nwritten to {location}/{FOLDER}")?;
     }
-    Ok(OK)
+    Ok(())
 }

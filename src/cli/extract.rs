@@ -79,6 +79,7 @@ pub fn give_relations(
                 // Guidance reads the scene, which is not there yet.
                 blueprint.check(&mut Request {
                     guide: None,
+                    ground: None,
                     ..request.clone()
                 })?;
                 let relations = relations(extractor, new.key());

@@ -87,7 +87,7 @@ fn is_png(path: &Path) -> anyhow::Result<bool> {
 
 fn png_json(path: &Path, info: &PngInfo) -> serde_json::Value {
     let mut json = serde_json::json!({
-        "path": path, "format": "png", "width": info.width, "height": info.height,
+        "path": path.to_string_lossy(), "format": "png", "width": info.width, "height": info.height,
     });
     for (keyword, text) in &info.texts {
         json[keyword] = text.clone().into();

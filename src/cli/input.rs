@@ -2,45 +2,16 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::Context;
-use prepose_untrusted::{escaped, read_regular};
+use prepose_untrusted::escaped;
 
 /// Stands for standard input in the place of a file's name.
 pub const STDIN: &str = "-";
 
 /// How many characters of a message are shown.
 const LONGEST: usize = 1000;
-
-/// More than any file of records has, in bytes.
-const MOST: u64 = 1 << 30;
-
-/// The text of a regular file, or of standard input for `-`, without a byte order mark.
-pub fn text_of(path: &Path) -> io::Result<String> {
-    let bytes = match path == Path::new(STDIN) {
-        true => {
-            let mut bytes = Vec::new();
-            io::stdin().lock().take(MOST).read_to_end(&mut bytes)?;
-            bytes
-        }
-        false => read_regular(path, MOST)?,
-    };
-    let text = String::from_utf8(bytes).map_err(|error| {
-        let good = error.utf8_error().valid_up_to();
-        let lines = error.as_bytes()[..good].iter();
-        let line = 1 + lines.filter(|&&byte| byte == b'\n').count();
-        io::Error::new(
-            io::ErrorKind::InvalidData,
-            format!("line {line} is not UTF-8"),
-        )
-    })?;
-    Ok(match text.strip_prefix('\u{feff}') {
-        Some(rest) => rest.to_owned(),
-        None => text,
-    })
-}
 
 /// Errors in the order of their first occurrence, each with its first place and how many more there are.
 pub fn once<P, E: Clone + Eq + Hash>(
@@ -70,6 +41,11 @@ pub fn line(kind: &str, place: impl std::fmt::Display, error: &str, more: usize)
         None => text,
     };
     escaped(&text)
+}
+
+/// A number with its noun: `1 picture`, `2 pictures`.
+pub fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 /// The path from the root, without `.` and `..`. Links are not followed, as a browser does not follow them either.

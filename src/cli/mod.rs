@@ -1,11 +1,13 @@
 //! The command line: one file a command; each parses, calls and prints.
 
+mod agree;
 mod audit;
 mod bench;
 mod check;
 mod checker;
 mod colour;
 mod completions;
+mod detect;
 mod devices;
 mod experiment;
 mod extract;
@@ -13,9 +15,11 @@ mod generate;
 mod info;
 mod input;
 mod interrupt;
+mod judge;
 mod memory;
 mod merge;
 mod model;
+mod opse;
 mod ots;
 mod parse;
 mod progress;
@@ -24,6 +28,7 @@ mod pull;
 mod report;
 mod run;
 mod sampling;
+mod scene;
 mod score;
 mod selftest;
 mod suites;
@@ -71,6 +76,8 @@ enum Command {
     Generate(Box<generate::Args>),
     /// Say whether pictures show what was asked for
     Check(check::Args),
+    /// Write down what a detector sees in pictures: boxes, scores, masks
+    Detect(detect::Args),
     /// Score detections by a published rule: PSE, VISOR, GenEval, T2I-CompBench, HRS-Bench, OTS-Bench
     Score(score::Args),
     /// Run whole sets of prompts by several methods, checked; can be killed, resumed and divided
@@ -81,12 +88,20 @@ enum Command {
     Verify(verify::Args),
     /// Tables, plots and a page of what runs came to
     Report(Box<report::Args>),
+    /// Find the best of several sources of pictures with few pictures
+    Opse(Box<opse::Args>),
     /// Does the order of mention decide where things stand? The experiments of OTS-Bench
     Ots(Box<ots::Args>),
     /// What guidance and search make of relations: the experiments of Why Settle for Mid
     Psg(Box<psg::Args>),
     /// Measure the checker against people: sample, label, analyze, calibrate
     Audit(Box<audit::Args>),
+    /// Ask a vision-language model about pictures: OTS-Bench and Scene-Bench
+    Judge(Box<judge::Args>),
+    /// Scene graphs: prompts and texts of them, and graphs of captions and pictures (Scene-Bench)
+    Scene(Box<scene::Args>),
+    /// How far people, judges and metrics agree: correlation, kappa, precision, ratings
+    Agree(agree::Args),
     /// List the sets of prompts, or show the prompts of one
     Suites(suites::Args),
     /// Show what is read from a prompt: objects, relations, tokens, schedule, neutral form
@@ -95,7 +110,7 @@ enum Command {
     Info(info::Args),
     /// List the devices that can be used, and why the others cannot
     Devices(devices::Args),
-    /// Download a known checkpoint; but for `--extract-with` and runs in object stores, nothing else uses the network
+    /// Download a known checkpoint; but for `--extract-with`, `--judge` and runs in object stores, nothing else uses the network
     Pull(pull::Args),
     /// Try every operation and the toybox's networks on a device, against f64 and against PyTorch's records
     Selftest(selftest::Args),
@@ -120,6 +135,7 @@ pub fn main() -> ExitCode {
         Command::Run(args) => run::run(args, cli.quiet),
         Command::Merge(args) => merge::run(args, cli.quiet),
         Command::Verify(args) => verify::run(args, cli.quiet),
+        Command::Opse(args) => opse::run(args, cli.quiet),
         Command::Ots(args) => ots::run(args, cli.quiet),
         Command::Psg(args) => psg::run(args, cli.quiet),
         Command::Info(args) => info::run(args),
@@ -128,6 +144,10 @@ pub fn main() -> ExitCode {
         Command::Pull(args) => pull::run(args, cli.quiet),
         Command::Report(args) => report::run(args, cli.quiet),
         Command::Audit(args) => audit::run(args),
+        Command::Judge(args) => judge::run(args, cli.quiet),
+        Command::Scene(args) => scene::run(args, cli.quiet),
+        Command::Agree(args) => agree::run(args),
+        Command::Detect(args) => detect::run(args, cli.quiet),
         Command::Score(args) => score::run(args),
         Command::Suites(args) => suites::run(args),
         Command::Selftest(args) => selftest::run(args),

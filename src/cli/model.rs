@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use prepose::device::{self, DeviceSpec, OpenDevice};
 use prepose::request::{Dtype, Lora, ModelRequest};
-use prepose_weights::TOYBOX;
+use prepose_weights::{Prediction, TOYBOX};
 
 /// Which networks, and where they run.
 #[derive(Clone, Debug, clap::Args)]
@@ -22,6 +22,12 @@ pub struct ModelArgs {
     /// Another autoencoder.
     #[arg(long, value_name = "PATH", hide_short_help = true)]
     pub vae: Option<PathBuf>,
+    /// GLIGEN's layers for --ground, if the checkpoint has none of its own: a file for SD 1.x.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub gligen: Option<PathBuf>,
+    /// What the UNet predicts, epsilon or v, where the checkpoint does not say it or is wrong.
+    #[arg(long, value_name = "KIND", hide_short_help = true)]
+    pub prediction: Option<Prediction>,
     /// A LoRA to merge, with its weight; may be repeated.
     #[arg(long, value_name = "FILE[:WEIGHT]", value_parser = parse_lora)]
     pub lora: Vec<Lora>,
@@ -55,6 +61,12 @@ impl ModelArgs {
         }
         if self.vae.is_some() {
             model.vae.clone_from(&self.vae);
+        }
+        if self.gligen.is_some() {
+            model.gligen.clone_from(&self.gligen);
+        }
+        if self.prediction.is_some() {
+            model.prediction = self.prediction;
         }
         if !self.lora.is_empty() {
             model.loras.clone_from(&self.lora);

@@ -80,10 +80,10 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         let files: Vec<_> = pulled
             .files
             .iter()
-            .map(|(path, sha256)| serde_json::json!({"path": path, "sha256": sha256}))
+            .map(|(path, sha256)| serde_json::json!({"path": path.to_string_lossy(), "sha256": sha256}))
             .collect();
         let report = serde_json::json!({
-            "path": pulled.path, "repo": pulled.repo, "commit": pulled.commit, "files": files,
+            "path": pulled.path.to_string_lossy(), "repo": pulled.repo, "commit": pulled.commit, "files": files,
         });
         writeln!(out, "{report}")?;
     } else {

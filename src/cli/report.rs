@@ -15,11 +15,11 @@ use prepose::report::tables::{self, Titled};
 use prepose::report::{Report, page, paired, people, read, source};
 use prepose::store::ledger::named;
 use prepose::table::{Cell, Table};
-use prepose_untrusted::{escaped, printable};
+use prepose_untrusted::{escaped, printable, read_text_or_stdin};
 use serde_json::{Map, Value, json};
 
 use super::OK;
-use super::input::text_of;
+use super::input::count;
 
 /// How many pixels of a PNG a pixel of a plot has.
 const ZOOM: f64 = 2.0;
@@ -112,7 +112,8 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let mut given = Vec::new();
     for path in &args.labels {
         let at = || path.display().to_string();
-        let text = text_of(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let text =
+            read_text_or_stdin(path).with_context(|| format!("cannot read {}", path.display()))?;
         let read = labels::read(&text).with_context(at)?;
         people::add(read, &mut given);
     }
@@ -182,11 +183,11 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     }
     writeln!(
         stdout,
-        "{}: {} pictures, {} tables, {} plots",
+        "{}: {}, {}, {}",
         escaped(&out.join("report.html").display().to_string()),
-        report.pictures(),
-        tables.len(),
-        figures.len()
+        count(report.pictures(), "picture"),
+        count(tables.len(), "table"),
+        count(figures.len(), "plot")
     )?;
     Ok(OK)
 }
@@ -293,8 +294,8 @@ fn summary(report: &Report, out: &Path, tables: &[Titled], written: &[PathBuf]) 
         .map(|titled| (titled.table.name.to_owned(), rows(&titled.table)))
         .collect();
     json!({
-        "out": out,
-        "page": out.join("report.html"),
+        "out": out.to_string_lossy(),
+        "page": out.join("report.html").to_string_lossy(),
         "complete": report.methods.iter().all(|method| method.is_complete()),
         "pictures": report.pictures(),
         "runs": report.runs.iter().map(|run| &run.locations).collect::<Vec<_>>(),

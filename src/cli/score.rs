@@ -1,5 +1,8 @@
 //! `prepose score`
 
+mod clip;
+mod eyes;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -8,14 +11,17 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use prepose::check::rules::opse::{Clock, Opse, OpseError, SplitMix};
 use prepose::check::rules::read::{Place, Reader};
 use prepose::check::rules::{Options, Outcome, RULES, Report, Rule, RuleError, Value, by_name};
-use prepose_untrusted::escaped;
+use prepose_untrusted::{escaped, read_text_or_stdin};
 use serde_json::{Map, json};
 
+use self::eyes::{EyeArgs, Eyes};
 use super::values::parse_size;
 use super::{ERROR, OK, input};
 
 /// The comparison of models, which is no rule but is made of one.
 const OPSE: &str = "opse";
+/// How well a text describes a picture, which is no rule either: there is nothing to detect.
+const CLIP_SCORE: &str = "clip-score";
 /// Different errors that are told.
 const MOST_ERRORS: usize = 20;
 
@@ -26,6 +32,8 @@ macro_rules! examples {
   prepose score visor results_mymodel_text_spatial_rel_phrases_owlvit_0.1.json
   prepose score pse out/per_sample.jsonl --json
   prepose score geneval detections.jsonl --metadata evaluation_metadata.jsonl
+  prepose score pse-3d detections.jsonl --depth Depth-Anything-V2-Small-hf
+  prepose score clip-score out/manifest.jsonl --clip clip-vit-base-patch32
   prepose score opse sdxl.jsonl kandinsky.jsonl --of pse"
     };
 }
@@ -40,7 +48,7 @@ const EXAMPLES: &str = examples!();
 
 A box may also be COCO's \"bbox\": [x, y, width, height]. The checker's per_sample.jsonl, VISOR's results files and what
 GenEval's evaluation writes are read as well, and T2I-CompBench's prompts from file names. All of it, masks, depth and
-relations without a prompt: docs/rules.md.
+relations without a prompt: docs/rules.md. clip-score reads manifests, and pictures that carry their request.
 
 Exit code 2 if a picture cannot be read or scored; the others are scored all the same.
 
@@ -72,6 +80,9 @@ pub struct Args {
     /// GenEval's evaluation_metadata.jsonl: what is asked of a picture is its line with the number in the picture's path.
     #[arg(long, value_name = "FILE")]
     metadata: Option<PathBuf>,
+    /// What is put before each prompt for clip-score [default: "A photo depicts "].
+    #[arg(long, value_name = "TEXT", hide_short_help = true)]
+    clip_prompt: Option<String>,
     /// One JSON object on standard output, in one line: the figures, and what is said of each picture.
     #[arg(long)]
     json: bool,
@@ -105,6 +116,8 @@ pub struct Args {
         hide_short_help = true
     )]
     seed: u64,
+    #[command(flatten)]
+    eyes: EyeArgs,
 }
 
 /// The rules with a line on each.
@@ -113,6 +126,8 @@ fn rules() -> PossibleValuesParser {
     let mut values: Vec<_> = RULES.into_iter().map(rule).collect();
     let about = "which of several models is best, a file each, by looking at few of their pictures";
     values.push(PossibleValue::new(OPSE).help(about));
+    let about = "CLIPScore: how well prompts describe pictures, by a CLIP (--clip)";
+    values.push(PossibleValue::new(CLIP_SCORE).help(about));
     PossibleValuesParser::new(values)
 }
 
@@ -128,6 +143,9 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     if let Some(score) = args.min_score {
         ensure!(score.is_finite(), "--min-score is {score}, not a number");
     }
+    if args.rule == CLIP_SCORE {
+        return clip::run(args);
+    }
     let mut reader = match &args.metadata {
         Some(path) => Reader::with_geneval_metadata(&read(path)?)
             .with_context(|| format!("cannot use {}", path.display()))?,
@@ -138,10 +156,11 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         published: args.published.unwrap_or(false),
         min_score: args.min_score,
     };
+    let eyes = Eyes::open(&args.eyes, options.published)?;
     if args.rule == OPSE {
-        return compare(args, &reader, &options);
+        return compare(args, &reader, &options, &eyes);
     }
-    let scored = score(&args.rule, &args.files, &reader, &options)?;
+    let scored = score(&args.rule, &args.files, &reader, &options, &eyes)?;
     let mut out = std::io::stdout().lock();
     if args.json {
         writeln!(out, "{}", scored.json(&args.rule, &options))?;
@@ -164,6 +183,7 @@ fn score(
     files: &[PathBuf],
     reader: &Reader,
     options: &Options,
+    eyes: &Eyes,
 ) -> anyhow::Result<Scored> {
     let rule = by_name(rule).with_context(|| format!("there is no rule {rule:?}"))?;
     let texts = files
@@ -175,14 +195,17 @@ fn score(
         .iter()
         .zip(&texts)
         .flat_map(|(path, text)| reader.read(path, text));
-    let mut cases = all.filter_map(|(place, case)| match case {
-        Ok(case) => {
-            pictures.push((place, case.id.clone()));
-            Some(case)
-        }
-        Err(error) => {
-            unread.push((place, error.to_string()));
-            None
+    let mut cases = all.filter_map(|(place, case)| {
+        let case = case.map_err(anyhow::Error::from);
+        match case.and_then(|case| eyes.complete(case)) {
+            Ok(case) => {
+                pictures.push((place, case.id.clone()));
+                Some(case)
+            }
+            Err(error) => {
+                unread.push((place, format!("{error:#}")));
+                None
+            }
         }
     });
     let report = rule.score(&mut cases, options);
@@ -200,7 +223,7 @@ fn score(
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {
-    input::text_of(path).with_context(|| format!("cannot read {}", path.display()))
+    read_text_or_stdin(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 fn list(files: &[PathBuf]) -> String {
@@ -305,11 +328,11 @@ fn table<const N: usize>(rows: &[[String; N]]) -> String {
 }
 
 /// OPSE over pictures that are there already: a round draws some of a model's at random.
-fn compare(args: &Args, reader: &Reader, options: &Options) -> anyhow::Result<u8> {
+fn compare(args: &Args, reader: &Reader, options: &Options, eyes: &Eyes) -> anyhow::Result<u8> {
     let mut code = OK;
     let mut scores = Vec::new();
     for file in &args.files {
-        let scored = score(&args.of, std::slice::from_ref(file), reader, options)?;
+        let scored = score(&args.of, std::slice::from_ref(file), reader, options, eyes)?;
         code = code.max(scored.told());
         let found = scored.report.outcomes.iter().flatten();
         let found: Vec<f64> = found.filter_map(|outcome| outcome.score).collect();

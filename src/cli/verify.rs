@@ -192,7 +192,12 @@ fn mend(args: &Args, folder: &RunFolder, quiet: bool) -> anyhow::Result<()> {
     }
     let plan = folder.plan();
     let detectors = detectors(args, folder)?;
-    let mut model = plan.config.model.clone();
+    let Some(mut model) = plan.config.model.clone() else {
+        bail!(
+            "the pictures of this run come from elsewhere: give the command that made it once more, and what is damaged is \
+             fetched anew"
+        );
+    };
     if let Some(checkpoint) = &args.checkpoint {
         model.checkpoint.clone_from(checkpoint);
     }
@@ -201,11 +206,11 @@ fn mend(args: &Args, folder: &RunFolder, quiet: bool) -> anyhow::Result<()> {
     )?;
     let hash = blueprint.fingerprint().join();
     let hash = hash.map_err(|_| anyhow!("hashing the checkpoint failed"))??;
-    if plan.config.model.sha256.as_ref() != Some(&hash) {
+    if model.sha256.as_ref() != Some(&hash) {
         bail!(
             "{} is not the checkpoint that the run was made with: its SHA-256 is {hash}, and run.json has {}",
             model.checkpoint,
-            plan.config.model.sha256.as_deref().unwrap_or("none")
+            model.sha256.as_deref().unwrap_or("none")
         );
     }
     let device = device::open(args.device)?;
@@ -226,10 +231,11 @@ fn mend(args: &Args, folder: &RunFolder, quiet: bool) -> anyhow::Result<()> {
 fn detectors(args: &Args, folder: &RunFolder) -> anyhow::Result<DetectorSpecs> {
     let checked = &folder.plan().config.checker;
     let Some(config) = checker_config(folder.plan())? else {
-        return DetectorSpecs::named("none", None, CheckerConfig::default());
+        return DetectorSpecs::named("none", None, CheckerConfig::default(), false);
     };
     let name = args.checker.as_deref().unwrap_or("toybox");
-    let detectors = DetectorSpecs::named(name, args.secondary.as_deref(), config)?;
+    let published = checked.as_ref().is_some_and(|checked| checked.published);
+    let detectors = DetectorSpecs::named(name, args.secondary.as_deref(), config, published)?;
     let id = detectors.id()?;
     ensure!(
         id == *checked,

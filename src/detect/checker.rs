@@ -29,6 +29,8 @@ pub struct Asked {
     pub picture: Picture,
     /// One question for each relation of its prompt.
     pub questions: Vec<Question>,
+    /// What else is looked for, in the detector's words.
+    pub others: Vec<String>,
 }
 
 /// What the checker says of one picture.
@@ -244,14 +246,14 @@ impl Asked {
         [self.picture.width as u32, self.picture.height as u32]
     }
 
-    /// The things that are asked about, each once.
+    /// The things that are looked for, each once.
     fn labels(&self) -> Vec<String> {
         let mut labels: Vec<String> = Vec::new();
-        for question in &self.questions {
-            for label in [&question.object_a, &question.object_b] {
-                if !labels.contains(label) {
-                    labels.push(label.clone());
-                }
+        let asked = self.questions.iter();
+        let asked = asked.flat_map(|question| [&question.object_a, &question.object_b]);
+        for label in asked.chain(&self.others) {
+            if !labels.contains(label) {
+                labels.push(label.clone());
             }
         }
         labels

@@ -1,19 +1,31 @@
 //! Detectors: from pictures on the device to labelled boxes. The only part of the checker with tensors.
 //!
 //! * [`checker`]: detectors, perturbations and the rule together;
+//! * [`masks`]: a detector whose boxes a segmenter fills;
+//! * [`phrases`]: Grounding DINO, which takes any phrase;
 //! * [`rcnn`]: torchvision's Faster R-CNN and Mask R-CNN, and the toybox's;
-//! * [`reward`]: a detector as the reward of a search.
+//! * [`registry`]: all of them, by name or folder;
+//! * [`reward`]: a detector as the reward of a search;
+//! * [`rt_detr`]: RT-DETRv2, which is fast.
 
 pub mod checker;
+pub mod masks;
+pub mod phrases;
+mod prepare;
 pub mod rcnn;
+pub mod registry;
 pub mod reward;
+pub mod rt_detr;
 
 use burn::tensor::Tensor;
 use thiserror::Error;
 
 use crate::check::Detection;
 
+pub use phrases::GroundingDinoDetector;
 pub use rcnn::RcnnDetector;
+pub use registry::{OpenDetector, OpenError, Thresholds};
+pub use rt_detr::RtDetrDetector;
 
 /// Finds objects in pictures.
 pub trait Detector {
@@ -67,6 +79,36 @@ pub enum DetectError {
         /// In pixels.
         height: usize,
     },
+    /// A segmenter could not look at it.
+    #[error("picture {index} of the batch has no masks: {reason}")]
+    Masks {
+        /// Its place in the batch, from 0.
+        index: usize,
+        /// Why not.
+        reason: String,
+    },
+    /// A picture with values that are no numbers.
+    #[error("picture {index} of the batch has values that are no numbers; make it again")]
+    Values {
+        /// Its place in the batch, from 0.
+        index: usize,
+    },
+    /// A thing without a word.
+    #[error("{0:?} names nothing that could be looked for; write the thing in words")]
+    EmptyPhrase(String),
+    /// More words than the detector reads.
+    #[error(
+        "what is looked for has {tokens} tokens, and the detector reads {most} at most; ask for fewer things at a time, or          in fewer words"
+    )]
+    LongText {
+        /// Of the whole question.
+        tokens: usize,
+        /// What the detector reads.
+        most: usize,
+    },
+    /// The tokenizer refused the text.
+    #[error("what is looked for cannot be split into tokens: {0}")]
+    Text(String),
 }
 
 /// Refuses what is no picture.

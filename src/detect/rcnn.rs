@@ -7,7 +7,7 @@ use prepose_models::rcnn::{Instance, Rcnn, RcnnConfig};
 use prepose_weights::{DetectorWeights, WeightsError};
 
 use super::{DetectError, Detector, check_pictures};
-use crate::check::detection::{BoundingBox, Detection, Mask};
+use crate::check::{BoundingBox, Detection, Mask};
 
 /// A label that stands for none in torchvision's list for COCO.
 const NO_LABEL: &str = "n/a";

@@ -10,8 +10,9 @@ use sha2::{Digest, Sha256};
 
 use super::error::EngineError;
 use super::init_image;
-use super::texts::{last_prompt, parse, schedule, timeline};
-use crate::guidance::{GuidanceConfig, GuidanceError, Network, Settings, Target};
+use super::texts::{last_prompt, parse, parts, schedule, timeline};
+use crate::guidance::boxes::ObjectBox;
+use crate::guidance::{GuidanceConfig, GuidanceError, Needs, Network, Settings, Target};
 use crate::prompt::scene::Scene;
 use crate::request::{ModelRequest, Request, RequestError};
 use crate::sampling::noise::NoiseKind;
@@ -34,7 +35,7 @@ pub struct Defaults {
 /// penultimate layer.
 pub(super) fn always_skipped(family: Family) -> usize {
     match family {
-        Family::Sd1 => 0,
+        Family::Sd1 | Family::Sd2 => 0,
         Family::Sdxl => 1,
     }
 }
@@ -53,6 +54,8 @@ impl Blueprint {
         let options = LoadOptions {
             config: model.config.clone(),
             vae: model.vae.clone(),
+            gligen: model.gligen.clone(),
+            prediction: model.prediction,
             loras: model
                 .loras
                 .iter()
@@ -117,7 +120,7 @@ impl Blueprint {
                 self.checkpoint.family(),
             ) {
                 (Some(recommended), _) => recommended,
-                (None, Family::Sd1) => 7.5,
+                (None, Family::Sd1 | Family::Sd2) => 7.5,
                 (None, Family::Sdxl) => 5.0,
             },
         }
@@ -142,6 +145,15 @@ impl Blueprint {
         Ok(schedule.len() - start)
     }
 
+    /// The noise level σ of each UNet call that `request` takes.
+    ///
+    /// # Errors
+    /// As [`steps`](Self::steps).
+    pub fn noise_levels(&self, request: &Request) -> Result<Vec<f64>, EngineError> {
+        let (schedule, start) = schedule(&self.checkpoint, request)?;
+        Ok((start..schedule.len()).map(|i| schedule.sigma(i)).collect())
+    }
+
     /// `prompt` with the checkpoint's defaults and seed 0.
     pub fn request(&self, prompt: &str, model: &ModelRequest) -> Request {
         let defaults = self.defaults();
@@ -152,6 +164,8 @@ impl Blueprint {
             delay_order: None,
             relations: Vec::new(),
             boxes: Vec::new(),
+            regions: Vec::new(),
+            ground: None,
             guide: None,
             found: None,
             seed: 0,
@@ -178,20 +192,74 @@ impl Blueprint {
         texts.dedup();
         // Brackets alone are no prompt either; a schedule may be without one for some steps.
         let mut empty = true;
+        let mut most = 1;
         for (positive, negative) in &texts {
+            let parts = parts(positive)?;
+            most = most.max(parts.len());
             for tokenizer in &self.tokenizers {
-                empty &= parse("prompt", positive, tokenizer)?.is_empty();
+                for part in &parts {
+                    empty &= parse("prompt", &part.text, tokenizer)?.is_empty();
+                }
                 parse("negative prompt", negative, tokenizer)?;
             }
         }
         if empty {
             return Err(RequestError::EmptyPrompt.into());
         }
+        self.check_regions(request, most)?;
         self.check_guidance(request, steps)?;
+        self.grounded(request)?;
         if let Some(init) = &mut request.init {
             init.sha256 = Some(init_image::check(init)?);
         }
         Ok(())
+    }
+
+    /// Refuses regions of parts that are not there, or between the latents, of a prompt with at most `parts` parts.
+    fn check_regions(&self, request: &Request, parts: usize) -> Result<(), EngineError> {
+        let factor = self.vae_factor();
+        let (height, width) = (request.height / factor, request.width / factor);
+        for region in &request.regions {
+            let part = region.part;
+            if part > parts {
+                return Err(RequestError::Region { part, parts }.into());
+            }
+            if !region.cells([height, width]).contains(&1.0) {
+                return Err(RequestError::SmallRegion {
+                    part,
+                    width,
+                    height,
+                }
+                .into());
+            }
+        }
+        let composed = parts > 1 || !request.regions.is_empty();
+        match composed && request.guide.as_ref().is_some_and(|guide| guide.one_pass) {
+            true => Err(RequestError::ComposedOnePass.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// The phrases and boxes that GLIGEN's layers are told in `request`; none if they are off.
+    ///
+    /// # Errors
+    /// A network without such layers, no boxes and no layout.
+    pub(super) fn grounded(
+        &self,
+        request: &Request,
+    ) -> Result<Option<Vec<ObjectBox>>, EngineError> {
+        let Some(grounding) = &request.ground else {
+            return Ok(None);
+        };
+        if !self.checkpoint.unet_config()?.is_grounded() {
+            return Err(GuidanceError::NotGrounded.into());
+        }
+        if !request.boxes.is_empty() {
+            let given = || Err(GuidanceError::GroundingNeedsBoxes);
+            return Ok(Some(grounding.objects(&request.boxes, given)?));
+        }
+        let scene = self.scene(request)?;
+        Ok(Some(grounding.objects(&[], || Ok(scene))?))
     }
 
     /// Refuses to leave out more layers than the shortest text encoder has.
@@ -211,12 +279,15 @@ impl Blueprint {
         }
     }
 
-    /// The prompt that the run of `request` ends with, from which objects and relations are read.
+    /// The prompt that the run of `request` ends with, from which objects and relations are read: of a composed one its
+    /// first part.
     ///
     /// # Errors
     /// A schedule that cannot be followed.
     pub fn final_text(&self, request: &Request) -> Result<String, EngineError> {
-        last_prompt(request, self.steps(request)?)
+        let text = last_prompt(request, self.steps(request)?)?;
+        let first = parts(&text)?.into_iter().next();
+        Ok(first.map_or(text, |part| part.text))
     }
 
     /// The objects and relations of the prompt that the run of `request` ends with, or the relations that the
@@ -267,7 +338,8 @@ impl Blueprint {
     pub fn network(&self) -> Network {
         match (self.checkpoint.network_name(), self.checkpoint.family()) {
             (Some("toybox"), _) => Network::Toybox,
-            (_, Family::Sd1) => Network::Sd1,
+            // For SD 2.x no others are published.
+            (_, Family::Sd1 | Family::Sd2) => Network::Sd1,
             (_, Family::Sdxl) => Network::Sdxl,
         }
     }
@@ -283,7 +355,11 @@ impl Blueprint {
         let text = self.final_text(request)?;
         // The meter of a search looks at relations, whatever boxes there are for guidance.
         let boxes = match &request.guide {
-            Some(guide) if guide.method == config.method => &*request.boxes,
+            Some(guide) if guide.method == config.method => match request.ground {
+                // They may be for GLIGEN's layers alone.
+                Some(_) if guide.method.needs() != Needs::Boxes => &[],
+                _ => &*request.boxes,
+            },
             _ => &[],
         };
         let target = Target::new(&settings, &text, &scene, boxes, &self.tokenizers[0])?;

@@ -1,16 +1,18 @@
 //! Prompts to what the UNet reads.
 
-use burn::tensor::{Tensor, TensorData};
+use burn::tensor::{Int, Tensor, TensorData};
 use prepose_models::clip::{HiddenLayer, TextEncoding};
-use prepose_models::unet::AddedConditioning;
+use prepose_models::unet::{AddedConditioning, Objects};
 use prepose_weights::Family;
 
 use super::blueprint::always_skipped;
 use super::error::EngineError;
 use super::networks::Engine;
-use super::texts::{Texts, parse, timeline};
+use super::texts::{Texts, parse, parts, timeline};
+use crate::prompt::Chunk;
+use crate::prompt::compose::Part;
 use crate::request::Request;
-use crate::sampling::denoise::{Conditioning, ConditioningPlan, TextConditioning};
+use crate::sampling::denoise::{Composition, Conditioning, ConditioningPlan, TextConditioning};
 
 impl Engine {
     /// What the UNet is told at the first step.
@@ -45,26 +47,66 @@ impl Engine {
         for (positive, negative) in different.iter().flatten() {
             chunks = chunks.max(self.text_chunks(positive, negative)?);
         }
-        let guided = requests.iter().any(|request| request.guidance_scale > 1.0);
+        let objects = self.objects(requests)?;
         let mut encoded = Encoded {
             engine: self,
-            request: &requests[0],
+            requests,
             chunks,
+            objects,
             known: Vec::new(),
         };
-        let conditionings = different.iter().map(|texts| {
-            let positive = encoded.half("prompt", texts.iter().map(|(text, _)| text))?;
-            let negative = match guided {
-                true => {
-                    let texts = texts.iter().map(|(_, text)| text);
-                    Some(encoded.half("negative prompt", texts)?)
-                }
-                false => None,
-            };
-            Ok(Conditioning { positive, negative })
-        });
+        let conditionings = different.iter().map(|texts| encoded.conditioning(texts));
         let conditionings = conditionings.collect::<Result<_, EngineError>>()?;
-        Ok(ConditioningPlan::new(conditionings, at_step))
+        let plan = ConditioningPlan::new(conditionings, at_step);
+        let grounding = requests[0].ground.as_ref();
+        Ok(plan.grounded_for(grounding.map_or(0, |grounding| grounding.steps(steps))))
+    }
+
+    /// What GLIGEN's layers are told of each picture; none if they are off. Equal phrases are encoded once.
+    fn objects(&self, requests: &[Request]) -> Result<Option<Objects>, EngineError> {
+        let mut known: Vec<(String, Tensor<1>)> = Vec::new();
+        let mut rows = Vec::new();
+        for request in requests {
+            let Some(boxes) = self.blueprint.grounded(request)? else {
+                return Ok(None);
+            };
+            let mut objects = Vec::with_capacity(boxes.len());
+            for given in boxes {
+                let found = known.iter().find(|(phrase, _)| *phrase == given.object);
+                let phrase = match found {
+                    Some((_, phrase)) => phrase.clone(),
+                    None => {
+                        let phrase = self.phrase(&given.object)?;
+                        known.push((given.object.clone(), phrase.clone()));
+                        phrase
+                    }
+                };
+                objects.push((phrase, given.bbox.corners()));
+            }
+            let width = self.text_encoders()?[0].config().hidden_size;
+            rows.push(Objects::new(&objects, width, &self.device));
+        }
+        Ok(Some(Objects::cat(rows)))
+    }
+
+    /// The first text encoder's pooled state of a phrase, `[C]`.
+    fn phrase(&self, phrase: &str) -> Result<Tensor<1>, EngineError> {
+        let tokenizer = &self.blueprint.tokenizers[0];
+        let prompt = parse("phrase of a box", phrase, tokenizer)?;
+        let chunk = prompt.first();
+        let encoding = self.text_encoders()?[0].forward(
+            self.tokens(chunk),
+            &[chunk.eos_position],
+            HiddenLayer::Last,
+        );
+        Ok(encoding.pooled.squeeze_dim(0))
+    }
+
+    /// The ids of a chunk, [1, N].
+    fn tokens(&self, chunk: &Chunk) -> Tensor<2, Int> {
+        let ids: Vec<i32> = chunk.ids.iter().map(|id| *id as i32).collect();
+        let shape = [1, ids.len()];
+        Tensor::from_data(TensorData::new(ids, shape), &self.device)
     }
 
     /// The number of chunks that the longest of a request's texts fills.
@@ -76,12 +118,26 @@ impl Engine {
         Ok(chunks)
     }
 
+    /// The number of parts of a request's prompt, step by step, and whether they have regions.
+    pub(super) fn parts(&self, request: &Request) -> Result<(Vec<usize>, bool), EngineError> {
+        let texts = timeline(request, self.steps(request))?;
+        let counts = texts.iter().map(|(text, _)| Ok(parts(text)?.len()));
+        let mut counts = counts.collect::<Result<Vec<_>, EngineError>>()?;
+        if counts.iter().all(|count| *count == 1) {
+            counts.truncate(1);
+        }
+        Ok((counts, !request.regions.is_empty()))
+    }
+
     fn text_chunks(&self, positive: &str, negative: &str) -> Result<usize, EngineError> {
         let mut chunks = 1;
+        let parts = parts(positive)?;
         for tokenizer in &self.blueprint.tokenizers {
-            let positive = parse("prompt", positive, tokenizer)?;
+            for part in &parts {
+                chunks = chunks.max(parse("prompt", &part.text, tokenizer)?.chunks());
+            }
             let negative = parse("negative prompt", negative, tokenizer)?;
-            chunks = chunks.max(positive.chunks()).max(negative.chunks());
+            chunks = chunks.max(negative.chunks());
         }
         Ok(chunks)
     }
@@ -97,8 +153,8 @@ impl Engine {
     ) -> Result<TextConditioning, EngineError> {
         let family = self.blueprint.checkpoint.family();
         let layer = match (family, request.clip_skip) {
-            (Family::Sd1, 0) => HiddenLayer::Last,
-            (Family::Sd1, n) => HiddenLayer::Skip {
+            (Family::Sd1 | Family::Sd2, 0) => HiddenLayer::Last,
+            (Family::Sd1 | Family::Sd2, n) => HiddenLayer::Skip {
                 n,
                 final_norm: true,
             },
@@ -115,13 +171,10 @@ impl Engine {
             let prompt = parse(which, text, tokenizer)?.padded_to(chunks, tokenizer);
             let mut hidden = Vec::with_capacity(chunks);
             for (index, chunk) in prompt.iter_chunks().enumerate() {
-                let ids: Vec<i32> = chunk.ids.iter().map(|id| *id as i32).collect();
-                let shape = [1, ids.len()];
-                let tokens = Tensor::from_data(TensorData::new(ids, shape), &self.device);
                 let TextEncoding {
                     hidden: states,
                     pooled: summary,
-                } = encoder.forward(tokens, &[chunk.eos_position], layer);
+                } = encoder.forward(self.tokens(chunk), &[chunk.eos_position], layer);
                 hidden.push(chunk.apply_weights(states));
                 // SDXL's pooled text is the last encoder's, of the first chunk.
                 if index == 0 {
@@ -162,13 +215,90 @@ impl Engine {
 /// Texts of one batch that are already encoded.
 struct Encoded<'a> {
     engine: &'a Engine,
-    /// Any of the batch: all agree in what matters here.
-    request: &'a Request,
+    requests: &'a [Request],
     chunks: usize,
+    objects: Option<Objects>,
     known: Vec<(&'static str, String, TextConditioning)>,
 }
 
 impl Encoded<'_> {
+    /// What the UNet is told where these are the texts.
+    fn conditioning(&mut self, texts: &Texts) -> Result<Conditioning, EngineError> {
+        let parts = (texts.iter()).map(|(text, _)| parts(text));
+        let parts: Vec<Vec<Part>> = parts.collect::<Result<_, _>>()?;
+        let most = parts.iter().map(Vec::len).max().unwrap_or(1);
+        let text = |number: usize| -> Vec<String> {
+            let text =
+                |part: Option<&Part>| part.map_or_else(String::new, |part| part.text.clone());
+            parts.iter().map(|parts| text(parts.get(number))).collect()
+        };
+        let positive = self.half("prompt", text(0).iter())?;
+        let regions = self
+            .requests
+            .iter()
+            .any(|request| !request.regions.is_empty());
+        let composition = match most > 1 || regions {
+            true => Some(Composition {
+                others: (1..most)
+                    .map(|number| self.half("prompt", text(number).iter()))
+                    .collect::<Result<_, _>>()?,
+                weights: (0..most)
+                    .map(|number| self.weights(&parts, number))
+                    .collect(),
+            }),
+            false => None,
+        };
+        let mut requests = self.requests.iter();
+        let guided = requests.any(|request| request.guidance_scale > 1.0) || composition.is_some();
+        let negative = match guided {
+            true => {
+                let texts = texts.iter().map(|(_, text)| text);
+                Some(self.half("negative prompt", texts)?)
+            }
+            false => None,
+        };
+        Ok(Conditioning {
+            positive,
+            negative,
+            composition,
+            objects: self.objects.clone(),
+        })
+    }
+
+    /// What the part of that number counts in each picture and cell of the latents, `[B, 1, h, w]`; 0 where a picture
+    /// has no such part.
+    fn weights(&self, parts: &[Vec<Part>], number: usize) -> Tensor<4> {
+        let factor = self.engine.blueprint().vae_factor();
+        let first = &self.requests[0];
+        let size = [first.height / factor, first.width / factor];
+        let mut weights = Vec::with_capacity(parts.len() * size[0] * size[1]);
+        for (request, parts) in self.requests.iter().zip(parts) {
+            let weight = parts.get(number).map_or(0.0, |part| part.weight as f32);
+            let mut regions = (request.regions.iter())
+                .filter(|region| region.part == number + 1)
+                .map(|region| region.cells(size))
+                .peekable();
+            let mut cells = vec![
+                if regions.peek().is_some() {
+                    0.0
+                } else {
+                    weight
+                };
+                size[0] * size[1]
+            ];
+            for region in regions {
+                for (cell, inside) in cells.iter_mut().zip(region) {
+                    if inside > 0.0 {
+                        *cell = weight;
+                    }
+                }
+            }
+            weights.extend(cells);
+        }
+        let data = TensorData::new(weights, [parts.len(), 1, size[0], size[1]]);
+        Tensor::from_data(data, self.engine.device())
+    }
+
     /// One half of the conditioning: the texts stacked.
     fn half<'t>(
         &mut self,
@@ -199,7 +329,7 @@ impl Encoded<'_> {
         if let Some((_, _, row)) = known.find(|(w, t, _)| *w == which && t == text) {
             return Ok(row.clone());
         }
-        let row = self.engine.encode(which, text, self.chunks, self.request)?;
+        let row = (self.engine).encode(which, text, self.chunks, &self.requests[0])?;
         self.known.push((which, text.to_string(), row.clone()));
         Ok(row)
     }

@@ -7,6 +7,7 @@ use prepose_weights::{Family, WeightsError};
 
 use super::blueprint::Blueprint;
 use super::error::EngineError;
+use super::texts::{parts, timeline};
 use crate::device::OpenDevice;
 use crate::dtype::Dtype;
 use crate::request::Request;
@@ -78,7 +79,7 @@ impl Blueprint {
         let factor = self.vae_factor();
         let (height, width) = (request.height / factor, request.width / factor);
         let means = means(device, dtype);
-        let halves = if request.guidance_scale > 1.0 { 2 } else { 1 };
+        let halves = self.rows(request)?;
         let pass = PassShape {
             rows: halves * pictures,
             height,
@@ -112,6 +113,19 @@ impl Blueprint {
             guided: real(guided),
             decode: real(vae.decode_bytes(height, width, vae_means)),
             decode_tiled: real(vae.decode_tiled_bytes(height, width, vae_means)),
+        })
+    }
+
+    /// Rows of a UNet call for each picture, at most.
+    fn rows(&self, request: &Request) -> Result<usize, EngineError> {
+        let mut most = 1;
+        for (text, _) in timeline(request, self.steps(request)?)? {
+            most = most.max(parts(&text)?.len());
+        }
+        let composed = most > 1 || !request.regions.is_empty();
+        Ok(match composed || request.guidance_scale > 1.0 {
+            true => 1 + most,
+            false => 1,
         })
     }
 

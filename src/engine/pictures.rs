@@ -29,8 +29,8 @@ pub struct Generated {
 
 impl Engine {
     /// How many of the first `requests` can be made in one batch of at most `most`: they must agree
-    /// in all but prompt, negative prompt, seed and start picture, and their texts must fill the
-    /// same number of chunks, so that no picture depends on its neighbours.
+    /// in all but prompt, negative prompt, boxes, seed and start picture, and their texts must fill the
+    /// same number of chunks and have as many parts, so that no picture depends on its neighbours.
     pub fn batch_size(&self, requests: &[Request], most: usize) -> Result<usize, EngineError> {
         let Some(first) = requests.first() else {
             return Ok(0);
@@ -41,6 +41,7 @@ impl Engine {
             shape.negative_prompt.clear();
             shape.relations.clear();
             shape.boxes.clear();
+            shape.regions.clear();
             shape.found = None;
             shape.switch = None;
             shape.delay_order = None;
@@ -49,7 +50,7 @@ impl Engine {
                 init.path.clear();
                 init.sha256 = None;
             }
-            Ok((shape, self.chunks(request)?))
+            Ok((shape, self.chunks(request)?, self.parts(request)?))
         };
         let first = shape(first)?;
         let mut size = 1;

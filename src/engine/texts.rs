@@ -5,6 +5,7 @@ use prepose_weights::tokenizer::ClipTokenizer;
 
 use super::error::EngineError;
 use crate::prompt::Prompt;
+use crate::prompt::compose::{self, Part};
 use crate::prompt::schedule::{Segment, sequence};
 use crate::request::Request;
 use crate::sampling::schedulers::{Schedule, Scheduler, SchedulerKind};
@@ -44,6 +45,15 @@ pub(super) fn timeline(request: &Request, steps: usize) -> Result<Texts, EngineE
     };
     let texts = (0..steps).map(|step| (at(&positive, step), at(&negative, step)));
     Ok(texts.collect())
+}
+
+/// The parts of a prompt that may be composed of several.
+pub(super) fn parts(text: &str) -> Result<Vec<Part>, EngineError> {
+    compose::parts(text).map_err(|source| EngineError::Prompt {
+        which: "prompt",
+        text: beginning(text),
+        source,
+    })
 }
 
 pub(super) fn parse(

@@ -6,6 +6,7 @@
 //! * [`method`]: what a method is; each is one file: [`pos`], [`boxdiff`], [`attend_excite`], [`layout`], [`conform`];
 //! * [`config`]: what a request says, and what it means;
 //! * [`target`]: what one picture should achieve; [`boxes`]: where an object belongs;
+//! * [`grounding`]: GLIGEN's layers, which are no method but go with each;
 //! * [`maps`]: which maps are read, and their mean;
 //! * [`gradient`]: the losses' gradient to the latents; [`update`]: the hook that moves them;
 //! * [`score`]: how well maps obey relations, for search.
@@ -19,6 +20,7 @@ pub mod boxes;
 pub mod config;
 pub mod conform;
 pub mod gradient;
+pub mod grounding;
 pub mod layout;
 pub mod maps;
 pub mod method;
@@ -134,6 +136,27 @@ pub enum GuidanceError {
         /// The method.
         method: Method,
     },
+    /// No boxes for GLIGEN, and no layout to take them from.
+    #[error(
+        "--ground needs a box for each object: give --box \"dog: 0.05,0.25,0.35,0.75\"; only a prompt with exactly one \
+         relation out of left, right, above and below has a layout of its own"
+    )]
+    GroundingNeedsBoxes,
+    /// More boxes than GLIGEN's layers have places.
+    #[error(
+        "there are {boxes} boxes, and GLIGEN's layers have places for {}; leave some out",
+        prepose_models::unet::MOST_OBJECTS
+    )]
+    TooManyBoxes {
+        /// What was given.
+        boxes: usize,
+    },
+    /// Boxes for a network without GLIGEN's layers.
+    #[error(
+        "this checkpoint has no GLIGEN layers to put objects into boxes with; give them with --gligen FILE, or use a \
+         checkpoint that has them. --guide boxdiff does without"
+    )]
+    NotGrounded,
     /// A box for something that is not there.
     #[error("there is a box for {0:?}, which is not in the prompt")]
     BoxWithoutObject(String),

@@ -19,7 +19,7 @@ pub fn save(
     sheet: &Picture,
     columns: &[String],
     rows: &[String],
-    requests: &[Vec<&Request>],
+    requests: &[Vec<Request>],
 ) -> Result<(), PngError> {
     let text = serde_json::json!({
         "version": env!("CARGO_PKG_VERSION"),

@@ -10,6 +10,7 @@
 //! | `(word:1.3)` | weight × 1.3 |
 //! | `\(`, `\)`, `\[`, `\]`, `\\` | the character itself |
 //! | `BREAK` | the rest begins a new chunk |
+//! | `a AND b :0.8` | two prompts, see [`compose`] |
 //!
 //! Brackets nest, and their weights multiply. A closing bracket without an opening one is text; an opening
 //! one that is never closed reaches to the end. Each weighted piece is tokenized on its own.
@@ -20,6 +21,7 @@
 //! negative prompt are padded to as many chunks ([`Prompt::padded_to`]). A chunk is filled before the next
 //! begins, wherever that cuts (A1111 by default looks back for a comma).
 
+pub mod compose;
 mod extract;
 mod spans;
 mod tokens;
@@ -88,6 +90,24 @@ pub enum PromptError {
     /// An object's phrase has no tokens of its own in the prompt.
     #[error("{0:?} is not among the tokens of the prompt")]
     NoTokens(String),
+    /// More parts than [`compose::MAX_PARTS`].
+    #[error(
+        "it is composed of {parts} parts, and at most {} are possible; leave some out",
+        compose::MAX_PARTS
+    )]
+    TooManyParts {
+        /// How many.
+        parts: usize,
+    },
+    /// A weight beyond [`compose::MAX_PART_WEIGHT`].
+    #[error(
+        "a part of it has the weight {weight}, and at most {} is possible",
+        compose::MAX_PART_WEIGHT
+    )]
+    PartWeight {
+        /// That of the part.
+        weight: f64,
+    },
     /// The tokenizer failed.
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
@@ -165,6 +185,11 @@ impl Prompt {
     /// The number of chunks, at least 1.
     pub fn chunks(&self) -> usize {
         self.chunks.len()
+    }
+
+    /// The first chunk.
+    pub fn first(&self) -> &Chunk {
+        &self.chunks[0]
     }
 
     /// The chunks in order.

@@ -99,7 +99,9 @@ fn read_group(
                 evaluation,
             };
             let mut method = reading.method(name, &mut report.prompts)?;
-            method.planned = found.planned(index);
+            method.planned = found
+                .planned(index)
+                .map(|all| all.saturating_sub(found.refused(folder)));
             let there = report.methods[first..].iter_mut().find(|m| m.name == *name);
             match there {
                 Some(there) => join(there, method, &report.places)?,

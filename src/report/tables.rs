@@ -343,7 +343,7 @@ pub fn rates(report: &Report, bootstrap: &Bootstrap) -> Vec<Rates> {
     let methods = report.checked();
     methods
         .iter()
-        .map(|method| bootstrap.rates(&method.records))
+        .map(|method| Rates::of(&method.records, bootstrap))
         .collect()
 }
 
@@ -354,7 +354,7 @@ pub fn picture_rates(report: &Report, bootstrap: &Bootstrap) -> Vec<Option<Rates
             let (verdict, _) = method.verdict(picture)?;
             Some((picture.prompt, verdict))
         });
-        (!method.records.is_empty()).then(|| bootstrap.rates_of(verdicts))
+        (!method.records.is_empty()).then(|| Rates::of_verdicts(verdicts, bootstrap))
     };
     report.methods.iter().map(of).collect()
 }

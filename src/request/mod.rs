@@ -3,7 +3,8 @@
 mod model;
 mod search;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -14,7 +15,8 @@ pub use search::{Pruning, RewardKind, SearchConfig, SearchError};
 pub use crate::dtype::Dtype;
 
 use crate::guidance::GuidanceConfig;
-use crate::guidance::boxes::ObjectBox;
+use crate::guidance::boxes::{BBox, BoxError, ObjectBox};
+use crate::guidance::grounding::Grounding;
 use crate::prompt::scene::GivenRelation;
 use crate::sampling::noise::NoiseKind;
 
@@ -36,9 +38,15 @@ pub struct Request {
     /// Relations that hold instead of those that the prompt states, as `dog | left of | cat`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub relations: Vec<GivenRelation>,
-    /// Where objects belong, for methods of guidance that go by boxes.
+    /// Where objects belong, for what goes by boxes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub boxes: Vec<ObjectBox>,
+    /// Where parts of a composed prompt act.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub regions: Vec<Region>,
+    /// Whether GLIGEN's layers put the objects into their boxes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ground: Option<Grounding>,
     /// How the picture is guided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guide: Option<GuidanceConfig>,
@@ -95,6 +103,53 @@ pub struct DelayedOrder {
     pub steps: usize,
 }
 
+/// Where a part of a composed prompt acts, from the command line's `--region "2: 0.5,0,1,1"`. Several of one part add up.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Region {
+    /// Which part, from 1.
+    pub part: usize,
+    /// Where.
+    #[serde(rename = "box")]
+    pub bbox: BBox,
+}
+
+impl Region {
+    /// 1 in the cells of latents of `rows` × `columns` whose middle is inside, 0 in the others.
+    pub fn cells(&self, [rows, columns]: [usize; 2]) -> Vec<f32> {
+        let [x0, y0, x1, y1] = self.bbox.corners();
+        let inside = |cell: usize, cells: usize, from: f64, to: f64| {
+            let middle = (cell as f64 + 0.5) / cells as f64;
+            (from..to).contains(&middle)
+        };
+        let cells = (0..rows * columns).map(|cell| (cell / columns, cell % columns));
+        let inside =
+            cells.map(|(row, column)| inside(row, rows, y0, y1) && inside(column, columns, x0, x1));
+        inside.map(f32::from).collect()
+    }
+}
+
+impl FromStr for Region {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let syntax = || {
+            format!(
+                "{text:?} is no region; write the part's number, a colon and four shares of the picture's width and \
+                 height, as in \"2: 0.5,0,1,1\""
+            )
+        };
+        let ObjectBox { object, bbox } = text.parse().map_err(|error| match error {
+            BoxError::Syntax(_) => syntax(),
+            error => error.to_string(),
+        })?;
+        match object.parse() {
+            Ok(part) if part > 0 => Ok(Self { part, bbox }),
+            _ => Err(syntax()),
+        }
+    }
+}
+
 /// Which search a picture was found by.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -146,6 +201,41 @@ pub enum RequestError {
     /// Two ways of saying how the prompt changes.
     #[error("--delay-order and --switch-to both say how the prompt changes; give one of them")]
     TwoSwitches,
+    /// A file whose name cannot be written into the picture's request.
+    #[error(
+        "the name of {path} is not UTF-8, so the picture's request could not name it; rename the file"
+    )]
+    Name {
+        /// The file.
+        path: String,
+    },
+    /// A region for a part of the prompt that is not there.
+    #[error(
+        "there is a region for part {part}, but the prompt has {parts}; parts are joined by AND, as in \"a dog AND a cat\""
+    )]
+    Region {
+        /// Asked for, from 1.
+        part: usize,
+        /// How many there are at most.
+        parts: usize,
+    },
+    /// A region between the latents.
+    #[error(
+        "the region of part {part} is smaller than a cell of the {width}x{height} latents; make it larger"
+    )]
+    SmallRegion {
+        /// Which part, from 1.
+        part: usize,
+        /// Of the latents.
+        width: usize,
+        /// Of the latents.
+        height: usize,
+    },
+    /// Two ways of using the network that exclude each other.
+    #[error(
+        "one-pass guidance records the step's own call, which has several prompts here; leave out --guide-one-pass or AND"
+    )]
+    ComposedOnePass,
     /// Nothing to draw.
     #[error("the prompt is empty; say what the picture should show")]
     EmptyPrompt,
@@ -278,7 +368,23 @@ impl Request {
         {
             return Err(range("a LoRA's weight", lora.weight, "a finite number"));
         }
-        Ok(())
+        match self.paths().find(|path| path.to_str().is_none()) {
+            Some(path) => Err(RequestError::Name {
+                path: path.display().to_string(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// The files that it names.
+    fn paths(&self) -> impl Iterator<Item = &Path> {
+        let model = &self.model;
+        let init = self.init.as_ref().map(|init| &init.path);
+        let loras = model.loras.iter().map(|lora| &lora.path);
+        (init.into_iter().chain(&model.config).chain(&model.vae))
+            .chain(&model.gligen)
+            .chain(loras)
+            .map(PathBuf::as_path)
     }
 }
 
@@ -302,6 +408,8 @@ pub(crate) mod tests {
             delay_order: None,
             relations: Vec::new(),
             boxes: Vec::new(),
+            regions: Vec::new(),
+            ground: None,
             guide: None,
             found: None,
             seed: 7,
@@ -332,6 +440,25 @@ pub(crate) mod tests {
         });
         let json = serde_json::to_string(&original).unwrap();
         assert_eq!(serde_json::from_str::<Request>(&json).unwrap(), original);
+    }
+
+    #[test]
+    fn regions_are_read() {
+        let region: Region = "2: 0.5,0,1,1".parse().unwrap();
+        assert_eq!(
+            (region.part, region.bbox.corners()),
+            (2, [0.5, 0.0, 1.0, 1.0])
+        );
+        for (wrong, why) in [
+            ("0: 0,0,1,1", "no region"),
+            ("dog: 0,0,1,1", "no region"),
+            ("2", "no region"),
+            ("1: 0,0,512,512", "not within the picture"),
+            ("1: 0.5,0,0.5,1", "is empty"),
+        ] {
+            let error = wrong.parse::<Region>().unwrap_err();
+            assert!(error.contains(why), "{wrong}: {error}");
+        }
     }
 
     #[test]

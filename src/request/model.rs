@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use prepose_weights::Prediction;
 use serde::{Deserialize, Serialize};
 
 use crate::dtype::Dtype;
@@ -21,6 +22,12 @@ pub struct ModelRequest {
     /// A separate autoencoder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vae: Option<PathBuf>,
+    /// GLIGEN's layers, put into the checkpoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gligen: Option<PathBuf>,
+    /// What the UNet predicts, if not what the checkpoint says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prediction: Option<Prediction>,
     /// LoRA files and their weights, merged in this order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loras: Vec<Lora>,
@@ -39,6 +46,8 @@ impl ModelRequest {
             sha256: None,
             config: None,
             vae: None,
+            gligen: None,
+            prediction: None,
             loras: Vec::new(),
             allow_mismatch: false,
             dtype,

@@ -61,6 +61,8 @@ pub(super) struct Reader {
     /// A verb was seen after `last`.
     pub(super) predicate: bool,
     pub(super) which: bool,
+    /// A verb was seen whose object is the next thing.
+    pub(super) acting: bool,
     pub(super) joint: Joint,
     pub(super) pending: Option<Pending>,
     /// "on the left" before its object.
@@ -93,6 +95,7 @@ pub(crate) fn read(prompt: &str) -> Result<Reading, SceneError> {
         loose: None,
         predicate: false,
         which: false,
+        acting: false,
         joint: Joint::Comma,
         pending: None,
         place_to_come: None,
@@ -151,6 +154,12 @@ impl Reader {
                 self.last.drain(..self.last.len().saturating_sub(1));
             }
             Item::Be => self.be(&words),
+            Item::Action(_) => {
+                self.reading.unread.push(at);
+                self.predicate = true;
+                self.acting = true;
+                self.joint = Joint::Direct;
+            }
             Item::Context { same_place } => {
                 self.reading.unread.push(at);
                 if self.joint == Joint::Direct {

@@ -2,11 +2,13 @@
 
 use std::ops::Range;
 
-use super::phrase::{Mention, is_boundary, is_participle_alone, noun_phrase};
+use super::phrase::{
+    Mention, Reference, is_boundary, is_participle, is_participle_alone, noun_phrase,
+};
 use super::spatial::{self, Spatial};
 use super::vocabulary::*;
 use super::words::{Kind, Word};
-use super::{SceneError, text};
+use super::{SceneError, nouns, text};
 
 /// What a part of a prompt is to the grammar.
 #[derive(Debug, Clone)]
@@ -22,11 +24,24 @@ pub(crate) enum Item {
     Be,
     /// "which", "that"
     Which,
+    /// What one subject does to another, which follows: "chasing", "pointing at".
+    Action(Action),
     /// What no relation is read from: "in a park", "running", "with a hat". Not `same_place`: it may name something
     /// that a phrase of place after it could be about.
     Context {
         same_place: bool,
     },
+}
+
+/// A verb between two subjects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Action {
+    /// The word that is the verb.
+    pub verb: usize,
+    /// The word after it that belongs to it: "at".
+    pub preposition: Option<usize>,
+    /// The one who acts comes after it: "chased by".
+    pub by: bool,
 }
 
 /// An item and the words that it consists of.
@@ -96,6 +111,10 @@ fn item(words: &[Word], at: usize, previous: Option<&Item>) -> Result<(Item, usi
     }
     // After a noun or a verb a bare word says something about it: "is running", "is red".
     let says = matches!(previous, Some(Item::Thing(_) | Item::Be | Item::Which));
+    if says && let Some((action, end)) = action(words, at) {
+        refuse_cue(words, at..end)?;
+        return Ok((Item::Action(action), end));
+    }
     let begins_thing =
         word.is_one_of(DETERMINERS) || word.is_one_of(PRONOUNS) || !is_boundary(words, at);
     let bare = !word.is_one_of(DETERMINERS) && !word.is_one_of(PRONOUNS);
@@ -149,6 +168,32 @@ fn frame(words: &[Word], start: usize) -> Option<usize> {
         noun += 1;
     }
     ordered
+}
+
+/// "chasing a girl", "gently patting the chef": a verb whose object is named with an article or a number and could
+/// itself do something. What is done to things ("holding a cup") only describes who does it.
+fn action(words: &[Word], start: usize) -> Option<(Action, usize)> {
+    let adverb = words.get(start)?.text.ends_with("ly");
+    let verb = start + usize::from(adverb);
+    let word = words.get(verb).filter(|word| word.kind == Kind::Word)?;
+    if !is_participle(word) && !word.is_one_of(VERBS) {
+        return None;
+    }
+    let mut end = verb + 1;
+    let mut take = |texts: &str| {
+        let at = end;
+        let found = words.get(at).is_some_and(|word| word.is_one_of(texts));
+        end += usize::from(found);
+        found.then_some(at)
+    };
+    let action = Action {
+        verb,
+        preposition: take(ACTION_PREPOSITIONS),
+        by: take("by").is_some(),
+    };
+    let object = noun_phrase(words, end)?;
+    let named = object.reference != Reference::Pronoun && object.whole.start < object.core.start;
+    (named && nouns::is_subject(&object.noun)).then_some((action, end))
 }
 
 /// How far words about a thing reach from `start`, and whether they keep to one place.

@@ -15,6 +15,14 @@ impl Reader {
             return Ok(at + 1);
         }
         self.in_tags = false;
+        if std::mem::take(&mut self.acting) {
+            let object = self.resolve(mention, false)?;
+            self.reading.objects_of_parts[at] = Some(object);
+            // "a boy chasing a girl left of a car" leaves open who is left of it.
+            self.carried = Some(at);
+            self.joint = Joint::Direct;
+            return Ok(at + 1);
+        }
         let speaks = self.begins_clause(at + 1);
         let known = self.reading.scene.objects.len();
         let object = self.resolve(mention, speaks)?;
@@ -129,7 +137,7 @@ impl Reader {
     pub(super) fn begins_clause(&self, at: usize) -> bool {
         matches!(
             self.item(at),
-            Some(Item::Be | Item::Spatial(_) | Item::Which)
+            Some(Item::Be | Item::Spatial(_) | Item::Which | Item::Action(_))
         )
     }
 

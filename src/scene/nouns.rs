@@ -37,7 +37,7 @@ const GROUPS: &[Group] = &[
             television, laptop, computer, keyboard, computer keyboard, computer mouse, remote, tv remote, \
             remote control, cell phone, phone, camera, clock, vase, potted plant, lamp, candle, pillow, \
             microwave, oven, toaster, sink, refrigerator, fridge, toilet, hair drier, hair dryer, \
-            toothbrush, book, scissors, printer, washing machine, mirror, painting, alarm clock, rocking \
+            toothbrush, book, monitor, tablet, scissors, printer, washing machine, mirror, painting, alarm clock, rocking \
             chair, coffee table",
     },
     Group {
@@ -62,7 +62,7 @@ const GROUPS: &[Group] = &[
             musician, artist, police officer, firefighter, security guard, paramedic, hairdresser, fitness \
             trainer, childcare worker, postal worker, male person, female person, king, queen, prince, \
             princess, soldier, farmer, student, lawyer, judge, pilot, astronaut, dancer, singer, actor, \
-            actress, worker, wizard, knight, grandmother, grandfather, mother, father, businessman, \
+            actress, client, customer, model, director, patient, guest, tourist, coach, worker, wizard, knight, grandmother, grandfather, mother, father, businessman, \
             businesswoman",
     },
     Group {
@@ -167,6 +167,11 @@ static GROUP_OF: LazyLock<HashMap<&str, &Group>> = LazyLock::new(|| {
 /// The group of a noun in the singular.
 pub(crate) fn group(noun: &str) -> Option<&'static Group> {
     GROUP_OF.get(noun).copied()
+}
+
+/// Whether what the noun means can do something to others: people and animals.
+pub(crate) fn is_subject(noun: &str) -> bool {
+    group(noun).is_some_and(|group| ["animal", "person"].contains(&group.singular))
 }
 
 /// Nouns with a second meaning, and its group: beside a keyboard a mouse is no animal.

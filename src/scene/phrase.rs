@@ -52,7 +52,8 @@ fn is_adjective(word: &Word) -> bool {
     word.is_one_of(ADJECTIVES) || word.text.contains('-')
 }
 
-fn looks_like_participle(word: &Word) -> bool {
+/// Whether it looks like "running" or "closed", and is no noun or adjective that does.
+pub(crate) fn is_participle(word: &Word) -> bool {
     let text = word.text.as_str();
     let long = |ending: &str| text.len() > ending.len() + 1 && text.ends_with(ending);
     (long("ing") || long("ed")) && !word.is_one_of(NO_PARTICIPLES) && !word.is_one_of(ADJECTIVES)
@@ -171,7 +172,7 @@ pub(crate) fn is_participle_alone(words: &[Word], mention: &Mention) -> bool {
     !article
         && !mention.known
         && mention.core.len() == 1
-        && looks_like_participle(&words[mention.core.start])
+        && is_participle(&words[mention.core.start])
 }
 
 /// "red and white car", "big, red car": the word at `at` joins two adjectives.
@@ -205,6 +206,21 @@ fn joins_of(words: &[Word], start: usize, at: usize, head_end: Option<usize>) ->
         && !is_boundary(words, after)
 }
 
+/// Whether the words from `at` to the end of the phrase name a known thing: "orange dog".
+fn names_known_thing(words: &[Word], at: usize) -> bool {
+    let mut texts: Vec<&str> = Vec::new();
+    for end in at..words.len() {
+        if is_boundary(words, end) {
+            break;
+        }
+        texts.push(&words[end].text);
+        if nouns::known_at_end(&texts) > 0 {
+            return true;
+        }
+    }
+    false
+}
+
 /// Whether the word at `at`, which is not the first of a phrase, says what the noun before it does.
 fn is_verb(words: &[Word], core: usize, at: usize, start: usize) -> bool {
     // No known noun has more words.
@@ -223,14 +239,21 @@ fn is_verb(words: &[Word], core: usize, at: usize, start: usize) -> bool {
     }
     let after_noun = words[core..at]
         .iter()
-        .any(|word| !is_adjective(word) && !looks_like_participle(word));
-    if after_noun && (looks_like_participle(word) || word.is_one_of(VERBS)) {
+        .any(|word| !is_adjective(word) && !is_participle(word));
+    if after_noun && (is_participle(word) || word.is_one_of(VERBS)) {
+        return true;
+    }
+    // "one boat clean", "one goat gentle step"
+    if (word.is_one_of(STATES) || word.is_one_of(ADJECTIVES))
+        && nouns::known_at_end(&texts) > 0
+        && !names_known_thing(words, at)
+    {
         return true;
     }
     // "a dog barks": what follows "a" is no plural.
     let article = words[start..core]
         .last()
-        .is_some_and(|word| word.is_one_of("a an"));
+        .is_some_and(|word| word.is_one_of("a an one"));
     article
         && nouns::known_at_end(&texts) > 0
         && nouns::is_plural(&word.text)

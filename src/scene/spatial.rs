@@ -1,6 +1,7 @@
 //! Phrases of place: "to the left of", "on top of", "on the right".
 
 use super::Relation;
+use super::vocabulary::{AND, PREPOSITIONS};
 use super::words::{Kind, Word};
 
 /// A phrase of place, as it stands at some word.
@@ -72,7 +73,8 @@ const CUES: &str = "left right top bottom above below behind front beside beside
 
 /// What those words are no statement of place in.
 const NO_CUES: &str = "top hat, tank top, crop top, front door, front yard, front view, top view, left hand, right hand, \
-    left arm, right arm, front page, hidden object, all over";
+    left arm, right arm, front page, hidden object, all over, tipping over, tipped over, rolling over, turning over, \
+    turned over, falling over, bending over, knocked over";
 
 /// What a side may be a side of without another object.
 const PICTURE: &str = "image picture photo photograph frame canvas scene";
@@ -129,6 +131,13 @@ fn plain(words: &[Word]) -> Option<(Spatial, usize)> {
         matches.then_some((*relation, phrase.len()))
     })?;
     let after = &words[length..];
+    // "tipping over", "rolling over onto its back"
+    let goes_on = |next: &Word| {
+        next.kind == Kind::Word && !next.is_one_of(AND) && !next.is_one_of(PREPOSITIONS)
+    };
+    if words[0].is("over") && !after.first().is_some_and(goes_on) {
+        return None;
+    }
     if let Some(of) = picture(after).filter(|_| words[length - 1].is("of")) {
         return Some((Spatial::Place(relation), length + of));
     }

@@ -35,6 +35,9 @@ pub(crate) const PREPOSITIONS: &str = "in on at inside into onto within upon dur
     outside like to amid among off out up down towards toward using via near-by surrounded side-by-side \
     together alone of about than after before as without";
 
+/// Of those, the ones that may join a verb with whom it is done to: "pointing at a chef".
+pub(crate) const ACTION_PREPOSITIONS: &str = "at to with after from towards toward";
+
 /// Of those, the ones that keep what follows where the thing is; after the others it may be elsewhere.
 pub(crate) const SAME_PLACE: &str =
     "in on at inside within upon outside together alone side-by-side during";
@@ -64,6 +67,13 @@ pub(crate) const ADJECTIVES: &str = "red green blue yellow orange purple pink bl
     ancient modern cute fluffy shiny round square wooden metal metallic plastic glass rubber leather \
     fabric fat thin bright dark light happy sad angry beautiful pretty ugly colorful colourful striped \
     spotted furry soft hard wet dry hot cold clean dirty empty full broken smiling male female realistic";
+
+/// States that are said of a thing without "is": "one desk occupied and one boat clean".
+pub(crate) const STATES: &str = "occupied intact worn filled upright tilted open closed folded unfolded locked unlocked lit untuned tuned \
+    silent torn shut gentle awake asleep alert calm still visible";
+
+/// Begin words about the noun before them alone, also in a list: "a man and a woman with a hat".
+pub(crate) const OWN: &str = "with without wearing holding carrying has wears holds carries";
 
 /// Nouns that look like participles.
 pub(crate) const NO_PARTICIPLES: &str = "painting building ring wing king string ceiling swing spring clothing earring pudding drawing \

@@ -85,7 +85,7 @@ pub(crate) fn words(prompt: &str) -> Result<Vec<Word>, WeightError> {
 }
 
 /// Phrases that say how things stand to each other without saying which is which. Each is one adverb, and no noun.
-const MUTUAL: [&[&str]; 8] = [
+const MUTUAL: [&[&str]; 12] = [
     &["side", "by", "side"],
     &["one", "above", "the", "other"],
     &["one", "below", "the", "other"],
@@ -94,6 +94,10 @@ const MUTUAL: [&[&str]; 8] = [
     &["one", "on", "top", "of", "the", "other"],
     &["one", "behind", "the", "other"],
     &["one", "in", "front", "of", "the", "other"],
+    &["one", "to", "the", "left", "of", "the", "other"],
+    &["one", "to", "the", "right", "of", "the", "other"],
+    &["near", "each", "other"],
+    &["far", "from", "each", "other"],
 ];
 
 /// Makes one word of each of [`MUTUAL`], which the grammar knows as "side-by-side".

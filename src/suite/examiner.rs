@@ -92,6 +92,7 @@ impl Examiner for Checker {
             asked.push(Asked {
                 picture: one.picture.clone(),
                 questions: questions(one.prompt, &labels),
+                others: labels.clone(),
             });
             known.push(labels);
         }

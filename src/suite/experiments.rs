@@ -3,10 +3,10 @@
 
 use std::collections::HashMap;
 
-use prepose_report::experiments::{Compared, Pictures};
+use prepose_report::experiments::{self, Compared, Pictures};
 
 use super::folder::{FolderError, RunFolder};
-use super::method::{Begin, Method};
+use super::method::{Begin, Method, Moment};
 use crate::guidance::GuidanceConfig;
 use crate::guidance::pos::Pos;
 use crate::prompt::neutral::Opening;
@@ -21,6 +21,8 @@ pub fn pictures(folder: &RunFolder) -> Result<Pictures, FolderError> {
     let index_of: HashMap<&str, usize> = (plan.prompts.iter().enumerate())
         .map(|(index, prompt)| (prompt.prompt_id.as_str(), index))
         .collect();
+    // Pictures from elsewhere have no steps that are known.
+    let steps = (plan.config.sampling.as_ref()).map_or(0, |sampling| sampling.steps);
     let mut methods = Vec::new();
     for (index, method) in plan.config.methods.iter().enumerate() {
         // The run may have methods of another experiment.
@@ -37,36 +39,43 @@ pub fn pictures(folder: &RunFolder) -> Result<Pictures, FolderError> {
             }
             Ok(())
         })?;
-        methods.push((compared(method), seen));
+        methods.push((compared(method, steps), seen));
     }
     Ok(Pictures {
-        steps: plan.config.sampling.steps,
+        steps,
         prompts: plan.prompts.clone(),
         methods,
     })
 }
 
-fn compared(method: &Method) -> Compared {
+fn compared(method: &Method, steps: usize) -> Compared {
     Compared {
         name: method.name.clone(),
         guided: method.guide.is_some(),
         searched: method.search.is_some(),
-        opening: method.begin.map(|begin| (begin.with, begin.steps)),
+        opening: method.begin.map(|begin| {
+            let moment = experiments::Moment {
+                text: begin.until.to_string(),
+                share: begin.until.share(steps),
+            };
+            (begin.with, moment)
+        }),
     }
 }
 
-/// The methods of a prompt switch (`ots switch`): the prompt alone, and for each number of steps, the other order and
-/// the neutral prompt before it.
-pub fn switch_methods(steps: &[usize]) -> Vec<Method> {
+/// The methods of a prompt switch (`ots switch`): the prompt alone, and for each moment, each of these openings before
+/// it.
+pub fn switch_methods(openings: &[Opening], moments: &[Moment]) -> Vec<Method> {
     let mut methods = vec![Method::prompt_only()];
-    for (with, name) in [
-        (Opening::Swapped, "swapped-order"),
-        (Opening::Neutral, "delayed-order"),
-    ] {
-        for &steps in steps.iter().filter(|steps| **steps > 0) {
+    for &with in openings {
+        let name = match with {
+            Opening::Swapped => "swapped-order",
+            Opening::Neutral => "delayed-order",
+        };
+        for &until in moments {
             methods.push(Method {
-                name: format!("{name}-{steps}"),
-                begin: Some(Begin { with, steps }),
+                name: format!("{name}-{until}"),
+                begin: Some(Begin { with, until }),
                 ..Method::prompt_only()
             });
         }
@@ -101,7 +110,7 @@ pub fn scaling_methods(numbers: &[usize], reward: RewardKind) -> Vec<Method> {
                     reward,
                     pruning: None,
                 }),
-                begin: None,
+                ..Method::prompt_only()
             });
         }
     }
@@ -114,23 +123,27 @@ mod tests {
 
     #[test]
     fn a_switch_compares_both_openings_at_each_step() {
-        let methods = switch_methods(&[0, 1, 2]);
+        let moments = ["1", "0.2", "sigma5.5"].map(|text| text.parse().unwrap());
+        let methods = switch_methods(&[Opening::Swapped, Opening::Neutral], &moments);
         let names: Vec<&str> = methods.iter().map(|method| method.name.as_str()).collect();
         assert_eq!(
             names,
             [
                 "prompt-only",
                 "swapped-order-1",
-                "swapped-order-2",
+                "swapped-order-0.2",
+                "swapped-order-sigma5.5",
                 "delayed-order-1",
-                "delayed-order-2"
+                "delayed-order-0.2",
+                "delayed-order-sigma5.5"
             ]
         );
         for method in &methods[1..] {
             assert_eq!(method.name.parse::<Method>().unwrap(), *method);
             let begin = method.begin.unwrap();
-            let same = compared(method);
-            assert_eq!(same.opening, Some((begin.with, begin.steps)));
+            let same = compared(method, 20);
+            let (with, moment) = same.opening.clone().unwrap();
+            assert_eq!((with, moment.text), (begin.with, begin.until.to_string()));
             assert!(!same.guided && !same.searched);
         }
         assert_eq!(methods[0].name, Compared::PROMPT_ONLY);
@@ -152,9 +165,9 @@ mod tests {
             ]
         );
         Method::check_names(&methods).unwrap();
-        let guided: Vec<bool> = methods.iter().map(|m| compared(m).guided).collect();
+        let guided: Vec<bool> = methods.iter().map(|m| compared(m, 20).guided).collect();
         assert_eq!(guided, [false, false, false, true, true, true]);
-        let searched: Vec<bool> = methods.iter().map(|m| compared(m).searched).collect();
+        let searched: Vec<bool> = methods.iter().map(|m| compared(m, 20).searched).collect();
         assert_eq!(searched, [false, true, true, false, true, true]);
     }
 }

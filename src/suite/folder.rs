@@ -9,6 +9,7 @@ mod claim;
 mod damage;
 mod error;
 mod fold;
+mod refused;
 mod state;
 
 use std::collections::{HashMap, HashSet};
@@ -131,7 +132,11 @@ impl RunFolder {
             Wanted::Once => once.contains(&self.plan.sample_id(*job)),
             _ => self.is_asked_for(*job),
         };
-        let lacks = |job: &Job| !done.ids.contains(&self.plan.sample_id(*job));
+        let refused = self.refused_in(&state);
+        let lacks = |job: &Job| {
+            let id = self.plan.sample_id(*job);
+            !done.ids.contains(&id) && !refused.contains(&id)
+        };
         let jobs = self.plan.jobs(method);
         Ok(jobs.filter(|job| wanted(job) && lacks(job)).collect())
     }
@@ -160,7 +165,9 @@ impl RunFolder {
 
     /// How many pictures by a method are not there, whether or not they were asked for.
     fn lacking(&self, method: usize) -> Result<usize, FolderError> {
-        let done = self.done(&self.state(method, Look::Quick)?)?.ids;
+        let state = self.state(method, Look::Quick)?;
+        let mut done = self.done(&state)?.ids;
+        done.extend(self.refused_in(&state));
         let jobs = self.plan.jobs(method);
         Ok(jobs
             .filter(|job| !done.contains(&self.plan.sample_id(*job)))

@@ -98,7 +98,7 @@ fn settings(there: &Plan, asked: &Plan) -> Vec<Contradiction> {
         serde_json::to_value(config).unwrap_or(Value::Null)
     };
     let plain = |setting: String| {
-        let known = ["sampling.", "suite."];
+        let known = ["sampling.", "suite.", "source."];
         let short = known.iter().find_map(|part| setting.strip_prefix(part));
         short.map(str::to_owned).unwrap_or(setting)
     };
@@ -199,7 +199,7 @@ mod tests {
     fn only_what_contradicts_is_named() {
         let there = plan(4, 2, &["prompt-only", "psg"]);
         let mut other = plan(5, 3, &["prompt-only", "psg", "boxdiff"]);
-        other.config.sampling.steps = 20;
+        other.config.sampling.as_mut().unwrap().steps = 20;
         other.config.methods[1].guide.as_mut().unwrap().scale = Some(40.0);
         other.prompts[2].prompt = "something else".into();
         other.prompts[3].tags.push("new".into());

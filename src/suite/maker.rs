@@ -5,10 +5,10 @@ use std::sync::atomic::AtomicBool;
 
 use super::plan::{Job, Plan};
 use super::requests::request;
-use super::run::{Maker, RunError};
+use super::run::{Made, Maker, RunError};
 use crate::detect::Detector;
 use crate::engine::Engine;
-use crate::make::{FinishedPicture, MapOptions, PictureMaker};
+use crate::make::{MapOptions, PictureMaker};
 use crate::request::Request;
 
 /// Makes a run's pictures with an engine.
@@ -45,7 +45,7 @@ impl<'a> EngineMaker<'a> {
 }
 
 impl Maker for EngineMaker<'_> {
-    fn make(&mut self, jobs: &[Job]) -> Result<Vec<FinishedPicture>, RunError> {
+    fn make(&mut self, jobs: &[Job]) -> Result<Vec<Made>, RunError> {
         let [first, ..] = jobs else {
             return Ok(Vec::new());
         };
@@ -65,6 +65,7 @@ impl Maker for EngineMaker<'_> {
         let made = self.maker.make(&requests, search, &mut [])?;
         let left = jobs.iter().zip(requests).skip(made.requests);
         self.waiting = left.map(|(job, request)| (job.index, request)).collect();
-        Ok(made.pictures)
+        let pictures = made.pictures.into_iter().map(Box::new);
+        Ok(pictures.map(Made::Here).collect())
     }
 }

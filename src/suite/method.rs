@@ -1,5 +1,6 @@
 //! What is compared: named combinations of guidance, search and prompt changes.
 
+mod begin;
 mod error;
 
 use std::collections::HashSet;
@@ -11,9 +12,10 @@ use prepose_untrusted::read_regular;
 use serde::{Deserialize, Serialize};
 
 use super::SuitePrompt;
+use crate::guidance::grounding::Grounding;
 use crate::guidance::{self, GuidanceConfig, METHODS};
 use crate::prompt::neutral::Opening;
-use crate::request::{DelayedOrder, Request};
+use crate::request::Request;
 use crate::search::{Pruning, SearchConfig};
 
 /// A way of making pictures of prompts.
@@ -25,6 +27,9 @@ pub struct Method {
     /// Guidance in the loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guide: Option<GuidanceConfig>,
+    /// GLIGEN's layers put the objects into their boxes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ground: Option<Grounding>,
     /// Several noises, of which the best is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<SearchConfig>,
@@ -33,17 +38,7 @@ pub struct Method {
     pub begin: Option<Begin>,
 }
 
-/// The prompt of the first steps, before the set's own takes over (delayed order conditioning and order swap,
-/// arXiv 2603.03714).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Begin {
-    /// Which prompt.
-    pub with: Opening,
-    /// For how many steps, at least 1.
-    pub steps: usize,
-}
-
+pub use begin::{Begin, Moment};
 pub use error::MethodError;
 
 /// The most methods that a run can have.
@@ -51,6 +46,9 @@ pub const MOST_METHODS: usize = 1_000;
 
 /// The most noises that a search can try.
 pub const MOST_NOISES: usize = 10_000;
+
+/// GLIGEN's name as a method.
+const GROUNDED: &str = "gligen";
 
 /// A file of methods.
 #[derive(Deserialize)]
@@ -65,10 +63,11 @@ impl Method {
     pub fn names() -> String {
         let guidance = METHODS.iter().map(|method| method.known_as());
         let others = [
+            GROUNDED,
             "best-of-N",
             "best-of-N-pruned",
-            "delayed-order-STEPS",
-            "swapped-order-STEPS",
+            "delayed-order-WHEN",
+            "swapped-order-WHEN",
         ];
         let names: Vec<&str> = ["prompt-only"]
             .into_iter()
@@ -83,6 +82,7 @@ impl Method {
         Self {
             name: "prompt-only".into(),
             guide: None,
+            ground: None,
             search: None,
             begin: None,
         }
@@ -105,7 +105,7 @@ impl Method {
     }
 
     /// The methods in the text of a TOML file: tables `[[method]]` with `name`, `guide`
-    /// ([`GuidanceConfig`]), `search` ([`SearchConfig`]) and `begin` ([`Begin`]).
+    /// ([`GuidanceConfig`]), `ground` ([`Grounding`]), `search` ([`SearchConfig`]) and `begin` ([`Begin`]).
     ///
     /// # Errors
     /// [`MethodError`]; it names the line.
@@ -151,7 +151,8 @@ impl Method {
         Ok(())
     }
 
-    /// The request for a picture of `prompt`; `plain` has everything that is the same for all methods.
+    /// The request for a picture of `prompt`; `plain` has everything that is the same for all methods, and `levels` are the
+    /// noise levels of its steps.
     ///
     /// # Errors
     /// A prompt of which the method needs another form, and there is none.
@@ -160,25 +161,24 @@ impl Method {
         plain: &Request,
         prompt: &SuitePrompt,
         seed: u64,
+        levels: &[f64],
     ) -> Result<Request, MethodError> {
         let text = &prompt.prompt;
         let delay_order = match self.begin {
             None => None,
-            Some(Begin { with, steps }) => {
-                let neutral_prompt = with.of(text).map_err(|source| MethodError::Opening {
+            Some(begin) => {
+                let order = begin.order(prompt, levels);
+                Some(order.map_err(|source| MethodError::Opening {
                     method: self.name.clone(),
                     prompt: text.clone(),
                     source: source.into(),
-                })?;
-                Some(DelayedOrder {
-                    neutral_prompt,
-                    steps,
-                })
+                })?)
             }
         };
         Ok(Request {
             prompt: text.clone(),
             guide: self.guide.clone(),
+            ground: self.ground,
             delay_order,
             seed,
             ..plain.clone()
@@ -214,6 +214,11 @@ impl FromStr for Method {
                         return Err(twice("guidance"));
                     }
                 }
+                Part::Ground => {
+                    if method.ground.replace(Grounding::default()).is_some() {
+                        return Err(twice("grounding"));
+                    }
+                }
                 Part::Search(search) => {
                     if method.search.replace(search).is_some() {
                         return Err(twice("search"));
@@ -233,6 +238,7 @@ impl FromStr for Method {
 
 enum Part {
     Plain,
+    Ground,
     Guide(guidance::Method),
     Search(SearchConfig),
     Begin(Begin),
@@ -244,7 +250,12 @@ fn parse_part(part: &str, name: &str) -> Result<Part, MethodError> {
         Ok(_) => Err(MethodError::Number { name: name.into() }),
         Err(_) => Err(MethodError::Unknown { name: name.into() }),
     };
-    let begin = |with, steps| Ok(Part::Begin(Begin { with, steps }));
+    let begin = |with, until| Ok(Part::Begin(Begin { with, until }));
+    let moment = |text: &str| match number(text) {
+        Ok(steps) => Ok(Moment::Steps(steps)),
+        Err(MethodError::Unknown { .. }) => text.parse(),
+        Err(error) => Err(error),
+    };
     if let Some(rest) = part.strip_prefix("best-of-") {
         let (count, pruning) = match rest.strip_suffix("-pruned") {
             Some(count) => (count, Some(Pruning::Auto)),
@@ -256,16 +267,17 @@ fn parse_part(part: &str, name: &str) -> Result<Part, MethodError> {
             pruning,
         }));
     }
-    if let Some(steps) = part.strip_prefix("delayed-order-") {
-        return begin(Opening::Neutral, number(steps)?);
+    if let Some(when) = part.strip_prefix("delayed-order-") {
+        return begin(Opening::Neutral, moment(when)?);
     }
-    if let Some(steps) = part.strip_prefix("swapped-order-") {
-        return begin(Opening::Swapped, number(steps)?);
+    if let Some(when) = part.strip_prefix("swapped-order-") {
+        return begin(Opening::Swapped, moment(when)?);
     }
     match part {
         "prompt-only" => Ok(Part::Plain),
+        GROUNDED => Ok(Part::Ground),
         // The number of steps that cured most in the paper.
-        "delayed-order" => begin(Opening::Neutral, 2),
+        "delayed-order" => begin(Opening::Neutral, Moment::Steps(2)),
         _ => {
             let unknown = || MethodError::Unknown { name: name.into() };
             guidance::Method::named(part)
@@ -289,7 +301,7 @@ mod tests {
             method.begin,
             Some(Begin {
                 with: Opening::Neutral,
-                steps: 2
+                until: Moment::Steps(2)
             })
         );
         assert_eq!(
@@ -332,7 +344,12 @@ mod tests {
         let methods = Method::from_toml(text).unwrap();
         Method::check_names(&methods).unwrap();
         assert_eq!(methods[0].guide.as_ref().unwrap().scale, Some(40.0));
-        assert_eq!(methods[1].begin.unwrap().steps, 3);
+        assert_eq!(methods[1].begin.unwrap().until, Moment::Steps(3));
+        let share = text.replace("steps = 3 }", "steps = 0.15 }");
+        let methods = Method::from_toml(&share).unwrap();
+        assert_eq!(methods[1].begin.unwrap().until, Moment::Share(0.15));
+        let noise: Method = "delayed-order-sigma5.5".parse().unwrap();
+        assert_eq!(noise.begin.unwrap().until, Moment::Noise(5.5));
         for (wrong, why) in [
             ("", "no [[method]]"),
             ("[[method]]\nname = 3", "not a file of methods"),

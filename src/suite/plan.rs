@@ -1,7 +1,7 @@
 //! What a run will do: every picture in a fixed order, and the settings that decide all of them.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
@@ -11,6 +11,8 @@ use super::{Suite, SuitePrompt};
 use crate::check::spatialbench::CheckerConfig;
 use crate::request::ModelRequest;
 use crate::sampling::noise::NoiseKind;
+use crate::sources::Wishes;
+use crate::sources::folder::Layout;
 
 /// What decides the pictures and verdicts of a run: `run.json`. Two runs with equal settings make the same.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -24,10 +26,15 @@ pub struct RunConfig {
     pub seeds: Vec<u64>,
     /// What is compared.
     pub methods: Vec<Method>,
-    /// The networks, with the hash of their files.
-    pub model: ModelRequest,
-    /// What is the same for all methods.
-    pub sampling: Sampling,
+    /// The networks, with the hash of their files; none if the pictures come from elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<ModelRequest>,
+    /// What is the same for all methods; none if the pictures come from elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampling: Option<Sampling>,
+    /// Where the pictures come from, if they are not made here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<SourceId>,
     /// Who looks at the pictures; nobody if none.
     pub checker: Option<CheckerId>,
     /// Whether attention maps are drawn.
@@ -36,6 +43,83 @@ pub struct RunConfig {
     /// Which part of the whole this is; all of it if none.
     #[serde(default)]
     pub shard: Option<Shard>,
+}
+
+/// Where pictures come from that are not made here.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+pub enum SourceId {
+    /// They are there already.
+    Pictures {
+        /// What made them.
+        name: String,
+        /// How their files are named.
+        layout: Layout,
+    },
+    /// A server makes them.
+    Endpoint {
+        /// The model.
+        name: String,
+        /// The server's interface.
+        interface: Interface,
+        /// Without secrets.
+        address: String,
+        /// What is asked of it besides the prompt.
+        wishes: Wishes,
+        /// Further fields, as the server has them.
+        #[serde(default, skip_serializing_if = "Map::is_empty")]
+        fields: Map<String, Value>,
+        /// SHA-256 of ComfyUI's graph.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        workflow: Option<String>,
+    },
+    /// A program makes them.
+    Maker {
+        /// What it makes them with, as it says or as it was called.
+        name: String,
+        /// The version of that, if it says so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        version: Option<String>,
+        /// What is asked of it besides the prompt.
+        wishes: Wishes,
+    },
+}
+
+/// How a server of pictures is spoken to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Interface {
+    /// OpenAI's `images/generations`.
+    #[default]
+    OpenAi,
+    /// ComfyUI's.
+    ComfyUi,
+    /// AUTOMATIC1111's `sdapi`.
+    WebUi,
+}
+
+impl SourceId {
+    /// What makes the pictures.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Pictures { name, .. }
+            | Self::Endpoint { name, .. }
+            | Self::Maker { name, .. } => name,
+        }
+    }
+
+    /// What is asked of it besides the prompt.
+    pub fn wishes(&self) -> Wishes {
+        match self {
+            Self::Pictures { .. } => Wishes::default(),
+            Self::Endpoint { wishes, .. } | Self::Maker { wishes, .. } => wishes.clone(),
+        }
+    }
+
+    /// Whether what it gives costs time or money, so that it is kept at once.
+    pub fn is_dear(&self) -> bool {
+        !matches!(self, Self::Pictures { .. })
+    }
 }
 
 /// Which set of prompts.
@@ -84,6 +168,9 @@ pub struct CheckerId {
     pub secondary_sha256: Option<String>,
     /// Thresholds, and the detectors by name: the lines of `checker_config.yaml`.
     pub config: Vec<String>,
+    /// Whether SpatialBench-UC's released code decides where its paper says something else.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub published: bool,
 }
 
 impl CheckerId {
@@ -93,6 +180,7 @@ impl CheckerId {
             sha256,
             secondary_sha256,
             config: config.to_yaml().lines().map(Into::into).collect(),
+            published: false,
         }
     }
 
@@ -130,6 +218,9 @@ pub enum PlanError {
     /// `run.json` is broken.
     #[error("run.json is not what prepose writes")]
     Config(#[source] serde_json::Error),
+    /// Nothing in `run.json` says where the pictures come from.
+    #[error("run.json has neither a model with its sampling nor a source of pictures, or both")]
+    Source,
     /// `prompts.jsonl` is broken.
     #[error("line {line} of prompts.jsonl is no prompt")]
     Prompt {
@@ -181,6 +272,15 @@ impl Plan {
     /// They are broken, or do not belong together.
     pub fn read(config: &str, prompts: &str) -> Result<Self, PlanError> {
         let config: RunConfig = serde_json::from_str(config).map_err(PlanError::Config)?;
+        let engine = config.model.is_some() && config.sampling.is_some();
+        let elsewhere = config.model.is_none() && config.sampling.is_none();
+        let whole = match config.source {
+            Some(_) => elsewhere,
+            None => engine,
+        };
+        if !whole {
+            return Err(PlanError::Source);
+        }
         let found = hash(prompts);
         if found != config.suite.sha256 {
             return Err(PlanError::Changed {

@@ -1,13 +1,13 @@
 //! The requests of a run's jobs, and whether they can all be made.
 
-use super::SuitePrompt;
 use super::method::Method;
 use super::plan::{Job, Plan};
 use super::run::RunError;
+use super::{Edit, SuitePrompt};
 use crate::engine::{Blueprint, Engine};
 use crate::make::{BatchSize, MakeError, picture_reward, reward_kind};
 use crate::prompt::scene::{GivenRelation, StatedRelation};
-use crate::request::Request;
+use crate::request::{InitImage, Request};
 use crate::search;
 
 /// The request for a job, checked as far as possible without weights and without a detector.
@@ -16,7 +16,9 @@ use crate::search;
 /// A prompt that the method or the networks cannot use.
 pub fn request(plan: &Plan, blueprint: &Blueprint, job: Job) -> Result<Request, RunError> {
     let config = &plan.config;
-    let sampling = &config.sampling;
+    let (Some(model), Some(sampling)) = (&config.model, &config.sampling) else {
+        return Err(RunError::Elsewhere);
+    };
     let prompt = &plan.prompts[job.prompt];
     let method = &config.methods[job.method];
     let plain = Request {
@@ -29,9 +31,16 @@ pub fn request(plan: &Plan, blueprint: &Blueprint, job: Job) -> Result<Request, 
         clip_skip: sampling.clip_skip,
         noise: sampling.noise,
         vae_tiling: sampling.vae_tiling,
-        ..blueprint.request(&prompt.prompt, &config.model)
+        ..blueprint.request(&prompt.prompt, model)
     };
-    let mut request = method.request(&plain, prompt, job.seed)?;
+    let levels = match method.begin {
+        Some(_) => blueprint.noise_levels(&plain)?,
+        None => Vec::new(),
+    };
+    let mut request = method.request(&plain, prompt, job.seed, &levels)?;
+    if let Some(edit) = &prompt.edit {
+        request.init = Some(start(prompt, edit, job.seed)?);
+    }
     if needs_scene(method) && !prompt.relations.is_empty() {
         // The set knows what its prompts say, also where English leaves it open.
         let scene = blueprint.scene(&request);
@@ -46,13 +55,25 @@ pub fn request(plan: &Plan, blueprint: &Blueprint, job: Job) -> Result<Request, 
     Ok(request)
 }
 
+/// The picture that a prompt changes.
+fn start(prompt: &SuitePrompt, edit: &Edit, seed: u64) -> Result<InitImage, RunError> {
+    let path = edit.path(seed).ok_or_else(|| RunError::NoPicture {
+        prompt_id: prompt.prompt_id.clone(),
+    })?;
+    Ok(InitImage {
+        path: path.into(),
+        strength: edit.strength.unwrap_or(Edit::STRENGTH),
+        sha256: None,
+    })
+}
+
 /// Whether a method must know where things belong.
 fn needs_scene(method: &Method) -> bool {
     method.guide.is_some() || method.search.is_some()
 }
 
 /// A prompt's relations as a request gives them.
-fn given_relations(prompt: &SuitePrompt) -> Vec<GivenRelation> {
+pub(super) fn given_relations(prompt: &SuitePrompt) -> Vec<GivenRelation> {
     let object = |index: usize| prompt.objects.get(index).cloned().unwrap_or_default();
     let given = |stated: &StatedRelation| GivenRelation {
         subject: object(stated.subject),

@@ -1,110 +1,58 @@
 //! The runner: makes what is missing, has it looked at meanwhile, and writes it down.
 
+mod error;
+
+pub use error::RunError;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 
-use thiserror::Error;
-
+use super::elsewhere;
 use super::examiner::{Examiner, Submission};
 use super::folder::{FolderError, NamedFile, RunFolder};
-use super::method::MethodError;
 use super::plan::Job;
 use super::sample::{Cost, Sample};
-use crate::detect::checker::CheckError;
-use crate::detect::reward::RewardError;
-use crate::engine::EngineError;
-use crate::make::{FinishedPicture, MakeError};
+use crate::make::FinishedPicture;
 use crate::output::files::slug;
 use crate::output::manifest::{ManifestLine, Place};
 use crate::output::png;
 use crate::picture::Picture;
-use crate::request::RewardKind;
+use crate::sources::{Origin, Refusal};
 
-/// Why a run ended early. What was finished before is kept, and the same run goes on from there.
-#[derive(Debug, Error)]
-pub enum RunError {
-    /// Ctrl-C or a signal.
-    #[error("interrupted; what is finished is kept, and the same command goes on from there")]
-    Interrupted,
-    /// The run's files.
-    #[error(transparent)]
-    Folder(#[from] FolderError),
-    /// The networks.
-    #[error(transparent)]
-    Engine(#[from] EngineError),
-    /// The detector.
-    #[error(transparent)]
-    Check(#[from] CheckError),
-    /// A prompt that a method cannot change.
-    #[error(transparent)]
-    Method(#[from] MethodError),
-    /// A picture that cannot be made.
-    #[error(transparent)]
-    Make(MakeError),
-    /// A prompt that cannot be used.
-    #[error("{method} cannot make {prompt_id:?}")]
-    Prompt {
-        /// By which method.
-        method: String,
-        /// Which prompt.
-        prompt_id: String,
-        /// Why not.
-        source: Box<RunError>,
-    },
-    /// A search by the picture without a detector.
-    #[error("{method} goes by what the checker sees, but there is --checker none")]
-    NoChecker {
-        /// The method with that search.
-        method: String,
-    },
-    /// Prompts whose candidates a search cannot score.
-    #[error(
-        "{method} scores candidates by the reward {reward}, which has nothing to say about {} of {prompts} prompts \
-         ({}): {why}; leave them out, or choose another reward",
-        unscored.len(), list(unscored)
-    )]
-    Unscored {
-        /// The method with that search.
-        method: String,
-        /// What it scores candidates by.
-        reward: RewardKind,
-        /// How many prompts the run has.
-        prompts: usize,
-        /// Ids of those that cannot be scored.
-        unscored: Vec<String>,
-        /// Why the first of them cannot.
-        why: Box<RewardError>,
-    },
-    /// A picture that cannot be encoded.
-    #[error("cannot encode the picture of {sample_id}")]
-    Encode {
-        /// Whose.
-        sample_id: String,
-        /// The encoder's reason.
-        source: ::png::EncodingError,
-    },
-    /// The thread that looks at pictures has died.
-    #[error("looking at the pictures failed: {0}")]
-    Panic(String),
+/// What became of a job.
+#[derive(Clone, Debug)]
+pub enum Made {
+    /// The engine made it.
+    Here(Box<FinishedPicture>),
+    /// It was made elsewhere.
+    Elsewhere(Box<Fetched>),
+    /// Its source's rules about content forbid it.
+    Refused(Refusal),
+    /// It is not there yet.
+    Missing,
 }
 
-/// The ids of the first few prompts.
-fn list(prompt_ids: &[String]) -> String {
-    const SHOWN: usize = 10;
-    let shown = prompt_ids.len().min(SHOWN);
-    let mut text = prompt_ids[..shown].join(", ");
-    if prompt_ids.len() > shown {
-        text += &format!(" and {} more", prompt_ids.len() - shown);
-    }
-    text
+/// A picture that was made elsewhere.
+#[derive(Clone, Debug)]
+pub struct Fetched {
+    /// What it shows.
+    pub picture: Picture,
+    /// Its PNG file.
+    pub png: Vec<u8>,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// What it took.
+    pub cost: Cost,
+    /// Names of files that are of no use once it is written down.
+    pub received: Vec<String>,
 }
 
-impl From<MakeError> for RunError {
-    fn from(error: MakeError) -> Self {
-        match error {
-            MakeError::Cancelled => Self::Interrupted,
-            error => Self::Make(error),
+impl Made {
+    fn picture(&self) -> Option<(&Picture, Cost)> {
+        match self {
+            Self::Here(made) => Some((&made.picture, made.cost)),
+            Self::Elsewhere(fetched) => Some((&fetched.picture, fetched.cost)),
+            Self::Refused(_) | Self::Missing => None,
         }
     }
 }
@@ -115,7 +63,7 @@ pub trait Maker {
     ///
     /// # Errors
     /// Whatever fails; [`RunError::Interrupted`] if it was told to stop.
-    fn make(&mut self, jobs: &[Job]) -> Result<Vec<FinishedPicture>, RunError>;
+    fn make(&mut self, jobs: &[Job]) -> Result<Vec<Made>, RunError>;
 }
 
 /// What a run tells while it goes on.
@@ -125,6 +73,9 @@ pub trait Watcher: Send {
 
     /// A picture is finished and written down.
     fn finished(&mut self, sample: &Sample);
+
+    /// A source has refused to make a picture.
+    fn refused(&mut self, _sample_id: &str, _refusal: &Refusal) {}
 }
 
 /// One call of the runner.
@@ -145,6 +96,20 @@ pub struct Runner<'a> {
 const WAITING: usize = 2;
 
 impl Runner<'_> {
+    /// Makes some pictures of one method, which are not there.
+    ///
+    /// # Errors
+    /// [`RunError`]; what is finished is kept.
+    pub fn some(self, maker: &mut dyn Maker, jobs: &[Job]) -> Result<(), RunError> {
+        let writer = ResultWriter {
+            folder: self.folder,
+            examiner: self.examiner,
+            watcher: self.watcher,
+            device: &self.device,
+        };
+        make_all(writer, maker, jobs, self.stop)
+    }
+
     /// Makes every picture of the run that is missing, and folds the files of methods that are complete.
     ///
     /// # Errors
@@ -191,7 +156,7 @@ fn make_all(
     stop: &AtomicBool,
 ) -> Result<(), RunError> {
     std::thread::scope(|scope| {
-        let (send, receive) = sync_channel::<Vec<(Job, FinishedPicture)>>(WAITING);
+        let (send, receive) = sync_channel::<Vec<(Job, Made)>>(WAITING);
         let looking = scope.spawn(move || {
             let mut writer = writer;
             receive.iter().try_for_each(|batch| writer.finish(&batch))
@@ -270,19 +235,25 @@ impl ResultWriter<'_> {
         Ok(said)
     }
 
-    fn finish(&mut self, batch: &[(Job, FinishedPicture)]) -> Result<(), RunError> {
+    fn finish(&mut self, batch: &[(Job, Made)]) -> Result<(), RunError> {
         let plan = self.folder.plan();
-        let submitted: Vec<Submission> = (batch.iter())
-            .map(|(job, made)| Submission {
+        let pictures: Vec<(&(Job, Made), &Picture, Cost)> = (batch.iter())
+            .filter_map(|one| one.1.picture().map(|(picture, cost)| (one, picture, cost)))
+            .collect();
+        let submitted: Vec<Submission> = (pictures.iter())
+            .map(|((job, _), picture, cost)| Submission {
                 sample_id: plan.sample_id(*job),
                 prompt: &plan.prompts[job.prompt],
                 seed: job.seed,
-                picture: &made.picture,
-                cost: made.cost,
+                picture,
+                cost: *cost,
             })
             .collect();
-        let seen = self.examiner.examine(&submitted)?;
-        for ((job, made), (records, scores)) in batch.iter().zip(seen) {
+        let seen = match submitted.is_empty() {
+            true => Vec::new(),
+            false => self.examiner.examine(&submitted)?,
+        };
+        for (((job, made), ..), (records, scores)) in pictures.into_iter().zip(seen) {
             let name = format!("images/{}.png", plan.sample_id(*job));
             let sample = Sample {
                 index: job.index,
@@ -290,39 +261,64 @@ impl ResultWriter<'_> {
                 records,
                 scores,
             };
-            let files = self.files(&sample.manifest.sample_id, made, name);
-            let files = files.map_err(|source| RunError::Encode {
-                sample_id: sample.manifest.sample_id.clone(),
-                source,
-            })?;
+            let files = self.files(&sample.manifest.sample_id, made, name)?;
             if self.folder.commit(*job, &files, &sample)? {
                 self.watcher.finished(&sample);
+            }
+            if let Made::Elsewhere(fetched) = made {
+                let store = self.folder.store();
+                store
+                    .remove_all(&fetched.received)
+                    .map_err(FolderError::from)?;
+            }
+        }
+        for (job, made) in batch {
+            if let Made::Refused(refusal) = made {
+                self.folder.refuse(*job, refusal)?;
+                self.watcher.refused(&plan.sample_id(*job), refusal);
             }
         }
         Ok(())
     }
 
-    /// The picture's file `name`, and `maps/{sample_id}-{object}.png` for each object that it has a map of: the mean
-    /// over the steps as a heat map.
+    /// The picture's file `name` and what is beside it: `maps/{sample_id}-{object}.png` for each object that it has a map of
+    /// (the mean over the steps as a heat map), or `origin/{sample_id}.json`, which says where it comes from.
     fn files(
         &self,
         sample_id: &str,
-        made: &FinishedPicture,
+        made: &Made,
         name: String,
-    ) -> Result<Vec<NamedFile>, ::png::EncodingError> {
-        let mut files = vec![(name, made.to_png(self.device)?)];
-        // Of several sizes the first, which has the most cells.
-        if let Some(maps) = made.maps.first() {
-            for (object, map) in maps.objects.iter().zip(maps.mean()) {
-                let name = format!("maps/{sample_id}-{}.png", slug(object));
-                let drawn = map.over(&made.picture, map.peak());
-                files.push((name, png::encode_plain(&drawn)?));
+    ) -> Result<Vec<NamedFile>, RunError> {
+        let fail = |source| RunError::Encode {
+            sample_id: sample_id.into(),
+            source,
+        };
+        match made {
+            Made::Here(made) => {
+                let mut files = vec![(name, made.to_png(self.device).map_err(fail)?)];
+                // Of several sizes the first, which has the most cells.
+                if let Some(maps) = made.maps.first() {
+                    for (object, map) in maps.objects.iter().zip(maps.mean()) {
+                        let name = format!("maps/{sample_id}-{}.png", slug(object));
+                        let drawn = map.over(&made.picture, map.peak());
+                        files.push((name, png::encode_plain(&drawn).map_err(fail)?));
+                    }
+                }
+                Ok(files)
             }
+            Made::Elsewhere(fetched) => {
+                let origin = serde_json::to_string(&fetched.origin).map_err(FolderError::from)?;
+                let origin = (
+                    format!("origin/{sample_id}.json"),
+                    (origin + "\n").into_bytes(),
+                );
+                Ok(vec![(name, fetched.png.clone()), origin])
+            }
+            Made::Refused(_) | Made::Missing => Ok(Vec::new()),
         }
-        Ok(files)
     }
 
-    fn line(&self, job: Job, made: &FinishedPicture, image_path: &str) -> ManifestLine {
+    fn line(&self, job: Job, made: &Made, image_path: &str) -> ManifestLine {
         let plan = self.folder.plan();
         let prompt = &plan.prompts[job.prompt];
         let method = &plan.config.methods[job.method].name;
@@ -331,7 +327,10 @@ impl ResultWriter<'_> {
             prompt_id: &prompt.prompt_id,
             image_path,
         };
-        let mut line = made.manifest_line(self.device, &place);
+        let mut line = match made {
+            Made::Here(made) => made.manifest_line(self.device, &place),
+            made => elsewhere::line(plan, job, made.picture(), self.device, &place),
+        };
         // A search ends with another seed than the one that it is named after.
         line.sample_id = plan.sample_id(job);
         line.model.pipeline = method.clone();

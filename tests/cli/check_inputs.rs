@@ -50,7 +50,7 @@ fn manifests_are_read_line_by_line() {
         json!({"relation": "inside", "object_a": "dog", "object_b": "cat"}),
         json!({"relation": "left_of", "object_a": "dog"}),
         json!({}),
-        json!({"prompt": "a dog near a cat"}),
+        json!({"prompt": "a dog far from a cat"}),
     ];
     let lines = lines.into_iter().zip(1..).map(|(mut line, number)| {
         line["image_path"] = json!(format!("{number}.png"));
@@ -92,7 +92,7 @@ fn what_cannot_be_asked_is_skipped() {
     put_plain(folder.path(), &["a.png", "b.png", "c.png", "d.png"]);
     let lines = [
         json!({"image_path": "a.png", "prompt": "a dog to the left of a cat"}),
-        json!({"file_name": "b.png", "text": "a dog and a cat"}),
+        json!({"file_name": "b.png", "text": "a dog"}),
         json!({"path": "c.png", "prompt": "a dog to the left of a cat and above a unicorn"}),
         json!({"image_path": "d.png", "prompt": "a unicorn above a cat"}),
     ];
@@ -128,6 +128,87 @@ fn what_cannot_be_asked_is_skipped() {
     let output = check(folder.path(), &["--manifest", "m.jsonl"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("nothing was checked"));
+}
+
+/// Where the checker's rule has nothing to say, a published one does.
+#[test]
+fn published_rules_answer_what_the_checker_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    put_plain(
+        folder,
+        &["a.png", "b.png", "c.png", "d.png", "e.png", "f.png"],
+    );
+    fs::create_dir(folder.join("depth")).unwrap();
+    // The dog, on the left, is nearer.
+    let nearer = image::GrayImage::from_fn(128, 128, |x, _| {
+        image::Luma([if x < 64 { 200 } else { 20 }])
+    });
+    nearer.save(folder.join("depth/e.png")).unwrap();
+    let lines = [
+        json!({"image_path": "a.png", "prompt": "a cat and a dog"}),
+        json!({"image_path": "b.png", "prompt": "a dog near a cat"}),
+        json!({"image_path": "c.png", "prompt": "a dog between a cat and a zebra"}),
+        json!({"image_path": "d.png", "prompt": "a dog in front of a cat"}),
+        json!({"image_path": "e.png", "prompt": "a dog in front of and to the left of a cat"}),
+        json!({"image_path": "f.png", "prompt": "a dog to the left of a cat"}),
+    ];
+    let text: Vec<String> = lines.iter().map(Value::to_string).collect();
+    fs::write(folder.join("m.jsonl"), text.join("\n")).unwrap();
+    let args = [
+        "--manifest",
+        "m.jsonl",
+        "--depth",
+        "depth",
+        "--out",
+        "seen",
+        "--json",
+    ];
+    let output = check(folder, &args);
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(0), "{message}");
+    assert!(
+        message.contains("line 4: \"dog in front of cat\" is about depth"),
+        "{message}"
+    );
+    let said = fs::read_to_string(folder.join("seen/rules.jsonl")).unwrap();
+    let said: Vec<Value> = said
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let of = |id: &str| said.iter().find(|line| line["sample_id"] == id);
+    let side = of("a").unwrap();
+    assert_eq!(
+        (&side["rule"], &side["note"]),
+        (&json!("homogenization"), &json!("right"))
+    );
+    let near = of("b").unwrap();
+    assert_eq!(
+        (&near["rule"], &near["about"]),
+        (&json!("t2i-compbench"), &json!("dog near cat"))
+    );
+    assert!(near["score"].as_f64().unwrap() > 0.9, "{near}");
+    let between = of("c").unwrap();
+    assert_eq!(
+        (&between["score"], &between["missing"]),
+        (&json!(0.0), &json!(["zebra"]))
+    );
+    assert!(of("d").is_none());
+    assert_eq!(of("e").unwrap()["rule"], "t2i-compbench-3d");
+    // Only what the checker itself decides is in its records.
+    let records = fs::read_to_string(folder.join("seen/per_sample.jsonl")).unwrap();
+    assert_eq!(records.lines().count(), 2);
+    // Something that did not hold did not pass, and a side is no merit.
+    let strict = check(folder, &["--manifest", "m.jsonl", "--strict"]);
+    assert_eq!(strict.status.code(), Some(1));
+    fs::write(folder.join("m.jsonl"), text[..2].join("\n")).unwrap();
+    let strict = check(folder, &["--manifest", "m.jsonl", "--strict"]);
+    assert_eq!(strict.status.code(), Some(0), "{}", stderr(&strict));
+    let shown = stdout(&strict);
+    assert!(
+        shown.contains("right") && shown.contains("(homogenization)"),
+        "{shown}"
+    );
 }
 
 /// A picture that was made again under the same name is judged by what it was made for.

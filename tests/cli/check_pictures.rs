@@ -216,7 +216,7 @@ fn nonsense_is_refused() {
         (&["--prompt", "a dog"][..], "required"),
         (&[picture, "--checker", "yolo"], "frcnn-v2"),
         (&[picture, "--checker", "."], "model.safetensors"),
-        (&[picture, "--prompt", "a dog and a cat"], "--relation"),
+        (&[picture, "--prompt", "a dog"], "--relation"),
         (&[picture, "--prompt", "a unicorn above a cat"], "unicorn"),
         (&[picture, "--batch", "0"], "--batch is 0"),
         (&[picture, "--config", "missing.yaml"], "missing.yaml"),

@@ -25,8 +25,16 @@ const BROUGHT_ALONG: &[&str] = &[
     "--checker frcnn",
     "bundle/",
     "labels_filled.json",
+    "--depth depth/",
+    "detect photos/",
     "evaluation_metadata.jsonl",
     "results_mymodel",
+    "cases.jsonl",
+    "captions.txt",
+    "objects.jsonl",
+    "graphs.jsonl",
+    "people.csv",
+    "pictures.csv",
     "notebook.toml",
     // The shards of the other machines.
     "merge runs/visor",
@@ -40,7 +48,16 @@ const BY_HAND: &[&str] = &[
     // Whether there is a GPU, or somebody who answers, is the machine's own affair.
     "--device wgpu",
     "://localhost",
+    // Servers, programs and folders that are somebody's own.
+    "--endpoint",
+    "--maker",
+    "--pictures outputs",
+    "report runs/flux",
     "verify runs/first",
+    // Weights that somebody has to download.
+    "grounding-dino",
+    "rtdetr-v2",
+    "--preset paper",
 ];
 
 #[test]
@@ -66,7 +83,7 @@ fn those_about_pictures() {
 
 #[test]
 fn those_about_runs() {
-    for page in ["suites", "runs", "cluster", "report"] {
+    for page in ["suites", "runs", "sources", "cluster", "report"] {
         run_page(&format!("docs/{page}.md"));
     }
     run_folder("docs/experiments");
@@ -74,7 +91,16 @@ fn those_about_runs() {
 
 #[test]
 fn those_about_checking() {
-    for page in ["checker", "rules", "audit"] {
+    for page in [
+        "checker",
+        "detect",
+        "detectors",
+        "rules",
+        "eyes",
+        "audit",
+        "judge",
+        "agreement",
+    ] {
         run_page(&format!("docs/{page}.md"));
     }
 }

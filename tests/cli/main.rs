@@ -2,27 +2,35 @@
 //!
 //! CONTRIBUTING.md has a table of which file tests what.
 
+mod agree;
 #[cfg(target_os = "linux")]
 mod attack;
 mod audit;
 mod bench;
+mod check_detectors;
 mod check_inputs;
 mod check_pictures;
 mod check_records;
 mod commands;
+mod detect;
 mod experiments;
 mod first_day;
 mod generate;
 mod generate_again;
 mod generate_sheet;
+mod judge;
 mod memory;
 mod pages;
 mod parse;
 mod program;
+mod propose;
 mod report;
 mod run;
 mod score;
+mod score_eyes;
 mod selftest;
+#[cfg(unix)]
+mod sources;
 mod suites;
 #[path = "../support/mod.rs"]
 mod support;

@@ -32,9 +32,9 @@ fn everything_about_a_prompt() {
             ],
             "relations": [{"subject": 0, "relation": "left of", "objects": [1], "text": "red surfboard left of cat"}],
             "unread": ["oil painting"],
-            "neutral": "two things, oil painting",
+            "neutral": "two things, one to the left of the other, oil painting",
             "not_neutral_because": null,
-            "swapped": "a cat to the left of a (red:1.2) surfboard, oil painting",
+            "swapped": "a cat to the right of a (red:1.2) surfboard, oil painting",
             "segments": [
                 {"first_step": 0, "prompt": "a (red:1.2) surfboard , oil painting"},
                 {"first_step": 5, "prompt": "a (red:1.2) surfboard to the left of a cat, oil painting"},
@@ -57,8 +57,8 @@ fn as_text() {
   objects    dog  tokens 2
              cat  tokens 8
   relations  dog left of cat
-  neutral    two animals
-  swapped    a cat to the left of a dog
+  neutral    two animals, one to the left of the other
+  swapped    a cat to the right of a dog
 
 two dogs
   objects    dogs  tokens 2, dog, 2 of them

@@ -4,6 +4,9 @@
 //! ```sh
 //! PREPOSE_FULL_SIZE=/scratch/sd15 cargo test --release --test lib full_size -- --ignored --nocapture
 //! ```
+//!
+//! Detectors against transformers need a folder that `scripts/bench/full_size_detectors.py` wrote, in
+//! `PREPOSE_FULL_SIZE_DETECTOR`.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -11,7 +14,9 @@ use std::time::Instant;
 use burn::tensor::{Device, FloatDType, Int, Tensor, TensorData};
 use prepose_models::clip::HiddenLayer;
 use prepose_models::unet::AddedConditioning;
-use prepose_weights::{Checkpoint, Family, LoadOptions};
+use prepose_weights::{
+    Checkpoint, DetrKind, Family, GroundingDinoWeights, LoadOptions, RtDetrWeights, detr_kind,
+};
 use safetensors::SafeTensors;
 
 const TOLERANCE: f32 = 1e-4;
@@ -42,14 +47,17 @@ impl Expected {
 
     fn check<const D: usize>(&self, name: &str, actual: Tensor<D>, started: Instant) {
         let seconds = started.elapsed().as_secs_f64();
+        let error = self.error(name, actual);
+        println!("{name:24} relative error {error:.1e}   {seconds:.2} s");
+        assert!(error < TOLERANCE, "{name}: {error}");
+    }
+
+    /// The largest error as a share of the largest element.
+    fn error<const D: usize>(&self, name: &str, actual: Tensor<D>) -> f32 {
         let expected = self.tensor::<D>(name);
         let scale: f32 = expected.clone().abs().max().into_scalar();
         let error: f32 = (actual - expected).abs().max().into_scalar();
-        println!(
-            "{name:24} relative error {:.1e}   {seconds:.2} s",
-            error / scale
-        );
-        assert!(error / scale < TOLERANCE, "{name}: {}", error / scale);
+        error / scale
     }
 }
 
@@ -132,5 +140,81 @@ fn check_unet(checkpoint: &Checkpoint, expected: &Expected, device: &Device) {
         let started = Instant::now();
         let out = unet.forward(sample, &timesteps, context, added.as_ref());
         expected.check(&format!("{case}/out"), out, started);
+    }
+}
+
+/// The share of the largest element by which a detector's maps may be off.
+const DETECTOR: f32 = 1e-3;
+
+#[test]
+#[ignore = "needs a full-size detector in PREPOSE_FULL_SIZE_DETECTOR"]
+fn full_size_detector_is_transformers() {
+    let folder = std::env::var_os("PREPOSE_FULL_SIZE_DETECTOR").expect(
+        "PREPOSE_FULL_SIZE_DETECTOR names a folder of scripts/bench/full_size_detectors.py",
+    );
+    let folder: PathBuf = folder.into();
+    let expected = Expected {
+        bytes: std::fs::read(folder.join("expected.safetensors")).unwrap(),
+    };
+    let device = Device::flex();
+    let (model, kind) = detr_kind(&folder.join("model")).expect("a detector");
+    let pixels = expected.tensor::<4>("pixels");
+    let close = |name: &str, error: f32| {
+        println!("{name:24} relative error {error:.1e}");
+        assert!(error < DETECTOR, "{name}: {error}");
+    };
+    let (chosen, boxes, seconds) = match kind {
+        DetrKind::GroundingDino => {
+            let network = GroundingDinoWeights::open(&model).unwrap();
+            let network = network.load(&device).unwrap();
+            let ids: Vec<u32> = expected
+                .data("ids")
+                .iter::<f32>()
+                .map(|id| id as u32)
+                .collect();
+            network.forward(pixels.clone(), &ids);
+            let started = Instant::now();
+            let trace = network.trace(pixels, &ids);
+            let boxes = trace.grounded.boxes;
+            let seconds = {
+                boxes.to_data();
+                started.elapsed().as_secs_f64()
+            };
+            close("encoded", expected.error("encoded", trace.encoded));
+            close(
+                "encoded_text",
+                expected.error("encoded_text", trace.encoded_text),
+            );
+            (trace.chosen, boxes, seconds)
+        }
+        DetrKind::RtDetr => {
+            let network = RtDetrWeights::open(&model).unwrap();
+            let network = network.load(&device).unwrap();
+            network.forward(pixels.clone());
+            let started = Instant::now();
+            let trace = network.trace(pixels);
+            let boxes = trace.detected.boxes;
+            let seconds = {
+                boxes.to_data();
+                started.elapsed().as_secs_f64()
+            };
+            for (i, map) in trace.encoded.into_iter().enumerate() {
+                let name = format!("encoded{i}");
+                let error = expected.error(&name, map);
+                close(&name, error);
+            }
+            (trace.chosen, boxes, seconds)
+        }
+    };
+    println!("{seconds:.2} s");
+    // Rounding may exchange two queries whose scores are as good as equal.
+    for (name, own) in [("chosen", chosen), ("boxes", boxes)] {
+        let wanted: Vec<f32> = expected.data(name).iter().collect();
+        let own: Vec<f32> = own.to_data().iter().collect();
+        let same = own.chunks(4).zip(wanted.chunks(4));
+        let same = same.filter(|(a, b)| a.iter().zip(*b).all(|(a, b)| (a - b).abs() < DETECTOR));
+        let (same, all) = (same.count(), wanted.len() / 4);
+        println!("{name:24} {same} of {all} boxes within {DETECTOR}");
+        assert!(100 * same > 98 * all, "{name}: {same} of {all}");
     }
 }

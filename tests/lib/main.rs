@@ -3,6 +3,8 @@
 //! CONTRIBUTING.md has a table of which file tests what.
 
 mod detectors;
+mod detr;
+mod eyes;
 mod full_size;
 mod guidance;
 mod make;

@@ -30,6 +30,7 @@ fn plan(shard: Option<&str>) -> Plan {
         relations: vec![StatedRelation::of_two(0, "left of".parse().unwrap(), 1); relations],
         counterpart: None,
         tags: Vec::new(),
+        ..SuitePrompt::default()
     };
     let suite = Suite {
         name: "tiny".into(),
@@ -296,7 +297,7 @@ fn what_is_wrong_is_said_and_nothing_written() {
                 let shard = run.join("shard-002-of-003");
                 fs::remove_dir_all(&shard).unwrap();
                 let mut plan = plan(Some("2/3"));
-                plan.config.sampling.steps = 30;
+                plan.config.sampling.as_mut().unwrap().steps = 30;
                 make(&shard, plan, 100);
             },
             "different settings: steps is 20 in the first and 30 in the second",
@@ -450,7 +451,7 @@ fn another_run_is_not_written_over() {
     let path = |name: &str| folder.path().join(name);
     shards(&path("run"), 2);
     let mut other = plan(None);
-    other.config.sampling.steps = 5;
+    other.config.sampling.as_mut().unwrap().steps = 5;
     make(&path("out"), other, 100);
     let before = contents(&path("out"));
     let error = join(&[&path("run")], &path("out")).unwrap_err().to_string();

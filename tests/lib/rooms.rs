@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::support::root;
 
 /// Crates of ours that know no tensor, and what each may depend on.
-const WITHOUT_TENSORS: [(&str, &[&str]); 8] = [
+const WITHOUT_TENSORS: [(&str, &[&str]); 11] = [
     ("prepose-scene", &[]),
     ("prepose-draw", &[]),
     ("prepose-statistics", &[]),
@@ -23,12 +23,34 @@ const WITHOUT_TENSORS: [(&str, &[&str]); 8] = [
     ("prepose-untrusted", &[]),
     ("prepose-formats", &["prepose-untrusted"]),
     ("prepose-store", &["prepose-untrusted"]),
+    ("prepose-remote", &["prepose-untrusted"]),
+    (
+        "prepose-sources",
+        &[
+            "prepose-check",
+            "prepose-draw",
+            "prepose-remote",
+            "prepose-untrusted",
+        ],
+    ),
+    (
+        "prepose-judge",
+        &[
+            "prepose-check",
+            "prepose-draw",
+            "prepose-remote",
+            "prepose-scene",
+            "prepose-statistics",
+            "prepose-untrusted",
+        ],
+    ),
     (
         "prepose-report",
         &[
             "prepose-check",
             "prepose-draw",
             "prepose-scene",
+            "prepose-statistics",
             "prepose-store",
             "prepose-untrusted",
         ],

@@ -25,6 +25,8 @@ fn requests(model: &ModelRequest) -> Vec<(Request, PathBuf)> {
         delay_order: None,
         relations: Vec::new(),
         boxes: Vec::new(),
+        regions: Vec::new(),
+        ground: None,
         guide: None,
         found: None,
         seed: entry["seed"].as_u64().unwrap(),

@@ -16,10 +16,12 @@ use crate::error::WeightsError;
 use crate::family::Family;
 use crate::files::Files;
 use crate::folder::open_folder;
+use crate::gligen;
 use crate::hash::{FileHash, hash_file};
 use crate::hub;
 use crate::lora::{self, LoraSpec};
 use crate::part::{Part, Parts};
+use crate::prediction::Prediction;
 use crate::random::RandomCheckpoint;
 use crate::single::open_single;
 use crate::tokenizer::ClipTokenizer;
@@ -36,6 +38,10 @@ pub struct LoadOptions {
     /// An autoencoder to take instead of the checkpoint's own: a file, or a folder with
     /// `config.json`.
     pub vae: Option<PathBuf>,
+    /// GLIGEN's layers, to be put into a checkpoint of SD 1.x: a file.
+    pub gligen: Option<PathBuf>,
+    /// What the UNet predicts, whatever the checkpoint says.
+    pub prediction: Option<Prediction>,
     /// LoRAs, merged in this order.
     pub loras: Vec<LoraSpec>,
     /// Load what fits although tensors are missing (taken as zero), left over or of another shape.
@@ -89,13 +95,19 @@ impl Checkpoint {
     /// was pulled, a diffusers folder or a single file. `./toybox` is the folder of that name.
     ///
     /// # Errors
-    /// [`WeightsError`] if there is nothing there, if it is damaged or no checkpoint of SD 1.x or
+    /// [`WeightsError`] if there is nothing there, if it is damaged or no checkpoint of SD 1.x, SD 2.x or
     /// SDXL, if its configurations make no sense or do not belong together, or if the autoencoder or
     /// a LoRA of the options cannot be used with it.
     pub fn open(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Self, WeightsError> {
         let (name, path, mut parts) = Self::find(path.as_ref(), options)?;
         if let Some(vae) = &options.vae {
             parts.vae = open_vae(vae, parts.family)?;
+        }
+        if let Some(gligen) = &options.gligen {
+            gligen::apply(gligen, &mut parts)?;
+        }
+        if let Some(prediction) = options.prediction {
+            prediction.mark(&mut parts.scheduler);
         }
         agreement::check(&parts)?;
         let loras = lora::apply(&options.loras, &mut parts)?;
@@ -152,12 +164,7 @@ impl Checkpoint {
             refuse_config(&path, options)?;
             open_folder(Files::Folder(path.clone()))?
         } else {
-            open_single(
-                &path,
-                options.config.as_deref(),
-                options.vae.is_none(),
-                options.allow_mismatch,
-            )?
+            open_single(&path, options)?
         };
         Ok((name, path, parts))
     }
@@ -229,7 +236,7 @@ impl Checkpoint {
     /// [`WeightsError::Tokenizer`] if the checkpoint's own cannot be used, [`WeightsError::Json`] if a text encoder has
     /// no place for all of its tokens.
     pub fn tokenizers(&self) -> Result<Vec<ClipTokenizer>, WeightsError> {
-        let tokenizers = tokenizers(&self.parts.tokenizers)?;
+        let tokenizers = tokenizers(self.parts.family, &self.parts.tokenizers)?;
         for (part, tokenizer) in self.parts.text.iter().zip(&tokenizers) {
             agreement::check_tokenizer(part, tokenizer)?;
         }
@@ -250,7 +257,7 @@ impl Checkpoint {
         }
     }
 
-    /// The text encoders: one for SD 1.x, two for SDXL.
+    /// The text encoders: one for SD 1.x and 2.x, two for SDXL.
     ///
     /// # Errors
     /// [`WeightsError::Mismatch`] if any parameter is missing, unused or of another shape,

@@ -1,8 +1,8 @@
-//! Configurations: those of SD 1.x and SDXL, which are in the binary so that a single file needs
+//! Configurations: those of SD 1.x, SD 2.x and SDXL, which are in the binary so that a single file needs
 //! nothing else, and those that lie in files.
 //!
-//! The embedded ones are the facts of the published `config.json` of stable-diffusion-v1-5 and
-//! stable-diffusion-xl-base-1.0.
+//! The embedded ones are the facts of the published `config.json` of stable-diffusion-v1-5,
+//! stable-diffusion-2-1-base and stable-diffusion-xl-base-1.0.
 
 use std::path::PathBuf;
 
@@ -24,6 +24,10 @@ fn embedded(family: Family, part: &str) -> Option<&'static str> {
         (Family::Sd1, "vae") => include_str!("../configs/sd1/vae.json"),
         (Family::Sd1, "text_encoder") => include_str!("../configs/sd1/text_encoder.json"),
         (Family::Sd1, "scheduler") => include_str!("../configs/sd1/scheduler.json"),
+        (Family::Sd2, "unet") => include_str!("../configs/sd2/unet.json"),
+        (Family::Sd2, "vae") => include_str!("../configs/sd2/vae.json"),
+        (Family::Sd2, "text_encoder") => include_str!("../configs/sd2/text_encoder.json"),
+        (Family::Sd2, "scheduler") => include_str!("../configs/sd2/scheduler.json"),
         (Family::Sdxl, "unet") => include_str!("../configs/sdxl/unet.json"),
         (Family::Sdxl, "vae") => include_str!("../configs/sdxl/vae.json"),
         (Family::Sdxl, "text_encoder") => include_str!("../configs/sdxl/text_encoder.json"),
@@ -72,7 +76,7 @@ mod tests {
 
     #[test]
     fn the_networks_accept_the_embedded_ones() {
-        for family in [Family::Sd1, Family::Sdxl] {
+        for family in [Family::Sd1, Family::Sd2, Family::Sdxl] {
             let get = |part| standard(family, part).0;
             serde_json::from_value::<UNetConfig>(get("unet"))
                 .unwrap()

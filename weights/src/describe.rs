@@ -9,7 +9,9 @@ use prepose_formats::TensorFile;
 use prepose_untrusted::printable;
 use serde::Serialize;
 
+use crate::detr;
 use crate::error::WeightsError;
+use crate::eyes;
 use crate::family::{self, FileKind};
 use crate::files::Files;
 use crate::folder::open_folder;
@@ -89,6 +91,14 @@ pub fn describe_file(path: &Path) -> Result<Description, WeightsError> {
         },
     })?;
     if metadata.is_dir() {
+        let single = eyes::described(&path).or_else(|| detr::weights_in(&path));
+        if let Some(file) = single {
+            let description = describe_single(&file)?;
+            return Ok(Description {
+                path,
+                ..description
+            });
+        }
         describe_folder(&path, Files::Folder(path.clone()))
     } else {
         describe_single(&path)

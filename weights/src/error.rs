@@ -77,6 +77,16 @@ pub enum WeightsError {
         /// The way out.
         hint: String,
     },
+    /// A checkpoint of SD 2.x that says nothing about what it predicts.
+    #[error(
+        "{}: this checkpoint of Stable Diffusion 2.x does not say whether it predicts noise or velocity; give \
+         --prediction epsilon (the 512 ones) or --prediction v (the 768 ones)",
+        path.display()
+    )]
+    Prediction {
+        /// The file.
+        path: PathBuf,
+    },
     /// Tensors that are missing, unused or of another shape than the network's.
     #[error(transparent)]
     Mismatch(Box<Mismatch>),

@@ -1,7 +1,12 @@
 //! What a file of tensors is, from the names and shapes in it.
 
+use std::borrow::Cow;
+
 use prepose_formats::TensorFile;
 use serde::Serialize;
+
+use crate::eyes::{self, EyeKind};
+use crate::keys::is_gligen;
 
 /// An architecture that prepose runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -9,6 +14,8 @@ use serde::Serialize;
 pub enum Family {
     /// Stable Diffusion 1.x: one text encoder.
     Sd1,
+    /// Stable Diffusion 2.0 and 2.1: OpenCLIP's text encoder.
+    Sd2,
     /// Stable Diffusion XL, base: two text encoders, size conditioning.
     Sdxl,
 }
@@ -17,6 +24,7 @@ impl std::fmt::Display for Family {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Sd1 => "Stable Diffusion 1.x",
+            Self::Sd2 => "Stable Diffusion 2.x",
             Self::Sdxl => "Stable Diffusion XL",
         })
     }
@@ -28,8 +36,6 @@ impl std::fmt::Display for Family {
 pub enum FileKind {
     /// A whole checkpoint, runnable.
     Checkpoint(Family),
-    /// Stable Diffusion 2.x.
-    Sd2,
     /// The refiner of SDXL.
     SdxlRefiner,
     /// Stable Diffusion 3.x.
@@ -40,6 +46,16 @@ pub enum FileKind {
     Inpainting,
     /// A checkpoint that edits pictures (InstructPix2Pix): its UNet also takes a picture.
     PictureEditing,
+    /// A checkpoint that is told depths.
+    Depth,
+    /// A checkpoint that enlarges pictures.
+    Upscaler,
+    /// A checkpoint that varies pictures (unCLIP).
+    Variations,
+    /// GLIGEN's layers by themselves.
+    Gligen,
+    /// GLIGEN for something else than boxes with phrases.
+    OtherGligen,
     /// A ControlNet or T2I adapter.
     ControlNet,
     /// A LoRA or one of its relatives.
@@ -52,6 +68,12 @@ pub enum FileKind {
     Unet,
     /// A text encoder by itself.
     TextEncoder,
+    /// What looks at pictures.
+    Eye(EyeKind),
+    /// Grounding DINO, as transformers saves it.
+    GroundingDino,
+    /// RT-DETRv2, as transformers saves it.
+    RtDetr,
     /// Learned embeddings of words.
     TextualInversion,
     /// None of these.
@@ -63,19 +85,27 @@ impl FileKind {
     pub fn name(self) -> &'static str {
         match self {
             Self::Checkpoint(Family::Sd1) => "a Stable Diffusion 1.x checkpoint",
+            Self::Checkpoint(Family::Sd2) => "a Stable Diffusion 2.x checkpoint",
             Self::Checkpoint(Family::Sdxl) => "a Stable Diffusion XL checkpoint",
-            Self::Sd2 => "a Stable Diffusion 2.x checkpoint",
             Self::SdxlRefiner => "a Stable Diffusion XL refiner",
             Self::Sd3 => "a Stable Diffusion 3 checkpoint",
             Self::Flux => "a FLUX checkpoint",
             Self::Inpainting => "an inpainting checkpoint (its UNet takes 9 channels)",
             Self::PictureEditing => "a picture-editing checkpoint (its UNet takes 8 channels)",
+            Self::Depth => "a checkpoint that is told depths (its UNet takes 5 channels)",
+            Self::Upscaler => "a checkpoint that enlarges pictures (its UNet takes 7 channels)",
+            Self::Variations => "a checkpoint that varies pictures (unCLIP)",
+            Self::Gligen => "a file of GLIGEN layers",
+            Self::OtherGligen => "GLIGEN for something else than boxes with phrases",
             Self::ControlNet => "a ControlNet or adapter",
             Self::Lora => "a LoRA",
             Self::Vae => "an autoencoder (VAE)",
             Self::TinyVae => "a tiny autoencoder (TAESD)",
             Self::Unet => "a UNet without text encoder and autoencoder",
             Self::TextEncoder => "a text encoder",
+            Self::Eye(kind) => kind.name(),
+            Self::GroundingDino => "a Grounding DINO",
+            Self::RtDetr => "an RT-DETR",
             Self::TextualInversion => "a textual inversion embedding",
             Self::Unknown => "a file of tensors of an unknown kind",
         }
@@ -85,15 +115,25 @@ impl FileKind {
     pub(crate) fn way_out(self) -> &'static str {
         match self {
             Self::Lora => "give it with --lora, next to the checkpoint that it was made for",
-            Self::Vae => "give it with --vae, next to a checkpoint",
-            Self::Inpainting | Self::PictureEditing => {
-                "use the plain text-to-image checkpoint that it was made from"
+            Self::GroundingDino | Self::RtDetr => {
+                "it is a detector: give its folder with --checker or --secondary"
             }
+            Self::Vae => "give it with --vae, next to a checkpoint",
+            Self::Gligen => {
+                "give it with --gligen, next to the checkpoint of SD 1.x that it is for"
+            }
+            Self::OtherGligen => "use the GLIGEN checkpoint for text boxes",
+            Self::Inpainting
+            | Self::PictureEditing
+            | Self::Depth
+            | Self::Upscaler
+            | Self::Variations => "use the plain text-to-image checkpoint that it was made from",
+            Self::Eye(_) => "it looks at pictures; give a checkpoint that makes them",
             Self::SdxlRefiner => "use the SDXL base checkpoint, which makes pictures on its own",
             Self::Unet | Self::TextEncoder => {
                 "give the whole checkpoint: a single file, or the diffusers folder that this is a part of"
             }
-            _ => "use a checkpoint of SD 1.x or SDXL",
+            _ => "use a checkpoint of SD 1.x, SD 2.x or SDXL",
         }
     }
 }
@@ -118,6 +158,15 @@ pub(crate) fn kind(file: &TensorFile) -> FileKind {
     if LORA.iter().any(|part| contains(part)) {
         return FileKind::Lora;
     }
+    if other_gligen(file).is_some() {
+        return FileKind::OtherGligen;
+    }
+    if file.names().all(is_gligen) {
+        return FileKind::Gligen;
+    }
+    if let Some(eye) = eyes::kind(file) {
+        return FileKind::Eye(eye);
+    }
     if has("control_model.")
         || has("controlnet_")
         || contains("input_hint_block.")
@@ -131,7 +180,13 @@ pub(crate) fn kind(file: &TensorFile) -> FileKind {
     if contains("double_blocks.") || contains("single_transformer_blocks.") {
         return FileKind::Flux;
     }
-    if has(UNET) {
+    if has("model.encoder.layers.0.fusion_layer.") && has("model.backbone.conv_encoder.") {
+        return FileKind::GroundingDino;
+    }
+    if has("model.encoder_input_proj.") && has("model.encoder.fpn_blocks.") {
+        return FileKind::RtDetr;
+    }
+    if has(UNET) || is_gligens_own(file) {
         return full_checkpoint(file);
     }
     if has("input_blocks.") || has("down_blocks.") && ends("conv_in.weight") {
@@ -162,17 +217,24 @@ pub(crate) const UNET: &str = "model.diffusion_model.";
 pub(crate) const VAE: &str = "first_stage_model.";
 /// Where a single file of SD 1.x keeps the text encoder.
 pub(crate) const SD1_TEXT: &str = "cond_stage_model.transformer.";
+/// Where a single file of SD 2.x keeps the text encoder, OpenCLIP's.
+pub(crate) const SD2_TEXT: &str = "cond_stage_model.model.";
 /// Where a single file of SDXL keeps the text encoders.
 pub(crate) const SDXL_TEXT: &str = "conditioner.embedders.0.transformer.";
 /// The second one, OpenCLIP's.
 pub(crate) const SDXL_TEXT_2: &str = "conditioner.embedders.1.model.";
 
 fn full_checkpoint(file: &TensorFile) -> FileKind {
-    let has = |prefix: &str| file.count(prefix) > 0;
+    let has = |prefix: &str| {
+        let mut names = file.names().map(|key| canonical(file, key));
+        names.any(|name| name.starts_with(prefix))
+    };
     let family = if has("conditioner.embedders.0.model.") {
         return FileKind::SdxlRefiner;
-    } else if has("cond_stage_model.model.") {
-        return FileKind::Sd2;
+    } else if has("embedder.") || has("noise_augmentor.") {
+        return FileKind::Variations;
+    } else if has(SD2_TEXT) {
+        Family::Sd2
     } else if has(SDXL_TEXT) || has(SDXL_TEXT_2) {
         Family::Sdxl
     } else if has(SD1_TEXT) {
@@ -180,12 +242,66 @@ fn full_checkpoint(file: &TensorFile) -> FileKind {
     } else {
         return FileKind::Unet;
     };
-    let channels = file
-        .info("model.diffusion_model.input_blocks.0.0.weight")
-        .and_then(|info| info.shape.get(1).copied());
+    const FIRST: &str = "model.diffusion_model.input_blocks.0.0.weight";
+    let first = file.names().find(|key| canonical(file, key) == FIRST);
+    let channels = first.and_then(|key| file.info(key)?.shape.get(1).copied());
     match channels {
+        Some(5) => FileKind::Depth,
+        Some(7) => FileKind::Upscaler,
         Some(9) => FileKind::Inpainting,
         Some(8) => FileKind::PictureEditing,
         _ => FileKind::Checkpoint(family),
+    }
+}
+
+/// Whether the file is laid out as GLIGEN's authors do it: a dictionary for each network.
+fn is_gligens_own(file: &TensorFile) -> bool {
+    file.count("autoencoder.") > 0
+        && ["model.input_blocks.", "model.model.diffusion_model."]
+            .iter()
+            .any(|prefix| file.count(prefix) > 0)
+}
+
+/// The name that latent-diffusion has for the tensor `key` of a single file: GLIGEN's authors have a dictionary for each
+/// network in place of its prefix, or around it.
+pub(crate) fn canonical<'k>(file: &TensorFile, key: &'k str) -> Cow<'k, str> {
+    const NETWORKS: [(&str, &str); 4] = [
+        ("model.", UNET),
+        ("autoencoder.", VAE),
+        ("text_encoder.", "cond_stage_model."),
+        ("diffusion.", ""),
+    ];
+    if !is_gligens_own(file) {
+        return Cow::Borrowed(key);
+    }
+    let renamed = NETWORKS.iter().find_map(|(dictionary, prefix)| {
+        let rest = key.strip_prefix(dictionary)?;
+        let rest = rest.strip_prefix(prefix).unwrap_or(rest);
+        Some(Cow::Owned(format!("{prefix}{rest}")))
+    });
+    renamed.unwrap_or(Cow::Borrowed(key))
+}
+
+/// What GLIGEN is told in this file, if that is something else than boxes with phrases.
+pub(crate) fn other_gligen(file: &TensorFile) -> Option<&'static str> {
+    const POSITIONS: &str = "position_net.";
+    let mut parts = file
+        .names()
+        .filter_map(|key| Some(key.split_once(POSITIONS)?.1))
+        .peekable();
+    parts.peek()?;
+    let has = |part: &str| {
+        let inside = format!("{POSITIONS}{part}");
+        file.names().any(|key| key.contains(&inside))
+    };
+    if has("null_text_feature") || has("linears_text.") {
+        return Some("GLIGEN for boxes with pictures");
+    }
+    if has("person_embeddings") || has("keypoint_embeddings") {
+        return Some("GLIGEN for key points of people");
+    }
+    match has("null_positive_feature") {
+        true => None,
+        false => Some("GLIGEN for maps (edges, depths, normals or regions)"),
     }
 }

@@ -35,7 +35,8 @@ pub(crate) fn open_folder(files: Files) -> Result<Parts, WeightsError> {
     let mut unet = part("unet", &configs, &files)?;
     for file in weight_files(&files, "unet")? {
         for name in file.names() {
-            unet.insert(name.to_string(), &file, name, View::Whole);
+            let view = projection_view(name, &unet.config);
+            unet.insert(name.to_string(), &file, name, view);
         }
     }
     let mut vae = part("vae", &configs, &files)?;
@@ -43,7 +44,7 @@ pub(crate) fn open_folder(files: Files) -> Result<Parts, WeightsError> {
         insert_diffusers_vae(&mut vae, &file);
     }
     let names: &[&'static str] = match family {
-        Family::Sd1 => &["text_encoder"],
+        Family::Sd1 | Family::Sd2 => &["text_encoder"],
         Family::Sdxl => &["text_encoder", "text_encoder_2"],
     };
     let mut text = Vec::new();
@@ -88,6 +89,16 @@ pub(crate) fn insert(part: &mut Part, file: &Arc<TensorFile>, key: &str, target:
     }
 }
 
+/// How the UNet's parameter `name` is read: some tools store the transformers' projections as 1×1 convolutions although
+/// they are linear layers here.
+pub(crate) fn projection_view(name: &str, config: &Value) -> View {
+    let projection = name.ends_with("proj_in.weight") || name.ends_with("proj_out.weight");
+    match projection && config["use_linear_projection"] == json!(true) {
+        true => View::Linear,
+        false => View::Whole,
+    }
+}
+
 /// Adds an autoencoder that diffusers wrote, whose attention had other names in old versions.
 pub(crate) fn insert_diffusers_vae(part: &mut Part, file: &Arc<TensorFile>) {
     const ATTENTION: &str = "mid_block.attentions.0.";
@@ -122,12 +133,13 @@ fn family(files: &Files, index: &Value) -> Result<Family, WeightsError> {
     let family = match class {
         "StableDiffusionPipeline"
         | "StableDiffusionImg2ImgPipeline"
+        | "StableDiffusionGLIGENPipeline"
         | "LatentConsistencyModelPipeline" => Family::Sd1,
         "StableDiffusionXLPipeline" | "StableDiffusionXLImg2ImgPipeline" => Family::Sdxl,
         other => {
             return Err(unsupported(
                 format!("a checkpoint of the class {other:?}"),
-                "use a checkpoint of SD 1.x (StableDiffusionPipeline) or SDXL (StableDiffusionXLPipeline)",
+                "use a checkpoint of SD 1.x or 2.x (StableDiffusionPipeline) or SDXL (StableDiffusionXLPipeline)",
             ));
         }
     };
@@ -138,22 +150,18 @@ fn family(files: &Files, index: &Value) -> Result<Family, WeightsError> {
         ));
     }
     let unet = files.json("unet/config.json")?;
-    // SD 2.x shares SD 1.x's class; its OpenCLIP text encoder gives it away.
-    if family == Family::Sd1 && unet["cross_attention_dim"] == json!(1024) {
-        return Err(unsupported(
-            "a Stable Diffusion 2.x checkpoint".into(),
-            "use a checkpoint of SD 1.x or SDXL",
-        ));
-    }
-    if let Some(channels @ (8 | 9)) = unet["in_channels"].as_u64() {
+    // SD 2.x shares SD 1.x's class; its projections give it away.
+    let is_sd2 = family == Family::Sd1 && unet["use_linear_projection"] == json!(true);
+    if let Some(channels @ (5 | 7 | 8 | 9)) = unet["in_channels"].as_u64() {
         return Err(unsupported(
             format!(
-                "a checkpoint whose UNet takes {channels} channels, for inpainting or editing pictures"
+                "a checkpoint whose UNet takes {channels} channels, for inpainting, editing or enlarging pictures or \
+                 for depths"
             ),
             "use the plain text-to-image checkpoint that it was made from",
         ));
     }
-    Ok(family)
+    Ok(if is_sd2 { Family::Sd2 } else { family })
 }
 
 /// The files that hold the weights of the part in the folder `part`: one, or the shards that an

@@ -148,7 +148,7 @@ impl Part {
 
     /// Whether it stands next to a checkpoint, where nothing but a good fit is of use.
     fn stands_alone(&self) -> bool {
-        self.name == "detector"
+        !["unet", "vae", "text_encoder", "text_encoder_2"].contains(&self.name)
     }
 
     /// Adds the tensor `key` of `file` under the parameter `name`; a second one for the same

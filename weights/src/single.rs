@@ -7,22 +7,20 @@ use std::sync::Arc;
 use prepose_formats::TensorFile;
 use serde_json::{Value, json};
 
+use crate::checkpoint::LoadOptions;
 use crate::configs::Configs;
 use crate::error::{Mismatch, WeightsError};
-use crate::family::{self, Family, FileKind, SD1_TEXT, SDXL_TEXT, SDXL_TEXT_2, UNET, VAE};
+use crate::family::{
+    self, Family, FileKind, SD1_TEXT, SD2_TEXT, SDXL_TEXT, SDXL_TEXT_2, UNET, VAE, canonical,
+};
 use crate::files::Files;
-use crate::folder::{has_projection, insert};
-use crate::keys::{self, UnetBlocks};
+use crate::folder::{has_projection, insert, projection_view};
+use crate::keys::{self, Target, UnetBlocks, is_gligen};
 use crate::part::{Part, Parts};
+use crate::prediction::Prediction;
 
-/// Opens the single file at `path`; `config` is a folder with configurations for networks of an
-/// unusual size. Without `needs_vae` a missing autoencoder is no error.
-pub(crate) fn open_single(
-    path: &Path,
-    config: Option<&Path>,
-    needs_vae: bool,
-    allow_mismatch: bool,
-) -> Result<Parts, WeightsError> {
+/// Opens the single file at `path`. That it has no autoencoder is no error if the options give one.
+pub(crate) fn open_single(path: &Path, options: &LoadOptions) -> Result<Parts, WeightsError> {
     let file = Arc::new(TensorFile::open(path)?);
     let kind = family::kind(&file);
     let FileKind::Checkpoint(family) = kind else {
@@ -32,14 +30,15 @@ pub(crate) fn open_single(
             hint: kind.way_out().into(),
         });
     };
-    if needs_vae && file.count(VAE) == 0 {
+    let mut names = file.names().map(|key| canonical(&file, key));
+    if options.vae.is_none() && !names.any(|name| name.starts_with(VAE)) {
         return Err(WeightsError::Unsupported {
             path: path.to_path_buf(),
             what: "a checkpoint without an autoencoder".into(),
             hint: "give one with --vae".into(),
         });
     }
-    let files = config.map(|folder| Files::Folder(folder.to_path_buf()));
+    let files = options.config.clone().map(Files::Folder);
     let configs = files
         .clone()
         .map_or(Configs::Embedded(family), Configs::Folder);
@@ -48,7 +47,10 @@ pub(crate) fn open_single(
         Ok(Part::new(name, path, config, &config_path))
     };
 
-    let unet = part("unet")?;
+    let mut unet = part("unet")?;
+    if file.names().any(is_gligen) {
+        unet.config["attention_type"] = json!("gated");
+    }
     let vae = part("vae")?;
     let mut text = vec![part("text_encoder")?];
     if family == Family::Sdxl {
@@ -63,13 +65,13 @@ pub(crate) fn open_single(
     };
     networks.sort(&file);
     let Networks {
-        unet,
+        mut unet,
         vae,
         text,
         strays,
         ..
     } = networks;
-    if !allow_mismatch {
+    if !options.allow_mismatch {
         refuse_strays(path, strays)?;
     }
     let mut scheduler = match &files {
@@ -77,6 +79,13 @@ pub(crate) fn open_single(
         _ => configs.get("scheduler")?.0,
     };
     mark_prediction(&file, &mut scheduler);
+    if family == Family::Sd2 && files.is_none() {
+        let prediction = sd2_prediction(path, &file, options)?;
+        prediction.mark(&mut scheduler);
+        if prediction == Prediction::V {
+            unet.config["sample_size"] = json!(96);
+        }
+    }
     let index = match &files {
         Some(files) if files.has("model_index.json") => files.json("model_index.json")?,
         _ => Value::Null,
@@ -111,22 +120,36 @@ impl Networks {
         let text_prefix = match self.family {
             Family::Sdxl => SDXL_TEXT,
             Family::Sd1 => SD1_TEXT,
+            Family::Sd2 => SD2_TEXT,
         };
+        let layers = &self.text[0].config["num_hidden_layers"];
+        let layers = layers.as_u64().unwrap_or_default();
         for key in file.names() {
-            if keys::ignored_in_checkpoint(key) {
+            let name = canonical(file, key);
+            if keys::ignored_in_checkpoint(&name) {
                 continue;
             }
-            if let Some(rest) = key.strip_prefix(UNET) {
-                insert(&mut self.unet, file, key, keys::unet(rest, &blocks));
-            } else if let Some(rest) = key.strip_prefix(VAE) {
+            if let Some(rest) = name.strip_prefix(UNET) {
+                let mut target = keys::unet(rest, &blocks);
+                if let Target::Parameters(parameters) = &mut target {
+                    for (name, view) in parameters {
+                        *view = projection_view(name, &self.unet.config);
+                    }
+                }
+                insert(&mut self.unet, file, key, target);
+            } else if let Some(rest) = name.strip_prefix(VAE) {
                 insert(&mut self.vae, file, key, keys::vae(rest, levels));
-            } else if let Some(rest) = key.strip_prefix(text_prefix) {
-                insert(&mut self.text[0], file, key, keys::clip(rest, projected));
+            } else if let Some(rest) = name.strip_prefix(text_prefix) {
+                let target = match self.family {
+                    Family::Sd2 => keys::open_clip_penultimate(rest, layers),
+                    _ => keys::clip(rest, projected),
+                };
+                insert(&mut self.text[0], file, key, target);
             } else if let (Some(text), Some(rest)) =
-                (self.text.get_mut(1), key.strip_prefix(SDXL_TEXT_2))
+                (self.text.get_mut(1), name.strip_prefix(SDXL_TEXT_2))
             {
                 insert(text, file, key, keys::open_clip(rest));
-            } else if !beside_text_encoder(key) {
+            } else if !beside_text_encoder(&name) {
                 self.strays.push(key.to_string());
             }
         }
@@ -160,6 +183,21 @@ fn beside_text_encoder(key: &str) -> bool {
                 Some("logit_scale" | "text_projection" | "text_projection.weight")
             )
         })
+}
+
+/// What a checkpoint of SD 2.x predicts: its weights do not tell, and the wrong one gives grey noise.
+fn sd2_prediction(
+    path: &Path,
+    file: &TensorFile,
+    options: &LoadOptions,
+) -> Result<Prediction, WeightsError> {
+    let marked = file.info("v_pred").map(|_| Prediction::V);
+    if let Some(known) = options.prediction.or(marked) {
+        return Ok(known);
+    }
+    Prediction::stated(path, file)?.ok_or_else(|| WeightsError::Prediction {
+        path: path.to_path_buf(),
+    })
 }
 
 /// Fine-tuned SDXL checkpoints say with empty tensors that they predict v, and that their noise

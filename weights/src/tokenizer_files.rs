@@ -3,15 +3,18 @@
 use serde_json::Value;
 
 use crate::error::WeightsError;
+use crate::family::Family;
 use crate::files::Files;
 use crate::tokenizer::{ClipTokenizer, Padding};
 
 /// A tokenizer for each text encoder: from `tokenizer/` and `tokenizer_2/` of its folder, or CLIP's.
-pub(crate) fn tokenizers(places: &[Option<Files>]) -> Result<Vec<ClipTokenizer>, WeightsError> {
+pub(crate) fn tokenizers(
+    family: Family,
+    places: &[Option<Files>],
+) -> Result<Vec<ClipTokenizer>, WeightsError> {
     const FOLDERS: [&str; 2] = ["tokenizer", "tokenizer_2"];
-    const PADDINGS: [Padding; 2] = [Padding::EndOfText, Padding::Exclamation];
     let mut tokenizers = Vec::new();
-    for ((files, folder), padding) in places.iter().zip(FOLDERS).zip(PADDINGS) {
+    for ((files, folder), padding) in places.iter().zip(FOLDERS).zip(paddings(family)) {
         let own = match files {
             Some(files) => own(files, folder)?,
             None => None,
@@ -21,9 +24,18 @@ pub(crate) fn tokenizers(places: &[Option<Files>]) -> Result<Vec<ClipTokenizer>,
     Ok(tokenizers)
 }
 
+/// What fills up the contexts of each text encoder: OpenCLIP's is trained with zeros.
+pub(crate) fn paddings(family: Family) -> [Padding; 2] {
+    let first = match family {
+        Family::Sd2 => Padding::Exclamation,
+        Family::Sd1 | Family::Sdxl => Padding::EndOfText,
+    };
+    [first, Padding::Exclamation]
+}
+
 /// The tokenizer in `folder`, if there is one: `vocab.json` with `merges.txt`, or the
 /// `tokenizer.json` that replaces both since transformers 5.
-fn own(files: &Files, folder: &str) -> Result<Option<ClipTokenizer>, WeightsError> {
+pub(crate) fn own(files: &Files, folder: &str) -> Result<Option<ClipTokenizer>, WeightsError> {
     let name = |file: &str| format!("{folder}/{file}");
     let (vocab, merges) = if files.has(&name("vocab.json")) {
         (
@@ -81,7 +93,7 @@ mod tests {
     use super::*;
 
     fn ids(files: Files) -> Vec<Vec<u32>> {
-        let tokenizers = tokenizers(&[Some(files)]).unwrap();
+        let tokenizers = tokenizers(Family::Sd1, &[Some(files)]).unwrap();
         let tokens = |text: &str| {
             tokenizers[0]
                 .encode(text)

@@ -3,10 +3,14 @@
 mod configurations;
 mod containers;
 mod detector;
+mod detr;
+mod eyes;
+mod gligen;
 mod hostile_hub;
 mod hub;
 mod lora;
 mod random;
+mod sd2;
 mod support;
 mod toybox;
 mod toybox_detector;

@@ -281,11 +281,6 @@ fn other_families_are_named() {
     let vae = "first_stage_model.quant_conv.bias";
     let cases: Vec<(&str, Vec<_>, &str)> = vec![
         (
-            "sd2",
-            vec![conv(4), one("cond_stage_model.model.ln_final.bias")],
-            "Stable Diffusion 2.x",
-        ),
-        (
             "refiner",
             vec![conv(4), one("conditioner.embedders.0.model.ln_final.bias")],
             "refiner",

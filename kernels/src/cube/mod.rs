@@ -6,6 +6,7 @@
 
 mod activation;
 mod attention;
+mod deformable;
 mod layout;
 mod linear;
 mod nms;
@@ -17,6 +18,7 @@ pub(crate) use activation::{geglu, geglu_input_grad};
 pub(crate) use attention::{
     attention, attention_input_grads, attention_query_grad, attention_with_probs,
 };
+pub(crate) use deformable::deformable_attention;
 pub(crate) use layout::{
     cat_channels, narrow_columns, picture_to_tokens, split_heads, upsample_nearest2x,
     upsample_nearest2x_input_grad,
@@ -100,6 +102,15 @@ pub(crate) trait Kernels: Backend {
         options: crate::plain::RoiAlign,
     ) -> FloatTensor<Self>;
 
+    /// Sums of values at the places of each query and head.
+    #[fusion(dtype = values, shape = deformable::summed(values, weights))]
+    fn deformable_attention(
+        values: FloatTensor<Self>,
+        locations: FloatTensor<Self>,
+        weights: FloatTensor<Self>,
+        levels: crate::plain::Levels,
+    ) -> FloatTensor<Self>;
+
     /// The first halves of the rows times the GELU of the second.
     #[fusion(dtype = x, shape = activation::halved(x))]
     fn geglu(x: FloatTensor<Self>) -> FloatTensor<Self>;
@@ -171,6 +182,15 @@ impl Kernels for CubeBackend {
         options: crate::plain::RoiAlign,
     ) -> FloatTensor<Self> {
         roi_align::launch([level0, level1, level2, level3], rois, count, options)
+    }
+
+    fn deformable_attention(
+        values: FloatTensor<Self>,
+        locations: FloatTensor<Self>,
+        weights: FloatTensor<Self>,
+        levels: crate::plain::Levels,
+    ) -> FloatTensor<Self> {
+        deformable::launch(values, locations, weights, levels)
     }
 
     fn attention(

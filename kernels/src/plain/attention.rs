@@ -1,7 +1,7 @@
 //! References of attention and its gradients.
 
 use burn::tensor::ops::AttentionModuleOptions;
-use burn::tensor::{DType, Tensor, activation, module};
+use burn::tensor::{DType, Int, Tensor, activation, module};
 
 /// Reference of [`crate::attention`]: Burn's own, which is a fused kernel on GPUs where it can
 /// be (it never is with a custom scale, so none is given).
@@ -25,6 +25,41 @@ pub fn attention_with_probs(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>) -> (Tensor
     // Scaled before the product, so that f16 scores stay in range.
     let probs = probabilities(q * scale, k.transpose()).cast(dtype);
     (probs.clone().matmul(v), probs)
+}
+
+/// Places along a side of the grid that `positions` of [`crate::grid_attention`] are for.
+pub(crate) fn grid_side(positions: &Tensor<2>) -> usize {
+    (positions.dims()[0] / 2).div_ceil(2)
+}
+
+/// Reference of [`crate::grid_attention`], with the softmax in f32.
+pub fn grid_attention(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, positions: Tensor<2>) -> Tensor<4> {
+    let dtype = q.dtype();
+    let side = grid_side(&positions);
+    let [batch, heads, queries, width] = q.dims();
+    let device = q.device();
+    let positions = positions.cast(DType::F32);
+    // The rows of the tables that each pair of places has, `[1, side, D, side]` by query and key.
+    let pairs = |first: usize| {
+        let distance = |i: usize| (first + i / side + side - 1 - i % side) as i32;
+        let rows: Vec<i32> = (0..side * side).map(distance).collect();
+        let rows = Tensor::<1, Int>::from_data(rows.as_slice(), &device);
+        let table: Tensor<4> = (positions.clone().select(0, rows)).reshape([1, side, side, width]);
+        table.swap_dims(2, 3)
+    };
+    let grid: Tensor<4> = q.clone().reshape([batch * heads, side, side, width]);
+    let grid = grid.cast(DType::F32);
+    let by_row = grid.clone().matmul(pairs(0));
+    let by_column = grid.swap_dims(1, 2).matmul(pairs(2 * side - 1));
+    let by_column = by_column.swap_dims(1, 2);
+    let by_row: Tensor<5> = by_row.unsqueeze_dim(4);
+    let by_column: Tensor<5> = by_column.unsqueeze_dim(3);
+    let added: Tensor<5> = by_row + by_column;
+    let scale = (width as f64).powf(-0.5);
+    let scores = (q * scale).matmul(k.transpose()).cast(DType::F32);
+    let scores = scores + added.reshape([batch, heads, queries, queries]);
+    let probs = activation::softmax(scores, 3).cast(dtype);
+    probs.matmul(v)
 }
 
 /// Scores that [`attention_input_grads`] holds at a time, at most (unless there are more keys).

@@ -5,6 +5,7 @@
 mod activation;
 mod attention;
 mod conv;
+mod deformable;
 mod layout;
 mod linear;
 mod max_pool;
@@ -16,6 +17,7 @@ mod roi_align;
 pub use activation::*;
 pub use attention::*;
 pub use conv::*;
+pub use deformable::*;
 pub use layout::*;
 pub use linear::*;
 pub use max_pool::*;

@@ -26,6 +26,10 @@ pub const OPERATIONS: &[Operation] = &[
         run: with_probs,
     },
     Operation {
+        name: "grid_attention",
+        run: grids,
+    },
+    Operation {
         name: "group_norm",
         run: group_norms,
     },
@@ -56,6 +60,10 @@ pub const OPERATIONS: &[Operation] = &[
     Operation {
         name: "roi_align",
         run: regions,
+    },
+    Operation {
+        name: "deformable_attention",
+        run: deformable,
     },
 ];
 
@@ -158,6 +166,28 @@ fn with_probs(trial: &mut Trial) {
         let (got, probs) = attention_with_probs(q, k, v);
         trial.compare(format!("{case:?}"), got, &want);
         trial.compare(format!("{case:?}, probabilities"), probs, &want_probs);
+    }
+}
+
+/// Batch, heads, side, width: SAM's windows and heads, its widest heads, odd ones, and more keys than fit into a block.
+const GRIDS: [[usize; 4]; 5] = [
+    [2, 2, 14, 64],
+    [1, 1, 8, 80],
+    [3, 1, 5, 7],
+    [1, 2, 1, 8],
+    [1, 1, 30, 128],
+];
+
+fn grids(trial: &mut Trial) {
+    for case @ [b, h, side, d] in GRIDS {
+        let shape = [b, h, side * side, d];
+        let (q, q64) = trial.tensor(shape);
+        let (k, k64) = trial.tensor(shape);
+        let (v, v64) = trial.tensor(shape);
+        let (positions, positions64) = trial.tensor([2 * (2 * side - 1), d]);
+        let want = reference::grid_attention([&q64, &k64, &v64, &positions64], side, d);
+        let got = grid_attention(q, k, v, positions);
+        trial.compare(format!("{case:?}"), got, &want);
     }
 }
 
@@ -313,4 +343,32 @@ fn regions(trial: &mut Trial) {
         roi_align(&tensors, rois, &options),
         &want,
     );
+}
+
+fn deformable(trial: &mut Trial) {
+    // Batch, heads, width, queries, points; the first is Grounding DINO's.
+    for case @ [b, heads, width, queries, points] in
+        [[1, 8, 32, 50, 4], [2, 3, 5, 7, 1], [2, 1, 17, 9, 3]]
+    {
+        let maps = [[13, 17], [7, 9], [4, 5], [1, 3]];
+        let levels = Levels::new(&maps[..points.min(4)]);
+        let samples = points * levels.sizes().len();
+        let (values, values64) = trial.tensor([b, levels.tokens(), heads, width]);
+        let (weights, weights64) = trial.tensor([b, queries, heads, samples]);
+        // Half types are too coarse for places, which networks keep in f32; some lie outside.
+        let places = noise(b * queries * heads * samples * 2, 77);
+        let places: Vec<f32> = places.iter().map(|x| 0.5 + 0.6 * x).collect();
+        let places64: Vec<f64> = places.iter().copied().map(f64::from).collect();
+        let shape = [b, queries, heads, samples, 2];
+        let places = Tensor::<5>::from_data(TensorData::new(places, shape), &trial.device);
+        let want = reference::deformable(
+            [b, heads, width, queries],
+            levels.sizes(),
+            &values64,
+            &places64,
+            &weights64,
+        );
+        let got = deformable_attention(values, &levels, places, weights);
+        trial.compare(format!("{case:?}"), got, &want);
+    }
 }

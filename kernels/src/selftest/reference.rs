@@ -93,6 +93,33 @@ pub fn attention(
     (result, all_probs)
 }
 
+/// Heads of width `d` in a grid: queries, keys, values, and the tables of distances.
+pub fn grid_attention([q, k, v, positions]: [&[f64]; 4], side: usize, d: usize) -> Vec<f64> {
+    let n = side * side;
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    let mut result = Vec::new();
+    for (head, q) in q.chunks(n * d).enumerate() {
+        let (k, v) = (&k[head * n * d..], &v[head * n * d..]);
+        for (i, q) in q.chunks(d).enumerate() {
+            let score = |j: usize| {
+                let row = i / side + side - 1 - j / side;
+                let column = 2 * side - 1 + i % side + side - 1 - j % side;
+                let placed = dot(q, &positions[row * d..][..d]);
+                let placed = placed + dot(q, &positions[column * d..][..d]);
+                dot(q, &k[j * d..][..d]) / (d as f64).sqrt() + placed
+            };
+            let scores: Vec<f64> = (0..n).map(score).collect();
+            let most = scores.iter().fold(f64::NEG_INFINITY, |a, &b| a.max(b));
+            let exps: Vec<f64> = scores.iter().map(|s| (s - most).exp()).collect();
+            let sum: f64 = exps.iter().sum();
+            for e in 0..d {
+                result.push((0..n).map(|j| exps[j] / sum * v[j * d + e]).sum());
+            }
+        }
+    }
+    result
+}
+
 fn normalise(x: &[f64], eps: f64) -> impl Iterator<Item = f64> {
     let mean = x.iter().sum::<f64>() / x.len() as f64;
     let variance = x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / x.len() as f64;
@@ -217,6 +244,46 @@ pub fn pooled(levels: &[([usize; 4], Vec<f64>)], rois: &[f64], options: &RoiAlig
                     out.push(sum / (sampling * sampling) as f64);
                 }
             }
+        }
+    }
+    out
+}
+
+/// Deformable attention as the paper has it, one sample after the other, in f64; shapes as in
+/// [`crate::deformable_attention`].
+pub fn deformable(
+    [batch, heads, width, queries]: [usize; 4],
+    maps: &[[usize; 2]],
+    values: &[f64],
+    places: &[f64],
+    weights: &[f64],
+) -> Vec<f64> {
+    let tokens: usize = maps.iter().map(|[height, width]| height * width).sum();
+    let samples = weights.len() / (batch * queries * heads);
+    let points = samples / maps.len();
+    let mut out = vec![0.0; batch * queries * heads * width];
+    for (row, out) in out.chunks_mut(width).enumerate() {
+        let (picture, head) = (row / (queries * heads), row % heads);
+        let mut start = 0;
+        for (level, &[down, across]) in maps.iter().enumerate() {
+            for point in 0..points {
+                let sample = row * samples + level * points + point;
+                let x = places[2 * sample] * across as f64 - 0.5;
+                let y = places[2 * sample + 1] * down as f64 - 0.5;
+                for i in 0..down {
+                    for j in 0..across {
+                        let near =
+                            |at: f64, pixel: usize| (1.0 - (at - pixel as f64).abs()).max(0.0);
+                        let share = weights[sample] * near(y, i) * near(x, j);
+                        let token = picture * tokens + start + i * across + j;
+                        let from = &values[(token * heads + head) * width..][..width];
+                        for (out, from) in out.iter_mut().zip(from) {
+                            *out += share * from;
+                        }
+                    }
+                }
+            }
+            start += down * across;
         }
     }
     out

@@ -276,3 +276,55 @@ fn max_pool3x3_matches() {
         "{got:?}"
     );
 }
+
+#[test]
+fn deformable_attention_matches_at_every_vector_width() {
+    let maps = [[9, 14], [5, 7], [1, 4]];
+    for (batch, heads, width, queries, points) in [
+        (1, 2, 32, 11, 4),
+        (2, 3, 5, 4, 2),
+        (1, 1, 1, 3, 1),
+        (1, 4, 19, 6, 2),
+    ] {
+        let levels = Levels::new(&maps);
+        let samples = points * maps.len();
+        let seed = (width * queries) as u64;
+        for dtype in [DType::F32, DType::F16] {
+            let values = random([batch, levels.tokens(), heads, width], seed, dtype);
+            let weights = random([batch, queries, heads, samples], seed + 1, dtype);
+            let places = random([batch, queries, heads, samples, 2], seed + 2, DType::F32);
+            let mut places = places * 0.7 + 0.5;
+            // Far outside, and nowhere.
+            places = places.slice_fill([0..1, 0..1, 0..1, 0..1], 1e30);
+            places = places.slice_fill([0..1, 1..2, 0..1, 0..1], f32::NAN);
+            let host = |x: Vec<f64>| x.into_iter().map(|x| if x.is_nan() { -9.0 } else { x });
+            let want = reference::deformable(
+                [batch, heads, width, queries],
+                &maps,
+                &super::values(&values),
+                &host(super::values(&places)).collect::<Vec<_>>(),
+                &super::values(&weights),
+            );
+            let run =
+                || deformable_attention(values.clone(), &levels, places.clone(), weights.clone());
+            forced::each(|level| {
+                let got = run();
+                assert_eq!(got.dtype(), dtype);
+                assert_close(
+                    &got,
+                    &want,
+                    tolerance(dtype),
+                    &format!("{width} wide, {level:?}"),
+                );
+            });
+            let real = places.clone().mask_fill(places.clone().is_nan(), -9.0);
+            let plain = plain::deformable_attention(values.clone(), &levels, real, weights.clone());
+            assert_close(
+                &plain,
+                &want,
+                tolerance(dtype),
+                &format!("plain, {width} wide"),
+            );
+        }
+    }
+}

@@ -9,7 +9,7 @@ use crate::params::Params;
 /// A convolution with a square kernel and a bias, into which the batch norm after it, if there is
 /// one, was folded when it was loaded.
 #[derive(Module, Debug)]
-pub(super) struct ConvNorm {
+pub(crate) struct ConvNorm {
     weight: Param<Tensor<4>>,
     bias: Param<Tensor<1>>,
     stride: usize,
@@ -18,7 +18,7 @@ pub(super) struct ConvNorm {
 
 /// Sizes of a convolution that keeps the number of pixels, or divides it by the stride.
 #[derive(Clone, Copy)]
-pub(super) struct Shape {
+pub(crate) struct Shape {
     pub input: usize,
     pub output: usize,
     pub kernel: usize,

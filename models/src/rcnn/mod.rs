@@ -6,7 +6,7 @@ mod backbone;
 mod boxes;
 mod config;
 mod heads;
-mod layers;
+pub(crate) mod layers;
 mod masks;
 mod proposals;
 mod select;

@@ -15,6 +15,7 @@ pub(crate) struct BlockOptions {
     resnet: ResnetOptions,
     linear_projection: bool,
     upcast: bool,
+    objects: Option<usize>,
 }
 
 impl BlockOptions {
@@ -27,6 +28,7 @@ impl BlockOptions {
             },
             linear_projection: config.use_linear_projection,
             upcast: config.upcast_attention == Some(true),
+            objects: plan.objects,
         }
     }
 
@@ -39,6 +41,7 @@ impl BlockOptions {
             groups: self.resnet.groups,
             linear_projection: self.linear_projection,
             upcast: self.upcast,
+            objects: self.objects,
         }
     }
 }

@@ -34,6 +34,8 @@ impl ConditioningId {
 pub struct PreparedConditioning {
     pub(super) id: ConditioningId,
     pub(super) context: Vec<KeyValue>,
+    /// Those of the objects that GLIGEN's layers attend to, one a transformer block; none where they are off.
+    pub(super) objects: Option<Vec<KeyValue>>,
     /// The embedding of SDXL's added conditioning, `[B, T]`, f32.
     pub(super) added: Option<Tensor<2>>,
     /// The embedded guidance scale of a distilled network, `[1, time_cond_proj_dim]`, f32.
@@ -47,13 +49,33 @@ impl PreparedConditioning {
     /// # Panics
     /// If the batch has fewer samples.
     pub fn narrow(&self, start: usize, samples: usize) -> Self {
-        let context = self.context.iter();
+        let narrow = |layers: &Vec<KeyValue>| {
+            layers
+                .iter()
+                .map(|layer| layer.narrow(start, samples))
+                .collect()
+        };
         Self {
             id: ConditioningId::new(),
-            context: context.map(|layer| layer.narrow(start, samples)).collect(),
+            context: narrow(&self.context),
+            objects: self.objects.as_ref().map(narrow),
             added: (self.added.clone()).map(|added| added.narrow(0, start, samples)),
             guidance: self.guidance.clone(),
         }
+    }
+
+    /// The same without objects: what the network is without GLIGEN's layers.
+    pub fn without_objects(&self) -> Self {
+        Self {
+            id: ConditioningId::new(),
+            objects: None,
+            ..self.clone()
+        }
+    }
+
+    /// Whether objects are told to GLIGEN's layers.
+    pub fn has_objects(&self) -> bool {
+        self.objects.is_some()
     }
 
     /// A new conditioning from the tensors of this one.
@@ -62,34 +84,45 @@ impl PreparedConditioning {
         wide: impl Fn(&Tensor<4>) -> Tensor<4>,
         flat: impl Fn(&Tensor<2>) -> Tensor<2>,
     ) -> Self {
-        let context = self.context.iter().map(|layer| KeyValue {
+        let map = |layer: &KeyValue| KeyValue {
             key: wide(&layer.key),
             value: wide(&layer.value),
-        });
+        };
+        let map_all = |layers: &Vec<KeyValue>| layers.iter().map(map).collect();
         Self {
             id: ConditioningId::new(),
-            context: context.collect(),
+            context: map_all(&self.context),
+            objects: self.objects.as_ref().map(map_all),
             added: self.added.as_ref().map(&flat),
             guidance: self.guidance.as_ref().map(&flat),
         }
     }
 
+    /// The keys and values of the text, then those of the objects.
+    fn layers(&self) -> impl Iterator<Item = &KeyValue> {
+        self.context.iter().chain(self.objects.iter().flatten())
+    }
+
     /// Whether the other's tensors have the same shapes.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         let dims = |x: &Option<Tensor<2>>| x.as_ref().map(Tensor::dims);
-        let contexts = self.context.iter().zip(&other.context);
         let same = |(a, b): (&KeyValue, &KeyValue)| {
             a.key.dims() == b.key.dims() && a.value.dims() == b.value.dims()
         };
-        self.context.len() == other.context.len()
-            && contexts.into_iter().all(same)
+        self.layers().count() == other.layers().count()
+            && self.objects.is_some() == other.objects.is_some()
+            && self.layers().zip(other.layers()).all(same)
             && dims(&self.added) == dims(&other.added)
             && dims(&self.guidance) == dims(&other.guidance)
     }
 
     /// Puts the other's numbers into the buffers of this one, which has the same shapes.
     pub(super) fn overwrite(&mut self, other: &Self) {
-        for (mine, theirs) in self.context.iter_mut().zip(&other.context) {
+        let mine = self
+            .context
+            .iter_mut()
+            .chain(self.objects.iter_mut().flatten());
+        for (mine, theirs) in mine.zip(other.layers()) {
             kernels::overwrite(&mut mine.key, theirs.key.clone());
             kernels::overwrite(&mut mine.value, theirs.value.clone());
         }

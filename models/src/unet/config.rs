@@ -50,6 +50,8 @@ pub struct UNetConfig {
     /// Whether attention computes in f32 whatever the type of the weights; null (as in SDXL's file)
     /// is no.
     pub upcast_attention: Option<bool>,
+    /// `gated` for a network with GLIGEN's layers; `default` for one without.
+    pub attention_type: String,
     /// `text_time` for SDXL's added conditioning.
     pub addition_embed_type: Option<String>,
     /// Width of the embedding of each of SDXL's time ids.
@@ -88,6 +90,7 @@ impl Default for UNetConfig {
             num_attention_heads: None,
             use_linear_projection: false,
             upcast_attention: None,
+            attention_type: PLAIN.to_string(),
             addition_embed_type: None,
             addition_time_embed_dim: None,
             projection_class_embeddings_input_dim: None,
@@ -117,6 +120,8 @@ pub(crate) struct UNetPlan {
     pub levels: Vec<LevelPlan>,
     pub groups: usize,
     pub time_dim: usize,
+    /// Width of GLIGEN's object tokens.
+    pub objects: Option<usize>,
     /// Width of one time id's embedding, and of the whole added conditioning.
     pub added: Option<(usize, usize)>,
 }
@@ -147,6 +152,9 @@ const CHECK: Check = Check { network: "UNet" };
 const DOWN: [&str; 2] = ["CrossAttnDownBlock2D", "DownBlock2D"];
 const UP: [&str; 2] = ["CrossAttnUpBlock2D", "UpBlock2D"];
 const MID: &str = "UNetMidBlock2DCrossAttn";
+/// Kinds of attention, without and with GLIGEN's layers.
+const PLAIN: &str = "default";
+const GATED: &str = "gated";
 
 impl UNetConfig {
     /// Refuses what cannot be built.
@@ -157,6 +165,11 @@ impl UNetConfig {
         self.plan().map(|_| ())
     }
 
+    /// Whether the network has GLIGEN's layers.
+    pub fn is_grounded(&self) -> bool {
+        self.attention_type == GATED
+    }
+
     /// Refuses options and kinds of blocks that are not implemented.
     fn check_kinds(&self) -> Result<(), ConfigError> {
         CHECK.class(&self.rest, &["UNet2DConditionModel"])?;
@@ -164,7 +177,6 @@ impl UNetConfig {
             &self.rest,
             &[
                 ("act_fn", json!("silu")),
-                ("attention_type", json!("default")),
                 ("center_input_sample", json!(false)),
                 ("class_embed_type", json!(null)),
                 ("class_embeddings_concat", json!(false)),
@@ -187,6 +199,10 @@ impl UNetConfig {
                 ("timestep_post_act", json!(null)),
             ],
         )?;
+        if ![PLAIN, GATED].contains(&&*self.attention_type) {
+            let supported = "\"default\" or \"gated\" (GLIGEN with phrases and boxes)";
+            return Err(CHECK.unsupported("attention_type", &*self.attention_type, supported));
+        }
         CHECK.block_types("down_block_types", &self.down_block_types, &DOWN)?;
         CHECK.block_types("up_block_types", &self.up_block_types, &UP)?;
         if self.mid_block_type.as_deref() != Some(MID) {
@@ -258,6 +274,7 @@ impl UNetConfig {
         Ok(UNetPlan {
             levels: (0..n).map(level).collect(),
             groups,
+            objects: self.is_grounded().then_some(context[0]),
             time_dim: (self.time_embedding_dim).unwrap_or(4 * self.block_out_channels[0]),
             added: self.added()?,
         })

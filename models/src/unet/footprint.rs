@@ -1,6 +1,7 @@
 //! The memory of a pass through the UNet.
 
 use super::config::{LevelPlan, UNetConfig, UNetPlan};
+use super::grounding::MOST_OBJECTS;
 use super::record::Memory;
 use crate::attention::Place;
 use crate::config::ConfigError;
@@ -35,9 +36,15 @@ pub struct CrossAttention {
 /// A [`Step`](super::steps::Step), by its channels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    Resnet { output: usize },
+    Resnet {
+        output: usize,
+    },
     Enter,
-    Attend { heads: usize },
+    /// With GLIGEN's layers if `grounded`.
+    Attend {
+        heads: usize,
+        grounded: bool,
+    },
     Leave,
     Downsample,
     Upsample,
@@ -50,7 +57,11 @@ fn stages(plan: &UNetPlan) -> Vec<Stage> {
     let mut stages = vec![Stage::Branch];
     let transformer = |level: &LevelPlan, stages: &mut Vec<Stage>| {
         stages.push(Stage::Enter);
-        stages.extend((0..level.depth).map(|_| Stage::Attend { heads: level.heads }));
+        let attend = Stage::Attend {
+            heads: level.heads,
+            grounded: plan.objects.is_some(),
+        };
+        stages.extend((0..level.depth).map(|_| attend));
         stages.push(Stage::Leave);
     };
     let resnet = |level: &LevelPlan| Stage::Resnet {
@@ -147,7 +158,15 @@ impl Walk {
             // The branch, the norm's result, the tokens.
             Stage::Enter => 3 * x.elements(),
             // Tokens, and the gate with its input; or tokens, norm, queries, keys, values and result.
-            Stage::Attend { heads } => n * 13 * c + means.scores(heads as u64, n, 2),
+            Stage::Attend { heads, grounded } => {
+                // Keys and values with those of the objects.
+                let joined = if grounded {
+                    2 * c * (n + MOST_OBJECTS as u64)
+                } else {
+                    0
+                };
+                n * 13 * c + joined + means.scores(heads as u64, n, 2)
+            }
             Stage::Leave => means.convolve(x.elements(), x.elements()) + x.elements(),
             Stage::Downsample => {
                 (next.height, next.width) = (x.height.div_ceil(2), x.width.div_ceil(2));
@@ -172,7 +191,10 @@ impl Walk {
             (None, _) => 0,
             (Some(Memory::Keep), Stage::Resnet { output }) => n * (c + output as u64),
             // Input, queries, keys, values, result, the same of the text's, the feed-forward's input, the gate.
-            (Some(Memory::Keep), Stage::Attend { .. }) => n * 16 * c,
+            // GLIGEN's layer again as much, but the text's.
+            (Some(Memory::Keep), Stage::Attend { grounded, .. }) => {
+                n * c * if grounded { 30 } else { 16 }
+            }
             (Some(_), Stage::Resnet { .. } | Stage::Attend { .. } | Stage::Enter) => x.elements(),
             (Some(_), _) => 0,
         };
@@ -200,7 +222,7 @@ impl Walk {
                 n * 3 * (c + output as u64)
                     + self.means.resnet(c, output as u64) * n * u64::from(again)
             }
-            Stage::Attend { heads } => {
+            Stage::Attend { heads, .. } => {
                 let scores = self.means.scores(heads as u64, n, 3);
                 n * c * if again { 36 } else { 20 } + scores
             }
@@ -301,7 +323,12 @@ impl UNetConfig {
             let up = (level.layers + 1) * usize::from(level.cross_attention_up);
             (down + up + usize::from(i == last)) * level.depth * level.channels
         });
-        let text = 2 * shape.tokens * layers.sum::<usize>();
+        let objects = if plan.objects.is_some() {
+            MOST_OBJECTS
+        } else {
+            0
+        };
+        let text = 2 * (shape.tokens + objects) * layers.sum::<usize>();
         shape.rows as u64 * (latents as u64 + means.element * text as u64)
     }
 }

@@ -7,6 +7,7 @@ mod config;
 mod flops;
 mod footprint;
 mod graph;
+mod grounding;
 mod pass;
 mod record;
 mod steps;
@@ -21,6 +22,7 @@ pub use config::UNetConfig;
 pub use flops::UNetFlops;
 pub use footprint::{CrossAttention, PassShape};
 pub use graph::{GraphUse, StepGraphs};
+pub use grounding::{MOST_OBJECTS, Objects};
 pub use record::{MapCotangents, Memory, RecordOptions, Recording};
 
 use crate::attention::{AttentionProbe, ContextAttention, LayerInfo, NoProbe, Place};
@@ -29,6 +31,7 @@ use crate::layers::{Conv2d, GroupNorm};
 use crate::params::Params;
 use blocks::{BlockOptions, DownBlock, MidBlock, UpBlock};
 use conditioning::ConditioningId;
+use grounding::PositionNet;
 use pass::{CrossLayer, Pass};
 use steps::{Step, Steps};
 use time::{TimeProjections, TimestepEmbedding, guidance_embedding};
@@ -41,6 +44,7 @@ pub struct UNet {
     time_embedding: TimestepEmbedding,
     add_embedding: Option<TimestepEmbedding>,
     time_projections: TimeProjections,
+    position_net: Option<PositionNet>,
     down_blocks: Vec<DownBlock>,
     mid_block: MidBlock,
     up_blocks: Vec<UpBlock>,
@@ -76,6 +80,8 @@ impl UNet {
         });
         let resnets = plan.resnets();
         let time_projections = TimeProjections::load(&mut params, &resnets, time_dim);
+        let position_net =
+            (plan.objects).map(|width| PositionNet::load(params.pp("position_net"), width));
         let down_block = |i: usize| {
             let input = levels[i.saturating_sub(1)].channels;
             let params = params.pp(format!("down_blocks.{i}"));
@@ -104,6 +110,7 @@ impl UNet {
             time_embedding,
             add_embedding,
             time_projections,
+            position_net,
             down_blocks,
             mid_block,
             up_blocks,
@@ -169,8 +176,35 @@ impl UNet {
         PreparedConditioning {
             id: ConditioningId::new(),
             context,
+            objects: None,
             added,
             guidance: None,
+        }
+    }
+
+    /// Whether it has GLIGEN's layers.
+    pub fn is_grounded(&self) -> bool {
+        self.position_net.is_some()
+    }
+
+    /// `prepared` with `objects` for each of its samples, which GLIGEN's layers put into their boxes. A network without
+    /// those layers ignores them.
+    pub fn ground(
+        &self,
+        prepared: PreparedConditioning,
+        objects: &Objects,
+    ) -> PreparedConditioning {
+        let Some(position_net) = &self.position_net else {
+            return prepared;
+        };
+        let tokens = position_net.forward(objects);
+        let blocks = (self.transformers()).flat_map(|(_, transformer)| transformer.blocks());
+        let fusers = blocks.filter_map(|block| block.fuser());
+        let objects = fusers.map(|fuser| fuser.keys_values(tokens.clone()));
+        PreparedConditioning {
+            id: ConditioningId::new(),
+            objects: Some(objects.collect()),
+            ..prepared
         }
     }
 
@@ -234,6 +268,7 @@ impl UNet {
         let mut pass = Pass {
             time: &time,
             context: &conditioning.context,
+            objects: conditioning.objects.as_deref(),
             layers: &layers,
             wanted: &wanted,
             probe,

@@ -25,6 +25,8 @@ pub(crate) struct Pass<'a> {
     pub time: &'a [TimeShift],
     /// The keys and values of every cross-attention layer, in the order of execution.
     pub context: &'a [KeyValue],
+    /// Those of the objects that GLIGEN's layers know of, if there are any; as many.
+    pub objects: Option<&'a [KeyValue]>,
     pub layers: &'a [LayerInfo<'a>],
     /// Whether the probe wants their probabilities.
     pub wanted: &'a [bool],

@@ -90,6 +90,7 @@ impl UNet {
         let mut pass = Pass {
             time: &time,
             context: &conditioning.context,
+            objects: conditioning.objects.as_deref(),
             layers: &layers,
             wanted: &wanted,
             probe,
@@ -158,6 +159,7 @@ impl Recording<'_> {
             .flatten();
         let mut state = Gradient {
             context: &self.conditioning.context,
+            grounded: self.conditioning.objects.is_some(),
             probabilities,
             branches: Vec::new(),
         };
@@ -168,6 +170,7 @@ impl Recording<'_> {
                 let mut pass = Pass {
                     time: &self.time,
                     context: &self.conditioning.context,
+                    objects: self.conditioning.objects.as_deref(),
                     layers: &self.layers,
                     wanted: &nothing,
                     probe: &mut NoProbe,

@@ -73,6 +73,8 @@ impl<'a> Steps<'a> {
 pub(crate) struct Gradient<'a> {
     /// The keys and values of every cross-attention layer, in the order of execution.
     pub context: &'a [KeyValue],
+    /// Whether GLIGEN's layers ran.
+    pub grounded: bool,
     /// The gradients to the probabilities of the same layers.
     pub probabilities: Vec<Option<Tensor<4>>>,
     /// The gradients to the branches.
@@ -165,7 +167,8 @@ impl Step<'_> {
             }
             Step::Attend(block, layer) => {
                 let probabilities = state.probabilities[*layer].take();
-                block.input_grad(grad, probabilities, &state.context[*layer], tape)
+                let context = &state.context[*layer];
+                block.input_grad(grad, probabilities, context, state.grounded, tape)
             }
             Step::Leave(transformer) => {
                 state.branches.push(grad.clone());

@@ -4,6 +4,7 @@ use burn::module::Param;
 use burn::prelude::*;
 use prepose_kernels as kernels;
 
+use super::grounding::{Fuser, Kept};
 use super::pass::{Pass, Tape};
 use crate::attention::{
     AttentionShape, ContextAttention, DIFFUSERS_NAMES, KeyValue, SelfAttention,
@@ -21,6 +22,8 @@ pub(crate) struct TransformerOptions {
     pub groups: usize,
     pub linear_projection: bool,
     pub upcast: bool,
+    /// Width of GLIGEN's object tokens, in a network that has its layers.
+    pub objects: Option<usize>,
 }
 
 /// diffusers' `Transformer2DModel` on feature maps.
@@ -142,6 +145,7 @@ impl Projection {
 pub(crate) struct TransformerBlock {
     norm1: LayerNorm,
     attn1: SelfAttention,
+    fuser: Option<Fuser>,
     norm2: LayerNorm,
     attn2: ContextAttention,
     norm3: LayerNorm,
@@ -162,11 +166,17 @@ impl TransformerBlock {
         Self {
             norm1: LayerNorm::load(params.pp("norm1"), channels, EPS),
             attn1: SelfAttention::load(params.pp("attn1"), &attention),
+            fuser: (options.objects)
+                .map(|width| Fuser::load(params.pp("fuser"), &attention, width)),
             norm2: LayerNorm::load(params.pp("norm2"), channels, EPS),
             attn2: ContextAttention::load(params.pp("attn2"), &attention, options.context_dim),
             norm3: LayerNorm::load(params.pp("norm3"), channels, EPS),
             ff: FeedForward::load(params.pp("ff"), channels),
         }
+    }
+
+    pub fn fuser(&self) -> Option<&Fuser> {
+        self.fuser.as_ref()
     }
 
     /// Tokens `[B, H, W, C]` to the same. `None` if the pass ends in this block.
@@ -194,7 +204,10 @@ impl TransformerBlock {
         pass.keep(&value);
         let y = kernels::attention(query, key, value);
         pass.keep(&y);
-        let x = self.attn1.finish(y, x);
+        let mut x = self.attn1.finish(y, x);
+        if let (Some(fuser), Some(objects)) = (&self.fuser, pass.objects) {
+            x = fuser.forward(x, &objects[layer], pass);
+        }
 
         pass.keep(&x);
         let query = self.attn2.queries(self.norm2.forward(x.clone()));
@@ -208,17 +221,21 @@ impl TransformerBlock {
     }
 
     /// The gradient to the input from that of the output, if any, and that of the probabilities, if
-    /// any, in the attention to `context`. `None` if there is neither.
+    /// any, in the attention to `context`. `None` if there is neither. `grounded` says whether the pass knew of
+    /// objects.
     pub fn input_grad(
         &self,
         grad: Option<Tensor<4>>,
         grad_probabilities: Option<Tensor<4>>,
         context: &KeyValue,
+        grounded: bool,
         mut tape: Tape,
     ) -> Option<Tensor<4>> {
         let x: Tensor<4> = tape.read();
         let shape = x.dims();
         let [query, key, value, y] = [(); 4].map(|()| tape.read());
+        let fuser = self.fuser.as_ref().filter(|_| grounded);
+        let fused = fuser.map(|fuser| (fuser, Kept::read(&mut tape)));
         let (x2, query2) = (tape.read(), tape.read());
 
         let grad = grad.map(|grad| {
@@ -239,6 +256,10 @@ impl TransformerBlock {
         let grad = match grad {
             Some(grad) => inner + grad,
             None => inner,
+        };
+        let grad = match fused {
+            Some((fuser, kept)) => fuser.input_grad(grad, kept),
+            None => grad,
         };
 
         let inner = self.attn1.finish_input_grad(grad.clone());
@@ -261,31 +282,36 @@ fn tokens(x: Tensor<4>) -> Tensor<3> {
 
 /// Four times as wide inside, gated with GELU.
 #[derive(Module, Debug)]
-struct FeedForward {
+pub(crate) struct FeedForward {
     proj: Linear,
     out: Linear,
 }
 
 impl FeedForward {
-    fn load(mut params: Params, channels: usize) -> Self {
+    fn load(params: Params, channels: usize) -> Self {
+        Self::load_gated(params, channels, 1.0)
+    }
+
+    /// One whose result is `factor` times what the checkpoint's would be.
+    pub fn load_gated(mut params: Params, channels: usize, factor: f32) -> Self {
         let inner = 4 * channels;
         Self {
             proj: Linear::load(params.pp("net.0.proj"), channels, 2 * inner, true),
-            out: Linear::load(params.pp("net.2"), inner, channels, true),
+            out: Linear::load(params.pp("net.2").times(factor), inner, channels, true),
         }
     }
 
     /// The input of the gate.
-    fn open(&self, x: Tensor<3>) -> Tensor<3> {
+    pub fn open(&self, x: Tensor<3>) -> Tensor<3> {
         self.proj.forward(x)
     }
 
     /// From the input of the gate to the result, added `onto` the residual.
-    fn close(&self, gate: Tensor<3>, onto: Tensor<3>) -> Tensor<3> {
+    pub fn close(&self, gate: Tensor<3>, onto: Tensor<3>) -> Tensor<3> {
         self.out.forward_onto(kernels::geglu(gate), onto)
     }
 
-    fn input_grad(&self, grad: Tensor<3>, gate: Tensor<3>) -> Tensor<3> {
+    pub fn input_grad(&self, grad: Tensor<3>, gate: Tensor<3>) -> Tensor<3> {
         let grad = kernels::geglu_input_grad(self.out.input_grad(grad), gate);
         self.proj.input_grad(grad)
     }

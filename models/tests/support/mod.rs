@@ -64,6 +64,11 @@ impl FileSource {
         }
     }
 
+    /// Forgets tensors that inference does not use.
+    pub fn leave_out(&mut self, unused: impl Fn(&str) -> bool) {
+        self.tensors.retain(|name, _| !unused(name));
+    }
+
     /// Fails unless everything that was asked for was there and everything there was asked for.
     pub fn finish(self) {
         assert!(self.problems.is_empty(), "{:?}", self.problems);
@@ -113,6 +118,14 @@ impl Expected {
             tensors: read(&format!("{case}/expected.safetensors")),
             device: device.clone(),
         }
+    }
+
+    /// The names that begin with `prefix`, in order.
+    pub fn names(&self, prefix: &str) -> Vec<String> {
+        let names = self.tensors.keys().filter(|name| name.starts_with(prefix));
+        let mut names: Vec<String> = names.cloned().collect();
+        names.sort();
+        names
     }
 
     pub fn data(&self, name: &str) -> TensorData {
@@ -169,7 +182,7 @@ impl ParamSource for RandomSource {
             (hash ^ byte as u64).wrapping_mul(1099511628211)
         });
         let count: usize = shape.iter().product();
-        let inputs: usize = shape[1..].iter().product();
+        let inputs: usize = shape.iter().skip(1).product();
         let (mean, spread) = match shape.len() {
             1 if name.ends_with("weight") => (1.0, 0.2),
             1 => (0.0, 0.1),

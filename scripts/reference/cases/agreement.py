@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 OUT = Path(__file__).resolve().parents[3] / "fixtures" / "statistics" / "cases.json"
+STUDY = OUT.parent / "study"
 
 
 def correlations(random):
@@ -106,6 +107,83 @@ def several_annotators(random):
     return cases
 
 
+def study(random):
+    """Invented people, judges and metrics as files, and what the references make of them."""
+    import krippendorff
+    from scipy import stats
+    from sklearn import metrics
+
+    words = ["missing", "wrong", "right"]
+    items = [f"picture_{i:03}" for i in range(60)]
+    truth = random.choice(3, 60, p=[0.25, 0.4, 0.35])
+    people = {
+        name: np.where(random.random(60) < sure, truth, random.integers(0, 3, 60))
+        for name, sure in [("anna", 0.9), ("ben", 0.8), ("cleo", 0.7)]
+    }
+    STUDY.mkdir(parents=True, exist_ok=True)
+    for name, said in people.items():
+        rows = [f"{item},{words[word]}" for item, word in zip(items, said)]
+        (STUDY / f"{name}.csv").write_text("id,label\n" + "\n".join(rows) + "\n")
+    pse = np.round(np.clip(truth / 2 * 0.7 + random.normal(0, 0.25, 60), 0, 1), 2)
+    centre = (truth >= 1) & (random.random(60) < 0.8)
+    lines = [
+        json.dumps({"sample_id": item, "pse": float(p), "centre": bool(c)}) for item, p, c in zip(items, pse, centre)
+    ]
+    (STUDY / "scores.jsonl").write_text("\n".join(lines) + "\n")
+
+    votes = np.stack(list(people.values()), axis=1)
+    counts = np.stack([(votes == word).sum(axis=1) for word in range(3)], axis=1)
+    agreed = counts.max(axis=1) >= 2
+    # What more than half say is right: of three people there is always a majority of yes or no.
+    right = (votes == 2).sum(axis=1) >= 2
+    expected = {"divided": int((~agreed).sum()), "kappa": {}, "correlation": {}, "decisions": {}}
+    names = list(people)
+    for i, second in enumerate(names):
+        for first in names[:i]:
+            kappa = metrics.cohen_kappa_score(people[first], people[second], labels=[0, 1, 2])
+            expected["kappa"][f"{first} {second}"] = float(kappa)
+    expected["alpha"] = float(krippendorff.alpha(votes.T.astype(float), level_of_measurement="nominal"))
+    for name, values, at in [("pse", pse, 0.5), ("centre", centre.astype(float), 0.5)]:
+        expected["correlation"][name] = {
+            "spearman": float(stats.spearmanr(right, values).statistic),
+            "kendall": float(stats.kendalltau(right, values, variant="b").statistic),
+            "pearson": float(stats.pearsonr(right.astype(float), values).statistic),
+        }
+        said = values >= at
+        expected["decisions"][name] = {
+            "precision": float(metrics.precision_score(right, said)),
+            "recall": float(metrics.recall_score(right, said)),
+            "accuracy": float(metrics.accuracy_score(right, said)),
+            "specificity": float(metrics.recall_score(~right, ~said)),
+            "F1": float(metrics.f1_score(right, said)),
+        }
+    models = ["plain", "tuned"]
+    rows, by_model = [], {model: [] for model in models}
+    for i in range(40):
+        model = models[i % 2]
+        rating = int(np.clip(round(random.normal(4 + i % 2, 1.3)), 1, 7))
+        by_model[model].append(rating)
+        rows.append(f"picture_{i:03},{model},{rating}")
+    (STUDY / "ratings.csv").write_text("id,model,overall\n" + "\n".join(rows) + "\n")
+    expected["ratings"] = {
+        model: [float(np.mean(given)), float(np.std(given, ddof=1))] for model, given in by_model.items()
+    }
+    # Four models a picture: what people choose, and scores of which the highest would choose.
+    choices, scores = [], []
+    models, agree = ["sd15", "sd21", "sdxl", "ours"], 0
+    for item in items[:30]:
+        values = np.round(random.random(4), 3)
+        best = int(values.argmax())
+        chosen = best if random.random() < 0.6 else int(random.integers(0, 4))
+        agree += chosen == best
+        choices.append(f"{item},{models[chosen]}")
+        scores += [f"{item},{model},{value}" for model, value in zip(models, values)]
+    (STUDY / "choices.csv").write_text("id,choice\n" + "\n".join(choices) + "\n")
+    (STUDY / "sgscores.csv").write_text("id,model,sgscore\n" + "\n".join(scores) + "\n")
+    expected["choices"] = agree / 30
+    (STUDY / "expected.json").write_text(json.dumps(expected, indent=1) + "\n")
+
+
 def main():
     random = np.random.default_rng(20)
     case = {
@@ -115,6 +193,7 @@ def main():
     }
     OUT.parent.mkdir(exist_ok=True)
     OUT.write_text(json.dumps(case) + "\n")
+    study(np.random.default_rng(21))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 //! How well the checker agrees with people.
 
 use prepose_statistics::agreement::{Weights, cohen_kappa};
+use prepose_statistics::bootstrap::{Bootstrap, Interval, wilson};
 use serde::Serialize;
 
-use super::interval::{self, Interval};
 use crate::spatialbench::Verdict;
 
 /// What was said of one labelled picture.
@@ -140,17 +140,18 @@ impl Agreement {
             agreement: share(pp + ff + uu, total),
             kappa: kappa(&all),
             intervals: Intervals {
-                accuracy: interval::of_share(pp + ff, decided),
-                coverage: interval::of_share(covered, total),
-                agreement: interval::of_share(pp + ff + uu, total),
-                kappa: interval::drawn(&pairs, |some| kappa(&counts(some))),
+                accuracy: wilson(pp + ff, decided),
+                coverage: wilson(covered, total),
+                agreement: wilson(pp + ff + uu, total),
+                kappa: Bootstrap::default()
+                    .interval(&pairs, |drawn| kappa(&counts(drawn.iter().copied()))),
             },
         }
     }
 }
 
 /// A table of pairs.
-fn counts(pairs: &[[usize; 2]]) -> [[usize; 3]; 3] {
+fn counts<'a>(pairs: impl IntoIterator<Item = &'a [usize; 2]>) -> [[usize; 3]; 3] {
     let mut all = [[0; 3]; 3];
     for [row, column] in pairs {
         all[*row][*column] += 1;

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use prepose_statistics::agreement::{Level, krippendorff_alpha};
+use prepose_statistics::bootstrap::Interval;
 use serde::Serialize;
 
 use super::agreement::{Agreement, Judgement, place};
-use super::interval::Interval;
 use super::labels::Label;
 use crate::spatialbench::Verdict;
 

@@ -36,11 +36,110 @@ pub fn page(rows: &[SampleRow], images: &[String], seed: Option<u64>) -> String 
             })
         })
         .collect();
+    let answer = |value: &str, label: &str, hint: &str, sign: &str| json!({ "value": value, "label": label, "hint": hint, "key": sign });
+    let question = json!({
+        "name": "human_verdict",
+        "answers": [
+            answer("PASS", "Pass", "yes", "P"),
+            answer("FAIL", "Fail", "no, it stands elsewhere", "F"),
+            answer("UNDECIDABLE", "Undecidable", "missing, several, or on the line", "U"),
+        ],
+    });
+    let ids = rows.iter().map(|row| row.sample_id.as_str());
+    let help = "Pass if the picture shows what the question asks. Fail if both things are there and it does not. Undecidable if \
+                one is missing, if it is not clear which one is meant, or if they stand too close to the line.";
+    render(&key(ids), &samples, &[question], help, seed)
+}
+
+/// A picture of a study.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Item {
+    /// Names it in what is exported.
+    pub id: String,
+    /// Its address, from [`link`] or [`embed`].
+    pub image: String,
+    /// What it should show; may be empty.
+    pub prompt: String,
+    /// Each with its address, if people choose among pictures. Their names are not shown.
+    pub candidates: Vec<(String, String)>,
+}
+
+/// What people are asked about each picture of a study.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// One of these words.
+    Words(Vec<String>),
+    /// A number from 1 to 7 for each of these.
+    Scales(Vec<String>),
+    /// One of the candidates.
+    Choice,
+}
+
+/// The page of a study: as [`page`], with its own question and answers. Candidates are shown in another order for each
+/// picture.
+pub fn study(items: &[Item], ask: &Ask, question: &str, seed: Option<u64>) -> String {
+    let mut random = PythonRandom::new(seed.unwrap_or(0));
+    let samples: Vec<Value> = (items.iter())
+        .map(|item| {
+            let mut candidates = item.candidates.clone();
+            random.shuffle(&mut candidates);
+            let candidates: Vec<Value> = (1..)
+                .zip(candidates)
+                .map(|(number, (value, image))| {
+                    json!({ "value": value, "image": image, "label": format!("Picture {number}") })
+                })
+                .collect();
+            json!({
+                "id": item.id, "image": item.image, "prompt": item.prompt, "question": question, "candidates": candidates,
+            })
+        })
+        .collect();
+    let questions: Vec<Value> = match ask {
+        Ask::Words(words) => {
+            let answers: Vec<Value> = (words.iter())
+                .map(|word| json!({ "value": word, "label": capitalized(word) }))
+                .collect();
+            vec![json!({ "name": "label", "answers": answers })]
+        }
+        Ask::Scales(axes) => {
+            let answers: Vec<Value> = (1..=7)
+                .map(|number| json!({ "value": number, "label": number.to_string() }))
+                .collect();
+            (axes.iter())
+                .map(|axis| json!({ "name": axis, "title": capitalized(axis), "answers": answers }))
+                .collect()
+        }
+        Ask::Choice => vec![json!({ "name": "choice" })],
+    };
+    let help = match ask {
+        Ask::Words(_) => "Choose the word that fits the picture best.",
+        Ask::Scales(_) => {
+            "Give each a number from 1, the worst, to 7, the best. Keys answer the first that is open."
+        }
+        Ask::Choice => "Choose the picture that fits best what is asked.",
+    };
+    let ids = items.iter().map(|item| item.id.as_str());
+    render(&key(ids), &samples, &questions, help, seed)
+}
+
+fn capitalized(word: &str) -> String {
+    let mut letters = word.chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string());
+    first.unwrap_or_default() + letters.as_str()
+}
+
+fn render(
+    key: &str,
+    samples: &[Value],
+    questions: &[Value],
+    help: &str,
+    seed: Option<u64>,
+) -> String {
     let mut order: Vec<usize> = (0..samples.len()).collect();
     if let Some(seed) = seed {
         PythonRandom::new(seed).shuffle(&mut order);
     }
-    let sample = json!({ "key": key(rows), "samples": samples, "order": order });
+    let sample = json!({ "key": key, "samples": samples, "order": order, "questions": questions, "help": help });
     // Inside a script element, `</` and `<!--` would not be text.
     let sample = sample.to_string().replace('<', "\\u003c");
     PAGE.replace("/*{{STYLE}}*/", STYLE)
@@ -49,10 +148,10 @@ pub fn page(rows: &[SampleRow], images: &[String], seed: Option<u64>) -> String 
 }
 
 /// What the browser keeps the labels under: the same for the same pictures, whatever the page's name and place.
-fn key(rows: &[SampleRow]) -> String {
+fn key<'a>(ids: impl Iterator<Item = &'a str>) -> String {
     let mut hash = Sha256::new();
-    for row in rows {
-        hash.update(&row.sample_id);
+    for id in ids {
+        hash.update(id);
         hash.update("\n");
     }
     let digest = hash.finalize();
@@ -134,8 +233,44 @@ mod tests {
         let sample: Value = serde_json::from_str(&html[start..end]).unwrap();
         assert_eq!(sample["samples"][0]["prompt"], rows[0].prompt);
         assert_eq!(sample["order"], json!([1, 0, 2]));
-        assert_eq!(key(&rows), key(&rows.clone()));
-        assert_ne!(key(&rows), key(&rows[..2]));
+        assert_eq!(key(["a", "b"].into_iter()), key(["a", "b"].into_iter()));
+        assert_ne!(key(["a", "b"].into_iter()), key(["a"].into_iter()));
+    }
+
+    #[test]
+    fn studies_ask_in_words_numbers_and_pictures() {
+        let item = |id: &str| Item {
+            id: id.into(),
+            image: format!("{id}.png"),
+            prompt: "a <dog>".into(),
+            candidates: ["sd", "xl"]
+                .map(|name| (name.into(), format!("{id}-{name}.png")))
+                .to_vec(),
+        };
+        let items = ["a", "b", "c", "d", "e", "f"].map(item);
+        let data = |ask: &Ask| -> Value {
+            let html = study(&items, ask, "Which?", Some(1));
+            let start = html.find("id=\"sample\">").unwrap() + "id=\"sample\">".len();
+            let end = start + html[start..].find("</script>").unwrap();
+            serde_json::from_str(&html[start..end]).unwrap()
+        };
+        let words = data(&Ask::Words(["missing", "right"].map(String::from).to_vec()));
+        assert_eq!(
+            words["questions"][0]["answers"][1],
+            json!({ "value": "right", "label": "Right" })
+        );
+        assert_eq!(words["samples"][0]["prompt"], "a <dog>");
+        let scales = data(&Ask::Scales(vec!["overall".into(), "fidelity".into()]));
+        assert_eq!(scales["questions"][1]["name"], "fidelity");
+        assert_eq!(scales["questions"][1]["answers"][6]["value"], 7);
+        let choice = data(&Ask::Choice);
+        let firsts: Vec<&str> = (choice["samples"].as_array().unwrap().iter())
+            .filter_map(|sample| sample["candidates"][0]["value"].as_str())
+            .collect();
+        assert!(
+            firsts.contains(&"sd") && firsts.contains(&"xl"),
+            "in another order each: {firsts:?}"
+        );
     }
 
     #[test]

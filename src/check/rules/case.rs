@@ -1,5 +1,6 @@
 //! What a rule scores: a picture's detections and what was asked for.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::depth::DepthMap;
@@ -26,6 +27,8 @@ pub struct Case {
     pub detections: Vec<Detection>,
     /// How far away things are.
     pub depth: Option<Arc<DepthMap>>,
+    /// The picture's file, where it is known.
+    pub picture: Option<PathBuf>,
     /// What a judge said of the picture.
     pub label: Option<Label>,
 }
@@ -169,7 +172,7 @@ impl Case {
         for detection in found {
             match &detection.mask {
                 Some(mask) => {
-                    for (all, own) in covered.iter_mut().zip(mask.rows().flatten()) {
+                    for (all, own) in covered.iter_mut().zip(mask.pixels()) {
                         *all |= own;
                     }
                 }
@@ -180,7 +183,7 @@ impl Case {
     }
 
     /// The picture's width and height: as given, of its masks, or as far as its boxes go.
-    fn extent(&self) -> Result<(usize, usize), RuleError> {
+    pub(super) fn extent(&self) -> Result<(usize, usize), RuleError> {
         let mut extent = self.size;
         for mask in self.detections.iter().filter_map(|d| d.mask.as_ref()) {
             let mask = (mask.width(), mask.height());

@@ -1,15 +1,42 @@
 //! OTS-Bench: does the order of mention decide where things stand? (arXiv 2603.03714)
 //!
 //! The benchmark's judge is a vision-language model, whose answers are numbers ([`Code`]). Where a picture has no such
-//! label, the boxes of its detections answer.
+//! label, the boxes of its detections answer, behind the gate that tables 15 and 16 and appendix F.4 put before the
+//! judge's answer: both subjects and no second one of either, apart from each other, beside each other rather than above
+//! each other, by a margin.
+
+use thiserror::Error;
 
 use super::{Case, Figure, Label, Options, Outcome, Report, Rule, RuleError, Task, Value};
-use crate::BoundingBox;
+use crate::spatialbench::config::GeometryConfig;
 use prepose_scene::Relation;
 
 /// Above what score a detection counts; ours, as the benchmark has no detector.
 const MIN_SCORE: f64 = 0.5;
+/// Boxes that overlap more than this are not apart; that of SpatialBench-UC's rule.
+const MOST_IOU: f64 = 0.5;
 const KNOWN: &[Relation] = &[Relation::LeftOf, Relation::RightOf];
+
+/// Why boxes do not answer which of two subjects comes first: what the judge is told to call invalid.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Unclear {
+    /// A subject was not found.
+    #[error("no {0}")]
+    Missing(String),
+    /// "Exactly two subjects": one of them was found more than once.
+    #[error("more than one {0}")]
+    Several(String),
+    /// The boxes cover each other.
+    #[error("the boxes overlap")]
+    Overlap,
+    /// The subjects differ more along the other axis: they stand above each other rather than beside each other, or the
+    /// other way round.
+    #[error("along the other axis")]
+    OtherAxis,
+    /// The centres are nearer to each other than the margin.
+    #[error("too close to tell")]
+    Close,
+}
 
 /// What a judge's answer means for homogenization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,15 +99,23 @@ pub fn homogenization(left: usize, right: usize) -> Option<f64> {
     (valid > 0).then(|| 100.0 * left.abs_diff(right) as f64 / valid as f64)
 }
 
-/// On which side the first-mentioned object of a picture is.
+/// On which side the first-mentioned object of a picture is, and why that is not clear.
 ///
 /// # Errors
 /// A label that means nothing; without a label, not two objects of different names.
-pub fn side(case: &Case, options: &Options) -> Result<Side, RuleError> {
+pub fn side_or_why(case: &Case, options: &Options) -> Result<Result<Side, Unclear>, RuleError> {
     match case.label {
-        Some(label) => Code(label.code).side(),
-        None => first_of_two(case, options, |(x, _)| x),
+        Some(label) => Code(label.code).side().map(Ok),
+        None => first_of_two(case, options, Axis::Across),
     }
+}
+
+/// On which side the first-mentioned object of a picture is.
+///
+/// # Errors
+/// As [`side_or_why`].
+pub fn side(case: &Case, options: &Options) -> Result<Side, RuleError> {
+    side_or_why(case, options).map(|side| side.unwrap_or(Side::Invalid))
 }
 
 /// As [`side`], up and down: [`Side::Left`] is above, [`Side::Right`] below. By boxes only: the benchmark's judge was
@@ -89,15 +124,23 @@ pub fn side(case: &Case, options: &Options) -> Result<Side, RuleError> {
 /// # Errors
 /// Not two objects of different names.
 pub fn level(case: &Case, options: &Options) -> Result<Side, RuleError> {
-    first_of_two(case, options, |(_, y)| y)
+    first_of_two(case, options, Axis::Down).map(|side| side.unwrap_or(Side::Invalid))
 }
 
-/// Whether the first-mentioned object comes first along an axis, by the centres of the best boxes.
+/// Along what two subjects are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Axis {
+    /// From left to right.
+    Across,
+    /// From top to bottom.
+    Down,
+}
+
 fn first_of_two(
     case: &Case,
     options: &Options,
-    axis: impl Fn((f64, f64)) -> f64,
-) -> Result<Side, RuleError> {
+    axis: Axis,
+) -> Result<Result<Side, Unclear>, RuleError> {
     let [first, second] = case.objects.as_slice() else {
         let rule = Homogenization.name();
         let found = case.objects.len();
@@ -106,43 +149,84 @@ fn first_of_two(
     if first.name.eq_ignore_ascii_case(&second.name) {
         return Err(RuleError::SameName(first.name.clone()));
     }
-    let Some(centres) = centres(case, [&first.name, &second.name], options) else {
-        return Ok(Side::Invalid);
+    ahead(case, [&first.name, &second.name], options, axis)
+}
+
+/// Which of two subjects comes first along an axis, by the centres of their boxes; [`Side::Left`] if it is the first one.
+fn ahead(
+    case: &Case,
+    names: [&str; 2],
+    options: &Options,
+    axis: Axis,
+) -> Result<Result<Side, Unclear>, RuleError> {
+    let only = |name: &str| match case.found_with(name, options, MIN_SCORE).as_slice() {
+        [] => Err(Unclear::Missing(name.to_owned())),
+        [one] => Ok(one.bbox),
+        _ => Err(Unclear::Several(name.to_owned())),
     };
-    Ok(match centres.map(axis) {
-        [a, b] if a < b => Side::Left,
-        [a, b] if a > b => Side::Right,
-        _ => Side::Invalid,
+    let (first, second) = match (only(names[0]), only(names[1])) {
+        (Ok(first), Ok(second)) => (first, second),
+        (Err(why), _) | (_, Err(why)) => return Ok(Err(why)),
+    };
+    let (width, height) = case.extent()?;
+    let ((ax, ay), (bx, by)) = (first.centre(), second.centre());
+    let (along, across, side) = match axis {
+        Axis::Across => (bx - ax, by - ay, width),
+        Axis::Down => (by - ay, bx - ax, height),
+    };
+    // Also false for what is no number.
+    let clear = along.abs() >= GeometryConfig::default().margin * side as f64 && along != 0.0;
+    Ok(if first.iou(&second) > MOST_IOU {
+        Err(Unclear::Overlap)
+    } else if along.abs() < across.abs() {
+        Err(Unclear::OtherAxis)
+    } else if !clear {
+        Err(Unclear::Close)
+    } else if along > 0.0 {
+        Ok(Side::Left)
+    } else {
+        Ok(Side::Right)
     })
 }
 
-/// Whether a picture is correct. Without a label, its relation is what is correct, whatever the order of mention.
+/// Whether a picture is correct, and why that is not clear. Without a label, its relation is what is correct, whatever
+/// the order of mention.
 ///
 /// # Errors
 /// A label that means nothing; without a label, not one relation of left or right.
-pub fn verdict(case: &Case, options: &Options) -> Result<Verdict, RuleError> {
+pub fn verdict_or_why(
+    case: &Case,
+    options: &Options,
+) -> Result<Result<Verdict, Unclear>, RuleError> {
     if let Some(Label { task, code }) = case.label {
-        return Code(code).verdict(task);
+        return Code(code).verdict(task).map(Ok);
     }
     let (subject, relation, object) = case.only_relation(Correctness.name(), KNOWN)?;
-    let Some(centres) = centres(case, [subject, object], options) else {
-        return Ok(Verdict::Invalid);
+    let wanted = match relation {
+        Relation::LeftOf => Side::Left,
+        _ => Side::Right,
     };
-    let [a, b] = centres.map(|(x, _)| x);
-    Ok(if a == b {
-        Verdict::Invalid
-    } else if (a < b) == (relation == Relation::LeftOf) {
-        Verdict::Correct
-    } else {
-        Verdict::Wrong
-    })
+    let found = ahead(case, [subject, object], options, Axis::Across)?;
+    Ok(found.map(|found| match found == wanted {
+        true => Verdict::Correct,
+        false => Verdict::Wrong,
+    }))
 }
 
-/// The best boxes' centres; none if an object is missing.
-fn centres(case: &Case, names: [&str; 2], options: &Options) -> Option<[(f64, f64); 2]> {
-    let best = |name| case.found_with(name, options, MIN_SCORE).first().copied();
-    let [a, b] = names.map(|name| best(name).map(|d| BoundingBox::centre(&d.bbox)));
-    Some([a?, b?])
+/// Whether a picture is correct.
+///
+/// # Errors
+/// As [`verdict_or_why`].
+pub fn verdict(case: &Case, options: &Options) -> Result<Verdict, RuleError> {
+    verdict_or_why(case, options).map(|verdict| verdict.unwrap_or(Verdict::Invalid))
+}
+
+/// What is said of a picture that does not count.
+fn invalid_outcome(why: Option<&Unclear>) -> Outcome {
+    match why {
+        Some(why) => Outcome::without_score(format!("invalid: {why}")),
+        None => Outcome::without_score("invalid"),
+    }
 }
 
 /// The bias that the order of mention leaves in where things stand.
@@ -159,13 +243,11 @@ impl Rule for Homogenization {
     }
 
     fn score(&self, cases: &mut dyn Iterator<Item = Case>, options: &Options) -> Report {
-        let sides: Vec<_> = cases.map(|case| side(&case, options)).collect();
+        let sides: Vec<_> = cases.map(|case| side_or_why(&case, options)).collect();
+        let valid = |found: &Result<Side, Unclear>| found.clone().unwrap_or(Side::Invalid);
         let of = |side| {
-            sides
-                .iter()
-                .flatten()
-                .filter(|found| **found == side)
-                .count()
+            let all = sides.iter().flatten();
+            all.filter(|found| valid(found) == side).count()
         };
         let (left, right) = (of(Side::Left), of(Side::Right));
         let mut figures = vec![
@@ -177,11 +259,12 @@ impl Rule for Homogenization {
             Figure::count("first-mentioned right", right),
         ];
         figures.extend(invalid(of(Side::Invalid), left + right));
-        let outcome = |side: Side| match side {
+        let outcome = |side: Result<Side, Unclear>| match side {
             // The side is no merit; what counts is how the sides are divided.
-            Side::Left => Outcome::new(1.0, "left"),
-            Side::Right => Outcome::new(0.0, "right"),
-            Side::Invalid => Outcome::without_score("invalid"),
+            Ok(Side::Left) => Outcome::new(1.0, "left"),
+            Ok(Side::Right) => Outcome::new(0.0, "right"),
+            Ok(Side::Invalid) => invalid_outcome(None),
+            Err(why) => invalid_outcome(Some(&why)),
         };
         Report {
             outcomes: sides.into_iter().map(|side| side.map(outcome)).collect(),
@@ -204,13 +287,11 @@ impl Rule for Correctness {
     }
 
     fn score(&self, cases: &mut dyn Iterator<Item = Case>, options: &Options) -> Report {
-        let verdicts: Vec<_> = cases.map(|case| verdict(&case, options)).collect();
+        let verdicts: Vec<_> = cases.map(|case| verdict_or_why(&case, options)).collect();
+        let valid = |found: &Result<Verdict, Unclear>| found.clone().unwrap_or(Verdict::Invalid);
         let of = |verdict| {
-            verdicts
-                .iter()
-                .flatten()
-                .filter(|found| **found == verdict)
-                .count()
+            let all = verdicts.iter().flatten();
+            all.filter(|found| valid(found) == verdict).count()
         };
         let (correct, wrong) = (of(Verdict::Correct), of(Verdict::Wrong));
         let mut figures = vec![
@@ -219,10 +300,11 @@ impl Rule for Correctness {
             Figure::count("wrong", wrong),
         ];
         figures.extend(invalid(of(Verdict::Invalid), correct + wrong));
-        let outcome = |verdict: Verdict| match verdict {
-            Verdict::Correct => Outcome::new(1.0, "correct"),
-            Verdict::Wrong => Outcome::new(0.0, "wrong"),
-            Verdict::Invalid => Outcome::without_score("invalid"),
+        let outcome = |verdict: Result<Verdict, Unclear>| match verdict {
+            Ok(Verdict::Correct) => Outcome::new(1.0, "correct"),
+            Ok(Verdict::Wrong) => Outcome::new(0.0, "wrong"),
+            Ok(Verdict::Invalid) => invalid_outcome(None),
+            Err(why) => invalid_outcome(Some(&why)),
         };
         Report {
             outcomes: verdicts
@@ -245,6 +327,9 @@ fn invalid(invalid: usize, valid: usize) -> [Figure; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rules::Wanted;
+    use crate::{BoundingBox, Detection};
+    use prepose_scene::StatedRelation;
 
     #[test]
     fn homogenization_is_how_far_from_half_and_half() {
@@ -255,6 +340,60 @@ mod tests {
         assert_eq!(homogenization(0, 0), None);
         // The paper's other form: |2p − 100| for p percent on one side.
         assert_eq!(homogenization(3, 1), Some(2.0 * 75.0 - 100.0));
+    }
+
+    /// A picture of 100 x 100 pixels with boxes of 20 x 20 around these centres.
+    fn case(found: &[(&str, f64, f64)]) -> Case {
+        let detection = |(label, x, y): &(&str, f64, f64)| Detection {
+            label: (*label).to_owned(),
+            score: 0.9,
+            bbox: BoundingBox::new(x - 10.0, y - 10.0, x + 10.0, y + 10.0),
+            mask: None,
+        };
+        Case {
+            size: Some((100, 100)),
+            objects: vec![Wanted::one("dog"), Wanted::one("cat")],
+            detections: found.iter().map(detection).collect(),
+            ..Case::default()
+        }
+    }
+
+    #[test]
+    fn boxes_answer_behind_the_gate() {
+        let options = Options::default();
+        let dog = ("dog", 30.0, 50.0);
+        for (found, wanted) in [
+            (vec![dog, ("cat", 70.0, 50.0)], Ok(Side::Left)),
+            (vec![dog, ("cat", 10.0, 50.0)], Ok(Side::Right)),
+            // Something else in the picture is no third subject.
+            (
+                vec![dog, ("cat", 70.0, 50.0), ("cup", 5.0, 5.0)],
+                Ok(Side::Left),
+            ),
+            (vec![dog], Err(Unclear::Missing("cat".into()))),
+            (
+                vec![dog, ("cat", 70.0, 50.0), ("dog", 90.0, 50.0)],
+                Err(Unclear::Several("dog".into())),
+            ),
+            (vec![dog, ("cat", 36.0, 50.0)], Err(Unclear::Overlap)),
+            (vec![dog, ("cat", 40.0, 80.0)], Err(Unclear::OtherAxis)),
+            (vec![dog, ("cat", 39.0, 57.0)], Err(Unclear::Close)),
+            (vec![dog, ("cat", 40.0, 60.0)], Ok(Side::Left)),
+        ] {
+            assert_eq!(
+                side_or_why(&case(&found), &options),
+                Ok(wanted),
+                "{found:?}"
+            );
+        }
+        let above = case(&[dog, ("cat", 40.0, 80.0)]);
+        assert_eq!(level(&above, &options), Ok(Side::Left));
+        assert_eq!(side(&above, &options), Ok(Side::Invalid));
+        let mut right = case(&[dog, ("cat", 70.0, 50.0)]);
+        right.relations = vec![StatedRelation::of_two(1, Relation::RightOf, 0)];
+        assert_eq!(verdict(&right, &options), Ok(Verdict::Correct));
+        right.relations = vec![StatedRelation::of_two(1, Relation::LeftOf, 0)];
+        assert_eq!(verdict(&right, &options), Ok(Verdict::Wrong));
     }
 
     #[test]

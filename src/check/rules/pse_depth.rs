@@ -25,8 +25,8 @@ pub struct PseDepth;
 /// `published`: pixels at the very least depth fall out of the first bin, which does not include its lower edge.
 pub fn quantized(depth: &DepthMap, masks: [&Mask; 2], published: bool) -> Option<[Vec<f64>; 2]> {
     let depths = masks.map(|mask| {
-        let pairs = depth.rows().flatten().zip(mask.rows().flatten());
-        let inside = pairs.filter(|(value, covered)| **covered && **value > 0.0);
+        let pairs = depth.rows().flatten().zip(mask.pixels());
+        let inside = pairs.filter(|(value, covered)| *covered && **value > 0.0);
         inside.map(|(value, _)| *value).collect::<Vec<f64>>()
     });
     let all = || depths.iter().flatten().copied();

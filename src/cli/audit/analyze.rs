@@ -7,7 +7,6 @@ use anyhow::ensure;
 use prepose::audit::agreement::Agreement;
 use prepose::audit::annotators::Between;
 use prepose::audit::curve::{Point, ZeroCoverage, curve, even_thresholds, every_threshold};
-use prepose::audit::interval::shown;
 use prepose::audit::plot::{Series, risk_coverage};
 use prepose::check::json;
 use prepose::output::files::{prepare_folder, write_atomically};
@@ -16,7 +15,7 @@ use prepose_untrusted::escaped;
 use serde::Serialize;
 
 use super::super::OK;
-use super::input::{Judged, Read};
+use super::input::{Judged, Read, shown};
 
 /// Compare the checker's verdicts with people's.
 ///
@@ -133,7 +132,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
 
     let mut out = std::io::stdout().lock();
     if args.json {
-        let report = serde_json::json!({ "out": args.out, "left_out": audit.left_out, "annotators": between, "krippendorff_alpha": alpha, "margins": metrics });
+        let report = serde_json::json!({ "out": args.out.to_string_lossy(), "left_out": audit.left_out, "annotators": between, "krippendorff_alpha": alpha, "margins": metrics });
         writeln!(out, "{report}")?;
         return Ok(OK);
     }

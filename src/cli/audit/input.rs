@@ -4,16 +4,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use prepose::audit::annotators::{Between, alpha, between, consensus};
-use prepose::audit::interval::shown;
 use prepose::audit::join::Audit;
 use prepose::audit::labels::{self, Label};
 use prepose::audit::table::{self, SampleRow};
 use prepose::check::spatialbench::{CheckerConfig, Record, Verdict, read_records};
 use prepose::output::files::parent;
-use prepose_untrusted::escaped;
+use prepose_statistics::bootstrap::Interval;
+use prepose_untrusted::{escaped, read_text_or_stdin};
 use serde::de::DeserializeOwned;
-
-use crate::cli::input::text_of;
 
 /// The records and labels that an analysis is of.
 #[derive(Debug, clap::Args)]
@@ -101,6 +99,13 @@ impl Judged {
         }
         text
     }
+}
+
+/// An interval as it is printed: ` [0.6868, 0.9868]`, or nothing.
+pub fn shown(interval: Option<Interval>) -> String {
+    interval.map_or(String::new(), |[low, high]| {
+        format!(" [{low:.4}, {high:.4}]")
+    })
 }
 
 /// What the files of records are called.
@@ -200,5 +205,5 @@ pub fn count(labels: &[Label]) -> [usize; 3] {
 }
 
 fn text(path: &Path) -> anyhow::Result<String> {
-    text_of(path).with_context(|| format!("cannot read {}", path.display()))
+    read_text_or_stdin(path).with_context(|| format!("cannot read {}", path.display()))
 }

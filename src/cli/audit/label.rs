@@ -59,20 +59,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let folder = absolute(parent(&out))?;
     let images = pictures
         .iter()
-        .map(|picture| {
-            let bytes = read_regular(picture, MOST_BYTES)
-                .with_context(|| format!("cannot read {}", picture.display()))?;
-            let address = match args.embed {
-                true => embed(&bytes),
-                false => picture_type(&bytes).map(|_| link(&relative(picture, &folder))),
-            };
-            address.with_context(|| {
-                format!(
-                    "{} is no picture that a browser shows (PNG, JPEG, WebP, GIF or BMP)",
-                    picture.display()
-                )
-            })
-        })
+        .map(|picture| address(picture, args.embed, &folder))
         .collect::<anyhow::Result<Vec<_>>>()?;
 
     let seed = (!args.in_order).then_some(args.seed);
@@ -80,7 +67,8 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     write_atomically(&out, page::page(&rows, &images, seed).as_bytes())?;
     let mut stdout = std::io::stdout().lock();
     if args.json {
-        let report = json!({ "page": out, "samples": rows.len(), "embedded": args.embed });
+        let report =
+            json!({ "page": out.to_string_lossy(), "samples": rows.len(), "embedded": args.embed });
         writeln!(stdout, "{report}")?;
     } else {
         let how = match args.embed {
@@ -95,6 +83,22 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         )?;
     }
     Ok(OK)
+}
+
+/// The address of a picture, which is absolute, as a page in this folder should use it.
+pub fn address(picture: &Path, inside: bool, folder: &Path) -> anyhow::Result<String> {
+    let bytes = read_regular(picture, MOST_BYTES)
+        .with_context(|| format!("cannot read {}", picture.display()))?;
+    let address = match inside {
+        true => embed(&bytes),
+        false => picture_type(&bytes).map(|_| link(&relative(picture, folder))),
+    };
+    address.with_context(|| {
+        format!(
+            "{} is no picture that a browser shows (PNG, JPEG, WebP, GIF or BMP)",
+            picture.display()
+        )
+    })
 }
 
 /// Where each picture is, absolute and without `..`.

@@ -3,7 +3,7 @@
 mod analyze;
 mod calibrate;
 mod input;
-mod label;
+pub mod label;
 mod sample;
 
 /// Measure the checker against people: draw a sample, label it, compare, calibrate.

@@ -11,13 +11,13 @@ use prepose::check::manifest::{Entry, Manifest};
 use prepose::check::spatialbench::Record;
 use prepose::check::spatialbench::record::relation_name;
 use prepose::output::files::{parent, prepare_folder, write_atomically};
-use prepose_untrusted::escaped;
+use prepose_untrusted::{escaped, read_text_or_stdin};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::super::OK;
 use super::input;
-use crate::cli::input::{absolute, text_of};
+use crate::cli::input::absolute;
 
 /// Draw pictures for people to label, from every method, relation and verdict.
 ///
@@ -217,7 +217,8 @@ fn find_run(records: &Path) -> anyhow::Result<Run> {
 
 /// The lines of a manifest by their pictures.
 fn lines(path: &Path) -> anyhow::Result<HashMap<String, Entry>> {
-    let text = text_of(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text =
+        read_text_or_stdin(path).with_context(|| format!("cannot read {}", path.display()))?;
     let manifest = Manifest::read(&text);
     if let Some((line, error)) = manifest.broken.first() {
         bail!("{}: line {line}: {error}", path.display());
@@ -230,7 +231,7 @@ fn lines(path: &Path) -> anyhow::Result<HashMap<String, Entry>> {
 
 /// The manifest that `prepose check` wrote down in its metrics.
 fn told_manifest(folder: &Path) -> Option<PathBuf> {
-    let text = text_of(&folder.join("metrics.json")).ok()?;
+    let text = read_text_or_stdin(&folder.join("metrics.json")).ok()?;
     let metrics: serde_json::Value = serde_json::from_str(&text).ok()?;
     metrics["manifest"].as_str().map(PathBuf::from)
 }
@@ -260,7 +261,7 @@ fn report(args: &Args, candidates: &[Candidate], drawn: &[usize]) -> anyhow::Res
                 json!({ "method": method, "relation": relation, "verdict": verdict, "drawn": drawn, "of": of })
             })
             .collect();
-        let report = json!({ "sample": args.out, "drawn": drawn.len(), "of": candidates.len(), "seed": args.seed, "strata": strata });
+        let report = json!({ "sample": args.out.to_string_lossy(), "drawn": drawn.len(), "of": candidates.len(), "seed": args.seed, "strata": strata });
         writeln!(out, "{report}")?;
         return Ok(());
     }

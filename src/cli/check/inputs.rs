@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
-use prepose::check::ask::AskError;
+use prepose::check::ask::{AskError, Questions, RuleQuestion};
 use prepose::check::manifest::free_name;
 use prepose::check::spatialbench::Question;
 use prepose::engine::final_prompt;
@@ -22,6 +22,16 @@ pub(super) struct Sample {
     pub prompt: String,
     pub seed: u64,
     pub questions: Vec<Question>,
+    /// What is asked of the published rules.
+    pub rules: Vec<RuleQuestion>,
+    /// Its depth map, if there is one.
+    pub depth: Option<PathBuf>,
+}
+
+impl Sample {
+    fn asks(&self) -> bool {
+        !self.questions.is_empty() || !self.rules.is_empty()
+    }
 }
 
 /// Something that is not checked, and why; the rest is checked all the same.
@@ -70,7 +80,7 @@ impl Inputs {
         let why = unasked
             .iter()
             .map(|error| Told::new(place.to_string(), error));
-        match said && sample.questions.is_empty() {
+        match said && !sample.asks() {
             true => self.problems.extend(why),
             false => self.skipped.extend(why),
         }
@@ -78,14 +88,11 @@ impl Inputs {
             .iter()
             .filter(|error| **error != AskError::NoRelation);
         self.undecided += stated.count();
-        if !sample.questions.is_empty() {
+        if sample.asks() {
             self.samples.push(sample);
         }
     }
 }
-
-/// What is asked of a picture, and what of its prompt cannot be.
-pub(super) type Asked = (Vec<Question>, Vec<AskError>);
 
 /// The labels of the detector that will look.
 pub(super) type Vocabulary<'a> = Option<&'a [String]>;
@@ -97,13 +104,30 @@ pub(super) struct Wanted<'a> {
     /// Instead of what the prompt states.
     pub relations: &'a [GivenRelation],
     pub vocabulary: Vocabulary<'a>,
+    /// The folder with depth maps.
+    pub depth: Option<&'a Path>,
+}
+
+/// The depth map of a picture: of the same name, a PNG or numpy's .npy.
+pub(super) fn depth_map(folder: Option<&Path>, picture: &Path) -> Option<PathBuf> {
+    let stem = picture.file_stem()?;
+    let map = |ending: &str| {
+        let mut name = stem.to_owned();
+        name.push(ending);
+        folder.map(|folder| folder.join(name))
+    };
+    [".npy", ".png"]
+        .into_iter()
+        .filter_map(map)
+        .find(|path| path.is_file())
 }
 
 /// What a picture should show, in words, of which seed it is if it says so, and the questions.
 struct Shown {
     prompt: String,
     seed: Option<u64>,
-    asked: Asked,
+    asked: Questions,
+    depth: Option<PathBuf>,
 }
 
 /// Pictures, and folders of them, that are named on the command line.
@@ -125,7 +149,8 @@ pub(super) fn from_pictures(paths: &[PathBuf], wanted: &Wanted) -> Inputs {
                 Ok(Shown {
                     prompt,
                     seed,
-                    asked: (questions, unasked),
+                    asked,
+                    depth,
                 }) => {
                     let count = counts.entry(prompt.clone()).or_default();
                     let seed = seed.unwrap_or(*count);
@@ -139,9 +164,11 @@ pub(super) fn from_pictures(paths: &[PathBuf], wanted: &Wanted) -> Inputs {
                         prompt,
                         seed,
                         path,
-                        questions,
+                        questions: asked.checker,
+                        rules: asked.rules,
+                        depth,
                     };
-                    inputs.add(place, sample, &unasked, wanted.is_explicit());
+                    inputs.add(place, sample, &asked.unasked, wanted.is_explicit());
                 }
                 Err(why) => inputs.problems.push(Told::unreadable(&path, &why)),
             }
@@ -154,7 +181,7 @@ pub(super) fn from_pictures(paths: &[PathBuf], wanted: &Wanted) -> Inputs {
 const ENDINGS: [&str; 4] = ["png", "jpg", "jpeg", "webp"];
 
 /// The picture itself, or those in the folder, by their names.
-fn pictures_in(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
+pub fn pictures_in(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let metadata = match std::fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -198,11 +225,13 @@ impl Wanted<'_> {
         let request = png::read_request(path);
         let seed = request.as_ref().ok().map(|request| request.seed);
         let shown = |prompt: String, relations: &[GivenRelation]| {
-            let asked = questions_in(&prompt, relations, self.vocabulary)?;
+            let depth = depth_map(self.depth, path);
+            let asked = questions_in(&prompt, relations, self.vocabulary, depth.is_some())?;
             anyhow::Ok(Shown {
                 prompt,
                 seed,
                 asked,
+                depth,
             })
         };
         if let Some(prompt) = self.prompt {
@@ -256,24 +285,15 @@ pub(super) fn questions_in(
     prompt: &str,
     relations: &[GivenRelation],
     vocabulary: Vocabulary,
-) -> anyhow::Result<Asked> {
+    depth: bool,
+) -> anyhow::Result<Questions> {
     let scene = match relations {
         [] => Scene::parse(prompt),
         given => Scene::with_relations(prompt, given),
     };
     let scene =
         scene.with_context(|| format!("cannot read the prompt \"{}\"", printable(prompt)))?;
-    let (mut questions, mut unasked) = (Vec::new(), Vec::new());
-    for asked in Question::of_each_relation(&scene, vocabulary) {
-        match asked {
-            Ok(question) => questions.push(question),
-            Err(error) => unasked.push(error),
-        }
-    }
-    if questions.is_empty() && unasked.is_empty() {
-        unasked.push(AskError::NoRelation);
-    }
-    Ok((questions, unasked))
+    Ok(Questions::of_scene(&scene, vocabulary, depth))
 }
 
 /// Leaves out the pictures that the toybox's detector must not look at unasked: those that say that another checkpoint made

@@ -4,25 +4,29 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use prepose::check::ask::AskError;
+use prepose::check::ask::{AskError, Questions, RuleQuestion};
 use prepose::check::manifest::{Entry, Manifest};
 use prepose::check::spatialbench::Question;
-use prepose::check::vocabulary::label;
 use prepose::engine::final_prompt;
 use prepose::output::files::parent;
 use prepose::output::png;
-use prepose_untrusted::printable;
+use prepose::prompt::scene::{Scene, SceneObject, StatedRelation};
+use prepose_untrusted::{printable, read_text_or_stdin};
 
-use super::inputs::{Asked, Inputs, Sample, Told, Vocabulary, questions_in};
-use crate::cli::input::{STDIN, text_of};
+use super::inputs::{Inputs, Sample, Told, Vocabulary, depth_map, questions_in};
+use crate::cli::input::STDIN;
 
 /// The pictures of a manifest: prepose's, a SpatialBench-UC run's, or any lines of JSON with a picture and its prompt. Paths
 /// are relative to the manifest, or else to the current folder.
 ///
 /// # Errors
 /// A manifest that cannot be read or has no line.
-pub(super) fn from_manifest(file: &Path, vocabulary: Vocabulary) -> anyhow::Result<Inputs> {
-    let text = text_of(file).with_context(|| match file == Path::new(STDIN) {
+pub(super) fn from_manifest(
+    file: &Path,
+    vocabulary: Vocabulary,
+    depth: Option<&Path>,
+) -> anyhow::Result<Inputs> {
+    let text = read_text_or_stdin(file).with_context(|| match file == Path::new(STDIN) {
         true => "cannot read a manifest from standard input".to_owned(),
         false => format!("cannot read the manifest {}", file.display()),
     })?;
@@ -51,7 +55,7 @@ pub(super) fn from_manifest(file: &Path, vocabulary: Vocabulary) -> anyhow::Resu
             inputs.problems.push(Told::new(place, why));
             continue;
         }
-        match sample(entry, file, vocabulary) {
+        match sample(entry, file, vocabulary, depth) {
             Ok((sample, unasked)) => inputs.add(place, sample, &unasked, false),
             Err(error) => inputs.problems.push(Told::new(place, format!("{error:#}"))),
         }
@@ -63,6 +67,7 @@ fn sample(
     entry: Entry,
     manifest: &Path,
     vocabulary: Vocabulary,
+    depth: Option<&Path>,
 ) -> anyhow::Result<(Sample, Vec<AskError>)> {
     let given = PathBuf::from(&entry.image_path);
     let beside = parent(manifest).join(&given);
@@ -70,53 +75,62 @@ fn sample(
         false if given.exists() => given,
         _ => beside,
     };
-    let (questions, unasked) = asked(&entry, vocabulary)?;
+    let depth = depth_map(depth, &path);
+    let Questions {
+        checker: questions,
+        rules,
+        unasked,
+    } = asked(&entry, vocabulary, depth.is_some())?;
     if let Some(prompt) = &entry.prompt {
         agrees(&path, prompt)?;
     }
     let sample = Sample {
-        prompt: entry.prompt.unwrap_or_else(|| in_words(&questions)),
+        prompt: entry.prompt.unwrap_or_else(|| in_words(&questions, &rules)),
         id: entry.sample_id,
         prompt_id: entry.prompt_id,
         path,
         seed: entry.seed,
         questions,
+        rules,
+        depth,
     };
     Ok((sample, unasked))
 }
 
 /// What a line asks: its relation, or else what its prompt states.
-fn asked(entry: &Entry, vocabulary: Vocabulary) -> anyhow::Result<Asked> {
+fn asked(entry: &Entry, vocabulary: Vocabulary, depth: bool) -> anyhow::Result<Questions> {
     let (relation, a, b) = match (&entry.relation, &entry.object_a, &entry.object_b) {
         (Some(relation), Some(a), Some(b)) => (relation, a, b),
         (None, None, None) => {
             let prompt = entry.prompt.as_deref().context(
                 "neither a \"prompt\", nor a \"relation\" with \"object_a\" and \"object_b\": nothing to check",
             )?;
-            return questions_in(prompt, &[], vocabulary);
+            return questions_in(prompt, &[], vocabulary, depth);
         }
         _ => bail!("relation, object_a and object_b go together; one of them is missing"),
     };
-    let known = |object: &str| match vocabulary {
-        Some(vocabulary) => label(vocabulary, object, object).map(Into::into),
-        None => Ok(object.to_lowercase()),
+    let object = |name: &str| SceneObject {
+        phrase: name.to_owned(),
+        noun: name.to_owned(),
+        count: Some(1),
+        bytes: 0..0,
     };
-    let relation = relation.parse()?;
-    let question = || Ok(Question::new(relation, known(a)?, known(b)?)?);
-    Ok(match question() {
-        Ok(question) => (vec![question], Vec::new()),
-        Err(error) => (Vec::new(), vec![error]),
-    })
+    let scene = Scene {
+        objects: vec![object(a), object(b)],
+        relations: vec![StatedRelation::of_two(0, relation.parse()?, 1)],
+    };
+    Ok(Questions::of_scene(&scene, vocabulary, depth))
 }
 
-fn in_words(questions: &[Question]) -> String {
+fn in_words(questions: &[Question], rules: &[RuleQuestion]) -> String {
     let each = questions.iter().map(|question| {
         format!(
             "{} {} {}",
             question.object_a, question.relation, question.object_b
         )
     });
-    each.collect::<Vec<_>>().join(", ")
+    let rules = rules.iter().map(|question| question.said.clone());
+    each.chain(rules).collect::<Vec<_>>().join(", ")
 }
 
 /// A picture by prepose carries its request: a line with another prompt is of an earlier picture of that name, and would

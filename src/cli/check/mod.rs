@@ -9,6 +9,8 @@ mod told;
 
 use std::path::PathBuf;
 
+pub(super) use inputs::pictures_in;
+pub(super) use pictures::read_picture;
 use prepose::device::DeviceSpec;
 use prepose::prompt::scene::GivenRelation;
 pub(super) use records::read_config;
@@ -18,8 +20,12 @@ pub(super) use records::read_config;
 /// Into --out go per_sample.jsonl, manifest.jsonl, metrics.json, checker_config.yaml, the tables of the paper for this run, and
 /// the pictures with what was seen in them; `prepose report` shows such a folder.
 ///
-/// A picture whose prompt states no relation, or one of things that the detector does not know, is skipped and told, which is
-/// no error.
+/// Where the checker's rule has nothing to say, a published rule does: of a prompt of two things without a relation, on which
+/// side the first-mentioned one is (OTS-Bench); how well "near" (T2I-CompBench), "between" (HRS-Bench) and, with --depth, "in
+/// front of" and "behind" (T2I-CompBench) hold. These answers go to rules.jsonl.
+///
+/// A picture of which no rule says anything, or of things that the detector does not know, is skipped and told, which is no
+/// error.
 ///
 /// Exit codes: 0 everything was looked at, 1 with --strict if not everything passed, 2 an error.
 #[derive(Debug, clap::Args)]
@@ -45,13 +51,16 @@ pub struct Args {
     /// a cat"}; also "file_name" or "path", and "text". Of several lines about a picture the last one counts.
     #[arg(long, value_name = "FILE", conflicts_with = "records")]
     manifest: Option<PathBuf>,
+    /// A folder with depth maps of the same names as the pictures, grey PNGs or .npy, larger being nearer.
+    #[arg(long, value_name = "FOLDER", conflicts_with = "records")]
+    depth: Option<PathBuf>,
     /// Decide the detections of these records again, without pictures; - is standard input.
     ///
     /// What the detectors found is in them, and so is how stable each verdict was.
     #[arg(long, value_name = "FILE", requires = "out",
           conflicts_with_all = ["checker", "secondary", "device", "batch", "strict"])]
     records: Option<PathBuf>,
-    /// The detector: toybox, frcnn, frcnn-v2, mask-rcnn, mask-rcnn-v2, or the path of one [default: toybox].
+    /// The detector: toybox, frcnn-v2, grounding-dino-base and others (docs/detectors.md), or a path [default: toybox].
     ///
     /// Unless it is named, the toybox's refuses pictures that another checkpoint made.
     #[arg(long, value_name = "NAME|PATH", help_heading = "Checker")]
@@ -102,7 +111,7 @@ pub struct Args {
     /// The folder for the results [default: none is written].
     #[arg(short, long, value_name = "FOLDER", help_heading = "Output")]
     out: Option<PathBuf>,
-    /// Exit with 1 unless every relation of every picture passed.
+    /// Exit with 1 unless every relation of every picture passed, or scored at least one half.
     #[arg(long, help_heading = "Output")]
     strict: bool,
     /// JSON on standard output: a record a line with path, prompt, verdict, reason and confidence, or with --records one object.

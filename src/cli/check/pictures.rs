@@ -5,25 +5,25 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use prepose::check::detect::checker::{Asked, Checked, Checker};
-use prepose::check::detect::{Detector, RcnnDetector};
 use prepose::check::json;
 use prepose::check::spatialbench::config::DetectorConfig;
 use prepose::check::spatialbench::{
     Buckets, CheckerConfig, Decision, Provenance, Question, Record, Rule, Verdict,
 };
+use prepose::detect::OpenDetector;
 use prepose::device;
 use prepose::output::files::{prepare_folder, write_atomically};
 use prepose::output::overlay::{Overlay, Role};
 use prepose::output::png::save_plain;
 use prepose::picture::Picture;
 use prepose_untrusted::{escaped, read_regular};
-use prepose_weights::{DetectorWeights, TOYBOX};
+use prepose_weights::TOYBOX;
 use rayon::prelude::*;
 
 use super::inputs::{self, Inputs, Sample, Told, Wanted};
 use super::records::read_config;
 use super::results::Results;
-use super::told::{Line, line, listed};
+use super::told::{Answer, Line, RULES_FILE, line, listed};
 use super::{Args, manifest};
 use crate::cli::input::{self, once};
 use crate::cli::progress::Progress;
@@ -34,20 +34,24 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     if args.batch == 0 {
         bail!("--batch is 0, but must be at least 1");
     }
+    if let Some(depth) = args.depth.as_deref().filter(|depth| !depth.is_dir()) {
+        bail!("--depth {} is no folder", depth.display());
+    }
     let config = match &args.config {
         Some(path) => read_config(path)?,
         None => CheckerConfig::default(),
     };
     let primary = checker::open(args.checker.as_deref().unwrap_or(TOYBOX))?;
     let secondary = args.secondary.as_deref().map(checker::open).transpose()?;
-    let labels = RcnnDetector::labels(primary.config());
+    let labels = primary.vocabulary();
     let mut inputs = match &args.manifest {
-        Some(file) => manifest::from_manifest(file, Some(&labels))?,
+        Some(file) => manifest::from_manifest(file, labels.as_deref(), args.depth.as_deref())?,
         None => {
             let wanted = Wanted {
                 prompt: args.prompt.as_deref(),
                 relations: &args.relation,
-                vocabulary: Some(&labels),
+                vocabulary: labels.as_deref(),
+                depth: args.depth.as_deref(),
             };
             inputs::from_pictures(&args.pictures, &wanted)
         }
@@ -58,7 +62,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     if !quiet {
         tell("skipped", &inputs.skipped);
     }
-    let mut records = Vec::new();
+    let (mut records, mut answers) = (Vec::new(), Vec::new());
     let failure = match inputs.samples.is_empty() {
         true => None,
         false => {
@@ -66,7 +70,15 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
                 prepare_folder(out)?;
             }
             let checker = load(args, config, &primary, secondary.as_ref())?;
-            let failure = look(args, &checker, &mut inputs, &mut records, quiet);
+            let mut told = (&mut records, &mut answers);
+            let failure = look(args, &checker, &mut inputs, &mut told, quiet);
+            if let (Some(out), false) = (&args.out, answers.is_empty()) {
+                let lines: String = answers
+                    .iter()
+                    .map(|answer| format!("{}\n", answer.line))
+                    .collect();
+                write_atomically(&out.join(RULES_FILE), lines.as_bytes())?;
+            }
             if !records.is_empty() {
                 finish(args, &checker, &inputs, &records, failure.is_none())?;
             }
@@ -77,11 +89,14 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     if let Some(failure) = failure {
         return Err(failure);
     }
-    if records.is_empty() && inputs.problems.is_empty() {
-        bail!("nothing was checked: no picture states a relation that this checker decides");
+    if records.is_empty() && answers.is_empty() && inputs.problems.is_empty() {
+        bail!(
+            "nothing was checked: no picture states a relation that this checker decides, and no published rule scores one"
+        );
     }
     let passed = |record: &Record| record.verdict_raw == Verdict::Pass;
-    let all_passed = inputs.undecided == 0 && records.iter().all(passed);
+    let scored = answers.iter().all(|answer| answer.passed);
+    let all_passed = inputs.undecided == 0 && records.iter().all(passed) && scored;
     Ok(if !inputs.problems.is_empty() {
         ERROR
     } else if args.strict && !all_passed {
@@ -107,7 +122,7 @@ fn look(
     args: &Args,
     checker: &Checker,
     inputs: &mut Inputs,
-    records: &mut Vec<Record>,
+    (records, answers): &mut (&mut Vec<Record>, &mut Vec<Answer>),
     quiet: bool,
 ) -> Option<anyhow::Error> {
     let overlays = checker.rule.config.output.generate_overlays;
@@ -118,16 +133,24 @@ fn look(
     let total = inputs.samples.len() as u64;
     let mut progress = Progress::new(total, "pictures", quiet || args.json);
     let colours = colour::on_stdout();
-    let told = |sample: &Sample, new: Vec<Record>, progress: &mut Progress| {
-        for record in new {
-            progress.println(&match args.json {
-                true => json::to_line(&Line::new(sample, &record))?,
-                false => line(sample, &record, colours),
-            })?;
-            records.push(record);
-        }
-        Ok(())
-    };
+    let told =
+        |sample: &Sample, new: Vec<Record>, by_rules: Vec<Answer>, progress: &mut Progress| {
+            for answer in by_rules {
+                progress.println(match args.json {
+                    true => &answer.line,
+                    false => &answer.text,
+                })?;
+                answers.push(answer);
+            }
+            for record in new {
+                progress.println(&match args.json {
+                    true => json::to_line(&Line::new(sample, &record))?,
+                    false => line(sample, &record, colours),
+                })?;
+                records.push(record);
+            }
+            Ok(())
+        };
     let checked = check.all(&inputs.samples, &mut progress, told);
     progress.finish();
     match checked {
@@ -163,14 +186,14 @@ fn finish(
 fn load(
     args: &Args,
     mut config: CheckerConfig,
-    primary: &DetectorWeights,
-    secondary: Option<&DetectorWeights>,
+    primary: &OpenDetector,
+    secondary: Option<&OpenDetector>,
 ) -> anyhow::Result<Checker> {
     let opened = device::open(args.device)?;
-    let load = |weights: &DetectorWeights, config: &mut DetectorConfig| {
-        let detector = checker::load(weights, &opened.device, config.params.score_threshold)?;
+    let load = |weights: &OpenDetector, config: &mut DetectorConfig| {
+        let detector = checker::load(weights, &opened.device, &config.params)?;
         checker::name_in(config, weights);
-        anyhow::Ok(Box::new(detector) as Box<dyn Detector + Send>)
+        anyhow::Ok(detector)
     };
     let primary = load(primary, &mut config.detector.primary)?;
     let secondary = match secondary {
@@ -244,7 +267,7 @@ impl CheckRun<'_> {
         &self,
         samples: &[Sample],
         progress: &mut Progress,
-        mut told: impl FnMut(&Sample, Vec<Record>, &mut Progress) -> anyhow::Result<()>,
+        mut told: impl FnMut(&Sample, Vec<Record>, Vec<Answer>, &mut Progress) -> anyhow::Result<()>,
     ) -> anyhow::Result<Vec<Told>> {
         if let Some(folder) = self.overlays {
             prepare_folder(&folder.join(OVERLAYS))?;
@@ -252,7 +275,7 @@ impl CheckRun<'_> {
         let mut problems = Vec::new();
         for batch in samples.chunks(self.checker.batch) {
             let read: Vec<_> = (batch.par_iter())
-                .map(|sample| read(&sample.path))
+                .map(|sample| read_picture(&sample.path))
                 .collect();
             let (mut readable, mut asked) = (Vec::new(), Vec::new());
             for (sample, read) in batch.iter().zip(read) {
@@ -260,6 +283,9 @@ impl CheckRun<'_> {
                     Ok(picture) => {
                         asked.push(Asked {
                             questions: sample.questions.clone(),
+                            others: (sample.rules.iter())
+                                .flat_map(|asked| asked.objects.clone())
+                                .collect(),
                             picture,
                         });
                         readable.push(sample);
@@ -270,7 +296,15 @@ impl CheckRun<'_> {
             let checked = self.checker.check(&asked)?;
             for ((sample, asked), checked) in readable.iter().zip(&asked).zip(checked) {
                 let records = self.records(sample, asked, &checked)?;
-                told(sample, records, progress)?;
+                let size = [asked.picture.width as u32, asked.picture.height as u32];
+                let answers = match Answer::of(sample, size, &checked.primary) {
+                    Ok(answers) => answers,
+                    Err(why) => {
+                        problems.push(Told::unreadable(&sample.path, &why));
+                        Vec::new()
+                    }
+                };
+                told(sample, records, answers, progress)?;
             }
             progress.advance(batch.len() as u64);
         }
@@ -304,7 +338,7 @@ impl CheckRun<'_> {
 const MOST_BYTES: u64 = 1 << 30;
 
 /// The picture in a file.
-fn read(path: &Path) -> anyhow::Result<Picture> {
+pub fn read_picture(path: &Path) -> anyhow::Result<Picture> {
     let bytes = read_regular(path, MOST_BYTES).context("cannot be read")?;
     Ok(Picture::decode(&bytes)?)
 }

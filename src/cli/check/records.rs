@@ -9,13 +9,12 @@ use prepose::check::spatialbench::{
     Buckets, CheckerConfig, Metrics, Provenance, Record, Rule, read_records,
 };
 use prepose::output::files::parent;
-use prepose_untrusted::escaped;
+use prepose_untrusted::{escaped, read_text_or_stdin};
 use serde_json::{Value, json};
 
 use super::Args;
 use super::results::Results;
 use crate::cli::OK;
-use crate::cli::input::text_of;
 
 /// How the second decision differs from the first.
 #[derive(Default)]
@@ -92,7 +91,7 @@ fn beside(file: &Path) -> anyhow::Result<PathBuf> {
 }
 
 fn read_text(path: &Path) -> anyhow::Result<String> {
-    text_of(path).with_context(|| format!("cannot read {}", path.display()))
+    read_text_or_stdin(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 /// The thresholds in a `checker_config.yaml`.
@@ -117,7 +116,7 @@ fn refuse_overwriting(file: &Path, target: &Path) -> anyhow::Result<()> {
 /// The manifest that the metrics beside the records name, and how those metrics count reasons, if they are about these
 /// very records.
 fn told_beside(file: &Path, stored: &[Record]) -> (Option<String>, Buckets) {
-    let metrics = text_of(&parent(file).join("metrics.json"))
+    let metrics = read_text_or_stdin(&parent(file).join("metrics.json"))
         .ok()
         .and_then(|text| json::from_str::<Value>(&text).ok());
     let Some(metrics) = metrics else {

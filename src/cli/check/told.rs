@@ -2,10 +2,14 @@
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::Arc;
 
 use prepose::audit::table::relative;
+use prepose::check::rules::Outcome;
+use prepose::check::rules::read::read_depth;
 use prepose::check::sample::sample_of;
-use prepose::check::spatialbench::{Record, Verdict};
+use prepose::check::spatialbench::{Record, Size, Verdict};
+use prepose::check::{Detection, json};
 use prepose_untrusted::escaped;
 use serde::Serialize;
 
@@ -55,6 +59,89 @@ impl<'a> Line<'a> {
             confidence: record.conf,
             record,
         }
+    }
+}
+
+/// Where the answers of the published rules go.
+pub(super) const RULES_FILE: &str = "rules.jsonl";
+
+/// What a published rule says of a picture.
+pub(super) struct Answer {
+    /// For the terminal.
+    pub text: String,
+    /// In JSON.
+    pub line: String,
+    /// A score of at least one half; what has no score cannot fail.
+    pub passed: bool,
+}
+
+/// An answer in JSON.
+#[derive(Serialize)]
+struct AnswerLine<'a> {
+    path: String,
+    sample_id: &'a str,
+    prompt_id: &'a str,
+    prompt: &'a str,
+    seed: u64,
+    rule: &'a str,
+    about: &'a str,
+    #[serde(flatten)]
+    outcome: &'a Outcome,
+}
+
+impl Answer {
+    /// The answers to what is asked of a picture.
+    ///
+    /// # Errors
+    /// A depth map that cannot be read, or is not of this picture.
+    pub fn of(sample: &Sample, size: Size, found: &[Detection]) -> anyhow::Result<Vec<Self>> {
+        let depth = sample.depth.as_deref().filter(|_| !sample.rules.is_empty());
+        let depth = depth.map(read_depth).transpose()?.map(Arc::new);
+        let answers = sample.rules.iter().map(|asked| {
+            let outcome = asked.answer(size, found, depth.clone())?;
+            let line = AnswerLine {
+                path: sample.path.display().to_string(),
+                sample_id: &sample.id,
+                prompt_id: &sample.prompt_id,
+                prompt: &sample.prompt,
+                seed: sample.seed,
+                rule: asked.rule,
+                about: &asked.said,
+                outcome: &outcome,
+            };
+            // A side is no merit.
+            let side = asked.relation.is_none();
+            let said = match (side, outcome.score) {
+                (false, Some(score)) => format!("{score:.2}"),
+                _ => outcome
+                    .note
+                    .split(':')
+                    .next()
+                    .unwrap_or_default()
+                    .to_owned(),
+            };
+            let missing = match outcome.missing.as_slice() {
+                [] => String::new(),
+                missing => format!("  no {}", missing.join(", no ")),
+            };
+            let why = outcome
+                .note
+                .split_once(": ")
+                .map(|(_, why)| format!("  {why}"));
+            let text = format!(
+                "{said:<11}  {}: {} ({}){missing}{}",
+                sample.path.display(),
+                asked.said,
+                asked.rule,
+                why.unwrap_or_default()
+            );
+            Ok(Self {
+                text: escaped(&text),
+                line: json::to_line(&line)?,
+                passed: side || outcome.score.is_none_or(|score| score >= 0.5),
+            })
+        });
+        answers.collect()
     }
 }
 

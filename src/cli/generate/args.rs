@@ -37,6 +37,7 @@ use crate::cli::values::{Seeds, parse_seeds};
   prepose generate --again cars/a-red-car-3.png --steps 30 --guide pos  # the same with changes",
     group = clap::ArgGroup::new("what").args(["prompts", "prompt_files", "again"]).multiple(true).required(true),
     group = clap::ArgGroup::new("guided").args(["guide", "again", "x", "y"]).multiple(true),
+    group = clap::ArgGroup::new("boxed").args(["guide", "ground", "again", "x", "y"]).multiple(true),
 )]
 pub struct Args {
     /// What the pictures should show; - reads a prompt a line.

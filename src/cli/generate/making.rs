@@ -71,7 +71,7 @@ impl Making<'_> {
             }
             done += batch.requests;
         }
-        if let Some(sheet) = &self.sheet {
+        if let Some(sheet) = self.sheet.take() {
             let path = sheet.save()?;
             if !self.args.json {
                 progress.println(&escaped_line(&path.display().to_string()))?;
@@ -119,7 +119,7 @@ impl Making<'_> {
     ) -> anyhow::Result<Value> {
         let (request, seconds) = (&picture.request, &batch.seconds);
         let mut line = json!({
-            "path": path,
+            "path": path.to_string_lossy(),
             "prompt": request.prompt,
             "seed": request.seed,
             "steps": request.steps,

@@ -12,13 +12,14 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use prepose::detect::{Detector, RcnnDetector};
+use prepose::check::spatialbench::config::DetectorParams;
+use prepose::detect::{Detector, OpenDetector};
 use prepose::engine::{Blueprint, Engine};
 use prepose::make::{MapOptions, PictureMaker, PictureWriter, check};
 use prepose::output::files::prepare_folder;
 use prepose::output::png;
 use prepose::request::{Request, SearchConfig};
-use prepose_weights::{DetectorWeights, TOYBOX};
+use prepose_weights::TOYBOX;
 
 pub use args::Args;
 use making::Making;
@@ -57,7 +58,8 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
 
     let fingerprint = blueprint.fingerprint();
     let engine = args.running.apply(blueprint.load(&networks, &device)?);
-    let load = |weights: DetectorWeights| checker::load(&weights, &device.device, None);
+    let params = DetectorParams::default();
+    let load = |weights: OpenDetector| checker::load(&weights, &device.device, &params);
     let judge = detector.map(load).transpose()?;
     tracing::info!(
         "loaded in {:.1} s on {}",
@@ -67,7 +69,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let engine = choose_tiling(args, engine, &mut requests)?;
     let batch = args.batch.choose(&engine, &requests[0], 1)?;
     let mut maker = PictureMaker::new(&engine, batch)
-        .with_judge(judge.as_ref().map(|judge| judge as &dyn Detector))
+        .with_judge(judge.as_ref().map(|judge| &**judge as &dyn Detector))
         .with_maps(maps)
         .keeping_all(args.search.keep_all)
         .with_cancel(&stop)
@@ -102,7 +104,7 @@ struct Planned {
     requests: Vec<Request>,
     search: Option<SearchConfig>,
     /// Of the judge that the search needs.
-    detector: Option<DetectorWeights>,
+    detector: Option<OpenDetector>,
     maps: Option<MapOptions>,
     /// The file of each picture.
     targets: Vec<PathBuf>,
@@ -145,7 +147,7 @@ impl Planned {
         }
         let search = args.search.config();
         let detector = args.search.detector()?;
-        let labels = (detector.as_ref()).map(|weights| RcnnDetector::labels(weights.config()));
+        let labels = (detector.as_ref()).and_then(OpenDetector::vocabulary);
         for request in &mut requests {
             check(&blueprint, request, search.as_ref(), labels.as_deref())?;
         }

@@ -4,16 +4,17 @@ use std::path::PathBuf;
 
 use anyhow::ensure;
 use prepose::attention_maps::{Half, MapSelection};
+use prepose::detect::OpenDetector;
 use prepose::guidance::boxes::ObjectBox;
 use prepose::guidance::config::Preset;
+use prepose::guidance::grounding::Grounding;
 use prepose::guidance::maps::LayerRule;
 use prepose::guidance::{Combination, GuidanceConfig, Layers, METHODS, Method, PosLoss};
 use prepose::make::{MapOptions, reward_kind};
 use prepose::prompt::neutral::neutral;
 use prepose::prompt::scene::{GivenRelation, TokenPolicy};
-use prepose::request::Request;
+use prepose::request::{Region, Request};
 use prepose::search::{Pruning, RewardKind, SearchConfig};
-use prepose_weights::DetectorWeights;
 
 use crate::cli::checker;
 use crate::cli::extract::ExtractArgs;
@@ -105,14 +106,32 @@ pub struct GuideArgs {
     pub(super) relation: Vec<GivenRelation>,
     #[command(flatten)]
     pub(super) extract: ExtractArgs,
-    /// boxdiff, layout: where an object belongs, as "dog: 0.05,0.25,0.35,0.75"; may be repeated.
+    /// --ground, boxdiff, layout: where an object belongs, as "dog: 0.05,0.25,0.35,0.75"; may be repeated.
     #[arg(
         long = "box",
         value_name = "OBJECT: X0,Y0,X1,Y1",
-        requires = "guided",
+        requires = "boxed",
         hide_short_help = true
     )]
     pub(super) boxes: Vec<ObjectBox>,
+    /// Put objects into boxes by GLIGEN's layers in this share of the steps [default: 0.3].
+    ///
+    /// For a checkpoint that has them, or with --gligen. Boxes come from --box, or from the layout of a prompt with one
+    /// relation. It goes together with --guide.
+    #[arg(long, value_name = "SHARE", num_args = 0..=1, require_equals = true, default_missing_value = "0.3",
+          hide_short_help = true)]
+    ground: Option<f64>,
+    /// With --again: without GLIGEN's layers.
+    #[arg(
+        long,
+        requires = "again",
+        conflicts_with = "ground",
+        hide_short_help = true
+    )]
+    no_ground: bool,
+    /// Where a part of a prompt joined by AND acts, as "2: 0.5,0,1,1"; may be repeated.
+    #[arg(long, value_name = "PART: X0,Y0,X1,Y1", hide_short_help = true)]
+    pub(super) region: Vec<Region>,
 }
 
 impl GuideArgs {
@@ -136,6 +155,12 @@ impl GuideArgs {
     pub(super) fn apply(&self, request: &mut Request, later: bool) -> anyhow::Result<()> {
         if self.no_guide {
             request.guide = None;
+        }
+        if self.no_ground {
+            request.ground = None;
+        }
+        if let Some(share) = self.ground {
+            request.ground = Some(Grounding { share });
         }
         match (self.guide, &mut request.guide) {
             (Some(method), guide) => *guide = Some(self.config(method)),
@@ -245,8 +270,8 @@ pub struct SearchArgs {
     /// What makes a candidate good [default: attention].
     #[arg(long, value_name = "REWARD", requires = "best_of")]
     reward: Option<RewardKind>,
-    /// The detector that `--reward checker` or `pse` asks: toybox, frcnn, frcnn-v2, mask-rcnn, mask-rcnn-v2, or the path
-    /// of one [default: toybox].
+    /// The detector that `--reward checker` or `pse` asks: toybox, frcnn-v2, rtdetr-v2-r18 and others
+    /// (docs/detectors.md), or the path of one [default: toybox].
     #[arg(
         long,
         value_name = "NAME|PATH",
@@ -279,7 +304,7 @@ impl SearchArgs {
     ///
     /// # Errors
     /// It cannot be opened, or the reward needs none.
-    pub(super) fn detector(&self) -> anyhow::Result<Option<DetectorWeights>> {
+    pub(super) fn detector(&self) -> anyhow::Result<Option<OpenDetector>> {
         if reward_kind(self.reward.unwrap_or_default()).is_none() {
             ensure!(
                 self.checker.is_none(),

@@ -94,6 +94,9 @@ fn changed(args: &Args, mut request: Request) -> anyhow::Result<Request> {
     if !args.guide.boxes.is_empty() {
         request.boxes.clone_from(&args.guide.boxes);
     }
+    if !args.guide.region.is_empty() {
+        request.regions.clone_from(&args.guide.region);
+    }
     args.guide.apply(&mut request, args.sheet.chooses_guide())?;
     if let Some(path) = &args.init_image {
         let strength = request.init.map_or(STRENGTH, |init| init.strength);

@@ -184,26 +184,25 @@ impl Sheet {
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn save(&self) -> anyhow::Result<&Path> {
-        let Layout { columns, rows } = &self.layout;
-        let row = |row: usize| {
-            (0..columns.len())
-                .filter_map(move |column| self.cells.get(&(row * columns.len() + column)))
-        };
+    pub fn save(mut self) -> anyhow::Result<PathBuf> {
+        let Layout { columns, rows } = self.layout;
         let (mut cells, mut requests) = (Vec::new(), Vec::new());
-        for number in 0..rows.len() {
-            cells.push(row(number).map(|(_, picture)| picture.clone()).collect());
-            requests.push(row(number).map(|(request, _)| request).collect::<Vec<_>>());
+        for row in 0..rows.len() {
+            let numbers = row * columns.len()..(row + 1) * columns.len();
+            let made = numbers.filter_map(|number| self.cells.remove(&number));
+            let (asked, pictures): (Vec<Request>, Vec<Picture>) = made.unzip();
+            cells.push(pictures);
+            requests.push(asked);
         }
         let grid = Grid {
-            columns: columns.clone(),
-            rows: rows.clone(),
+            columns,
+            rows,
             cells,
         };
         if let Some(picture) = grid.draw() {
-            sheet::save(&self.path, &picture, columns, rows, &requests)?;
+            sheet::save(&self.path, &picture, &grid.columns, &grid.rows, &requests)?;
         }
-        Ok(&self.path)
+        Ok(self.path)
     }
 }
 

@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use prepose::make::BatchSize;
+use prepose::sampling::schedulers::SchedulerKind;
 use prepose::suite::method::Method;
 use prepose::suite::shard::Shard;
 
+use super::source_args::SourceArgs;
 use crate::cli::memory::RunningArgs;
 use crate::cli::model::ModelArgs;
 use crate::cli::sampling::SamplingArgs;
@@ -19,6 +21,7 @@ use crate::cli::values::{Seeds, parse_seeds};
   prepose run spatialbench-uc --out runs/first
   prepose run spatialbench-uc --method psg,best-of-8-pruned --out runs/first --report
   prepose run mine.txt --method psg --checkpoint sd15.safetensors --checker frcnn-v2 --out runs/mine
+  prepose run geneval-position --pictures flux/ --layout geneval --checker frcnn-v2 --out runs/flux
   prepose run visor --known-objects --every 10 --shard 0/4 --out runs/visor")]
 pub struct Args {
     /// A set that `prepose suites` lists, a file of prompts, or - for standard input.
@@ -34,6 +37,9 @@ pub struct Args {
     pub method_file: Option<PathBuf>,
     #[command(flatten)]
     pub settings: Settings,
+    /// Sampling and checker as the paper of the set has them, wherever nothing else is said (docs/detectors.md).
+    #[arg(long, value_name = "NAME", value_enum)]
+    pub preset: Option<Preset>,
     /// At the end, write tables, plots and a page, as `prepose report` does.
     #[arg(long, conflicts_with = "json", help_heading = "Output and speed")]
     pub report: bool,
@@ -88,6 +94,8 @@ pub struct Settings {
     pub shards: Option<usize>,
 
     #[command(flatten)]
+    pub source: SourceArgs,
+    #[command(flatten)]
     pub model: ModelArgs,
     #[command(flatten)]
     pub running: RunningArgs,
@@ -98,14 +106,9 @@ pub struct Settings {
     #[arg(long, help_heading = "Sampling", hide_short_help = true)]
     pub save_attention_maps: bool,
 
-    /// The detector: toybox, frcnn, frcnn-v2, mask-rcnn, mask-rcnn-v2, a path, or none.
-    #[arg(
-        long,
-        value_name = "NAME|PATH",
-        default_value = "toybox",
-        help_heading = "Checker"
-    )]
-    pub checker: String,
+    /// The detector: toybox, frcnn-v2, grounding-dino-base and others (docs/detectors.md), a path, or none [default: toybox].
+    #[arg(long, value_name = "NAME|PATH", help_heading = "Checker")]
+    pub checker: Option<String>,
     /// Another detector, whose agreement moves the confidence, or none [default: none].
     #[arg(
         long,
@@ -122,6 +125,9 @@ pub struct Settings {
         hide_short_help = true
     )]
     pub checker_config: Option<PathBuf>,
+    /// Decide as SpatialBench-UC's released code where its paper says something else (docs/checker.md).
+    #[arg(long, help_heading = "Checker", hide_short_help = true)]
+    pub published: bool,
 
     /// Pictures at a time; the result does not depend on it.
     ///
@@ -139,6 +145,38 @@ pub struct Settings {
     pub json: bool,
     #[command(flatten)]
     misplaced: Misplaced,
+}
+
+impl Settings {
+    /// The detector that looks at the pictures.
+    pub fn checker(&self) -> &str {
+        self.checker.as_deref().unwrap_or("toybox")
+    }
+}
+
+/// Settings of a set's paper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Preset {
+    /// SpatialBench-UC: UniPC, 30 steps, guidance 7.5, Faster R-CNN v2 and Grounding DINO, the released code's decisions.
+    Paper,
+}
+
+impl Preset {
+    /// The set whose paper it is.
+    pub const SUITE: &str = "spatialbench-uc";
+
+    /// Puts what the paper has where nothing was said.
+    pub fn apply(self, settings: &mut Settings) {
+        let sampling = &mut settings.sampling;
+        sampling.steps.get_or_insert(30);
+        sampling.guidance_scale.get_or_insert(7.5);
+        sampling.scheduler.get_or_insert(SchedulerKind::UniPc);
+        settings.checker.get_or_insert_with(|| "frcnn-v2".into());
+        settings
+            .secondary
+            .get_or_insert_with(|| "grounding-dino-base".into());
+        settings.published = true;
+    }
 }
 
 /// Options of `generate` that people look for here: they are answered with where to say it.

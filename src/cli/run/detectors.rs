@@ -1,14 +1,14 @@
 //! The detectors that look at a run's pictures.
 
 use anyhow::{bail, ensure};
+use prepose::check::spatialbench::config::DetectorParams;
 use prepose::check::spatialbench::{CheckerConfig, Rule};
 use prepose::detect::checker::Checker;
-use prepose::detect::{Detector, RcnnDetector};
+use prepose::detect::{Detector, OpenDetector};
 use prepose::device::OpenDevice;
 use prepose::make::reward_kind;
 use prepose::suite::examiner::{Examiner, NoExaminer};
 use prepose::suite::plan::{CheckerId, Plan};
-use prepose_weights::DetectorWeights;
 
 use super::args::Settings;
 use crate::cli::check::read_config;
@@ -19,10 +19,12 @@ const NONE: &str = "none";
 
 /// The detectors of a run, not yet loaded.
 pub struct DetectorSpecs {
-    primary: Option<DetectorWeights>,
-    secondary: Option<DetectorWeights>,
+    primary: Option<OpenDetector>,
+    secondary: Option<OpenDetector>,
     config: CheckerConfig,
-    labels: Vec<String>,
+    labels: Option<Vec<String>>,
+    /// Whether the released code decides.
+    published: bool,
 }
 
 impl DetectorSpecs {
@@ -35,7 +37,7 @@ impl DetectorSpecs {
             Some(path) => read_config(path)?,
             None => CheckerConfig::default(),
         };
-        if args.checker == NONE {
+        if args.checker() == NONE {
             let second = args.secondary.as_deref().is_some_and(|name| name != NONE);
             ensure!(
                 !second && args.checker_config.is_none() && !args.known_objects,
@@ -54,10 +56,16 @@ impl DetectorSpecs {
                 named.kind
             );
         }
-        Self::named(&args.checker, args.secondary.as_deref(), config)
+        Self::named(
+            args.checker(),
+            args.secondary.as_deref(),
+            config,
+            args.published,
+        )
     }
 
-    /// Opens detectors by their names or paths, to look with these thresholds; no weights are read.
+    /// Opens detectors by their names or paths, to look with these thresholds and to decide as the released code if `published`; no
+    /// weights are read.
     ///
     /// # Errors
     /// A detector that cannot be opened.
@@ -65,6 +73,7 @@ impl DetectorSpecs {
         primary: &str,
         secondary: Option<&str>,
         mut config: CheckerConfig,
+        published: bool,
     ) -> anyhow::Result<Self> {
         let primary = match primary {
             NONE => None,
@@ -86,18 +95,17 @@ impl DetectorSpecs {
             None => detectors.secondary = None,
         }
         Ok(Self {
-            labels: primary
-                .as_ref()
-                .map_or_else(Vec::new, |weights| RcnnDetector::labels(weights.config())),
+            labels: primary.as_ref().and_then(OpenDetector::vocabulary),
             primary,
             secondary,
             config,
+            published,
         })
     }
 
-    /// What the primary can name; none if there is none.
+    /// What the primary can name; none if there is none, or if it takes any phrase.
     pub fn labels(&self) -> Option<&[String]> {
-        self.primary.as_ref().map(|_| &*self.labels)
+        self.labels.as_deref()
     }
 
     /// What the run's settings say of them.
@@ -105,10 +113,13 @@ impl DetectorSpecs {
         let Some(primary) = &self.primary else {
             return Ok(None);
         };
-        let secondary = self.secondary.as_ref().map(DetectorWeights::file_hash);
+        let secondary = self.secondary.as_ref().map(OpenDetector::file_hash);
         let secondary = secondary.transpose()?.map(|file| file.sha256);
         let primary = primary.file_hash()?.sha256;
-        Ok(Some(CheckerId::new(primary, secondary, &self.config)))
+        Ok(Some(CheckerId {
+            published: self.published,
+            ..CheckerId::new(primary, secondary, &self.config)
+        }))
     }
 
     /// Loads them to look at `batch` pictures at a time.
@@ -116,21 +127,17 @@ impl DetectorSpecs {
         let Some(primary) = &self.primary else {
             return Ok(Box::new(NoExaminer));
         };
-        let load =
-            |weights: &DetectorWeights, threshold| -> anyhow::Result<Box<dyn Detector + Send>> {
-                Ok(Box::new(checker::load(weights, &device.device, threshold)?))
-            };
         let detectors = &self.config.detector;
-        let second = detectors.secondary.as_ref();
-        let second = second.and_then(|config| config.params.score_threshold);
+        let second = detectors.secondary.as_ref().map(|config| &config.params);
+        let second = second.unwrap_or(&detectors.primary.params);
         Ok(Box::new(Checker {
-            primary: load(primary, detectors.primary.params.score_threshold)?,
+            primary: checker::load(primary, &device.device, &detectors.primary.params)?,
             secondary: (self.secondary.as_ref())
-                .map(|weights| load(weights, second))
+                .map(|weights| checker::load(weights, &device.device, second))
                 .transpose()?,
             rule: Rule {
                 config: self.config.clone(),
-                published: false,
+                published: self.published,
             },
             device: device.device.clone(),
             batch,
@@ -142,11 +149,11 @@ impl DetectorSpecs {
         &self,
         device: &OpenDevice,
         plan: &Plan,
-    ) -> anyhow::Result<Option<RcnnDetector>> {
+    ) -> anyhow::Result<Option<Box<dyn Detector + Send>>> {
         let mut searches = (plan.config.methods.iter()).filter_map(|method| method.search.as_ref());
         match &self.primary {
             Some(weights) if searches.any(|search| reward_kind(search.reward).is_some()) => {
-                checker::load(weights, &device.device, None).map(Some)
+                checker::load(weights, &device.device, &DetectorParams::default()).map(Some)
             }
             _ => Ok(None),
         }

@@ -2,19 +2,22 @@
 
 mod args;
 mod detectors;
+mod elsewhere;
 mod plan;
+mod secrets;
+mod source_args;
 mod watch;
 
 use std::io::Write;
 
 use anyhow::{Context, anyhow, ensure};
 use prepose::check::spatialbench::CheckerConfig;
-use prepose::detect::Detector;
 use prepose::device::OpenDevice;
 use prepose::engine::Blueprint;
 use prepose::make::BatchSize;
 use prepose::store;
 use prepose::store::ledger::{Fault, Look, named};
+use prepose::suite::elsewhere::{Judge, SourceMaker};
 use prepose::suite::folder::RunFolder;
 use prepose::suite::growth::union;
 use prepose::suite::maker::EngineMaker;
@@ -23,10 +26,13 @@ use prepose::suite::plan::Plan;
 use prepose::suite::provenance::Invocation;
 use prepose::suite::requests;
 use prepose::suite::run::Runner;
+use prepose::suite::{Suite, sets};
 
+use args::Preset;
 pub use args::{Args, Settings};
 pub use detectors::DetectorSpecs;
-use plan::{plan, prompts, shard};
+pub use elsewhere::Opened;
+use plan::{plan, plan_elsewhere, prompts, shard};
 pub use watch::RunProgress;
 use watch::{Totals, summary};
 
@@ -34,7 +40,16 @@ use super::memory::RunningArgs;
 use super::{OK, interrupt, report};
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
-    let folder = carry_out(&args.suite, methods(args)?, &args.settings, quiet)?;
+    let mut settings = args.settings.clone();
+    if let Some(preset) = args.preset {
+        ensure!(
+            args.suite == Preset::SUITE,
+            "--preset paper is for the set {}, whose paper it is",
+            Preset::SUITE
+        );
+        preset.apply(&mut settings);
+    }
+    let folder = carry_out(&args.suite, methods(args)?, &settings, quiet)?;
     if !quiet && !args.settings.json {
         let mut stdout = anstream::stdout().lock();
         write!(stdout, "{}", summary(&totals(&folder)?))?;
@@ -54,6 +69,16 @@ pub fn carry_out(
     quiet: bool,
 ) -> anyhow::Result<RunFolder> {
     ensure!(args.every > 0, "--every is 0, but must be at least 1");
+    carry_out_suite(sets::open(suite)?, methods, args, quiet)
+}
+
+/// As [`carry_out`], of prompts that are read already.
+pub fn carry_out_suite(
+    suite: Suite,
+    methods: Vec<Method>,
+    args: &Settings,
+    quiet: bool,
+) -> anyhow::Result<RunFolder> {
     let quiet = quiet || args.json;
     if let Some(shard) = shard(args)?
         && !quiet
@@ -62,6 +87,9 @@ pub fn carry_out(
     }
     let detectors = DetectorSpecs::open(args)?;
     Method::check_names(&methods)?;
+    if args.source.is_given() {
+        return carry_out_elsewhere(suite, methods, args, &detectors, quiet);
+    }
     let suite = prompts(suite, args, &detectors)?;
     let mut model = args.model.request();
     let blueprint = Blueprint::open(&model)?;
@@ -72,11 +100,7 @@ pub fn carry_out(
     model.sha256 = Some(hash.map_err(|_| anyhow!("hashing the checkpoint failed"))??);
     let plan = plan(args, suite, methods, model, &blueprint, &detectors)?;
 
-    let location = match plan.config.shard {
-        Some(shard) => format!("{}/{}", args.out.trim_end_matches('/'), shard.folder()),
-        None => args.out.clone(),
-    };
-    let store = store::open(&location)?;
+    let store = store::open(&location(args, &plan))?;
     let there = RunFolder::open(store.clone()).ok();
     if there.is_none_or(|there| asks_for_more(there.plan(), &plan)) {
         // What is wrong with a prompt is found before the first picture is made.
@@ -99,6 +123,80 @@ pub fn carry_out(
     progress.end();
     made?;
     Ok(folder)
+}
+
+/// The same for pictures from elsewhere.
+fn carry_out_elsewhere(
+    suite: Suite,
+    methods: Vec<Method>,
+    args: &Settings,
+    detectors: &DetectorSpecs,
+    quiet: bool,
+) -> anyhow::Result<RunFolder> {
+    let stop = interrupt::listen_twice()?;
+    let (mut opened, folder) = claim_elsewhere(suite, methods, args, detectors, &stop)?;
+    tell(&folder, quiet)?;
+    if folder.is_complete()? {
+        folder.finish()?;
+        return Ok(folder);
+    }
+    let (device, _) = args.model.open()?;
+    let command = secrets::command_line(std::env::args());
+    let mut invocation = Invocation::new(&folder, command, device.title());
+    invocation.begun()?;
+    let batch = match args.batch {
+        BatchSize::AtMost(batch) => batch,
+        BatchSize::Auto => ELSEWHERE_AT_ONCE,
+    };
+    invocation.batch = Some(batch);
+    let mut examiner = detectors.load(&device, batch)?;
+    let judge = detectors.load_judge(&device, folder.plan())?;
+    let judge = judge.as_ref().map(|judge| Judge {
+        detector: &**judge,
+        device: &device.device,
+    });
+    let mut progress = RunProgress::new(folder.store().location(), quiet, args.json);
+    let mut maker = SourceMaker::new(&folder, opened.source(), judge);
+    let runner = Runner {
+        folder: &folder,
+        examiner: &mut *examiner,
+        watcher: &mut progress,
+        device: device.title(),
+        stop: &stop.soon,
+    };
+    let made = invocation.ended(runner.run(&mut maker));
+    progress.end();
+    made?;
+    Ok(folder)
+}
+
+/// Opens a source of pictures, and begins the run of its pictures or goes on with it.
+pub fn claim_elsewhere(
+    suite: Suite,
+    methods: Vec<Method>,
+    args: &Settings,
+    detectors: &DetectorSpecs,
+    stop: &interrupt::Requested,
+) -> anyhow::Result<(Opened, RunFolder)> {
+    let suite = prompts(suite, args, detectors)?;
+    let seeds = plan::seeds(args, &suite);
+    let opened = elsewhere::open(args, &suite.prompts, &seeds, stop.at_once.clone())?;
+    let plan = plan_elsewhere(args, suite, methods, opened.id.clone(), detectors)?;
+    prepose::suite::elsewhere::check(&plan, detectors.labels())?;
+    let store = store::open(&location(args, &plan))?;
+    opened.check_missing(&store, &plan)?;
+    Ok((opened, RunFolder::claim(store, plan)?))
+}
+
+/// Pictures that a detector looks at at a time where nothing else is on the device.
+const ELSEWHERE_AT_ONCE: usize = 8;
+
+/// The folder of the run, or of its part that is made here.
+fn location(args: &Settings, plan: &Plan) -> String {
+    match plan.config.shard {
+        Some(shard) => format!("{}/{}", args.out.trim_end_matches('/'), shard.folder()),
+        None => args.out.clone(),
+    }
 }
 
 /// Whether a run would grow.
@@ -176,18 +274,22 @@ impl Making<'_> {
         blueprint: Blueprint,
         progress: &mut RunProgress,
     ) -> anyhow::Result<()> {
-        let command = std::env::args().collect();
+        let command = secrets::command_line(std::env::args());
         let device = self.device;
         let mut invocation = Invocation::new(folder, command, device.title());
         invocation.begun()?;
         let plan = folder.plan();
-        let engine = blueprint.load(&plan.config.model, device)?;
+        let model = plan.config.model.as_ref();
+        let model = model.context("the pictures of this run are not made here")?;
+        let engine = blueprint.load(model, device)?;
         let engine = self.running.apply(engine);
         let batch = requests::batch_size(self.batch, plan, &engine)?;
         invocation.batch = Some(batch);
         let mut examiner = self.detectors.load(device, batch)?;
         let judge = self.detectors.load_judge(device, plan)?;
-        let judge = judge.as_ref().map(|judge| judge as &dyn Detector);
+        let judge = judge
+            .as_deref()
+            .map(|judge| judge as &dyn prepose::detect::Detector);
         let stop = interrupt::listen_twice()?;
         let mut maker = EngineMaker::new(&engine, plan, batch, judge, &stop.at_once);
         let runner = Runner {
@@ -206,7 +308,9 @@ fn totals(folder: &RunFolder) -> anyhow::Result<Vec<(String, Totals)>> {
     let plan = folder.plan();
     let methods = plan.config.methods.iter().enumerate();
     let of = |(index, method): (usize, &Method)| {
-        let mut totals = Totals::new(plan.config.checker.is_some(), plan.jobs(index).count());
+        let refused = folder.refused(index)?.len();
+        let planned = plan.jobs(index).count().saturating_sub(refused);
+        let mut totals = Totals::new(plan.config.checker.is_some(), planned, refused);
         folder.samples(index, |sample| {
             totals.add(&sample);
             Ok(())

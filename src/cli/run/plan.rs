@@ -5,8 +5,7 @@ use prepose::engine::Blueprint;
 use prepose::request::ModelRequest;
 use prepose::suite::examiner::labels;
 use prepose::suite::method::Method;
-use prepose::suite::plan::{Plan, RunConfig, Sampling};
-use prepose::suite::sets;
+use prepose::suite::plan::{Plan, RunConfig, Sampling, SourceId};
 use prepose::suite::shard::Shard;
 use prepose::suite::{Suite, SuitePrompt};
 
@@ -18,8 +17,11 @@ use crate::cli::memory::Tiling;
 const MOST_PICTURES: usize = 10_000_000;
 
 /// The prompts that are run.
-pub fn prompts(suite: &str, args: &Settings, detectors: &DetectorSpecs) -> anyhow::Result<Suite> {
-    let mut suite = sets::open(suite)?;
+pub fn prompts(
+    mut suite: Suite,
+    args: &Settings,
+    detectors: &DetectorSpecs,
+) -> anyhow::Result<Suite> {
     let all = suite.prompts.len();
     if let Some(vocabulary) = detectors.labels() {
         let known = |prompt: &SuitePrompt| labels(prompt, Some(vocabulary));
@@ -43,7 +45,7 @@ pub fn prompts(suite: &str, args: &Settings, detectors: &DetectorSpecs) -> anyho
                 bail!(
                     "{count} of {all} prompts name objects that --checker {} does not know, {:?} for one: {why}; \
                      --known-objects leaves them out, --checker none looks at nothing",
-                    args.checker,
+                    args.checker(),
                     prompt.prompt_id
                 );
             }
@@ -54,7 +56,7 @@ pub fn prompts(suite: &str, args: &Settings, detectors: &DetectorSpecs) -> anyho
     Ok(suite)
 }
 
-/// The run that the arguments ask for.
+/// The run that the arguments ask for, of pictures that are made here.
 pub fn plan(
     args: &Settings,
     suite: Suite,
@@ -74,10 +76,53 @@ pub fn plan(
              say on or off"
         ),
     };
-    let seeds = match &args.seeds {
+    let kind = asked.scheduler.map(|kind| kind.to_string());
+    let sampling = Sampling {
+        steps: asked.steps.unwrap_or(defaults.steps),
+        guidance_scale: asked.guidance_scale.unwrap_or(defaults.guidance_scale),
+        scheduler: blueprint.scheduler_name(kind.as_deref())?,
+        width,
+        height,
+        negative_prompt: asked.negative_prompt.clone().unwrap_or_default(),
+        noise: asked.noise(),
+        clip_skip: asked.clip_skip.unwrap_or(0),
+        vae_tiling,
+    };
+    let mut plan = common(args, suite, methods, detectors)?;
+    plan.config.model = Some(model);
+    plan.config.sampling = Some(sampling);
+    Ok(plan)
+}
+
+/// The run that the arguments ask for, of pictures from elsewhere.
+pub fn plan_elsewhere(
+    args: &Settings,
+    suite: Suite,
+    methods: Vec<Method>,
+    source: SourceId,
+    detectors: &DetectorSpecs,
+) -> anyhow::Result<Plan> {
+    let mut plan = common(args, suite, methods, detectors)?;
+    plan.config.source = Some(source);
+    Ok(plan)
+}
+
+/// One picture of each prompt for each of these.
+pub fn seeds(args: &Settings, suite: &Suite) -> Vec<u64> {
+    match &args.seeds {
         Some(seeds) => seeds.0.clone(),
         None => (0..suite.pictures_per_prompt as u64).collect(),
-    };
+    }
+}
+
+/// What runs have whoever makes their pictures.
+fn common(
+    args: &Settings,
+    suite: Suite,
+    methods: Vec<Method>,
+    detectors: &DetectorSpecs,
+) -> anyhow::Result<Plan> {
+    let seeds = seeds(args, &suite);
     let pictures = (suite.prompts.len())
         .checked_mul(seeds.len())
         .and_then(|number| number.checked_mul(methods.len()));
@@ -97,24 +142,14 @@ pub fn plan(
             twice[0]
         );
     }
-    let kind = asked.scheduler.map(|kind| kind.to_string());
     let config = RunConfig {
         suite: suite.id()?,
         prompts: suite.prompts.len(),
         seeds,
         methods,
-        sampling: Sampling {
-            steps: asked.steps.unwrap_or(defaults.steps),
-            guidance_scale: asked.guidance_scale.unwrap_or(defaults.guidance_scale),
-            scheduler: blueprint.scheduler_name(kind.as_deref())?,
-            width,
-            height,
-            negative_prompt: asked.negative_prompt.clone().unwrap_or_default(),
-            noise: asked.noise(),
-            clip_skip: asked.clip_skip.unwrap_or(0),
-            vae_tiling,
-        },
-        model,
+        model: None,
+        sampling: None,
+        source: None,
         checker: detectors.id()?,
         attention_maps: args.save_attention_maps,
         shard: shard(args)?,

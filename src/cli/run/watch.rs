@@ -5,11 +5,13 @@ use std::fmt::Write as _;
 
 use prepose::check::spatialbench::record::relation_name;
 use prepose::check::spatialbench::{Counts, Record, Verdict};
+use prepose::sources::Refusal;
 use prepose::suite::run::Watcher;
 use prepose::suite::sample::Sample;
 use serde_json::{Value, json};
 
 use crate::cli::colour;
+use crate::cli::input::count;
 use crate::cli::progress::Progress;
 
 /// Counts verdicts, on a bar, in lines, or as JSON.
@@ -82,6 +84,19 @@ impl Watcher for RunProgress {
             let _ = progress.println(&prepose_untrusted::escaped_json(&line));
         }
         progress.message(tally);
+        progress.advance(1);
+    }
+
+    fn refused(&mut self, sample_id: &str, refusal: &Refusal) {
+        let Some(progress) = &mut self.progress else {
+            return;
+        };
+        if self.json {
+            let Refusal { code, message } = refusal;
+            let line =
+                json!({"sample_id": sample_id, "refused": code, "message": message}).to_string();
+            let _ = progress.println(&prepose_untrusted::escaped_json(&line));
+        }
         progress.advance(1);
     }
 }
@@ -159,6 +174,8 @@ pub struct Totals {
     checked: bool,
     /// Pictures that the run is to have.
     planned: usize,
+    /// Pictures that their source refused to make.
+    refused: usize,
     pictures: usize,
     counts: Counts,
     found: usize,
@@ -170,10 +187,11 @@ pub struct Totals {
 }
 
 impl Totals {
-    pub fn new(checked: bool, planned: usize) -> Self {
+    pub fn new(checked: bool, planned: usize, refused: usize) -> Self {
         Self {
             checked,
             planned,
+            refused,
             pictures: 0,
             counts: Counts::default(),
             found: 0,
@@ -208,7 +226,7 @@ impl Totals {
     fn line(&self) -> String {
         let mut text = match self.pictures < self.planned {
             true => format!("{} of {} pictures", self.pictures, self.planned),
-            false => format!("{} pictures", self.pictures),
+            false => count(self.pictures, "picture"),
         };
         let decided = self.counts.total();
         if decided > 0 {
@@ -248,6 +266,12 @@ impl Totals {
             lines.push(format!(
                 "undecidable: {}",
                 each.collect::<Vec<_>>().join(", ")
+            ));
+        }
+        if self.refused > 0 {
+            lines.push(format!(
+                "refused by the source, and left out of all figures: {}",
+                count(self.refused, "picture")
             ));
         }
         if self.undecided > 0 {

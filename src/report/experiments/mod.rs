@@ -17,7 +17,7 @@ use prepose_draw::table::{Cell, Table};
 use prepose_scene::neutral::Opening;
 
 /// What an experiment goes by in a method.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Compared {
     /// The method's name.
     pub name: String,
@@ -25,8 +25,35 @@ pub struct Compared {
     pub guided: bool,
     /// Whether the best of several noises is kept.
     pub searched: bool,
-    /// The prompt of the first steps, and how many they are, if it is another one.
-    pub opening: Option<(Opening, usize)>,
+    /// The prompt of the first steps, and until when it is, if it is another one.
+    pub opening: Option<(Opening, Moment)>,
+}
+
+/// When a prompt gives way to another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Moment {
+    /// As it was asked for: `2` steps, `0.1` of them, `sigma5.5`.
+    pub text: String,
+    /// The share of the steps before it; none where it depends on the scheduler.
+    pub share: Option<f64>,
+}
+
+impl Moment {
+    /// The prompt is the final one from the start.
+    pub fn start() -> Self {
+        Self {
+            text: "0".into(),
+            share: Some(0.0),
+        }
+    }
+
+    /// After so many steps of `of`.
+    pub fn steps(steps: usize, of: usize) -> Self {
+        Self {
+            text: steps.to_string(),
+            share: Some(steps as f64 / of.max(1) as f64),
+        }
+    }
 }
 
 impl Compared {

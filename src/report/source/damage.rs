@@ -2,7 +2,7 @@
 
 use super::open;
 use crate::error::SourceError;
-use prepose_store::ledger::{Damage, Ledger, Look};
+use prepose_store::ledger::{Damage, Fault, LEDGER, Ledger, Look};
 
 /// What a run lists and what is not as it was written, with the run's location: the runs in `locations`, and shards in
 /// them. Files are looked into where their time is another.
@@ -27,6 +27,16 @@ pub fn damage(locations: &[String]) -> Result<Vec<(String, Vec<Damage>)>, Source
             let ledger = Ledger::read(&*store, &root)?;
             let mut damage = ledger.faults(&*store, &root, &entries, Look::Quick, |_| true)?;
             damage.extend(ledger.damaged());
+            let is_run = entries
+                .iter()
+                .any(|entry| entry.name.strip_prefix(&root) == Some("run.json"));
+            // A run has one from its first moment.
+            if is_run && ledger.is_empty() && ledger.damaged().is_none() {
+                damage.push(Damage {
+                    name: LEDGER.into(),
+                    fault: Fault::Deleted,
+                });
+            }
             if !damage.is_empty() {
                 let folder = format!("{}/{root}", store.location());
                 found.push((folder.trim_end_matches('/').to_owned(), damage));
@@ -36,8 +46,12 @@ pub fn damage(locations: &[String]) -> Result<Vec<(String, Vec<Damage>)>, Source
     Ok(found)
 }
 
-/// Whether a report would tell something else by it: pictures, maps and notes are only shown or counted.
+/// Whether a report would tell something else by it: pictures, maps and notes are only shown or counted, and without
+/// digests nothing is known of the results.
 pub fn changes_results(damage: &Damage) -> bool {
+    if damage.name == LEDGER && damage.fault == Fault::Deleted {
+        return false;
+    }
     let shown = |part: &str| ["images", "maps", "provenance"].contains(&part);
     !damage.name.split('/').any(shown)
 }

@@ -360,5 +360,6 @@ fn prompt_of(row: &Entry) -> SuitePrompt {
         objects,
         counterpart: None,
         tags: Vec::new(),
+        ..SuitePrompt::default()
     }
 }

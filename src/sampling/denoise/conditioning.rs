@@ -1,7 +1,7 @@
 //! What the UNet is told about the text.
 
 use burn::tensor::{Int, Tensor};
-use prepose_models::unet::{AddedConditioning, PreparedConditioning, UNet};
+use prepose_models::unet::{AddedConditioning, Objects, PreparedConditioning, UNet};
 
 /// What the UNet is told about the text, for a batch of B pictures.
 #[derive(Clone, Debug)]
@@ -32,24 +32,83 @@ pub struct Conditioning {
     pub positive: TextConditioning,
     /// What they should not; `None` runs without classifier-free guidance.
     pub negative: Option<TextConditioning>,
+    /// What else they should show, each by itself; read only with a negative half.
+    pub composition: Option<Composition>,
+    /// What GLIGEN's layers put where.
+    pub objects: Option<Objects>,
+}
+
+/// The further prompts of Composable Diffusion (Liu et al. 2022): the prediction is ε∅ + s · Σᵢ wᵢ · (εᵢ − ε∅).
+#[derive(Clone, Debug)]
+pub struct Composition {
+    /// The prompts besides the positive half.
+    pub others: Vec<TextConditioning>,
+    /// What each prompt counts in each cell of the latents, the positive half first: [B, 1, h, w], f32.
+    pub weights: Vec<Tensor<4>>,
+}
+
+impl Composition {
+    fn select(self, keep: &Tensor<1, Int>) -> Self {
+        Self {
+            others: (self.others.into_iter())
+                .map(|other| other.select(keep))
+                .collect(),
+            weights: (self.weights.into_iter())
+                .map(|weights| weights.select(0, keep.clone()))
+                .collect(),
+        }
+    }
 }
 
 impl Conditioning {
-    /// Both halves as one batch of [negative, positive], ready for the UNet.
+    /// Rows of the UNet's batch for each picture.
+    pub(super) fn rows(&self) -> usize {
+        let others = self.composition.as_ref();
+        match self.negative {
+            Some(_) => 2 + others.map_or(0, |composition| composition.others.len()),
+            None => 1,
+        }
+    }
+
+    /// All as one batch of [negative, others, positive], ready for the UNet, without objects.
     pub(super) fn prepare(&self, unet: &UNet, guidance_scale: f64) -> PreparedConditioning {
         let Some(negative) = &self.negative else {
             let TextConditioning { context, added } = &self.positive;
             // Without a negative half, a guidance-distilled network (LCM) takes the scale itself.
             return unet.prepare_distilled(context.clone(), added.as_ref(), guidance_scale);
         };
-        let stack = |a: &Tensor<2>, b: &Tensor<2>| Tensor::cat(vec![a.clone(), b.clone()], 0);
-        let halves = negative.added.as_ref().zip(self.positive.added.as_ref());
-        let added = halves.map(|(negative, positive)| AddedConditioning {
-            text_embeds: stack(&negative.text_embeds, &positive.text_embeds),
-            time_ids: stack(&negative.time_ids, &positive.time_ids),
+        let others = self
+            .composition
+            .iter()
+            .flat_map(|composition| &composition.others);
+        let texts: Vec<&TextConditioning> = (std::iter::once(negative).chain(others))
+            .chain(std::iter::once(&self.positive))
+            .collect();
+        let stack = |of: fn(&AddedConditioning) -> &Tensor<2>| {
+            let parts: Option<Vec<_>> = (texts.iter())
+                .map(|text| text.added.as_ref().map(|added| of(added).clone()))
+                .collect();
+            parts.map(|parts| Tensor::cat(parts, 0))
+        };
+        let added = stack(|added| &added.text_embeds).zip(stack(|added| &added.time_ids));
+        let added = added.map(|(text_embeds, time_ids)| AddedConditioning {
+            text_embeds,
+            time_ids,
         });
-        let context = vec![negative.context.clone(), self.positive.context.clone()];
-        unet.prepare(Tensor::cat(context, 0), added.as_ref())
+        let contexts = texts.iter().map(|text| text.context.clone());
+        unet.prepare(Tensor::cat(contexts.collect(), 0), added.as_ref())
+    }
+
+    /// `prepared` with the objects in all rows but the unconditional ones.
+    fn ground(&self, unet: &UNet, prepared: PreparedConditioning) -> PreparedConditioning {
+        let Some(objects) = &self.objects else {
+            return prepared;
+        };
+        let mut rows = vec![objects.clone(); self.rows()];
+        if self.negative.is_some() {
+            rows[0] = objects.none();
+        }
+        unet.ground(prepared, &Objects::cat(rows))
     }
 
     /// The rows `keep` of the batch.
@@ -57,6 +116,8 @@ impl Conditioning {
         Self {
             positive: self.positive.select(keep),
             negative: self.negative.map(|negative| negative.select(keep)),
+            composition: (self.composition).map(|composition| composition.select(keep)),
+            objects: self.objects.map(|objects| objects.select(keep)),
         }
     }
 }
@@ -67,6 +128,8 @@ pub struct ConditioningPlan {
     texts: Vec<Planned>,
     /// Which of `texts` holds at a step; the last entry holds for all later steps.
     steps: Vec<usize>,
+    /// In how many steps, from the first on, GLIGEN's layers act.
+    grounded: usize,
 }
 
 /// A conditioning with what the UNet derives from it, once that was needed.
@@ -74,6 +137,23 @@ pub struct ConditioningPlan {
 struct Planned {
     conditioning: Conditioning,
     prepared: Option<PreparedConditioning>,
+    /// The same with its objects.
+    grounded: Option<PreparedConditioning>,
+}
+
+impl Planned {
+    fn prepare(&mut self, grounded: bool, unet: &UNet, scale: f64) -> &PreparedConditioning {
+        let Self {
+            conditioning,
+            prepared,
+            grounded: with_objects,
+        } = self;
+        let plain = prepared.get_or_insert_with(|| conditioning.prepare(unet, scale));
+        match grounded && conditioning.objects.is_some() {
+            true => with_objects.get_or_insert_with(|| conditioning.ground(unet, plain.clone())),
+            false => plain,
+        }
+    }
 }
 
 impl From<Conditioning> for Planned {
@@ -81,6 +161,7 @@ impl From<Conditioning> for Planned {
         Self {
             conditioning,
             prepared: None,
+            grounded: None,
         }
     }
 }
@@ -91,6 +172,7 @@ impl From<Conditioning> for ConditioningPlan {
         Self {
             texts: vec![conditioning.into()],
             steps: vec![0],
+            grounded: 0,
         }
     }
 }
@@ -109,6 +191,15 @@ impl ConditioningPlan {
         Self {
             texts: texts.into_iter().map(Planned::from).collect(),
             steps,
+            grounded: 0,
+        }
+    }
+
+    /// The same with GLIGEN's layers in the first `steps` steps.
+    pub fn grounded_for(self, steps: usize) -> Self {
+        Self {
+            grounded: steps,
+            ..self
         }
     }
 
@@ -142,28 +233,23 @@ impl ConditioningPlan {
         unet: &UNet,
         guidance_scale: f64,
     ) -> &PreparedConditioning {
-        let text = self.text(step);
-        let Planned {
-            conditioning,
-            prepared,
-        } = &mut self.texts[text];
-        prepared.get_or_insert_with(|| conditioning.prepare(unet, guidance_scale))
+        let (text, grounded) = (self.text(step), step < self.grounded);
+        self.texts[text].prepare(grounded, unet, guidance_scale)
     }
 
-    /// The conditional half of the text that the run ends with.
+    /// The conditional half of the text that the run ends with, with the objects of `step`.
     pub(super) fn prepare_positive(
         &mut self,
+        step: usize,
         unet: &UNet,
         guidance_scale: f64,
     ) -> PreparedConditioning {
         let conditioning = self.at(usize::MAX);
         let [pictures, _, _] = conditioning.positive.context.dims();
-        let start = if conditioning.negative.is_some() {
-            pictures
-        } else {
-            0
-        };
-        (self.prepare(usize::MAX, unet, guidance_scale)).narrow(start, pictures)
+        let start = (conditioning.rows() - 1) * pictures;
+        let (text, grounded) = (self.text(usize::MAX), step < self.grounded);
+        let prepared = self.texts[text].prepare(grounded, unet, guidance_scale);
+        prepared.narrow(start, pictures)
     }
 
     /// The rows `keep` of the batch.

@@ -74,9 +74,10 @@ impl State<'_> {
     }
 
     /// The conditional half of what the run ends with, ready for the UNet: what a guidance's own
-    /// forward pass reads, since the prompt before a switch may not name the objects.
+    /// forward pass reads, since the prompt before a switch may not name the objects. GLIGEN's layers act in it where
+    /// they act in this step.
     pub fn positive(&mut self) -> PreparedConditioning {
-        (self.plan).prepare_positive(self.unet, self.guidance_scale)
+        (self.plan).prepare_positive(self.step, self.unet, self.guidance_scale)
     }
 }
 
@@ -86,8 +87,12 @@ pub type HookError = Box<dyn std::error::Error + Send + Sync>;
 /// The rows of a batch of B pictures in one UNet call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rows {
-    /// The B unconditional ones, then the B conditional ones.
-    Both,
+    /// The B unconditional ones first, the B conditional ones last; between them those of the further parts of a
+    /// composed prompt.
+    Both {
+        /// B.
+        pictures: usize,
+    },
     /// The unconditional ones.
     Negative,
     /// The conditional ones; all there are without classifier-free guidance.

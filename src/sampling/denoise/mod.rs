@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use super::noise::NoiseSource;
 use super::schedulers::{History, Schedule};
-pub use conditioning::{Conditioning, ConditioningPlan, TextConditioning};
+pub use conditioning::{Composition, Conditioning, ConditioningPlan, TextConditioning};
 use hook::Probes;
 pub use hook::{Hook, HookError, Rows, State};
 
@@ -184,8 +184,8 @@ impl Denoising<'_> {
     }
 }
 
-/// The UNet's prediction. Both halves of classifier-free guidance are one call, unless a hook records the
-/// conditional one.
+/// The UNet's prediction. Both halves of classifier-free guidance are one call, with all parts of a composed prompt,
+/// unless a hook records the conditional one.
 fn predict(
     state: &mut State,
     hooks: &mut [&mut dyn Hook],
@@ -193,7 +193,9 @@ fn predict(
 ) -> Result<Tensor<4>, HookError> {
     let (unet, scale) = (state.unet, state.guidance_scale);
     let prepared = state.plan.prepare(state.step, unet, scale).clone();
-    let guided = state.conditioning().negative.is_some();
+    let rows = state.conditioning().rows();
+    let guided = rows > 1;
+    let composition = state.conditioning().composition.clone().filter(|_| guided);
     let input = state.model_input(state.latents.clone());
     let pictures = input.dims()[0];
     let timestep = [state.timestep];
@@ -215,10 +217,13 @@ fn predict(
         match recorder {
             None if !guided => return Ok(forward(Rows::Positive, input, &prepared, hooks)),
             None => {
-                let input = Tensor::cat(vec![input.clone(), input], 0);
-                let output = forward(Rows::Both, input, &prepared, hooks);
-                let negative = output.clone().narrow(0, 0, pictures);
-                (negative, output.narrow(0, pictures, pictures))
+                let input = Tensor::cat(vec![input; rows], 0);
+                let output = forward(Rows::Both { pictures }, input, &prepared, hooks);
+                let part = |row: usize| output.clone().narrow(0, row * pictures, pictures);
+                if let Some(composition) = composition {
+                    return Ok(compose(&composition, scale, rows, part));
+                }
+                (part(0), part(1))
             }
             Some(recorder) => {
                 let negative = guided.then(|| {
@@ -247,6 +252,21 @@ fn predict(
             }
         };
     Ok(negative.clone() + (positive - negative) * scale)
+}
+
+/// The prediction of a composed prompt from those of its `rows`: the unconditional one, the further parts, the first.
+fn compose(
+    composition: &Composition,
+    scale: f64,
+    rows: usize,
+    part: impl Fn(usize) -> Tensor<4>,
+) -> Tensor<4> {
+    let negative = part(0);
+    let order = std::iter::once(rows - 1).chain(1..rows - 1);
+    let weighted = order.zip(&composition.weights);
+    weighted.fold(negative.clone(), |sum, (row, weights)| {
+        sum + (part(row) - negative.clone()) * (weights.clone() * scale)
+    })
 }
 
 /// One draw for each picture, [B, C, h, w] for a `shape` of [C, h, w].

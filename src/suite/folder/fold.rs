@@ -132,7 +132,7 @@ impl RunFolder {
     /// # Errors
     /// The store's. Nothing is removed then.
     pub fn fold(&self, method: usize) -> Result<(), FolderError> {
-        let all = self.plan.jobs(method).count();
+        let all = self.possible(method)?;
         let mut tries = 0..8;
         loop {
             match self.write(method, all, |each| self.finished(method, each)) {
@@ -256,7 +256,12 @@ impl RunFolder {
                 continue;
             };
             let is_picture = entry.name[own.len()..].starts_with("images/");
-            if !is_picture && !entry.name[own.len()..].starts_with("maps/") {
+            let beside = ["maps/", "origin/"];
+            if !is_picture
+                && !beside
+                    .iter()
+                    .any(|folder| entry.name[own.len()..].starts_with(folder))
+            {
                 continue;
             }
             if let Some(bytes) = self.store.get(&entry.name)? {
@@ -302,10 +307,11 @@ impl RunFolder {
         for method in 0..self.plan.config.methods.len() {
             let state = self.state(method, Look::Quick)?;
             let done = self.done(&state)?;
-            let all = self
-                .plan
-                .jobs(method)
-                .all(|job| done.ids.contains(&self.plan.sample_id(job)));
+            let refused = self.refused_in(&state);
+            let all = self.plan.jobs(method).all(|job| {
+                let id = self.plan.sample_id(job);
+                done.ids.contains(&id) || refused.contains(&id)
+            });
             let folded = state.ledger.get(&self.manifest_name(method)).is_some();
             let eval = format!("{}/eval/", self.method_folder(method));
             let samples = format!("{}/samples/", self.method_folder(method));

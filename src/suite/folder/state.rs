@@ -152,9 +152,11 @@ impl RunFolder {
         let folder = self.method_folder(method);
         let picture = format!("{folder}/images/{id}.png");
         let maps = format!("{folder}/maps/{id}-");
-        let picture = (ledger.get(&picture)).map(|listed| (picture.clone(), listed.clone()));
+        let origin = format!("{folder}/origin/{id}.json");
+        let one = |name: String| ledger.get(&name).cloned().map(|listed| (name, listed));
+        let beside = [picture, origin].into_iter().filter_map(one);
         let maps = (ledger.below(&maps)).map(|(name, listed)| (name.to_string(), listed.clone()));
-        picture.into_iter().chain(maps).collect()
+        beside.chain(maps).collect()
     }
 
     /// The ids of pictures that were finished once, whatever has become of them.
@@ -384,12 +386,12 @@ impl RunFolder {
 }
 
 /// The id of the picture that a file in the folder `own` belongs to: `images/{id}.png`, `maps/{id}-{object}.png`,
-/// `samples/{id}.json`.
+/// `samples/{id}.json`, `origin/{id}.json`.
 pub(super) fn id_of(own: &str, name: &str) -> Option<String> {
     let (kind, file) = name.strip_prefix(own)?.split_once('/')?;
     match kind {
         "images" => file.strip_suffix(".png").map(Into::into),
-        "samples" => file.strip_suffix(".json").map(Into::into),
+        "samples" | "origin" => file.strip_suffix(".json").map(Into::into),
         "maps" => {
             // Ids end in their seed.
             let seed = file.rfind("_seed")? + "_seed".len();

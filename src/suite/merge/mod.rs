@@ -7,7 +7,7 @@
 mod copy;
 mod error;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::folder::{CONFIG, Finished, RunFolder};
@@ -203,6 +203,7 @@ type Found = (usize, Job, Finished);
 fn samples(shards: &[RunFolder], plan: &Plan, method: usize) -> Result<Vec<Found>, MergeError> {
     let name = &plan.config.methods[method].name;
     let mut found: HashMap<String, (usize, Finished)> = HashMap::new();
+    let mut refused = HashSet::new();
     for (place, run) in shards.iter().enumerate() {
         let own = |run: &RunFolder| {
             let mut methods = run.plan().config.methods.iter();
@@ -216,6 +217,7 @@ fn samples(shards: &[RunFolder], plan: &Plan, method: usize) -> Result<Vec<Found
             Ok(())
         })?;
         complete(run, own, &of_this)?;
+        refused.extend(run.refused(own)?);
         for (id, finished) in of_this {
             // The same shard twice, from two machines.
             if let Some((first, there)) = found.get(&id) {
@@ -231,6 +233,7 @@ fn samples(shards: &[RunFolder], plan: &Plan, method: usize) -> Result<Vec<Found
     for job in plan.jobs(method) {
         match found.remove(&plan.sample_id(job)) {
             Some((place, finished)) => samples.push((place, job, finished)),
+            None if refused.contains(&plan.sample_id(job)) => {}
             None => missing.push(job),
         }
     }
@@ -256,7 +259,7 @@ fn complete(
     method: usize,
     finished: &HashMap<String, Finished>,
 ) -> Result<(), MergeError> {
-    let jobs = run.plan().jobs(method).count();
+    let jobs = run.possible(method)?;
     match finished.len() >= jobs {
         true => Ok(()),
         false => Err(MergeError::Unfinished {

@@ -37,6 +37,12 @@ pub enum MethodError {
         /// As typed.
         name: String,
     },
+    /// When a prompt changes, in none of the ways to say it.
+    #[error(
+        "{0:?} does not say when the prompt changes: that is a number of steps from 1 (2), a share of them with a decimal \
+         point, above 0 and below 1 (0.1), or a noise level (sigma5.5)"
+    )]
+    Moment(String),
     /// A name that cannot be a folder's.
     #[error(
         "{name:?} cannot be a method's name: it becomes a folder, and may have letters, digits, '.', '_', '+' and '-', and \

@@ -62,6 +62,7 @@ fn prompts(name: &str, list: &str) -> Vec<SuitePrompt> {
             relations: vec![StatedRelation::of_two(0, relation, 1)],
             counterpart: None,
             tags: vec![part.to_owned()],
+            ..SuitePrompt::default()
         })
     };
     let lines = list.lines().filter(|line| !line.trim().is_empty());

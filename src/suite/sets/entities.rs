@@ -6,7 +6,7 @@ const OCCUPATIONS: &str = "physician, nurse, dentist, pharmacist, teacher, profe
     construction manager, sales manager, designer, photographer, musician, artist, police officer, firefighter, security \
     guard, paramedic, hairdresser, fitness trainer, childcare worker, postal worker";
 
-/// The paper counts 49; its lists have 48.
+/// The paper counts 49; its table 8 lists 48.
 const OBJECTS: &str = "chair, couch, bed, table, desk, bench, cabinet, cup, bottle, bowl, plate, fork, knife, spoon, laptop, \
     keyboard, mouse, cell phone, television, remote, camera, ball, tennis racket, skateboard, surfboard, ski, frisbee, \
     baseball bat, bicycle, motorcycle, car, bus, truck, boat, airplane, guitar, piano, violin, drum, saxophone, trumpet, \
@@ -20,7 +20,7 @@ pub(super) const ANIMALS: [&str; 25] = [
     "turtle", "lizard", "snake", "frog", "crocodile",
 ];
 
-/// Each occupation as a man and as a woman. How the paper words the two is not published.
+/// Each occupation as a man and as a woman, in the words of figure 4 ("One male architect …").
 pub(super) fn humans() -> Vec<String> {
     let both = |occupation| ["male", "female"].map(|gender| format!("{gender} {occupation}"));
     OCCUPATIONS.split(", ").flat_map(both).collect()

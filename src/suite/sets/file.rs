@@ -265,5 +265,8 @@ fn row(columns: &[String], fields: &[String]) -> Result<Row, LineError> {
         given: Given::one(field("relation"), field("object_a"), field("object_b"))?,
         counterpart: field("counterpart"),
         tags: Vec::new(),
+        neutral: field("neutral"),
+        reverse: field("reverse"),
+        edit: None,
     })
 }

@@ -42,6 +42,7 @@ pub(super) fn prompts() -> Vec<SuitePrompt> {
             relations: vec![StatedRelation::of_two(0, relation, 1)],
             counterpart: None,
             tags: Vec::new(),
+            ..SuitePrompt::default()
         })
     };
     METADATA.lines().enumerate().filter_map(prompt).collect()

@@ -65,6 +65,7 @@ const COMPBENCH: &str = "T2I-CompBench (arXiv 2307.06350), github.com/Karine-Hua
 const VISOR: &str = "VISOR (arXiv 2212.10015), github.com/microsoft/VISOR";
 const PSG: &str = "ours, by the template of Why Settle for Mid (arXiv 2506.23418), appendix B.2";
 const OTS: &str = "ours, after Order Is Not Layout (arXiv 2603.03714)";
+const OTS_BENCH: &str = "drawn by us from the subjects, actions and numbers of OTS-Bench (arXiv 2603.03714), in its words";
 /// Sets that are ours are under the licence of this program.
 const OURS: &str = "MIT OR Apache-2.0";
 
@@ -192,9 +193,9 @@ pub const SETS: &[Set] = &[
     },
     Set {
         name: "ots-bench",
-        version: "1",
-        about: "pairs of OTS-Bench's people, animals and things in both orders, without a relation",
-        source: OTS,
+        version: "2",
+        about: "OTS-Bench, T2I homogenization: people, animals and things with their actions, in both orders",
+        source: OTS_BENCH,
         licence: OURS,
         pictures: 1,
         prompts: ots::bench,
@@ -202,12 +203,42 @@ pub const SETS: &[Set] = &[
     },
     Set {
         name: "ots-bench-vertical",
-        version: "1",
+        version: "2",
         about: "the same, one above the other",
-        source: OTS,
+        source: OTS_BENCH,
         licence: OURS,
         pictures: 1,
         prompts: ots::bench_vertical,
+        original: None,
+    },
+    Set {
+        name: "ots-correctness",
+        version: "1",
+        about: "OTS-Bench, T2I correctness: 400 pairs whose sides are settled, in that order and the other one",
+        source: OTS_BENCH,
+        licence: OURS,
+        pictures: 1,
+        prompts: ots::correctness::prompts,
+        original: None,
+    },
+    Set {
+        name: "ots-edit",
+        version: "1",
+        about: "OTS-Bench, I2I homogenization: a picture of two, and one of them, nobody says which, is to act",
+        source: OTS_BENCH,
+        licence: OURS,
+        pictures: 1,
+        prompts: ots::edits::homogenization,
+        original: None,
+    },
+    Set {
+        name: "ots-edit-correctness",
+        version: "1",
+        about: "OTS-Bench, I2I correctness: a picture of two, and each is to act, in that order and the other one",
+        source: OTS_BENCH,
+        licence: OURS,
+        pictures: 1,
+        prompts: ots::edits::correctness,
         original: None,
     },
 ];

@@ -60,6 +60,7 @@ fn prompts<const N: usize>(
                 .to_vec(),
             counterpart: None,
             tags: Vec::new(),
+            ..SuitePrompt::default()
         }
     };
     (0..PROMPTS).map(&mut draw).collect()

@@ -5,13 +5,13 @@ use serde_json::{Map, Value};
 use super::error::{ID_LIMIT, LineError, PROMPT_LIMIT, nearest};
 use crate::prompt::scene::{GivenRelation, Relation, Scene, SceneError, StatedRelation};
 use crate::prompt::schedule;
-use crate::suite::SuitePrompt;
+use crate::suite::{Edit, SuitePrompt};
 
 /// Enough steps for any change that a prompt schedules; which one matters not, as the last prompt is read.
 const STEPS: usize = 1_000;
 
 /// Keys and columns that mean something; those of SpatialBench-UC's own file are among them.
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 14] = [
     "prompt",
     "prompt_id",
     "relation",
@@ -23,6 +23,9 @@ const KEYS: [&str; 11] = [
     "counterfactual",
     "tags",
     "difficulty_tags",
+    "neutral",
+    "reverse",
+    "edit",
 ];
 
 /// What is given of a prompt.
@@ -33,6 +36,9 @@ pub(super) struct Row {
     pub given: Given,
     pub counterpart: Option<String>,
     pub tags: Vec<String>,
+    pub neutral: Option<String>,
+    pub reverse: Option<String>,
+    pub edit: Option<Edit>,
 }
 
 /// What is given of what the prompt asks for.
@@ -118,6 +124,9 @@ impl Row {
             given,
             counterpart: text(&fields, "counterpart")?.or(counterfactual),
             tags: tags.unwrap_or_default(),
+            neutral: written(text(&fields, "neutral")?),
+            reverse: written(text(&fields, "reverse")?),
+            edit: edit(&fields)?,
         })
     }
 
@@ -135,7 +144,16 @@ impl Row {
             Some(id) => checked_id(id)?,
             None => format!("line-{number:05}"),
         };
-        let (objects, relations) = asked(&prompt, self.given)?;
+        let (objects, relations) = match (&self.edit, &self.given) {
+            // An instruction need not name what is in the picture.
+            (
+                Some(Edit {
+                    seed: Some(seed), ..
+                }),
+                Given::Nothing,
+            ) => (asked(seed, self.given)?.0, Vec::new()),
+            _ => asked(&prompt, self.given)?,
+        };
         Ok(SuitePrompt {
             prompt_id,
             prompt,
@@ -143,8 +161,16 @@ impl Row {
             relations,
             counterpart: self.counterpart,
             tags: self.tags,
+            neutral: self.neutral,
+            reverse: self.reverse,
+            edit: self.edit,
         })
     }
+}
+
+/// None of a text with nothing in it.
+fn written(text: Option<String>) -> Option<String> {
+    text.filter(|text| !text.is_empty())
 }
 
 fn checked_id(id: String) -> Result<String, LineError> {
@@ -283,6 +309,25 @@ fn object(fields: &Map<String, Value>, key: &'static str) -> Result<Option<Strin
             )),
         },
         _ => text(fields, key),
+    }
+}
+
+/// `{"seed": "a dog on the left and a cat on the right", "strength": 0.6}`
+fn edit(fields: &Map<String, Value>) -> Result<Option<Edit>, LineError> {
+    const KEY: &str = "edit";
+    const WANTED: &str = "such as {\"seed\": \"a dog on the left and a cat on the right\"} or {\"picture\": \
+        \"seeds/{seed}.png\", \"strength\": 0.6}, with a strength above 0 and at most 1";
+    let value = match fields.get(KEY) {
+        None | Some(Value::Null) => return Ok(None),
+        Some(value) => value,
+    };
+    let edit: Edit = serde_json::from_value(value.clone()).map_err(|_| kind(KEY, value, WANTED))?;
+    let strength = edit
+        .strength
+        .is_none_or(|share| share > 0.0 && share <= 1.0);
+    match strength && (edit.seed.is_some() || edit.picture.is_some()) {
+        true => Ok(Some(edit)),
+        false => Err(kind(KEY, value, WANTED)),
     }
 }
 

@@ -144,6 +144,7 @@ pub(super) fn prompts() -> Vec<SuitePrompt> {
             .into_iter()
             .map(str::to_owned)
             .collect(),
+        ..SuitePrompt::default()
     };
     lines().into_iter().map(prompt).collect()
 }

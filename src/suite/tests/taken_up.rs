@@ -158,7 +158,7 @@ fn whatever_is_damaged_before_a_method_is_complete_is_named_and_made_again() {
     let stop = AtomicBool::new(false);
     struct Once<'a>(Stub<'a>, &'a AtomicBool);
     impl Maker for Once<'_> {
-        fn make(&mut self, jobs: &[Job]) -> Result<Vec<FinishedPicture>, RunError> {
+        fn make(&mut self, jobs: &[Job]) -> Result<Vec<Made>, RunError> {
             self.1.store(true, Ordering::Relaxed);
             self.0.make(jobs)
         }

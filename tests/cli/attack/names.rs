@@ -1,6 +1,7 @@
 //! Names and texts that write on the terminal, or that are as long as a book.
 
 use super::Folder;
+use crate::program;
 
 /// Where a name can be given, for `NAME`.
 const PLACES: &[&[&str]] = &[
@@ -84,4 +85,40 @@ fn so_do_places_for_pictures() {
     let info = folder.run(&["info", "\u{1b}[2Jevil.png"]);
     super::sound(&["info"], &info);
     assert!(info.status.success());
+}
+
+/// File systems allow names that JSON does not.
+#[cfg(target_os = "linux")]
+#[test]
+fn names_need_not_be_utf_8() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    use std::process::Command;
+
+    let folder = Folder::new();
+    let run = |args: &[&OsStr]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_prepose"));
+        command.args(args).current_dir(folder.path());
+        let output = command.output().unwrap();
+        let message = super::sound(&["names that are not UTF-8"], &output);
+        (output.status.code(), message, program::stdout(&output))
+    };
+    let odd = OsStr::from_bytes(b"odd-\xff.png");
+    let text = OsStr::new;
+    let generate = ["-q", "generate", "a dog", "--steps", "2", "--json"].map(text);
+    let (code, message, line) = run(&[&generate[..], &[text("-o"), odd]].concat());
+    assert_eq!(code, Some(0), "{message}");
+    assert!(line.contains("odd-\u{fffd}.png"), "{line}");
+    assert!(folder.path().join(odd).is_file());
+    let (code, message, line) = run(&[text("info"), odd, text("--json")]);
+    assert_eq!(code, Some(0), "{message}");
+    assert!(line.contains("\"request\""), "{line}");
+
+    // The picture could not say what it was made from.
+    for option in ["--init-image", "--vae", "--lora", "--config"] {
+        let (code, message, _) = run(&[&generate[..], &[text(option), odd]].concat());
+        assert_eq!(code, Some(2), "{option}: {message}");
+    }
+    let (_, message, _) = run(&[&generate[..], &[text("--init-image"), odd]].concat());
+    assert!(message.contains("not UTF-8"), "{message}");
 }

@@ -174,6 +174,12 @@ fn commands_that_use_a_run_notice_damage() {
         let now = contents(&run);
         assert!(now[name] == whole[name], "{name} {way}");
     }
+    // Without digests nothing is known of the rest, which is told and hinders nothing.
+    copy(&whole, &run);
+    fs::remove_file(run.join("digests.jsonl")).unwrap();
+    let (text, code) = said(&["report", out]);
+    assert!(text.contains("digests.jsonl"), "{text}");
+    assert_eq!(code, Some(0), "{text}");
 }
 
 /// A program gets a line for each file.

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::program;
 
-fn prepose(arguments: &[&str]) -> Command {
+pub(crate) fn prepose(arguments: &[&str]) -> Command {
     let mut command = program::prepose();
     command.args([arguments[0], "--device", "flex"]);
     command.args(&arguments[1..]);
@@ -32,7 +32,7 @@ fn small(out: &Path, more: &[&str]) -> Command {
     command
 }
 
-fn finish(mut command: Command) -> Output {
+pub(crate) fn finish(mut command: Command) -> Output {
     let output = command.output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
@@ -40,7 +40,7 @@ fn finish(mut command: Command) -> Output {
 }
 
 /// The one message of a command that fails.
-fn refused(mut command: Command) -> String {
+pub(crate) fn refused(mut command: Command) -> String {
     let output = command.output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{errors}");
@@ -50,7 +50,7 @@ fn refused(mut command: Command) -> String {
 }
 
 /// Every file of a run but for its provenance; without what tells when and how fast.
-fn files(run: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+pub(crate) fn files(run: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();

@@ -2,14 +2,15 @@
 
 use std::rc::Rc;
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{Device, FloatDType, Tensor, TensorData};
 use prepose::engine::Engine;
 use prepose::guidance::gradient::{MapGradient, Reading, Stage};
 use prepose::guidance::layout::Layout;
 use prepose::guidance::maps::MapGroup;
 use prepose::guidance::{GuidanceConfig, Network, Target};
 use prepose_models::attention::{LayerInfo, Place};
-use prepose_models::unet::{AddedConditioning, MapCotangents, Memory};
+use prepose_models::unet::{AddedConditioning, MapCotangents, Memory, Objects};
+use prepose_weights::{Checkpoint, LoadOptions};
 
 use super::support::*;
 use crate::support::fixture;
@@ -247,4 +248,65 @@ fn gradients_through_sd1() {
 #[test]
 fn gradients_through_sdxl() {
     latent_gradients("sdxl");
+}
+
+/// PoS through GLIGEN's layers, against PyTorch's autograd, whose own rounding is 8e-6 here.
+#[test]
+fn gradients_through_gligen() {
+    let expected = Expected::open("gligen");
+    let key = |name: &str| format!("gradient/{name}");
+    let checkpoint = LoadOptions {
+        gligen: Some(fixture("gligen/unet/diffusion_pytorch_model.safetensors")),
+        ..LoadOptions::default()
+    };
+    let checkpoint = Checkpoint::open(fixture("single-file/sd1"), &checkpoint).unwrap();
+    let device = Device::flex();
+    let unet = checkpoint.load_unet(&device, FloatDType::F32).unwrap();
+    let info = &read_json(&fixture("gligen/case.json"))["guidance"];
+    let config: GuidanceConfig = serde_json::from_value(info["config"].clone()).unwrap();
+    let config = GuidanceConfig {
+        resolution: Some(12),
+        ..config
+    };
+    let targets: Vec<Target> = (info["targets"].as_array().unwrap().iter())
+        .map(target)
+        .collect();
+    let latents = expected.tensor::<4>(&key("latents"));
+    let settings = config.settings(Network::Toybox).unwrap();
+    let filter = settings.layers.resolve(unet.config(), [16, 12]).unwrap();
+    let objects = Objects {
+        phrases: expected.tensor(&key("positive_embeddings")),
+        boxes: expected.tensor(&key("boxes")),
+        mask: expected.tensor::<2>(&key("masks")).unsqueeze_dim(2),
+    };
+    let prepared = unet.prepare(expected.tensor(&key("context")), None);
+    let prepared = unet.ground(prepared, &objects);
+    let loss = only_pass(&config, &targets);
+    let reading = Reading {
+        filter: &filter,
+        loss: loss.as_ref(),
+        before: &[],
+        stage: Stage::Update,
+    };
+    for memory in [Memory::Keep, Memory::Recompute] {
+        let run = |prepared| {
+            let (maps, recording) = reading.run(&unet, latents.clone(), 701.0, prepared, memory);
+            (
+                values(&maps.losses),
+                values(&recording.sample_gradient(&maps)),
+            )
+        };
+        let (losses, gradient) = run(&prepared);
+        let errors = [
+            deviation(&losses, &expected.values(&key("losses"))),
+            deviation(&gradient, &expected.values(&key("gradient"))),
+        ];
+        println!(
+            "{memory:?}: losses {:.1e}, gradient {:.1e}",
+            errors[0], errors[1]
+        );
+        assert!(errors[0] < 1e-5 && errors[1] < 2e-5, "{errors:?}");
+        let (_, without) = run(&prepared.without_objects());
+        assert!(deviation(&without, &gradient) > 1e-2);
+    }
 }

@@ -24,7 +24,7 @@ impl AttentionProbe for Watcher {
 
 impl Hook for Watcher {
     fn probe(&mut self, state: &State, rows: Rows) -> Option<&mut dyn AttentionProbe> {
-        assert_eq!(rows, Rows::Both);
+        assert!(matches!(rows, Rows::Both { .. }));
         (state.step != 1).then_some(self)
     }
 }

@@ -3,12 +3,18 @@
 
 mod attention;
 mod batches;
+mod composed;
+mod gligen;
 mod hooks;
 mod references;
+mod sd2;
+
+use std::path::Path;
 
 use burn::tensor::Tensor;
 use prepose::device;
 use prepose::engine::{Blueprint, Engine};
+use prepose::picture::Picture;
 use prepose::request::{Dtype, ModelRequest, Request};
 use prepose::sampling::noise::NoiseKind;
 use safetensors::SafeTensors;
@@ -29,6 +35,11 @@ impl Case {
     fn open(name: &str) -> Self {
         let folder = fixture(name);
         let model = ModelRequest::new(folder.to_string_lossy(), Dtype::F32);
+        Self::of(&folder, model)
+    }
+
+    /// What diffusers made of `model` as `folder` says.
+    fn of(folder: &Path, model: ModelRequest) -> Self {
         let text = std::fs::read_to_string(folder.join("case.json")).unwrap();
         let case: serde_json::Value = serde_json::from_str(&text).unwrap();
         let asked = &case["request"];
@@ -40,6 +51,8 @@ impl Case {
             delay_order: None,
             relations: Vec::new(),
             boxes: Vec::new(),
+            regions: Vec::new(),
+            ground: None,
             guide: None,
             found: None,
             seed: case["seed"].as_u64().unwrap(),
@@ -81,6 +94,21 @@ impl Case {
         change(&mut request);
         let latents = self.engine.latents(&[request], &mut []).unwrap();
         assert_close(name, &latents, &self.expected(&format!("{name}/latents")));
+    }
+
+    /// `picture` must be the one of the case `name`, to a 255th.
+    fn check_picture(&self, name: &str, picture: &Picture) {
+        let expected = self.expected(name);
+        let plane = picture.width * picture.height;
+        for (position, pixel) in picture.rgb.chunks_exact(3).enumerate() {
+            for (channel, byte) in pixel.iter().enumerate() {
+                let value = expected[channel * plane + position] * 255.0;
+                assert!(
+                    (value - f32::from(*byte)).abs() <= 1.0,
+                    "{name}: {value} against {byte}"
+                );
+            }
+        }
     }
 
     fn with_scheduler(&self, scheduler: &str) -> Request {

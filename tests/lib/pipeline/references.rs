@@ -88,16 +88,5 @@ fn the_picture_is_diffusers() {
     let case = Case::open("sd1-tiny");
     let request = case.with_scheduler("ddim");
     let made = case.engine.generate(&[request], &mut []).unwrap();
-    let expected = case.expected("txt2img/ddim/picture");
-    let picture = &made.pictures[0];
-    let plane = picture.width * picture.height;
-    for (position, pixel) in picture.rgb.chunks_exact(3).enumerate() {
-        for (channel, byte) in pixel.iter().enumerate() {
-            let value = expected[channel * plane + position] * 255.0;
-            assert!(
-                (value - f32::from(*byte)).abs() <= 1.0,
-                "{value} against {byte}"
-            );
-        }
-    }
+    case.check_picture("txt2img/ddim/picture", &made.pictures[0]);
 }

@@ -187,6 +187,28 @@ fn objects_without_relations() {
         "A physician is waving and a nurse is saluting, side by side",
         "physician, nurse",
     );
+    // What one subject does to another.
+    reads("a boy is chasing a girl", "boy, girl");
+    reads("The client is pointing at the chef.", "client, chef");
+    reads("a girl is being chased by two dogs", "girl, 2 dogs");
+    reads("a man riding a horse, oil painting", "man, horse");
+    reads("a man holding a cup", "man");
+    reads(
+        "a dog to the left of a cat chasing a bird",
+        "dog, cat, bird: dog left of cat",
+    );
+    refuses("a boy chasing a girl to the left of a car", "two ways");
+    // States without "is".
+    reads("One desk occupied and one boat clean.", "desk, boat");
+    reads(
+        "One female police officer waving openly and one goat ears forward.",
+        "female police officer, goat",
+    );
+    reads(
+        "One male architect kneeling on one knee and one goat gentle step.",
+        "male architect, goat",
+    );
+    reads("one laptop open and one cup tipping over", "laptop, cup");
     reads("an orange orange", "orange orange");
     reads("a kitchen with a dog and a cat", "dog, cat");
     reads(

@@ -90,6 +90,9 @@ fn every_set_is_as_large_as_it_should_be() {
         ("ots-objects-vertical", 1_056, 1, 1_056),
         ("ots-bench", 1_700, 1, 1_700),
         ("ots-bench-vertical", 1_700, 1, 1_700),
+        ("ots-correctness", 800, 1, 800),
+        ("ots-edit", 1_100, 1, 0),
+        ("ots-edit-correctness", 2_200, 1, 2_200),
     ];
     assert_eq!(expected.map(|row| row.0).to_vec(), sets::names());
     for (name, prompts, pictures, paired) in expected {

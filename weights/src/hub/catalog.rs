@@ -84,6 +84,31 @@ pub const CATALOG: &[Known] = &[
         ],
         size: 334_643_238,
     },
+    Known {
+        name: "grounding-dino-base",
+        about: "detector of any phrase, SpatialBench-UC's second one, for --checker and --secondary (Apache-2.0)",
+        repo: "IDEA-Research/grounding-dino-base",
+        revision: "12bdfa3120f3e7ec7b434d90674b3396eccf88eb",
+        files: &[
+            KnownFile {
+                path: "model.safetensors",
+                sha256: None,
+            },
+            KnownFile {
+                path: "config.json",
+                sha256: None,
+            },
+            KnownFile {
+                path: "preprocessor_config.json",
+                sha256: None,
+            },
+            KnownFile {
+                path: "tokenizer.json",
+                sha256: None,
+            },
+        ],
+        size: 933_000_000,
+    },
 ];
 
 /// The known checkpoint called `name`.

@@ -42,6 +42,13 @@ fn cached_in(known: &Known, settings: &HubSettings) -> Option<PathBuf> {
         .then(|| snapshot.join(known.files[0].path))
 }
 
+/// Where the newest revision of a repository's main branch lies that was ever downloaded, by this or another program.
+pub fn snapshot(repo: &str) -> Option<PathBuf> {
+    let repo = cache::RepoCache::new(&HubSettings::from_env().cache, repo);
+    let folder = repo.snapshot(&repo.commit_of("main")?);
+    folder.is_dir().then_some(folder)
+}
+
 /// `path`, or where the known checkpoint of that name lies.
 pub(crate) fn resolve(path: &Path) -> Result<PathBuf, WeightsError> {
     match catalog(&path.to_string_lossy()) {
@@ -50,6 +57,24 @@ pub(crate) fn resolve(path: &Path) -> Result<PathBuf, WeightsError> {
         }),
         None => Ok(path.to_path_buf()),
     }
+}
+
+/// The folder of the repository `OWNER/NAME` on this machine, as its branch `main` was when this or another program last
+/// downloaded it.
+pub(crate) fn downloaded(name: &str) -> Option<PathBuf> {
+    downloaded_in(name, &HubSettings::from_env())
+}
+
+fn downloaded_in(name: &str, settings: &HubSettings) -> Option<PathBuf> {
+    let (owner, repo) = name.split_once('/')?;
+    let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let plain = |part: &str| !part.is_empty() && !part.starts_with('.') && part.bytes().all(letter);
+    if !plain(owner) || !plain(repo) {
+        return None;
+    }
+    let commit = cache::RepoCache::new(&settings.cache, name).commit_of("main")?;
+    let folder = cache::snapshot(&settings.cache, name, &commit);
+    folder.is_dir().then_some(folder)
 }
 
 /// What to try when `given` is neither a path nor a known name.

@@ -147,8 +147,16 @@ fn below<'a>(key: &'a str, prefix: &str) -> Option<&'a str> {
     key.strip_prefix(prefix)?.strip_prefix('.')
 }
 
+/// Whether a UNet parameter, by whichever name, belongs to GLIGEN's layers.
+pub(crate) fn is_gligen(key: &str) -> bool {
+    key.contains(".fuser.") || key.split('.').any(|word| word == "position_net")
+}
+
 /// A UNet parameter; `key` without `model.diffusion_model.`.
 pub(crate) fn unet(key: &str, blocks: &UnetBlocks) -> Target {
+    if key.starts_with("position_net.") {
+        return Target::whole(key);
+    }
     blocks
         .0
         .iter()

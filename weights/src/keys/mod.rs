@@ -7,8 +7,8 @@
 mod ldm;
 mod text;
 
-pub(crate) use ldm::{UnetBlocks, levels, unet, vae, vae_attention};
-pub(crate) use text::{clip, open_clip};
+pub(crate) use ldm::{UnetBlocks, is_gligen, levels, unet, vae, vae_attention};
+pub(crate) use text::{clip, open_clip, open_clip_penultimate};
 
 use crate::part::View;
 

@@ -50,6 +50,17 @@ pub(crate) fn open_clip(key: &str) -> Target {
     open_clip_layer(key).unwrap_or(Target::Unknown)
 }
 
+/// A parameter of OpenCLIP's text transformer where the state before its last layer is used, as SD 2.x does: a network of
+/// `layers` layers, of which the file has one more.
+pub(crate) fn open_clip_penultimate(key: &str, layers: u64) -> Target {
+    let last = format!("transformer.resblocks.{layers}.");
+    match key {
+        "text_projection" | "text_projection.weight" => Target::Ignored,
+        key if key.starts_with(&last) => Target::Ignored,
+        key => open_clip(key),
+    }
+}
+
 fn open_clip_layer(key: &str) -> Option<Target> {
     let (layer, rest) = key
         .strip_prefix("transformer.resblocks.")?

@@ -25,7 +25,8 @@ use crate::error::WeightsError;
 use crate::family::Family;
 use crate::files::Files;
 use crate::part::Parts;
-use crate::tokenizer::{Padding, clip_files};
+use crate::tokenizer::clip_files;
+use crate::tokenizer_files::paddings;
 use values::{BLOCK, Values};
 
 /// Elements that are made and written at a time.
@@ -60,7 +61,7 @@ impl RandomCheckpoint {
     /// None but for configurations in this program that are broken.
     pub fn standard(family: Family, dtype: FloatDType, seed: u64) -> Result<Self, WeightsError> {
         let texts: &[&'static str] = match family {
-            Family::Sd1 => &["text_encoder"],
+            Family::Sd1 | Family::Sd2 => &["text_encoder"],
             Family::Sdxl => &["text_encoder", "text_encoder_2"],
         };
         let names = ["unet", "vae"].into_iter().chain(texts.iter().copied());
@@ -69,15 +70,14 @@ impl RandomCheckpoint {
             .map(|(name, (config, path))| Network::new(name, config, &path))
             .collect::<Result<_, _>>()?;
         let (scheduler, _) = standard(family, "scheduler");
-        let paddings = [
-            ("tokenizer", Padding::EndOfText),
-            ("tokenizer_2", Padding::Exclamation),
-        ];
+        let paddings = ["tokenizer", "tokenizer_2"]
+            .into_iter()
+            .zip(paddings(family));
         Ok(Self {
             index: model_index(family, &scheduler),
             scheduler,
             networks,
-            tokenizers: (paddings.into_iter().take(texts.len()))
+            tokenizers: (paddings.take(texts.len()))
                 .map(|(folder, padding)| (folder, clip_files(padding)))
                 .collect(),
             dtype,
@@ -95,10 +95,9 @@ impl RandomCheckpoint {
         if let Some(hints) = parts.index.get("_prepose") {
             index["_prepose"] = hints.clone();
         }
-        let defaults = [
-            ("tokenizer", Padding::EndOfText),
-            ("tokenizer_2", Padding::Exclamation),
-        ];
+        let defaults = ["tokenizer", "tokenizer_2"]
+            .into_iter()
+            .zip(paddings(parts.family));
         let tokenizers = parts.tokenizers.iter().zip(defaults);
         let tokenizers = tokenizers.map(|(files, (folder, padding))| {
             let own = files.as_ref().map(|files| tokenizer_files(files, folder));
@@ -292,7 +291,7 @@ fn model_index(family: Family, scheduler: &Value) -> Value {
         "image_encoder": nothing,
     });
     let own = match family {
-        Family::Sd1 => json!({
+        Family::Sd1 | Family::Sd2 => json!({
             "_class_name": "StableDiffusionPipeline",
             "safety_checker": nothing,
             "requires_safety_checker": false,

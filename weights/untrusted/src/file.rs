@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
 /// The largest text that is read whole, in bytes: several times the largest released set of records.
-pub const MAX_TEXT: u64 = 1 << 28;
+pub const MAX_TEXT: u64 = 1 << 30;
 
 /// The largest picture that is read, in bytes: several times one of 8192 × 8192 pixels.
 pub const MAX_PICTURE: u64 = 1 << 30;
@@ -44,7 +44,7 @@ pub fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     read_at_most(file, limit)
 }
 
-/// The text in a regular file of at most [`MAX_TEXT`] bytes.
+/// The text in a regular file of at most [`MAX_TEXT`] bytes, without a byte order mark.
 ///
 /// # Errors
 /// As [`read_regular`], or [`ErrorKind::InvalidData`] with the place where it stops being UTF-8.
@@ -87,14 +87,18 @@ fn too_large(length: &str, limit: u64) -> io::Error {
 }
 
 fn text(bytes: Vec<u8>) -> io::Result<String> {
-    String::from_utf8(bytes).map_err(|error| {
+    let mut text = String::from_utf8(bytes).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
         let line = error.as_bytes()[..good]
             .split(|byte| *byte == b'\n')
             .count();
-        let message = format!("it is not UTF-8 text: line {line} has other bytes in it");
+        let message = format!("line {line} is not UTF-8");
         io::Error::new(ErrorKind::InvalidData, message)
-    })
+    })?;
+    if text.starts_with('\u{feff}') {
+        text.drain(..'\u{feff}'.len_utf8());
+    }
+    Ok(text)
 }
 
 /// Refuses everything but a regular file.

@@ -40,6 +40,46 @@ pub(crate) struct Attention {
     pub causal: bool,
     /// Where the probabilities `[B, H, N, M]` go, or null. Not together with `causal`.
     pub probs: *mut f32,
+    /// What is added to the scores. Not together with `causal` or `probs`.
+    pub grid: Option<Grid>,
+}
+
+/// What is added to the scores of queries and keys in a square grid: a part for the distance of their rows and one for that
+/// of their columns.
+#[derive(Clone, Copy)]
+pub(crate) struct Grid {
+    /// `[B, H, N, 2 · (2 · side − 1)]`: for each query first the parts by column and then those by row, of the keys that
+    /// are `side − 1` before to `side − 1` after it. Times √D.
+    pub parts: *const f32,
+    /// Keys along a side.
+    pub side: usize,
+}
+
+impl Grid {
+    /// Adds to the scores of the query `row` (counted through all heads) to `count` keys from `first`.
+    ///
+    /// # Safety
+    /// The parts must exist for this query, and `line` must have `count` elements.
+    #[inline(always)]
+    unsafe fn add(&self, row: usize, (first, count): (usize, usize), line: *mut f32) {
+        let (side, distances) = (self.side, 2 * self.side - 1);
+        let query = row % (side * side);
+        let parts = self.parts.wrapping_add(row * 2 * distances);
+        let columns = parts.wrapping_add(side - 1 - query % side);
+        let rows = parts.wrapping_add(distances + side - 1 - query / side);
+        let mut key = first;
+        while key < first + count {
+            let (y, x) = (key / side, key % side);
+            let run = (side - x).min(first + count - key);
+            let line = line.wrapping_add(key - first);
+            for i in 0..run {
+                // SAFETY: the parts of a query have `distances` elements each, of which these begin so that `side` follow;
+                // `line` has the caller's elements.
+                unsafe { *line.add(i) += *rows.add(y) + *columns.add(x + i) };
+            }
+            key += run;
+        }
+    }
 }
 
 // SAFETY: the inputs are only read, and no two tasks of `run`, which alone writes, write the same rows.
@@ -200,6 +240,12 @@ unsafe fn answer_body<V: Vector>(task: Task<'_>) {
         // `widest` elements, which is at least `padded`.
         unsafe { product::<V>(left, packed, keys, width, scores, padded, false) };
         for i in 0..task.count {
+            if let Some(grid) = task.problem.grid {
+                let head = task.batch * task.problem.heads + task.head;
+                let row = head * all_queries + task.first + i;
+                // SAFETY: the caller's query; its row of the scores has `padded` elements, `keys` or more.
+                unsafe { grid.add(row, (key, keys), scores.wrapping_add(i * padded)) };
+            }
             let visible = seen(task.first + i).saturating_sub(key).min(keys);
             let line = scores.wrapping_add(i * padded);
             for j in visible..padded {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::tests::detection::{boxes, measured, regions};
-use crate::{RoiAlign, cube};
+use crate::{Levels, RoiAlign, cube};
 
 #[test]
 #[ignore = "needs PREPOSE_TEST_DEVICE: wgpu, vulkan, metal or cuda"]
@@ -66,6 +66,35 @@ fn roi_align_matches() {
             let got = cube::roi_align(&there, &upload(&rois, &device), &options).expect("there");
             let what = format!("pooled regions, case {case}, {dtype:?}");
             assert_close_there(&got, &want, 4.0 * tolerance(dtype), &what);
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs PREPOSE_TEST_DEVICE: wgpu, vulkan, metal or cuda"]
+fn deformable_attention_matches() {
+    let device = device();
+    let maps = [[9, 14], [5, 7], [1, 4]];
+    let levels = Levels::new(&maps);
+    for dtype in types(&device) {
+        for (batch, heads, width, queries, points) in [(1, 8, 32, 40, 4), (2, 3, 5, 4, 2)] {
+            let samples = points * maps.len();
+            let here = random([batch, levels.tokens(), heads, width], 3, dtype);
+            let weights = random([batch, queries, heads, samples], 4, dtype);
+            let places = random([batch, queries, heads, samples, 2], 5, DType::F32) * 0.7 + 0.5;
+            let want = reference::deformable(
+                [batch, heads, width, queries],
+                &maps,
+                &values(&here),
+                &values(&places),
+                &values(&weights),
+            );
+            let there = [upload(&here, &device), upload(&weights, &device)];
+            poison(&device, want.len() * dtype.size());
+            let places = upload(&places, &device);
+            let got = cube::deformable_attention(&there[0], &levels, &places, &there[1]);
+            let what = format!("deformable attention, {width} wide, {dtype:?}");
+            assert_close_there(&got.expect("there"), &want, 4.0 * tolerance(dtype), &what);
         }
     }
 }

@@ -17,6 +17,7 @@ use prepose_scene::{Relation, Scene, SceneError, StatedRelation};
 pub(super) struct Line {
     id: Option<String>,
     sample_id: Option<String>,
+    #[serde(alias = "image_path")]
     file: Option<PathBuf>,
     prompt_id: Option<String>,
     prompt: Option<String>,
@@ -160,6 +161,7 @@ pub(super) fn case(
             .map(|(line, number)| detection(line, number))
             .collect::<Result<_, _>>()?,
         depth: line.depth.map(read).transpose()?,
+        picture: line.file.map(|file| folder.join(file)),
         label,
         ..asked
     })

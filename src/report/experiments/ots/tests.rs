@@ -1,11 +1,15 @@
 use super::*;
+use crate::experiments::{Compared, Moment, Pictures};
+use prepose_check::prompt::SuitePrompt;
+use prepose_draw::table::Table;
+use prepose_scene::neutral::Opening;
 
 fn compared(name: &str, opening: Option<(Opening, usize)>) -> Compared {
     Compared {
         name: name.into(),
         guided: false,
         searched: false,
-        opening,
+        opening: opening.map(|(with, steps)| (with, Moment::steps(steps, 20))),
     }
 }
 
@@ -23,6 +27,7 @@ fn pictures(
             relations: Vec::new(),
             counterpart: Some(format!("p{}", number ^ 1)),
             tags: vec![if number < pairs { "one" } else { "other" }.into()],
+            ..SuitePrompt::default()
         })
         .collect();
     let seen = |method: &Compared| {
@@ -151,7 +156,7 @@ fn a_switch_succeeds_if_the_final_order_is_followed() {
     let of = |setting: &str, step: usize| {
         let found = switched
             .iter()
-            .find(|row| row.setting == setting && row.step == step);
+            .find(|row| row.setting == setting && row.moment.text == step.to_string());
         found.expect("there is such a row").clone()
     };
     let tally = |first, second, invalid| Tally {
@@ -160,15 +165,15 @@ fn a_switch_succeeds_if_the_final_order_is_followed() {
         invalid,
     };
     // At the base what is selected follows the order, by construction.
-    assert_eq!(of("A2B", 0).biased, tally(3, 0, 0));
-    assert_eq!(of("B2A", 0).biased, tally(3, 0, 0));
-    assert_eq!(of("B2A", 0).all, tally(3, 1, 0));
-    assert_eq!(of("A2B", 1).biased, tally(2, 1, 0));
-    assert_eq!(of("A2B", 1).all, tally(2, 2, 0));
-    assert_eq!(of("B2A", 1).biased, tally(0, 0, 3));
-    assert_eq!(of("A2B", 2).biased.success(), Some(0.0));
-    assert_eq!(of("N2A", 1).all.homogenization(), Some(100.0));
-    assert_eq!(of("N2B", 1).all.homogenization(), Some(0.0));
+    assert_eq!(of("A2B", 0).biased.sum(), tally(3, 0, 0));
+    assert_eq!(of("B2A", 0).biased.sum(), tally(3, 0, 0));
+    assert_eq!(of("B2A", 0).all.sum(), tally(3, 1, 0));
+    assert_eq!(of("A2B", 1).biased.sum(), tally(2, 1, 0));
+    assert_eq!(of("A2B", 1).all.sum(), tally(2, 2, 0));
+    assert_eq!(of("B2A", 1).biased.sum(), tally(0, 0, 3));
+    assert_eq!(of("A2B", 2).biased.sum().success(), Some(0.0));
+    assert_eq!(of("N2A", 1).all.sum().homogenization(), Some(100.0));
+    assert_eq!(of("N2B", 1).all.sum().homogenization(), Some(0.0));
     let results = switch(&pictures, Direction::Sides);
     let row = row(&results.tables[0], "A2B", "1");
     for (column, expected) in [

@@ -9,8 +9,7 @@ fn prompt(id: &str, relation: Relation, objects: &[&str]) -> SuitePrompt {
         prompt: id.into(),
         objects: objects.iter().map(|&object| object.into()).collect(),
         relations: vec![StatedRelation::of_two(0, relation, 1)],
-        counterpart: None,
-        tags: Vec::new(),
+        ..SuitePrompt::default()
     }
 }
 

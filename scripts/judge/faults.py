@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""Ten thousand questions to a server that delays, is busy, fails, cuts its answers and talks nonsense, with five kill -9.
+
+    python scripts/judge/faults.py [PREPOSE] [PAIRS]
+
+Every question must have one answer in the book, none lost and none doubled; what the server answered well and a kill threw
+away may be asked again, at most as many as are asked at a time, for each kill. Says how long it took beside what the delays (DELAY seconds each)
+allow, and the most memory.
+"""
+
+import asyncio
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+DELAY, AT_ONCE, KILLS = float(os.environ.get("DELAY", "0.02")), 16, 5
+FAULTS = ["busy", "error", "cut", "close"]
+
+
+class Server:
+    def __init__(self):
+        self.good, self.requests, self.busy = Counter(), 0, 0.0
+        self.random = random.Random(7)
+
+    async def serve(self, reader, writer):
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                length = next(int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length"))
+                body = await reader.readexactly(length)
+                if not await self.answer(body, writer):
+                    break
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        writer.close()
+
+    async def answer(self, body, writer):
+        self.requests += 1
+        delay = DELAY * self.random.uniform(0.5, 1.5)
+        self.busy += delay
+        await asyncio.sleep(delay)
+        fault = self.random.choice(FAULTS) if self.random.random() < 0.1 else None
+        if fault == "close":
+            return False
+        if fault == "busy":
+            return await self.send(writer, 429, {"error": {"message": "too many"}}, "retry-after-ms: 20\r\n")
+        if fault == "error":
+            return await self.send(writer, 500, {"error": {"message": "oops"}})
+        text = "perhaps 1" if self.random.random() < 0.05 else self.random.choice("123")
+        answer = {"choices": [{"message": {"content": text}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 300, "completion_tokens": 1}}
+        if fault == "cut":
+            await self.send(writer, 200, answer, cut=True)
+            return False
+        await self.send(writer, 200, answer)
+        self.good[hash(body)] += 1
+        return True
+
+    async def send(self, writer, status, answer, more="", cut=False):
+        body = json.dumps(answer).encode()
+        head = f"HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n{more}\r\n".encode()
+        whole = head + body
+        writer.write(whole[:-20] if cut else whole)
+        await writer.drain()
+        return True
+
+
+def provide(folder, pairs):
+    """Pictures that differ, and a case for each."""
+    from PIL import Image
+
+    (folder / "pictures").mkdir()
+    with open(folder / "cases.jsonl", "w") as cases:
+        for i in range(pairs):
+            Image.new("RGB", (8, 8), (i % 256, i // 256 % 256, 7)).save(folder / "pictures" / f"{i}.png")
+            case = {"id": str(i), "picture": f"{i}.png", "setting": "t2i_homogenization", "a": "dog", "b": "cat", "group": str(i)}
+            cases.write(json.dumps(case) + "\n")
+
+
+async def main():
+    prepose = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "target/release/prepose")
+    pairs = int(sys.argv[2]) if len(sys.argv) > 2 else 5000
+    folder = Path(tempfile.mkdtemp())
+    provide(folder, pairs)
+    state = Server()
+    server = await asyncio.start_server(state.serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    command = [prepose, "-q", "judge", "pictures", "--benchmark", "ots", "--cases", "cases.jsonl", "--judge", url, "--judge-model", "m"]
+    command += ["--concurrency", str(AT_ONCE), "--attempts", "20", "--bootstrap", "200", "--out", "out", "--json"]
+    book = folder / "out" / "answers.jsonl"
+    started = time.time()
+    for kill in range(KILLS):
+        process = await asyncio.create_subprocess_exec(*command, cwd=folder, stdout=subprocess.DEVNULL)
+        while (book.read_text().count("\n") if book.exists() else 0) < 2 * pairs * (kill + 1) // (KILLS + 2):
+            await asyncio.sleep(0.2)
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+    process = await asyncio.create_subprocess_exec(*command, cwd=folder, stdout=subprocess.PIPE)
+    out, _ = await process.communicate()
+    seconds = time.time() - started
+    assert process.returncode == 0, process.returncode
+    report = json.loads(out)
+    lines = [json.loads(line) for line in book.read_text().splitlines()]
+    asked = Counter(line["question"] for line in lines)
+    assert report["unanswered"] == 0 and len(asked) == 2 * pairs and max(asked.values()) == 1
+    again = sum(state.good.values()) - 2 * pairs
+    assert 0 <= again <= KILLS * AT_ONCE, again
+    before = state.requests
+    process = await asyncio.create_subprocess_exec(*command, cwd=folder, stdout=subprocess.PIPE)
+    out, _ = await process.communicate()
+    assert json.loads(out)["asked_now"] == 0 and state.requests == before
+    memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
+    allowed = state.busy / AT_ONCE
+    print(f"{2 * pairs} answers, each once; {state.requests} requests; {again} answers lost to {KILLS} kills and asked again")
+    print(f"{seconds:.1f} s, of which the server's delays took {allowed:.1f} s; at most {memory} MiB")
+
+
+asyncio.run(main())

@@ -1,0 +1,342 @@
+//! `prepose detect`
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail, ensure};
+use prepose::check::manifest::free_name;
+use prepose::check::spatialbench::config::DetectorParams;
+use prepose::check::vocabulary::label_of;
+use prepose::check::{Detection, json};
+use prepose::detect::Detector;
+use prepose::device::{self, DeviceSpec};
+use prepose::engine::final_prompt;
+use prepose::output::files::parent;
+use prepose::output::png;
+use prepose::picture::{Picture, PictureTensor};
+use prepose::prompt::scene::Scene;
+use prepose::request::Request;
+use prepose_untrusted::escaped;
+use prepose_weights::TOYBOX;
+use rayon::prelude::*;
+use serde::Serialize;
+
+use super::check::{pictures_in, read_picture};
+use super::progress::Progress;
+use super::{ERROR, OK, checker, input};
+
+/// Write down what a detector sees in pictures: boxes with scores, and masks, in the lines that `prepose score` reads.
+///
+/// A picture may have any name. What it should show is in its line if it is known: from --prompt, or from a PNG by prepose,
+/// with the objects in the detector's words.
+///
+/// Exit codes: 0 everything was looked at, 2 an error; what could be looked at is written all the same.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  prepose detect out/ -o out/detections.jsonl
+  prepose detect photos/ --checker frcnn-v2 --prompt \"a dog to the left of a cat\" -o photos.jsonl
+  prepose detect photos/ --checker mask-rcnn-v2 --masks -o masks.jsonl && prepose score pse masks.jsonl")]
+pub struct Args {
+    /// PNG, JPEG or WebP files, or folders of them.
+    #[arg(required = true)]
+    pictures: Vec<PathBuf>,
+    /// What they should show [default: the prompt that a picture by prepose carries].
+    #[arg(short, long, value_name = "TEXT")]
+    prompt: Option<String>,
+    /// The detector: toybox, frcnn, frcnn-v2, mask-rcnn, mask-rcnn-v2, or the path of one [default: toybox].
+    ///
+    /// Unless it is named, the toybox's looks at pictures that the toybox made, and at no others.
+    #[arg(long, value_name = "NAME|PATH", help_heading = "Detector")]
+    checker: Option<String>,
+    /// Write down what it is at least so sure of; the rules of `score` have their own thresholds above this.
+    #[arg(
+        long,
+        value_name = "SCORE",
+        default_value_t = 0.05,
+        help_heading = "Detector"
+    )]
+    min_score: f64,
+    /// Masks too, from a detector that segments, in COCO's run-length encoding.
+    #[arg(long, help_heading = "Detector")]
+    masks: bool,
+    /// auto, cuda[:i], vulkan[:i], metal, wgpu[:i] or flex (the CPU).
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "auto",
+        help_heading = "Device"
+    )]
+    device: DeviceSpec,
+    /// Pictures at a time; the result does not depend on it.
+    #[arg(
+        short,
+        long,
+        value_name = "N",
+        default_value_t = 8,
+        help_heading = "Device",
+        hide_short_help = true
+    )]
+    batch: usize,
+    /// The file for the lines, one a picture [default: they are told on the terminal].
+    #[arg(short, long, value_name = "FILE", help_heading = "Output")]
+    out: Option<PathBuf>,
+    /// The lines on standard output.
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+}
+
+/// A picture's line: what [`prepose::check::rules::read`] reads.
+#[derive(Serialize)]
+struct Line<'a> {
+    id: &'a str,
+    file: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt: Option<&'a str>,
+    /// In the detector's words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    objects: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    relations: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<u64>,
+    width: usize,
+    height: usize,
+    detector: &'a str,
+    detections: Vec<Detection>,
+}
+
+/// A picture to look at.
+struct Input {
+    id: String,
+    path: PathBuf,
+    request: Option<Request>,
+}
+
+pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
+    ensure!(args.batch > 0, "--batch is 0, but must be at least 1");
+    ensure!(
+        (0.0..=1.0).contains(&args.min_score),
+        "--min-score is {}, but scores are from 0 to 1",
+        args.min_score
+    );
+    let weights = checker::open(args.checker.as_deref().unwrap_or(TOYBOX))?;
+    let (inputs, mut problems) = inputs(args);
+    if !inputs.is_empty() {
+        let opened = device::open(args.device)?;
+        let params = DetectorParams {
+            score_threshold: Some(args.min_score),
+            box_threshold: Some(args.min_score),
+            ..DetectorParams::default()
+        };
+        let detector = checker::load(&weights, &opened.device, &params)?;
+        let mut looking = Looking {
+            args,
+            detector: &*detector,
+            out: match &args.out {
+                Some(path) => Some(create(path)?),
+                None => None,
+            },
+            pictures: 0,
+            found: 0,
+        };
+        let mut progress = Progress::new(inputs.len() as u64, "pictures", quiet || args.json);
+        for batch in inputs.chunks(args.batch) {
+            let read: Vec<_> = batch
+                .par_iter()
+                .map(|one| read_picture(&one.path))
+                .collect();
+            let (mut seen, mut pictures) = (Vec::new(), Vec::new());
+            for (one, read) in batch.iter().zip(read) {
+                match read {
+                    Ok(picture) => {
+                        seen.push(one);
+                        pictures.push(picture);
+                    }
+                    Err(error) => problems.push(problem(&one.path, &error)),
+                }
+            }
+            let tensors: Vec<_> = (pictures.iter())
+                .map(|picture| picture.to_tensor(&opened.device))
+                .collect();
+            let queries: Vec<Vec<String>> = seen.iter().map(|one| looking.asked(one)).collect();
+            let found = match args.masks {
+                true => detector.detect(&tensors, &queries)?,
+                false => detector.detect_boxes(&tensors, &queries)?,
+            };
+            for ((one, picture), found) in seen.iter().zip(&pictures).zip(found) {
+                looking.tell(one, picture, found, &mut progress)?;
+            }
+            looking.flush()?;
+            progress.advance(batch.len() as u64);
+        }
+        progress.finish();
+        if !quiet && !args.json {
+            println!(
+                "{} detections in {} pictures",
+                looking.found, looking.pictures
+            );
+        }
+    }
+    for line in &problems {
+        eprintln!("{line}");
+    }
+    match (inputs.is_empty(), problems.is_empty()) {
+        (true, true) => bail!("there is no picture to look at"),
+        (_, true) => Ok(OK),
+        _ => Ok(ERROR),
+    }
+}
+
+/// The pictures that the arguments name, and what is wrong with the others.
+fn inputs(args: &Args) -> (Vec<Input>, Vec<String>) {
+    let (mut inputs, mut problems) = (Vec::new(), Vec::new());
+    let mut names: HashSet<String> = HashSet::new();
+    for given in &args.pictures {
+        let paths = match pictures_in(given) {
+            Ok(paths) => paths,
+            Err(error) => {
+                problems.push(problem(given, &error));
+                continue;
+            }
+        };
+        for path in paths {
+            let request = png::read_request(&path).ok();
+            let by_toybox = |request: &Request| request.model.checkpoint == TOYBOX;
+            if args.checker.is_none() && !request.as_ref().is_some_and(by_toybox) {
+                let why = anyhow::anyhow!(
+                    "it does not say that the toybox made it, and the toybox's detector knows the toybox's pictures only; \
+                     choose another with --checker (such as frcnn-v2), or use it all the same with --checker toybox"
+                );
+                problems.push(problem(&path, &why));
+                continue;
+            }
+            let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+            inputs.push(Input {
+                id: free_name(&stem, &mut names),
+                request,
+                path,
+            });
+        }
+    }
+    (inputs, problems)
+}
+
+fn problem(path: &Path, error: &anyhow::Error) -> String {
+    input::line("error", path.display(), &format!("{error:#}"), 0)
+}
+
+/// The file for the lines; its folder is made.
+fn create(path: &Path) -> anyhow::Result<BufWriter<File>> {
+    let cannot = || format!("cannot write {}", path.display());
+    std::fs::create_dir_all(parent(path)).with_context(cannot)?;
+    Ok(BufWriter::new(File::create(path).with_context(cannot)?))
+}
+
+/// Tells what was found.
+struct Looking<'a> {
+    args: &'a Args,
+    detector: &'a dyn Detector,
+    out: Option<BufWriter<File>>,
+    /// Pictures so far.
+    pictures: usize,
+    /// Detections so far.
+    found: usize,
+}
+
+impl Looking<'_> {
+    /// What a picture should show, in words.
+    fn prompt(&self, one: &Input) -> Option<String> {
+        let own = || final_prompt(one.request.as_ref()?).ok();
+        self.args.prompt.clone().or_else(own)
+    }
+
+    /// What a picture should show: the objects in the detector's words, and the relations.
+    fn scene(&self, one: &Input) -> Option<(Vec<String>, Vec<String>)> {
+        let prompt = self.prompt(one)?;
+        let given = match &one.request {
+            Some(request) if self.args.prompt.is_none() => &*request.relations,
+            _ => &[],
+        };
+        let scene = match given {
+            [] => Scene::parse(&prompt),
+            given => Scene::with_relations(&prompt, given),
+        }
+        .ok()?;
+        let label = |object| label_of(self.detector.vocabulary(), object).ok();
+        let objects: Vec<String> = scene.objects.iter().map(label).collect::<Option<_>>()?;
+        let unique: HashSet<&String> = objects.iter().collect();
+        // Names could not tell two dogs apart.
+        if unique.len() < objects.len() {
+            return None;
+        }
+        let relations = scene.relations.iter().map(|stated| {
+            let others: Vec<&str> = stated.objects.iter().map(|&at| &*objects[at]).collect();
+            format!(
+                "{} | {} | {}",
+                objects[stated.subject],
+                stated.relation,
+                others.join(" | ")
+            )
+        });
+        Some((objects.clone(), relations.collect()))
+    }
+
+    /// What a detector that takes any phrase is asked for.
+    fn asked(&self, one: &Input) -> Vec<String> {
+        self.scene(one)
+            .map(|(objects, _)| objects)
+            .unwrap_or_default()
+    }
+
+    fn tell(
+        &mut self,
+        one: &Input,
+        picture: &Picture,
+        found: Vec<Detection>,
+        progress: &mut Progress,
+    ) -> anyhow::Result<()> {
+        self.pictures += 1;
+        self.found += found.len();
+        let prompt = self.prompt(one);
+        let (objects, relations) = self.scene(one).unzip();
+        let told: Vec<String> = (found.iter())
+            .map(|one| format!("{} {:.2}", one.label, one.score))
+            .collect();
+        let line = Line {
+            id: &one.id,
+            file: one.path.display().to_string(),
+            prompt: prompt.as_deref(),
+            objects,
+            relations: relations.filter(|relations: &Vec<String>| !relations.is_empty()),
+            seed: one.request.as_ref().map(|request| request.seed),
+            width: picture.width,
+            height: picture.height,
+            detector: self.detector.name(),
+            detections: found,
+        };
+        let line = json::to_line(&line)?;
+        if let (Some(out), Some(path)) = (&mut self.out, &self.args.out) {
+            writeln!(out, "{line}").with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        if self.args.json {
+            progress.println(&line)?;
+        } else if self.args.out.is_none() {
+            let told = match told.is_empty() {
+                true => "nothing".to_owned(),
+                false => told.join(", "),
+            };
+            progress.println(&escaped(&format!("{}: {told}", one.path.display())))?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> anyhow::Result<()> {
+        if let (Some(out), Some(path)) = (&mut self.out, &self.args.out) {
+            out.flush()
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,74 @@
+//! `prepose judge`
+
+mod judging;
+pub mod model;
+mod ots;
+mod pictures;
+mod scene;
+
+use std::path::PathBuf;
+
+use prepose_statistics::bootstrap::Bootstrap;
+
+/// Ask a vision-language model about pictures, as OTS-Bench and Scene-Bench do (docs/judge.md).
+///
+/// What was answered is kept in the folder --out, and not asked again: the same command goes on where it was stopped, and a
+/// changed picture, question, model or setting is asked anew. An answer that is none of the answers asked for is invalid,
+/// never wrong.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  prepose judge runs/hom --benchmark ots --out judged                        # the oracle: by detections, offline
+  prepose judge runs/hom --benchmark ots --judge http://localhost:8000/v1 --judge-model Qwen/Qwen3-VL-8B-Instruct --out judged
+  prepose judge pictures --benchmark ots --cases cases.jsonl --out judged    # pictures of any model
+  prepose judge pictures --benchmark scene --graphs graphs.jsonl --out judged")]
+pub struct Args {
+    /// A folder of pictures, or a run's.
+    pictures: PathBuf,
+    /// What is asked.
+    #[arg(long, value_enum)]
+    benchmark: Benchmark,
+    /// Where answers and tables go; a folder that this command has begun is gone on with.
+    #[arg(short, long, value_name = "FOLDER")]
+    out: PathBuf,
+    /// Leave out pictures that are not there, instead of refusing.
+    #[arg(long)]
+    partial: bool,
+    #[command(flatten)]
+    ots: ots::Options,
+    #[command(flatten)]
+    scene: scene::Options,
+    #[command(flatten)]
+    judge: judging::JudgeArgs,
+    /// How often pairs or graphs are drawn again for the 95 % intervals.
+    #[arg(long, value_name = "N", default_value_t = Bootstrap::default().draws, hide_short_help = true,
+          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
+    bootstrap: usize,
+    /// One JSON object on standard output.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Benchmark {
+    /// OTS-Bench: homogenization and correctness
+    Ots,
+    /// Scene-Bench: what of a scene graph is there, and SGScore
+    Scene,
+}
+
+impl Args {
+    fn bootstrap(&self) -> Bootstrap {
+        Bootstrap {
+            draws: self.bootstrap,
+            ..Bootstrap::default()
+        }
+    }
+}
+
+pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
+    match args.benchmark {
+        Benchmark::Ots => ots::run(args, quiet),
+        Benchmark::Scene => scene::run(args, quiet),
+    }
+}

@@ -1,0 +1,171 @@
+//! A model on a server: which one, and how it is asked.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::{bail, ensure};
+use prepose::judge::chat::{ChatJudge, Sampling};
+use prepose_remote::chat::{Chat, Dialect};
+use prepose_remote::{Client, Key, Retry, Settings, Timeouts};
+use serde_json::{Map, Value, json};
+
+use crate::cli::interrupt;
+
+/// The judge that needs no network.
+pub const ORACLE: &str = "oracle";
+/// The variable with a key, where no other is named.
+const KEY: &str = "PREPOSE_JUDGE_KEY";
+
+/// A model on a server.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Judge")]
+pub struct ModelArgs {
+    /// The address of an OpenAI-compatible server, such as http://localhost:8000/v1, or oracle: by detections and geometry,
+    /// offline. A key is read from PREPOSE_JUDGE_KEY.
+    #[arg(long, value_name = "URL|oracle", default_value = ORACLE)]
+    pub judge: String,
+    /// The model's name on that server; it must be one that takes pictures.
+    #[arg(long, value_name = "NAME")]
+    pub judge_model: Option<String>,
+    /// Another variable that has the key.
+    #[arg(long, value_name = "VARIABLE", hide_short_help = true)]
+    judge_key: Option<String>,
+    /// Whose words are used where servers differ: plain, openai (reasoning models), llama (llama.cpp and vLLM), ollama.
+    #[arg(long, value_name = "NAME", default_value = "plain", value_parser = parse_dialect, hide_short_help = true)]
+    dialect: Dialect,
+    /// 0 for the likeliest answer.
+    #[arg(long, value_name = "T", default_value_t = 0.0, hide_short_help = true)]
+    temperature: f64,
+    /// The longest answer in tokens, thoughts included.
+    #[arg(long, value_name = "N", default_value_t = 1024, hide_short_help = true,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    max_tokens: u32,
+    /// The seed of the model's random numbers, where the server has that.
+    #[arg(long, value_name = "N", hide_short_help = true)]
+    judge_seed: Option<u64>,
+    /// Whether the model may think first [default: as the server does].
+    #[arg(long, value_name = "yes|no", value_parser = clap::builder::BoolishValueParser::new(), hide_possible_values = true, hide_short_help = true)]
+    thinking: Option<bool>,
+    /// Send pictures with longer sides smaller.
+    #[arg(long, value_name = "PIXELS", hide_short_help = true,
+          value_parser = clap::value_parser!(u32).range(16..))]
+    largest: Option<u32>,
+    /// Questions at a time.
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1024))]
+    pub concurrency: usize,
+    /// How long the server has for an answer.
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, hide_short_help = true,
+          value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    judge_timeout: u64,
+    /// How often a question is sent before it is given up, where trying again can help.
+    #[arg(long, value_name = "N", default_value_t = 6, hide_short_help = true,
+          value_parser = clap::value_parser!(u32).range(1..=100))]
+    attempts: u32,
+    /// What a million tokens cost, of questions and of answers: 0.15,0.60.
+    #[arg(long, value_name = "IN,OUT", value_parser = parse_price, hide_short_help = true)]
+    price: Option<Price>,
+    /// Further fields of requests, as a JSON object: {"top_p": 0.95}.
+    #[arg(long, value_name = "JSON", value_parser = parse_extra, hide_short_help = true)]
+    judge_extra: Option<Extra>,
+}
+
+/// Further fields of a request.
+#[derive(Clone, Debug)]
+struct Extra(Map<String, Value>);
+
+fn parse_extra(text: &str) -> Result<Extra, String> {
+    serde_json::from_str(text)
+        .map(Extra)
+        .map_err(|error| format!("no JSON object: {error}"))
+}
+
+/// What tokens cost.
+#[derive(Clone, Copy, Debug)]
+struct Price {
+    question: f64,
+    answer: f64,
+}
+
+fn parse_price(text: &str) -> Result<Price, String> {
+    let number = |text: &str| {
+        text.trim()
+            .parse()
+            .ok()
+            .filter(|price: &f64| *price >= 0.0 && price.is_finite())
+    };
+    let pair = text.split_once(',').and_then(|(question, answer)| {
+        Some(Price {
+            question: number(question)?,
+            answer: number(answer)?,
+        })
+    });
+    pair.ok_or_else(|| {
+        "a price has two numbers, of a million tokens of questions and of answers: 0.15,0.60".into()
+    })
+}
+
+fn parse_dialect(text: &str) -> Result<Dialect, String> {
+    serde_json::from_value(json!(text))
+        .map_err(|_| "there are plain, openai, llama and ollama".into())
+}
+
+impl ModelArgs {
+    /// Whether no server is named.
+    pub fn is_oracle(&self) -> bool {
+        self.judge == ORACLE
+    }
+
+    /// The model, and what ends the asking when it becomes true.
+    pub fn model(&self) -> anyhow::Result<(ChatJudge, Arc<AtomicBool>)> {
+        let Some(model) = &self.judge_model else {
+            bail!("--judge needs --judge-model: the model's name on that server");
+        };
+        ensure!(
+            (0.0..=2.0).contains(&self.temperature),
+            "--temperature is {}, and goes from 0 to 2",
+            self.temperature
+        );
+        let key = match &self.judge_key {
+            Some(variable) => Some(Key::from_variable(variable)?),
+            None if std::env::var_os(KEY).is_some_and(|key| !key.is_empty()) => {
+                Some(Key::from_variable(KEY)?)
+            }
+            None => None,
+        };
+        let stop = interrupt::listen()?;
+        let settings = Settings {
+            timeouts: Timeouts {
+                answer: Duration::from_secs(self.judge_timeout),
+                ..Timeouts::default()
+            },
+            retry: Retry {
+                attempts: self.attempts,
+                ..Retry::default()
+            },
+            stop: stop.clone(),
+            ..Settings::default()
+        };
+        let client = Client::new(&self.judge, key, settings)?;
+        let sampling = Sampling {
+            temperature: self.temperature,
+            max_tokens: self.max_tokens,
+            seed: self.judge_seed,
+            thinking: self.thinking,
+            extra: self
+                .judge_extra
+                .clone()
+                .map(|extra| extra.0)
+                .unwrap_or_default(),
+            largest: self.largest,
+        };
+        let chat = Chat::new(client, model, self.dialect);
+        Ok((ChatJudge::new(chat, sampling), stop))
+    }
+
+    /// What so many tokens cost, if somebody said what they do.
+    pub fn cost(&self, question: u64, answer: u64) -> Option<f64> {
+        let price = self.price?;
+        Some((question as f64 * price.question + answer as f64 * price.answer) / 1e6)
+    }
+}

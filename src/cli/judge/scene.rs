@@ -1,0 +1,113 @@
+//! `prepose judge --benchmark scene`
+
+use std::path::PathBuf;
+
+use anyhow::{Context, bail, ensure};
+use prepose::judge::scene::graph::{Level, read};
+use prepose::judge::scene::questions::{Rules, questions, vocabulary};
+use prepose::judge::scene::score::{by_class, by_level, found, published};
+use prepose_untrusted::read_text_or_stdin;
+use serde_json::json;
+
+use super::judging::{self, Results, finish};
+use super::{Args, pictures};
+
+/// What is asked for Scene-Bench.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Scene-Bench")]
+pub struct Options {
+    /// The scene graphs: a JSON list, or one a line (docs/judge.md).
+    #[arg(long, value_name = "FILE")]
+    graphs: Option<PathBuf>,
+    /// How much objects count in a scene's complexity; relationships count for the rest.
+    #[arg(
+        long,
+        value_name = "0-1",
+        default_value_t = 0.0,
+        hide_short_help = true
+    )]
+    gamma: f64,
+    /// How much objects count in SGScore; relationships count for the rest.
+    #[arg(
+        long,
+        value_name = "0-1",
+        default_value_t = 0.5,
+        hide_short_help = true
+    )]
+    alpha: f64,
+    /// Wrong options of a question about a relationship, beside that there is none to be seen.
+    #[arg(long, value_name = "N", default_value_t = Rules::default().distractors, hide_short_help = true,
+          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=20))]
+    distractors: usize,
+    /// Draws the wrong options, and the right one's place among them.
+    #[arg(long, value_name = "N", default_value_t = Rules::default().seed, hide_short_help = true)]
+    question_seed: u64,
+}
+
+pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
+    let options = &args.scene;
+    for (name, value) in [("--gamma", options.gamma), ("--alpha", options.alpha)] {
+        ensure!(
+            (0.0..=1.0).contains(&value),
+            "{name} is {value}, and goes from 0 to 1"
+        );
+    }
+    let Some(path) = &options.graphs else {
+        bail!("--benchmark scene needs --graphs FILE: what should be in the pictures");
+    };
+    let text =
+        read_text_or_stdin(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let graphs = read(&text).with_context(|| path.display().to_string())?;
+    let wanted = graphs
+        .iter()
+        .map(|graph| (graph.id.clone(), graph.picture()));
+    let (named, there) = pictures::named(&args.pictures, wanted, args.partial)?;
+    // Options are drawn from all graphs, so that a picture that comes later changes no question.
+    let words = vocabulary(&graphs);
+    let graphs: Vec<_> = (graphs.into_iter().zip(there))
+        .filter_map(|(graph, there)| there.then_some(graph))
+        .collect();
+    let rules = Rules {
+        distractors: options.distractors,
+        seed: options.question_seed,
+    };
+    let parts = questions(&graphs, &words, &rules);
+    let all: Vec<_> = parts.iter().map(|part| part.question.clone()).collect();
+    let asked = judging::judge(args, &named, &all, quiet)?;
+    let seen = found(&graphs, &parts, &asked.outcomes);
+    let table = by_level(
+        &graphs,
+        &seen,
+        options.gamma,
+        options.alpha,
+        &args.bootstrap(),
+    );
+    let line = |(graph, found): (
+        &prepose::judge::scene::Graph,
+        &prepose::judge::scene::score::Found,
+    )| {
+        json!({
+            "id": graph.id,
+            "level": Level::of(graph.complexity(options.gamma)).as_str(),
+            "object_recall": found.object_recall(),
+            "relation_recall": found.relation_recall(),
+            "sgscore": found.sgscore(options.alpha),
+            "missing": found.missing(graph),
+        })
+    };
+    let failed = asked.outcomes.iter().find_map(|outcome| match outcome {
+        prepose::judge::ask::Outcome::Failed(why) => Some(why),
+        _ => None,
+    });
+    let failed = failed
+        .map(|why| format!("some questions have no answer, the first because of this: {why}"));
+    let mut notes: Vec<String> = prepose::judge::scene::score::notes(&asked.outcomes);
+    notes.extend(failed);
+    let results = Results {
+        lines: graphs.iter().zip(&seen).map(line).collect(),
+        notes,
+        tables: vec![table, published()],
+        more: by_class(&graphs, &seen).into(),
+    };
+    finish(args, &asked, &results)
+}

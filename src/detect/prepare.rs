@@ -1,0 +1,23 @@
+//! Pictures as transformers' processors prepare them: bytes, resized by Pillow's rules on the host, then numbers.
+
+use burn::tensor::Tensor;
+
+use super::DetectError;
+use crate::picture::{Picture, PictureTensor};
+
+/// The pictures as bytes.
+pub(super) fn bytes(pictures: &[Tensor<3>]) -> Result<Vec<Picture>, DetectError> {
+    let each = pictures.iter().enumerate();
+    each.map(|(index, picture)| {
+        Picture::from_tensor(picture.clone()).ok_or(DetectError::Values { index })
+    })
+    .collect()
+}
+
+/// Adds one plane of values for each channel to `values`: `(byte / 255 − mean) / std`.
+pub(super) fn normalise(picture: &Picture, mean: [f32; 3], std: [f32; 3], values: &mut Vec<f32>) {
+    for channel in 0..3 {
+        let pixels = picture.rgb.iter().skip(channel).step_by(3);
+        values.extend(pixels.map(|byte| (f32::from(*byte) / 255.0 - mean[channel]) / std[channel]));
+    }
+}

@@ -1,0 +1,157 @@
+//! RT-DETRv2 as a detector.
+
+use burn::tensor::{Device, Tensor, TensorData, Transaction};
+use prepose_models::rt_detr::RtDetr;
+use prepose_weights::{RtDetrWeights, WeightsError};
+
+use super::prepare::{bytes, normalise};
+use super::{DetectError, Detector, check_pictures};
+use crate::check::perturb::bilinear;
+use crate::check::{BoundingBox, Detection};
+use crate::picture::Picture;
+
+/// Pictures that go through the network together.
+const TOGETHER: usize = 8;
+/// COCO's classes under the names of older lists, which the published checkpoints have, and as COCO writes them.
+const RENAMED: [(&str, &str); 6] = [
+    ("motorbike", "motorcycle"),
+    ("aeroplane", "airplane"),
+    ("sofa", "couch"),
+    ("pottedplant", "potted plant"),
+    ("diningtable", "dining table"),
+    ("tvmonitor", "tv"),
+];
+
+/// RT-DETRv2, with its closed vocabulary.
+#[derive(Debug)]
+pub struct RtDetrDetector {
+    name: String,
+    network: RtDetr,
+    /// By class, lower case.
+    labels: Vec<String>,
+    size: [usize; 2],
+    device: Device,
+    threshold: f64,
+}
+
+impl RtDetrDetector {
+    /// The score above which detections count, as in transformers' processor.
+    pub const SCORE_THRESHOLD: f64 = 0.5;
+
+    /// Loads the detector onto `device`. Detections have scores above `threshold`.
+    ///
+    /// # Errors
+    /// [`WeightsError`], as loading the network.
+    pub fn load(
+        weights: &RtDetrWeights,
+        device: &Device,
+        threshold: f64,
+    ) -> Result<Self, WeightsError> {
+        Ok(Self {
+            name: weights.name().to_string(),
+            network: weights.load(device)?,
+            labels: Self::labels(weights),
+            size: weights.size(),
+            device: device.clone(),
+            threshold,
+        })
+    }
+
+    /// The labels that it can give, lower case, as COCO writes them.
+    pub fn labels(weights: &RtDetrWeights) -> Vec<String> {
+        let label = |class: String| {
+            let class = class.to_lowercase();
+            let renamed = RENAMED.iter().find(|(old, _)| *old == class);
+            renamed.map_or(class, |(_, new)| new.to_string())
+        };
+        weights.classes().into_iter().map(label).collect()
+    }
+
+    fn look(&self, pictures: &[Picture]) -> Vec<Vec<Detection>> {
+        let [height, width] = self.size;
+        let mut values = Vec::with_capacity(pictures.len() * 3 * height * width);
+        for picture in pictures {
+            normalise(
+                &bilinear(picture, width, height),
+                [0.0; 3],
+                [1.0; 3],
+                &mut values,
+            );
+        }
+        let shape = [pictures.len(), 3, height, width];
+        let data = TensorData::new(values, shape);
+        let detected = self
+            .network
+            .forward(Tensor::<4>::from_data(data, &self.device));
+        let [_, queries, classes] = detected.logits.dims();
+        let read = Transaction::default()
+            .register(detected.logits)
+            .register(detected.boxes);
+        let read: Vec<Vec<f32>> = read
+            .execute()
+            .iter()
+            .map(|data| data.iter().collect())
+            .collect();
+        let [logits, boxes] = read.as_slice() else {
+            return Vec::new();
+        };
+        let each = logits
+            .chunks(queries * classes)
+            .zip(boxes.chunks(queries * 4))
+            .zip(pictures);
+        each.map(|((logits, boxes), picture)| self.best(logits, boxes, picture))
+            .collect()
+    }
+
+    /// The best pairs of query and class, as many as there are queries; one query may stand for several classes.
+    fn best(&self, logits: &[f32], boxes: &[f32], picture: &Picture) -> Vec<Detection> {
+        let (classes, queries) = (self.labels.len(), boxes.len() / 4);
+        let mut order: Vec<usize> = (0..logits.len()).collect();
+        order.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]));
+        let sides = [picture.width as f32, picture.height as f32];
+        let detection = |place: usize| {
+            let score = f64::from(1.0 / (1.0 + (-logits[place]).exp()));
+            let at = boxes.get(4 * (place / classes)..)?.first_chunk::<4>()?;
+            // A score that is no number is not above it.
+            let above = score > self.threshold;
+            if !above {
+                return None;
+            }
+            let end = |axis: usize, sign: f32| {
+                f64::from((at[axis] + sign * 0.5 * at[axis + 2]) * sides[axis])
+            };
+            Some(Detection {
+                label: self.labels.get(place % classes)?.clone(),
+                score,
+                bbox: BoundingBox::new(end(0, -1.0), end(1, -1.0), end(0, 1.0), end(1, 1.0)),
+                mask: None,
+            })
+        };
+        order
+            .into_iter()
+            .take(queries)
+            .filter_map(detection)
+            .collect()
+    }
+}
+
+impl Detector for RtDetrDetector {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn vocabulary(&self) -> Option<&[String]> {
+        Some(&self.labels)
+    }
+
+    fn detect(
+        &self,
+        pictures: &[Tensor<3>],
+        _queries: &[Vec<String>],
+    ) -> Result<Vec<Vec<Detection>>, DetectError> {
+        check_pictures(pictures)?;
+        let pictures = bytes(pictures)?;
+        let some = pictures.chunks(TOGETHER);
+        Ok(some.flat_map(|some| self.look(some)).collect())
+    }
+}

@@ -1,0 +1,145 @@
+//! Prompts that are composed of several: Composable Diffusion (Liu et al. 2022) in AUTOMATIC1111's notation.
+//!
+//! `a dog AND a cat :0.8` is two prompts. Each is told to the network by itself, and what each adds to the empty prompt
+//! is added up, times its weight. `AND` stands in capitals as a word of its own; a colon with a number at the end of a
+//! part is its weight. In a prompt without `AND` nothing is a weight.
+
+use super::PromptError;
+
+/// The most parts a prompt may have: each is a row of every UNet call.
+pub const MAX_PARTS: usize = 16;
+
+/// The largest weight, of either sign.
+pub const MAX_PART_WEIGHT: f64 = 100.0;
+
+/// One prompt of those that a prompt is composed of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    /// Its text, without the weight.
+    pub text: String,
+    /// What it counts; negative for what should not be there.
+    pub weight: f64,
+}
+
+/// The parts of `prompt`: itself, if it is not composed.
+///
+/// # Errors
+/// More than [`MAX_PARTS`], a weight beyond [`MAX_PART_WEIGHT`].
+pub fn parts(prompt: &str) -> Result<Vec<Part>, PromptError> {
+    let texts = split(prompt);
+    if texts.len() == 1 {
+        let text = prompt.to_string();
+        return Ok(vec![Part { text, weight: 1.0 }]);
+    }
+    if texts.len() > MAX_PARTS {
+        return Err(PromptError::TooManyParts { parts: texts.len() });
+    }
+    let part = |text: &&str| {
+        let (text, weight) = weighted(text);
+        match weight.abs() <= MAX_PART_WEIGHT {
+            true => Ok(Part {
+                text: text.to_string(),
+                weight,
+            }),
+            false => Err(PromptError::PartWeight { weight }),
+        }
+    };
+    texts.iter().map(part).collect()
+}
+
+/// What stands between the words `AND`.
+fn split(prompt: &str) -> Vec<&str> {
+    const JOIN: &str = "AND";
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let mut texts = Vec::new();
+    let mut start = 0;
+    for (at, _) in prompt.match_indices(JOIN) {
+        let end = at + JOIN.len();
+        let before = prompt[..at].chars().next_back();
+        let after = prompt[end..].chars().next();
+        if !before.is_some_and(is_word) && !after.is_some_and(is_word) {
+            texts.push(&prompt[start..at]);
+            start = end;
+        }
+    }
+    texts.push(&prompt[start..]);
+    texts
+}
+
+/// A part's text and its weight.
+fn weighted(part: &str) -> (&str, f64) {
+    let found = part.rsplit_once(':').and_then(|(text, number)| {
+        let number = number.trim();
+        let digits = number.strip_prefix(['+', '-']).unwrap_or(number);
+        let plain = digits.starts_with(|c: char| c.is_ascii_digit() || c == '.')
+            && digits.chars().all(|c| c.is_ascii_digit() || c == '.');
+        Some((text, number.parse().ok().filter(|_| plain)?))
+    });
+    let (text, weight) = found.unwrap_or((part, 1.0));
+    (text.trim(), weight)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(prompt: &str) -> Vec<(String, f64)> {
+        let parts = parts(prompt).unwrap().into_iter();
+        parts.map(|part| (part.text, part.weight)).collect()
+    }
+
+    fn pairs(expected: &[(&str, f64)]) -> Vec<(String, f64)> {
+        let owned = expected.iter();
+        owned
+            .map(|(text, weight)| (text.to_string(), *weight))
+            .collect()
+    }
+
+    #[test]
+    fn prompts_are_split_at_the_word_in_capitals() {
+        for whole in [
+            "a dog and a cat",
+            "SAND and BAND",
+            "an ANDROID",
+            "cat_AND dog",
+            "AND2",
+            "a screen of 16:9",
+            "a cat :0.5",
+            "",
+        ] {
+            assert_eq!(read(whole), pairs(&[(whole, 1.0)]), "{whole}");
+        }
+        for (prompt, expected) in [
+            ("a dog AND a cat", &[("a dog", 1.0), ("a cat", 1.0)][..]),
+            ("a dog AND, a cat", &[("a dog", 1.0), (", a cat", 1.0)]),
+            ("a\nAND\nb", &[("a", 1.0), ("b", 1.0)]),
+            (
+                "a dog :2 AND a cat: -0.5",
+                &[("a dog", 2.0), ("a cat", -0.5)],
+            ),
+            (
+                "16:9 AND b :.7 AND c:+3.",
+                &[("16", 9.0), ("b", 0.7), ("c", 3.0)],
+            ),
+            ("(cat:1.3) AND a: b", &[("(cat:1.3)", 1.0), ("a: b", 1.0)]),
+            ("a AND", &[("a", 1.0), ("", 1.0)]),
+            (
+                "a :1e3 AND b :inf AND c :1.2.3",
+                &[("a :1e3", 1.0), ("b :inf", 1.0), ("c :1.2.3", 1.0)],
+            ),
+        ] {
+            assert_eq!(read(prompt), pairs(expected), "{prompt}");
+        }
+    }
+
+    #[test]
+    fn what_would_never_end_is_refused() {
+        let many = ["a"; MAX_PARTS + 1].join(" AND ");
+        let error = parts(&many).unwrap_err().to_string();
+        assert!(error.contains("17 parts"), "{error}");
+        let error = parts("a :101 AND b").unwrap_err().to_string();
+        assert!(error.contains("101"), "{error}");
+        let digits = format!("a :{} AND b", "9".repeat(400));
+        assert!(parts(&digits).is_err());
+    }
+}

@@ -1,0 +1,366 @@
+//! A run's pictures from elsewhere: folders, servers, programs; and searches over what they give.
+//!
+//! What costs time or money is kept in `received/` at the instant at which it comes, before anybody has looked at it, so
+//! that a run which is killed asks for nothing twice that it was given.
+
+mod received;
+
+use super::SuitePrompt;
+use super::folder::{FolderError, RunFolder};
+use super::method::Method;
+use super::plan::{Job, Plan, SourceId};
+use super::requests::given_relations;
+use super::run::{Fetched, Made, Maker, RunError};
+use super::sample::Cost;
+use crate::check::clock;
+use crate::detect::Detector;
+use crate::detect::reward::{PictureReward, RewardError};
+use crate::make::reward_kind;
+use crate::output::manifest::{
+    BURN_VERSION, CodeVersion, GenParams, ManifestLine, ModelLine, Place,
+};
+use crate::picture::{Picture, PictureTensor};
+use crate::prompt::scene::Scene;
+use crate::request::SearchConfig;
+use crate::search::candidate_seed;
+use crate::sources::{self, File, Origin, Outcome, Source, SourceError, upright};
+use burn::tensor::Device;
+use received::{packed, unpacked};
+use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+
+/// A detector that says which candidate is best, and the device that it is on.
+#[derive(Clone, Copy)]
+pub struct Judge<'a> {
+    /// The detector.
+    pub detector: &'a dyn Detector,
+    /// Its device.
+    pub device: &'a Device,
+}
+
+/// Fetches a run's pictures from a source.
+pub struct SourceMaker<'a> {
+    folder: &'a RunFolder,
+    source: &'a mut dyn Source,
+    judge: Option<Judge<'a>>,
+}
+
+/// The jobs of a source for a picture of a run: one, or as many as a search has candidates. `first` is which of the
+/// prompt's pictures the job is of.
+fn jobs_for(plan: &Plan, source: &SourceId, job: Job, first: usize) -> Vec<sources::Job> {
+    let prompt = &plan.prompts[job.prompt];
+    let search = plan.config.methods[job.method].search.as_ref();
+    let candidates = search.map_or(1, |search| search.best_of.max(1));
+    let by_seed = matches!(source, SourceId::Pictures { layout, .. } if layout.is_by_seed());
+    let one = |candidate: usize| {
+        let number = first * candidates + candidate;
+        let seed = match (by_seed && candidates > 1, plan.config.seeds.first()) {
+            // Pictures that are there have seeds in a row.
+            (true, Some(seed)) => seed.wrapping_add(number as u64),
+            _ => candidate_seed(job.seed, candidate),
+        };
+        let told = (source, &prompt.prompt_id, &prompt.prompt, seed, number);
+        // Settings and texts: nothing in it that JSON could not hold.
+        let told = serde_json::to_vec(&told).unwrap_or_default();
+        sources::Job {
+            name: format!("{:x}", Sha256::digest(told)),
+            prompt_id: prompt.prompt_id.clone(),
+            prompt: prompt.prompt.clone(),
+            seed,
+            number,
+        }
+    };
+    (0..candidates).map(one).collect()
+}
+
+/// All that a run will ask of its source for some jobs, in their order.
+pub fn wanted(plan: &Plan, source: &SourceId, jobs: &[Job]) -> Vec<Vec<sources::Job>> {
+    let places: HashMap<u64, usize> = (plan.config.seeds.iter().enumerate())
+        .map(|(place, seed)| (*seed, place))
+        .collect();
+    let of = |job: &Job| {
+        let first = places.get(&job.seed).copied().unwrap_or_default();
+        jobs_for(plan, source, *job, first)
+    };
+    jobs.iter().map(of).collect()
+}
+
+/// Checks every method, and every prompt whose candidates a search scores. `labels` are those of the run's detector; none
+/// if there is no detector.
+///
+/// # Errors
+/// A method that works inside of the engine, a search that needs a detector, prompts whose candidates it cannot score.
+pub fn check(plan: &Plan, labels: Option<&[String]>) -> Result<(), RunError> {
+    for method in &plan.config.methods {
+        let inside = |why| RunError::Inside {
+            method: method.name.clone(),
+            why,
+        };
+        if method.guide.is_some() {
+            return Err(inside("guides the network from inside"));
+        }
+        if method.begin.is_some() {
+            return Err(inside("changes the prompt while the picture is made"));
+        }
+        let Some(search) = &method.search else {
+            continue;
+        };
+        if search.pruning.is_some() {
+            return Err(inside("drops candidates while they are made"));
+        }
+        let Some(kind) = reward_kind(search.reward) else {
+            return Err(inside("scores candidates by where the network looks"));
+        };
+        if labels.is_none() {
+            return Err(RunError::NoChecker {
+                method: method.name.clone(),
+            });
+        }
+        let (mut unscored, mut why) = (Vec::new(), None);
+        for prompt in &plan.prompts {
+            if let Err(error) = PictureReward::new(kind, &scene(prompt), labels) {
+                unscored.push(prompt.prompt_id.clone());
+                why.get_or_insert(error);
+            }
+        }
+        if let Some(why) = why {
+            return Err(RunError::Unscored {
+                method: method.name.clone(),
+                reward: search.reward,
+                prompts: plan.prompts.len(),
+                unscored,
+                why: why.into(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// What a prompt says: the set knows it also where English leaves it open.
+fn scene(prompt: &SuitePrompt) -> Scene {
+    let read = Scene::parse(&prompt.prompt).unwrap_or_default();
+    match read.relations.len() == prompt.relations.len() {
+        true => read,
+        false => {
+            let given = Scene::with_relations(&prompt.prompt, &given_relations(prompt));
+            given.unwrap_or_default()
+        }
+    }
+}
+
+/// The line of a manifest for a picture from elsewhere. What is not known of how it was made is 0 or empty.
+pub(super) fn line(
+    plan: &Plan,
+    job: Job,
+    picture: Option<(&Picture, Cost)>,
+    device: &str,
+    place: &Place,
+) -> ManifestLine {
+    let source = plan.config.source.as_ref();
+    let wishes = source.map(SourceId::wishes).unwrap_or_default();
+    let (width, height) = picture.map_or((0, 0), |(picture, _)| (picture.width, picture.height));
+    ManifestLine {
+        sample_id: plan.sample_id(job),
+        run_id: place.run_id.into(),
+        prompt_id: place.prompt_id.into(),
+        image_path: place.image_path.into(),
+        model: ModelLine {
+            pipeline: place.run_id.into(),
+            model_id: source.map_or("", SourceId::name).into(),
+            revision: None,
+        },
+        gen_params: GenParams {
+            seed: job.seed,
+            height,
+            width,
+            num_inference_steps: wishes.steps.unwrap_or(0),
+            guidance_scale: wishes.guidance_scale.unwrap_or(0.0),
+            scheduler: String::new(),
+            negative_prompt: Some(wishes.negative_prompt).filter(|text| !text.is_empty()),
+        },
+        prompt: plan.prompts[job.prompt].prompt.clone(),
+        relation: None,
+        object_a: None,
+        object_b: None,
+        timestamp_utc: clock::now(),
+        code_version: CodeVersion {
+            prepose: env!("CARGO_PKG_VERSION").into(),
+            burn: BURN_VERSION.into(),
+            device: device.into(),
+            git_commit: option_env!("PREPOSE_GIT_COMMIT").map(Into::into),
+        },
+    }
+}
+
+impl<'a> SourceMaker<'a> {
+    /// Fetches from `source`. `judge` chooses among the candidates of searches.
+    pub fn new(
+        folder: &'a RunFolder,
+        source: &'a mut dyn Source,
+        judge: Option<Judge<'a>>,
+    ) -> Self {
+        Self {
+            folder,
+            source,
+            judge,
+        }
+    }
+
+    /// What became of some jobs of the source, in their order, each with the name of the file that it is kept in.
+    fn fetch(
+        &mut self,
+        method: &Method,
+        dear: bool,
+        jobs: &[sources::Job],
+    ) -> Result<Vec<(Outcome, String)>, RunError> {
+        let store = self.folder.store().clone();
+        let names: Vec<String> = (jobs.iter())
+            .map(|job| format!("{}/received/{}", method.name, job.name))
+            .collect();
+        let mut outcomes: Vec<Option<Outcome>> = vec![None; jobs.len()];
+        if dear {
+            let there = store.get_all(&names).map_err(FolderError::from)?;
+            for (outcome, bytes) in outcomes.iter_mut().zip(there) {
+                *outcome = bytes.and_then(|bytes| unpacked(&bytes));
+            }
+        }
+        let left: Vec<usize> = (0..jobs.len())
+            .filter(|index| outcomes[*index].is_none())
+            .collect();
+        let asked: Vec<sources::Job> = left.iter().map(|index| jobs[*index].clone()).collect();
+        if !asked.is_empty() {
+            self.source.fetch(&asked, &mut |index, outcome| {
+                let index = left[index];
+                if let (true, Some(bytes)) = (dear, packed(&outcome)) {
+                    let kept = store.put(&names[index], &bytes);
+                    kept.map_err(|error| SourceError::Keep(error.into()))?;
+                }
+                outcomes[index] = Some(outcome);
+                Ok(())
+            })?;
+        }
+        let outcomes = outcomes
+            .into_iter()
+            .map(|outcome| outcome.unwrap_or(Outcome::Missing));
+        Ok(outcomes.zip(names).collect())
+    }
+
+    /// The picture of a job, the best one if there are several.
+    fn made(
+        &self,
+        job: Job,
+        dear: bool,
+        outcomes: Vec<(Outcome, String)>,
+    ) -> Result<Made, RunError> {
+        let plan = self.folder.plan();
+        let candidates = outcomes.len();
+        let (mut pictures, mut received) = (Vec::new(), Vec::new());
+        let (mut refusal, mut seconds) = (None, 0.0);
+        for (outcome, name) in outcomes {
+            match outcome {
+                Outcome::Picture(file) => {
+                    let File {
+                        bytes,
+                        origin,
+                        seconds: each,
+                    } = file;
+                    seconds += each;
+                    let read = upright::read(bytes).map_err(|source| {
+                        // It would be found again, and be as bad.
+                        let _ = self.folder.store().remove(&name);
+                        RunError::Picture {
+                            sample_id: plan.sample_id(job),
+                            file: origin.file.clone(),
+                            source,
+                        }
+                    })?;
+                    pictures.push((read, origin));
+                }
+                Outcome::Refused(why) => refusal = Some(why),
+                Outcome::Missing => return Ok(Made::Missing),
+            }
+            if dear {
+                received.push(name);
+            }
+        }
+        let best = match pictures.len() {
+            0 => return Ok(refusal.map_or(Made::Missing, Made::Refused)),
+            1 => 0,
+            _ => self.best(job, &pictures)?,
+        };
+        let (read, origin) = pictures.swap_remove(best);
+        Ok(Made::Elsewhere(Box::new(Fetched {
+            picture: read.picture,
+            png: read.png,
+            origin,
+            cost: Cost {
+                candidates,
+                seconds,
+                ..Cost::default()
+            },
+            received,
+        })))
+    }
+
+    /// The first of the candidates with the highest score.
+    fn best(&self, job: Job, pictures: &[(upright::Upright, Origin)]) -> Result<usize, RunError> {
+        let plan = self.folder.plan();
+        let method = &plan.config.methods[job.method];
+        let search: Option<&SearchConfig> = method.search.as_ref();
+        let kind = search.and_then(|search| reward_kind(search.reward));
+        let (Some(kind), Some(judge)) = (kind, self.judge) else {
+            return Ok(0);
+        };
+        let prompt = &plan.prompts[job.prompt];
+        let score = || -> Result<Vec<f64>, RewardError> {
+            let reward = PictureReward::new(kind, &scene(prompt), judge.detector.vocabulary())?;
+            let mut scores = Vec::with_capacity(pictures.len());
+            for (read, _) in pictures {
+                // One at a time: they may be of several sizes.
+                let tensor = read.picture.to_tensor(judge.device);
+                scores.extend(reward.scores(judge.detector, &[tensor])?);
+            }
+            Ok(scores)
+        };
+        let scores = score().map_err(|why| RunError::Unscored {
+            method: method.name.clone(),
+            reward: search.map(|search| search.reward).unwrap_or_default(),
+            prompts: plan.prompts.len(),
+            unscored: vec![prompt.prompt_id.clone()],
+            why: why.into(),
+        })?;
+        let mut best = 0;
+        for (place, score) in scores.iter().enumerate() {
+            if *score > scores[best] {
+                best = place;
+            }
+        }
+        Ok(best)
+    }
+}
+
+impl Maker for SourceMaker<'_> {
+    fn make(&mut self, jobs: &[Job]) -> Result<Vec<Made>, RunError> {
+        let plan = self.folder.plan();
+        let ([first, ..], Some(source)) = (jobs, &plan.config.source) else {
+            return Err(RunError::Elsewhere);
+        };
+        let method = &plan.config.methods[first.method];
+        let candidates = method
+            .search
+            .as_ref()
+            .map_or(1, |search| search.best_of.max(1));
+        let most = self.source.at_once().div_ceil(candidates).max(1);
+        let jobs = &jobs[..jobs.len().min(most)];
+        let wanted = wanted(plan, source, jobs);
+        let all: Vec<sources::Job> = wanted.iter().flatten().cloned().collect();
+        let dear = source.is_dear();
+        let mut outcomes = self.fetch(method, dear, &all)?.into_iter();
+        let each = jobs.iter().zip(wanted);
+        each.map(|(job, wanted)| {
+            let own = outcomes.by_ref().take(wanted.len()).collect();
+            self.made(*job, dear, own)
+        })
+        .collect()
+    }
+}

@@ -1,0 +1,162 @@
+//! `prepose detect`: what a detector sees, in the lines that `score` reads.
+#![cfg(feature = "toybox")]
+
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use prepose::picture::Picture;
+use serde_json::Value;
+
+use crate::check_pictures::dog_cat;
+use crate::program::{prepose_in, refuses, stderr, stdout, works};
+
+fn detect(folder: &Path, args: &[&str]) -> Output {
+    prepose_in(folder, &[&["detect", "--device", "flex"], args].concat())
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    let lines = text.lines().map(serde_json::from_str);
+    lines.collect::<Result<_, _>>().unwrap()
+}
+
+/// A picture of the toybox with a dog on the left of a cat, under any name, also as one of another program.
+fn put(folder: &Path) {
+    fs::create_dir(folder.join("pictures")).unwrap();
+    fs::copy(dog_cat(), folder.join("pictures/käse 7.PNG")).unwrap();
+    let picture = Picture::decode(&fs::read(dog_cat()).unwrap()).unwrap();
+    let pixels = image::RgbImage::from_raw(
+        picture.width as u32,
+        picture.height as u32,
+        picture.rgb.clone(),
+    );
+    let pixels = pixels.unwrap();
+    pixels.save(folder.join("pictures/plain.webp")).unwrap();
+}
+
+#[test]
+fn what_is_seen_can_be_scored() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    put(folder);
+    let args = ["pictures", "--checker", "toybox", "-o", "new/seen.jsonl"];
+    let output = detect(folder, &args);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(
+        stdout(&output).contains("in 2 pictures"),
+        "{}",
+        stdout(&output)
+    );
+    let text = fs::read_to_string(folder.join("new/seen.jsonl")).unwrap();
+    let seen = lines(&text);
+    assert_eq!(seen.len(), 2);
+    assert_eq!(
+        (&seen[0]["id"], &seen[0]["width"]),
+        (&"käse 7".into(), &128.into())
+    );
+    assert_eq!(seen[0]["relations"][0], "dog | left of | cat");
+    assert!(seen[1].get("prompt").is_none() && seen[1].get("relations").is_none());
+    // The same pixels are seen the same way; weaker detections are there for the rules that count them.
+    let found = |line: &Value| line["detections"].as_array().unwrap().clone();
+    assert_eq!(found(&seen[0]), found(&seen[1]));
+    assert!(
+        found(&seen[0])
+            .iter()
+            .all(|one| one.get("segmentation").is_none())
+    );
+    // One has no prompt, and is told so; the other is scored.
+    let scored = prepose_in(folder, &["score", "pse", "new/seen.jsonl", "--json"]);
+    assert_eq!(scored.status.code(), Some(2));
+    assert!(
+        stderr(&scored).contains("seen.jsonl:2"),
+        "{}",
+        stderr(&scored)
+    );
+    let said: Value = serde_json::from_str(&stdout(&scored)).unwrap();
+    assert!(
+        said["pictures"][0]["score"].as_f64().unwrap() > 0.5,
+        "{said}"
+    );
+    // With a prompt for all of them, and the result does not depend on the batch.
+    let prompt = ["--prompt", "a cat to the left of a dog", "--batch", "1"];
+    let output = detect(folder, &[&args[..], &prompt].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let again = lines(&fs::read_to_string(folder.join("new/seen.jsonl")).unwrap());
+    assert_eq!(found(&again[1]), found(&seen[1]));
+    let said: Value = serde_json::from_str(&works(
+        folder,
+        &["score", "pse", "new/seen.jsonl", "--json"],
+    ))
+    .unwrap();
+    assert_eq!(said["pictures"][1]["score"], 0.0, "{said}");
+}
+
+#[test]
+fn lines_go_where_they_are_wanted() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    put(folder);
+    let told = detect(
+        folder,
+        &["pictures", "--checker", "toybox", "--min-score", "0.5"],
+    );
+    let text = stdout(&told);
+    assert!(
+        text.contains("plain.webp: ") && text.contains("dog "),
+        "{text}"
+    );
+    let json = detect(
+        folder,
+        &[
+            "pictures/plain.webp",
+            "--checker",
+            "toybox",
+            "--json",
+            "--masks",
+        ],
+    );
+    let seen = lines(&stdout(&json));
+    assert_eq!(seen.len(), 1);
+    assert_eq!(seen[0]["detector"], "toybox");
+}
+
+#[test]
+fn what_cannot_be_looked_at_is_told_and_the_rest_is_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    put(folder);
+    fs::write(folder.join("pictures/broken.png"), b"\x89PNG\r\n\x1a\nno").unwrap();
+    let output = detect(
+        folder,
+        &[
+            "pictures",
+            "nowhere.png",
+            "--checker",
+            "toybox",
+            "-o",
+            "seen.jsonl",
+        ],
+    );
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(
+        message.contains("broken.png") && message.contains("nowhere.png"),
+        "{message}"
+    );
+    let seen = fs::read_to_string(folder.join("seen.jsonl")).unwrap();
+    assert_eq!(lines(&seen).len(), 2);
+    // Unless it is asked for by name, the toybox's detector keeps to the toybox's pictures.
+    let output = detect(folder, &["pictures", "--json"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("plain.webp") && stderr(&output).contains("--checker"));
+    assert_eq!(lines(&stdout(&output)).len(), 1);
+    fs::create_dir(folder.join("empty")).unwrap();
+    for (args, part) in [
+        (&["detect", "empty"][..], "no picture in it"),
+        (&["detect", "pictures", "--batch", "0"], "--batch"),
+        (&["detect", "pictures", "--min-score", "7"], "--min-score"),
+        (&["detect", "pictures", "--checker", "nothing"], "nothing"),
+    ] {
+        refuses(folder, args, &[part]);
+    }
+}

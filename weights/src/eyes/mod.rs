@@ -1,0 +1,351 @@
+//! What looks at pictures besides detectors: CLIP, DINOv2, Depth Anything and SAM, from the files of transformers and of
+//! their authors.
+
+mod keys;
+mod shapes;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use burn::prelude::Device;
+use burn::tensor::FloatDType;
+use prepose_formats::TensorFile;
+use prepose_models::clip_dual::{Clip, ClipConfig};
+use prepose_models::clip_vision::{ClipVisionConfig, ClipVisionModel};
+use prepose_models::depth_anything::{DepthAnything, DepthAnythingConfig};
+use prepose_models::dinov2::{Dinov2, Dinov2Config};
+use prepose_models::sam::{Sam, SamConfig};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::error::WeightsError;
+use crate::family;
+use crate::files::{Files, read_json};
+use crate::hash::{FileHash, hash_file};
+use crate::hub;
+use crate::part::Part;
+use crate::tokenizer::{ClipTokenizer, Padding};
+use crate::tokenizer_files;
+pub(crate) use keys::kind;
+use keys::target;
+
+/// The files that a folder may have its weights in, the first that is there.
+const WEIGHTS: [&str; 5] = [
+    "model.safetensors",
+    "pytorch_model.bin",
+    "open_clip_model.safetensors",
+    "open_clip_pytorch_model.bin",
+    "model.pth",
+];
+const CONFIG: &str = "config.json";
+
+/// A network that looks at pictures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EyeKind {
+    /// Text and picture encoder.
+    Clip,
+    /// CLIP's picture encoder alone.
+    ClipVision,
+    /// Features.
+    Dinov2,
+    /// How far away things are.
+    DepthAnything,
+    /// Masks of what boxes and points mark.
+    Sam,
+}
+
+impl EyeKind {
+    const ALL: [Self; 5] = [
+        Self::Clip,
+        Self::ClipVision,
+        Self::Dinov2,
+        Self::DepthAnything,
+        Self::Sam,
+    ];
+
+    /// For messages: "this is {}".
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Clip => "a CLIP (text and picture encoder)",
+            Self::ClipVision => "a picture encoder of CLIP's kind",
+            Self::Dinov2 => "a DINOv2",
+            Self::DepthAnything => "a depth network (Depth Anything)",
+            Self::Sam => "a segmenter (Segment Anything)",
+        }
+    }
+
+    /// As messages call the network where it does not fit.
+    fn part(self) -> &'static str {
+        match self {
+            Self::Clip => "CLIP",
+            Self::ClipVision => "picture encoder",
+            Self::Dinov2 => "DINOv2",
+            Self::DepthAnything => "depth network",
+            Self::Sam => "segmenter",
+        }
+    }
+
+    /// `model_type` in transformers' configurations.
+    fn model_type(self) -> &'static str {
+        match self {
+            Self::Clip => "clip",
+            Self::ClipVision => "clip_vision_model",
+            Self::Dinov2 => "dinov2",
+            Self::DepthAnything => "depth_anything",
+            Self::Sam => "sam",
+        }
+    }
+}
+
+impl fmt::Display for EyeKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// One of these networks, opened but not yet loaded.
+#[derive(Debug)]
+pub struct EyeWeights {
+    name: String,
+    kind: EyeKind,
+    part: Part,
+    file: Arc<TensorFile>,
+    folder: PathBuf,
+}
+
+impl EyeWeights {
+    /// Opens a folder as transformers writes it, `OWNER/NAME` of the hub if any program has downloaded it, or a file of weights: transformers' own, or `sam_vit_b_01ec64.pth`,
+    /// `depth_anything_v2_vits.pth`, `dinov2_vitl14_pretrain.pth` and `open_clip_pytorch_model.bin` as their authors
+    /// published them. A file without a `config.json` next to it is of the published network whose sizes it has.
+    ///
+    /// # Errors
+    /// [`WeightsError`] if there is nothing there, if it is damaged, none of these networks, or its configuration makes no
+    /// sense.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, WeightsError> {
+        let given = path.as_ref();
+        let path = match given.symlink_metadata() {
+            Ok(_) => given.to_path_buf(),
+            Err(_) => hub::downloaded(&given.to_string_lossy()).unwrap_or(given.to_path_buf()),
+        };
+        let metadata = std::fs::metadata(&path).map_err(|source| match source.kind() {
+            std::io::ErrorKind::NotFound => WeightsError::NotFound {
+                path: path.clone(),
+                hint:
+                    "; give a folder with config.json and model.safetensors, or a file of weights"
+                        .into(),
+            },
+            _ => WeightsError::Io {
+                path: path.clone(),
+                source,
+            },
+        })?;
+        let weights = match metadata.is_dir() {
+            true => weights_of(&path).ok_or_else(|| WeightsError::Folder {
+                path: path.clone(),
+                what: format!("no weights here: none of {}", WEIGHTS.join(", ")),
+                hint: "give the folder of a network, or its file of weights".into(),
+            })?,
+            false => path.clone(),
+        };
+        let named = given.file_stem().filter(|_| !metadata.is_dir());
+        let named = named.or(given.file_name()).unwrap_or(given.as_os_str());
+        Self::from_file(&weights, named.to_string_lossy().into_owned())
+    }
+
+    fn from_file(path: &Path, name: String) -> Result<Self, WeightsError> {
+        let file = Arc::new(TensorFile::open(path)?);
+        let Some((kind, layout)) = keys::recognised(&file) else {
+            return Err(WeightsError::Unsupported {
+                path: path.to_path_buf(),
+                what: family::kind(&file).name().to_string(),
+                hint: "give a CLIP, a DINOv2, a Depth Anything or a SAM".into(),
+            });
+        };
+        let mut part = Part::new(kind.part(), path, Value::Null, path);
+        for key in file.names() {
+            crate::folder::insert(&mut part, &file, key, target(kind, layout, key));
+        }
+        let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
+        let beside = folder.join(CONFIG);
+        let config = match beside.symlink_metadata() {
+            Ok(_) => Some(read_json(&beside)?).filter(|config| is_of(config, kind)),
+            Err(_) => None,
+        };
+        match config {
+            Some(config) => (part.config, part.config_path) = (config, beside),
+            None => {
+                part.config = shapes::config(kind, layout, &part, &folder)?;
+                part.config_path = PathBuf::from("the published one of these sizes");
+            }
+        }
+        let weights = Self {
+            name,
+            kind,
+            part,
+            file,
+            folder,
+        };
+        weights.check()?;
+        Ok(weights)
+    }
+
+    /// Refuses a configuration that cannot be built.
+    fn check(&self) -> Result<(), WeightsError> {
+        let checked = match self.kind {
+            EyeKind::Clip => self.part.config::<ClipConfig>()?.check(),
+            EyeKind::ClipVision => self.part.config::<ClipVisionConfig>()?.check(),
+            EyeKind::Dinov2 => self.part.config::<Dinov2Config>()?.check(),
+            EyeKind::DepthAnything => self.part.config::<DepthAnythingConfig>()?.check(),
+            EyeKind::Sam => self.part.config::<SamConfig>()?.check(),
+        };
+        checked.map_err(|source| WeightsError::Config {
+            path: self.part.config_path.clone(),
+            source,
+        })
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> EyeKind {
+        self.kind
+    }
+
+    /// What records call it: its folder's name, or its file's without the ending.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The file of its weights with its hash.
+    ///
+    /// # Errors
+    /// [`WeightsError`] if it cannot be read.
+    pub fn file_hash(&self) -> Result<FileHash, WeightsError> {
+        hash_file(&self.file)
+    }
+
+    /// Refuses to be taken for another network.
+    fn expect(&self, wanted: EyeKind) -> Result<(), WeightsError> {
+        if self.kind == wanted {
+            return Ok(());
+        }
+        Err(WeightsError::Unsupported {
+            path: self.part.path.clone(),
+            what: self.kind.name().to_string(),
+            hint: format!("give {} instead", wanted.name()),
+        })
+    }
+
+    /// Both encoders of a CLIP.
+    ///
+    /// # Errors
+    /// [`WeightsError`] if it is another network; with every tensor that is missing, left over or of another shape than
+    /// the configuration says; or if weights are not finite.
+    pub fn load_clip(&self, device: &Device, dtype: FloatDType) -> Result<Clip, WeightsError> {
+        self.expect(EyeKind::Clip)?;
+        let config: ClipConfig = self.part.config()?;
+        (self.part).load(device, dtype, false, |params| Clip::load(&config, params))
+    }
+
+    /// The tokenizer of a CLIP's texts: its own, or the one of all published ones.
+    ///
+    /// # Errors
+    /// [`WeightsError`] if its own cannot be used, or the text encoder has no place for all tokens.
+    pub fn tokenizer(&self) -> Result<ClipTokenizer, WeightsError> {
+        let files = Files::Folder(self.folder.clone());
+        let own = tokenizer_files::own(&files, ".")?;
+        let tokenizer = own.unwrap_or_else(|| ClipTokenizer::clip(Padding::EndOfText));
+        let config: ClipConfig = self.part.config()?;
+        let (places, tokens) = (config.text_config.vocab_size, tokenizer.vocabulary());
+        if tokens > places {
+            return Err(WeightsError::Folder {
+                path: self.folder.clone(),
+                what: format!(
+                    "the tokenizer has {tokens} tokens, and the text encoder knows {places}"
+                ),
+                hint: "put vocab.json and merges.txt of this network next to its weights".into(),
+            });
+        }
+        Ok(tokenizer)
+    }
+
+    /// The picture encoder of a CLIP, or one alone.
+    ///
+    /// # Errors
+    /// As [`Self::load_clip`].
+    pub fn load_clip_vision(
+        &self,
+        device: &Device,
+        dtype: FloatDType,
+    ) -> Result<ClipVisionModel, WeightsError> {
+        let config = match self.kind {
+            EyeKind::Clip => self.part.config::<ClipConfig>()?.vision(),
+            _ => {
+                self.expect(EyeKind::ClipVision)?;
+                self.part.config()?
+            }
+        };
+        let own = |name: &str| name.starts_with("visual_projection") || name.starts_with("vision_");
+        (self.part).load_some(device, dtype, false, own, |params| {
+            ClipVisionModel::load(&config, params)
+        })
+    }
+
+    /// A DINOv2.
+    ///
+    /// # Errors
+    /// As [`Self::load_clip`].
+    pub fn load_dinov2(&self, device: &Device, dtype: FloatDType) -> Result<Dinov2, WeightsError> {
+        self.expect(EyeKind::Dinov2)?;
+        let config: Dinov2Config = self.part.config()?;
+        (self.part).load(device, dtype, false, |params| Dinov2::load(&config, params))
+    }
+
+    /// A Depth Anything.
+    ///
+    /// # Errors
+    /// As [`Self::load_clip`].
+    pub fn load_depth(
+        &self,
+        device: &Device,
+        dtype: FloatDType,
+    ) -> Result<DepthAnything, WeightsError> {
+        self.expect(EyeKind::DepthAnything)?;
+        let config: DepthAnythingConfig = self.part.config()?;
+        (self.part).load(device, dtype, false, |params| {
+            DepthAnything::load(&config, params)
+        })
+    }
+
+    /// A SAM.
+    ///
+    /// # Errors
+    /// As [`Self::load_clip`].
+    pub fn load_sam(&self, device: &Device, dtype: FloatDType) -> Result<Sam, WeightsError> {
+        self.expect(EyeKind::Sam)?;
+        let config: SamConfig = self.part.config()?;
+        (self.part).load(device, dtype, false, |params| Sam::load(&config, params))
+    }
+}
+
+/// The file of weights in a folder.
+fn weights_of(folder: &Path) -> Option<PathBuf> {
+    let files = WEIGHTS.iter().map(|name| folder.join(name));
+    let mut there = files.filter(|path| path.symlink_metadata().is_ok());
+    there.next()
+}
+
+/// The file of weights in a folder that is one of these networks, as its configuration says; for descriptions.
+pub(crate) fn described(folder: &Path) -> Option<PathBuf> {
+    if folder.join("model_index.json").symlink_metadata().is_ok() {
+        return None;
+    }
+    let config = read_json(&folder.join(CONFIG)).ok()?;
+    let known = EyeKind::ALL.into_iter().any(|kind| is_of(&config, kind));
+    weights_of(folder).filter(|_| known)
+}
+
+/// Whether a configuration is of such a network. Another one next to the weights says nothing of them.
+fn is_of(config: &Value, kind: EyeKind) -> bool {
+    config["model_type"].as_str() == Some(kind.model_type())
+}
