@@ -1,8 +1,9 @@
 //! Choosing a device when the program runs.
 
+mod spec;
+
 use std::fmt;
 use std::panic::{self, AssertUnwindSafe};
-use std::str::FromStr;
 
 use burn::tensor::{Device, Tensor};
 use prepose_kernels::{KernelCache, keep_compiled_kernels};
@@ -10,6 +11,8 @@ use serde::Serialize;
 use thiserror::Error;
 
 use crate::dtype::Dtype;
+
+pub use self::spec::DeviceSpec;
 
 /// A kind of device that this program knows of, built in or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -63,54 +66,6 @@ impl Backend {
 impl fmt::Display for Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
-    }
-}
-
-/// What `--device` says: `auto`, or a backend with an index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DeviceSpec {
-    /// The first usable backend of [`Backend::ALL`]; software devices do not count.
-    Auto,
-    /// One backend's device number `index`.
-    One {
-        /// Which backend.
-        backend: Backend,
-        /// Which of its devices, in its own order.
-        index: usize,
-    },
-}
-
-impl fmt::Display for DeviceSpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            DeviceSpec::Auto => f.write_str("auto"),
-            DeviceSpec::One { backend, index: 0 } => write!(f, "{backend}"),
-            DeviceSpec::One { backend, index } => write!(f, "{backend}:{index}"),
-        }
-    }
-}
-
-impl FromStr for DeviceSpec {
-    type Err = DeviceError;
-
-    fn from_str(text: &str) -> Result<Self, DeviceError> {
-        let unknown = || DeviceError::Unknown { spec: text.into() };
-        let (name, index) = match text.split_once(':') {
-            Some((name, index)) => (name, index.parse().map_err(|_| unknown())?),
-            None => (text, 0),
-        };
-        match name {
-            "auto" if text == "auto" => Ok(DeviceSpec::Auto),
-            "cpu" => Ok(DeviceSpec::One {
-                backend: Backend::Flex,
-                index,
-            }),
-            _ => Backend::ALL
-                .into_iter()
-                .find(|backend| backend.name() == name)
-                .map(|backend| DeviceSpec::One { backend, index })
-                .ok_or_else(unknown),
-        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
-use prepose::audit::labels;
+use prepose::audit::labels::{self, Label};
 use prepose::output::files::{prepare_folder, write_atomically};
 use prepose::output::png::save_plain;
 use prepose::plot::{png, svg};
@@ -109,14 +109,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         "--bootstrap is {}; it has to be from 1 to 1000000",
         args.bootstrap
     );
-    let mut given = Vec::new();
-    for path in &args.labels {
-        let at = || path.display().to_string();
-        let text =
-            read_text_or_stdin(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let read = labels::read(&text).with_context(at)?;
-        people::add(read, &mut given);
-    }
+    let given = read_labels(&args.labels)?;
     undamaged(&args.runs)?;
     let report = read(&args.runs, given, args.eval.as_deref())?;
     if let Some(name) = &args.eval {
@@ -190,6 +183,18 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         count(figures.len(), "plot")
     )?;
     Ok(OK)
+}
+
+/// The labels of people in all these files.
+fn read_labels(files: &[PathBuf]) -> anyhow::Result<Vec<Label>> {
+    let mut given = Vec::new();
+    for path in files {
+        let text =
+            read_text_or_stdin(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let read = labels::read(&text).with_context(|| path.display().to_string())?;
+        people::add(read, &mut given);
+    }
+    Ok(given)
 }
 
 /// Refuses runs whose results are not as they were written, and tells of other damage.

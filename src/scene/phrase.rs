@@ -71,6 +71,35 @@ pub(crate) fn noun_phrase(words: &[Word], start: usize) -> Option<Mention> {
             known: false,
         });
     }
+    let (core_start, reference, said) = before_the_core(words, start)?;
+    let (at, head_end) = end_of_phrase(words, start, core_start);
+    if at == core_start {
+        return None;
+    }
+    let head = &words[core_start..head_end.unwrap_or(at)];
+    let texts: Vec<&str> = head.iter().map(|word| word.text.as_str()).collect();
+    let known = nouns::known_at_end(&texts);
+    let written = texts[texts.len() - known.max(1)..].join(" ");
+    // "a skis" and "a glasses" are written too.
+    let as_is = nouns::group(&written).is_some();
+    let noun = if as_is {
+        written.clone()
+    } else {
+        nouns::singular(&written)
+    };
+    let plural = !as_is && nouns::is_plural(&written);
+    Some(Mention {
+        reference,
+        count: how_many(&words[start..core_start], said, &noun, plural),
+        whole: start..at,
+        core: core_start..at,
+        noun,
+        known: known > 0,
+    })
+}
+
+/// Articles, numbers and words like "a pair of" that begin a noun phrase: where its core begins, what they refer to, and their number.
+fn before_the_core(words: &[Word], start: usize) -> Option<(usize, Reference, Option<usize>)> {
     let (mut at, mut reference, mut count) = (start, Reference::Bare, None);
     loop {
         let word = words.get(at)?;
@@ -97,12 +126,15 @@ pub(crate) fn noun_phrase(words: &[Word], start: usize) -> Option<Mention> {
             count = count.or(word.is_one_of("pair couple").then_some(2));
             at += 1;
         } else {
-            break;
+            return Some((at, reference, count));
         }
         at += 1;
     }
-    let core_start = at;
-    let mut head_end = None;
+}
+
+/// Where the noun phrase ends, and where its head does if "of" follows that.
+fn end_of_phrase(words: &[Word], start: usize, core_start: usize) -> (usize, Option<usize>) {
+    let (mut at, mut head_end) = (core_start, None);
     while !is_boundary(words, at)
         || joins_adjectives(words, core_start, at)
         || joins_of(words, core_start, at, head_end)
@@ -125,43 +157,19 @@ pub(crate) fn noun_phrase(words: &[Word], start: usize) -> Option<Mention> {
         }
         at += 1;
     }
-    if at == core_start {
-        return None;
-    }
-    let head = &words[core_start..head_end.unwrap_or(at)];
-    let texts: Vec<&str> = head.iter().map(|word| word.text.as_str()).collect();
-    let known = nouns::known_at_end(&texts);
-    let written = texts[texts.len() - known.max(1)..].join(" ");
-    // "a skis" and "a glasses" are written too.
-    let as_is = nouns::group(&written).is_some();
-    let noun = if as_is {
-        written.clone()
-    } else {
-        nouns::singular(&written)
-    };
-    let plural = !as_is && nouns::is_plural(&written);
-    let article = words[start..core_start]
-        .iter()
-        .any(|word| word.is_one_of("a an another"));
-    let several = words[start..core_start]
-        .iter()
-        .any(|word| word.is_one_of("several many some multiple various few all these those"));
-    let pair = words[start..core_start].iter().any(|word| word.is("pair"));
-    let count = match count {
-        Some(_) if pair && nouns::is_unchanging(&noun) => Some(1),
+    (at, head_end)
+}
+
+/// How many things a noun phrase speaks of, by the words before its core and the number among them; none if that is open.
+fn how_many(before: &[Word], said: Option<usize>, noun: &str, plural: bool) -> Option<usize> {
+    let any = |of: &str| before.iter().any(|word| word.is_one_of(of));
+    match said {
+        Some(_) if any("pair") && nouns::is_unchanging(noun) => Some(1),
         Some(count) => Some(count),
-        None if article => Some(1),
-        None if plural || several => None,
+        None if any("a an another") => Some(1),
+        None if plural || any("several many some multiple various few all these those") => None,
         None => Some(1),
-    };
-    Some(Mention {
-        reference,
-        count,
-        whole: start..at,
-        core: core_start..at,
-        noun,
-        known: known > 0,
-    })
+    }
 }
 
 /// Whether a phrase is no noun but says what something does: ", sitting to the left of", "both looking".

@@ -46,40 +46,7 @@ impl Reader {
         }
         let subjects = match self.joint {
             _ if self.last.is_empty() => None,
-            Joint::Direct => {
-                if let Some(carried) = self.carried {
-                    return Err(SceneError::Ambiguous {
-                        text: self.text_of(carried.saturating_sub(1), at + 1),
-                        first: format!(
-                            "{:?} speaks of {:?}",
-                            self.text(words),
-                            self.phrase(self.last[0])
-                        ),
-                        second: "of what stands in between".to_owned(),
-                    });
-                }
-                if self.comma_in_list && self.and_in_list {
-                    let phrases: Vec<&str> = self
-                        .last
-                        .iter()
-                        .map(|object| self.phrase(*object))
-                        .collect();
-                    return Err(SceneError::Ambiguous {
-                        text: format!("{} {}", phrases.join(", "), self.text(words)),
-                        first: "all of them".to_owned(),
-                        second: "only the last".to_owned(),
-                    });
-                }
-                if self.comma_in_list {
-                    self.last.drain(..self.last.len() - 1);
-                }
-                if self.after_relation {
-                    self.chained |= !self.which;
-                } else {
-                    self.subject = self.last.clone();
-                }
-                Some(self.last.clone())
-            }
+            Joint::Direct => Some(self.direct_subjects(at, &words)?),
             _ if of_it => None,
             _ if self.chained => {
                 return Err(SceneError::Ambiguous {
@@ -106,6 +73,46 @@ impl Reader {
         });
         self.joint = Joint::Direct;
         Ok(())
+    }
+
+    /// The subjects that stand directly before the relation at `at`.
+    fn direct_subjects(
+        &mut self,
+        at: usize,
+        words: &Range<usize>,
+    ) -> Result<Vec<usize>, SceneError> {
+        if let Some(carried) = self.carried {
+            return Err(SceneError::Ambiguous {
+                text: self.text_of(carried.saturating_sub(1), at + 1),
+                first: format!(
+                    "{:?} speaks of {:?}",
+                    self.text(words.clone()),
+                    self.phrase(self.last[0])
+                ),
+                second: "of what stands in between".to_owned(),
+            });
+        }
+        if self.comma_in_list && self.and_in_list {
+            let phrases: Vec<&str> = self
+                .last
+                .iter()
+                .map(|object| self.phrase(*object))
+                .collect();
+            return Err(SceneError::Ambiguous {
+                text: format!("{} {}", phrases.join(", "), self.text(words.clone())),
+                first: "all of them".to_owned(),
+                second: "only the last".to_owned(),
+            });
+        }
+        if self.comma_in_list {
+            self.last.drain(..self.last.len() - 1);
+        }
+        if self.after_relation {
+            self.chained |= !self.which;
+        } else {
+            self.subject = self.last.clone();
+        }
+        Ok(self.last.clone())
     }
 
     /// The object of the pending relation.

@@ -1,7 +1,7 @@
 //! `prepose audit analyze`
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
 use prepose::audit::agreement::Agreement;
@@ -104,32 +104,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         })
         .collect();
 
-    prepare_folder(&args.out)?;
-    for one in &metrics {
-        let folder = match metrics.len() {
-            1 => args.out.clone(),
-            _ => args.out.join(format!("margin-{}", one.margin)),
-        };
-        prepare_folder(&folder)?;
-        let text = json::to_indented(one)? + "\n";
-        write_atomically(&folder.join("audit_metrics.json"), text.as_bytes())?;
-    }
-    write_atomically(&args.out.join("risk_coverage.csv"), &table(&metrics)?)?;
-    let names: Vec<String> = metrics
-        .iter()
-        .map(|m| format!("margin {}", m.margin))
-        .collect();
-    let series: Vec<Series> = metrics
-        .iter()
-        .zip(&names)
-        .map(|(metrics, name)| Series {
-            name,
-            points: &metrics.risk_coverage_curve,
-        })
-        .collect();
-    let svg = svg::file(&risk_coverage(&series).draw());
-    write_atomically(&args.out.join("risk_coverage.svg"), svg.as_bytes())?;
-
+    write_files(&args.out, &metrics)?;
     let mut out = std::io::stdout().lock();
     if args.json {
         let report = serde_json::json!({ "out": args.out.to_string_lossy(), "left_out": audit.left_out, "annotators": between, "krippendorff_alpha": alpha, "margins": metrics });
@@ -153,6 +128,36 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         escaped(&args.out.display().to_string())
     )?;
     Ok(OK)
+}
+
+/// Writes the figures of each margin and the curves into the folder `out`.
+fn write_files(out: &Path, metrics: &[Metrics]) -> anyhow::Result<()> {
+    prepare_folder(out)?;
+    for one in metrics {
+        let folder = match metrics.len() {
+            1 => out.to_owned(),
+            _ => out.join(format!("margin-{}", one.margin)),
+        };
+        prepare_folder(&folder)?;
+        let text = json::to_indented(one)? + "\n";
+        write_atomically(&folder.join("audit_metrics.json"), text.as_bytes())?;
+    }
+    write_atomically(&out.join("risk_coverage.csv"), &table(metrics)?)?;
+    let names: Vec<String> = metrics
+        .iter()
+        .map(|m| format!("margin {}", m.margin))
+        .collect();
+    let series: Vec<Series> = metrics
+        .iter()
+        .zip(&names)
+        .map(|(metrics, name)| Series {
+            name,
+            points: &metrics.risk_coverage_curve,
+        })
+        .collect();
+    let svg = svg::file(&risk_coverage(&series).draw());
+    write_atomically(&out.join("risk_coverage.svg"), svg.as_bytes())?;
+    Ok(())
 }
 
 fn describe(metrics: &Metrics) -> String {

@@ -5,6 +5,9 @@ use serde_json::Value;
 
 use super::{SchedulerError, SchedulerKind};
 
+/// A key, whether the method goes by it, and its value if we cannot obey that.
+type Setting = (&'static str, bool, Option<String>);
+
 /// The keys that matter to any of the methods. What is absent takes the default of the diffusers class in use,
 /// which need not be the class that wrote the file.
 #[derive(Debug, Clone, Deserialize)]
@@ -101,37 +104,29 @@ impl Raw {
 
     /// Settings that diffusers' class of this method would obey and we do not.
     pub fn refuse_unsupported(&self, kind: SchedulerKind) -> Result<(), SchedulerError> {
+        let refusals = self.switches(kind).into_iter().chain(self.values(kind));
+        for (key, applies, value) in refusals {
+            if let (true, Some(value)) = (applies, value) {
+                return Err(SchedulerError::Unsupported { kind, key, value });
+            }
+        }
+        Ok(())
+    }
+
+    /// What is on or off where we know only the other; whether the method goes by it.
+    fn switches(&self, kind: SchedulerKind) -> [Setting; 8] {
         use SchedulerKind::{Ddim, Dpmpp2m, Dpmpp2mKarras, Euler, Lcm, UniPc};
         let dpm = matches!(kind, Dpmpp2m | Dpmpp2mKarras);
         let solver = dpm || kind == UniPc;
         let on = |flag: Option<bool>| (flag == Some(true)).then(|| "true".to_owned());
         let off = |flag: Option<bool>| (flag == Some(false)).then(|| "false".to_owned());
-        let number = |value: Option<f64>| value.map(|value| value.to_string());
-        let other_than = |value: &Option<String>, known: &[&str]| {
-            value
-                .clone()
-                .filter(|value| !known.contains(&value.as_str()))
-        };
-        let order = self.solver_order.unwrap_or(2);
-        let most = if dpm { 2 } else { 3 };
         let zero = self.final_sigmas_type.as_deref().unwrap_or("zero") == "zero";
-        let infinite = zero && order > 1 && kind == UniPc;
-        let karras = matches!(kind, Euler | UniPc);
-        let refusals = [
+        let infinite = zero && self.order() > 1 && kind == UniPc;
+        [
             (
                 "thresholding",
                 matches!(kind, Ddim | Lcm) || solver,
                 on(self.thresholding),
-            ),
-            (
-                "interpolation_type",
-                kind == Euler,
-                other_than(&self.interpolation_type, &["linear"]),
-            ),
-            (
-                "timestep_type",
-                kind == Euler,
-                other_than(&self.timestep_type, &["discrete"]),
             ),
             (
                 "use_exponential_sigmas",
@@ -150,6 +145,37 @@ impl Raw {
                 solver,
                 on(self.use_dynamic_shifting),
             ),
+            ("lower_order_final", infinite, off(self.lower_order_final)),
+            ("predict_x0", kind == UniPc, off(self.predict_x0)),
+        ]
+    }
+
+    /// Names and numbers that we do not know; whether the method goes by them.
+    fn values(&self, kind: SchedulerKind) -> [Setting; 10] {
+        use SchedulerKind::{Dpmpp2m, Dpmpp2mKarras, Euler, UniPc};
+        let dpm = matches!(kind, Dpmpp2m | Dpmpp2mKarras);
+        let solver = dpm || kind == UniPc;
+        let karras = matches!(kind, Euler | UniPc);
+        let number = |value: Option<f64>| value.map(|value| value.to_string());
+        let other_than = |value: &Option<String>, known: &[&str]| {
+            let unknown = |value: &String| !known.contains(&value.as_str());
+            value.clone().filter(unknown)
+        };
+        let most = if dpm { 2 } else { 3 };
+        let order = Some(self.order()).filter(|order| !(1..=most).contains(order));
+        let solvers = ["midpoint", "heun", "logrho", "bh1", "bh2"];
+        let p = self.solver_p.as_ref().filter(|p| !p.is_null());
+        [
+            (
+                "interpolation_type",
+                kind == Euler,
+                other_than(&self.interpolation_type, &["linear"]),
+            ),
+            (
+                "timestep_type",
+                kind == Euler,
+                other_than(&self.timestep_type, &["discrete"]),
+            ),
             ("sigma_min", karras, number(self.sigma_min)),
             ("sigma_max", karras, number(self.sigma_max)),
             (
@@ -162,40 +188,18 @@ impl Raw {
                 dpm,
                 other_than(&self.algorithm_type, &["dpmsolver++", "deis"]),
             ),
-            (
-                "solver_type",
-                dpm,
-                other_than(
-                    &self.solver_type,
-                    &["midpoint", "heun", "logrho", "bh1", "bh2"],
-                ),
-            ),
-            (
-                "solver_order",
-                solver,
-                Some(order.to_string()).filter(|_| !(1..=most).contains(&order)),
-            ),
+            ("solver_type", dpm, other_than(&self.solver_type, &solvers)),
+            ("solver_order", solver, order.map(|order| order.to_string())),
             (
                 "variance_type",
                 dpm,
                 other_than(&self.variance_type, &["fixed_small"]),
             ),
-            ("lower_order_final", infinite, off(self.lower_order_final)),
-            ("predict_x0", kind == UniPc, off(self.predict_x0)),
-            (
-                "solver_p",
-                kind == UniPc,
-                self.solver_p
-                    .as_ref()
-                    .filter(|p| !p.is_null())
-                    .map(Value::to_string),
-            ),
-        ];
-        for (key, applies, value) in refusals {
-            if let (true, Some(value)) = (applies, value) {
-                return Err(SchedulerError::Unsupported { kind, key, value });
-            }
-        }
-        Ok(())
+            ("solver_p", kind == UniPc, p.map(Value::to_string)),
+        ]
+    }
+
+    fn order(&self) -> usize {
+        self.solver_order.unwrap_or(2)
     }
 }

@@ -126,24 +126,7 @@ impl StoreFailure {
             }
             Self::Denied(shown, text) => {
                 let code = shown.split(' ').next_back().unwrap_or_default();
-                let why = match code {
-                    "InvalidAccessKeyId" => format!("the store does not know this key; see {key}"),
-                    "SignatureDoesNotMatch" | "AuthenticationFailed" => {
-                        format!("the secret is wrong; see {secret}")
-                    }
-                    "QuotaExceeded" => {
-                        "the quota is used up; make room or have it raised, and give the same command again".into()
-                    }
-                    "AuthorizationHeaderMalformed" => {
-                        "the bucket is in another region; see AWS_REGION".into()
-                    }
-                    "UserSuspended" => "the account is suspended".into(),
-                    "RequestTimeTooSkewed" => "the clock of this machine is wrong".into(),
-                    "ExpiredToken" | "TokenRefreshRequired" => {
-                        "the credentials have expired; renew them and give the same command again".into()
-                    }
-                    _ => format!("these credentials may not do that in {bucket}; see {key} and the bucket's policy"),
-                };
+                let why = why_denied(code, bucket, key, secret);
                 match between(text, "<Message>", "</Message>") {
                     Some(said) if !said.is_empty() => format!("{shown}: {why} (it says: {said})"),
                     _ => format!("{shown}: {why}"),
@@ -182,6 +165,29 @@ impl StoreFailure {
             }
             failure => failure.to_string(),
         }
+    }
+}
+
+/// What a store's code for a denied request means, and what to do; `key` and `secret` are the variables that hold them.
+fn why_denied(code: &str, bucket: &str, key: &str, secret: &str) -> String {
+    match code {
+        "InvalidAccessKeyId" => format!("the store does not know this key; see {key}"),
+        "SignatureDoesNotMatch" | "AuthenticationFailed" => {
+            format!("the secret is wrong; see {secret}")
+        }
+        "QuotaExceeded" => {
+            "the quota is used up; make room or have it raised, and give the same command again"
+                .into()
+        }
+        "AuthorizationHeaderMalformed" => "the bucket is in another region; see AWS_REGION".into(),
+        "UserSuspended" => "the account is suspended".into(),
+        "RequestTimeTooSkewed" => "the clock of this machine is wrong".into(),
+        "ExpiredToken" | "TokenRefreshRequired" => {
+            "the credentials have expired; renew them and give the same command again".into()
+        }
+        _ => format!(
+            "these credentials may not do that in {bucket}; see {key} and the bucket's policy"
+        ),
     }
 }
 
