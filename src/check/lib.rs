@@ -33,6 +33,7 @@ pub mod rules;
 pub mod run_lengths;
 pub mod sample;
 pub mod seal;
+pub mod shards;
 pub mod spatialbench;
 pub mod vocabulary;
 

@@ -84,7 +84,7 @@ fn read_group(
                 .prompts
                 .find(run, &prompt.prompt_id, || prompt.clone());
         }
-        for (index, (name, folder)) in found.methods.iter().enumerate() {
+        for (name, folder) in &found.methods {
             let place = report.places.len();
             report.places.push(Place {
                 store: found.store.clone(),
@@ -100,7 +100,7 @@ fn read_group(
             };
             let mut method = reading.method(name, &mut report.prompts)?;
             method.planned = found
-                .planned(index)
+                .planned(name, &prompts)
                 .map(|all| all.saturating_sub(found.refused(folder)));
             let there = report.methods[first..].iter_mut().find(|m| m.name == *name);
             match there {

@@ -1,8 +1,6 @@
 //! Dividing a run: shard *i* of *n* makes about every *n*-th picture.
 //!
-//! A picture's shard follows from its method, prompt and seed, and from nothing else: a run may grow, and no picture
-//! changes its shard by that. The seeds of a prompt go to one shard after the other, beginning with one that the names of
-//! method and prompt decide as if by chance. A shard's two numbers are given, or those that Slurm gives the tasks of an
+//! A picture's shard follows from its method, prompt and seed ([`crate::check::shards`]). A shard's two numbers are given, or those that Slurm gives the tasks of an
 //! array and Kubernetes the pods of an indexed Job.
 
 mod scheduler;
@@ -11,8 +9,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use thiserror::Error;
+
+use crate::check::shards;
 
 /// The most shards a run can have; a picture each would be the end of it anyway.
 pub const MOST: usize = 1_000_000;
@@ -146,15 +145,12 @@ impl Shard {
 
     /// What decides the shard of the picture of a prompt by a method with seed 0.
     pub fn turn(method: &str, prompt_id: &str) -> u64 {
-        let digest = Sha256::digest(format!("{method}\n{prompt_id}"));
-        digest[..8]
-            .iter()
-            .fold(0, |turn, byte| turn << 8 | u64::from(*byte))
+        shards::turn(method, prompt_id)
     }
 
     /// Whether the picture with this seed, of the prompt and the method with this [`turn`](Self::turn), is made here.
     pub fn has(self, turn: u64, seed: u64) -> bool {
-        turn.wrapping_add(seed) % self.count as u64 == self.index as u64
+        shards::makes(self.index, self.count, turn, seed)
     }
 
     /// The name of its folder inside the run's: `shard-001-of-004`.

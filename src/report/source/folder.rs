@@ -10,6 +10,7 @@ use super::{json, open, text};
 use crate::error::{SourceError, broken};
 use crate::lines;
 use prepose_check::prompt::SuitePrompt;
+use prepose_check::shards;
 use prepose_store::Store;
 
 /// A run, or a folder of methods.
@@ -128,14 +129,14 @@ fn own_name(location: &str) -> String {
 /// Takes the shard out of a run's settings: all shards of a run have the same others.
 fn take_shard(config: &mut Value) -> Option<(usize, usize)> {
     let shard = config.as_object_mut()?.remove("shard")?;
-    if let Some((index, count)) = shard.as_str().and_then(|text| text.split_once('/')) {
-        return Some((index.parse().ok()?, count.parse().ok()?));
-    }
-    let number = |key: &str| usize::try_from(shard.get(key)?.as_u64()?).ok();
-    Some((
-        number("index")?,
-        number("count").filter(|count| *count > 0)?,
-    ))
+    let (index, count) = match shard.as_str().and_then(|text| text.split_once('/')) {
+        Some((index, count)) => (index.parse().ok()?, count.parse().ok()?),
+        None => {
+            let number = |key: &str| usize::try_from(shard.get(key)?.as_u64()?).ok();
+            (number("index")?, number("count")?)
+        }
+    };
+    (index < count).then_some((index, count))
 }
 
 impl Found {
@@ -218,17 +219,21 @@ impl Found {
             .count()
     }
 
-    /// How many pictures this run, or shard of one, is to have of a method.
-    pub fn planned(&self, method: usize) -> Option<usize> {
+    /// How many pictures this run, or shard of one, is to have of a method; `prompts` are the run's.
+    pub fn planned(&self, method: &str, prompts: &[SuitePrompt]) -> Option<usize> {
         let config = self.config.as_ref()?;
-        let prompts = usize::try_from(config.get("prompts")?.as_u64()?).ok()?;
-        let each = prompts.checked_mul(config.get("seeds")?.as_array()?.len())?;
+        let seeds = config.get("seeds")?.as_array()?;
         let Some((index, count)) = self.shard else {
-            return Some(each);
+            let prompts = usize::try_from(config.get("prompts")?.as_u64()?).ok()?;
+            return prompts.checked_mul(seeds.len());
         };
-        // Jobs are numbered through all methods, and each shard has those that leave its index.
-        let below = |end: usize| (end + count - 1 - index) / count;
-        Some(below((method + 1) * each).saturating_sub(below(method * each)))
+        let seeds: Vec<u64> = seeds.iter().map(Value::as_u64).collect::<Option<_>>()?;
+        let of_prompt = |prompt: &SuitePrompt| {
+            let turn = shards::turn(method, &prompt.prompt_id);
+            let here = |seed: &&u64| shards::makes(index, count, turn, **seed);
+            seeds.iter().filter(here).count()
+        };
+        Some(prompts.iter().map(of_prompt).sum())
     }
 }
 
@@ -260,6 +265,8 @@ mod tests {
             take_shard(&mut serde_json::json!({"shard": {"index": 0, "count": 2}})),
             Some((0, 2))
         );
-        assert_eq!(take_shard(&mut serde_json::json!({"shard": null})), None);
+        for none in [serde_json::json!(null), "0/0".into(), "4/4".into()] {
+            assert_eq!(take_shard(&mut serde_json::json!({"shard": none})), None);
+        }
     }
 }
