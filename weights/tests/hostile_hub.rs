@@ -251,7 +251,7 @@ fn silence_has_an_end() {
         let hub = Hostile::start(move |_| hang(bytes));
         let home = Home::new();
         let mut settings = home.settings(&hub.endpoint);
-        settings.timeouts = Timeouts::all(Duration::from_millis(100));
+        settings.timeouts = Timeouts::all(Duration::from_millis(500));
         for name in ["me/model", FILE] {
             let silent = bytes != list || name == "me/model";
             let error = pull_with(&settings, name, "main").unwrap_err();
@@ -282,10 +282,10 @@ fn silence_has_an_end() {
     });
     let home = Home::new();
     let mut settings = home.settings(&hub.endpoint);
-    settings.timeouts = Timeouts::all(Duration::from_millis(100));
+    settings.timeouts = Timeouts::all(Duration::from_millis(500));
     let error = pull_with(&settings, FILE, "main").unwrap_err();
     assert!(
-        message(&error).contains("sent nothing for 0.1 s"),
+        message(&error).contains("sent nothing for 0.5 s"),
         "{error}"
     );
     home.has_no_file();

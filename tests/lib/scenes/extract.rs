@@ -73,7 +73,7 @@ fn extractor(url: String) -> Extractor {
         url,
         model: "some-model".to_owned(),
         key: Some("secret".to_owned()),
-        timeout: Duration::from_secs(2),
+        timeout: Duration::from_secs(5),
     }
 }
 
