@@ -61,6 +61,11 @@ pub(super) fn settings(report: &Report) -> String {
     report.runs.iter().map(run).collect()
 }
 
+/// What so many things are called.
+fn named<'a>(count: usize, one: &'a str, several: &'a str) -> &'a str {
+    if count == 1 { one } else { several }
+}
+
 /// The numbers at the top.
 fn facts(report: &Report) -> String {
     let pictures = report.pictures();
@@ -79,9 +84,12 @@ fn facts(report: &Report) -> String {
         })
         .sum();
     let mut facts = vec![
-        (pictures, "pictures"),
-        (report.methods.len(), "methods"),
-        (prompts.len(), "prompts"),
+        (pictures, named(pictures, "picture", "pictures")),
+        (
+            report.methods.len(),
+            named(report.methods.len(), "method", "methods"),
+        ),
+        (prompts.len(), named(prompts.len(), "prompt", "prompts")),
         (checked, "checked"),
     ];
     let labelled = report.labels.len();
