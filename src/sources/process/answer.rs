@@ -35,7 +35,12 @@ pub(super) enum Wrong {
 }
 
 /// What an answer says of its job.
-pub(super) fn outcome(answer: &Answer, job: &Job, folder: &Path, seconds: f64) -> Result<Outcome, Wrong> {
+pub(super) fn outcome(
+    answer: &Answer,
+    job: &Job,
+    folder: &Path,
+    seconds: f64,
+) -> Result<Outcome, Wrong> {
     let message = || {
         let message = answer.message.as_deref().unwrap_or("no reason given");
         printable(message).to_string()

@@ -92,9 +92,9 @@ fn check_starts(plan: &Plan, editing: Editing) -> Result<(), RunError> {
 /// What a source would need.
 fn how_to_edit(source: &SourceId) -> &'static str {
     match source {
-        SourceId::Maker { .. } => "a maker that can says \"edits\": true with its hello (docs/sources.md)",
-        _ => {
-            "a ComfyUI workflow that can has {image} in its LoadImage node (docs/sources.md)"
+        SourceId::Maker { .. } => {
+            "a maker that can says \"edits\": true with its hello (docs/sources.md)"
         }
+        _ => "a ComfyUI workflow that can has {image} in its LoadImage node (docs/sources.md)",
     }
 }

@@ -177,8 +177,7 @@ fn what_was_received_is_used_by_a_run_that_has_grown() {
                 ..MemoryStore::default()
             });
             let _ = buy(store.clone(), &small, &mut Counting::default());
-            (!received(&store).is_empty())
-                .then(|| store.files.lock().unwrap().clone())
+            (!received(&store).is_empty()).then(|| store.files.lock().unwrap().clone())
         })
         .unwrap();
     let store = Arc::new(MemoryStore {

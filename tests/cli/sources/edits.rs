@@ -84,7 +84,8 @@ fn all_there(folder: &Path) {
 
 /// OpenAI's interface: pictures from nothing, and from the seed pictures and no others.
 fn openai(asked: &Asked) -> Reply {
-    let answer = |bytes: Vec<u8>| Reply::Json(200, json!({"data": [{"b64_json": encoded(&bytes)}]}));
+    let answer =
+        |bytes: Vec<u8>| Reply::Json(200, json!({"data": [{"b64_json": encoded(&bytes)}]}));
     if asked.path.ends_with("/images/generations") {
         return answer(seed_picture(asked.json()["seed"].as_u64().unwrap()));
     }
@@ -346,7 +347,12 @@ fn a_program_changes_pictures_if_it_says_so() {
 fn pictures_in_a_folder_cannot_be_changed() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("there")).unwrap();
-    let more = ["--pictures", "there", "--name-template", "{prompt_id}_{seed}.png"];
+    let more = [
+        "--pictures",
+        "there",
+        "--name-template",
+        "{prompt_id}_{seed}.png",
+    ];
     let error = refused(edit(folder.path(), &more));
     assert!(
         error.contains("are there already") && error.contains("run mine.jsonl --pictures"),
