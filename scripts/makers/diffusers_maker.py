@@ -6,7 +6,8 @@
 
 A line of JSON a job comes in on standard input, a line a finished picture goes out on standard output. Noise is drawn for each
 picture by itself, on the CPU, from its own seed: a picture is the same in any batch and on any device, and for Stable Diffusion
-it is the one that prepose makes from that seed.
+it is the one that prepose makes from that seed. A job with a picture in `image` changes that: by the pipeline itself if it takes
+pictures (FLUX.1-Kontext, InstructPix2Pix), else by its image-to-image counterpart, with the same weights.
 """
 
 import argparse
@@ -60,6 +61,20 @@ def load(args):
     return pipeline
 
 
+def changer(pipeline):
+    """What changes pictures: the pipeline itself, its image-to-image counterpart, or nothing."""
+    from diffusers import AutoPipelineForImage2Image
+
+    if "image" in inspect.signature(pipeline.__call__).parameters:
+        return pipeline
+    try:
+        counterpart = AutoPipelineForImage2Image.from_pipe(pipeline)
+    except ValueError:
+        return None
+    counterpart.set_progress_bar_config(disable=True)
+    return counterpart
+
+
 def read(jobs):
     for line in sys.stdin:
         if line.strip():
@@ -70,7 +85,8 @@ def read(jobs):
 def batches(jobs, most):
     """Jobs that can be made together, as they come; ends when the input does."""
     waiting, ended = [], False
-    alike = lambda job: tuple(job.get(key) for key in ("width", "height", "steps", "guidance_scale", "negative_prompt"))
+    same = ("width", "height", "steps", "guidance_scale", "negative_prompt", "strength")
+    alike = lambda job: (*(job.get(key) for key in same), job.get("image") is None)
     while not ended or waiting:
         if not waiting:
             job = jobs.get()
@@ -92,11 +108,14 @@ def batches(jobs, most):
         yield now
 
 
-def make(pipeline, jobs, extra):
+def make(pipeline, change, jobs, extra):
     import torch
+    from PIL import Image
 
-    known = inspect.signature(pipeline.__call__).parameters
     first = jobs[0]
+    if first.get("image"):
+        pipeline = change
+    known = inspect.signature(pipeline.__call__).parameters
     call = {
         "prompt": [job["prompt"] for job in jobs],
         "generator": [torch.Generator("cpu").manual_seed(job["seed"] % 2**64) for job in jobs],
@@ -107,6 +126,16 @@ def make(pipeline, jobs, extra):
     }
     if first.get("negative_prompt"):
         call["negative_prompt"] = [first["negative_prompt"]] * len(jobs)
+    if first.get("image"):
+        pictures = [Image.open(job["image"]).convert("RGB") for job in jobs]
+        size = (call.pop("width"), call.pop("height"))
+        if all(size):
+            # Where the size is that of the picture, that is what is asked for.
+            pictures = [picture.resize(size, Image.Resampling.LANCZOS) for picture in pictures]
+        call["image"] = pictures
+        # Pipelines that follow instructions have no such share.
+        if "strength" in known:
+            call["strength"] = first.get("strength")
     unknown = [name for name in call if name not in known]
     if unknown:
         raise ValueError(f"{type(pipeline).__name__} does not take {', '.join(unknown)}")
@@ -123,13 +152,14 @@ def main():
     import diffusers
 
     version = f"diffusers {diffusers.__version__}, {args.dtype}"
-    say(type="hello", protocol=1, name=name, version=version, at_once=args.batch)
+    change = changer(pipeline)
+    say(type="hello", protocol=1, name=name, version=version, at_once=args.batch, edits=change is not None)
     jobs = queue.Queue()
     threading.Thread(target=read, args=[jobs], daemon=True).start()
     for batch in batches(jobs, args.batch):
         began = time.monotonic()
         try:
-            images = make(pipeline, batch, extra)
+            images = make(pipeline, change, batch, extra)
         except Exception as error:
             code = "oom" if "out of memory" in str(error).lower() else "internal"
             for job in batch:

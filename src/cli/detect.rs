@@ -11,19 +11,20 @@ use prepose::check::spatialbench::config::DetectorParams;
 use prepose::check::vocabulary::label_of;
 use prepose::check::{Detection, json};
 use prepose::detect::Detector;
-use prepose::device::{self, DeviceSpec};
+use prepose::device;
 use prepose::engine::final_prompt;
 use prepose::output::files::parent;
 use prepose::output::png;
 use prepose::picture::{Picture, PictureTensor};
 use prepose::prompt::scene::Scene;
 use prepose::request::Request;
-use prepose_untrusted::escaped;
+use prepose_untrusted::{escaped, printable};
 use prepose_weights::TOYBOX;
 use rayon::prelude::*;
 use serde::Serialize;
 
 use super::check::{pictures_in, read_picture};
+use super::looking::LookingArgs;
 use super::progress::Progress;
 use super::{ERROR, OK, checker, input};
 
@@ -45,9 +46,10 @@ pub struct Args {
     /// What they should show [default: the prompt that a picture by prepose carries].
     #[arg(short, long, value_name = "TEXT")]
     prompt: Option<String>,
-    /// The detector: toybox, frcnn, frcnn-v2, mask-rcnn, mask-rcnn-v2, or the path of one [default: toybox].
+    /// The detector: toybox, frcnn-v2, grounding-dino-base and others (docs/detectors.md), or a path [default: toybox].
     ///
-    /// Unless it is named, the toybox's looks at pictures that the toybox made, and at no others.
+    /// Unless it is named, the toybox's looks at pictures that the toybox made, and at no others. A detector that takes any
+    /// phrase is asked for the things that the prompt names, and needs one.
     #[arg(long, value_name = "NAME|PATH", help_heading = "Detector")]
     checker: Option<String>,
     /// Write down what it is at least so sure of; the rules of `score` have their own thresholds above this.
@@ -61,24 +63,8 @@ pub struct Args {
     /// Masks too, from a detector that segments, in COCO's run-length encoding.
     #[arg(long, help_heading = "Detector")]
     masks: bool,
-    /// auto, cuda[:i], vulkan[:i], metal, wgpu[:i] or flex (the CPU).
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "auto",
-        help_heading = "Device"
-    )]
-    device: DeviceSpec,
-    /// Pictures at a time; the result does not depend on it.
-    #[arg(
-        short,
-        long,
-        value_name = "N",
-        default_value_t = 8,
-        help_heading = "Device",
-        hide_short_help = true
-    )]
-    batch: usize,
+    #[command(flatten)]
+    looking: LookingArgs,
     /// The file for the lines, one a picture [default: they are told on the terminal].
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     out: Option<PathBuf>,
@@ -111,20 +97,86 @@ struct Line<'a> {
 struct Input {
     id: String,
     path: PathBuf,
-    request: Option<Request>,
+    seed: Option<u64>,
+    /// What it should show, in words, and what these say.
+    prompt: Option<String>,
+    scene: Option<Scene>,
+}
+
+impl Input {
+    /// What is known of a picture: its prompt is that of the arguments or, with what is said of its relations, its own.
+    fn new(id: String, path: PathBuf, request: Option<Request>, prompt: Option<&str>) -> Self {
+        let own = || final_prompt(request.as_ref()?).ok();
+        let given = match (&request, prompt) {
+            (Some(request), None) => &*request.relations,
+            _ => &[],
+        };
+        let prompt = prompt.map(str::to_owned).or_else(own);
+        let scene = prompt.as_ref().and_then(|prompt| {
+            let scene = match given {
+                [] => Scene::parse(prompt),
+                given => Scene::with_relations(prompt, given),
+            };
+            scene.ok()
+        });
+        Self {
+            id,
+            path,
+            seed: request.map(|request| request.seed),
+            prompt,
+            scene,
+        }
+    }
+
+    /// What a detector that takes any phrase is asked for: each thing once, also where the prompt names two of them.
+    fn asked(&self) -> Vec<String> {
+        let mut asked: Vec<String> = Vec::new();
+        for object in self.scene.iter().flat_map(|scene| &scene.objects) {
+            // Without a vocabulary all phrases are known.
+            let label = label_of(None, object).unwrap_or_default();
+            if !asked.contains(&label) {
+                asked.push(label);
+            }
+        }
+        asked
+    }
+
+    /// What it should show, where names tell all of it apart: the objects in the words of a detector with this vocabulary, and
+    /// the relations.
+    fn shown(&self, vocabulary: Option<&[String]>) -> Option<(Vec<String>, Vec<String>)> {
+        let scene = self.scene.as_ref()?;
+        let label = |object| label_of(vocabulary, object).ok();
+        let objects: Vec<String> = scene.objects.iter().map(label).collect::<Option<_>>()?;
+        let unique: HashSet<&String> = objects.iter().collect();
+        // Names could not tell two dogs apart.
+        if unique.len() < objects.len() {
+            return None;
+        }
+        let relations = scene.relations.iter().map(|stated| {
+            let others: Vec<&str> = stated.objects.iter().map(|&at| &*objects[at]).collect();
+            format!(
+                "{} | {} | {}",
+                objects[stated.subject],
+                stated.relation,
+                others.join(" | ")
+            )
+        });
+        let relations = relations.collect();
+        Some((objects, relations))
+    }
 }
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
-    ensure!(args.batch > 0, "--batch is 0, but must be at least 1");
+    args.looking.check()?;
     ensure!(
         (0.0..=1.0).contains(&args.min_score),
         "--min-score is {}, but scores are from 0 to 1",
         args.min_score
     );
     let weights = checker::open(args.checker.as_deref().unwrap_or(TOYBOX))?;
-    let (inputs, mut problems) = inputs(args);
+    let (inputs, mut problems) = inputs(args, weights.vocabulary().is_none());
     if !inputs.is_empty() {
-        let opened = device::open(args.device)?;
+        let opened = device::open(args.looking.device)?;
         let params = DetectorParams {
             score_threshold: Some(args.min_score),
             box_threshold: Some(args.min_score),
@@ -142,7 +194,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
             found: 0,
         };
         let mut progress = Progress::new(inputs.len() as u64, "pictures", quiet || args.json);
-        for batch in inputs.chunks(args.batch) {
+        for batch in inputs.chunks(args.looking.batch) {
             let read: Vec<_> = batch
                 .par_iter()
                 .map(|one| read_picture(&one.path))
@@ -160,7 +212,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
             let tensors: Vec<_> = (pictures.iter())
                 .map(|picture| picture.to_tensor(&opened.device))
                 .collect();
-            let queries: Vec<Vec<String>> = seen.iter().map(|one| looking.asked(one)).collect();
+            let queries: Vec<Vec<String>> = seen.iter().map(|one| one.asked()).collect();
             let found = match args.masks {
                 true => detector.detect(&tensors, &queries)?,
                 false => detector.detect_boxes(&tensors, &queries)?,
@@ -189,8 +241,9 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     }
 }
 
-/// The pictures that the arguments name, and what is wrong with the others.
-fn inputs(args: &Args) -> (Vec<Input>, Vec<String>) {
+/// The pictures that the arguments name, and what is wrong with the others. `any_phrase`: whether the detector finds only what
+/// it is asked for.
+fn inputs(args: &Args, any_phrase: bool) -> (Vec<Input>, Vec<String>) {
     let (mut inputs, mut problems) = (Vec::new(), Vec::new());
     let mut names: HashSet<String> = HashSet::new();
     for given in &args.pictures {
@@ -213,11 +266,22 @@ fn inputs(args: &Args) -> (Vec<Input>, Vec<String>) {
                 continue;
             }
             let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-            inputs.push(Input {
-                id: free_name(&stem, &mut names),
-                request,
-                path,
-            });
+            let id = free_name(&stem, &mut names);
+            let one = Input::new(id, path, request, args.prompt.as_deref());
+            if any_phrase && one.asked().is_empty() {
+                let why = match &one.prompt {
+                    Some(prompt) => format!(
+                        "its prompt, {:?}, names nothing to look for; name it with --prompt, such as --prompt \"a dog and a cat\"",
+                        printable(prompt).to_string()
+                    ),
+                    None => "nothing says what to look for, and this detector finds only what it is asked for; name it with --prompt, \
+                             such as --prompt \"a dog and a cat\""
+                        .into(),
+                };
+                problems.push(problem(&one.path, &anyhow::anyhow!(why)));
+                continue;
+            }
+            inputs.push(one);
         }
     }
     (inputs, problems)
@@ -246,50 +310,6 @@ struct Looking<'a> {
 }
 
 impl Looking<'_> {
-    /// What a picture should show, in words.
-    fn prompt(&self, one: &Input) -> Option<String> {
-        let own = || final_prompt(one.request.as_ref()?).ok();
-        self.args.prompt.clone().or_else(own)
-    }
-
-    /// What a picture should show: the objects in the detector's words, and the relations.
-    fn scene(&self, one: &Input) -> Option<(Vec<String>, Vec<String>)> {
-        let prompt = self.prompt(one)?;
-        let given = match &one.request {
-            Some(request) if self.args.prompt.is_none() => &*request.relations,
-            _ => &[],
-        };
-        let scene = match given {
-            [] => Scene::parse(&prompt),
-            given => Scene::with_relations(&prompt, given),
-        }
-        .ok()?;
-        let label = |object| label_of(self.detector.vocabulary(), object).ok();
-        let objects: Vec<String> = scene.objects.iter().map(label).collect::<Option<_>>()?;
-        let unique: HashSet<&String> = objects.iter().collect();
-        // Names could not tell two dogs apart.
-        if unique.len() < objects.len() {
-            return None;
-        }
-        let relations = scene.relations.iter().map(|stated| {
-            let others: Vec<&str> = stated.objects.iter().map(|&at| &*objects[at]).collect();
-            format!(
-                "{} | {} | {}",
-                objects[stated.subject],
-                stated.relation,
-                others.join(" | ")
-            )
-        });
-        Some((objects.clone(), relations.collect()))
-    }
-
-    /// What a detector that takes any phrase is asked for.
-    fn asked(&self, one: &Input) -> Vec<String> {
-        self.scene(one)
-            .map(|(objects, _)| objects)
-            .unwrap_or_default()
-    }
-
     fn tell(
         &mut self,
         one: &Input,
@@ -299,18 +319,17 @@ impl Looking<'_> {
     ) -> anyhow::Result<()> {
         self.pictures += 1;
         self.found += found.len();
-        let prompt = self.prompt(one);
-        let (objects, relations) = self.scene(one).unzip();
+        let (objects, relations) = one.shown(self.detector.vocabulary()).unzip();
         let told: Vec<String> = (found.iter())
             .map(|one| format!("{} {:.2}", one.label, one.score))
             .collect();
         let line = Line {
             id: &one.id,
             file: one.path.display().to_string(),
-            prompt: prompt.as_deref(),
+            prompt: one.prompt.as_deref(),
             objects,
             relations: relations.filter(|relations: &Vec<String>| !relations.is_empty()),
-            seed: one.request.as_ref().map(|request| request.seed),
+            seed: one.seed,
             width: picture.width,
             height: picture.height,
             detector: self.detector.name(),

@@ -290,6 +290,7 @@ fn summary(report: &Report, out: &Path, tables: &[Titled], written: &[PathBuf]) 
                 "name": method.name,
                 "pictures": method.pictures.len(),
                 "planned": method.planned,
+                "refused": method.refused.len(),
                 "checked": method.pictures.iter().filter(|picture| !picture.records.is_empty()).count(),
             })
         })

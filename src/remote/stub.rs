@@ -41,6 +41,29 @@ pub enum Reply {
     Held(Box<Reply>),
 }
 
+/// An address on this machine at which nobody answers as long as this lives: its port is that of a connection, so that no
+/// other program can get it.
+pub struct Nobody {
+    /// `http://127.0.0.1:PORT`.
+    pub address: String,
+    _ends: (TcpListener, TcpStream),
+}
+
+impl Nobody {
+    /// Such an address.
+    ///
+    /// # Errors
+    /// No port can be had.
+    pub fn new() -> std::io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let stream = TcpStream::connect(listener.local_addr()?)?;
+        Ok(Self {
+            address: format!("http://{}", stream.local_addr()?),
+            _ends: (listener, stream),
+        })
+    }
+}
+
 /// The server. It ends with the program.
 pub struct Stub {
     /// `http://127.0.0.1:PORT`.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::chat::{Chat, ChatRequest, Dialect, Finish, Message, Role};
-use crate::stub::{Asked, Reply, Stub};
+use crate::stub::{Asked, Nobody, Reply, Stub};
 use crate::{Ask, Client, Key, RemoteError, Retry, Settings, Timeouts};
 
 const SECRET: &str = "sk-SECRET-0123";
@@ -186,10 +186,8 @@ fn silence_and_flood_have_an_end() {
     );
 
     // Nobody there.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = format!("http://{}", free.local_addr().unwrap());
-    drop(free);
-    let client = Client::new(&address, None, settings()).unwrap();
+    let nobody = Nobody::new().unwrap();
+    let client = Client::new(&nobody.address, None, settings()).unwrap();
     let error = client.ask(&Ask::get("x")).unwrap_err();
     assert!(
         matches!(error, RemoteError::NoAnswer { attempts: 3, .. }),

@@ -137,6 +137,44 @@ pub fn prompts(report: &Report) -> Table {
     )
 }
 
+/// The pictures that sources refused to make: for each method a row for all prompts together, and one for each prompt with
+/// such pictures, those with most of them first.
+pub fn refusals(report: &Report) -> Table {
+    let mut rows = Vec::new();
+    for method in report.methods.iter().filter(|m| !m.refused.is_empty()) {
+        let mut of_prompt: BTreeMap<usize, (usize, BTreeMap<&str, usize>)> = BTreeMap::new();
+        let mut codes: BTreeMap<&str, usize> = BTreeMap::new();
+        for refused in &method.refused {
+            let (count, own) = of_prompt.entry(refused.prompt).or_default();
+            *count += 1;
+            *own.entry(&refused.code).or_default() += 1;
+            *codes.entry(&refused.code).or_default() += 1;
+        }
+        let row = |prompt: &str, refused: usize, made: usize, codes: &BTreeMap<&str, usize>| {
+            let codes = codes.iter().map(|(code, count)| format!("{code} {count}"));
+            vec![
+                Cell::Name(method.name.clone()),
+                Cell::Name(prompt.to_owned()),
+                Cell::Count(refused),
+                Cell::Count(made),
+                Cell::Rate(refused as f64 / (refused + made) as f64),
+                Cell::Name(codes.collect::<Vec<_>>().join(", ")),
+            ]
+        };
+        let all = method.refused.len();
+        rows.push(row("all prompts", all, method.pictures.len(), &codes));
+        let mut each: Vec<_> = of_prompt.into_iter().collect();
+        each.sort_by_key(|(_, (count, _))| std::cmp::Reverse(*count));
+        for (prompt, (count, codes)) in each {
+            let made = method.pictures.iter().filter(|one| one.prompt == prompt);
+            let text = &report.prompts.list()[prompt].prompt;
+            rows.push(row(text, count, made.count(), &codes));
+        }
+    }
+    let columns = ["run", "prompt", "refused", "made", "refused_share", "codes"];
+    Table::new("refusals", &columns, rows.into_iter())
+}
+
 /// The worst first. `more` gives the cells between the number of relations and the rates.
 fn table(
     name: &'static str,

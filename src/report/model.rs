@@ -38,6 +38,12 @@ pub struct RunInfo {
 }
 
 impl RunInfo {
+    /// The width and height that were asked for of a source that makes the pictures elsewhere.
+    fn asked_size(&self) -> Option<[u32; 2]> {
+        let size = self.config.as_ref()?.pointer("/source/wishes/size")?;
+        serde_json::from_value(size.clone()).ok()
+    }
+
     /// The last part of its first location; of a shard, the run's.
     pub fn name(&self) -> String {
         self.name_with(1)
@@ -83,8 +89,21 @@ pub struct Method {
     pub records: Vec<Record>,
     /// What it says with other settings: the name of a folder such as `eval_precal_20260116_113552`, and the records in it.
     pub others: Vec<(String, Vec<Record>)>,
-    /// How many pictures the run is to have of this method, where that is known.
+    /// How many pictures the run is to have of this method, where that is known; those that were refused are not among them.
     pub planned: Option<usize>,
+    /// Pictures that their source refused to make.
+    pub refused: Vec<Refused>,
+}
+
+/// A picture that its source refused to make, by its rules about content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Its prompt, in [`Report::prompts`].
+    pub prompt: usize,
+    /// The source's word for it.
+    pub code: String,
+    /// What the source says.
+    pub message: String,
 }
 
 /// One picture.
@@ -158,16 +177,34 @@ impl Report {
         let checked = self.checked();
         let margin = |method: &&Method| method.records.first().map(|record| record.geometry.margin);
         let margins: Vec<f64> = checked.iter().filter_map(margin).collect();
-        if margins.windows(2).all(|pair| pair[0] == pair[1]) {
-            return Vec::new();
+        let mut caveats = Vec::new();
+        if margins.windows(2).any(|pair| pair[0] != pair[1]) {
+            let each: Vec<String> = (checked.iter().zip(margins))
+                .map(|(method, margin)| format!("{} {margin}", method.name))
+                .collect();
+            caveats.push(format!(
+                "The methods were checked with different margins: {}.",
+                each.join(", ")
+            ));
         }
-        let each: Vec<String> = (checked.iter().zip(margins))
-            .map(|(method, margin)| format!("{} {margin}", method.name))
-            .collect();
-        vec![format!(
-            "The methods were checked with different margins: {}.",
-            each.join(", ")
-        )]
+        caveats.extend(self.methods.iter().filter_map(|method| {
+            let [width, height] = self.runs[method.run].asked_size()?;
+            let other = |picture: &&Picture| picture.size.is_some_and(|size| size != [width, height]);
+            let others = method.pictures.iter().filter(other).count();
+            (others > 0).then(|| {
+                format!(
+                    "{others} of {} pictures by {} are not {width}x{height}, which was asked for, and were looked at as they came.",
+                    method.pictures.len(),
+                    method.name
+                )
+            })
+        }));
+        caveats
+    }
+
+    /// The number of pictures that were refused.
+    pub fn refused(&self) -> usize {
+        self.methods.iter().map(|method| method.refused.len()).sum()
     }
 
     /// The number of pictures.

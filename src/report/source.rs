@@ -101,7 +101,7 @@ fn read_group(
             let mut method = reading.method(name, &mut report.prompts)?;
             method.planned = found
                 .planned(name, &prompts)
-                .map(|all| all.saturating_sub(found.refused(folder)));
+                .map(|all| all.saturating_sub(method.refused.len()));
             let there = report.methods[first..].iter_mut().find(|m| m.name == *name);
             match there {
                 Some(there) => join(there, method, &report.places)?,
@@ -143,6 +143,7 @@ fn join(method: &mut Method, other: Method, places: &[Place]) -> Result<(), Sour
             });
         }
     }
+    method.refused.extend(other.refused);
     let offset = method.records.len();
     method.records.extend(other.records);
     method

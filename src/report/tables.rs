@@ -122,6 +122,12 @@ pub fn all(report: &Report, rates: &[Rates], pairs: &[Pair]) -> Vec<Titled> {
         sides(report, &methods),
     );
     add(
+        "Refusals",
+        "Pictures that their source refused to make by its rules about content: by prompt, beside those that it made. They are \
+         neither missing nor failures, and in no other figure.",
+        breakdown::refusals(report),
+    );
+    add(
         "Costs",
         "Means for a picture: rows through the whole UNet, guided passes, noises tried, seconds without the checker's.",
         costs(&methods),

@@ -140,6 +140,14 @@ pub enum SourceError {
         /// What is wrong.
         why: String,
     },
+    /// A picture that a maker is to change cannot be put where it finds it.
+    #[error("cannot write {}, the picture that the maker is to change", path.display())]
+    Put {
+        /// Where.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
     /// What is done with pictures failed.
     #[error("keeping a picture failed")]
     Keep(#[source] Box<dyn std::error::Error + Send + Sync>),

@@ -14,6 +14,8 @@ pub mod folder;
 mod process;
 pub mod upright;
 
+use std::sync::Arc;
+
 use prepose_remote::images::PictureRequest;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -21,6 +23,7 @@ use sha2::{Digest, Sha256};
 pub use endpoint::Endpoint;
 pub use error::SourceError;
 pub use folder::Folder;
+pub use prepose_remote::images::Editing;
 pub use process::{Patience, Process};
 
 /// A picture that is wanted.
@@ -36,6 +39,30 @@ pub struct Job {
     pub seed: u64,
     /// Which of the prompt's pictures it is, from 0.
     pub number: usize,
+    /// The picture that it changes; none for one made from nothing.
+    pub start: Option<Start>,
+}
+
+/// A picture that is to be changed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Start {
+    /// A PNG file.
+    pub png: Arc<Vec<u8>>,
+    /// Its SHA-256.
+    pub sha256: String,
+    /// How much of it is changed, in (0, 1], for what changes pictures by adding noise.
+    pub strength: f64,
+}
+
+impl Start {
+    /// A PNG file that is to be changed so much, in (0, 1].
+    pub fn new(png: Vec<u8>, strength: f64) -> Self {
+        Self {
+            sha256: format!("{:x}", Sha256::digest(&png)),
+            png: Arc::new(png),
+            strength,
+        }
+    }
 }
 
 /// How pictures are made; what is none is left to the source.
@@ -67,7 +94,8 @@ impl Wishes {
             size: self.size,
             steps: self.steps,
             guidance_scale: self.guidance_scale,
-            init: None,
+            init: job.start.as_ref().map(|start| start.png.as_slice()),
+            strength: job.start.as_ref().map(|start| start.strength),
         }
     }
 }
@@ -96,6 +124,12 @@ pub struct Origin {
     /// How often it was asked for.
     #[serde(default, skip_serializing_if = "is_once")]
     pub attempts: u32,
+    /// SHA-256 of the picture that was changed; none if it was made from nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<String>,
+    /// The width and height in pixels that were asked for, if the picture has others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked_size: Option<[u32; 2]>,
 }
 
 fn is_once(attempts: &u32) -> bool {
@@ -152,6 +186,11 @@ pub type Deliver<'a> = dyn FnMut(usize, Outcome) -> Result<(), SourceError> + 'a
 pub trait Source {
     /// How many jobs it is best given at a time.
     fn at_once(&self) -> usize;
+
+    /// Whether it changes pictures.
+    fn editing(&self) -> Editing {
+        Editing::Never
+    }
 
     /// Fetches pictures, and hands each over as soon as it is there, in any order.
     ///

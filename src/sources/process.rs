@@ -3,22 +3,25 @@
 //! ```text
 //! out  {"type": "hello", "protocol": 1, "name": "FLUX.1-dev", "at_once": 4}
 //! in   {"id": "…", "prompt": "a cup", "negative_prompt": "", "seed": 0, "width": 512, "height": 512, "steps": 20,
-//!       "guidance_scale": 7.5, "out": "/tmp/…"}
+//!       "guidance_scale": 7.5, "image": null, "strength": null, "out": "/tmp/…"}
 //! out  {"type": "done", "id": "…", "path": "/tmp/…/1.png"}
 //! out  {"type": "error", "id": "…", "code": "refused", "message": "…"}
 //! ```
 //!
-//! What is not wished for is null. Answers may come in any order. The end of its input tells the program to end.
+//! What is not wished for is null. Answers may come in any order. The end of its input tells the program to end. One that can
+//! change a picture says `"edits": true` with its hello, and then finds the path of a PNG file in `image`.
 
+mod answer;
 mod running;
 
-use crate::{Deliver, File, Job, Origin, Outcome, Refusal, Source, SourceError, Wishes};
-use prepose_untrusted::{MAX_PICTURE, printable, read_regular};
+use crate::{Deliver, Editing, Job, Source, SourceError, Start, Wishes};
+use answer::{Answer, Wrong, outcome};
+use prepose_untrusted::printable;
 use running::Running;
 use serde::Deserialize;
 use serde_json::json;
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -75,25 +78,9 @@ pub struct Hello {
     /// Of these lines.
     #[serde(default)]
     pub protocol: Option<u32>,
-}
-
-/// What a program answers.
-#[derive(Debug, Deserialize)]
-struct Answer {
-    #[serde(default, rename = "type")]
-    kind: Option<String>,
+    /// Whether it takes a picture to begin with.
     #[serde(default)]
-    id: Option<String>,
-    #[serde(default)]
-    path: Option<String>,
-    #[serde(default)]
-    seed: Option<u64>,
-    #[serde(default)]
-    seconds: Option<f64>,
-    #[serde(default)]
-    code: Option<String>,
-    #[serde(default)]
-    message: Option<String>,
+    pub edits: Option<bool>,
 }
 
 impl Process {
@@ -189,9 +176,37 @@ impl Process {
             "height": size.map(|[_, height]| height),
             "steps": steps,
             "guidance_scale": guidance_scale,
+            "image": job.start.as_ref().map(|start| self.start_path(start)),
+            "strength": job.start.as_ref().map(|start| start.strength),
             "out": self.folder.path(),
         });
         format!("{line}\n")
+    }
+
+    /// Where the picture that a job changes lies for the program.
+    fn start_path(&self, start: &Start) -> PathBuf {
+        let name = format!("start-{}.png", start.sha256);
+        self.folder.path().join(name)
+    }
+
+    /// Puts the pictures that jobs change where the program finds them.
+    fn put_starts(&self, jobs: &[(usize, &Job)]) -> Result<(), SourceError> {
+        for start in jobs.iter().filter_map(|(_, job)| job.start.as_ref()) {
+            let path = self.start_path(start);
+            if !path.exists() {
+                let put = std::fs::write(&path, &*start.png);
+                put.map_err(|source| SourceError::Put { path, source })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes them away again.
+    fn remove_starts(&self, jobs: &[Job]) {
+        for start in jobs.iter().filter_map(|job| job.start.as_ref()) {
+            // What is left of them goes with the folder.
+            let _ = std::fs::remove_file(self.start_path(start));
+        }
     }
 
     /// Gives it all of `jobs` and takes its answers, until all are there or it ends. The jobs that are left.
@@ -273,79 +288,16 @@ fn plural(count: usize) -> String {
     }
 }
 
-enum Wrong {
-    Line(String),
-    Source(SourceError),
-}
-
-/// What an answer says of its job.
-fn outcome(answer: &Answer, job: &Job, folder: &Path, seconds: f64) -> Result<Outcome, Wrong> {
-    let message = || {
-        let message = answer.message.as_deref().unwrap_or("no reason given");
-        printable(message).to_string()
-    };
-    let code = || printable(answer.code.as_deref().unwrap_or("unknown")).to_string();
-    match (answer.kind.as_deref(), answer.code.as_deref()) {
-        (Some("error"), Some("refused")) => Ok(Outcome::Refused(Refusal {
-            code: code(),
-            message: message(),
-        })),
-        (Some("error"), _) => Err(Wrong::Source(SourceError::Maker {
-            prompt_id: job.prompt_id.clone(),
-            seed: job.seed,
-            code: code(),
-            message: message(),
-        })),
-        (Some("done") | None, _) => {
-            let Some(path) = &answer.path else {
-                return Err(Wrong::Line("which has no \"path\" of a picture".into()));
-            };
-            let (path, bytes) = take(path, folder).map_err(Wrong::Source)?;
-            // It has been read; what is left of it goes with the folder.
-            let _ = std::fs::remove_file(path);
-            let origin = Origin {
-                seed: answer.seed,
-                attempts: 1,
-                ..Origin::default()
-            };
-            let seconds = answer
-                .seconds
-                .filter(|seconds| seconds.is_finite() && *seconds >= 0.0)
-                .unwrap_or(seconds);
-            Ok(Outcome::Picture(File::new(bytes, origin, seconds)))
-        }
-        (Some(_), _) => Err(Wrong::Line(
-            "whose \"type\" is neither \"done\" nor \"error\"".into(),
-        )),
-    }
-}
-
-/// The file at a path that a program named, which must be in the folder that it was given.
-fn take(given: &str, folder: &Path) -> Result<(PathBuf, Vec<u8>), SourceError> {
-    let wrong = |why: String| SourceError::Place {
-        path: printable(given).to_string(),
-        why,
-    };
-    let path = folder
-        .join(given)
-        .canonicalize()
-        .map_err(|error| wrong(format!("which cannot be read: {error}")))?;
-    let folder = folder
-        .canonicalize()
-        .map_err(|error| wrong(error.to_string()))?;
-    if !path.starts_with(&folder) {
-        return Err(wrong(
-            "which is not in the folder that the job names in \"out\"".into(),
-        ));
-    }
-    let bytes = read_regular(&path, MAX_PICTURE)
-        .map_err(|error| wrong(format!("which cannot be read: {error}")))?;
-    Ok((path, bytes))
-}
-
 impl Source for Process {
     fn at_once(&self) -> usize {
         self.hello.at_once.unwrap_or(1).clamp(1, MOST)
+    }
+
+    fn editing(&self) -> Editing {
+        match self.hello.edits {
+            Some(true) => Editing::Also,
+            _ => Editing::Never,
+        }
     }
 
     fn fetch(&mut self, jobs: &[Job], deliver: &mut Deliver) -> Result<(), SourceError> {
@@ -355,6 +307,7 @@ impl Source for Process {
             left.sort_unstable();
             let these: Vec<(usize, &Job)> =
                 left.iter().map(|index| (*index, &jobs[*index])).collect();
+            self.put_starts(&these)?;
             left = self.go(&these, deliver).inspect_err(|_| {
                 // What it makes now nobody will ask for.
                 if let Some(running) = &mut self.running {
@@ -362,6 +315,7 @@ impl Source for Process {
                 }
             })?;
         }
+        self.remove_starts(jobs);
         Ok(())
     }
 }

@@ -3,10 +3,12 @@
 //! What costs time or money is kept in `received/` at the instant at which it comes, before anybody has looked at it, so
 //! that a run which is killed asks for nothing twice that it was given.
 
+mod check;
+mod jobs;
 mod received;
 
 use super::SuitePrompt;
-use super::folder::{FolderError, RunFolder};
+use super::folder::{FolderError, RECEIVED, RunFolder};
 use super::method::Method;
 use super::plan::{Job, Plan, SourceId};
 use super::requests::given_relations;
@@ -22,12 +24,13 @@ use crate::output::manifest::{
 use crate::picture::{Picture, PictureTensor};
 use crate::prompt::scene::Scene;
 use crate::request::SearchConfig;
-use crate::search::candidate_seed;
-use crate::sources::{self, File, Origin, Outcome, Source, SourceError, upright};
+use crate::sources::{self, File, Origin, Outcome, Source, SourceError, Wishes, upright};
 use burn::tensor::Device;
 use received::{packed, unpacked};
-use sha2::{Digest, Sha256};
-use std::collections::HashMap;
+
+pub use check::check;
+pub(super) use jobs::names;
+pub use jobs::wanted;
 
 /// A detector that says which candidate is best, and the device that it is on.
 #[derive(Clone, Copy)]
@@ -43,97 +46,8 @@ pub struct SourceMaker<'a> {
     folder: &'a RunFolder,
     source: &'a mut dyn Source,
     judge: Option<Judge<'a>>,
-}
-
-/// The jobs of a source for a picture of a run: one, or as many as a search has candidates. `first` is which of the
-/// prompt's pictures the job is of.
-fn jobs_for(plan: &Plan, source: &SourceId, job: Job, first: usize) -> Vec<sources::Job> {
-    let prompt = &plan.prompts[job.prompt];
-    let search = plan.config.methods[job.method].search.as_ref();
-    let candidates = search.map_or(1, |search| search.best_of.max(1));
-    let by_seed = matches!(source, SourceId::Pictures { layout, .. } if layout.is_by_seed());
-    let one = |candidate: usize| {
-        let number = first * candidates + candidate;
-        let seed = match (by_seed && candidates > 1, plan.config.seeds.first()) {
-            // Pictures that are there have seeds in a row.
-            (true, Some(seed)) => seed.wrapping_add(number as u64),
-            _ => candidate_seed(job.seed, candidate),
-        };
-        let told = (source, &prompt.prompt_id, &prompt.prompt, seed, number);
-        // Settings and texts: nothing in it that JSON could not hold.
-        let told = serde_json::to_vec(&told).unwrap_or_default();
-        sources::Job {
-            name: format!("{:x}", Sha256::digest(told)),
-            prompt_id: prompt.prompt_id.clone(),
-            prompt: prompt.prompt.clone(),
-            seed,
-            number,
-        }
-    };
-    (0..candidates).map(one).collect()
-}
-
-/// All that a run will ask of its source for some jobs, in their order.
-pub fn wanted(plan: &Plan, source: &SourceId, jobs: &[Job]) -> Vec<Vec<sources::Job>> {
-    let places: HashMap<u64, usize> = (plan.config.seeds.iter().enumerate())
-        .map(|(place, seed)| (*seed, place))
-        .collect();
-    let of = |job: &Job| {
-        let first = places.get(&job.seed).copied().unwrap_or_default();
-        jobs_for(plan, source, *job, first)
-    };
-    jobs.iter().map(of).collect()
-}
-
-/// Checks every method, and every prompt whose candidates a search scores. `labels` are those of the run's detector; none
-/// if there is no detector.
-///
-/// # Errors
-/// A method that works inside of the engine, a search that needs a detector, prompts whose candidates it cannot score.
-pub fn check(plan: &Plan, labels: Option<&[String]>) -> Result<(), RunError> {
-    for method in &plan.config.methods {
-        let inside = |why| RunError::Inside {
-            method: method.name.clone(),
-            why,
-        };
-        if method.guide.is_some() {
-            return Err(inside("guides the network from inside"));
-        }
-        if method.begin.is_some() {
-            return Err(inside("changes the prompt while the picture is made"));
-        }
-        let Some(search) = &method.search else {
-            continue;
-        };
-        if search.pruning.is_some() {
-            return Err(inside("drops candidates while they are made"));
-        }
-        let Some(kind) = reward_kind(search.reward) else {
-            return Err(inside("scores candidates by where the network looks"));
-        };
-        if labels.is_none() {
-            return Err(RunError::NoChecker {
-                method: method.name.clone(),
-            });
-        }
-        let (mut unscored, mut why) = (Vec::new(), None);
-        for prompt in &plan.prompts {
-            if let Err(error) = PictureReward::new(kind, &scene(prompt), labels) {
-                unscored.push(prompt.prompt_id.clone());
-                why.get_or_insert(error);
-            }
-        }
-        if let Some(why) = why {
-            return Err(RunError::Unscored {
-                method: method.name.clone(),
-                reward: search.reward,
-                prompts: plan.prompts.len(),
-                unscored,
-                why: why.into(),
-            });
-        }
-    }
-    Ok(())
+    /// Whether it was told that a picture has another size than was asked for.
+    told_size: bool,
 }
 
 /// What a prompt says: the set knows it also where English leaves it open.
@@ -203,6 +117,7 @@ impl<'a> SourceMaker<'a> {
             folder,
             source,
             judge,
+            told_size: false,
         }
     }
 
@@ -215,7 +130,7 @@ impl<'a> SourceMaker<'a> {
     ) -> Result<Vec<(Outcome, String)>, RunError> {
         let store = self.folder.store().clone();
         let names: Vec<String> = (jobs.iter())
-            .map(|job| format!("{}/received/{}", method.name, job.name))
+            .map(|job| format!("{}/{RECEIVED}/{}", method.name, job.name))
             .collect();
         let mut outcomes: Vec<Option<Outcome>> = vec![None; jobs.len()];
         if dear {
@@ -247,13 +162,15 @@ impl<'a> SourceMaker<'a> {
 
     /// The picture of a job, the best one if there are several.
     fn made(
-        &self,
+        &mut self,
         job: Job,
         dear: bool,
         outcomes: Vec<(Outcome, String)>,
     ) -> Result<Made, RunError> {
-        let plan = self.folder.plan();
+        let folder = self.folder;
+        let plan = folder.plan();
         let candidates = outcomes.len();
+        let wishes = plan.config.source.as_ref().map(SourceId::wishes);
         let (mut pictures, mut received) = (Vec::new(), Vec::new());
         let (mut refusal, mut seconds) = (None, 0.0);
         for (outcome, name) in outcomes {
@@ -261,19 +178,23 @@ impl<'a> SourceMaker<'a> {
                 Outcome::Picture(file) => {
                     let File {
                         bytes,
-                        origin,
+                        mut origin,
                         seconds: each,
                     } = file;
                     seconds += each;
                     let read = upright::read(bytes).map_err(|source| {
                         // It would be found again, and be as bad.
-                        let _ = self.folder.store().remove(&name);
+                        let _ = folder.store().remove(&name);
                         RunError::Picture {
                             sample_id: plan.sample_id(job),
                             file: origin.file.clone(),
                             source,
                         }
                     })?;
+                    origin.asked_size = other_size(wishes.as_ref(), &read.picture);
+                    if let Some(asked) = origin.asked_size {
+                        self.tell_size(&plan.sample_id(job), asked, &read.picture);
+                    }
                     pictures.push((read, origin));
                 }
                 Outcome::Refused(why) => refusal = Some(why),
@@ -300,6 +221,18 @@ impl<'a> SourceMaker<'a> {
             },
             received,
         })))
+    }
+
+    /// Warns of a picture of another size than was asked for, once: the run's summary has how many there are.
+    fn tell_size(&mut self, sample_id: &str, [width, height]: [u32; 2], picture: &Picture) {
+        if !std::mem::replace(&mut self.told_size, true) {
+            tracing::warn!(
+                "{sample_id} is {}x{}, but {width}x{height} was asked for; pictures are kept and looked at in the size in which they \
+                 come",
+                picture.width,
+                picture.height
+            );
+        }
     }
 
     /// The first of the candidates with the highest score.
@@ -339,6 +272,13 @@ impl<'a> SourceMaker<'a> {
     }
 }
 
+/// The size that was asked for, if a picture has another one.
+fn other_size(wishes: Option<&Wishes>, picture: &Picture) -> Option<[u32; 2]> {
+    let asked = wishes?.size?;
+    let [width, height] = asked.map(|side| side as usize);
+    ((width, height) != (picture.width, picture.height)).then_some(asked)
+}
+
 impl Maker for SourceMaker<'_> {
     fn make(&mut self, jobs: &[Job]) -> Result<Vec<Made>, RunError> {
         let plan = self.folder.plan();
@@ -352,14 +292,23 @@ impl Maker for SourceMaker<'_> {
             .map_or(1, |search| search.best_of.max(1));
         let most = self.source.at_once().div_ceil(candidates).max(1);
         let jobs = &jobs[..jobs.len().min(most)];
-        let wanted = wanted(plan, source, jobs);
-        let all: Vec<sources::Job> = wanted.iter().flatten().cloned().collect();
+        let wanted = (jobs.iter().zip(wanted(plan, source, jobs)))
+            .map(|(job, wanted)| jobs::begun(plan, source, *job, wanted))
+            .collect::<Result<Vec<_>, _>>()?;
+        let all: Vec<sources::Job> = (wanted.iter().filter_map(|wanted| wanted.as_ref().ok()))
+            .flatten()
+            .cloned()
+            .collect();
         let dear = source.is_dear();
         let mut outcomes = self.fetch(method, dear, &all)?.into_iter();
         let each = jobs.iter().zip(wanted);
-        each.map(|(job, wanted)| {
-            let own = outcomes.by_ref().take(wanted.len()).collect();
-            self.made(*job, dear, own)
+        each.map(|(job, wanted)| match wanted {
+            Ok(wanted) => {
+                let own = outcomes.by_ref().take(wanted.len()).collect();
+                self.made(*job, dear, own)
+            }
+            // There is nothing to change.
+            Err(refusal) => Ok(Made::Refused(refusal)),
         })
         .collect()
     }

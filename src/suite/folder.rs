@@ -9,6 +9,7 @@ mod claim;
 mod damage;
 mod error;
 mod fold;
+mod received;
 mod refused;
 mod state;
 
@@ -23,6 +24,7 @@ use crate::store::ledger::{Ledger, Listed, Look};
 
 pub use claim::News;
 pub use error::FolderError;
+pub(in crate::suite) use received::RECEIVED;
 pub(in crate::suite) use state::Finished;
 
 /// The settings of a run.
@@ -161,17 +163,6 @@ impl RunFolder {
     pub fn asked_for(&self, method: usize) -> usize {
         let jobs = self.plan.jobs(method);
         jobs.filter(|job| self.is_asked_for(*job)).count()
-    }
-
-    /// How many pictures by a method are not there, whether or not they were asked for.
-    fn lacking(&self, method: usize) -> Result<usize, FolderError> {
-        let state = self.state(method, Look::Quick)?;
-        let mut done = self.done(&state)?.ids;
-        done.extend(self.refused_in(&state));
-        let jobs = self.plan.jobs(method);
-        Ok(jobs
-            .filter(|job| !done.contains(&self.plan.sample_id(*job)))
-            .count())
     }
 
     /// Writes a finished picture down, `files` first (names within the method's folder: the picture, its attention

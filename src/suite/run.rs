@@ -128,6 +128,10 @@ impl Runner<'_> {
             .collect::<Result<_, _>>()?;
         let total = methods.clone().map(|method| folder.asked_for(method)).sum();
         watcher.begins(pending.iter().map(Vec::len).sum(), total);
+        for method in methods.clone() {
+            // Of an earlier call that was killed.
+            folder.tidy_received(method)?;
+        }
         for (method, mut jobs) in methods.zip(pending) {
             let mut writer = ResultWriter {
                 folder,

@@ -1,5 +1,6 @@
 //! The runner with pictures from nowhere: whatever fails, nothing is lost and nothing is made twice.
 
+mod received;
 mod taken_up;
 
 use std::collections::BTreeMap;
@@ -21,12 +22,14 @@ use crate::sampling::noise::NoiseKind;
 use crate::store::ledger::{Damage, LEDGER, Look};
 use crate::store::{Entry, LocalStore, Store, StoreError};
 
-/// Files in memory. The operation number `fails` fails: before it has any effect, or, if it is odd, after it.
+/// Files in memory. The operation number `fails` fails: before it has any effect, or, if it is odd, after it. From the operation
+/// number `dead_from` on, all fail and none has an effect, as when the program is killed.
 #[derive(Default)]
 struct MemoryStore {
     files: Mutex<BTreeMap<String, Vec<u8>>>,
     operations: AtomicUsize,
     fails: Option<usize>,
+    dead_from: Option<usize>,
 }
 
 impl MemoryStore {
@@ -36,13 +39,14 @@ impl MemoryStore {
     ) -> Result<T, StoreError> {
         let number = self.operations.fetch_add(1, Ordering::Relaxed);
         let fail = self.fails == Some(number);
+        let dead = self.dead_from.is_some_and(|from| number >= from);
         let error = || StoreError::File {
             action: "write",
             name: number.to_string(),
             location: "memory".into(),
             source: "no space left on device".into(),
         };
-        if fail && number.is_multiple_of(2) {
+        if dead || (fail && number.is_multiple_of(2)) {
             return Err(error());
         }
         let done = act(&mut self.files.lock().unwrap());

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::check_pictures::dog_cat;
 use crate::program::{prepose_in, refuses, stderr, stdout, works};
+use crate::support::fixture;
 
 fn detect(folder: &Path, args: &[&str]) -> Output {
     prepose_in(folder, &[&["detect", "--device", "flex"], args].concat())
@@ -158,5 +159,50 @@ fn what_cannot_be_looked_at_is_told_and_the_rest_is_done() {
         (&["detect", "pictures", "--checker", "nothing"], "nothing"),
     ] {
         refuses(folder, args, &[part]);
+    }
+}
+
+/// A detector that takes any phrase is asked for what the prompt names, also twice; without a prompt it would find nothing.
+#[test]
+fn what_finds_only_what_it_is_asked_for_is_asked() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path();
+    put(folder);
+    let grounding = fixture("eyes/grounding-dino/model");
+    let with = |more: &[&str]| {
+        let args = [
+            "pictures/plain.webp",
+            "--checker",
+            grounding.to_str().unwrap(),
+            "--min-score",
+            "0.01",
+            "--json",
+        ];
+        detect(folder, &[&args, more].concat())
+    };
+    let one = with(&["--prompt", "a corgi"]);
+    assert_eq!(one.status.code(), Some(0), "{}", stderr(&one));
+    let one = lines(&stdout(&one));
+    assert_eq!(one[0]["objects"], serde_json::json!(["corgi"]));
+    assert!(!one[0]["detections"].as_array().unwrap().is_empty());
+    // Names cannot tell two of them apart, but they are looked for.
+    let two = with(&["--prompt", "a corgi to the left of a corgi"]);
+    assert_eq!(two.status.code(), Some(0), "{}", stderr(&two));
+    let two = lines(&stdout(&two));
+    assert!(two[0].get("objects").is_none(), "{}", two[0]);
+    assert_eq!(two[0]["detections"], one[0]["detections"]);
+    // Nothing says what to look for.
+    for (more, part) in [
+        (&[][..], "plain.webp: nothing says what to look for"),
+        (&["--prompt", ""], "names nothing to look for"),
+    ] {
+        let none = with(more);
+        let message = stderr(&none);
+        assert_eq!(none.status.code(), Some(2), "{message}");
+        assert!(
+            message.contains(part) && message.contains("--prompt \"a dog and a cat\""),
+            "{message}"
+        );
+        assert_eq!(stdout(&none), "");
     }
 }

@@ -1,4 +1,7 @@
-//! Where the tests of both programs find their data.
+//! Where the tests of both programs find their data, and an object store for both.
+
+#[allow(dead_code, reason = "each program uses a part of it")]
+pub mod gateway;
 
 use std::path::{Path, PathBuf};
 

@@ -11,9 +11,10 @@ use std::path::PathBuf;
 
 pub(super) use inputs::pictures_in;
 pub(super) use pictures::read_picture;
-use prepose::device::DeviceSpec;
 use prepose::prompt::scene::GivenRelation;
 pub(super) use records::read_config;
+
+use super::looking::LookingArgs;
 
 /// Say whether pictures show what was asked for: PASS, FAIL or UNDECIDABLE, why, and how sure (docs/checker.md).
 ///
@@ -90,24 +91,8 @@ pub struct Args {
         hide_short_help = true
     )]
     published: Option<bool>,
-    /// auto, cuda[:i], vulkan[:i], metal, wgpu[:i] or flex (the CPU).
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "auto",
-        help_heading = "Device"
-    )]
-    device: DeviceSpec,
-    /// Pictures at a time; the result does not depend on it.
-    #[arg(
-        short,
-        long,
-        value_name = "N",
-        default_value_t = 8,
-        help_heading = "Device",
-        hide_short_help = true
-    )]
-    batch: usize,
+    #[command(flatten)]
+    looking: LookingArgs,
     /// The folder for the results [default: none is written].
     #[arg(short, long, value_name = "FOLDER", help_heading = "Output")]
     out: Option<PathBuf>,

@@ -31,9 +31,7 @@ use crate::cli::{ERROR, NO, OK, checker, colour};
 
 /// Checks what the arguments name.
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
-    if args.batch == 0 {
-        bail!("--batch is 0, but must be at least 1");
-    }
+    args.looking.check()?;
     if let Some(depth) = args.depth.as_deref().filter(|depth| !depth.is_dir()) {
         bail!("--depth {} is no folder", depth.display());
     }
@@ -189,7 +187,7 @@ fn load(
     primary: &OpenDetector,
     secondary: Option<&OpenDetector>,
 ) -> anyhow::Result<Checker> {
-    let opened = device::open(args.device)?;
+    let opened = device::open(args.looking.device)?;
     let load = |weights: &OpenDetector, config: &mut DetectorConfig| {
         let detector = checker::load(weights, &opened.device, &config.params)?;
         checker::name_in(config, weights);
@@ -220,7 +218,7 @@ fn load(
             published: args.published.unwrap_or(false),
         },
         device: opened.device,
-        batch: args.batch,
+        batch: args.looking.batch,
     })
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use prepose::report::experiments::Compared;
 use prepose::report::experiments::ots::{self, Labels};
 use prepose::suite::method::Method;
@@ -12,17 +12,19 @@ use prepose::suite::{Edit, Suite, SuitePrompt};
 use prepose_untrusted::read_text_or_stdin;
 use serde::Deserialize;
 
-use crate::cli::run::{Settings, carry_out_suite};
+use crate::cli::run::{Settings, carry_out_suite, open_workflow};
 use crate::cli::{OK, experiment};
 
 /// Who in a picture of two does what an instruction asks for: first the seed pictures are made, with a subject at each side,
 /// into the folder `seeds` of the run's; then each is changed by image to image.
 ///
-/// Both are runs, and may be killed at any time: the same command goes on where they stopped. The detector says whether both
-/// subjects are still there, on their sides; who acts is for a judge to say: --labels.
+/// Both are runs, and may be killed at any time: the same command goes on where they stopped. They are made here, or by a
+/// server or a program that can change pictures (docs/sources.md). The detector says whether both subjects are still there, on
+/// their sides; who acts is for a judge to say: --labels.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   prepose ots edit --checkpoint sd15.safetensors --checker none --out runs/edit
+  prepose ots edit --endpoint https://api.openai.com/v1 --endpoint-model gpt-image-2 --endpoint-key-env OPENAI_API_KEY --checker none --out runs/edit
   prepose ots edit --correctness --checkpoint sd15.safetensors --checker none --out runs/edit-correctness
   prepose ots edit --checkpoint sd15.safetensors --checker none --out runs/edit --labels labels.jsonl")]
 pub struct Args {
@@ -35,6 +37,9 @@ pub struct Args {
     /// How much of the seed picture is changed, above 0 and at most 1.
     #[arg(long, value_name = "SHARE", default_value_t = Edit::STRENGTH)]
     strength: f64,
+    /// ComfyUI: the graph that changes a picture, with {image} in its LoadImage node; --workflow is that of the seed pictures.
+    #[arg(long, value_name = "FILE.json", requires = "workflow")]
+    edit_workflow: Option<PathBuf>,
     /// What a judge says of the pictures: lines such as {"sample_id": "…", "label": 1}, with the codes of OTS-Bench.
     #[arg(long, value_name = "FILE")]
     labels: Option<PathBuf>,
@@ -69,6 +74,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         !args.settings.out.contains("://"),
         "edits begin with the files of their seed pictures; --out must be a folder"
     );
+    check_source(args)?;
     let labels = match &args.labels {
         Some(path) => read_labels(path)?,
         None => Labels::new(),
@@ -86,7 +92,9 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let out = settings.out.trim_end_matches('/').to_owned();
     settings.out = format!("{out}/{SEEDS}");
     let (seeds, ids) = seed_pictures(&edits);
+    settings.source.edits_follow = settings.source.maker.is_some();
     carry_out_suite(seeds, methods(), &settings, quiet)?;
+    settings.source.edits_follow = false;
     for prompt in &mut edits.prompts {
         if let Some(edit) = &mut prompt.edit {
             let seed = edit.seed.as_deref().unwrap_or_default();
@@ -99,11 +107,41 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         }
     }
     settings.out = out;
+    if args.edit_workflow.is_some() {
+        settings.source.workflow.clone_from(&args.edit_workflow);
+    }
     let folder = carry_out_suite(edits, methods(), &settings, quiet)?;
     experiment::show(&folder, &settings, quiet, |pictures| {
         Ok(ots::edit(pictures, &labels)?)
     })?;
     Ok(OK)
+}
+
+/// Refuses sources that make the seed pictures and then could not change them.
+fn check_source(args: &Args) -> anyhow::Result<()> {
+    let source = &args.settings.source;
+    if let Some(pictures) = &source.pictures {
+        bail!(
+            "the pictures in {} are there already, and here seed pictures are made and then changed: give --endpoint or --maker; \
+             pictures that were changed elsewhere are measured by `prepose run {} --pictures`",
+            pictures.display(),
+            args.suite()
+        );
+    }
+    let Some(path) = &args.edit_workflow else {
+        ensure!(
+            source.workflow.is_none(),
+            "--workflow makes the seed pictures, but what changes them? Give --edit-workflow too, with {{image}} in its LoadImage \
+             node"
+        );
+        return Ok(());
+    };
+    ensure!(
+        open_workflow(path)?.1.begins_with_picture(),
+        "{} begins with no picture: write {{image}} in place of the picture's name into its LoadImage node",
+        path.display()
+    );
+    Ok(())
 }
 
 /// The prompts of the seed pictures, each once, and what they are called.

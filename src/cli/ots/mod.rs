@@ -36,6 +36,22 @@ enum Command {
     Propose(propose::Args),
 }
 
+/// What is compared, and how.
+#[derive(Debug, clap::Args)]
+struct Compared {
+    /// What is compared, as for `run`.
+    #[arg(
+        short,
+        long = "method",
+        value_name = "METHODS",
+        value_delimiter = ',',
+        default_value = "prompt-only"
+    )]
+    methods: Vec<Method>,
+    #[command(flatten)]
+    settings: Settings,
+}
+
 /// The prompts: neutral pairs in both orders.
 #[derive(Debug, clap::Args)]
 struct Which {
@@ -76,17 +92,8 @@ impl Which {
 struct Homogenization {
     #[command(flatten)]
     which: Which,
-    /// What is compared, as for `run`.
-    #[arg(
-        short,
-        long = "method",
-        value_name = "METHODS",
-        value_delimiter = ',',
-        default_value = "prompt-only"
-    )]
-    methods: Vec<Method>,
     #[command(flatten)]
-    settings: Settings,
+    compared: Compared,
 }
 
 /// Until when the order of mention matters: order swapped, or held back, for the first steps.
@@ -147,25 +154,16 @@ struct Correctness {
     /// A set whose prompts have a relation of left or right that their texts do not state, tagged aligned or reverse.
     #[arg(long, value_name = "SUITE", default_value = "ots-correctness")]
     suite: String,
-    /// What is compared, as for `run`.
-    #[arg(
-        short,
-        long = "method",
-        value_name = "METHODS",
-        value_delimiter = ',',
-        default_value = "prompt-only"
-    )]
-    methods: Vec<Method>,
     #[command(flatten)]
-    settings: Settings,
+    compared: Compared,
 }
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     match &args.command {
         Command::Homogenization(args) => experiment::run(
             args.which.suite(),
-            args.methods.clone(),
-            &args.settings,
+            args.compared.methods.clone(),
+            &args.compared.settings,
             quiet,
             |pictures| ots::homogenization(pictures, args.which.direction()),
         ),
@@ -178,8 +176,8 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         ),
         Command::Correctness(args) => experiment::run(
             &args.suite,
-            args.methods.clone(),
-            &args.settings,
+            args.compared.methods.clone(),
+            &args.compared.settings,
             quiet,
             ots::correctness,
         ),

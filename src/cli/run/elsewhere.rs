@@ -7,7 +7,7 @@ use anyhow::{Context, bail, ensure};
 use prepose::remote::images::{ComfyUi, Extra, ImageServer, OpenAiImages, WebUi, Workflow};
 use prepose::remote::{self, Client, Key, Timeouts};
 use prepose::sources::folder::{Layout, Wanted};
-use prepose::sources::{Endpoint, Folder, Patience, Process, Source, Wishes};
+use prepose::sources::{Editing, Endpoint, Folder, Patience, Process, Source, Wishes};
 use prepose::store::Store;
 use prepose::store::ledger::sha256;
 use prepose::suite::SuitePrompt;
@@ -94,6 +94,14 @@ impl Opened {
         match &mut self.source {
             Found::Folder(folder) => folder,
             Found::Other(source) => &mut **source,
+        }
+    }
+
+    /// Whether it changes pictures.
+    pub fn editing(&self) -> Editing {
+        match &self.source {
+            Found::Folder(folder) => folder.editing(),
+            Found::Other(source) => source.editing(),
         }
     }
 
@@ -276,11 +284,8 @@ fn endpoint(
     let mut workflow = None;
     let server: Box<dyn ImageServer> = match (interface, &args.workflow, &args.endpoint_model) {
         (Interface::ComfyUi, Some(path), None) if fields.is_empty() => {
-            let text =
-                read_text(path).with_context(|| format!("cannot read {}", path.display()))?;
+            let (text, graph) = open_workflow(path)?;
             workflow = Some(sha256(text.as_bytes()));
-            let graph = Workflow::parse(&text);
-            let graph = graph.with_context(|| format!("{} cannot be used", path.display()))?;
             Box::new(ComfyUi::new(client, graph))
         }
         (Interface::ComfyUi, None, _) => bail!(
@@ -314,6 +319,14 @@ fn endpoint(
         workflow,
     };
     Ok(Opened::new(id, Box::new(endpoint)))
+}
+
+/// A file with ComfyUI's graph: its text, and what it says.
+pub fn open_workflow(path: &Path) -> anyhow::Result<(String, Workflow)> {
+    let text = read_text(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let graph = Workflow::parse(&text);
+    let graph = graph.with_context(|| format!("{} cannot be used", path.display()))?;
+    Ok((text, graph))
 }
 
 /// Options that are about an engine that is not used.

@@ -15,6 +15,7 @@ use prepose::check::spatialbench::CheckerConfig;
 use prepose::device::OpenDevice;
 use prepose::engine::Blueprint;
 use prepose::make::BatchSize;
+use prepose::sources::Editing;
 use prepose::store;
 use prepose::store::ledger::{Fault, Look, named};
 use prepose::suite::elsewhere::{Judge, SourceMaker};
@@ -22,7 +23,7 @@ use prepose::suite::folder::RunFolder;
 use prepose::suite::growth::union;
 use prepose::suite::maker::EngineMaker;
 use prepose::suite::method::Method;
-use prepose::suite::plan::Plan;
+use prepose::suite::plan::{Plan, SourceId};
 use prepose::suite::provenance::Invocation;
 use prepose::suite::requests;
 use prepose::suite::run::Runner;
@@ -31,7 +32,7 @@ use prepose::suite::{Suite, sets};
 use args::Preset;
 pub use args::{Args, Settings};
 pub use detectors::DetectorSpecs;
-pub use elsewhere::Opened;
+pub use elsewhere::{Opened, open_workflow};
 use plan::{plan, plan_elsewhere, prompts, shard};
 pub use watch::RunProgress;
 use watch::{Totals, summary};
@@ -181,8 +182,14 @@ pub fn claim_elsewhere(
     let suite = prompts(suite, args, detectors)?;
     let seeds = plan::seeds(args, &suite);
     let opened = elsewhere::open(args, &suite.prompts, &seeds, stop.at_once.clone())?;
+    ensure!(
+        !args.source.edits_follow || opened.editing() != Editing::Never,
+        "{} only makes pictures from nothing, and here they are changed next; a maker that can says \"edits\": true with its hello \
+         (docs/sources.md)",
+        opened.id.name()
+    );
     let plan = plan_elsewhere(args, suite, methods, opened.id.clone(), detectors)?;
-    prepose::suite::elsewhere::check(&plan, detectors.labels())?;
+    prepose::suite::elsewhere::check(&plan, detectors.labels(), opened.editing())?;
     let store = store::open(&location(args, &plan))?;
     opened.check_missing(&store, &plan)?;
     Ok((opened, RunFolder::claim(store, plan)?))
@@ -310,7 +317,9 @@ fn totals(folder: &RunFolder) -> anyhow::Result<Vec<(String, Totals)>> {
     let of = |(index, method): (usize, &Method)| {
         let refused = folder.refused(index)?.len();
         let planned = plan.jobs(index).count().saturating_sub(refused);
+        let wishes = plan.config.source.as_ref().map(SourceId::wishes);
         let mut totals = Totals::new(plan.config.checker.is_some(), planned, refused);
+        totals.asked_size = wishes.and_then(|wishes| wishes.size);
         folder.samples(index, |sample| {
             totals.add(&sample);
             Ok(())

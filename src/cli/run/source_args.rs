@@ -64,6 +64,9 @@ pub struct SourceArgs {
     /// How long a server or program may take over a picture, in seconds [default: 600, a program 1800].
     #[arg(long, value_name = "SECONDS", hide_short_help = true)]
     pub patience: Option<u64>,
+    /// Whether the pictures will be changed by the same source: known before the first is made.
+    #[arg(skip)]
+    pub edits_follow: bool,
     /// What makes the pictures, for the run's records [default: the model's, program's or folder's name].
     #[arg(long, value_name = "NAME", requires = "source")]
     pub source_name: Option<String>,

@@ -184,6 +184,10 @@ pub struct Totals {
     reasons: BTreeMap<String, usize>,
     /// Pictures whose relation was not decided at all.
     undecided: usize,
+    /// The width and height that were asked for of a source.
+    pub asked_size: Option<[u32; 2]>,
+    /// Pictures of another size, by their width and height.
+    other_sizes: BTreeMap<(usize, usize), usize>,
 }
 
 impl Totals {
@@ -199,6 +203,8 @@ impl Totals {
             seconds: 0.0,
             reasons: BTreeMap::new(),
             undecided: 0,
+            asked_size: None,
+            other_sizes: BTreeMap::new(),
         }
     }
 
@@ -211,6 +217,14 @@ impl Totals {
         }
         if self.checked && sample.records.is_empty() && sample.manifest.relation.is_some() {
             self.undecided += 1;
+        }
+        let (width, height) = (
+            sample.manifest.gen_params.width,
+            sample.manifest.gen_params.height,
+        );
+        let asked = self.asked_size.map(|size| size.map(|side| side as usize));
+        if asked.is_some_and(|asked| asked != [width, height]) {
+            *self.other_sizes.entry((width, height)).or_default() += 1;
         }
         add(&mut self.counts, &sample.records);
         for record in &sample.records {
@@ -272,6 +286,17 @@ impl Totals {
             lines.push(format!(
                 "refused by the source, and left out of all figures: {}",
                 count(self.refused, "picture")
+            ));
+        }
+        if let (Some([width, height]), false) = (self.asked_size, self.other_sizes.is_empty()) {
+            let each = self
+                .other_sizes
+                .iter()
+                .map(|((width, height), count)| format!("{width}x{height} {count}"));
+            lines.push(format!(
+                "not {width}x{height}, which was asked for: {} ({})",
+                count(self.other_sizes.values().sum(), "picture"),
+                each.collect::<Vec<_>>().join(", ")
             ));
         }
         if self.undecided > 0 {

@@ -6,7 +6,8 @@ use prepose_untrusted::printable;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
-use super::{ImageServer, MadePicture, PictureRequest, is_picture};
+use super::{Editing, ImageServer, MadePicture, PictureRequest, is_picture};
+use crate::multipart::Form;
 use crate::{Ask, Client, RemoteError};
 
 /// What it should be, in messages.
@@ -89,8 +90,14 @@ impl Workflow {
         })
     }
 
-    /// The graph of one picture.
-    pub fn graph(&self, request: &PictureRequest) -> Value {
+    /// Whether it begins with a picture: `{image}` is in one of its nodes.
+    pub fn begins_with_picture(&self) -> bool {
+        let mut inputs = self.0.values().filter_map(|node| node.get("inputs"));
+        inputs.any(|inputs| inputs.to_string().contains("{image}"))
+    }
+
+    /// The graph of one picture; `image` is what the server calls the picture that it begins with.
+    pub fn graph(&self, request: &PictureRequest, image: &str) -> Value {
         let mut nodes = self.0.clone();
         for (id, name) in self.seeds() {
             nodes[id]["inputs"][name] = json!(request.seed);
@@ -125,7 +132,7 @@ impl Workflow {
                             *value = json!(scale);
                         }
                     }
-                    _ => fill(value, request),
+                    _ => fill(value, request, image),
                 }
             }
         }
@@ -134,17 +141,18 @@ impl Workflow {
 }
 
 /// Puts what a picture is made from into the places in a text.
-fn fill(value: &mut Value, request: &PictureRequest) {
+fn fill(value: &mut Value, request: &PictureRequest, image: &str) {
     let Value::String(text) = value else { return };
     let [width, height] = request.size.unwrap_or([512, 512]);
     let number = match text.as_str() {
-        "{seed}" => Some(request.seed),
-        "{width}" => Some(width.into()),
-        "{height}" => Some(height.into()),
+        "{seed}" => Some(json!(request.seed)),
+        "{width}" => Some(json!(width)),
+        "{height}" => Some(json!(height)),
+        "{strength}" => Some(json!(request.strength.unwrap_or(1.0))),
         _ => None,
     };
     *value = match number {
-        Some(number) => json!(number),
+        Some(number) => number,
         // One after the other in the file's text alone: a prompt may have braces of its own.
         None => {
             let mut filled = String::new();
@@ -155,6 +163,7 @@ fn fill(value: &mut Value, request: &PictureRequest) {
                 let places = [
                     ("{prompt}", request.prompt),
                     ("{negative_prompt}", request.negative_prompt),
+                    ("{image}", image),
                 ];
                 match places
                     .into_iter()
@@ -203,9 +212,30 @@ impl ComfyUi {
         Ok(json.get(id).filter(|entry| entry.is_object()).cloned())
     }
 
+    /// Gives it the picture to begin with, and returns what it calls it.
+    fn upload(&self, picture: &[u8], id: &str) -> Result<String, RemoteError> {
+        let form = Form::default()
+            .text("type", "input")
+            .text("overwrite", "true")
+            .file("image", &format!("prepose-{id}.png"), "image/png", picture);
+        let (json, _) = self
+            .client
+            .json(&Ask::form("upload/image", &form).of(KIND))?;
+        let of = |key: &str| json.get(key).and_then(Value::as_str).unwrap_or_default();
+        match (of("subfolder"), of("name")) {
+            (_, "") => Err(self.strange("an upload without a name")),
+            ("", name) => Ok(name.to_owned()),
+            (folder, name) => Ok(format!("{folder}/{name}")),
+        }
+    }
+
     /// Queues a graph under a name of ours, and returns the name that it has there.
     fn queue(&self, request: &PictureRequest, id: &str) -> Result<(String, u32), RemoteError> {
-        let graph = self.workflow.graph(request);
+        let image = match request.init {
+            Some(picture) => self.upload(picture, id)?,
+            None => String::new(),
+        };
+        let graph = self.workflow.graph(request, &image);
         let body = json!({"prompt": graph, "client_id": "prepose", "prompt_id": id});
         let (json, answer) = self
             .client
@@ -294,6 +324,13 @@ impl ImageServer for ComfyUi {
         match json.get("system").or_else(|| json.get("devices")) {
             Some(_) => Ok(()),
             None => Err(self.strange("JSON without system")),
+        }
+    }
+
+    fn editing(&self) -> Editing {
+        match self.workflow.begins_with_picture() {
+            true => Editing::Only,
+            false => Editing::Never,
         }
     }
 

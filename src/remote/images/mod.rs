@@ -33,6 +33,20 @@ pub struct PictureRequest<'a> {
     pub guidance_scale: Option<f64>,
     /// A picture to begin with: a PNG file.
     pub init: Option<&'a [u8]>,
+    /// How much of it is changed, in (0, 1], for servers that change pictures by adding noise.
+    pub strength: Option<f64>,
+}
+
+/// Whether pictures can be changed, or made from nothing alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Editing {
+    /// They are made from nothing.
+    #[default]
+    Never,
+    /// They are made from nothing, or from a picture.
+    Also,
+    /// They are made from a picture.
+    Only,
 }
 
 /// A picture from a server.
@@ -60,6 +74,11 @@ pub trait ImageServer: Send + Sync {
     /// It is not, or not there.
     fn check(&self) -> Result<(), RemoteError>;
 
+    /// Whether it takes a picture to begin with.
+    fn editing(&self) -> Editing {
+        Editing::Also
+    }
+
     /// Makes a picture.
     ///
     /// # Errors
@@ -67,15 +86,18 @@ pub trait ImageServer: Send + Sync {
     fn make(&self, request: &PictureRequest) -> Result<MadePicture, RemoteError>;
 }
 
-/// Fields that are sent besides, as the server has them; `"{seed}"` stands for the picture's seed.
+/// Fields that are sent besides, as the server has them; `"{seed}"` stands for the picture's seed, and `"{strength}"` for how
+/// much of the picture to begin with is changed: without such a picture the field is not sent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Extra(pub Map<String, Value>);
 
 impl Extra {
     fn add_to(&self, body: &mut Value, request: &PictureRequest) {
         for (name, value) in &self.0 {
-            body[name] = match value.as_str() {
-                Some("{seed}") => request.seed.into(),
+            body[name] = match (value.as_str(), request.strength) {
+                (Some("{seed}"), _) => request.seed.into(),
+                (Some("{strength}"), Some(strength)) => strength.into(),
+                (Some("{strength}"), None) => continue,
                 _ => value.clone(),
             };
         }

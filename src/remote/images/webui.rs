@@ -56,6 +56,9 @@ impl WebUi {
         if let Some(init) = request.init {
             let encoded = base64::engine::general_purpose::STANDARD.encode(init);
             body["init_images"] = json!([encoded]);
+            if let Some(strength) = request.strength {
+                body["denoising_strength"] = json!(strength);
+            }
         }
         self.extra.add_to(&mut body, request);
         body

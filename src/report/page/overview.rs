@@ -92,6 +92,10 @@ fn facts(report: &Report) -> String {
         (prompts.len(), named(prompts.len(), "prompt", "prompts")),
         (checked, "checked"),
     ];
+    let refused = report.refused();
+    if refused > 0 {
+        facts.push((refused, "refused"));
+    }
     let labelled = report.labels.len();
     if labelled > 0 {
         facts.push((labelled, "labelled by people"));
@@ -124,9 +128,13 @@ fn thousands(number: usize) -> String {
 fn method(method: &Method, rates: Option<&Rates>) -> String {
     let name = escape(&method.name);
     let pictures = method.pictures.len();
+    let refused = match method.refused.len() {
+        0 => String::new(),
+        refused => format!(", {} more refused by the source", thousands(refused)),
+    };
     let Some(rates) = rates else {
         return format!(
-            "<article><h3>{name}</h3><p>{} pictures, none checked</p></article>",
+            "<article><h3>{name}</h3><p>{} pictures, none checked{refused}</p></article>",
             thousands(pictures)
         );
     };
@@ -144,7 +152,7 @@ fn method(method: &Method, rates: Option<&Rates>) -> String {
     };
     format!(
         "<article><h3>{name}</h3><div class=\"bar\" role=\"img\" aria-label=\"{} pass, {} fail, {} undecidable\">{}{}{}</div>\
-         <p><b>{:.1} %</b> pass [{:.1}, {:.1}]<br>{:.1} % decided, {} pictures</p></article>",
+         <p><b>{:.1} %</b> pass [{:.1}, {:.1}]<br>{:.1} % decided, {} pictures{refused}</p></article>",
         counts.pass,
         counts.fail,
         counts.undecidable,

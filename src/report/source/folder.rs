@@ -210,15 +210,6 @@ impl Found {
         Ok(all)
     }
 
-    /// How many pictures of the method in `folder` their source refused to make.
-    pub fn refused(&self, folder: &str) -> usize {
-        let folder = format!("{folder}refused/");
-        self.files
-            .iter()
-            .filter(|name| name.starts_with(&folder))
-            .count()
-    }
-
     /// How many pictures this run, or shard of one, is to have of a method; `prompts` are the run's.
     pub fn planned(&self, method: &str, prompts: &[SuitePrompt]) -> Option<usize> {
         let config = self.config.as_ref()?;

@@ -19,6 +19,7 @@ fn job(prompt_id: &str, number: usize) -> Job {
         prompt: String::new(),
         seed: 40 + number as u64,
         number,
+        start: None,
     }
 }
 

@@ -119,7 +119,7 @@ impl Running {
         if let Some(drained) = self.drained.take() {
             // What it wrote last says why it ended; a child of its own may keep the pipe open.
             let began = Instant::now();
-            while !drained.is_finished() && began.elapsed() < Duration::from_secs(2) {
+            while !drained.is_finished() && began.elapsed() < Duration::from_secs(10) {
                 std::thread::sleep(Duration::from_millis(10));
             }
         }

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::*;
+use crate::{Outcome, Refusal};
 
 fn jobs(count: usize) -> Vec<Job> {
     let job = |number: usize| Job {
@@ -11,6 +12,7 @@ fn jobs(count: usize) -> Vec<Job> {
         prompt: "a \"cup\"\nof tea".into(),
         seed: number as u64,
         number: 0,
+        start: None,
     };
     (0..count).map(job).collect()
 }
@@ -22,11 +24,8 @@ const READ: &str = r#"next() { read -r line || exit 0; id=$(printf "%s\n" "$line
 const MAKE: &str = r#"make() { printf "%s" "$id" > "$out/$id.png"; echo "{\"type\":\"done\",\"id\":\"$id\",\"path\":\"$id.png\"}"; }; "#;
 
 fn run(script: &str, count: usize) -> (Vec<(usize, Outcome)>, Result<(), SourceError>) {
-    let patience = Patience {
-        start: Duration::from_secs(20),
-        picture: Duration::from_secs(20),
-    };
-    run_with(script, count, patience)
+    // As long as it takes: the machine may be busy.
+    run_with(script, count, Patience::default())
 }
 
 fn run_with(
@@ -114,11 +113,11 @@ fn refusals_are_outcomes_and_errors_are_told() {
 fn what_is_no_answer_is_shown() {
     for (script, wanted) in [
         (
-            "echo Loading…; sleep 20",
+            "echo Loading…; sleep 1000",
             "wrote \"Loading…\" on its standard output, which is no JSON",
         ),
         (
-            "echo '{\"id\": 1}'; sleep 20",
+            "echo '{\"id\": 1}'; sleep 1000",
             "which is not {\"type\": \"hello\"",
         ),
         (
@@ -158,7 +157,7 @@ fn what_is_no_answer_is_shown() {
         ),
     ] {
         // It would go on; it is not asked to.
-        let error = fails(&format!("{HELLO} {script}; sleep 20"));
+        let error = fails(&format!("{HELLO} {script}; sleep 1000"));
         assert!(error.contains(wanted), "{error}");
     }
 }
@@ -166,17 +165,17 @@ fn what_is_no_answer_is_shown() {
 #[test]
 fn silence_and_a_request_to_stop_end_it() {
     let short = Patience {
-        start: Duration::from_secs(20),
         picture: Duration::from_millis(300),
+        ..Patience::default()
     };
-    let (_, result) = run_with(&format!("{HELLO} next; sleep 20"), 1, short);
+    let (_, result) = run_with(&format!("{HELLO} next; sleep 1000"), 1, short);
     let error = result.unwrap_err().to_string();
     assert!(
         error.contains("said nothing for 0 s while it had 1 picture to make"),
         "{error}"
     );
     let stop = Arc::new(AtomicBool::new(false));
-    let script = format!("{HELLO} sleep 20");
+    let script = format!("{HELLO} sleep 1000");
     let mut process = Process::start(
         &script,
         Wishes::default(),
@@ -191,4 +190,43 @@ fn silence_and_a_request_to_stop_end_it() {
     stop.store(true, Ordering::Relaxed);
     let result = process.fetch(&jobs(1), &mut |_, _| Ok(()));
     assert!(matches!(result, Err(SourceError::Stopped)));
+}
+
+#[test]
+fn a_picture_to_begin_with_is_given_to_makers_that_take_one() {
+    // It answers with the picture that it is to change, and says how much of it on standard error.
+    let script = r#"echo '{"type":"hello","protocol":1,"edits":true}'; next
+        image=$(printf "%s\n" "$line" | sed 's/.*"image":"\([^"]*\)".*/\1/')
+        cp "$image" "$out/$id.png"
+        case "$line" in *'"strength":0.5'*) ;; *) exit 4 ;; esac
+        echo "{\"type\":\"done\",\"id\":\"$id\",\"path\":\"$id.png\"}""#;
+    let stop = Arc::new(AtomicBool::new(false));
+    let script = format!("{READ}{script}");
+    let start = || {
+        Process::start(
+            &script,
+            Wishes::default(),
+            Patience::default(),
+            stop.clone(),
+        )
+    };
+    let mut process = start().unwrap();
+    assert_eq!(process.editing(), Editing::Also);
+    let mut jobs = jobs(1);
+    let picture = Start::new(b"the picture".to_vec(), 0.5);
+    jobs[0].start = Some(picture.clone());
+    let mut got = Vec::new();
+    let result = process.fetch(&jobs, &mut |_, outcome| {
+        got.push(outcome);
+        Ok(())
+    });
+    result.unwrap();
+    let [Outcome::Picture(file)] = got.as_slice() else {
+        panic!("{got:?}")
+    };
+    assert_eq!(file.bytes, *picture.png);
+    assert_eq!(file.origin.start.as_ref(), Some(&picture.sha256));
+    // Nothing is left lying about.
+    let left = std::fs::read_dir(process.folder.path()).unwrap();
+    assert_eq!(left.count(), 0);
 }

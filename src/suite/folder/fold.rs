@@ -298,13 +298,14 @@ impl RunFolder {
         Ok(true)
     }
 
-    /// Folds what is complete and not yet folded, and what is folded and not as it was written; a run may have been
-    /// killed before it could.
+    /// Folds what is complete and not yet folded, and what is folded and not as it was written, and removes what was received
+    /// and is of no use any more; a run may have been killed before it could.
     ///
     /// # Errors
     /// As [`fold`](Self::fold).
     pub fn finish(&self) -> Result<(), FolderError> {
         for method in 0..self.plan.config.methods.len() {
+            self.tidy_received(method)?;
             let state = self.state(method, Look::Quick)?;
             let done = self.done(&state)?;
             let refused = self.refused_in(&state);

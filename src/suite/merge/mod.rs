@@ -10,7 +10,7 @@ mod error;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::folder::{CONFIG, Finished, RunFolder};
+use super::folder::{CONFIG, Finished, RECEIVED, RunFolder};
 use super::growth::union;
 use super::plan::{Job, Plan};
 use super::sample::Sample;
@@ -341,6 +341,8 @@ fn files(shards: &[RunFolder], plan: &Plan, method: usize) -> Result<Vec<Copy>, 
             format!("{folder}/manifest.jsonl"),
             format!("{folder}/samples/"),
             format!("{folder}/eval/"),
+            // All pictures are there, so that nothing will be made of it any more.
+            format!("{folder}/{RECEIVED}/"),
         ];
         for entry in run.store().list(folder)? {
             if joined.iter().any(|start| entry.name.starts_with(start)) {

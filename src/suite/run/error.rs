@@ -1,5 +1,7 @@
 //! Why a run ended early.
 
+use std::path::PathBuf;
+
 use thiserror::Error;
 
 use crate::detect::checker::CheckError;
@@ -48,6 +50,37 @@ pub enum RunError {
         "{prompt_id:?} changes a picture that is still to be made; `prepose ots edit` makes the pictures, and then changes them"
     )]
     NoPicture {
+        /// Which prompt.
+        prompt_id: String,
+    },
+    /// A picture that is to be changed and cannot be read.
+    #[error("{prompt_id:?} changes {}, which cannot be read", path.display())]
+    Start {
+        /// Which prompt.
+        prompt_id: String,
+        /// The picture.
+        path: PathBuf,
+        /// Why not.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A source that makes pictures from nothing alone.
+    #[error("{prompt_id:?} changes a picture, but {name} only makes pictures from nothing; {how}")]
+    CannotEdit {
+        /// The source.
+        name: String,
+        /// What one that can would have.
+        how: &'static str,
+        /// Which prompt.
+        prompt_id: String,
+    },
+    /// A source that makes pictures from pictures alone.
+    #[error(
+        "{name} begins with a picture ({{image}} in its workflow), but {prompt_id:?} has none: give it a workflow that makes pictures \
+         from nothing, or a set of edits"
+    )]
+    OnlyEdits {
+        /// The source.
+        name: String,
         /// Which prompt.
         prompt_id: String,
     },

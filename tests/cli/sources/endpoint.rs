@@ -10,16 +10,16 @@ use std::time::Duration;
 use base64::Engine as _;
 use prepose::output::png::encode_plain;
 use prepose::picture::Picture;
-use prepose::remote::stub::{Asked, Reply, Stub};
+use prepose::remote::stub::{Asked, Nobody, Reply, Stub};
 use serde_json::{Value, json};
 
 use super::{engine, four, same};
 use crate::run::{finish, prepose, refused};
 
-const KEY: &str = "sk-SECRET-5f1c";
+pub const KEY: &str = "sk-SECRET-5f1c";
 
 /// The engine's pictures by prompt and seed, in base64.
-fn pictures() -> HashMap<(String, u64), String> {
+pub fn pictures() -> HashMap<(String, u64), String> {
     let encode =
         |path: &Path| base64::engine::general_purpose::STANDARD.encode(fs::read(path).unwrap());
     let one = |(_, prompt, seed, path): &(String, String, u64, std::path::PathBuf)| {
@@ -29,7 +29,7 @@ fn pictures() -> HashMap<(String, u64), String> {
 }
 
 /// What a good server with OpenAI's interface answers.
-fn good(pictures: &HashMap<(String, u64), String>, asked: &Asked) -> Reply {
+pub fn good(pictures: &HashMap<(String, u64), String>, asked: &Asked) -> Reply {
     let body = asked.json();
     let key = (
         body["prompt"].as_str().unwrap_or_default().to_owned(),
@@ -41,7 +41,7 @@ fn good(pictures: &HashMap<(String, u64), String>, asked: &Asked) -> Reply {
     }
 }
 
-fn endpoint<'a>(address: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+pub fn endpoint<'a>(address: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let mut all = vec![
         "--endpoint",
         address,
@@ -173,11 +173,75 @@ fn what_is_refused_is_neither_missing_nor_a_failure() {
     let mut report = crate::program::prepose();
     report.arg("report").arg(&run).arg("--out").arg(&page);
     finish(report);
-    assert!(
-        !fs::read_to_string(page.join("report.html"))
-            .unwrap()
-            .contains("Not finished")
+    let html = fs::read_to_string(page.join("report.html")).unwrap();
+    assert!(!html.contains("Not finished"));
+    assert!(html.contains("<dt>refused</dt><dd>2</dd>"));
+    assert!(html.contains("6 pictures, 2 more refused by the source"));
+    // By prompt too.
+    let table = fs::read_to_string(page.join("tables/refusals.csv")).unwrap();
+    let forbidden = &engine().pictures[2].1;
+    let rows = [
+        "run,prompt,refused,made,refused_share,codes".to_owned(),
+        "\"prompt-only\",\"all prompts\",2,6,0.2500,\"moderation_blocked 2\"".to_owned(),
+        format!("\"prompt-only\",\"{forbidden}\",2,0,1.0000,\"moderation_blocked 2\""),
+    ];
+    assert_eq!(table.lines().collect::<Vec<_>>(), rows);
+}
+
+#[test]
+fn pictures_of_another_size_are_told_and_kept_as_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    let all = pictures();
+    let small = Picture {
+        width: 64,
+        height: 96,
+        rgb: vec![90; 64 * 96 * 3],
+    };
+    let small = base64::engine::general_purpose::STANDARD.encode(encode_plain(&small).unwrap());
+    let (_, other, ..) = engine().pictures[2].clone();
+    let stub = Stub::start(move |asked| match asked.json()["prompt"] == other {
+        true => Reply::Json(200, json!({"data": [{"b64_json": small}]})),
+        false => good(&all, asked),
+    })
+    .unwrap();
+    let mut command = four(&run, &endpoint(&stub.address, &["--size", "128"]));
+    command.env("MY_KEY", KEY);
+    let output = finish(command);
+    // Once while they come, and how many at the end.
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(
+        errors.matches("64x96, but 128x128 was asked for").count(),
+        1,
+        "{errors}"
     );
+    let text = String::from_utf8(output.stdout).unwrap();
+    let wanted = "not 128x128, which was asked for: 2 pictures (64x96 2)";
+    assert!(text.contains(wanted), "{text}");
+    let manifest = fs::read_to_string(run.join("prompt-only/manifest.jsonl")).unwrap();
+    let sizes = manifest.lines().map(|line| {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let side = |name: &str| line["gen_params"][name].as_u64().unwrap();
+        (side("width"), side("height"))
+    });
+    let sizes: Vec<_> = sizes.collect();
+    assert_eq!(sizes.iter().filter(|size| **size == (64, 96)).count(), 2);
+    assert_eq!(sizes.iter().filter(|size| **size == (128, 128)).count(), 6);
+    let origins = fs::read_dir(run.join("prompt-only/origin")).unwrap();
+    let asked = origins.filter(|entry| {
+        let path = entry.as_ref().unwrap().path();
+        let origin: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+        origin["asked_size"] == json!([128, 128])
+    });
+    assert_eq!(asked.count(), 2);
+    // The page says it too.
+    let mut report = crate::program::prepose();
+    report.arg("report").arg(&run);
+    let output = finish(report);
+    let note = "2 of 8 pictures by prompt-only are not 128x128";
+    assert!(String::from_utf8_lossy(&output.stderr).contains(note));
+    let html = fs::read_to_string(run.join("report/report.html")).unwrap();
+    assert!(html.contains(note));
 }
 
 #[test]
@@ -243,10 +307,6 @@ fn wrong_servers_and_keys_have_one_clear_message_each() {
         let error = fails(nothing.clone(), more);
         assert!(error.contains(wanted), "{error}");
     }
-    let free = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
     for (more, wanted) in [
         (
             &["--endpoint", "localhost:80", "--endpoint-model", "m"][..],
@@ -286,8 +346,11 @@ fn wrong_servers_and_keys_have_one_clear_message_each() {
         );
     }
     // Nobody is there.
-    let address = format!("http://{free}");
-    let mut command = four(&run, &endpoint(&address, &["--endpoint-kind", "webui"]));
+    let nobody = Nobody::new().unwrap();
+    let mut command = four(
+        &run,
+        &endpoint(&nobody.address, &["--endpoint-kind", "webui"]),
+    );
     command.env("MY_KEY", KEY);
     let error = refused(command);
     assert!(error.contains("no answer from http://127.0.0.1"), "{error}");

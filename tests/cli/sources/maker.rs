@@ -8,7 +8,7 @@ use super::{engine, four, same};
 use crate::run::{finish, refused};
 
 /// A maker in the shell that gives the pictures in a folder, named by prompt and seed.
-const MAKER: &str = r#"
+pub const MAKER: &str = r#"
 field() { printf '%s\n' "$line" | sed "s/.*\"$1\":\"\{0,1\}\([^\",}]*\)\"\{0,1\}[,}].*/\1/"; }
 echo '{"type":"hello","protocol":1,"name":"copier","version":"2","at_once":3}'
 while read -r line; do

@@ -1,8 +1,11 @@
 //! `prepose run` with pictures from elsewhere: folders, servers on this machine, and programs.
 
+mod edits;
 mod endpoint;
 mod maker;
 mod pictures;
+#[cfg(feature = "object-store")]
+mod stores;
 
 use std::collections::BTreeMap;
 use std::fs;

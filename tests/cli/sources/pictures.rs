@@ -11,7 +11,7 @@ use crate::run::{finish, refused};
 
 /// Copies the engine's pictures to the names that `name` gives them: of the prompt's id, its number, its text and the
 /// seed.
-fn lay_out(root: &Path, name: impl Fn(&str, u64, &str, u64) -> String) {
+pub fn lay_out(root: &Path, name: impl Fn(&str, u64, &str, u64) -> String) {
     for (id, prompt, seed, path) in &engine().pictures {
         let number = id.rsplit('_').next().unwrap().parse().unwrap();
         let to = root.join(name(id, number, prompt, *seed));

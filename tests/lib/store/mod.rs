@@ -99,8 +99,6 @@ fn without_object_stores_that_is_said() {
 }
 
 #[cfg(feature = "object-store")]
-mod gateway;
-#[cfg(feature = "object-store")]
 mod object;
 #[cfg(feature = "object-store")]
 mod real;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use prepose::store::{ObjectStore, Store};
 
 use super::battery;
-use super::gateway::{Answer, Gateway};
+use crate::support::gateway::{Answer, Gateway};
 
 pub fn variables(pairs: &[(&str, &str)]) -> HashMap<String, String> {
     let pairs = pairs

@@ -77,6 +77,11 @@ impl Gateway {
     pub fn names(&self) -> Vec<String> {
         self.state.files.lock().unwrap().keys().cloned().collect()
     }
+
+    /// Its files by their names, `/bucket/…`.
+    pub fn files(&self) -> BTreeMap<String, Vec<u8>> {
+        self.state.files.lock().unwrap().clone()
+    }
 }
 
 impl State {
