@@ -19,11 +19,13 @@ mod error;
 pub mod images;
 mod key;
 mod meaning;
+mod message;
 pub mod multipart;
 mod retry;
 #[cfg(any(test, feature = "stub"))]
 pub mod stub;
 mod trouble;
+mod turn;
 
 pub use address::Address;
 pub use ask::{Answer, Ask, Settings, Timeouts};
@@ -31,6 +33,7 @@ pub use client::Client;
 pub use error::RemoteError;
 pub use key::{Key, KeyError};
 pub use retry::Retry;
+pub use turn::Turn;
 
 #[cfg(test)]
 mod tests;
