@@ -213,50 +213,63 @@ impl Chat {
 
     fn read(&self, (json, answer): (Value, Answer)) -> Result<ChatAnswer, RemoteError> {
         let address = || self.client.address().below("chat/completions").to_string();
-        let Some(choice) = json.pointer("/choices/0") else {
-            return Err(RemoteError::Strange {
-                address: address(),
-                expected: "a server of language models".into(),
-                found: format!("no choices in {}", printable(&json.to_string())),
-            });
-        };
-        let string = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
-        let refusal = string(choice.pointer("/message/refusal")).filter(|text| !text.is_empty());
-        let finish = string(choice.get("finish_reason"));
-        if refusal.is_some() || finish.as_deref() == Some("content_filter") {
-            let message = refusal.unwrap_or_else(|| "the answer was withheld".into());
-            return Err(RemoteError::Refused {
-                address: address(),
-                code: finish.unwrap_or_else(|| "refusal".into()),
-                message: printable(&message).to_string(),
-            });
-        }
-        let content = content(choice.pointer("/message/content"));
-        let (inside, text) = apart(&content);
-        let thoughts = string(choice.pointer("/message/reasoning_content"))
-            .or_else(|| string(choice.pointer("/message/reasoning")));
-        let number = |name: &str| json.pointer(name).and_then(Value::as_u64).unwrap_or(0);
-        Ok(ChatAnswer {
-            text: text.trim().to_owned(),
-            thoughts: thoughts.or(inside),
-            finish: match finish.as_deref() {
-                Some("stop") | None => Finish::Stop,
-                Some("length") => Finish::Length,
-                Some(other) => Finish::Other(printable(other).to_string()),
-            },
-            model: string(json.get("model")),
-            fingerprint: string(json.get("system_fingerprint")),
-            usage: Usage {
-                prompt: number("/usage/prompt_tokens"),
-                completion: number("/usage/completion_tokens"),
-            },
-            logprobs: choice
-                .get("logprobs")
-                .filter(|value| !value.is_null())
-                .cloned(),
-            attempts: answer.attempts,
-        })
+        let mut read = read_answer(&json, address)?;
+        read.attempts = answer.attempts;
+        Ok(read)
     }
+}
+
+/// Reads what a server answers to a question; `address` is where it is, for messages.
+///
+/// # Errors
+/// It is no answer of a language model; the model declines.
+pub fn read_answer(
+    json: &Value,
+    address: impl Fn() -> String,
+) -> Result<ChatAnswer, RemoteError> {
+    let Some(choice) = json.pointer("/choices/0") else {
+        return Err(RemoteError::Strange {
+            address: address(),
+            expected: "a server of language models".into(),
+            found: format!("no choices in {}", printable(&json.to_string())),
+        });
+    };
+    let string = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+    let refusal = string(choice.pointer("/message/refusal")).filter(|text| !text.is_empty());
+    let finish = string(choice.get("finish_reason"));
+    if refusal.is_some() || finish.as_deref() == Some("content_filter") {
+        let message = refusal.unwrap_or_else(|| "the answer was withheld".into());
+        return Err(RemoteError::Refused {
+            address: address(),
+            code: finish.unwrap_or_else(|| "refusal".into()),
+            message: printable(&message).to_string(),
+        });
+    }
+    let content = content(choice.pointer("/message/content"));
+    let (inside, text) = apart(&content);
+    let thoughts = string(choice.pointer("/message/reasoning_content"))
+        .or_else(|| string(choice.pointer("/message/reasoning")));
+    let number = |name: &str| json.pointer(name).and_then(Value::as_u64).unwrap_or(0);
+    Ok(ChatAnswer {
+        text: text.trim().to_owned(),
+        thoughts: thoughts.or(inside),
+        finish: match finish.as_deref() {
+            Some("stop") | None => Finish::Stop,
+            Some("length") => Finish::Length,
+            Some(other) => Finish::Other(printable(other).to_string()),
+        },
+        model: string(json.get("model")),
+        fingerprint: string(json.get("system_fingerprint")),
+        usage: Usage {
+            prompt: number("/usage/prompt_tokens"),
+            completion: number("/usage/completion_tokens"),
+        },
+        logprobs: choice
+            .get("logprobs")
+            .filter(|value| !value.is_null())
+            .cloned(),
+        attempts: 1,
+    })
 }
 
 fn sent(body: &str) -> Ask<'_> {

@@ -35,5 +35,10 @@ pub use key::{Key, KeyError};
 pub use retry::Retry;
 pub use turn::Turn;
 
+/// What an answer that is no success says, in words for people: of bounded length, and without control characters.
+pub fn said_of_error(body: &[u8]) -> String {
+    trouble::Trouble::read(body).message
+}
+
 #[cfg(test)]
 mod tests;

@@ -37,7 +37,7 @@ use super::judge::prompted::PromptedArgs;
   prepose check photo.jpg --prompt \"a dog to the left of a cat\" --checker frcnn-v2
   prepose check photo.jpg --relation \"dog | left of | cat\" --checker frcnn-v2
   prepose check --manifest out/manifest.jsonl --out checked
-  prepose check photo.jpg --prompt "a dog to the left of a cat" --judge http://localhost:8000/v1 --judge-model qwen-vl
+  prepose check photo.jpg --prompt \"a dog to the left of a cat\" --judge http://localhost:8000/v1 --judge-model qwen-vl
   prepose check --records per_sample.jsonl --config checker_config.yaml --out again")]
 pub struct Args {
     /// PNG, JPEG or WebP files, or folders of them.

@@ -1,6 +1,6 @@
 //! `prepose judge`
 
-mod asking;
+pub mod asking;
 mod judging;
 pub mod model;
 mod ots;

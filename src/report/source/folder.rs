@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::{json, open, text};
 use crate::error::{SourceError, broken};
+use crate::judged::{self, Judged};
 use crate::lines;
 use prepose_check::prompt::SuitePrompt;
 use prepose_store::Store;
@@ -207,6 +208,11 @@ impl Found {
             }
         }
         Ok(all)
+    }
+
+    /// What a judge says of the run's pictures.
+    pub fn judged(&self) -> Result<Option<Judged>, SourceError> {
+        judged::read(self.store.as_ref(), &self.root)
     }
 
     /// How many pictures of the method in `folder` their source refused to make.
