@@ -19,7 +19,8 @@ while [ $# -gt 0 ]; do
     shift
 done
 if [ ${#targets[@]} = 0 ]; then
-    targets=(safetensors pytorch pickle prompt-weights prompt-schedule scene messages records checker-config audit-tables)
+    targets=(safetensors pytorch pickle prompt-weights prompt-schedule scene messages records checker-config audit-tables \
+        judge-answers scene-graphs scene-answers judge-books chat-answers endpoint-answers source-templates)
 fi
 
 RUSTC_WORKSPACE_WRAPPER=$PWD/scripts/fuzz/rustc.sh \
@@ -42,6 +43,8 @@ seeds() {
         records) lines fixtures/spatialbench-uc/*/eval/per_sample.jsonl fixtures/audit/*.jsonl ;;
         checker-config) files fixtures/spatialbench-uc/*/eval/checker_config.yaml ;;
         audit-tables) files fixtures/audit/* ;;
+        judge-answers | scene-graphs | scene-answers | judge-books | chat-answers | endpoint-answers | source-templates)
+            lines "tests/fuzz/seeds/$target.txt" ;;
     esac
 }
 

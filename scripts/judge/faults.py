@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Ten thousand questions to a server that delays, is busy, fails, cuts its answers and talks nonsense, with five kill -9.
 
-    python scripts/judge/faults.py [PREPOSE] [PAIRS]
+    python scripts/judge/faults.py [PREPOSE] [PAIRS] [KILLS]
 
 Every question must have one answer in the book, none lost and none doubled; what the server answered well and a kill threw
-away may be asked again, at most as many as are asked at a time, for each kill. Says how long it took beside what the delays (DELAY seconds each)
-allow, and the most memory.
+away may be asked again, at most as many as are asked at a time, for each kill. Nothing else may be left in the folder. Says how
+long it took beside what the delays (DELAY seconds each) allow, the processor's time a question, the connections that were made,
+and the most memory. SIDE is the pictures' side in pixels. Without kills the last line is what speed is measured by.
 """
 
 import asyncio
@@ -21,16 +22,18 @@ import time
 from collections import Counter
 from pathlib import Path
 
-DELAY, AT_ONCE, KILLS = float(os.environ.get("DELAY", "0.02")), 16, 5
+DELAY, SIDE, AT_ONCE = float(os.environ.get("DELAY", "0.02")), int(os.environ.get("SIDE", "8")), 16
+KILLS = int(sys.argv[3]) if len(sys.argv) > 3 else 5
 FAULTS = ["busy", "error", "cut", "close"]
 
 
 class Server:
     def __init__(self):
-        self.good, self.requests, self.busy = Counter(), 0, 0.0
+        self.good, self.requests, self.busy, self.connections = Counter(), 0, 0.0, 0
         self.random = random.Random(7)
 
     async def serve(self, reader, writer):
+        self.connections += 1
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 length = next(int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length"))
@@ -78,7 +81,7 @@ def provide(folder, pairs):
     (folder / "pictures").mkdir()
     with open(folder / "cases.jsonl", "w") as cases:
         for i in range(pairs):
-            Image.new("RGB", (8, 8), (i % 256, i // 256 % 256, 7)).save(folder / "pictures" / f"{i}.png")
+            Image.new("RGB", (SIDE, SIDE), (i % 256, i // 256 % 256, 7)).save(folder / "pictures" / f"{i}.png")
             case = {"id": str(i), "picture": f"{i}.png", "setting": "t2i_homogenization", "a": "dog", "b": "cat", "group": str(i)}
             cases.write(json.dumps(case) + "\n")
 
@@ -111,14 +114,19 @@ async def main():
     assert report["unanswered"] == 0 and len(asked) == 2 * pairs and max(asked.values()) == 1
     again = sum(state.good.values()) - 2 * pairs
     assert 0 <= again <= KILLS * AT_ONCE, again
-    before = state.requests
+    left = [path.name for path in (folder / "out").iterdir() if path.name.startswith(".")]
+    assert not left, left
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    connections, before = state.connections, state.requests
     process = await asyncio.create_subprocess_exec(*command, cwd=folder, stdout=subprocess.PIPE)
     out, _ = await process.communicate()
     assert json.loads(out)["asked_now"] == 0 and state.requests == before
     memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
     allowed = state.busy / AT_ONCE
-    print(f"{2 * pairs} answers, each once; {state.requests} requests; {again} answers lost to {KILLS} kills and asked again")
+    print(f"{2 * pairs} answers, each once; {before} requests; {again} answers lost to {KILLS} kills and asked again")
     print(f"{seconds:.1f} s, of which the server's delays took {allowed:.1f} s; at most {memory} MiB")
+    each = 1000 * (used.ru_utime + used.ru_stime) / (2 * pairs)
+    print(f"{each:.2f} ms of the processor's time a question; {connections} connections for {before} requests")
 
 
 asyncio.run(main())

@@ -1,7 +1,7 @@
 //! What Ctrl-C and other requests to end do while pictures are made.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use anyhow::Context;
 
@@ -33,9 +33,13 @@ pub struct Requested {
     pub at_once: Arc<AtomicBool>,
 }
 
-/// Flags that the first and the second signal set.
+/// Flags that the first and the second signal set; the same ones each time.
 pub fn listen_twice() -> anyhow::Result<Requested> {
-    let requested = Requested::default();
+    static HEARD: OnceLock<Requested> = OnceLock::new();
+    if let Some(requested) = HEARD.get() {
+        return Ok(requested.clone());
+    }
+    let requested = HEARD.get_or_init(Requested::default).clone();
     let flags = requested.clone();
     on_signal(move |_| match flags.soon.swap(true, Ordering::Relaxed) {
         false => eprintln!("finishing the pictures at hand; once more stops at once"),

@@ -76,11 +76,11 @@ enum Command {
     /// Make pictures from a prompt
     Generate(Box<generate::Args>),
     /// Say whether pictures show what was asked for
-    Check(check::Args),
+    Check(Box<check::Args>),
     /// Write down what a detector sees in pictures: boxes, scores, masks
     Detect(detect::Args),
     /// Score detections by a published rule: PSE, VISOR, GenEval, T2I-CompBench, HRS-Bench, OTS-Bench
-    Score(score::Args),
+    Score(Box<score::Args>),
     /// Run whole sets of prompts by several methods, checked; can be killed, resumed and divided
     Run(Box<run::Args>),
     /// Join the shards of a run that was divided
@@ -149,7 +149,7 @@ pub fn main() -> ExitCode {
         Command::Scene(args) => scene::run(args, cli.quiet),
         Command::Agree(args) => agree::run(args),
         Command::Detect(args) => detect::run(args, cli.quiet),
-        Command::Score(args) => score::run(args),
+        Command::Score(args) => score::run(args, cli.quiet),
         Command::Suites(args) => suites::run(args),
         Command::Selftest(args) => selftest::run(args),
         Command::Bench(args) => bench::run(args, cli.quiet),

@@ -12,7 +12,7 @@ use prepose::report::bootstrap::Bootstrap;
 use prepose::report::figures::{self, Figure};
 use prepose::report::pictures::{self, Keep};
 use prepose::report::tables::{self, Titled};
-use prepose::report::{Report, page, paired, people, read, source};
+use prepose::report::{Report, judged, page, paired, people, read, source};
 use prepose::store::ledger::named;
 use prepose::table::{Cell, Table};
 use prepose_untrusted::{escaped, printable, read_text_or_stdin};
@@ -127,8 +127,10 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     };
     let rates = tables::rates(&report, &bootstrap);
     let pairs = paired::pairs(&report, &bootstrap);
-    let tables = tables::all(&report, &rates, &pairs);
+    let mut tables = tables::all(&report, &rates, &pairs);
+    tables.extend(judged::tables(&report));
     let mut notes = report.caveats();
+    notes.extend(judged::notes(&report));
     let curves = people::curves(&report).unwrap_or_else(|why| {
         notes.push(format!("No risk–coverage curve: {why}."));
         Vec::new()

@@ -15,6 +15,7 @@ use prepose_untrusted::{escaped, read_text_or_stdin};
 use serde_json::{Map, json};
 
 use self::eyes::{EyeArgs, Eyes};
+use super::judge::prompted::{self, PromptedArgs};
 use super::values::parse_size;
 use super::{ERROR, OK, input};
 
@@ -22,6 +23,8 @@ use super::{ERROR, OK, input};
 const OPSE: &str = "opse";
 /// How well a text describes a picture, which is no rule either: there is nothing to detect.
 const CLIP_SCORE: &str = "clip-score";
+/// What a judge says of runs' pictures.
+const JUDGE: &str = "judge";
 /// Different errors that are told.
 const MOST_ERRORS: usize = 20;
 
@@ -34,6 +37,7 @@ macro_rules! examples {
   prepose score geneval detections.jsonl --metadata evaluation_metadata.jsonl
   prepose score pse-3d detections.jsonl --depth Depth-Anything-V2-Small-hf
   prepose score clip-score out/manifest.jsonl --clip clip-vit-base-patch32
+  prepose score judge runs/a --judge http://localhost:8000/v1 --judge-model Qwen/Qwen3-VL-8B-Instruct
   prepose score opse sdxl.jsonl kandinsky.jsonl --of pse"
     };
 }
@@ -48,7 +52,8 @@ const EXAMPLES: &str = examples!();
 
 A box may also be COCO's \"bbox\": [x, y, width, height]. The checker's per_sample.jsonl, VISOR's results files and what
 GenEval's evaluation writes are read as well, and T2I-CompBench's prompts from file names. All of it, masks, depth and
-relations without a prompt: docs/rules.md. clip-score reads manifests, and pictures that carry their request.
+relations without a prompt: docs/rules.md. clip-score reads manifests, and pictures that carry their request; judge takes
+folders of runs (docs/judge.md).
 
 Exit code 2 if a picture cannot be read or scored; the others are scored all the same.
 
@@ -57,7 +62,7 @@ pub struct Args {
     /// The rule.
     #[arg(value_parser = rules())]
     rule: String,
-    /// Detections; several files are summed up as one, and are a model each for `opse`. - is standard input.
+    /// Detections; several files are summed up as one, and are a model each for `opse`. - is standard input. Runs for `judge`.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Do as the authors' code does, its known mistakes included [default: no].
@@ -118,6 +123,16 @@ pub struct Args {
     seed: u64,
     #[command(flatten)]
     eyes: EyeArgs,
+    #[command(flatten)]
+    judge: PromptedArgs,
+    /// The detector that the oracle of `judge` sees by, as for `check` [default: toybox].
+    #[arg(
+        long,
+        value_name = "NAME|PATH",
+        help_heading = "Judge",
+        hide_short_help = true
+    )]
+    checker: Option<String>,
 }
 
 /// The rules with a line on each.
@@ -128,6 +143,9 @@ fn rules() -> PossibleValuesParser {
     values.push(PossibleValue::new(OPSE).help(about));
     let about = "CLIPScore: how well prompts describe pictures, by a CLIP (--clip)";
     values.push(PossibleValue::new(CLIP_SCORE).help(about));
+    let about =
+        "what a vision-language model, or a detector, answers about runs' pictures (--judge)";
+    values.push(PossibleValue::new(JUDGE).help(about));
     PossibleValuesParser::new(values)
 }
 
@@ -139,7 +157,15 @@ fn names() -> PossibleValuesParser {
     )
 }
 
-pub fn run(args: &Args) -> anyhow::Result<u8> {
+pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
+    if args.rule == JUDGE {
+        let eyes = (args.checker.as_deref(), args.eyes.device);
+        return prompted::score(&args.judge, &args.files, eyes, args.json, quiet);
+    }
+    ensure!(
+        !args.judge.model.is_given() && args.checker.is_none(),
+        "--judge and --checker are for prepose score judge RUN; other rules score detections that are there"
+    );
     if let Some(score) = args.min_score {
         ensure!(score.is_finite(), "--min-score is {score}, not a number");
     }

@@ -221,6 +221,7 @@ fn mend(args: &Args, folder: &RunFolder, quiet: bool) -> anyhow::Result<()> {
         running: RunningArgs::default(),
         device: &device,
         detectors: &detectors,
+        judge: None,
     };
     let made = making.make(folder, blueprint, &mut progress);
     progress.end();

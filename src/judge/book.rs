@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead as _, BufReader, Seek as _, SeekFrom, Write as _};
+use std::io::{self, BufRead, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 use prepose_untrusted::refuse_special;
@@ -87,24 +87,48 @@ pub struct Kept {
     pub answer_tokens: u64,
 }
 
-impl Entry {
-    fn kept(self) -> (String, Kept) {
-        let kept = Kept {
-            answer: self.answer,
-            end: self.end,
-            prompt_tokens: self.prompt_tokens,
-            answer_tokens: self.answer_tokens,
-        };
-        (self.key, kept)
+impl From<Entry> for Kept {
+    fn from(entry: Entry) -> Self {
+        Self {
+            answer: entry.answer,
+            end: entry.end,
+            prompt_tokens: entry.prompt_tokens,
+            answer_tokens: entry.answer_tokens,
+        }
     }
+}
+
+/// A key's digest, which takes less than half the room of its digits; others, of foreign books, as they are.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Key {
+    Digest([u8; 32]),
+    Other(Box<str>),
+}
+
+impl Key {
+    pub fn of(text: &str) -> Self {
+        match unhex(text) {
+            Some(digest) => Self::Digest(digest),
+            None => Self::Other(text.into()),
+        }
+    }
+}
+
+/// Where an answer is: of a book in a file its line alone is remembered, so that long answers take no memory.
+#[derive(Debug)]
+enum Held {
+    Line { start: u64, length: u32 },
+    Here(Box<Kept>),
 }
 
 /// Answers by their keys, in a file to which each is added as it comes.
 #[derive(Debug)]
 pub struct Book {
-    entries: HashMap<String, Kept>,
+    entries: HashMap<Key, Held>,
     /// None if the answers are kept for the moment alone.
     file: Option<File>,
+    /// Of the file, up to its last whole line.
+    length: u64,
     path: PathBuf,
 }
 
@@ -124,7 +148,7 @@ impl Book {
         if let Ok(metadata) = std::fs::metadata(path) {
             refuse_special(&metadata).map_err(io)?;
         }
-        let mut file = options.open(path).map_err(io)?;
+        let file = options.open(path).map_err(io)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(std::fs::TryLockError::WouldBlock) => {
@@ -133,27 +157,14 @@ impl Book {
             Err(std::fs::TryLockError::Error(error)) => return Err(io(error)),
         }
         let mut entries = HashMap::new();
-        let mut whole = 0;
-        let mut reader = BufReader::new(&file);
-        for number in 1.. {
-            let mut line = Vec::new();
-            let length = reader.read_until(b'\n', &mut line).map_err(io)?;
-            if line.last() != Some(&b'\n') {
-                break;
-            }
-            let entry: Entry = serde_json::from_slice(&line).map_err(|error| BookError::Line {
-                path: path.to_owned(),
-                line: number,
-                error,
-            })?;
-            entries.extend([entry.kept()]);
-            whole += length as u64;
-        }
-        file.set_len(whole).map_err(io)?;
-        file.seek(SeekFrom::End(0)).map_err(io)?;
+        let length = scan(BufReader::new(&file), path, |entry, start, length| {
+            entries.insert(Key::of(&entry.key), Held::Line { start, length });
+        })?;
+        file.set_len(length).map_err(io)?;
         Ok(Self {
             entries,
             file: Some(file),
+            length,
             path: path.to_owned(),
         })
     }
@@ -163,13 +174,24 @@ impl Book {
         Self {
             entries: HashMap::new(),
             file: None,
+            length: 0,
             path: PathBuf::new(),
         }
     }
 
-    /// The answer with this key.
-    pub fn get(&self, key: &str) -> Option<&Kept> {
-        self.entries.get(key)
+    /// The answer with this key; none also if its line is no longer what it was.
+    pub fn get(&self, key: &str) -> Option<Kept> {
+        match self.entries.get(&Key::of(key))? {
+            Held::Here(kept) => Some((**kept).clone()),
+            Held::Line { start, length } => {
+                let mut file = self.file.as_ref()?;
+                let mut line = vec![0; usize::try_from(*length).ok()?];
+                file.seek(SeekFrom::Start(*start)).ok()?;
+                file.read_exact(&mut line).ok()?;
+                let entry: Entry = serde_json::from_slice(&line).ok()?;
+                (entry.key == key).then(|| entry.into())
+            }
+        }
     }
 
     /// How many answers there are.
@@ -185,21 +207,84 @@ impl Book {
     /// Adds an answer, to the file first.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// It cannot be written; the file is as it was then.
     pub fn add(&mut self, entry: Entry) -> Result<(), BookError> {
-        if let Some(file) = &mut self.file {
-            let io = |error: io::Error| BookError::Io {
-                path: self.path.clone(),
-                error,
-            };
-            let mut line = serde_json::to_string(&entry).map_err(|error| io(error.into()))?;
-            line.push('\n');
-            // All of it at once, so that a kill leaves at most the last line unfinished.
-            file.write_all(line.as_bytes()).map_err(io)?;
+        let key = Key::of(&entry.key);
+        let Some(file) = &mut self.file else {
+            self.entries.insert(key, Held::Here(Box::new(entry.into())));
+            return Ok(());
+        };
+        let io = |error: io::Error| BookError::Io {
+            path: self.path.clone(),
+            error,
+        };
+        let mut line = serde_json::to_vec(&entry).map_err(|error| io(error.into()))?;
+        line.push(b'\n');
+        let length =
+            u32::try_from(line.len()).map_err(|_| io(io::ErrorKind::FileTooLarge.into()))?;
+        // All of it at once, so that a kill leaves at most the last line unfinished; and in the place where it belongs, as a
+        // disk that was full may have taken half of the line before.
+        let written = file
+            .seek(SeekFrom::Start(self.length))
+            .and_then(|_| file.write_all(&line));
+        if let Err(error) = written {
+            // If that fails too, the next one who opens the book does it.
+            let _ = file.set_len(self.length);
+            return Err(io(error));
         }
-        self.entries.extend([entry.kept()]);
+        let start = self.length;
+        self.length += u64::from(length);
+        self.entries.insert(key, Held::Line { start, length });
         Ok(())
     }
+}
+
+/// Goes through the whole lines of a book with where each begins and how long it is, and returns where the last one ends.
+fn scan(
+    mut reader: impl BufRead,
+    path: &Path,
+    mut each: impl FnMut(Entry, u64, u32),
+) -> Result<u64, BookError> {
+    let mut whole = 0;
+    let mut line = Vec::new();
+    for number in 1.. {
+        line.clear();
+        let read = reader.read_until(b'\n', &mut line);
+        let length = read.map_err(|error| BookError::Io {
+            path: path.to_owned(),
+            error,
+        })?;
+        if line.last() != Some(&b'\n') {
+            break;
+        }
+        let wrong = |error| BookError::Line {
+            path: path.to_owned(),
+            line: number,
+            error,
+        };
+        let entry = serde_json::from_slice(&line).map_err(wrong)?;
+        let fits = u32::try_from(length);
+        let length = fits.map_err(|_| {
+            wrong(serde::de::Error::custom(
+                "it is longer than an answer can be",
+            ))
+        })?;
+        each(entry, whole, length);
+        whole += u64::from(length);
+    }
+    Ok(whole)
+}
+
+/// The entries of a book's text, in their order; a last line without an end is none.
+///
+/// # Errors
+/// A line is no entry.
+pub fn entries(text: &[u8]) -> Result<Vec<Entry>, BookError> {
+    let mut entries = Vec::new();
+    scan(text, Path::new("the book"), |entry, _, _| {
+        entries.push(entry)
+    })?;
+    Ok(entries)
 }
 
 /// What an answer depends on: picture, words, model and settings.
@@ -225,4 +310,22 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
+}
+
+/// The bytes of a digest's digits, as [`hex`] writes them.
+fn unhex(text: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    let digits = text.as_bytes();
+    if digits.len() != 64 {
+        return None;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        let digit = |of: u8| match of {
+            b'0'..=b'9' => Some(of - b'0'),
+            b'a'..=b'f' => Some(of - b'a' + 10),
+            _ => None,
+        };
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Some(bytes)
 }

@@ -7,6 +7,8 @@
 //! * [`chat`]: any server with an OpenAI-compatible chat endpoint that takes pictures;
 //! * [`oracle`]: answers the same questions from detections, by geometry;
 //! * [`ots`]: OTS-Bench's four settings (Order Is Not Layout, arXiv 2603.03714);
+//! * [`prompted`]: both papers' questions about pictures of any prompt, as runs and `check` ask them;
+//! * [`answers`]: what answers were like, whatever was asked;
 //! * [`scene`]: scene graphs, their questions and SGScore (Scene-Bench).
 //!
 //! It knows neither the generator nor detectors' networks. It may import `prepose-check`, `prepose-draw`,
@@ -14,12 +16,14 @@
 
 #![warn(clippy::unwrap_used)]
 
+pub mod answers;
 pub mod ask;
 pub mod book;
 pub mod chat;
 pub mod oracle;
 pub mod ots;
 pub mod picture;
+pub mod prompted;
 pub mod question;
 pub mod scene;
 

@@ -45,8 +45,23 @@ impl Oracle {
     }
 
     fn best(&self, case: &Case, name: &str) -> Option<BoundingBox> {
+        self.all(case, name).first().copied()
+    }
+
+    fn all(&self, case: &Case, name: &str) -> Vec<BoundingBox> {
         let cut = self.options.min_score.unwrap_or(MIN_SCORE);
-        case.found(name, cut).first().map(|found| found.bbox)
+        let found = case.found(name, cut);
+        found.iter().map(|found| found.bbox).collect()
+    }
+
+    /// Which of the two is seen to do it: a detector of phrases can find a "sleeping cat".
+    fn acting(&self, case: &Case, names: &[String; 2], action: &str) -> [bool; 2] {
+        names.each_ref().map(|name| {
+            let phrases = [format!("{action} {name}"), format!("{name} {action}")];
+            phrases
+                .iter()
+                .any(|phrase| self.best(case, phrase).is_some())
+        })
     }
 
     fn answer(&self, question: &Question, case: &Case) -> Option<String> {
@@ -75,6 +90,10 @@ impl Oracle {
                 Some(_) => "Yes",
                 None => "No",
             },
+            About::Objects(name, count) => match self.all(case, name).len() >= *count {
+                true => "Yes",
+                false => "No",
+            },
             About::Relation([a, b], options, right) => {
                 let boxes = self.best(case, a).zip(self.best(case, b));
                 let none = options.len().saturating_sub(1);
@@ -89,6 +108,17 @@ impl Oracle {
                     char::from(b'A'.saturating_add(u8::try_from(place).ok()?)).to_string(),
                 );
             }
+            About::Acting(names, action) => match self.acting(case, names, action) {
+                [true, false] => "1",
+                [false, true] => "2",
+                _ => "3",
+            },
+            About::Acts(names, action, who) => match self.acting(case, names, action) {
+                // The paper's codes: 1 is reversed.
+                [true, false] => ["2", "1"][usize::from(*who)],
+                [false, true] => ["1", "2"][usize::from(*who)],
+                _ => "3",
+            },
             About::Unseen => return None,
         };
         Some(digit.to_owned())
@@ -125,7 +155,8 @@ impl Judge for Oracle {
 }
 
 /// Whether a relation in words holds between two boxes: sides and heights by the centres; near, if the centres are no
-/// farther apart than both boxes' diagonals are long on average. Of all other words no box can tell.
+/// farther apart than both boxes' diagonals are long on average. Diagonals are a side
+/// and a height. Of all other words no box can tell.
 fn holds(relation: &str, a: &BoundingBox, b: &BoundingBox) -> bool {
     let ((ax, ay), (bx, by)) = (a.centre(), b.centre());
     let words = relation.trim().to_lowercase();
@@ -135,10 +166,18 @@ fn holds(relation: &str, a: &BoundingBox, b: &BoundingBox) -> bool {
         "right of" | "right_of" | "on the right of" => ax > bx,
         "above" | "over" | "on top of" => ay < by,
         "below" | "under" | "beneath" => ay > by,
-        "near" | "next to" | "beside" | "by" => {
-            let diagonal = |of: &BoundingBox| (of.x1 - of.x0).hypot(of.y1 - of.y0);
-            (ax - bx).hypot(ay - by) <= (diagonal(a) + diagonal(b)) / 2.0
-        }
+        "above left of" => ax < bx && ay < by,
+        "above right of" => ax > bx && ay < by,
+        "below left of" => ax < bx && ay > by,
+        "below right of" => ax > bx && ay > by,
+        "near" | "next to" | "beside" | "by" => near(a, b),
+        "far from" => !near(a, b),
         _ => false,
     }
+}
+
+fn near(a: &BoundingBox, b: &BoundingBox) -> bool {
+    let ((ax, ay), (bx, by)) = (a.centre(), b.centre());
+    let diagonal = |of: &BoundingBox| (of.x1 - of.x0).hypot(of.y1 - of.y0);
+    (ax - bx).hypot(ay - by) <= (diagonal(a) + diagonal(b)) / 2.0
 }

@@ -2,8 +2,10 @@
 
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits};
+use prepose_remote::chat::data_url;
 use prepose_untrusted::read_regular;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
@@ -32,11 +34,100 @@ pub struct Seen {
     pub bytes: Vec<u8>,
     /// SHA-256 of it.
     pub digest: String,
+    /// As it was sent, and with which longest side.
+    encoded: Arc<Mutex<Option<(Option<u32>, Arc<str>)>>>,
+}
+
+/// Pictures that questions are asked about, by their numbers.
+pub trait Pictures: Sync {
+    /// How many there are.
+    fn count(&self) -> usize;
+
+    /// The name of one.
+    fn named(&self, at: usize) -> Option<&Named>;
+
+    /// The file of one.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn read(&self, at: usize) -> Result<Seen, PictureError>;
+}
+
+impl Pictures for [Named] {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn named(&self, at: usize) -> Option<&Named> {
+        self.get(at)
+    }
+
+    fn read(&self, at: usize) -> Result<Seen, PictureError> {
+        match self.get(at) {
+            Some(named) => read(&named.path),
+            None => Err(PictureError::None { number: at }),
+        }
+    }
+}
+
+impl Pictures for Vec<Named> {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn named(&self, at: usize) -> Option<&Named> {
+        self.get(at)
+    }
+
+    fn read(&self, at: usize) -> Result<Seen, PictureError> {
+        self.as_slice().read(at)
+    }
+}
+
+impl<const N: usize> Pictures for [Named; N] {
+    fn count(&self) -> usize {
+        N
+    }
+
+    fn named(&self, at: usize) -> Option<&Named> {
+        self.get(at)
+    }
+
+    fn read(&self, at: usize) -> Result<Seen, PictureError> {
+        self.as_slice().read(at)
+    }
+}
+
+/// Pictures that are in no file yet, such as the candidates of a search: PNG files by name.
+#[derive(Clone, Debug, Default)]
+pub struct InMemory(pub Vec<(Named, Vec<u8>)>);
+
+impl Pictures for InMemory {
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn named(&self, at: usize) -> Option<&Named> {
+        self.0.get(at).map(|(named, _)| named)
+    }
+
+    fn read(&self, at: usize) -> Result<Seen, PictureError> {
+        match self.0.get(at) {
+            Some((_, bytes)) => Ok(Seen::new(bytes.clone())),
+            None => Err(PictureError::None { number: at }),
+        }
+    }
 }
 
 /// Why a picture cannot be judged.
 #[derive(Debug, Error)]
 pub enum PictureError {
+    /// There are not so many.
+    #[error("there is no picture number {number}")]
+    None {
+        /// From 0.
+        number: usize,
+    },
     /// It cannot be read.
     #[error("cannot read {}: {error}", path.display())]
     Read {
@@ -64,11 +155,42 @@ pub fn read(path: &Path) -> Result<Seen, PictureError> {
         path: path.to_owned(),
         error,
     })?;
-    let digest = hex(&Sha256::digest(&bytes));
-    Ok(Seen { bytes, digest })
+    Ok(Seen::new(bytes))
 }
 
 impl Seen {
+    /// Of what is in a picture's file.
+    pub fn new(bytes: Vec<u8>) -> Self {
+        let digest = hex(&Sha256::digest(&bytes));
+        Self {
+            bytes,
+            digest,
+            encoded: Arc::default(),
+        }
+    }
+
+    /// The same as [`sent`](Self::sent), as an address that has the whole file in it. It is made once, however many ask.
+    ///
+    /// # Errors
+    /// As of [`sent`](Self::sent).
+    pub fn encoded(&self, path: &Path, largest: Option<u32>) -> Result<Arc<str>, PictureError> {
+        // Whoever else asks waits for it.
+        let mut encoded = self.encoded.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, url)) = encoded.as_ref()
+            && *of == largest
+        {
+            return Ok(Arc::clone(url));
+        }
+        let url: Arc<str> = data_url(&self.sent(path, largest)?).into();
+        *encoded = Some((largest, Arc::clone(&url)));
+        Ok(url)
+    }
+
+    /// About how many bytes it takes in memory, once it is encoded.
+    pub(crate) fn size(&self) -> usize {
+        self.bytes.len() / 3 * 7
+    }
+
     /// The file as servers take it: PNG and JPEG without transparency and upright as they are, all else as an RGB PNG: turned as
     /// EXIF says, transparent parts on white, and with no side longer than `largest` pixels.
     ///

@@ -41,11 +41,32 @@ pub enum About {
     Placed([String; 2]),
     /// Is there one?
     Object(String),
+    /// Are there at least so many?
+    Objects(String, usize),
     /// Which of these is the relation of the first to the second? The option at this place should be; the last is that
     /// none is to be seen.
     Relation([String; 2], Vec<String>, u8),
+    /// Which of the two does this: the first alone (1), the second alone (2)?
+    Acting([String; 2], String),
+    /// Does the one with this place (0 or 1), and not the other, do this (2), or is it the other way round (1)?
+    Acts([String; 2], String, u8),
     /// What no detection can tell.
     Unseen,
+}
+
+impl About {
+    /// What is asked for, by its names.
+    pub fn names(&self) -> Vec<String> {
+        match self {
+            Self::Side(names) | Self::Placed(names) | Self::Relation(names, ..) => names.to_vec(),
+            Self::Acting(names, action) | Self::Acts(names, action, _) => names
+                .iter()
+                .map(|name| format!("{action} {name}"))
+                .collect(),
+            Self::Object(name) | Self::Objects(name, _) => vec![name.clone()],
+            Self::Unseen => Vec::new(),
+        }
+    }
 }
 
 /// An answer that was read.

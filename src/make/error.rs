@@ -21,6 +21,9 @@ pub enum MakeError {
     /// A search scores pictures by what a detector sees, and there is none.
     #[error("candidates are scored by what a detector sees, but there is no detector")]
     NoJudge,
+    /// A search scores pictures by what a judge answers, and there is none.
+    #[error("candidates are scored by a judge, but none was named")]
+    NoCandidateJudge,
     /// The reward has nothing to say about the prompt.
     #[error("cannot search for {prompt:?}")]
     Reward {

@@ -1,15 +1,34 @@
 //! What the candidates of a search are scored by, and whether it can score a prompt.
 
+use std::error::Error;
+
 use super::error::MakeError;
 use crate::detect::reward::{PictureReward, PictureRewardKind};
 use crate::engine::Blueprint;
+use crate::picture::Picture;
+use crate::prompt::scene::Scene;
 use crate::request::{Request, RewardKind, SearchConfig};
 use crate::search;
+
+/// Somebody who looks at the finished candidates of a search, such as a vision-language model: see
+/// [`RewardKind::Judge`].
+pub trait CandidateJudge {
+    /// How well each picture shows the scene of `prompt`, in their order; higher is better.
+    ///
+    /// # Errors
+    /// There is no answer about one of them.
+    fn scores(
+        &self,
+        prompt: &str,
+        scene: &Scene,
+        pictures: &[Picture],
+    ) -> Result<Vec<f64>, Box<dyn Error + Send + Sync>>;
+}
 
 /// What a detector is asked for by a reward; none if the reward needs no detector.
 pub fn reward_kind(reward: RewardKind) -> Option<PictureRewardKind> {
     match reward {
-        RewardKind::Attention => None,
+        RewardKind::Attention | RewardKind::Judge => None,
         RewardKind::Checker => Some(PictureRewardKind::Verdict),
         RewardKind::Pse => Some(PictureRewardKind::Pse),
     }

@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use burn::tensor::Tensor;
 use prepose_weights::WeightsError;
 
 use super::cancel::{Cancel, join};
@@ -11,14 +12,15 @@ use super::error::MakeError;
 use super::fingerprint::Fingerprint;
 use super::finished::{FinishedBatch, FinishedPicture, Seconds};
 use super::halving::by_halves;
-use super::judge::{picture_reward, reward_kind};
+use super::judge::{CandidateJudge, picture_reward, reward_kind};
 use super::maps::MapOptions;
 use crate::attention_maps::AttentionMaps;
 use crate::check::sample::Cost;
 use crate::detect::Detector;
 use crate::engine::Engine;
 use crate::output::attention::ObjectMaps;
-use crate::request::{FoundBy, Request, SearchConfig};
+use crate::picture::{Picture, PictureTensor};
+use crate::request::{FoundBy, Request, RewardKind, SearchConfig};
 use crate::sampling::denoise::Hook;
 use crate::search::{AttentionScorer, Found, PictureScorer, Search};
 
@@ -29,6 +31,7 @@ pub struct PictureMaker<'a> {
     batch: usize,
     halves: bool,
     judge: Option<&'a dyn Detector>,
+    candidate_judge: Option<&'a dyn CandidateJudge>,
     maps: Option<MapOptions>,
     keeps_all: bool,
     cancel: Option<&'a AtomicBool>,
@@ -43,6 +46,7 @@ impl<'a> PictureMaker<'a> {
             batch: batch.max(1),
             halves: true,
             judge: None,
+            candidate_judge: None,
             maps: None,
             keeps_all: false,
             cancel: None,
@@ -53,6 +57,14 @@ impl<'a> PictureMaker<'a> {
     /// Scores the candidates of searches by what `judge` sees, where their reward asks for a detector.
     pub fn with_judge(self, judge: Option<&'a dyn Detector>) -> Self {
         Self { judge, ..self }
+    }
+
+    /// Scores the candidates of searches by what `judge` answers, where their reward is a judge.
+    pub fn with_candidate_judge(self, judge: Option<&'a dyn CandidateJudge>) -> Self {
+        Self {
+            candidate_judge: judge,
+            ..self
+        }
     }
 
     /// Reads attention maps.
@@ -266,6 +278,18 @@ impl<'a> PictureMaker<'a> {
             config: search,
             batch,
         };
+        if search.reward == RewardKind::Judge {
+            let judge = self.candidate_judge.ok_or(MakeError::NoCandidateJudge)?;
+            let scene = blueprint.scene(request)?;
+            let score = |pictures: &[Tensor<3>]| {
+                let pictures = pictures.iter().cloned().map(Picture::from_tensor);
+                let pictures: Option<Vec<Picture>> = pictures.collect();
+                let pictures = pictures.ok_or("a picture has values that are no numbers")?;
+                judge.scores(&request.prompt, &scene, &pictures)
+            };
+            let scorer = |_: &[_]| Ok(PictureScorer::new(engine, request.vae_tiling, score));
+            return Ok(run.run(scorer, hooks)?);
+        }
         let Some(kind) = reward_kind(search.reward) else {
             let scorer = |requests: &[_]| AttentionScorer::for_batch(blueprint, requests);
             return Ok(run.run(scorer, hooks)?);

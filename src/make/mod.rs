@@ -41,6 +41,6 @@ pub use batch::BatchSize;
 pub use error::MakeError;
 pub use files::{PictureWriter, SaveError};
 pub use finished::{FinishedBatch, FinishedPicture, Seconds};
-pub use judge::{check, picture_reward, reward_kind};
+pub use judge::{CandidateJudge, check, picture_reward, reward_kind};
 pub use maker::PictureMaker;
 pub use maps::MapOptions;

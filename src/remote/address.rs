@@ -109,6 +109,14 @@ impl Address {
         Some(format!("Basic {encoded}"))
     }
 
+    /// Whether its host is a number, or this machine.
+    pub(crate) fn is_number(&self) -> bool {
+        let host = self.origin.split_once("://").map_or("", |(_, host)| host);
+        let without_port = host.rsplit_once(':').map_or(host, |(host, _)| host);
+        let parses = |text: &str| text.parse::<std::net::Ipv4Addr>().is_ok();
+        host.starts_with('[') || parses(host) || parses(without_port) || without_port == "localhost"
+    }
+
     /// Whether it names a user or a password.
     pub fn has_credentials(&self) -> bool {
         self.credentials.is_some()

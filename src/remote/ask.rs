@@ -71,6 +71,8 @@ pub struct Ask<'a> {
 pub(crate) enum Payload<'a> {
     None,
     Json(&'a Value),
+    /// JSON as it is sent.
+    Written(&'a str),
     Form(&'a Form),
 }
 
@@ -96,6 +98,11 @@ impl<'a> Ask<'a> {
     /// Sends JSON.
     pub fn json(path: &'a str, body: &'a Value) -> Self {
         Self::new(path, Payload::Json(body))
+    }
+
+    /// Sends JSON that is written already.
+    pub fn written(path: &'a str, body: &'a str) -> Self {
+        Self::new(path, Payload::Written(body))
     }
 
     /// Sends a form.

@@ -1,11 +1,11 @@
 //! Language models that look at pictures: `chat/completions`, as OpenAI, llama.cpp, vLLM, Ollama and Gemini understand it.
 
-use base64::Engine as _;
 use prepose_untrusted::printable;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::{Ask, Client, RemoteError};
+pub use crate::message::{Message, Part, Role, data_url};
+use crate::{Answer, Ask, Client, RemoteError, Turn};
 
 /// A model on a server.
 #[derive(Debug)]
@@ -28,35 +28,6 @@ pub enum Dialect {
     Llama,
     /// Ollama: thinking is switched off by its effort.
     Ollama,
-}
-
-/// Who says something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// Whoever sets the rules.
-    System,
-    /// Whoever asks.
-    User,
-    /// The model.
-    Assistant,
-}
-
-/// A part of what is said.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// Words.
-    Text(String),
-    /// A PNG or JPEG file.
-    Picture(Vec<u8>),
-}
-
-/// What one side says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
-    /// Who.
-    pub role: Role,
-    /// What, in this order.
-    pub parts: Vec<Part>,
 }
 
 /// What a model is asked.
@@ -122,61 +93,6 @@ pub struct ChatAnswer {
     pub attempts: u32,
 }
 
-impl Message {
-    /// Words by `role`.
-    pub fn text(role: Role, text: impl Into<String>) -> Self {
-        Self {
-            role,
-            parts: vec![Part::Text(text.into())],
-        }
-    }
-
-    /// Pictures, and a question about them after them.
-    pub fn about(pictures: impl IntoIterator<Item = Vec<u8>>, question: impl Into<String>) -> Self {
-        let pictures = pictures.into_iter().map(Part::Picture);
-        Self {
-            role: Role::User,
-            parts: pictures.chain([Part::Text(question.into())]).collect(),
-        }
-    }
-
-    fn json(&self) -> Value {
-        let role = match self.role {
-            Role::System => "system",
-            Role::User => "user",
-            Role::Assistant => "assistant",
-        };
-        // Words alone as a text: some servers take nothing else in system messages.
-        if let [Part::Text(text)] = self.parts.as_slice() {
-            return json!({"role": role, "content": text});
-        }
-        let parts: Vec<Value> = self.parts.iter().map(Part::json).collect();
-        json!({"role": role, "content": parts})
-    }
-}
-
-impl Part {
-    fn json(&self) -> Value {
-        match self {
-            Self::Text(text) => json!({"type": "text", "text": text}),
-            Self::Picture(bytes) => {
-                let url = data_url(bytes);
-                json!({"type": "image_url", "image_url": {"url": url}})
-            }
-        }
-    }
-}
-
-/// A picture's file as an address; the type is what its first bytes say.
-pub fn data_url(bytes: &[u8]) -> String {
-    let kind = match bytes {
-        [0xff, 0xd8, ..] => "image/jpeg",
-        _ => "image/png",
-    };
-    let encoded = base64::engine::general_purpose::STANDARD.encode(bytes);
-    format!("data:{kind};base64,{encoded}")
-}
-
 impl ChatRequest {
     /// The likeliest answer to these messages, of at most 1024 tokens.
     pub fn new(messages: Vec<Message>) -> Self {
@@ -193,9 +109,24 @@ impl ChatRequest {
     }
 
     /// What is sent. The same request is the same bytes, so that answers can be kept by a digest of it.
+    pub fn text(&self, model: &str, dialect: Dialect) -> String {
+        let rest = self.body(model, dialect).to_string();
+        let mut text = String::from("{\"messages\":[");
+        for (at, message) in self.messages.iter().enumerate() {
+            if at > 0 {
+                text.push(',');
+            }
+            message.write(&mut text);
+        }
+        text.push_str("],");
+        // After its brace; it has a model at least.
+        text.push_str(rest.get(1..).unwrap_or_default());
+        text
+    }
+
+    /// What is sent besides the messages.
     pub fn body(&self, model: &str, dialect: Dialect) -> Value {
-        let messages: Vec<Value> = self.messages.iter().map(Message::json).collect();
-        let mut body = json!({"model": model, "messages": messages});
+        let mut body = json!({"model": model});
         if let Some(temperature) = self
             .temperature
             .filter(|t| dialect != Dialect::OpenAi || *t != 0.0)
@@ -228,6 +159,9 @@ impl ChatRequest {
         }
         for (name, value) in &self.extra {
             body[name] = value.clone();
+        }
+        if let Some(body) = body.as_object_mut() {
+            body.remove("messages");
         }
         body
     }
@@ -263,54 +197,84 @@ impl Chat {
     /// # Errors
     /// [`RemoteError`]; [`RemoteError::Refused`] also if the model itself declines in the field that says so.
     pub fn ask(&self, request: &ChatRequest) -> Result<ChatAnswer, RemoteError> {
-        let body = request.body(&self.model, self.dialect);
-        let ask = Ask::json("chat/completions", &body).of("a server of language models");
-        let (json, answer) = self.client.json(&ask)?;
-        let address = || self.client.address().below("chat/completions").to_string();
-        let Some(choice) = json.pointer("/choices/0") else {
-            return Err(RemoteError::Strange {
-                address: address(),
-                expected: "a server of language models".into(),
-                found: format!("no choices in {}", printable(&json.to_string())),
-            });
-        };
-        let string = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
-        let refusal = string(choice.pointer("/message/refusal")).filter(|text| !text.is_empty());
-        let finish = string(choice.get("finish_reason"));
-        if refusal.is_some() || finish.as_deref() == Some("content_filter") {
-            let message = refusal.unwrap_or_else(|| "the answer was withheld".into());
-            return Err(RemoteError::Refused {
-                address: address(),
-                code: finish.unwrap_or_else(|| "refusal".into()),
-                message: printable(&message).to_string(),
-            });
-        }
-        let content = content(choice.pointer("/message/content"));
-        let (inside, text) = apart(&content);
-        let thoughts = string(choice.pointer("/message/reasoning_content"))
-            .or_else(|| string(choice.pointer("/message/reasoning")));
-        let number = |name: &str| json.pointer(name).and_then(Value::as_u64).unwrap_or(0);
-        Ok(ChatAnswer {
-            text: text.trim().to_owned(),
-            thoughts: thoughts.or(inside),
-            finish: match finish.as_deref() {
-                Some("stop") | None => Finish::Stop,
-                Some("length") => Finish::Length,
-                Some(other) => Finish::Other(printable(other).to_string()),
-            },
-            model: string(json.get("model")),
-            fingerprint: string(json.get("system_fingerprint")),
-            usage: Usage {
-                prompt: number("/usage/prompt_tokens"),
-                completion: number("/usage/completion_tokens"),
-            },
-            logprobs: choice
-                .get("logprobs")
-                .filter(|value| !value.is_null())
-                .cloned(),
-            attempts: answer.attempts,
-        })
+        let body = request.text(&self.model, self.dialect);
+        self.read(self.client.json(&sent(&body))?)
     }
+
+    /// Asks once, after so many tries that failed.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub fn turn(
+        &self,
+        request: &ChatRequest,
+        failed: u32,
+    ) -> Result<Turn<ChatAnswer>, RemoteError> {
+        let body = request.text(&self.model, self.dialect);
+        let turn = self.client.json_turn(&sent(&body), failed)?;
+        turn.try_map(|answer| self.read(answer))
+    }
+
+    fn read(&self, (json, answer): (Value, Answer)) -> Result<ChatAnswer, RemoteError> {
+        let address = || self.client.address().below("chat/completions").to_string();
+        let mut read = read_answer(&json, address)?;
+        read.attempts = answer.attempts;
+        Ok(read)
+    }
+}
+
+/// Reads what a server answers to a question; `address` is where it is, for messages.
+///
+/// # Errors
+/// It is no answer of a language model; the model declines.
+pub fn read_answer(json: &Value, address: impl Fn() -> String) -> Result<ChatAnswer, RemoteError> {
+    let Some(choice) = json.pointer("/choices/0") else {
+        return Err(RemoteError::Strange {
+            address: address(),
+            expected: "a server of language models".into(),
+            found: format!("no choices in {}", printable(&json.to_string())),
+        });
+    };
+    let string = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+    let refusal = string(choice.pointer("/message/refusal")).filter(|text| !text.is_empty());
+    let finish = string(choice.get("finish_reason"));
+    if refusal.is_some() || finish.as_deref() == Some("content_filter") {
+        let message = refusal.unwrap_or_else(|| "the answer was withheld".into());
+        return Err(RemoteError::Refused {
+            address: address(),
+            code: finish.unwrap_or_else(|| "refusal".into()),
+            message: printable(&message).to_string(),
+        });
+    }
+    let content = content(choice.pointer("/message/content"));
+    let (inside, text) = apart(&content);
+    let thoughts = string(choice.pointer("/message/reasoning_content"))
+        .or_else(|| string(choice.pointer("/message/reasoning")));
+    let number = |name: &str| json.pointer(name).and_then(Value::as_u64).unwrap_or(0);
+    Ok(ChatAnswer {
+        text: text.trim().to_owned(),
+        thoughts: thoughts.or(inside),
+        finish: match finish.as_deref() {
+            Some("stop") | None => Finish::Stop,
+            Some("length") => Finish::Length,
+            Some(other) => Finish::Other(printable(other).to_string()),
+        },
+        model: string(json.get("model")),
+        fingerprint: string(json.get("system_fingerprint")),
+        usage: Usage {
+            prompt: number("/usage/prompt_tokens"),
+            completion: number("/usage/completion_tokens"),
+        },
+        logprobs: choice
+            .get("logprobs")
+            .filter(|value| !value.is_null())
+            .cloned(),
+        attempts: 1,
+    })
+}
+
+fn sent(body: &str) -> Ask<'_> {
+    Ask::written("chat/completions", body).of("a server of language models")
 }
 
 /// A text, or parts of which the texts count.

@@ -4,11 +4,11 @@ use crate::ask::Payload;
 use crate::meaning::{Tried, text};
 use crate::retry::chance;
 use crate::trouble::Trouble;
-use crate::{Address, Answer, Ask, Key, RemoteError, Settings};
+use crate::{Address, Answer, Ask, Key, RemoteError, Settings, Turn};
 use prepose_untrusted::{printable, redact};
 use serde_json::Value;
 use std::io::Read;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use ureq::http::{HeaderMap, Response, header};
@@ -23,7 +23,12 @@ pub struct Client {
     pub(super) settings: Settings,
     /// Nobody asks before.
     not_before: Mutex<Option<Instant>>,
+    /// Whether the server has asked to wait, and has answered nobody since.
+    busy: AtomicBool,
 }
+
+/// Connections that are kept open while nothing goes through them: more than anybody asks with at a time.
+const MOST_OPEN: usize = 1024;
 
 impl Client {
     /// A server at `base`; nothing is asked yet.
@@ -38,13 +43,17 @@ impl Client {
             .max_redirects(0)
             .max_redirects_will_error(false)
             .http_status_as_error(false)
-            .timeout_resolve(Some(times.connect))
+            // A number needs no looking up, and waiting for it would take a thread each time.
+            .timeout_resolve((!base.is_number()).then_some(times.connect))
             .timeout_connect(Some(times.connect))
             .timeout_send_request(Some(times.idle))
             .timeout_recv_response(Some(times.answer))
             .timeout_per_read(Some(times.idle.max(times.answer)))
             .timeout_recv_body(Some(times.answer))
             .timeout_per_write(Some(times.idle))
+            // Without that a few are kept, and all others made anew for each request.
+            .max_idle_connections(MOST_OPEN)
+            .max_idle_connections_per_host(MOST_OPEN)
             .user_agent(concat!("prepose/", env!("CARGO_PKG_VERSION")));
         Ok(Self {
             agent: config.build().into(),
@@ -52,6 +61,7 @@ impl Client {
             key,
             settings,
             not_before: Mutex::new(None),
+            busy: AtomicBool::new(false),
         })
     }
 
@@ -71,6 +81,22 @@ impl Client {
     /// [`RemoteError`].
     pub fn json(&self, ask: &Ask) -> Result<(Value, Answer), RemoteError> {
         let answer = self.ask(ask)?;
+        self.read_json(ask, answer)
+    }
+
+    /// As [`json`](Self::json), once, after so many tries that failed: for whoever has something better to do than to wait.
+    ///
+    /// # Errors
+    /// [`RemoteError`]: what cannot be helped by another try, or the last of all tries.
+    pub fn json_turn(&self, ask: &Ask, failed: u32) -> Result<Turn<(Value, Answer)>, RemoteError> {
+        let address = self.base.below(ask.path);
+        let turn = self.turn(&address, failed, |attempt| {
+            self.attempt(&address, ask, attempt)
+        })?;
+        turn.try_map(|answer| self.read_json(ask, answer))
+    }
+
+    fn read_json(&self, ask: &Ask, answer: Answer) -> Result<(Value, Answer), RemoteError> {
         match serde_json::from_slice(&answer.body) {
             Ok(json) => Ok((json, answer)),
             Err(_) => {
@@ -113,30 +139,52 @@ impl Client {
         address: &Address,
         attempt: impl Fn(u32) -> Tried,
     ) -> Result<Answer, RemoteError> {
-        let retry = self.settings.retry;
         let mut failed = 0;
         loop {
-            self.wait_for_turn()?;
-            let (error, after) = match attempt(failed + 1) {
-                Tried::Done(answer) => return Ok(answer),
-                Tried::Failed(error) => return Err(error),
-                Tried::Again(error, after) => (error, after),
-            };
-            failed += 1;
-            if failed >= retry.attempts.max(1) {
-                return Err(error);
+            match self.turn(address, failed, &attempt)? {
+                Turn::Done(answer) => return Ok(answer),
+                Turn::Later(_, wait) => {
+                    failed += 1;
+                    self.pause(Instant::now() + wait)?;
+                }
             }
-            let wait = match after {
-                // Not a moment sooner than asked for, and not all at once.
-                Some(after) => after + retry.first.mul_f64(chance() / 2.0),
-                None => retry.wait(failed, chance()),
-            };
-            tracing::info!(%address, failed, "{error}; trying again in {:.1} s", wait.as_secs_f64());
-            if after.is_some() {
-                self.hold_all(wait);
-            }
-            self.pause(Instant::now() + wait)?;
         }
+    }
+
+    /// One try after so many that failed.
+    fn turn(
+        &self,
+        address: &Address,
+        failed: u32,
+        attempt: impl Fn(u32) -> Tried,
+    ) -> Result<Turn<Answer>, RemoteError> {
+        let retry = self.settings.retry;
+        self.wait_for_turn()?;
+        let failed = failed.saturating_add(1);
+        let (error, after) = match attempt(failed) {
+            Tried::Done(answer) => {
+                self.busy.store(false, Ordering::Relaxed);
+                return Ok(Turn::Done(answer));
+            }
+            Tried::Failed(error) => return Err(error),
+            Tried::Again(error, after) => (error, after),
+        };
+        if failed >= retry.attempts.max(1) {
+            return Err(error);
+        }
+        let wait = match after {
+            Some(after) => {
+                // Once may be bad luck, while others get their answers; twice without an answer is a limit for all.
+                if self.busy.swap(true, Ordering::Relaxed) {
+                    self.hold_all(after);
+                }
+                // Not a moment sooner than asked for, and not all at once.
+                after + retry.first.mul_f64(chance() / 2.0)
+            }
+            None => retry.wait(failed, chance()),
+        };
+        tracing::info!(%address, failed, "{error}; trying again in {:.1} s", wait.as_secs_f64());
+        Ok(Turn::Later(error, wait))
     }
 
     /// Keeps all threads from asking for a while.
@@ -247,6 +295,7 @@ impl Client {
                 request.call()
             }
             Payload::Json(body) => post("application/json", body.to_string().as_bytes()),
+            Payload::Written(body) => post("application/json", body.as_bytes()),
             Payload::Form(form) => {
                 let (kind, body) = form.encode();
                 post(&kind, &body)

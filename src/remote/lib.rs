@@ -19,11 +19,13 @@ mod error;
 pub mod images;
 mod key;
 mod meaning;
+mod message;
 pub mod multipart;
 mod retry;
 #[cfg(any(test, feature = "stub"))]
 pub mod stub;
 mod trouble;
+mod turn;
 
 pub use address::Address;
 pub use ask::{Answer, Ask, Settings, Timeouts};
@@ -31,6 +33,12 @@ pub use client::Client;
 pub use error::RemoteError;
 pub use key::{Key, KeyError};
 pub use retry::Retry;
+pub use turn::Turn;
+
+/// What an answer that is no success says, in words for people: of bounded length, and without control characters.
+pub fn said_of_error(body: &[u8]) -> String {
+    trouble::Trouble::read(body).message
+}
 
 #[cfg(test)]
 mod tests;

@@ -79,6 +79,9 @@ struct State {
     released: Mutex<bool>,
     release: Condvar,
     down: AtomicBool,
+    /// Whether connections stay open after an answer.
+    keeps: bool,
+    connections: AtomicUsize,
 }
 
 impl Asked {
@@ -139,10 +142,11 @@ impl Reply {
     }
 
     /// What goes over the line.
-    fn encode(&self) -> Vec<u8> {
+    fn encode(&self, keeps: bool) -> Vec<u8> {
         let whole = |status: u16, kind: &str, more: &[(&str, String)], body: &[u8]| {
+            let connection = if keeps { "keep-alive" } else { "close" };
             let mut head = format!(
-                "HTTP/1.1 {status} Stub\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n",
+                "HTTP/1.1 {status} Stub\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: {connection}\r\n",
                 body.len()
             );
             for (name, value) in more {
@@ -167,12 +171,21 @@ impl Reply {
             ),
             Self::Bytes(status, kind, bytes) => whole(*status, kind, &[], bytes),
             Self::Cut(length, reply) => {
-                let mut bytes = reply.encode();
+                let mut bytes = reply.encode(keeps);
                 bytes.truncate(*length);
                 bytes
             }
-            Self::Held(reply) => reply.encode(),
+            Self::Held(reply) => reply.encode(keeps),
             Self::Close | Self::Hang => Vec::new(),
+        }
+    }
+
+    /// Whether it is the end of its connection.
+    fn ends(&self) -> bool {
+        match self {
+            Self::Cut(..) | Self::Close | Self::Hang => true,
+            Self::Held(reply) => reply.ends(),
+            Self::Json(..) | Self::Headers(..) | Self::Bytes(..) => false,
         }
     }
 
@@ -189,9 +202,29 @@ impl Stub {
     pub fn start(
         answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static,
     ) -> std::io::Result<Self> {
+        Self::serving(answer, false)
+    }
+
+    /// The same with connections that stay open, as servers have them.
+    ///
+    /// # Errors
+    /// No port can be had.
+    pub fn keeping(
+        answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static,
+    ) -> std::io::Result<Self> {
+        Self::serving(answer, true)
+    }
+
+    fn serving(
+        answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static,
+        keeps: bool,
+    ) -> std::io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = format!("http://{}", listener.local_addr()?);
-        let state = Arc::new(State::default());
+        let state = Arc::new(State {
+            keeps,
+            ..State::default()
+        });
         let (shared, answer) = (state.clone(), Arc::new(answer));
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -199,6 +232,7 @@ impl Stub {
                     continue;
                 }
                 let (state, answer) = (shared.clone(), answer.clone());
+                state.connections.fetch_add(1, Ordering::SeqCst);
                 std::thread::spawn(move || serve(stream, &state, &*answer));
             }
         });
@@ -213,6 +247,11 @@ impl Stub {
     /// How many requests there were so far.
     pub fn count(&self) -> usize {
         locked(&self.state.asked).len()
+    }
+
+    /// How many connections there were so far.
+    pub fn connections(&self) -> usize {
+        self.state.connections.load(Ordering::SeqCst)
     }
 
     /// The most requests that were under way together.
@@ -237,9 +276,27 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 fn serve(mut stream: TcpStream, state: &State, answer: &dyn Fn(&Asked) -> Reply) {
-    let Some(mut asked) = read(&stream) else {
-        return;
-    };
+    while let Some(asked) = read(&stream) {
+        let reply = one(&mut stream, state, answer, asked);
+        // A client that went away is none of the server's business.
+        let sent = stream.write_all(&reply.encode(state.keeps));
+        if !state.keeps || reply.ends() || sent.is_err() {
+            break;
+        }
+    }
+    let _ = stream.flush();
+    let _ = stream.shutdown(Shutdown::Write);
+    // Closing with unread bytes would reset the connection and could take the answer along.
+    let _ = stream.read(&mut [0; 1]);
+}
+
+/// What is answered to a request, once it is time.
+fn one(
+    stream: &mut TcpStream,
+    state: &State,
+    answer: &dyn Fn(&Asked) -> Reply,
+    mut asked: Asked,
+) -> Reply {
     let now = state.at_once.fetch_add(1, Ordering::SeqCst) + 1;
     state.most_at_once.fetch_max(now, Ordering::SeqCst);
     {
@@ -262,12 +319,7 @@ fn serve(mut stream: TcpStream, state: &State, answer: &dyn Fn(&Asked) -> Reply)
         }
     }
     state.at_once.fetch_sub(1, Ordering::SeqCst);
-    // A client that went away is none of the server's business.
-    let _ = stream.write_all(&reply.encode());
-    let _ = stream.flush();
-    let _ = stream.shutdown(Shutdown::Write);
-    // Closing with unread bytes would reset the connection and could take the answer along.
-    let _ = stream.read(&mut [0; 1]);
+    reply
 }
 
 fn read(stream: &TcpStream) -> Option<Asked> {

@@ -13,6 +13,7 @@
 //! * [`scaling`]: what searching longer brings;
 //! * [`figures`]: the plots;
 //! * [`experiments`]: what the papers' experiments came to;
+//! * [`judged`]: what a judge says of the same pictures;
 //! * [`people`]: what people say of the same pictures;
 //! * [`pictures`]: where the page finds the pictures;
 //! * [`gallery`]: the pictures as the page's script reads them;
@@ -26,6 +27,7 @@ mod error;
 pub mod experiments;
 pub mod figures;
 pub mod gallery;
+pub mod judged;
 mod lines;
 pub mod model;
 pub mod page;

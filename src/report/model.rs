@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::judged::Judged;
 use super::lines::Segmentation;
 use prepose_check::audit::labels::Label;
 use prepose_check::prompt::SuitePrompt;
@@ -35,6 +36,8 @@ pub struct RunInfo {
     pub config: Option<Value>,
     /// `provenance/*.json`, by their names.
     pub provenance: Vec<(String, Value)>,
+    /// What a judge says of its pictures; of shards, of each.
+    pub judged: Vec<Judged>,
 }
 
 impl RunInfo {
@@ -164,6 +167,20 @@ impl Method {
 }
 
 impl Report {
+    /// What judges say, with the number of the run.
+    pub fn judged(&self) -> impl Iterator<Item = (usize, &Judged)> {
+        let runs = self.runs.iter().enumerate();
+        runs.flat_map(|(run, info)| info.judged.iter().map(move |judged| (run, judged)))
+    }
+
+    /// What a method of a run is called here: with the run's name where several runs have one of that name.
+    pub fn method_name(&self, run: usize, method: &str) -> String {
+        let ending = format!("/{method}");
+        let mut own = self.methods.iter().filter(|one| one.run == run);
+        let found = own.find(|one| one.name == method || one.name.ends_with(&ending));
+        found.map_or_else(|| method.to_owned(), |one| one.name.clone())
+    }
+
     /// The methods that a checker looked at.
     pub fn checked(&self) -> Vec<&Method> {
         let methods = self.methods.iter();

@@ -76,7 +76,7 @@ fn read_group(
 ) -> Result<(), SourceError> {
     let run = report.runs.len();
     let first = report.methods.len();
-    let mut provenance = Vec::new();
+    let (mut provenance, mut judged) = (Vec::new(), Vec::new());
     for found in group {
         let prompts = found.prompts()?;
         for prompt in &prompts {
@@ -109,6 +109,7 @@ fn read_group(
             }
         }
         provenance.extend(found.provenance()?);
+        judged.extend(found.judged()?);
     }
     if group.iter().any(|found| found.config.is_some()) {
         for method in &mut report.methods[first..] {
@@ -119,6 +120,7 @@ fn read_group(
         locations: group.iter().map(Found::location).collect(),
         config: group[0].config.clone(),
         provenance,
+        judged,
     });
     Ok(())
 }

@@ -30,6 +30,11 @@ pub enum SearchError {
         /// The last step after which dropping saves anything.
         last: usize,
     },
+    /// Unfinished pictures are not shown to judges.
+    #[error(
+        "a judge is asked about finished pictures alone: the reward judge goes without pruning"
+    )]
+    Unfinished,
 }
 
 /// What makes a candidate good.
@@ -43,6 +48,9 @@ pub enum RewardKind {
     Checker,
     /// The probability of superiority of the masks of the objects in the picture.
     Pse,
+    /// SGScore, by the judge that a run names with `--judge`.
+    #[value(skip)]
+    Judge,
 }
 
 impl std::fmt::Display for RewardKind {
@@ -51,6 +59,7 @@ impl std::fmt::Display for RewardKind {
             RewardKind::Attention => "attention",
             RewardKind::Checker => "checker",
             RewardKind::Pse => "pse",
+            RewardKind::Judge => "judge",
         })
     }
 }
@@ -80,6 +89,9 @@ impl SearchConfig {
             return Err(SearchError::Candidates {
                 asked: self.best_of,
             });
+        }
+        if self.reward == RewardKind::Judge && self.pruning.is_some() {
+            return Err(SearchError::Unfinished);
         }
         self.pruning
             .as_ref()

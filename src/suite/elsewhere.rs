@@ -17,13 +17,13 @@ use super::sample::Cost;
 use crate::check::clock;
 use crate::detect::Detector;
 use crate::detect::reward::{PictureReward, RewardError};
-use crate::make::reward_kind;
+use crate::make::{CandidateJudge, reward_kind};
 use crate::output::manifest::{
     BURN_VERSION, CodeVersion, GenParams, ManifestLine, ModelLine, Place,
 };
 use crate::picture::{Picture, PictureTensor};
 use crate::prompt::scene::Scene;
-use crate::request::SearchConfig;
+use crate::request::{RewardKind, SearchConfig};
 use crate::sources::{self, File, Origin, Outcome, Source, SourceError, Wishes, upright};
 use burn::tensor::Device;
 use received::{packed, unpacked};
@@ -46,6 +46,7 @@ pub struct SourceMaker<'a> {
     folder: &'a RunFolder,
     source: &'a mut dyn Source,
     judge: Option<Judge<'a>>,
+    candidate_judge: Option<&'a dyn CandidateJudge>,
     /// Whether it was told that a picture has another size than was asked for.
     told_size: bool,
 }
@@ -117,7 +118,16 @@ impl<'a> SourceMaker<'a> {
             folder,
             source,
             judge,
+            candidate_judge: None,
             told_size: false,
+        }
+    }
+
+    /// `judge` chooses among the candidates of searches whose reward is a judge.
+    pub fn with_candidate_judge(self, judge: Option<&'a dyn CandidateJudge>) -> Self {
+        Self {
+            candidate_judge: judge,
+            ..self
         }
     }
 
@@ -240,11 +250,24 @@ impl<'a> SourceMaker<'a> {
         let plan = self.folder.plan();
         let method = &plan.config.methods[job.method];
         let search: Option<&SearchConfig> = method.search.as_ref();
+        let prompt = &plan.prompts[job.prompt];
+        if let (Some(RewardKind::Judge), Some(judge)) =
+            (search.map(|search| search.reward), self.candidate_judge)
+        {
+            let pictures: Vec<Picture> = (pictures.iter())
+                .map(|(read, _)| read.picture.clone())
+                .collect();
+            let scores = judge.scores(&prompt.prompt, &scene(prompt), &pictures);
+            let scores = scores.map_err(|source| RunError::Judge {
+                sample_id: plan.sample_id(job),
+                source,
+            })?;
+            return Ok(highest(&scores));
+        }
         let kind = search.and_then(|search| reward_kind(search.reward));
         let (Some(kind), Some(judge)) = (kind, self.judge) else {
             return Ok(0);
         };
-        let prompt = &plan.prompts[job.prompt];
         let score = || -> Result<Vec<f64>, RewardError> {
             let reward = PictureReward::new(kind, &scene(prompt), judge.detector.vocabulary())?;
             let mut scores = Vec::with_capacity(pictures.len());
@@ -262,13 +285,7 @@ impl<'a> SourceMaker<'a> {
             unscored: vec![prompt.prompt_id.clone()],
             why: why.into(),
         })?;
-        let mut best = 0;
-        for (place, score) in scores.iter().enumerate() {
-            if *score > scores[best] {
-                best = place;
-            }
-        }
-        Ok(best)
+        Ok(highest(&scores))
     }
 }
 
@@ -277,6 +294,17 @@ fn other_size(wishes: Option<&Wishes>, picture: &Picture) -> Option<[u32; 2]> {
     let asked = wishes?.size?;
     let [width, height] = asked.map(|side| side as usize);
     ((width, height) != (picture.width, picture.height)).then_some(asked)
+}
+
+/// The first place of the highest score.
+fn highest(scores: &[f64]) -> usize {
+    let mut best = 0;
+    for (place, score) in scores.iter().enumerate() {
+        if *score > scores[best] {
+            best = place;
+        }
+    }
+    best
 }
 
 impl Maker for SourceMaker<'_> {

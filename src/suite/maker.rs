@@ -8,7 +8,7 @@ use super::requests::request;
 use super::run::{Made, Maker, RunError};
 use crate::detect::Detector;
 use crate::engine::Engine;
-use crate::make::{MapOptions, PictureMaker};
+use crate::make::{CandidateJudge, MapOptions, PictureMaker};
 use crate::request::Request;
 
 /// Makes a run's pictures with an engine.
@@ -21,18 +21,20 @@ pub struct EngineMaker<'a> {
 }
 
 impl<'a> EngineMaker<'a> {
-    /// Makes at most `batch` pictures at a time. `judge` scores the candidates of searches that go by the picture;
-    /// `stop` asks to stop at once.
+    /// Makes at most `batch` pictures at a time. `judge` scores the candidates of searches that go by the picture, and
+    /// `candidate_judge` those of searches that go by a judge; `stop` asks to stop at once.
     pub fn new(
         engine: &'a Engine,
         plan: &'a Plan,
         batch: usize,
         judge: Option<&'a dyn Detector>,
+        candidate_judge: Option<&'a dyn CandidateJudge>,
         stop: &'a AtomicBool,
     ) -> Self {
         let maps = plan.config.attention_maps.then(MapOptions::default);
         let maker = PictureMaker::new(engine, batch)
             .with_judge(judge)
+            .with_candidate_judge(candidate_judge)
             .with_maps(maps)
             .with_cancel(stop);
         Self {

@@ -16,7 +16,7 @@ use crate::guidance::grounding::Grounding;
 use crate::guidance::{self, GuidanceConfig, METHODS};
 use crate::prompt::neutral::Opening;
 use crate::request::Request;
-use crate::search::{Pruning, SearchConfig};
+use crate::search::{Pruning, RewardKind, SearchConfig};
 
 /// A way of making pictures of prompts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -66,6 +66,7 @@ impl Method {
             GROUNDED,
             "best-of-N",
             "best-of-N-pruned",
+            "best-of-N-judge",
             "delayed-order-WHEN",
             "swapped-order-WHEN",
         ];
@@ -257,13 +258,17 @@ fn parse_part(part: &str, name: &str) -> Result<Part, MethodError> {
         Err(error) => Err(error),
     };
     if let Some(rest) = part.strip_prefix("best-of-") {
-        let (count, pruning) = match rest.strip_suffix("-pruned") {
-            Some(count) => (count, Some(Pruning::Auto)),
+        let (rest, pruning) = match rest.strip_suffix("-pruned") {
+            Some(rest) => (rest, Some(Pruning::Auto)),
             None => (rest, None),
+        };
+        let (count, reward) = match rest.strip_suffix("-judge") {
+            Some(count) => (count, RewardKind::Judge),
+            None => (rest, RewardKind::default()),
         };
         return Ok(Part::Search(SearchConfig {
             best_of: number(count)?,
-            reward: Default::default(),
+            reward,
             pruning,
         }));
     }

@@ -13,6 +13,7 @@ pub mod examiner;
 pub mod experiments;
 pub mod folder;
 pub mod growth;
+pub mod judge;
 pub mod maker;
 pub mod merge;
 pub mod method;

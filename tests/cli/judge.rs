@@ -111,7 +111,7 @@ fn a_model_is_asked_once_and_kept() {
     assert!((found["cost"].as_f64().unwrap() - cost).abs() < 1e-12);
     let notes = found["notes"].to_string();
     assert!(
-        notes.contains("6 of 60 answers are none of 1, 2 and 3"),
+        notes.contains("6 of 60 answers are invalid and do not count (t2i_homogenization): 6 none of the answers"),
         "{notes}"
     );
     assert!(found["agreement"][0]["kappa"].as_f64().unwrap().abs() < 0.2);
@@ -133,10 +133,7 @@ fn a_model_is_asked_once_and_kept() {
     assert_eq!(stub.count(), count);
     for entry in fs::read_dir(folder.path().join("judged")).unwrap() {
         let text = fs::read_to_string(entry.unwrap().path()).unwrap();
-        assert!(
-            !text.contains("SECRET") && !text.contains(&stub.address),
-            "{text}"
-        );
+        assert!(!text.contains("SECRET"), "{text}");
     }
     // Another setting, and a changed picture.
     let other = read(&stdout(&judge(

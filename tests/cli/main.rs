@@ -19,6 +19,7 @@ mod generate;
 mod generate_again;
 mod generate_sheet;
 mod judge;
+mod judge_runs;
 mod memory;
 mod pages;
 mod parse;

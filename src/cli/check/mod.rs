@@ -1,6 +1,7 @@
 //! `prepose check`
 
 mod inputs;
+mod judged;
 mod manifest;
 mod pictures;
 mod records;
@@ -14,6 +15,7 @@ pub(super) use pictures::read_picture;
 use prepose::prompt::scene::GivenRelation;
 pub(super) use records::read_config;
 
+use super::judge::prompted::PromptedArgs;
 use super::looking::LookingArgs;
 
 /// Say whether pictures show what was asked for: PASS, FAIL or UNDECIDABLE, why, and how sure (docs/checker.md).
@@ -35,6 +37,7 @@ use super::looking::LookingArgs;
   prepose check photo.jpg --prompt \"a dog to the left of a cat\" --checker frcnn-v2
   prepose check photo.jpg --relation \"dog | left of | cat\" --checker frcnn-v2
   prepose check --manifest out/manifest.jsonl --out checked
+  prepose check photo.jpg --prompt \"a dog to the left of a cat\" --judge http://localhost:8000/v1 --judge-model qwen-vl
   prepose check --records per_sample.jsonl --config checker_config.yaml --out again")]
 pub struct Args {
     /// PNG, JPEG or WebP files, or folders of them.
@@ -93,6 +96,8 @@ pub struct Args {
     published: Option<bool>,
     #[command(flatten)]
     looking: LookingArgs,
+    #[command(flatten)]
+    judge: PromptedArgs,
     /// The folder for the results [default: none is written].
     #[arg(short, long, value_name = "FOLDER", help_heading = "Output")]
     out: Option<PathBuf>,

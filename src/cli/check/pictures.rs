@@ -24,7 +24,7 @@ use super::inputs::{self, Inputs, Sample, Told, Wanted};
 use super::records::read_config;
 use super::results::Results;
 use super::told::{Answer, Line, RULES_FILE, line, listed};
-use super::{Args, manifest};
+use super::{Args, judged, manifest};
 use crate::cli::input::{self, once};
 use crate::cli::progress::Progress;
 use crate::cli::{ERROR, NO, OK, checker, colour};
@@ -35,6 +35,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     if let Some(depth) = args.depth.as_deref().filter(|depth| !depth.is_dir()) {
         bail!("--depth {} is no folder", depth.display());
     }
+    args.judge.check("")?;
     let config = match &args.config {
         Some(path) => read_config(path)?,
         None => CheckerConfig::default(),
@@ -87,6 +88,10 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     if let Some(failure) = failure {
         return Err(failure);
     }
+    let judged = match args.judge.model.is_given() {
+        true => judged::run(args, &inputs.samples, &records, quiet)?,
+        false => OK,
+    };
     if records.is_empty() && answers.is_empty() && inputs.problems.is_empty() {
         bail!(
             "nothing was checked: no picture states a relation that this checker decides, and no published rule scores one"
@@ -95,8 +100,8 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let passed = |record: &Record| record.verdict_raw == Verdict::Pass;
     let scored = answers.iter().all(|answer| answer.passed);
     let all_passed = inputs.undecided == 0 && records.iter().all(passed) && scored;
-    Ok(if !inputs.problems.is_empty() {
-        ERROR
+    Ok(if !inputs.problems.is_empty() || judged != OK {
+        judged.max(ERROR)
     } else if args.strict && !all_passed {
         NO
     } else {

@@ -72,7 +72,7 @@ fn meaning(reward: RewardKind, score: f64) -> String {
         RewardKind::Checker if score < 0.0 => format!(" (FAIL, confidence {:.2})", -score),
         RewardKind::Checker => " (UNDECIDABLE)".into(),
         RewardKind::Pse if score < 0.0 => " (an object is missing)".into(),
-        RewardKind::Attention | RewardKind::Pse => " of 1".into(),
+        RewardKind::Attention | RewardKind::Pse | RewardKind::Judge => " of 1".into(),
     }
 }
 

@@ -1,31 +1,20 @@
-//! Who judges, and how all is asked, kept and told.
+//! Who judges in `prepose judge`, and what it is asked.
 
-use std::fmt::Write as _;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Context, ensure};
 use prepose::check::rules::Options as RuleOptions;
 use prepose::device::DeviceSpec;
-use prepose::judge::ask::{Asked, Judge, Manner, Outcome, ask};
+use prepose::judge::ask::{Manner, Outcome, Questions, ask};
 use prepose::judge::book::Book;
 use prepose::judge::oracle::Oracle;
 use prepose::judge::picture::Named;
-use prepose::judge::question::Question;
-use prepose::output::files::{prepare_folder, write_atomically};
-use prepose::table::Table;
-use prepose_untrusted::escaped;
-use serde_json::{Map, Value, json};
 
+use super::asking::{RoundArgs, Totals, Who, ask_all, open_book, outcomes};
 use super::model::ModelArgs;
 use super::{Args, pictures};
-use crate::cli::progress::Progress;
-use crate::cli::{ERROR, OK, interrupt};
-
-/// What was asked and answered.
-const BOOK: &str = "answers.jsonl";
+use crate::cli::interrupt;
 
 /// Who judges.
 #[derive(Debug, clap::Args)]
@@ -33,6 +22,8 @@ const BOOK: &str = "answers.jsonl";
 pub struct JudgeArgs {
     #[command(flatten)]
     pub model: ModelArgs,
+    #[command(flatten)]
+    pub rounds: RoundArgs,
     /// Detections that the oracle answers from, as `score` reads them [default: what --checker finds].
     #[arg(long, num_args = 1.., value_name = "FILE")]
     detections: Vec<PathBuf>,
@@ -55,72 +46,62 @@ impl JudgeArgs {
         !self.model.is_oracle() && (!self.detections.is_empty() || self.checker.is_some())
     }
 
-    /// The oracle, from detections in files or from what the detector finds.
-    pub fn oracle(&self, named: &[Named], quiet: bool) -> anyhow::Result<Oracle> {
+    /// The oracle, from detections in files or from what the detector finds of what it is asked for.
+    pub fn oracle<Q: Questions + ?Sized>(
+        &self,
+        named: &[Named],
+        questions: &Q,
+        quiet: bool,
+    ) -> anyhow::Result<Oracle> {
         let cases = match self.detections.as_slice() {
-            [] => pictures::look(named, self, quiet)?,
+            [] => {
+                let wanted = pictures::wanted(named.len(), questions);
+                let eyes = pictures::Eyes {
+                    checker: self.checker.as_deref(),
+                    device: self.device,
+                };
+                pictures::look(named, &wanted, &eyes, quiet)?
+            }
             files => pictures::detections(files)?,
         };
         Ok(Oracle::new(cases, RuleOptions::default()))
     }
-
-    /// Whoever is named, and what ends the asking when it becomes true.
-    fn judge(
-        &self,
-        named: &[Named],
-        quiet: bool,
-    ) -> anyhow::Result<(Box<dyn Judge>, Arc<AtomicBool>)> {
-        if self.model.is_oracle() {
-            ensure!(
-                self.model.judge_model.is_none(),
-                "--judge-model needs --judge with the address of its server"
-            );
-            return Ok((Box::new(self.oracle(named, quiet)?), Arc::default()));
-        }
-        let (model, stop) = self.model.model()?;
-        Ok((Box::new(model), stop))
-    }
 }
 
 /// Asks all of it, with a book in the folder of results.
-pub fn judge(
+pub fn judge<Q: Questions + ?Sized>(
     args: &Args,
     named: &[Named],
-    questions: &[Question],
+    questions: &Q,
     quiet: bool,
-) -> anyhow::Result<Asked> {
-    let (judge, stop) = args.judge.judge(named, quiet)?;
-    prepare_folder(&args.out)?;
-    let mut book = Book::open(&args.out.join(BOOK))?;
-    let bar = Progress::new(questions.len() as u64, "questions", quiet || args.json);
-    let bar = Mutex::new(bar);
-    let manner = Manner {
-        concurrency: match args.judge.model.is_oracle() {
-            true => 1,
-            false => args.judge.model.concurrency,
-        },
-        progress: &|_| {
-            bar.lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .advance(1)
-        },
-        stop: &stop,
+) -> anyhow::Result<(Vec<Vec<Outcome>>, Totals)> {
+    args.judge.model.check()?;
+    let (who, stop) = match args.judge.model.is_oracle() {
+        true => {
+            let oracle = args.judge.oracle(named, questions, quiet)?;
+            (Who::Oracle(Box::new(oracle)), Arc::default())
+        }
+        false => {
+            // What is wrong with the arguments is told before anything is begun.
+            args.judge.model.model_until(Arc::default(), 0)?;
+            (Who::Model(&args.judge.model), interrupt::listen()?)
+        }
     };
-    let asked = ask(judge.as_ref(), named, questions, &mut book, &manner);
-    bar.into_inner()
-        .unwrap_or_else(PoisonError::into_inner)
-        .finish();
-    Ok(asked?)
+    let mut book = open_book(&args.out)?;
+    let quiet = quiet || args.json;
+    let all = (named, questions);
+    let asked = ask_all(&who, args.judge.rounds, &stop, &mut book, all, quiet)?;
+    Ok(outcomes(asked))
 }
 
 /// Answers of somebody who sees boxes; they cost nothing and are not kept.
-pub fn by_boxes(
+pub fn by_boxes<Q: Questions + ?Sized>(
     args: &Args,
     named: &[Named],
-    questions: &[Question],
+    questions: &Q,
     quiet: bool,
 ) -> anyhow::Result<Vec<Outcome>> {
-    let oracle = args.judge.oracle(named, quiet)?;
+    let oracle = args.judge.oracle(named, questions, quiet)?;
     let mut book = Book::unkept();
     let manner = Manner {
         concurrency: 1,
@@ -128,92 +109,4 @@ pub fn by_boxes(
         stop: &AtomicBool::new(false),
     };
     Ok(ask(&oracle, named, questions, &mut book, &manner)?.outcomes)
-}
-
-/// What is written and told at the end.
-pub struct Results {
-    /// In the order in which they are shown.
-    pub tables: Vec<Table>,
-    /// Tables that are written and not shown.
-    pub more: Vec<Table>,
-    /// What a reader should know.
-    pub notes: Vec<String>,
-    /// A line for each picture.
-    pub lines: Vec<Value>,
-}
-
-/// Writes and prints what came of the questions.
-pub fn finish(args: &Args, asked: &Asked, results: &Results) -> anyhow::Result<u8> {
-    let write = |name: &Path, text: &str| {
-        let path = args.out.join(name);
-        write_atomically(&path, text.as_bytes())
-            .with_context(|| format!("cannot write {}", path.display()))
-    };
-    for table in results.tables.iter().chain(&results.more) {
-        write(Path::new(&format!("{}.csv", table.name)), &table.to_csv())?;
-    }
-    let lines = results.lines.iter().map(|line| format!("{line}\n"));
-    write(Path::new("judged.jsonl"), &lines.collect::<String>())?;
-
-    let failed = asked
-        .outcomes
-        .iter()
-        .filter(|one| one.answer().is_none())
-        .count();
-    let price = args
-        .judge
-        .model
-        .cost(asked.prompt_tokens, asked.answer_tokens);
-    let mut stdout = std::io::stdout().lock();
-    if args.json {
-        let mut report = Map::new();
-        for table in &results.tables {
-            report.insert(table.name.into(), crate::cli::agree::rows(table));
-        }
-        report.insert("questions".into(), json!(asked.outcomes.len()));
-        report.insert("asked_now".into(), json!(asked.new));
-        report.insert("unanswered".into(), json!(failed));
-        report.insert("question_tokens".into(), json!(asked.prompt_tokens));
-        report.insert("answer_tokens".into(), json!(asked.answer_tokens));
-        report.insert("cost".into(), json!(price));
-        report.insert("notes".into(), json!(results.notes));
-        writeln!(stdout, "{}", Value::Object(report))?;
-    } else {
-        let tables: Vec<String> = results
-            .tables
-            .iter()
-            .map(|table| table.to_text(140))
-            .collect();
-        let mut text = tables.join("\n");
-        // Writing into a string cannot fail.
-        let _ = write!(
-            text,
-            "\n{} questions, {} asked now; {} tokens of questions and {} of answers",
-            asked.outcomes.len(),
-            asked.new,
-            asked.prompt_tokens,
-            asked.answer_tokens
-        );
-        if let Some(price) = price {
-            let _ = write!(text, ", cost {price:.4}");
-        }
-        text.push('\n');
-        for note in &results.notes {
-            let _ = writeln!(text, "note: {note}");
-        }
-        write!(stdout, "{}", escaped(&text))?;
-        writeln!(
-            stdout,
-            "written to {}",
-            escaped(&args.out.display().to_string())
-        )?;
-    }
-    if let Some(code) = interrupt::exit_code() {
-        return Ok(code);
-    }
-    if failed > 0 {
-        eprintln!("{failed} questions have no answer; the same command asks them again");
-        return Ok(ERROR);
-    }
-    Ok(OK)
 }

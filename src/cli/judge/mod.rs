@@ -1,9 +1,12 @@
 //! `prepose judge`
 
+pub mod asking;
 mod judging;
 pub mod model;
 mod ots;
-mod pictures;
+pub mod pictures;
+pub mod prompted;
+mod results;
 mod scene;
 
 use std::path::PathBuf;

@@ -18,16 +18,19 @@ pub const ORACLE: &str = "oracle";
 const KEY: &str = "PREPOSE_JUDGE_KEY";
 
 /// A model on a server.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Judge")]
 pub struct ModelArgs {
     /// The address of an OpenAI-compatible server, such as http://localhost:8000/v1, or oracle: by detections and geometry,
     /// offline. A key is read from PREPOSE_JUDGE_KEY.
-    #[arg(long, value_name = "URL|oracle", default_value = ORACLE)]
-    pub judge: String,
+    #[arg(long, value_name = "URL|oracle")]
+    pub judge: Option<String>,
     /// The model's name on that server; it must be one that takes pictures.
     #[arg(long, value_name = "NAME")]
     pub judge_model: Option<String>,
+    /// What the server is called in the book of answers, in place of its address: answers hold for that name when it moves.
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
+    judge_as: Option<String>,
     /// Another variable that has the key.
     #[arg(long, value_name = "VARIABLE", hide_short_help = true)]
     judge_key: Option<String>,
@@ -113,12 +116,45 @@ fn parse_dialect(text: &str) -> Result<Dialect, String> {
 impl ModelArgs {
     /// Whether no server is named.
     pub fn is_oracle(&self) -> bool {
-        self.judge == ORACLE
+        self.judge.as_deref().is_none_or(|judge| judge == ORACLE)
+    }
+
+    /// Whether a judge is named at all.
+    pub fn is_given(&self) -> bool {
+        self.judge.is_some()
+    }
+
+    /// Refuses what does not go together.
+    pub fn check(&self) -> anyhow::Result<()> {
+        match self.is_oracle() {
+            true => ensure!(
+                self.judge_model.is_none(),
+                "--judge-model needs --judge with the address of its server"
+            ),
+            false => ensure!(
+                self.judge_model.is_some(),
+                "--judge needs --judge-model: the model's name on that server"
+            ),
+        }
+        Ok(())
+    }
+
+    /// Who it is, for tables.
+    pub fn name(&self) -> &str {
+        self.judge_model.as_deref().unwrap_or(ORACLE)
     }
 
     /// The model, and what ends the asking when it becomes true.
     pub fn model(&self) -> anyhow::Result<(ChatJudge, Arc<AtomicBool>)> {
-        let Some(model) = &self.judge_model else {
+        // A mistake in the arguments is told before signals are taken.
+        self.check()?;
+        let stop = interrupt::listen()?;
+        Ok((self.model_until(stop.clone(), 0)?, stop))
+    }
+
+    /// The model, asked until `stop` becomes true; `round` is which time the same is asked, from 0.
+    pub fn model_until(&self, stop: Arc<AtomicBool>, round: u64) -> anyhow::Result<ChatJudge> {
+        let (Some(model), Some(address)) = (&self.judge_model, &self.judge) else {
             bail!("--judge needs --judge-model: the model's name on that server");
         };
         ensure!(
@@ -133,7 +169,6 @@ impl ModelArgs {
             }
             None => None,
         };
-        let stop = interrupt::listen()?;
         let settings = Settings {
             timeouts: Timeouts {
                 answer: Duration::from_secs(self.judge_timeout),
@@ -143,10 +178,10 @@ impl ModelArgs {
                 attempts: self.attempts,
                 ..Retry::default()
             },
-            stop: stop.clone(),
+            stop,
             ..Settings::default()
         };
-        let client = Client::new(&self.judge, key, settings)?;
+        let client = Client::new(address, key, settings)?;
         let sampling = Sampling {
             temperature: self.temperature,
             max_tokens: self.max_tokens,
@@ -158,9 +193,14 @@ impl ModelArgs {
                 .map(|extra| extra.0)
                 .unwrap_or_default(),
             largest: self.largest,
+            round,
         };
         let chat = Chat::new(client, model, self.dialect);
-        Ok((ChatJudge::new(chat, sampling), stop))
+        let judge = ChatJudge::new(chat, sampling);
+        Ok(match &self.judge_as {
+            Some(name) => judge.called(name.as_str()),
+            None => judge,
+        })
     }
 
     /// What so many tokens cost, if somebody said what they do.

@@ -6,15 +6,16 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use prepose::check::json;
 use prepose::check::prompt::SuitePrompt;
+use prepose::judge::answers::Rounds;
+use prepose::judge::ask::Made;
 use prepose::judge::ask::Outcome;
-use prepose::judge::ots::{
-    Case, Judged, agreement, bias, figures, from_prompt, notes, published, read,
-};
+use prepose::judge::ots::{Case, Judged, agreement, bias, figures, from_prompt, published, read};
 use prepose_untrusted::read_text;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::judging::{self, Results, by_boxes, finish};
+use super::judging::{self, by_boxes};
+use super::results::Results;
 use super::{Args, pictures};
 
 /// What is asked for OTS-Bench.
@@ -49,13 +50,24 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         true => &[false],
         false => &[false, true],
     };
-    let each = |(picture, case): (usize, &Case)| {
-        let question = |exchanged: &bool| case.question(picture, *exchanged);
-        orders.iter().map(question).collect::<Vec<_>>()
+    let questions = Made {
+        count: cases.len() * orders.len(),
+        make: |at: usize| {
+            let picture = at / orders.len();
+            cases[picture].question(picture, orders[at % orders.len()])
+        },
     };
-    let questions: Vec<_> = cases.iter().enumerate().flat_map(each).collect();
-    let asked = judging::judge(args, &named, &questions, quiet)?;
-    let judged = judged(&cases, &asked.outcomes, orders.len());
+    let (rounds, totals) = judging::judge(args, &named, &questions, quiet)?;
+    let first = rounds.first().map_or(&[][..], Vec::as_slice);
+    let judged = judged(&cases, first, orders.len());
+    let kinds = cases
+        .iter()
+        .flat_map(|case| vec![case.setting.as_str(); orders.len()]);
+    let kinds: Vec<&str> = kinds.collect();
+    let answers = Rounds {
+        kinds: &kinds,
+        outcomes: &rounds,
+    };
     let bootstrap = args.bootstrap();
     let mut tables = vec![figures(&judged, &bootstrap)];
     if orders.len() > 1 {
@@ -66,21 +78,20 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         false => None,
     };
     let boxes = boxes.map(|outcomes| self::judged(&cases, &outcomes, orders.len()));
-    let mut more = vec![published()];
     if let Some(boxes) = &boxes {
-        tables.push(agreement(&judged, boxes, &bootstrap));
         let mut by_boxes = figures(boxes, &bootstrap);
         by_boxes.name = "figures_by_boxes";
-        more.push(by_boxes);
+        tables.push(by_boxes);
+        tables.push(agreement(&judged, boxes, &bootstrap));
     }
-    tables.push(more.remove(0));
+    tables.extend([answers.table(), published()]);
     let results = Results {
         lines: lines(&judged, boxes.as_deref()),
-        notes: notes(&judged),
+        notes: answers.notes(),
         tables,
-        more,
+        more: Vec::new(),
     };
-    finish(args, &asked, &results)
+    results.finish(&args.out, args.json, &args.judge.model, &totals)
 }
 
 fn judged<'a>(cases: &'a [Case], outcomes: &[Outcome], orders: usize) -> Vec<Judged<'a>> {

@@ -6,13 +6,13 @@ use anyhow::{Context, bail};
 use prepose::check::rules::Case;
 use prepose::check::rules::read::Reader;
 use prepose::check::spatialbench::config::DetectorParams;
-use prepose::device;
+use prepose::device::{self, DeviceSpec};
+use prepose::judge::ask::Questions;
 use prepose::judge::picture::{self, Named};
 use prepose::picture::{Picture, PictureTensor};
 use prepose_untrusted::read_text_or_stdin;
 use prepose_weights::TOYBOX;
 
-use super::judging::JudgeArgs;
 use crate::cli::checker;
 use crate::cli::progress::Progress;
 
@@ -71,25 +71,49 @@ pub fn detections(files: &[PathBuf]) -> anyhow::Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// What the detector finds in all pictures.
-pub fn look(named: &[Named], args: &JudgeArgs, quiet: bool) -> anyhow::Result<Vec<Case>> {
-    let weights = checker::open(args.checker.as_deref().unwrap_or(TOYBOX))?;
-    let opened = device::open(args.device)?;
-    let detector = checker::load(&weights, &opened.device, &DetectorParams::default())?;
-    if detector.vocabulary().is_none() {
-        bail!(
-            "{} finds only what it is asked for; write what it finds with prepose detect, and give that with --detections",
-            detector.name()
-        );
+/// What questions ask for in each of so many pictures, for detectors that find only that.
+pub fn wanted<Q: Questions + ?Sized>(pictures: usize, questions: &Q) -> Vec<Vec<String>> {
+    let mut wanted = vec![Vec::new(); pictures];
+    for at in 0..questions.count() {
+        let Some(question) = questions.question(at) else {
+            continue;
+        };
+        if let Some(of) = question.picture.and_then(|picture| wanted.get_mut(picture)) {
+            for name in question.about.names() {
+                if !of.contains(&name) {
+                    of.push(name);
+                }
+            }
+        }
     }
+    wanted
+}
+
+/// A detector by its name, and where it runs.
+pub struct Eyes<'a> {
+    /// None: the toybox's.
+    pub checker: Option<&'a str>,
+    pub device: DeviceSpec,
+}
+
+/// What the detector finds in all pictures, of what is wanted in each.
+pub fn look(
+    named: &[Named],
+    wanted: &[Vec<String>],
+    eyes: &Eyes,
+    quiet: bool,
+) -> anyhow::Result<Vec<Case>> {
+    let weights = checker::open(eyes.checker.unwrap_or(TOYBOX))?;
+    let opened = device::open(eyes.device)?;
+    let detector = checker::load(&weights, &opened.device, &DetectorParams::default())?;
     let mut progress = Progress::new(named.len() as u64, "pictures", quiet);
     let mut cases = Vec::new();
-    for one in named {
+    for (one, wanted) in named.iter().zip(wanted) {
         let seen = picture::read(&one.path)?;
         let decoded =
             Picture::decode(&seen.bytes).with_context(|| one.path.display().to_string())?;
         let tensor = decoded.to_tensor(&opened.device);
-        let found = detector.detect_boxes(&[tensor], &[Vec::new()])?;
+        let found = detector.detect_boxes(&[tensor], std::slice::from_ref(wanted))?;
         cases.push(Case {
             id: one.id.clone(),
             prompt_id: one.id.clone(),

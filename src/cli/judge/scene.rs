@@ -3,13 +3,17 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, bail, ensure};
+use prepose::judge::answers::Rounds;
+use prepose::judge::scene::Graph;
+use prepose::judge::scene::compare::{Comparison, compare};
 use prepose::judge::scene::graph::{Level, read};
-use prepose::judge::scene::questions::{Rules, questions, vocabulary};
-use prepose::judge::scene::score::{by_class, by_level, found, published};
+use prepose::judge::scene::questions::{Part, Rules, questions, vocabulary};
+use prepose::judge::scene::score::{Found, by_class, by_level, found};
 use prepose_untrusted::read_text_or_stdin;
 use serde_json::json;
 
-use super::judging::{self, Results, finish};
+use super::judging;
+use super::results::Results;
 use super::{Args, pictures};
 
 /// What is asked for Scene-Bench.
@@ -73,8 +77,20 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     };
     let parts = questions(&graphs, &words, &rules);
     let all: Vec<_> = parts.iter().map(|part| part.question.clone()).collect();
-    let asked = judging::judge(args, &named, &all, quiet)?;
-    let seen = found(&graphs, &parts, &asked.outcomes);
+    let (rounds, totals) = judging::judge(args, &named, &all, quiet)?;
+    let first = rounds.first().map_or(&[][..], Vec::as_slice);
+    let seen = found(&graphs, &parts, first);
+    let kinds: Vec<&str> = parts
+        .iter()
+        .map(|part| match part.part {
+            Part::Object(_) => "object",
+            Part::Relationship(..) => "relation",
+        })
+        .collect();
+    let answers = Rounds {
+        kinds: &kinds,
+        outcomes: &rounds,
+    };
     let table = by_level(
         &graphs,
         &seen,
@@ -82,10 +98,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         options.alpha,
         &args.bootstrap(),
     );
-    let line = |(graph, found): (
-        &prepose::judge::scene::Graph,
-        &prepose::judge::scene::score::Found,
-    )| {
+    let line = |(graph, found): (&Graph, &Found)| {
         json!({
             "id": graph.id,
             "level": Level::of(graph.complexity(options.gamma)).as_str(),
@@ -95,19 +108,13 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
             "missing": found.missing(graph),
         })
     };
-    let failed = asked.outcomes.iter().find_map(|outcome| match outcome {
-        prepose::judge::ask::Outcome::Failed(why) => Some(why),
-        _ => None,
-    });
-    let failed = failed
-        .map(|why| format!("some questions have no answer, the first because of this: {why}"));
-    let mut notes: Vec<String> = prepose::judge::scene::score::notes(&asked.outcomes);
-    notes.extend(failed);
+    let mut published = compare(&[], Comparison::Feedback, &args.bootstrap());
+    published.name = "published";
     let results = Results {
         lines: graphs.iter().zip(&seen).map(line).collect(),
-        notes,
-        tables: vec![table, published()],
+        notes: answers.notes(),
+        tables: vec![table, answers.table(), published],
         more: by_class(&graphs, &seen).into(),
     };
-    finish(args, &asked, &results)
+    results.finish(&args.out, args.json, &args.judge.model, &totals)
 }

@@ -8,6 +8,7 @@ use prepose::suite::method::Method;
 use prepose::suite::shard::Shard;
 
 use super::source_args::SourceArgs;
+use crate::cli::judge::prompted::PromptedArgs;
 use crate::cli::memory::RunningArgs;
 use crate::cli::model::ModelArgs;
 use crate::cli::sampling::SamplingArgs;
@@ -40,6 +41,8 @@ pub struct Args {
     /// Sampling and checker as the paper of the set has them, wherever nothing else is said (docs/detectors.md).
     #[arg(long, value_name = "NAME", value_enum)]
     pub preset: Option<Preset>,
+    #[command(flatten)]
+    pub judge: PromptedArgs,
     /// At the end, write tables, plots and a page, as `prepose report` does.
     #[arg(long, conflicts_with = "json", help_heading = "Output and speed")]
     pub report: bool,
@@ -145,6 +148,9 @@ pub struct Settings {
     pub json: bool,
     #[command(flatten)]
     misplaced: Misplaced,
+    /// Who judges the candidates of searches and the finished pictures, if anybody does.
+    #[arg(skip)]
+    pub judge: Option<PromptedArgs>,
 }
 
 impl Settings {

@@ -13,9 +13,10 @@ use prepose::suite::plan::{CheckerId, Plan};
 use super::args::Settings;
 use crate::cli::check::read_config;
 use crate::cli::checker;
+use crate::cli::judge::prompted::{PromptedArgs, is_asked};
 
 /// What `--checker` and `--secondary` take for no detector.
-const NONE: &str = "none";
+pub const NONE: &str = "none";
 
 /// The detectors of a run, not yet loaded.
 pub struct DetectorSpecs {
@@ -144,15 +145,18 @@ impl DetectorSpecs {
         }))
     }
 
-    /// The detector that scores the candidates of searches, if a method of `plan` asks for one.
+    /// The detector that scores the candidates of searches, if a method of `plan` asks for one, or for the oracle.
     pub fn load_judge(
         &self,
         device: &OpenDevice,
         plan: &Plan,
+        judge: Option<&PromptedArgs>,
     ) -> anyhow::Result<Option<Box<dyn Detector + Send>>> {
         let mut searches = (plan.config.methods.iter()).filter_map(|method| method.search.as_ref());
+        let oracle = judge.is_some_and(|judge| judge.model.is_oracle()) && is_asked(plan);
+        let asked = searches.any(|search| reward_kind(search.reward).is_some());
         match &self.primary {
-            Some(weights) if searches.any(|search| reward_kind(search.reward).is_some()) => {
+            Some(weights) if asked || oracle => {
                 checker::load(weights, &device.device, &DetectorParams::default()).map(Some)
             }
             _ => Ok(None),

@@ -3,6 +3,7 @@
 mod args;
 mod detectors;
 mod elsewhere;
+mod judged;
 mod plan;
 mod secrets;
 mod source_args;
@@ -12,9 +13,10 @@ use std::io::Write;
 
 use anyhow::{Context, anyhow, ensure};
 use prepose::check::spatialbench::CheckerConfig;
+use prepose::detect::Detector;
 use prepose::device::OpenDevice;
 use prepose::engine::Blueprint;
-use prepose::make::BatchSize;
+use prepose::make::{BatchSize, CandidateJudge};
 use prepose::sources::Editing;
 use prepose::store;
 use prepose::store::ledger::{Fault, Look, named};
@@ -33,10 +35,12 @@ use args::Preset;
 pub use args::{Args, Settings};
 pub use detectors::DetectorSpecs;
 pub use elsewhere::{Opened, open_workflow};
+use judged::{check_judge, judge_finished, open_model};
 use plan::{plan, plan_elsewhere, prompts, shard};
 pub use watch::RunProgress;
 use watch::{Totals, summary};
 
+use super::judge::prompted::PromptedArgs;
 use super::memory::RunningArgs;
 use super::{OK, interrupt, report};
 
@@ -50,16 +54,23 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         );
         preset.apply(&mut settings);
     }
+    settings.judge = args.judge.model.is_given().then(|| args.judge.clone());
+    args.judge.check(&settings.out)?;
     let folder = carry_out(&args.suite, methods(args)?, &settings, quiet)?;
     if !quiet && !args.settings.json {
         let mut stdout = anstream::stdout().lock();
         write!(stdout, "{}", summary(&totals(&folder)?))?;
         writeln!(stdout, "written to {}", folder.store().location())?;
     }
-    match args.report {
-        true => report::run(&report::Args::of(folder.store().location()), quiet),
-        false => Ok(OK),
-    }
+    let judged = match &settings.judge {
+        Some(judge) => judge_finished(judge, &folder, &settings, quiet)?,
+        None => OK,
+    };
+    let reported = match args.report {
+        true => report::run(&report::Args::of(folder.store().location()), quiet)?,
+        false => OK,
+    };
+    Ok(judged.max(reported))
 }
 
 /// Begins a run of a set by some methods, or goes on with it, to its end.
@@ -88,6 +99,7 @@ pub fn carry_out_suite(
     }
     let detectors = DetectorSpecs::open(args)?;
     Method::check_names(&methods)?;
+    check_judge(&methods, args)?;
     if args.source.is_given() {
         return carry_out_elsewhere(suite, methods, args, &detectors, quiet);
     }
@@ -119,6 +131,7 @@ pub fn carry_out_suite(
         running: args.running,
         device: &device,
         detectors: &detectors,
+        judge: args.judge.as_ref(),
     };
     let made = making.make(&folder, blueprint, &mut progress);
     progress.end();
@@ -151,13 +164,19 @@ fn carry_out_elsewhere(
     };
     invocation.batch = Some(batch);
     let mut examiner = detectors.load(&device, batch)?;
-    let judge = detectors.load_judge(&device, folder.plan())?;
-    let judge = judge.as_ref().map(|judge| Judge {
-        detector: &**judge,
+    let detector = detectors.load_judge(&device, folder.plan(), args.judge.as_ref())?;
+    let judge = detector.as_ref().map(|detector| Judge {
+        detector: &**detector,
         device: &device.device,
     });
+    let model = open_model(args.judge.as_ref(), &folder, &stop)?;
+    let reward = args.judge.as_ref().and_then(|judge| {
+        let detector = detector.as_deref().map(|one| one as &dyn Detector);
+        judge.reward(&model, detector, &device.device, &stop.at_once)
+    });
     let mut progress = RunProgress::new(folder.store().location(), quiet, args.json);
-    let mut maker = SourceMaker::new(&folder, opened.source(), judge);
+    let reward = reward.as_ref().map(|reward| reward as &dyn CandidateJudge);
+    let mut maker = SourceMaker::new(&folder, opened.source(), judge).with_candidate_judge(reward);
     let runner = Runner {
         folder: &folder,
         examiner: &mut *examiner,
@@ -271,6 +290,8 @@ pub struct Making<'a> {
     pub running: RunningArgs,
     pub device: &'a OpenDevice,
     pub detectors: &'a DetectorSpecs,
+    /// Who scores the candidates of searches by a judge.
+    pub judge: Option<&'a PromptedArgs>,
 }
 
 impl Making<'_> {
@@ -293,12 +314,15 @@ impl Making<'_> {
         let batch = requests::batch_size(self.batch, plan, &engine)?;
         invocation.batch = Some(batch);
         let mut examiner = self.detectors.load(device, batch)?;
-        let judge = self.detectors.load_judge(device, plan)?;
-        let judge = judge
-            .as_deref()
-            .map(|judge| judge as &dyn prepose::detect::Detector);
+        let detector = self.detectors.load_judge(device, plan, self.judge)?;
+        let detector = detector.as_deref().map(|one| one as &dyn Detector);
         let stop = interrupt::listen_twice()?;
-        let mut maker = EngineMaker::new(&engine, plan, batch, judge, &stop.at_once);
+        let model = open_model(self.judge, folder, &stop)?;
+        let reward = self
+            .judge
+            .and_then(|judge| judge.reward(&model, detector, &device.device, &stop.at_once));
+        let reward = reward.as_ref().map(|reward| reward as &dyn CandidateJudge);
+        let mut maker = EngineMaker::new(&engine, plan, batch, detector, reward, &stop.at_once);
         let runner = Runner {
             folder,
             examiner: &mut *examiner,

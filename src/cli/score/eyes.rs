@@ -53,7 +53,7 @@ pub struct EyeArgs {
         default_value = "auto",
         hide_short_help = true
     )]
-    device: DeviceSpec,
+    pub device: DeviceSpec,
 }
 
 /// [`MaskChoice`] by name.

@@ -18,7 +18,7 @@ use thiserror::Error;
 use crate::question::{About, Answer, Form, Question};
 
 pub use published::published;
-pub use tables::{Judged, agreement, bias, figures, notes};
+pub use tables::{Judged, agreement, bias, figures};
 
 const T2I_HOMOGENIZATION: &str = include_str!("t2i_homogenization.txt");
 const T2I_CORRECTNESS: &str = include_str!("t2i_correctness.txt");
@@ -314,8 +314,29 @@ impl Case {
             about: match self.setting {
                 Setting::T2iHomogenization => About::Side(names([first, second])),
                 Setting::T2iCorrectness => About::Placed(names([a, b])),
-                Setting::I2iHomogenization | Setting::I2iCorrectness => About::Unseen,
+                Setting::I2iHomogenization => About::Acting(names([first, second]), self.act()),
+                Setting::I2iCorrectness => match self.expected_place() {
+                    Some(place) => About::Acts(names([a, b]), self.act(), place),
+                    None => About::Unseen,
+                },
             },
+        }
+    }
+
+    fn act(&self) -> String {
+        self.action.clone().unwrap_or_default()
+    }
+
+    /// Who should do it, as far as the words tell: the one of both that they name first.
+    fn expected_place(&self) -> Option<u8> {
+        let words = self.expected.as_ref()?.to_lowercase();
+        let at = |name: &str| words.find(&name.to_lowercase());
+        match (at(&self.a), at(&self.b)) {
+            (Some(a), Some(b)) if a == b => None,
+            (Some(a), Some(b)) => Some(u8::from(b < a)),
+            (Some(_), None) => Some(0),
+            (None, Some(_)) => Some(1),
+            (None, None) => None,
         }
     }
 

@@ -9,7 +9,6 @@ use prepose_statistics::bootstrap::Bootstrap;
 
 use super::{Case, Order, Setting};
 use crate::ask::Outcome;
-use crate::question::{Answer, Invalid};
 
 /// A case with what came of its questions.
 #[derive(Clone, Debug)]
@@ -279,59 +278,4 @@ pub fn agreement(judged: &[Judged], other: &[Judged], bootstrap: &Bootstrap) -> 
         "kappa_high",
     ];
     Table::new("agreement", &columns, all.into_iter())
-}
-
-/// What a reader should know of the answers: the same one nearly always, many that are invalid and why.
-pub fn notes(judged: &[Judged]) -> Vec<String> {
-    let answers: Vec<Answer> = (judged.iter())
-        .flat_map(|one| {
-            [
-                one.as_published.answer(),
-                one.exchanged.as_ref().and_then(Outcome::answer),
-            ]
-        })
-        .flatten()
-        .collect();
-    let mut notes = Vec::new();
-    for digit in 1..=3 {
-        let count = answers
-            .iter()
-            .filter(|answer| **answer == Answer::Digit(digit))
-            .count();
-        if answers.len() >= 20 && count * 20 >= answers.len() * 19 {
-            notes.push(format!(
-                "the judge says \"{digit}\" in {count} of {} answers: it may not look at the pictures",
-                answers.len()
-            ));
-        }
-    }
-    let mut why: BTreeMap<Invalid, usize> = BTreeMap::new();
-    for answer in &answers {
-        if let Answer::Invalid(reason) = answer {
-            *why.entry(*reason).or_default() += 1;
-        }
-    }
-    if !why.is_empty() {
-        let each: Vec<String> = (why.iter())
-            .map(|(reason, count)| format!("{count} {}", reason.as_str()))
-            .collect();
-        let count: usize = why.values().sum();
-        notes.push(format!(
-            "{count} of {} answers are none of 1, 2 and 3: {}",
-            answers.len(),
-            each.join(", ")
-        ));
-    }
-    let failed = (judged.iter())
-        .flat_map(|one| [Some(&one.as_published), one.exchanged.as_ref()])
-        .flatten()
-        .find_map(|outcome| match outcome {
-            Outcome::Failed(why) => Some(why),
-            _ => None,
-        });
-    notes.extend(
-        failed
-            .map(|why| format!("some questions have no answer, the first because of this: {why}")),
-    );
-    notes
 }

@@ -177,7 +177,14 @@ impl Graph {
                 ));
             }
         }
+        let mut edges = HashSet::new();
         for edge in &self.relationships {
+            if !edges.insert(edge) {
+                return Some(format!(
+                    "that {:?} is {:?} {:?} is there twice",
+                    edge.source, edge.relation, edge.target
+                ));
+            }
             for end in [&edge.source, &edge.target] {
                 if !seen.contains(end.as_str()) {
                     return Some(format!(

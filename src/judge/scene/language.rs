@@ -12,6 +12,7 @@ const COMPOSE: &str = include_str!("compose.txt");
 const EXTRACT: &str = include_str!("extract.txt");
 const ANNOTATE: &str = include_str!("annotate.txt");
 const CLASSIFY: &str = include_str!("classify.txt");
+const ATTRIBUTES: &str = include_str!("attributes.txt");
 
 /// The classes of scenes with people, and of those without (section 3.1).
 pub const CLASSES: [(&str, &[&str]); 2] = [
@@ -188,6 +189,52 @@ pub fn classified(answer: &str) -> Result<[&'static str; 2], String> {
     let found = below.iter().find(|name| same(name, second));
     let found = found.ok_or_else(|| format!("{second:?} is no class of {name} scenes"))?;
     Ok([*name, *found])
+}
+
+/// Asks for things of each category with an attribute (table 8). The paper gives the categories in a file; here they follow as
+/// a JSON list.
+pub fn attributes(id: &str, categories: &[&str]) -> Question {
+    let text = ATTRIBUTES
+        .trim_end()
+        .replace("{CATEGORIES}", &json!(categories).to_string());
+    question(id, None, text)
+}
+
+/// The things that were asked for: of each category, in their order, a graph of one object each.
+///
+/// # Errors
+/// A category is left out, or has something else than names.
+pub fn attributed(categories: &[&str], answer: &str) -> Result<Vec<Graph>, String> {
+    let answer = read(answer)?;
+    let mut graphs = Vec::new();
+    for category in categories {
+        let things = answer.get(*category).and_then(Value::as_array);
+        let things = things.ok_or_else(|| format!("it has no list for {category:?}"))?;
+        if things.is_empty() {
+            return Err(format!("it has nothing for {category:?}"));
+        }
+        for (number, thing) in (1..).zip(things) {
+            let name = thing
+                .as_str()
+                .map(str::trim)
+                .filter(|name| !name.is_empty());
+            let name = name.ok_or_else(|| format!("something of {category:?} is no name"))?;
+            graphs.push(graph::check(single(&format!("{category} {number}"), name))?);
+        }
+    }
+    Ok(graphs)
+}
+
+/// A scene of one object.
+pub fn single(id: &str, name: &str) -> Graph {
+    // As a file's name, whatever the category is.
+    let plain = |c: char| if c.is_alphanumeric() { c } else { '-' };
+    Graph {
+        id: id.chars().map(plain).collect(),
+        picture: None,
+        objects: vec![format!("{name}.1")],
+        relationships: Vec::new(),
+    }
 }
 
 /// The object that an answer is.

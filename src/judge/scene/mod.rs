@@ -2,6 +2,7 @@
 //!
 //! What the paper does not say is decided here, and is a setting where it matters: [`questions::Rules`].
 
+pub mod compare;
 pub mod graph;
 pub mod language;
 pub mod questions;

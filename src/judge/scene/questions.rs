@@ -70,39 +70,48 @@ pub fn vocabulary(graphs: &[Graph]) -> Vec<String> {
 /// All questions of graphs, whose pictures have the graphs' numbers. Wrong options come from `vocabulary`, and are never what
 /// the graph says of the same two names, in either direction.
 pub fn questions(graphs: &[Graph], vocabulary: &[String], rules: &Rules) -> Vec<Asked> {
+    let of = |(number, graph): (usize, &Graph)| {
+        questions_with(graph, number, &|_| vocabulary.to_vec(), rules)
+    };
+    graphs.iter().enumerate().flat_map(of).collect()
+}
+
+/// The questions of one graph and the picture with that number; the wrong options come from what `vocabulary` has for a
+/// relationship.
+pub fn questions_with(
+    graph: &Graph,
+    number: usize,
+    vocabulary: &dyn Fn(&Relationship) -> Vec<String>,
+    rules: &Rules,
+) -> Vec<Asked> {
     let mut all = Vec::new();
-    for (number, graph) in graphs.iter().enumerate() {
-        for (at, object) in graph.objects.iter().enumerate() {
-            let question = Question {
-                id: format!("{}#object-{}", graph.id, at + 1),
-                picture: Some(number),
-                system: None,
-                text: object_text(graph, object),
-                form: Form::YesNo,
-                about: About::Object(name(object).to_owned()),
-            };
-            all.push(Asked {
-                graph: number,
-                part: Part::Object(at),
-                question,
-            });
-        }
-        for (at, edge) in graph.relationships.iter().enumerate() {
-            all.push(relationship(number, graph, at, edge, vocabulary, rules));
-        }
+    for (at, object) in graph.objects.iter().enumerate() {
+        let question = Question {
+            id: format!("{}#object-{}", graph.id, at + 1),
+            picture: Some(number),
+            system: None,
+            text: object_text(name(object), place_of(graph, object)),
+            form: Form::YesNo,
+            about: match place_of(graph, object) {
+                1 => About::Object(name(object).to_owned()),
+                place => About::Objects(name(object).to_owned(), place),
+            },
+        };
+        all.push(Asked {
+            graph: number,
+            part: Part::Object(at),
+            question,
+        });
+    }
+    for (at, edge) in graph.relationships.iter().enumerate() {
+        all.push(relationship(number, graph, at, &vocabulary(edge), rules));
     }
     all
 }
 
 /// "Is there a sports ball in the image?"; of several of a name, whether there are so many: asking of each whether there is
 /// one would find all of them in one.
-fn object_text(graph: &Graph, object: &str) -> String {
-    let name = name(object);
-    let same = graph
-        .objects
-        .iter()
-        .filter(|other| self::name(other) == name);
-    let place = same.take_while(|other| *other != object).count() + 1;
+fn object_text(name: &str, place: usize) -> String {
     match place {
         1 => format!(
             "Is there {} {name} in the image? {ANSWER_YES_NO}",
@@ -113,6 +122,15 @@ fn object_text(graph: &Graph, object: &str) -> String {
             ordinal(count)
         ),
     }
+}
+
+/// Which of its name an object is, from 1.
+fn place_of(graph: &Graph, object: &str) -> usize {
+    let same = graph
+        .objects
+        .iter()
+        .filter(|other| self::name(other) == name(object));
+    same.take_while(|other| *other != object).count() + 1
 }
 
 fn article(name: &str) -> &'static str {
@@ -134,10 +152,10 @@ fn relationship(
     number: usize,
     graph: &Graph,
     at: usize,
-    edge: &Relationship,
     vocabulary: &[String],
     rules: &Rules,
 ) -> Asked {
+    let edge = &graph.relationships[at];
     let [source, target] = [&edge.source, &edge.target].map(|object| name(object));
     let right = edge.relation.trim().to_owned();
     // What the graph says of the same two is no wrong answer.

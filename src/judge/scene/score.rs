@@ -61,7 +61,8 @@ impl Found {
         }
     }
 
-    fn invalid(&self) -> usize {
+    /// How many objects and relationships have no valid answer.
+    pub fn invalid(&self) -> usize {
         let all = self.objects.iter().chain(&self.relationships);
         all.filter(|one| one.is_none()).count()
     }
@@ -188,75 +189,4 @@ pub fn by_class(graphs: &[Graph], found: &[Found]) -> [Table; 2] {
         Table::new(name, &["class", "asked", "found", "recall"], rows)
     };
     [table("objects", objects), table("relations", relations)]
-}
-
-/// What a reader should know of the answers: the same one nearly always, and how many are invalid.
-pub fn notes(outcomes: &[Outcome]) -> Vec<String> {
-    let mut yes = [0usize; 2];
-    let mut letters: BTreeMap<u8, usize> = BTreeMap::new();
-    let mut invalid = 0;
-    for answer in outcomes.iter().filter_map(Outcome::answer) {
-        match answer {
-            Answer::Yes(said) => yes[usize::from(said)] += 1,
-            Answer::Letter(letter) => *letters.entry(letter).or_default() += 1,
-            Answer::Digit(_) | Answer::Object | Answer::Invalid(_) => invalid += 1,
-        }
-    }
-    let mut notes = Vec::new();
-    let mut tell = |word: String, count: usize, of: usize| {
-        if of >= 20 && count * 20 >= of * 19 {
-            notes.push(format!(
-                "the judge says {word:?} in {count} of {of} answers: it may not look at the pictures"
-            ));
-        }
-    };
-    let of = yes.iter().sum();
-    tell("no".into(), yes[0], of);
-    tell("yes".into(), yes[1], of);
-    let of = letters.values().sum();
-    for (letter, count) in letters {
-        tell(
-            char::from(b'A'.saturating_add(letter)).to_string(),
-            count,
-            of,
-        );
-    }
-    if invalid > 0 {
-        notes.push(format!(
-            "{invalid} of {} answers are invalid and do not count",
-            outcomes.len()
-        ));
-    }
-    notes
-}
-
-/// A model with object recall, relation recall and SGScore in percent, judged by Gemini 1.5 Flash.
-type Published = (&'static str, [f64; 3]);
-
-/// Tables 4 and 7 of the paper; 5,000 pictures each.
-const PUBLISHED: [Published; 7] = [
-    ("SD 1.5", [64.93, 44.19, 54.56]),
-    ("SD 1.5, scene composition", [75.45, 48.84, 62.14]),
-    (
-        "SD 1.5, adapter without missing graph",
-        [70.91, 49.83, 60.37],
-    ),
-    ("SD 1.5, feedback", [79.93, 53.97, 66.95]),
-    ("SDXL", [77.22, 53.78, 65.50]),
-    ("SDXL, scene composition", [88.07, 60.37, 74.22]),
-    ("SDXL, feedback", [91.30, 63.20, 77.25]),
-];
-
-/// The paper's figures.
-pub fn published() -> Table {
-    let rows = PUBLISHED.iter().map(|(model, figures)| {
-        let mut row = vec![Cell::Name((*model).to_owned())];
-        row.extend(figures.map(Cell::Percent));
-        row
-    });
-    Table::new(
-        "published",
-        &["model", "object_recall", "relation_recall", "sgscore"],
-        rows,
-    )
 }

@@ -104,8 +104,8 @@ impl Extra {
     }
 }
 
-/// The file in base64, with or without what makes it a data URL.
-fn decoded(text: &str) -> Option<Vec<u8>> {
+/// A picture's file in base64, with or without what makes it a data URL; none if it is no picture, or not whole.
+pub fn decode_picture(text: &str) -> Option<Vec<u8>> {
     let text = match text.strip_prefix("data:") {
         Some(url) => url.split_once(";base64,")?.1,
         None => text,

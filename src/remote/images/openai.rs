@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    Extra, ImageServer, MadePicture, PictureRequest, decoded, is_picture, text, until_whole,
+    Extra, ImageServer, MadePicture, PictureRequest, decode_picture, is_picture, text, until_whole,
 };
 use crate::multipart::Form;
 use crate::{Ask, Client, RemoteError};
@@ -89,9 +89,9 @@ impl OpenAiImages {
         };
         let first = data.first().unwrap_or(&Value::Null);
         let bytes = match (text(first.get("b64_json")), text(first.get("url"))) {
-            (Some(encoded), _) => decoded(&encoded).ok_or("a picture that is damaged"),
+            (Some(encoded), _) => decode_picture(&encoded).ok_or("a picture that is damaged"),
             (None, Some(url)) if url.starts_with("data:") => {
-                decoded(&url).ok_or("a picture that is damaged")
+                decode_picture(&url).ok_or("a picture that is damaged")
             }
             (None, Some(url)) => {
                 let file = self.client.download(&url)?.body;

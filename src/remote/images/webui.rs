@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use serde_json::{Value, json};
 
-use super::{Extra, ImageServer, MadePicture, PictureRequest, decoded, until_whole};
+use super::{Extra, ImageServer, MadePicture, PictureRequest, decode_picture, until_whole};
 use crate::{Ask, Client, RemoteError};
 
 /// What it should be, in messages.
@@ -135,7 +135,7 @@ impl ImageServer for WebUi {
             let Some(encoded) = encoded else {
                 return Ok(Err("an answer without a picture".into()));
             };
-            let Some(bytes) = decoded(encoded) else {
+            let Some(bytes) = decode_picture(encoded) else {
                 return Ok(Err("a picture that is damaged".into()));
             };
             Ok(Ok(MadePicture {

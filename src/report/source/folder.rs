@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::{json, open, text};
 use crate::error::{SourceError, broken};
+use crate::judged::{self, Judged};
 use crate::lines;
 use prepose_check::prompt::SuitePrompt;
 use prepose_check::shards;
@@ -208,6 +209,11 @@ impl Found {
             }
         }
         Ok(all)
+    }
+
+    /// What a judge says of the run's pictures.
+    pub fn judged(&self) -> Result<Option<Judged>, SourceError> {
+        judged::read(self.store.as_ref(), &self.root)
     }
 
     /// How many pictures this run, or shard of one, is to have of a method; `prompts` are the run's.

@@ -161,6 +161,11 @@ impl Template {
             .any(|place| matches!(place, Place::Seed | Place::Nth))
     }
 
+    /// Whether a name, without its ending, is formed so.
+    pub fn fits(&self, name: &str) -> bool {
+        !self.matches(name).is_empty()
+    }
+
     /// All ways to read a name, which is without its ending.
     pub(super) fn matches(&self, name: &str) -> Vec<Captured> {
         let mut found = Vec::new();

@@ -3,6 +3,7 @@
 use super::{jobs, scene};
 use crate::detect::reward::PictureReward;
 use crate::make::reward_kind;
+use crate::request::RewardKind;
 use crate::sources::Editing;
 use crate::suite::plan::{Plan, SourceId};
 use crate::suite::run::RunError;
@@ -31,6 +32,9 @@ pub fn check(plan: &Plan, labels: Option<&[String]>, editing: Editing) -> Result
         };
         if search.pruning.is_some() {
             return Err(inside("drops candidates while they are made"));
+        }
+        if search.reward == RewardKind::Judge {
+            continue;
         }
         let Some(kind) = reward_kind(search.reward) else {
             return Err(inside("scores candidates by where the network looks"));

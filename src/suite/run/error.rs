@@ -135,13 +135,21 @@ pub enum RunError {
     /// A method that works inside of the engine.
     #[error(
         "{method} {why}, but the pictures of this run are made elsewhere: prompt-only and searches by the rewards pse and \
-             checker work with any source"
+             checker work with any source, and so does judge with --judge"
     )]
     Inside {
         /// Which.
         method: String,
         /// What it does there.
         why: &'static str,
+    },
+    /// A judge that has no answer about the candidates of a search.
+    #[error("the judge cannot say which candidate of {sample_id} is best")]
+    Judge {
+        /// Whose.
+        sample_id: String,
+        /// Why not.
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The thread that looks at pictures has died.
     #[error("looking at the pictures failed: {0}")]

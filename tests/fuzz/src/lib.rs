@@ -2,7 +2,9 @@
 //! reader's. `scripts/fuzz/run.sh` builds and runs them.
 
 mod formats;
+mod judges;
 mod records;
+mod servers;
 mod text;
 
 /// Takes any bytes.
@@ -20,6 +22,13 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("records", records::records),
     ("checker-config", records::checker_config),
     ("audit-tables", records::audit_tables),
+    ("judge-answers", judges::answers),
+    ("scene-graphs", judges::graphs),
+    ("scene-answers", judges::texts),
+    ("judge-books", judges::books),
+    ("chat-answers", servers::chat),
+    ("endpoint-answers", servers::endpoints),
+    ("source-templates", servers::templates),
 ];
 
 /// The text that `bytes` are, if they are any.

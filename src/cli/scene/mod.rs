@@ -1,6 +1,9 @@
 //! `prepose scene`
 
-use std::collections::HashMap;
+mod annotate;
+mod attributes;
+mod compare;
+
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -8,19 +11,21 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context, ensure};
 use prepose::judge::ask::{Manner, Outcome, ask};
 use prepose::judge::book::Book;
-use prepose::judge::picture::{Named, read as read_picture};
+use prepose::judge::picture::Named;
 use prepose::judge::question::Question;
 use prepose::judge::scene::graph::{self, Graph, Level};
-use prepose::judge::scene::language::{self, Placed};
+use prepose::judge::scene::language;
 use prepose::output::files::{parent, prepare_folder, write_atomically};
-use prepose::picture::Picture;
 use prepose_untrusted::{escaped, escaped_json, read_text_or_stdin};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::judge::asking::BOOK;
 use super::judge::model::ModelArgs;
 use super::progress::Progress;
 use super::{ERROR, OK, interrupt};
+use annotate::Annotate;
+use attributes::Attributes;
+use compare::Compare;
 
 /// Scene graphs (docs/judge.md): prompts and texts of them, and graphs of captions and pictures, as Scene-Bench makes them.
 #[derive(Debug, clap::Args)]
@@ -41,6 +46,10 @@ enum Command {
     Annotate(Annotate),
     /// Let a language model say what kind of scene each graph is
     Classify(Classify),
+    /// Let a language model give things of each category an attribute, "red apple" for "apple"; a graph for each
+    Attributes(Attributes),
+    /// Judged pictures of models side by side, with the paper's figures: its tables 2, 3, 4, 7 and 9; offline
+    Compare(Compare),
 }
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
@@ -50,6 +59,8 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         Command::Extract(args) => args.run(quiet),
         Command::Annotate(args) => args.run(quiet),
         Command::Classify(args) => args.run(quiet),
+        Command::Attributes(args) => args.run(quiet),
+        Command::Compare(args) => args.run(),
     }
 }
 
@@ -116,12 +127,12 @@ struct Asking {
 }
 
 impl Asking {
-    /// Asks, reads each answer, and writes a line for each that could be read.
+    /// Asks, reads each answer, and writes the lines of those that could be read.
     fn ask(
         &self,
         named: &[Named],
         questions: &[Question],
-        read: impl Fn(usize, &str) -> Result<Value, String>,
+        read: impl Fn(usize, &str) -> Result<Vec<Value>, String>,
         quiet: bool,
     ) -> anyhow::Result<u8> {
         ensure!(
@@ -133,7 +144,7 @@ impl Asking {
             (Some(path), _) => Book::open(path)?,
             (None, Some(out)) => {
                 prepare_folder(parent(out))?;
-                Book::open(&parent(out).join("answers.jsonl"))?
+                Book::open(&parent(out).join(BOOK))?
             }
             (None, None) => Book::unkept(),
         };
@@ -151,7 +162,7 @@ impl Asking {
         bar.into_inner()
             .unwrap_or_else(PoisonError::into_inner)
             .finish();
-        let (mut lines, mut wrong) = (Vec::new(), Vec::new());
+        let (mut lines, mut used, mut wrong) = (Vec::new(), 0, Vec::new());
         for (at, (outcome, text)) in asked.outcomes.iter().zip(&asked.texts).enumerate() {
             let line = match (outcome, text) {
                 (_, Some(text)) => read(at, text),
@@ -160,7 +171,10 @@ impl Asking {
                 (Outcome::Answered(_), None) => Err("the answer is no JSON object".into()),
             };
             match line {
-                Ok(line) => lines.push(line),
+                Ok(new) => {
+                    used += 1;
+                    lines.extend(new);
+                }
                 Err(why) => wrong.push((&questions[at].id, why)),
             }
         }
@@ -169,7 +183,7 @@ impl Asking {
         if !quiet {
             eprintln!(
                 "{} of {} answers can be used; {} tokens of questions and {} of answers{}",
-                lines.len(),
+                used,
                 questions.len(),
                 asked.prompt_tokens,
                 asked.answer_tokens,
@@ -213,7 +227,7 @@ impl Compose {
         let questions: Vec<Question> = graphs.iter().map(language::compose).collect();
         let read = |at: usize, answer: &str| {
             let prompt = language::composed(answer)?;
-            Ok(json!({ "id": graphs[at].id, "prompt": prompt }))
+            Ok(vec![json!({ "id": graphs[at].id, "prompt": prompt })])
         };
         self.asking.ask(&[], &questions, read, quiet)
     }
@@ -235,7 +249,9 @@ impl Classify {
         let questions: Vec<Question> = graphs.iter().map(language::classify).collect();
         let read = |at: usize, answer: &str| {
             let [theme, class] = language::classified(answer)?;
-            Ok(json!({ "id": graphs[at].id, "theme": theme, "class": class }))
+            Ok(vec![
+                json!({ "id": graphs[at].id, "theme": theme, "class": class }),
+            ])
         };
         self.asking.ask(&[], &questions, read, quiet)
     }
@@ -271,96 +287,8 @@ impl Extract {
             let graph = language::extracted(&questions[at].id, answer)?;
             let mut line = serde_json::to_value(graph).map_err(|error| error.to_string())?;
             line["caption"] = json!(captions[at]);
-            Ok(line)
+            Ok(vec![line])
         };
         self.asking.ask(&[], &questions, read, quiet)
-    }
-}
-
-/// Let a vision-language model read the graph of each picture, whose objects and boxes are known (algorithm 1 of the paper).
-#[derive(Debug, clap::Args)]
-#[command(
-    after_help = "The paper asks with --temperature 0.7 --max-tokens 8192 --judge-extra '{\"top_p\": 0.95, \"top_k\": 64}', and leaves out \
-pictures of fewer than three objects."
-)]
-struct Annotate {
-    /// A line for each picture: {"id": "1", "picture": "1.jpg", "objects": [{"object": "person.2", "bbox": [left, top, right, bottom]}, …]}.
-    #[arg(value_name = "FILE")]
-    objects: PathBuf,
-    /// Where the pictures are [default: beside the file].
-    #[arg(long, value_name = "FOLDER")]
-    pictures: Option<PathBuf>,
-    #[command(flatten)]
-    asking: Asking,
-}
-
-/// A picture with its objects.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Shown {
-    id: String,
-    picture: String,
-    objects: Vec<Placed>,
-}
-
-impl Annotate {
-    fn run(&self, quiet: bool) -> anyhow::Result<u8> {
-        let text = text(&self.objects)?;
-        let place = |number: usize| format!("{}: line {number}", self.objects.display());
-        let folder = self
-            .pictures
-            .as_deref()
-            .unwrap_or_else(|| parent(&self.objects));
-        let (mut shown, mut named, mut questions) = (Vec::new(), Vec::new(), Vec::new());
-        let mut seen: HashMap<String, usize> = HashMap::new();
-        let lines = (1..)
-            .zip(text.lines())
-            .filter(|(_, line)| !line.trim().is_empty());
-        for (number, line) in lines {
-            let one: Shown = serde_json::from_str(line).with_context(|| place(number))?;
-            let first = seen.insert(one.id.clone(), number);
-            ensure!(
-                first.is_none(),
-                "{}: there is a picture {} already",
-                place(number),
-                one.id
-            );
-            let alone = Graph {
-                id: one.id.clone(),
-                picture: None,
-                objects: one
-                    .objects
-                    .iter()
-                    .map(|placed| placed.object.clone())
-                    .collect(),
-                relationships: Vec::new(),
-            };
-            graph::check(alone)
-                .map_err(anyhow::Error::msg)
-                .with_context(|| place(number))?;
-            let path = folder.join(&one.picture);
-            let file = read_picture(&path)?;
-            let picture =
-                Picture::decode(&file.bytes).with_context(|| path.display().to_string())?;
-            let size =
-                [picture.width, picture.height].map(|side| u32::try_from(side).unwrap_or(u32::MAX));
-            questions.push(language::annotate(&one.id, named.len(), &one.objects, size));
-            named.push(Named {
-                id: one.id.clone(),
-                path,
-            });
-            shown.push(one);
-        }
-        ensure!(
-            !shown.is_empty(),
-            "{}: there are no pictures in it",
-            self.objects.display()
-        );
-        let read = |at: usize, answer: &str| {
-            let mut graph = language::annotated(&shown[at].id, &shown[at].objects, answer)?;
-            graph.picture = Some(shown[at].picture.clone());
-            serde_json::to_value(graph).map_err(|error| error.to_string())
-        };
-        self.asking.ask(&named, &questions, read, quiet)
     }
 }

@@ -1,0 +1,171 @@
+use prepose_check::prompt::SuitePrompt;
+use prepose_check::rules::{Case as Boxes, Options};
+use prepose_check::{BoundingBox, Detection};
+use prepose_draw::table::Table;
+use prepose_scene::{Relation, Scene, StatedRelation};
+use prepose_statistics::bootstrap::Bootstrap;
+
+use super::{manner, number, pictures};
+use crate::ask::{Questions, ask};
+use crate::book::Book;
+use crate::oracle::Oracle;
+use crate::prompted::{Asking, Checked, Shown, Which, graph, of_scene, reward, told};
+use crate::scene::questions::Rules;
+
+fn shown(id: usize, relations: Vec<StatedRelation>) -> Shown {
+    Shown {
+        id: id.to_string(),
+        method: "m".into(),
+        prompt: SuitePrompt {
+            prompt_id: format!("p{}", id / 2),
+            prompt: "a dog and a cat".into(),
+            objects: ["dog", "cat"].map(String::from).to_vec(),
+            relations,
+            ..SuitePrompt::default()
+        },
+    }
+}
+
+fn found(labels: &[(&str, f64)]) -> Vec<Detection> {
+    let one = |&(label, x): &(&str, f64)| Detection {
+        label: label.into(),
+        score: 0.9,
+        bbox: BoundingBox::new(x, 10.0, x + 10.0, 20.0),
+        mask: None,
+    };
+    labels.iter().map(one).collect()
+}
+
+/// Four pictures of "a dog to the left of a cat", and two of "a dog and a cat": as stated, the other way round, without a
+/// cat, and empty.
+#[test]
+fn the_oracle_gives_what_can_be_counted_by_hand() {
+    let folder = tempfile::tempdir().unwrap();
+    let named = pictures(folder.path(), 6);
+    let left = || vec![StatedRelation::of_two(0, Relation::LeftOf, 1)];
+    let mut all: Vec<Shown> = (0..4).map(|id| shown(id, left())).collect();
+    all.extend([4, 5].map(|id| shown(id, Vec::new())));
+    let right = [("dog", 0.0), ("cat", 50.0)];
+    let wrong = [("dog", 50.0), ("cat", 0.0)];
+    let boxes = [&right[..], &wrong, &right[..1], &[], &right, &wrong];
+    let cases = boxes.iter().enumerate().map(|(id, labels)| Boxes {
+        id: id.to_string(),
+        size: Some((100, 100)),
+        detections: found(labels),
+        ..Boxes::default()
+    });
+    let oracle = Oracle::new(cases, Options::default());
+    let asking = Asking::new(all, Which::All, Rules::default());
+    let questions = asking.questions();
+    // Two of OTS-Bench, two about objects, and one about a relation.
+    assert_eq!(questions.count(), 4 * 5 + 2 * 4);
+    let asked = ask(&oracle, &named, &questions, &mut Book::unkept(), &manner(1)).unwrap();
+    let results = asking.results(&asked.outcomes);
+    let rewards: Vec<Option<f64>> = results.iter().map(reward).collect();
+    let [good, half, one, none] = [1.0, 0.5, 0.25, 0.0].map(Some);
+    assert_eq!(rewards, [good, half, one, none, good, good]);
+
+    let says = |code, relation| Checked {
+        code: Some(code),
+        relations: vec![relation],
+    };
+    let mut checked = vec![
+        says(1, Some(true)),
+        says(2, Some(false)),
+        says(3, None),
+        says(3, None),
+    ];
+    checked.extend([1, 2].map(|code| Checked {
+        code: Some(code),
+        relations: Vec::new(),
+    }));
+    let told = told(
+        &asking,
+        &[asked.outcomes],
+        Some(&checked),
+        &Bootstrap::default(),
+    );
+    let table = |name: &str| -> &Table { told.tables.iter().find(|one| one.name == name).unwrap() };
+    let scenes = table("scenes");
+    assert_eq!(number(scenes, 0, "pictures"), 6.0);
+    assert_eq!(number(scenes, 0, "object_recall"), 100.0 * 9.0 / 12.0);
+    assert_eq!(number(scenes, 0, "relation_recall"), 25.0);
+    // The box rule's own table, and no contradiction.
+    let (figures, by_boxes) = (table("figures"), table("figures_by_boxes"));
+    for (row, box_row) in [(0, 0), (3, 1)] {
+        for column in ["first", "second", "invalid"] {
+            assert_eq!(
+                number(figures, row, column),
+                number(by_boxes, box_row, column),
+                "{column}"
+            );
+        }
+    }
+    assert_eq!(number(table("agreement"), 0, "kappa"), 1.0);
+    let beside = table("agreement_relations");
+    assert_eq!(
+        (number(beside, 0, "both_yes"), number(beside, 0, "both_no")),
+        (1.0, 1.0)
+    );
+    // What the checker does not decide, the oracle calls no visible relationship.
+    assert_eq!(number(beside, 0, "undecidable"), 2.0);
+    assert_eq!(told.lines.len(), 6);
+    assert_eq!(told.lines[1]["code"], 2);
+    assert_eq!(told.lines[4]["figure"], "t2i_homogenization");
+    assert_eq!(asking.kinds().len(), questions.count());
+}
+
+#[test]
+fn wrong_options_cannot_hold_beside_the_right_one() {
+    let asking = |relation| {
+        let one = shown(0, vec![StatedRelation::of_two(0, relation, 1)]);
+        let asking = Asking::new(vec![one], Which::Scene, Rules::default());
+        let questions = asking.questions();
+        questions.question(2).unwrap().text.clone()
+    };
+    let near = asking(Relation::Near);
+    assert!(
+        near.contains("far from") && !near.contains("left"),
+        "{near}"
+    );
+    let left = asking(Relation::LeftOf);
+    assert!(
+        !left.contains("near") && left.matches(") ").count() >= 3,
+        "{left}"
+    );
+    // All pictures of a prompt are asked the same.
+    let stated = || vec![StatedRelation::of_two(0, Relation::Above, 1)];
+    let both = Asking::new(
+        vec![shown(0, stated()), shown(1, stated())],
+        Which::Scene,
+        Rules::default(),
+    );
+    let questions = both.questions();
+    let text = |at| questions.question(at).unwrap().text.clone();
+    assert_eq!(text(2), text(5));
+}
+
+#[test]
+fn prompts_become_graphs() {
+    let objects = ["dog", "dog", "cat"].map(String::from);
+    let stated = [
+        StatedRelation::of_two(0, Relation::LeftOf, 2),
+        StatedRelation::of_two(0, Relation::LeftOf, 2),
+        StatedRelation {
+            subject: 0,
+            relation: Relation::Between,
+            objects: vec![1, 2],
+        },
+    ];
+    let graph = graph("x", &objects, &stated).unwrap();
+    assert_eq!(graph.objects, ["dog.1", "dog.2", "cat.1"]);
+    assert_eq!(
+        graph.relationships.len(),
+        1,
+        "twice is once, and three are left out"
+    );
+    assert!(super::super::prompted::graph("x", &[], &[]).is_none());
+    let scene = Scene::parse("a dog to the left of a cat").unwrap();
+    let shown = of_scene("0", "a dog to the left of a cat", &scene);
+    assert_eq!(shown.prompt.objects, ["dog", "cat"]);
+}
