@@ -7,7 +7,8 @@
 //! * [`chat`]: any server with an OpenAI-compatible chat endpoint that takes pictures;
 //! * [`oracle`]: answers the same questions from detections, by geometry;
 //! * [`ots`]: OTS-Bench's four settings (Order Is Not Layout, arXiv 2603.03714);
-//! * [`scene`]: scene graphs, their questions and SGScore (Scene-Bench).
+//! * [`scene`]: scene graphs, their questions and SGScore (Scene-Bench);
+//! * [`spatialgen`]: ten questions at once, five rounds, two controls (SpatialGenEval).
 //!
 //! It knows neither the generator nor detectors' networks. It may import `prepose-check`, `prepose-draw`,
 //! `prepose-statistics`, `prepose-remote` and `prepose-untrusted`.
@@ -22,6 +23,7 @@ pub mod ots;
 pub mod picture;
 pub mod question;
 pub mod scene;
+pub mod spatialgen;
 
 #[cfg(test)]
 mod tests;

@@ -25,7 +25,7 @@ use crate::cli::progress::Progress;
 use crate::cli::{ERROR, OK, interrupt};
 
 /// What was asked and answered.
-const BOOK: &str = "answers.jsonl";
+pub const BOOK: &str = "answers.jsonl";
 
 /// Who judges.
 #[derive(Debug, clap::Args)]
@@ -53,6 +53,11 @@ impl JudgeArgs {
     /// Whether somebody who sees boxes answers too, beside a model.
     pub fn has_boxes(&self) -> bool {
         !self.model.is_oracle() && (!self.detections.is_empty() || self.checker.is_some())
+    }
+
+    /// The files with detections that the oracle answers from.
+    pub fn detections(&self) -> &[PathBuf] {
+        &self.detections
     }
 
     /// The oracle, from detections in files or from what the detector finds.

@@ -199,7 +199,7 @@ pub fn notes(outcomes: &[Outcome]) -> Vec<String> {
         match answer {
             Answer::Yes(said) => yes[usize::from(said)] += 1,
             Answer::Letter(letter) => *letters.entry(letter).or_default() += 1,
-            Answer::Digit(_) | Answer::Object | Answer::Invalid(_) => invalid += 1,
+            Answer::Digit(_) | Answer::Object | Answer::Ten(_) | Answer::Invalid(_) => invalid += 1,
         }
     }
     let mut notes = Vec::new();
