@@ -68,7 +68,15 @@ pub fn read(line: &str) -> Result<Detected, ReadError> {
             mask: None,
         });
     }
-    let name = || Some(line.file.as_ref()?.file_stem()?.to_string_lossy().into_owned());
+    let name = || {
+        Some(
+            line.file
+                .as_ref()?
+                .file_stem()?
+                .to_string_lossy()
+                .into_owned(),
+        )
+    };
     Ok(Detected {
         id: line.id.or_else(name).unwrap_or_default(),
         file: line.file,

@@ -71,7 +71,8 @@ pub fn sides(
             (Outcome::Answered(_), Some(text)) => match passes(text) {
                 Some(true) => {
                     let (found, named) = &pairs[at];
-                    questions.extend([false, true].map(|exchanged| side(found, named, at, exchanged)));
+                    questions
+                        .extend([false, true].map(|exchanged| side(found, named, at, exchanged)));
                     of.push(at);
                     Seen::Unanswered
                 }
@@ -85,12 +86,13 @@ pub fn sides(
     let sides = ask(judge, &pictures, &questions, book, manner)?;
     cost.add(&sides);
     for (at, both) in of.into_iter().zip(sides.outcomes.chunks(2)) {
-        let seen = |exchanged: bool| match both.get(usize::from(exchanged)).and_then(Outcome::answer) {
-            Some(Answer::Letter(place)) if (place == 0) != exchanged => Seen::Left,
-            Some(Answer::Letter(_)) => Seen::Right,
-            Some(_) => Seen::Invalid,
-            None => Seen::Unanswered,
-        };
+        let seen =
+            |exchanged: bool| match both.get(usize::from(exchanged)).and_then(Outcome::answer) {
+                Some(Answer::Letter(place)) if (place == 0) != exchanged => Seen::Left,
+                Some(Answer::Letter(_)) => Seen::Right,
+                Some(_) => Seen::Invalid,
+                None => Seen::Unanswered,
+            };
         told[at] = Told {
             published: seen(false),
             exchanged: seen(true),

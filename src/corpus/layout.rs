@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
+use std::io::{BufRead as _, BufReader, Read as _, Seek as _};
 use std::path::{Path, PathBuf};
 
 use image::ImageReader;
@@ -135,23 +135,27 @@ pub enum LayoutError {
 ///
 /// # Errors
 /// They cannot be read.
-pub fn pairs(folder: &Path) -> Result<impl Iterator<Item = Result<Found, LayoutError>>, LayoutError> {
+pub fn pairs(
+    folder: &Path,
+) -> Result<impl Iterator<Item = Result<Found, LayoutError>>, LayoutError> {
     let path = folder.join(PAIRS);
     let file = open_regular(&path).map_err(|error| LayoutError::Io {
         path: path.clone(),
         error,
     })?;
-    Ok((1..).zip(BufReader::new(file).lines()).map(move |(line, text)| {
-        let text = text.map_err(|error| LayoutError::Io {
-            path: path.clone(),
-            error,
-        })?;
-        serde_json::from_str(&text).map_err(|error| LayoutError::Line {
-            path: path.clone(),
-            line,
-            why: error.to_string(),
-        })
-    }))
+    Ok((1..)
+        .zip(BufReader::new(file).lines())
+        .map(move |(line, text)| {
+            let text = text.map_err(|error| LayoutError::Io {
+                path: path.clone(),
+                error,
+            })?;
+            serde_json::from_str(&text).map_err(|error| LayoutError::Line {
+                path: path.clone(),
+                line,
+                why: error.to_string(),
+            })
+        }))
 }
 
 /// The file of a pair's picture, in `folder` if one is named. An ending that is left out is found.
@@ -238,7 +242,9 @@ impl Boxes {
                     let below = whole.and_then(|file| file.strip_prefix(folder?).ok());
                     let names = [whole, below, Some(Path::new(&found.id))];
                     let names = names.into_iter().flatten().map(name);
-                    boxes.places.extend(names.map(|name| (name, (number, byte))));
+                    boxes
+                        .places
+                        .extend(names.map(|name| (name, (number, byte))));
                 }
                 byte += read as u64;
             }
@@ -252,11 +258,19 @@ impl Boxes {
     ///
     /// # Errors
     /// The detections cannot be read any more.
-    pub fn side(&mut self, found: &Found, file: Option<&Path>, options: &Options) -> Result<Seen, LayoutError> {
+    pub fn side(
+        &mut self,
+        found: &Found,
+        file: Option<&Path>,
+        options: &Options,
+    ) -> Result<Seen, LayoutError> {
         let named = found.picture.as_deref().map(Path::new);
         let stem = named.and_then(|path| path.file_stem()).map(Path::new);
         let names = [file, named, stem].into_iter().flatten().map(name);
-        let Some((number, byte)) = names.filter_map(|name| self.places.get(&name)).next().copied()
+        let Some((number, byte)) = names
+            .filter_map(|name| self.places.get(&name))
+            .next()
+            .copied()
         else {
             return Ok(Seen::Unseen);
         };
@@ -286,8 +300,14 @@ impl Boxes {
 /// What the boxes of one picture say.
 fn seen(found: &Found, picture: detected::Detected, options: &Options) -> Seen {
     let mut case = picture.case();
-    case.size = case.size.or(found.size.map(|[width, height]| (width as usize, height as usize)));
-    let mut known: Vec<String> = case.detections.iter().map(|one| one.label.to_lowercase()).collect();
+    case.size = case.size.or(found
+        .size
+        .map(|[width, height]| (width as usize, height as usize)));
+    let mut known: Vec<String> = case
+        .detections
+        .iter()
+        .map(|one| one.label.to_lowercase())
+        .collect();
     known.sort_unstable();
     known.dedup();
     let nouns = [&found.first, &found.second];

@@ -170,7 +170,9 @@ fn may_be_pair(lower: &str) -> bool {
     let (mut heads, mut links) = (0, false);
     for word in lower.split(|c: char| !(c.is_ascii_alphanumeric() || c == '&' || c == '-')) {
         match word {
-            "and" | "&" | "near" | "next" | "beside" | "with" | "alongside" | "close" => links = true,
+            "and" | "&" | "near" | "next" | "beside" | "with" | "alongside" | "close" => {
+                links = true
+            }
             "" => {}
             word if is_head(word) => heads += 1,
             _ => {}

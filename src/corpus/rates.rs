@@ -54,7 +54,9 @@ impl Tally {
     pub fn add(&mut self, found: &Found, seen: Seen) {
         *self.seen.entry(seen).or_default() += 1;
         self.rate(0, "all", "", seen);
-        let coordinated = LINKS.iter().any(|(link, coordination)| *coordination && *link == found.link);
+        let coordinated = LINKS
+            .iter()
+            .any(|(link, coordination)| *coordination && *link == found.link);
         let joined = match coordinated {
             true => "coordination",
             false => "preposition",
@@ -104,7 +106,15 @@ impl Tally {
     /// How often the first-named is on the left, with 95 % intervals: of all pairs, by what joins the two, and by what they
     /// are.
     pub fn table(&self) -> Table {
-        let columns = ["of", "value", "samples", "aligned", "percent", "percent_low", "percent_high"];
+        let columns = [
+            "of",
+            "value",
+            "samples",
+            "aligned",
+            "percent",
+            "percent_low",
+            "percent_high",
+        ];
         let percent = |value: Option<f64>| value.map_or(Cell::Empty, Cell::Percent);
         let rows = self.rates.iter().map(|((_, of, value), rate)| {
             let ends = rate.interval();
@@ -157,7 +167,11 @@ pub fn funnel(counts: &Counts, tally: Option<&Tally>) -> Table {
         }
     }
     let rows = rows.into_iter().map(|(step, what, number)| {
-        vec![Cell::Name(step.to_owned()), Cell::Name(what.to_owned()), number]
+        vec![
+            Cell::Name(step.to_owned()),
+            Cell::Name(what.to_owned()),
+            number,
+        ]
     });
     Table::new("funnel", &["step", "what", "count"], rows)
 }

@@ -204,7 +204,9 @@ impl Survey {
         };
         let at = match read_progress(folder)? {
             None => begun,
-            Some(known) if known.sources == begun.sources && known.columns == begun.columns => known,
+            Some(known) if known.sources == begun.sources && known.columns == begun.columns => {
+                known
+            }
             Some(_) => return Err(SurveyError::Other(folder.to_owned())),
         };
         let length = pairs.metadata().map_err(io)?.len();
@@ -219,10 +221,11 @@ impl Survey {
         let mut seen = HashSet::new();
         for line in BufReader::new(&pairs).lines() {
             let line = line.map_err(io)?;
-            let found: Found = serde_json::from_str(&line).map_err(|error| SurveyError::Damaged {
-                path: path.clone(),
-                why: error.to_string(),
-            })?;
+            let found: Found =
+                serde_json::from_str(&line).map_err(|error| SurveyError::Damaged {
+                    path: path.clone(),
+                    why: error.to_string(),
+                })?;
             seen.extend(origin(&found));
         }
         pairs.seek(SeekFrom::End(0)).map_err(io)?;
@@ -302,7 +305,9 @@ fn sized(source: &Source) -> Sized {
     let metadata = std::fs::metadata(&source.path).ok();
     Sized {
         source: source.clone(),
-        bytes: metadata.filter(std::fs::Metadata::is_file).map(|file| file.len()),
+        bytes: metadata
+            .filter(std::fs::Metadata::is_file)
+            .map(|file| file.len()),
     }
 }
 

@@ -23,7 +23,12 @@ fn captions_of_two_joined_things_are_pairs() {
         ("a dog next to the bicycle", "dog", "bicycle", "next to"),
         ("a teddy bear beside a lamp", "teddy bear", "lamp", "beside"),
         ("woman with a dog", "woman", "dog", "with"),
-        ("a golden retriever and a kitten", "golden retriever", "kitten", "and"),
+        (
+            "a golden retriever and a kitten",
+            "golden retriever",
+            "kitten",
+            "and",
+        ),
     ] {
         let found = pair(caption).unwrap_or_else(|why| panic!("{caption}: {why:?}"));
         let nouns = found.nouns.each_ref().map(String::as_str);
@@ -85,7 +90,13 @@ fn written() -> Vec<Row> {
 
 #[test]
 fn parquet_is_read_as_it_was_written() {
-    let names = ["snappy-dictionary", "zstd-plain", "gzip-pages-v2", "none-delta", "small-pages"];
+    let names = [
+        "snappy-dictionary",
+        "zstd-plain",
+        "gzip-pages-v2",
+        "none-delta",
+        "small-pages",
+    ];
     for name in names {
         let path = fixtures().join(format!("parquet/{name}.parquet"));
         for most in [1000, 37] {
@@ -111,9 +122,15 @@ fn parquet_that_cannot_be_used_is_refused() {
         rows(&path, Place::default(), 100).unwrap_err().to_string()
     };
     for (message, part) in [
-        (bad("cut.parquet", &whole[..whole.len() / 2]), "cut.parquet cannot be read as Parquet"),
+        (
+            bad("cut.parquet", &whole[..whole.len() / 2]),
+            "cut.parquet cannot be read as Parquet",
+        ),
         (bad("empty.parquet", b""), "cannot be read as Parquet"),
-        (bad("text.parquet", b"caption\na cat and a dog\n"), "cannot be read as Parquet"),
+        (
+            bad("text.parquet", b"caption\na cat and a dog\n"),
+            "cannot be read as Parquet",
+        ),
     ] {
         assert!(message.contains(part), "{message}");
     }
@@ -121,8 +138,16 @@ fn parquet_that_cannot_be_used_is_refused() {
         let path = fixtures().join(format!("parquet/{name}.parquet"));
         rows(&path, Place::default(), 100).unwrap_err().to_string()
     };
-    assert!(refused("lists").contains("--caption-column"), "{}", refused("lists"));
-    assert!(refused("brotli").to_lowercase().contains("brotli"), "{}", refused("brotli"));
+    assert!(
+        refused("lists").contains("--caption-column"),
+        "{}",
+        refused("lists")
+    );
+    assert!(
+        refused("brotli").to_lowercase().contains("brotli"),
+        "{}",
+        refused("brotli")
+    );
 }
 
 #[test]
@@ -137,7 +162,10 @@ fn lines_are_read_and_what_is_none_is_counted() {
     let (found, passed, end) = rows(&path, Place::default(), 2).unwrap();
     let captions: Vec<&str> = found.iter().map(|row| row.caption.as_str()).collect();
     assert_eq!((captions, passed), (vec!["first", "ü", "last"], 3));
-    assert_eq!((found[0].picture.as_deref(), found[0].size), (Some("12"), Some([10, 20])));
+    assert_eq!(
+        (found[0].picture.as_deref(), found[0].size),
+        (Some("12"), Some([10, 20]))
+    );
     assert_eq!(end.byte, text.len() as u64);
     // A place says where to go on.
     let source = Source {
@@ -152,14 +180,22 @@ fn lines_are_read_and_what_is_none_is_counted() {
 
     fs::write(&path, "{\"words\": \"a\", \"id\": 3}\n").unwrap();
     let error = rows(&path, Place::default(), 10).unwrap_err().to_string();
-    assert!(error.contains("line 1: none of its keys is called caption") && error.contains("it has words, id"), "{error}");
+    assert!(
+        error.contains("line 1: none of its keys is called caption")
+            && error.contains("it has words, id"),
+        "{error}"
+    );
 }
 
 #[test]
 fn tables_and_folders_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("metadata.csv");
-    fs::write(&path, "file_name,text,width\n1.png,\"a cat, and\na dog\",7\n2.png,b,\n3.png\n").unwrap();
+    fs::write(
+        &path,
+        "file_name,text,width\n1.png,\"a cat, and\na dog\",7\n2.png,b,\n3.png\n",
+    )
+    .unwrap();
     let (found, passed, end) = rows(&path, Place::default(), 1).unwrap();
     assert_eq!((found.len(), passed, end.row), (2, 1, 3));
     assert_eq!(found[0].caption, "a cat, and\na dog");
@@ -175,22 +211,39 @@ fn tables_and_folders_are_read() {
 
     let texts = folder.path().join("texts");
     fs::create_dir_all(texts.join("more")).unwrap();
-    for (name, text) in [("2.txt", "two"), ("1.txt", "one\n"), ("1.jpg", ""), ("more/3.txt", "three")] {
+    for (name, text) in [
+        ("2.txt", "two"),
+        ("1.txt", "one\n"),
+        ("1.jpg", ""),
+        ("more/3.txt", "three"),
+    ] {
         fs::write(texts.join(name), text).unwrap();
     }
     fs::write(texts.join("4.txt"), [0xff, 0xfe]).unwrap();
     let all = sources(&[texts.clone()]).unwrap();
     assert_eq!(all.len(), 2);
     let (found, passed, _) = rows(&texts, Place::default(), 1).unwrap();
-    let found: Vec<_> = found.iter().map(|row| (row.caption.as_str(), row.picture.as_deref())).collect();
-    assert_eq!((found, passed), (vec![("one", Some("1.jpg")), ("two", None)], 1));
-    let error = sources(&[folder.path().join("nothing")]).unwrap_err().to_string();
+    let found: Vec<_> = found
+        .iter()
+        .map(|row| (row.caption.as_str(), row.picture.as_deref()))
+        .collect();
+    assert_eq!(
+        (found, passed),
+        (vec![("one", Some("1.jpg")), ("two", None)], 1)
+    );
+    let error = sources(&[folder.path().join("nothing")])
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("cannot read"), "{error}");
     fs::create_dir(folder.path().join("empty")).unwrap();
-    let error = sources(&[folder.path().join("empty")]).unwrap_err().to_string();
+    let error = sources(&[folder.path().join("empty")])
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("there are no captions in"), "{error}");
     fs::write(folder.path().join("a.txt"), "").unwrap();
-    let error = sources(&[folder.path().join("a.txt")]).unwrap_err().to_string();
+    let error = sources(&[folder.path().join("a.txt")])
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("is no file of captions"), "{error}");
 }
 
@@ -204,7 +257,10 @@ fn captions(path: &Path, count: usize) {
             1 => format!("a {a} to the left of a {b}"),
             _ => format!("a {a} in a park"),
         };
-        format!("{{\"caption\": \"{text}\", \"url\": \"https://example.org/{}\"}}\n", i / 2 * 2 % 9973)
+        format!(
+            "{{\"caption\": \"{text}\", \"url\": \"https://example.org/{}\"}}\n",
+            i / 2 * 2 % 9973
+        )
     };
     fs::write(path, (0..count).map(line).collect::<String>()).unwrap();
 }
@@ -229,7 +285,10 @@ fn a_survey_that_was_stopped_goes_on() {
     let (whole, done) = run(&all, &at("whole"), u64::MAX).unwrap();
     assert!(done && whole.repeated > 0 && whole.pairs > 0);
     assert_eq!((whole.captions, whole.unreadable), (100_000 + 258, 42));
-    assert_eq!(whole.pairs + whole.repeated + whole.refused.values().sum::<u64>(), whole.captions);
+    assert_eq!(
+        whole.pairs + whole.repeated + whole.refused.values().sum::<u64>(),
+        whole.captions
+    );
     let mut stops = 0;
     let counts = loop {
         let (counts, done) = run(&all, &at("parts"), 1).unwrap();
@@ -246,7 +305,10 @@ fn a_survey_that_was_stopped_goes_on() {
     assert!(stops >= 4, "{stops}");
     assert_eq!(counts, whole);
     let read = |name: &str| fs::read(at(name).join(PAIRS)).unwrap();
-    assert!(read("parts") == read("whole"), "the pairs are the same to the byte");
+    assert!(
+        read("parts") == read("whole"),
+        "the pairs are the same to the byte"
+    );
 
     let error = run(&all[..1], &at("whole"), 1).unwrap_err().to_string();
     assert!(error.contains("is of other files or columns"), "{error}");
@@ -275,13 +337,19 @@ fn the_toyboxs_planted_share_is_found() {
     }
     let rate = tally.all();
     let [low, high] = rate.interval().unwrap();
-    assert!(low <= PLANTED && PLANTED <= high, "{rate:?}: {low} to {high}");
+    assert!(
+        low <= PLANTED && PLANTED <= high,
+        "{rate:?}: {low} to {high}"
+    );
     // Side by side and neutral are 0.8 · 0.64 · 0.55 of all scenes.
     assert!((200..=340).contains(&rate.valid), "{rate:?} of {counts:?}");
     let funnel = crate::rates::funnel(&counts, Some(&tally));
     assert!(funnel.to_csv().contains("above each other"));
     let table = tally.table().to_csv();
-    assert!(table.contains("coordination") && !table.contains("preposition"), "{table}");
+    assert!(
+        table.contains("coordination") && !table.contains("preposition"),
+        "{table}"
+    );
 }
 
 fn two(first: &str, second: &str, picture: &str) -> Found {
@@ -303,14 +371,39 @@ fn two(first: &str, second: &str, picture: &str) -> Found {
 #[test]
 fn boxes_answer_behind_the_gate() {
     let folder = tempfile::tempdir().unwrap();
-    let one = |label: &str, x: f64, y: f64| format!("{{\"label\": \"{label}\", \"score\": 0.9, \"box_xyxy\": [{x}, {y}, {}, {}]}}", x + 40.0, y + 40.0);
+    let one = |label: &str, x: f64, y: f64| {
+        format!(
+            "{{\"label\": \"{label}\", \"score\": 0.9, \"box_xyxy\": [{x}, {y}, {}, {}]}}",
+            x + 40.0,
+            y + 40.0
+        )
+    };
     let lines = [
-        ("left", vec![one("dog", 0.0, 50.0), one("couch", 120.0, 60.0)]),
-        ("right", vec![one("dog", 120.0, 50.0), one("couch", 0.0, 60.0)]),
-        ("stacked", vec![one("dog", 50.0, 0.0), one("couch", 60.0, 120.0)]),
+        (
+            "left",
+            vec![one("dog", 0.0, 50.0), one("couch", 120.0, 60.0)],
+        ),
+        (
+            "right",
+            vec![one("dog", 120.0, 50.0), one("couch", 0.0, 60.0)],
+        ),
+        (
+            "stacked",
+            vec![one("dog", 50.0, 0.0), one("couch", 60.0, 120.0)],
+        ),
         ("alone", vec![one("dog", 50.0, 0.0)]),
-        ("twice", vec![one("dog", 0.0, 0.0), one("dog", 50.0, 0.0), one("couch", 120.0, 0.0)]),
-        ("over", vec![one("dog", 50.0, 50.0), one("couch", 54.0, 50.0)]),
+        (
+            "twice",
+            vec![
+                one("dog", 0.0, 0.0),
+                one("dog", 50.0, 0.0),
+                one("couch", 120.0, 0.0),
+            ],
+        ),
+        (
+            "over",
+            vec![one("dog", 50.0, 50.0), one("couch", 54.0, 50.0)],
+        ),
     ];
     let text: String = lines
         .iter()
@@ -342,8 +435,14 @@ fn boxes_answer_behind_the_gate() {
 #[test]
 fn pictures_that_are_of_no_use_are_left_out() {
     let folder = tempfile::tempdir().unwrap();
-    for (name, width, height) in [("good.png", 120, 100), ("small.png", 200, 99), ("long.png", 400, 120)] {
-        image::RgbImage::new(width, height).save(folder.path().join(name)).unwrap();
+    for (name, width, height) in [
+        ("good.png", 120, 100),
+        ("small.png", 200, 99),
+        ("long.png", 400, 120),
+    ] {
+        image::RgbImage::new(width, height)
+            .save(folder.path().join(name))
+            .unwrap();
     }
     fs::write(folder.path().join("broken.png"), b"\x89PNG").unwrap();
     for (name, wanted) in [
@@ -355,12 +454,19 @@ fn pictures_that_are_of_no_use_are_left_out() {
         let mut found = two("cat", "dog", name);
         found.size = None;
         let file = layout::file(&found, Some(folder.path()));
-        assert_eq!(layout::fault(&found, file.as_deref(), &Usable::default()), wanted, "{name}");
+        assert_eq!(
+            layout::fault(&found, file.as_deref(), &Usable::default()),
+            wanted,
+            "{name}"
+        );
     }
     let mut gone = two("cat", "dog", "gone.png");
     gone.size = None;
     assert_eq!(layout::file(&gone, Some(folder.path())), None);
-    assert_eq!(layout::fault(&gone, None, &Usable::default()), Some(Seen::NoPicture));
+    assert_eq!(
+        layout::fault(&gone, None, &Usable::default()),
+        Some(Seen::NoPicture)
+    );
 }
 
 proptest! {

@@ -191,10 +191,7 @@ fn letter(text: &str) -> Option<u8> {
 /// Ten lines that are not empty, each of them a letter, maybe after the line's own number: `3. B`.
 fn ten(text: &str, count: u8) -> Option<[u8; 10]> {
     let mut places = [0; 10];
-    let mut lines = text
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty());
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     for (number, place) in (1..).zip(&mut places) {
         let line = lines.next()?;
         let line = line

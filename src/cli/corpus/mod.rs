@@ -133,11 +133,24 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         bar.advance(done.saturating_sub(before));
         before = done;
     };
-    let (counts, whole) = survey(&sources, &args.names.columns(), &args.out, &mut progress, &stop)?;
+    let (counts, whole) = survey(
+        &sources,
+        &args.names.columns(),
+        &args.out,
+        &mut progress,
+        &stop,
+    )?;
     bar.finish();
-    tracing::info!("{} captions after {:.1} s", counts.captions, start.elapsed().as_secs_f64());
+    tracing::info!(
+        "{} captions after {:.1} s",
+        counts.captions,
+        start.elapsed().as_secs_f64()
+    );
     if !whole {
-        eprintln!("stopped after {} captions; the same command goes on", counts.captions);
+        eprintln!(
+            "stopped after {} captions; the same command goes on",
+            counts.captions
+        );
         return Ok(interrupt::exit_code().unwrap_or(ERROR));
     }
     let mut cost = Cost::default();
@@ -174,7 +187,8 @@ struct Lines {
 impl Lines {
     fn create(folder: &Path) -> anyhow::Result<Self> {
         let path = folder.join("layouts.jsonl");
-        let file = std::fs::File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+        let file = std::fs::File::create(&path)
+            .with_context(|| format!("cannot write {}", path.display()))?;
         Ok(Self {
             path,
             file: std::io::BufWriter::new(file),
@@ -190,11 +204,14 @@ impl Lines {
             "seen": seen.as_str(),
             "seen_exchanged": exchanged.map(Seen::as_str),
         });
-        writeln!(self.file, "{line}").with_context(|| format!("cannot write {}", self.path.display()))
+        writeln!(self.file, "{line}")
+            .with_context(|| format!("cannot write {}", self.path.display()))
     }
 
     fn finish(mut self) -> anyhow::Result<()> {
-        self.file.flush().with_context(|| format!("cannot write {}", self.path.display()))
+        self.file
+            .flush()
+            .with_context(|| format!("cannot write {}", self.path.display()))
     }
 }
 
@@ -278,7 +295,10 @@ fn finish(args: &Args, counts: &Counts, tally: Option<&Tally>, cost: Cost) -> an
     }
     let mut notes = tally.map(Tally::notes).unwrap_or_default();
     if counts.unreadable > 0 {
-        notes.push(format!("{} rows could not be read and are left out", counts.unreadable));
+        notes.push(format!(
+            "{} rows could not be read and are left out",
+            counts.unreadable
+        ));
     }
     let mut stdout = std::io::stdout().lock();
     let price = args.model.cost(cost.prompt_tokens, cost.answer_tokens);
@@ -293,7 +313,10 @@ fn finish(args: &Args, counts: &Counts, tally: Option<&Tally>, cost: Cost) -> an
         report.insert("notes".into(), json!(notes));
         writeln!(stdout, "{}", Value::Object(report))?;
     } else {
-        let texts: Vec<String> = tables.iter().map(|table: &Table| table.to_text(120)).collect();
+        let texts: Vec<String> = tables
+            .iter()
+            .map(|table: &Table| table.to_text(120))
+            .collect();
         writeln!(stdout, "{}", escaped(&texts.join("\n")))?;
         if cost.questions > 0 {
             let price = price.map_or(String::new(), |price| format!(", cost {price:.4}"));
@@ -306,7 +329,11 @@ fn finish(args: &Args, counts: &Counts, tally: Option<&Tally>, cost: Cost) -> an
         for note in &notes {
             writeln!(stdout, "note: {}", escaped(note))?;
         }
-        writeln!(stdout, "written to {}", escaped(&args.out.display().to_string()))?;
+        writeln!(
+            stdout,
+            "written to {}",
+            escaped(&args.out.display().to_string())
+        )?;
     }
     Ok(interrupt::exit_code().unwrap_or(OK))
 }

@@ -32,7 +32,12 @@ pub struct Options {
     questions: Option<PathBuf>,
     /// Also ask with the options in another order (shuffled) and without a picture (no-picture): what of the figures is not
     /// the pictures'.
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "shuffled,no-picture")]
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        value_name = "shuffled,no-picture"
+    )]
     control: Vec<Controls>,
     /// Valid answers about each picture.
     #[arg(long, value_name = "N", default_value_t = Rules::default().rounds, hide_short_help = true,
@@ -281,7 +286,10 @@ fn lines(judged: &[Judged], shown: &[Shown], rules: &Rules) -> Vec<Value> {
         let of_picture = one.control != Control::NoPicture;
         let said = |votes: &Votes| -> Vec<String> {
             let letters = |answer: &[u8; QUESTIONS]| {
-                answer.iter().map(|place| prepose::judge::spatialgen::read::letter(*place)).collect()
+                answer
+                    .iter()
+                    .map(|place| prepose::judge::spatialgen::read::letter(*place))
+                    .collect()
             };
             votes.valid.iter().map(letters).collect()
         };
@@ -327,7 +335,10 @@ fn by_boxes(
     let mut decided = 0;
     for one in shown {
         let item = &items[one.item];
-        let stem = Path::new(&one.file).file_stem().unwrap_or_default().to_string_lossy();
+        let stem = Path::new(&one.file)
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy();
         let names = [one.id.as_str(), one.file.as_str(), stem.as_ref()];
         let Some(case) = names.iter().find_map(|name| cases.get(name)) else {
             bail!("there are no detections of {}", one.file);

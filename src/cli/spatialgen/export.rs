@@ -44,7 +44,9 @@ pub struct Args {
 }
 
 fn parse_domain(text: &str) -> Result<Domain, String> {
-    let found = Domain::ALL.into_iter().find(|one| one.as_str().eq_ignore_ascii_case(text.trim()));
+    let found = Domain::ALL
+        .into_iter()
+        .find(|one| one.as_str().eq_ignore_ascii_case(text.trim()));
     found.ok_or_else(|| {
         let names = Domain::ALL.map(Domain::as_str);
         format!("there are {}", names.join(", "))
@@ -73,25 +75,42 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let mut passing = Vec::new();
     let mut judged = 0;
     for (number, line) in (1..).zip(text.lines()) {
-        let place = || format!("{}: line {number} is none of SpatialGenEval's", path.display());
+        let place = || {
+            format!(
+                "{}: line {number} is none of SpatialGenEval's",
+                path.display()
+            )
+        };
         let line: Line = serde_json::from_str(line).with_context(place)?;
         if line.asked != Control::AsPublished.as_str() {
             continue;
         }
         judged += 1;
-        let right = line.right.iter().filter(|right| **right == Some(true)).count();
+        let right = line
+            .right
+            .iter()
+            .filter(|right| **right == Some(true))
+            .count();
         let has = |domain: &Domain| {
             let at = Domain::ALL.iter().position(|one| one == domain);
             at.and_then(|at| line.right[at]) == Some(true)
         };
         if right >= usize::from(args.least) && args.need.iter().all(has) {
             let Some(item) = items.get(&line.item) else {
-                bail!("{} has no prompt {:?}, which a picture was judged by", args.questions.display(), line.item);
+                bail!(
+                    "{} has no prompt {:?}, which a picture was judged by",
+                    args.questions.display(),
+                    line.item
+                );
             };
             passing.push((line, item, right));
         }
     }
-    ensure!(judged > 0, "{}: there are no pictures in it", path.display());
+    ensure!(
+        judged > 0,
+        "{}: there are no pictures in it",
+        path.display()
+    );
     let target = args.out.join("metadata.jsonl");
     let mut lines = before(&target)?;
     prepare_folder(&args.out)?;
@@ -101,15 +120,35 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
             bail!("{}: {} has no picture", path.display(), line.id);
         };
         // Names in a file are no ways out of the folder.
-        let inside = file.components().all(|part| matches!(part, Component::Normal(_)));
-        ensure!(inside, "{}: {} is no file below --pictures", path.display(), file.display());
+        let inside = file
+            .components()
+            .all(|part| matches!(part, Component::Normal(_)));
+        ensure!(
+            inside,
+            "{}: {} is no file below --pictures",
+            path.display(),
+            file.display()
+        );
         let source = args.pictures.join(file);
         let bytes = picture::read(&source)?.bytes;
-        let ending = file.extension().unwrap_or_default().to_string_lossy().to_lowercase();
-        let safe = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
+        let ending = file
+            .extension()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .to_lowercase();
+        let safe = |c: char| {
+            if c.is_ascii_alphanumeric() || "._-".contains(c) {
+                c
+            } else {
+                '_'
+            }
+        };
         let name: String = line.id.chars().map(safe).collect();
         let name = format!("{}.{ending}", name.trim_start_matches('.'));
-        ensure!(names.insert(name.clone()), "two pictures would both be called {name}");
+        ensure!(
+            names.insert(name.clone()),
+            "two pictures would both be called {name}"
+        );
         write_atomically(&args.out.join(&name), &bytes)
             .with_context(|| format!("cannot write {}", args.out.join(&name).display()))?;
         let passed: Vec<&str> = (Domain::ALL.iter().zip(line.right))

@@ -59,7 +59,10 @@ impl Prompts {
             .map(|item| SuitePrompt {
                 prompt_id: item.id,
                 prompt: item.prompt,
-                tags: Some(item.scene).filter(|scene| !scene.is_empty()).into_iter().collect(),
+                tags: Some(item.scene)
+                    .filter(|scene| !scene.is_empty())
+                    .into_iter()
+                    .collect(),
                 ..SuitePrompt::default()
             })
             .collect();

@@ -78,7 +78,8 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     };
     let wanted: Vec<(String, String, usize)> = (scenes.iter())
         .flat_map(|(name, scene)| {
-            (1..=args.each as usize).map(move |number| (format!("{name}-{number:03}"), scene.clone(), number))
+            (1..=args.each as usize)
+                .map(move |number| (format!("{name}-{number:03}"), scene.clone(), number))
         })
         .collect();
     let mut open: Vec<Wanted> = (wanted.iter())
@@ -95,7 +96,10 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     if !folder.as_os_str().is_empty() {
         prepare_folder(folder)?;
     }
-    let book = args.answers.clone().unwrap_or_else(|| folder.join("answers.jsonl"));
+    let book = args
+        .answers
+        .clone()
+        .unwrap_or_else(|| folder.join("answers.jsonl"));
     let mut book = Book::open(&book)?;
     let mut tokens = (0, 0);
     for number in 1..=args.tries {
@@ -115,7 +119,10 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         let asked = ask(&model, &[], &questions, &mut book, &manner);
         locked().finish();
         let asked = asked?;
-        tokens = (tokens.0 + asked.prompt_tokens, tokens.1 + asked.answer_tokens);
+        tokens = (
+            tokens.0 + asked.prompt_tokens,
+            tokens.1 + asked.answer_tokens,
+        );
         let answers = asked.outcomes.iter().zip(asked.texts);
         open = (open.into_iter().zip(answers))
             .filter_map(|(mut one, (outcome, text))| {
@@ -140,7 +147,10 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         }
     }
     for one in open.iter().take(5) {
-        eprintln!("{}", escaped(&format!("left out: {}: {}", one.id, one.faults.join("; "))));
+        eprintln!(
+            "{}",
+            escaped(&format!("left out: {}: {}", one.id, one.faults.join("; ")))
+        );
     }
     if !quiet {
         println!(
@@ -171,14 +181,24 @@ fn scenes(path: &Path) -> anyhow::Result<Vec<(String, String)>> {
         let parts: Vec<&str> = name.split('-').filter(|part| !part.is_empty()).collect();
         let name = parts.join("-");
         if name.is_empty() {
-            bail!("{}: the scene {scene:?} has no letters that could name it", path.display());
+            bail!(
+                "{}: the scene {scene:?} has no letters that could name it",
+                path.display()
+            );
         }
         if let Some((_, other)) = scenes.iter().find(|(known, _)| *known == name) {
-            bail!("{}: the scenes {other:?} and {scene:?} would have the same name, {name}", path.display());
+            bail!(
+                "{}: the scenes {other:?} and {scene:?} would have the same name, {name}",
+                path.display()
+            );
         }
         scenes.push((name, scene.to_owned()));
     }
-    ensure!(!scenes.is_empty(), "{}: there are no scenes in it", path.display());
+    ensure!(
+        !scenes.is_empty(),
+        "{}: there are no scenes in it",
+        path.display()
+    );
     Ok(scenes)
 }
 
@@ -187,14 +207,25 @@ fn known(path: &Path) -> anyhow::Result<HashMap<String, Item>> {
     let text =
         read_text_or_stdin(path).with_context(|| format!("cannot read {}", path.display()))?;
     let items = read_lines(&text).with_context(|| path.display().to_string())?;
-    Ok(items.into_iter().map(|item| (item.id.clone(), item)).collect())
+    Ok(items
+        .into_iter()
+        .map(|item| (item.id.clone(), item))
+        .collect())
 }
 
 /// Writes what there is: first what is wanted, in its order, then what else was in the file.
-fn save(path: &Path, wanted: &[(String, String, usize)], items: &HashMap<String, Item>) -> anyhow::Result<()> {
+fn save(
+    path: &Path,
+    wanted: &[(String, String, usize)],
+    items: &HashMap<String, Item>,
+) -> anyhow::Result<()> {
     let mut text = String::new();
     let ids: Vec<&str> = wanted.iter().map(|(id, ..)| id.as_str()).collect();
-    let mut others: Vec<&str> = items.keys().map(String::as_str).filter(|id| !ids.contains(id)).collect();
+    let mut others: Vec<&str> = items
+        .keys()
+        .map(String::as_str)
+        .filter(|id| !ids.contains(id))
+        .collect();
     others.sort_unstable();
     for id in ids.into_iter().chain(others) {
         if let Some(item) = items.get(id) {

@@ -25,7 +25,9 @@ fn walk(folder: &Path, all: &mut Vec<Source>, depth: usize) -> Result<(), ReadEr
     for entry in fs::read_dir(folder).map_err(|error| ReadError::io(folder, error))? {
         let entry = entry.map_err(|error| ReadError::io(folder, error))?;
         let path = entry.path();
-        let kind = entry.file_type().map_err(|error| ReadError::io(&path, error))?;
+        let kind = entry
+            .file_type()
+            .map_err(|error| ReadError::io(&path, error))?;
         if kind.is_dir() {
             folders.push(path);
         } else if let Some(form) = form(&path) {
@@ -99,7 +101,9 @@ impl Rows for Texts {
                 continue;
             };
             let named = PICTURES.map(|ending| format!("{name}.{ending}"));
-            let picture = named.into_iter().find(|name| self.folder.join(name).is_file());
+            let picture = named
+                .into_iter()
+                .find(|name| self.folder.join(name).is_file());
             rows.push(Row {
                 caption: text.trim().to_owned(),
                 picture,

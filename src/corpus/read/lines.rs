@@ -101,7 +101,10 @@ impl Rows for Lines {
 
 /// Reads a line without its end: how many bytes it took, and whether it is whole; what is longer is passed over. None is the
 /// end.
-fn bounded_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> std::io::Result<Option<(u64, bool)>> {
+fn bounded_line(
+    reader: &mut impl BufRead,
+    line: &mut Vec<u8>,
+) -> std::io::Result<Option<(u64, bool)>> {
     line.clear();
     let (mut taken, mut whole) = (0, true);
     loop {
@@ -146,7 +149,10 @@ pub(super) fn row(line: &[u8], columns: &Columns) -> Result<Row, String> {
         caption: caption.1,
         picture: found.picture.map(|(_, text)| text),
         url: found.url.map(|(_, text)| text),
-        size: size(found.width.map(|(_, side)| side), found.height.map(|(_, side)| side)),
+        size: size(
+            found.width.map(|(_, side)| side),
+            found.height.map(|(_, side)| side),
+        ),
     })
 }
 
@@ -194,7 +200,11 @@ impl<'de> Visitor<'de> for Keys<'_> {
             } else if let Some(place) = at(&columns.width) {
                 put(&mut found.width, place, map.next_value::<Value>()?.as_f64());
             } else if let Some(place) = at(&columns.height) {
-                put(&mut found.height, place, map.next_value::<Value>()?.as_f64());
+                put(
+                    &mut found.height,
+                    place,
+                    map.next_value::<Value>()?.as_f64(),
+                );
             } else {
                 map.next_value::<IgnoredAny>()?;
             }

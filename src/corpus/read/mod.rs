@@ -249,6 +249,9 @@ fn some(names: &[String]) -> String {
 
 /// A width and a height, if both are sides of a picture.
 fn size(width: Option<f64>, height: Option<f64>) -> Option<[u32; 2]> {
-    let side = |side: Option<f64>| side.filter(|side| (1.0..=1e6).contains(side)).map(|side| side as u32);
+    let side = |side: Option<f64>| {
+        side.filter(|side| (1.0..=1e6).contains(side))
+            .map(|side| side as u32)
+    };
     Some([side(width)?, side(height)?])
 }

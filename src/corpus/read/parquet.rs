@@ -130,9 +130,7 @@ impl Parquet {
         for (reader, at) in readers.iter_mut().zip(self.at) {
             if let Some(at) = at {
                 let column = guarded(&self.path, || {
-                    self.reader
-                        .get_row_group(self.group)?
-                        .get_column_reader(at)
+                    self.reader.get_row_group(self.group)?.get_column_reader(at)
                 })?;
                 let optional = schema.column(at).max_def_level() > 0;
                 *reader = Some(Reader { column, optional });
@@ -172,20 +170,26 @@ impl Rows for Parquet {
             if self.open.is_none() {
                 self.begin_group()?;
             }
-            let wanted = STEP.min(most - rows.len()).min(usize::try_from(left).unwrap_or(STEP));
+            let wanted = STEP
+                .min(most - rows.len())
+                .min(usize::try_from(left).unwrap_or(STEP));
             let [captions, pictures, urls, widths, heights] = self.step(wanted)?;
             let captions = texts(captions);
             if captions.len() != wanted {
                 return Err(ReadError::Parquet {
                     path: self.path.clone(),
-                    why: format!("its rows end before their number, {}, is reached", self.rows_of_group()),
+                    why: format!(
+                        "its rows end before their number, {}, is reached",
+                        self.rows_of_group()
+                    ),
                 });
             }
             self.done += wanted as u64;
             self.rows += wanted as u64;
             let mut pictures = texts(pictures).into_iter();
             let mut urls = texts(urls).into_iter();
-            let (mut widths, mut heights) = (numbers(widths).into_iter(), numbers(heights).into_iter());
+            let (mut widths, mut heights) =
+                (numbers(widths).into_iter(), numbers(heights).into_iter());
             for caption in captions {
                 let row = Row {
                     picture: pictures.next().flatten(),
@@ -273,7 +277,12 @@ impl Reader {
             }
             ColumnReader::DoubleColumnReader(reader) => {
                 let (values, levels, rows) = all!(reader);
-                Values::Numbers(spread(values.into_iter().map(Some), &levels, rows, optional))
+                Values::Numbers(spread(
+                    values.into_iter().map(Some),
+                    &levels,
+                    rows,
+                    optional,
+                ))
             }
             // Of other kinds none is opened.
             _ => Values::Numbers(Vec::new()),
@@ -293,7 +302,12 @@ impl Reader {
 }
 
 /// Puts values where there is one, by the levels of a flat column: 1 there is one, 0 there is none.
-fn spread<T>(mut values: impl Iterator<Item = Option<T>>, levels: &[i16], rows: usize, optional: bool) -> Vec<Option<T>> {
+fn spread<T>(
+    mut values: impl Iterator<Item = Option<T>>,
+    levels: &[i16],
+    rows: usize,
+    optional: bool,
+) -> Vec<Option<T>> {
     match optional {
         false => values.take(rows).collect(),
         true => levels
@@ -305,12 +319,16 @@ fn spread<T>(mut values: impl Iterator<Item = Option<T>>, levels: &[i16], rows: 
 }
 
 /// Whether a column can be read as texts, or as numbers.
-fn fits(column: &parquet::schema::types::ColumnDescriptor, numbers: bool) -> Result<(), &'static str> {
+fn fits(
+    column: &parquet::schema::types::ColumnDescriptor,
+    numbers: bool,
+) -> Result<(), &'static str> {
     if column.max_rep_level() > 0 || column.max_def_level() > 1 {
         return Err("is part of a list or another column");
     }
     match (column.physical_type(), numbers) {
-        (Type::BYTE_ARRAY, false) | (Type::INT32 | Type::INT64 | Type::FLOAT | Type::DOUBLE, true) => Ok(()),
+        (Type::BYTE_ARRAY, false)
+        | (Type::INT32 | Type::INT64 | Type::FLOAT | Type::DOUBLE, true) => Ok(()),
         (_, false) => Err("has no texts"),
         (_, true) => Err("has no numbers"),
     }

@@ -1,7 +1,7 @@
 //! CSV with a header.
 
 use std::fs::File;
-use std::io::{BufReader, Seek as _, SeekFrom};
+use std::io::{BufReader, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use csv::{ByteRecord, Position, Reader, ReaderBuilder};
@@ -33,13 +33,11 @@ impl Table {
         let mut reader = ReaderBuilder::new()
             .flexible(true)
             .from_reader(BufReader::new(file));
-        let header = reader
-            .byte_headers()
-            .map_err(|error| ReadError::Line {
-                path: path.to_owned(),
-                line: 1,
-                why: error.to_string(),
-            })?;
+        let header = reader.byte_headers().map_err(|error| ReadError::Line {
+            path: path.to_owned(),
+            line: 1,
+            why: error.to_string(),
+        })?;
         let names: Vec<String> = header
             .iter()
             .map(|name| {

@@ -94,7 +94,10 @@ impl Seen<'_> {
     fn objects(&self, choice: &Choice) -> Option<u8> {
         let holds = |option: &String| -> Option<bool> {
             let text = option.replace(" and ", ", ").replace(" & ", ", ");
-            let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+            let names = text
+                .split(',')
+                .map(str::trim)
+                .filter(|name| !name.is_empty());
             let labels: Option<Vec<&str>> = names.map(|name| self.label(name)).collect();
             let labels = labels.filter(|labels| !labels.is_empty())?;
             Some(labels.iter().all(|label| !self.boxes(label).is_empty()))
@@ -111,7 +114,9 @@ impl Seen<'_> {
         let sides = sides?;
         let (Some(a), Some(b)) = (self.only(first), self.only(second)) else {
             // What is not there stands nowhere; of several it is not clear which is meant.
-            let missing = [first, second].iter().any(|name| self.boxes(name).is_empty());
+            let missing = [first, second]
+                .iter()
+                .any(|name| self.boxes(name).is_empty());
             return missing.then_some(NONE_PLACE);
         };
         let ((ax, ay), (bx, by)) = (a.centre(), b.centre());
@@ -135,10 +140,7 @@ impl Seen<'_> {
     fn compared(&self, choice: &Choice) -> Option<u8> {
         let stem = plain(&choice.stem);
         let has = |words: &[&str]| stem.split(' ').any(|word| words.contains(&word));
-        let sign = match (
-            has(&["largest", "biggest"]),
-            has(&["smallest", "tiniest"]),
-        ) {
+        let sign = match (has(&["largest", "biggest"]), has(&["smallest", "tiniest"])) {
             (true, false) => 1.0,
             (false, true) => -1.0,
             _ => return None,
@@ -150,10 +152,7 @@ impl Seen<'_> {
     fn nearest(&self, choice: &Choice) -> Option<u8> {
         let stem = plain(&choice.stem);
         let has = |words: &[&str]| stem.split(' ').any(|word| words.contains(&word));
-        let sign = match (
-            has(&["nearest", "closest"]),
-            has(&["farthest", "furthest"]),
-        ) {
+        let sign = match (has(&["nearest", "closest"]), has(&["farthest", "furthest"])) {
             (true, false) => -1.0,
             (false, true) => 1.0,
             _ => return None,
@@ -225,7 +224,13 @@ fn side(option: &str) -> Option<Side> {
 fn plain(text: &str) -> String {
     let spaced: String = text
         .chars()
-        .map(|c| if c.is_alphanumeric() || c == '-' { c } else { ' ' })
+        .map(|c| {
+            if c.is_alphanumeric() || c == '-' {
+                c
+            } else {
+                ' '
+            }
+        })
         .collect();
     let words: Vec<String> = spaced.split_whitespace().map(str::to_lowercase).collect();
     words.join(" ")

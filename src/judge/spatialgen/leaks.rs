@@ -16,9 +16,10 @@ use super::Choice;
 
 /// Words that say nothing of what is asked.
 const SMALL: &[&str] = &[
-    "a", "an", "the", "of", "to", "in", "on", "at", "by", "for", "with", "from", "is", "are", "was", "were", "be", "being", "does", "do", "did", "has",
-    "have", "it", "its", "this", "that", "these", "those", "there", "their", "which", "what", "who", "whose", "where", "how", "why", "when", "as",
-    "image", "picture", "scene", "shown", "seen", "other", "others",
+    "a", "an", "the", "of", "to", "in", "on", "at", "by", "for", "with", "from", "is", "are",
+    "was", "were", "be", "being", "does", "do", "did", "has", "have", "it", "its", "this", "that",
+    "these", "those", "there", "their", "which", "what", "who", "whose", "where", "how", "why",
+    "when", "as", "image", "picture", "scene", "shown", "seen", "other", "others",
 ];
 
 /// How an answer is given away.
@@ -50,11 +51,24 @@ pub enum Leak {
 impl fmt::Display for Leak {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Itself { question, words } => write!(f, "question {question} itself says {words:?}, which only its right option says"),
-            Self::Other { question, by, words } => {
-                write!(f, "question {by} says {words:?}, which is the answer to question {question}")
+            Self::Itself { question, words } => write!(
+                f,
+                "question {question} itself says {words:?}, which only its right option says"
+            ),
+            Self::Other {
+                question,
+                by,
+                words,
+            } => {
+                write!(
+                    f,
+                    "question {by} says {words:?}, which is the answer to question {question}"
+                )
             }
-            Self::Length { question } => write!(f, "the right option of question {question} is by far the longest"),
+            Self::Length { question } => write!(
+                f,
+                "the right option of question {question} is by far the longest"
+            ),
         }
     }
 }
@@ -112,7 +126,9 @@ fn own_words(choice: &Choice, answer: &str) -> BTreeSet<String> {
 fn touches(sentence: &[String], own: &BTreeSet<String>, asked: &[String]) -> bool {
     sentence.windows(2).any(|pair| {
         let (a, b) = (&pair[0], &pair[1]);
-        let joins = |one: &String, other: &String| own.contains(one) && !own.contains(other) && asked.contains(other);
+        let joins = |one: &String, other: &String| {
+            own.contains(one) && !own.contains(other) && asked.contains(other)
+        };
         joins(a, b) || joins(b, a)
     })
 }

@@ -179,9 +179,7 @@ impl Choice {
 /// The options in this order of their places.
 fn listed(options: &[String; 4], order: &[u8; 4]) -> String {
     let of = |(letter, place): (char, &u8)| {
-        let option = options
-            .get(usize::from(*place))
-            .map_or("", String::as_str);
+        let option = options.get(usize::from(*place)).map_or("", String::as_str);
         format!("{letter}: {option}, ")
     };
     let listed: String = ('A'..).zip(order).map(of).collect();

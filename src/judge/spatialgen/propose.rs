@@ -16,7 +16,8 @@ use crate::question::{About, Form, Question, object};
 /// Words of a prompt, at least and at most; the paper aims at 60.
 const WORDS: std::ops::RangeInclusive<usize> = 30..=90;
 
-const SYSTEM: &str = "You write tests for text-to-image models. You answer with one JSON object and nothing else.";
+const SYSTEM: &str =
+    "You write tests for text-to-image models. You answer with one JSON object and nothing else.";
 
 const TASK: &str = "Write one prompt for a text-to-image model, and ten multiple-choice questions that check the picture made from it.
 
@@ -55,9 +56,14 @@ pub fn question(id: &str, scene: &str, number: usize, faults: &[String]) -> Ques
         .map(|(place, domain)| format!("{place}. {}: {}", domain.as_str(), about(domain)))
         .collect();
     let (before, after) = TASK.split_once("{scene}").unwrap_or((TASK, ""));
-    let mut text = format!("{before}{scene}{}", after.replace("{kinds}", &kinds.join("\n")));
+    let mut text = format!(
+        "{before}{scene}{}",
+        after.replace("{kinds}", &kinds.join("\n"))
+    );
     if number > 1 {
-        text += &format!("\n\nThis is number {number} of this scene; make it differ from the obvious one.");
+        text += &format!(
+            "\n\nThis is number {number} of this scene; make it differ from the obvious one."
+        );
     }
     if !faults.is_empty() {
         text += &format!(
@@ -98,7 +104,11 @@ pub fn proposed(id: &str, scene: &str, answer: &str, seed: u64) -> Result<Item, 
     let answer: Answer = serde_json::from_value(serde_json::Value::Object(fields))
         .map_err(|error| vec![format!("it was of another form: {error}")])?;
     let mut faults = Vec::new();
-    let prompt = answer.prompt.split_whitespace().collect::<Vec<_>>().join(" ");
+    let prompt = answer
+        .prompt
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
     let length = prompt.split(' ').count();
     if !WORDS.contains(&length) {
         faults.push(format!(
@@ -108,7 +118,10 @@ pub fn proposed(id: &str, scene: &str, answer: &str, seed: u64) -> Result<Item, 
         ));
     }
     if answer.questions.len() != QUESTIONS {
-        faults.push(format!("there were {} questions, and must be ten", answer.questions.len()));
+        faults.push(format!(
+            "there were {} questions, and must be ten",
+            answer.questions.len()
+        ));
         return Err(faults);
     }
     let mut questions = Vec::with_capacity(QUESTIONS);
@@ -148,7 +161,9 @@ fn choice(id: &str, number: usize, asked: Asked, seed: u64) -> Result<Choice, St
     let right = clean(&asked.right);
     let mut options = [right.clone(), a, b, c];
     // The letters before options are how they are told apart again.
-    let marked = |text: &String| (b'A'..=b'E').any(|letter| text.contains(&format!("{}:", char::from(letter))));
+    let marked = |text: &String| {
+        (b'A'..=b'E').any(|letter| text.contains(&format!("{}:", char::from(letter))))
+    };
     if options.iter().any(|text| text.is_empty() || marked(text)) {
         return Err("had an option that is empty or contains a letter with a colon".into());
     }
@@ -156,13 +171,21 @@ fn choice(id: &str, number: usize, asked: Asked, seed: u64) -> Result<Choice, St
         return Err("had None among its options; it is added afterwards".into());
     }
     for (at, option) in options.iter().enumerate() {
-        if options[..at].iter().any(|other| other.eq_ignore_ascii_case(option)) {
+        if options[..at]
+            .iter()
+            .any(|other| other.eq_ignore_ascii_case(option))
+        {
             return Err(format!("had the option {option:?} twice"));
         }
     }
     let digest = Sha256::digest(format!("{seed}\n{id}\n{number}\npropose"));
-    let start = digest[..8].iter().fold(0, |all, byte| all << 8 | u64::from(*byte));
+    let start = digest[..8]
+        .iter()
+        .fold(0, |all, byte| all << 8 | u64::from(*byte));
     PythonRandom::new(start).shuffle(&mut options);
-    let place = options.iter().position(|option| *option == right).unwrap_or(0);
+    let place = options
+        .iter()
+        .position(|option| *option == right)
+        .unwrap_or(0);
     Ok(Choice::new(&stem, options, place as u8))
 }

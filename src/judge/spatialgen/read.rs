@@ -23,7 +23,9 @@ struct Line {
 #[derive(Debug, Error)]
 pub enum FileError {
     /// A line is no JSON object of the form.
-    #[error("line {line}: {error}; a line has \"id\", \"prompt\", \"question_type\", \"questions\" and \"answers\"")]
+    #[error(
+        "line {line}: {error}; a line has \"id\", \"prompt\", \"question_type\", \"questions\" and \"answers\""
+    )]
     Json {
         /// From 1.
         line: usize,
@@ -43,7 +45,9 @@ pub enum FileError {
         found: usize,
     },
     /// The sub-domains are others, or in another order.
-    #[error("line {line}: {id}: question {number} is of type {found:?}, and must be of type {wanted:?}")]
+    #[error(
+        "line {line}: {id}: question {number} is of type {found:?}, and must be of type {wanted:?}"
+    )]
     Type {
         /// From 1.
         line: usize,
@@ -57,7 +61,9 @@ pub enum FileError {
         wanted: &'static str,
     },
     /// A question's options cannot be told apart.
-    #[error("line {line}: {id}: question {number} {why}; it must end in \"Options: A: …, B: …, C: …, D: …, E: None\"")]
+    #[error(
+        "line {line}: {id}: question {number} {why}; it must end in \"Options: A: …, B: …, C: …, D: …, E: None\""
+    )]
     Options {
         /// From 1.
         line: usize,
@@ -69,7 +75,9 @@ pub enum FileError {
         why: String,
     },
     /// An answer is none of the options.
-    #[error("line {line}: {id}: the answer to question {number} is {found:?}, and the options are A to E")]
+    #[error(
+        "line {line}: {id}: the answer to question {number} is {found:?}, and the options are A to E"
+    )]
     Answer {
         /// From 1.
         line: usize,
@@ -81,7 +89,9 @@ pub enum FileError {
         found: String,
     },
     /// An id that cannot be a file's name.
-    #[error("line {line}: the id {id:?} cannot be the name of a picture: it needs letters, digits, '.', '_' or '-'")]
+    #[error(
+        "line {line}: the id {id:?} cannot be the name of a picture: it needs letters, digits, '.', '_' or '-'"
+    )]
     Id {
         /// From 1.
         line: usize,
@@ -153,7 +163,10 @@ pub fn to_line(item: &Item) -> String {
         id: item.id.clone(),
         scene: item.scene.clone(),
         prompt: item.prompt.clone(),
-        question_type: Domain::ALL.iter().map(|one| one.as_str().to_owned()).collect(),
+        question_type: Domain::ALL
+            .iter()
+            .map(|one| one.as_str().to_owned())
+            .collect(),
         questions: item.questions.iter().map(|one| one.text.clone()).collect(),
         answers: answers.map(|one| letter(one.right).to_string()).collect(),
     };
@@ -242,9 +255,7 @@ fn item(read: Line, line: usize) -> Result<Item, FileError> {
 
 /// A question without its options, and the options A to D.
 fn split(text: &str) -> Result<(String, [String; 4]), String> {
-    let (stem, rest) = text
-        .rsplit_once("Options:")
-        .ok_or("has no \"Options:\"")?;
+    let (stem, rest) = text.rsplit_once("Options:").ok_or("has no \"Options:\"")?;
     if stem.trim().is_empty() {
         return Err("asks nothing".into());
     }

@@ -41,7 +41,11 @@ impl<'a> Judged<'a> {
         seed: u64,
     ) -> Self {
         let meant = Votes {
-            valid: votes.valid.iter().map(|answer| item.meant(answer, control, seed)).collect(),
+            valid: votes
+                .valid
+                .iter()
+                .map(|answer| item.meant(answer, control, seed))
+                .collect(),
             ..Votes::default()
         };
         let right = std::array::from_fn(|at| {
@@ -204,12 +208,13 @@ pub fn domains(judged: &[Judged], bootstrap: &Bootstrap) -> Table {
             let picked = || (0..QUESTIONS).filter(|at| is(Domain::ALL[*at]));
             let (right, questions) =
                 picked().fold((0, 0), |all, at| (all.0 + total[at].0, all.1 + total[at].1));
-            let ends = bootstrap.interval(&groups, |drawn| {
-                accuracy(&sum(drawn.iter().copied()), is)
-            });
+            let ends =
+                bootstrap.interval(&groups, |drawn| accuracy(&sum(drawn.iter().copied()), is));
             let asked = (of.iter())
                 .filter(|one| one.votes.is_some())
-                .flat_map(|one| picked().map(move |at| (one.right[at].is_some(), one.unanimous[at])))
+                .flat_map(|one| {
+                    picked().map(move |at| (one.right[at].is_some(), one.unanimous[at]))
+                })
                 .filter(|(counts, _)| *counts);
             let (same, rounds) = asked.fold((0, 0), |all, (_, same)| {
                 (all.0 + usize::from(same), all.1 + 1)
@@ -228,7 +233,9 @@ pub fn domains(judged: &[Judged], bootstrap: &Bootstrap) -> Table {
             ]);
         };
         for domain in Domain::ALL {
-            add(domain.level().as_str(), domain.as_str(), &|one| one == domain);
+            add(domain.level().as_str(), domain.as_str(), &|one| {
+                one == domain
+            });
         }
         for level in Level::ALL {
             add(level.as_str(), "all", &|one| one.level() == level);
@@ -302,11 +309,7 @@ fn best_letter(items: &[&Item]) -> Option<(u8, f64)> {
 pub fn notes(judged: &[Judged], rules: &Rules) -> Vec<String> {
     let mut notes = Vec::new();
     let best = best_letter(&items(judged));
-    for control in [
-        Control::AsPublished,
-        Control::Shuffled,
-        Control::NoPicture,
-    ] {
+    for control in [Control::AsPublished, Control::Shuffled, Control::NoPicture] {
         let counts = said(judged.iter().filter(|one| one.control == control));
         let all: usize = counts.iter().sum();
         for (place, count) in (0u8..).zip(counts) {
@@ -323,7 +326,11 @@ pub fn notes(judged: &[Judged], rules: &Rules) -> Vec<String> {
     }
     notes.extend(beside_controls(judged));
     let mut why: BTreeMap<Invalid, usize> = BTreeMap::new();
-    for (reason, count) in judged.iter().filter_map(|one| one.votes.as_ref()).flat_map(|votes| &votes.invalid) {
+    for (reason, count) in judged
+        .iter()
+        .filter_map(|one| one.votes.as_ref())
+        .flat_map(|votes| &votes.invalid)
+    {
         *why.entry(*reason).or_default() += count;
     }
     if !why.is_empty() {
@@ -337,22 +344,35 @@ pub fn notes(judged: &[Judged], rules: &Rules) -> Vec<String> {
         ));
     }
     let given_up = |votes: &&Votes| votes.failed.is_none() && !votes.is_whole(rules);
-    let dropped = judged.iter().filter_map(|one| one.votes.as_ref()).filter(given_up).count();
+    let dropped = judged
+        .iter()
+        .filter_map(|one| one.votes.as_ref())
+        .filter(given_up)
+        .count();
     if dropped > 0 {
         notes.push(format!(
             "{dropped} pictures have fewer than {} valid answers of {} and are in no figure",
             rules.rounds, rules.attempts
         ));
     }
-    let mut failed = judged.iter().filter_map(|one| one.votes.as_ref()?.failed.as_ref());
-    notes.extend(failed.next().map(|why| format!("some questions have no answer, the first because of this: {why}")));
+    let mut failed = judged
+        .iter()
+        .filter_map(|one| one.votes.as_ref()?.failed.as_ref());
+    notes.extend(
+        failed
+            .next()
+            .map(|why| format!("some questions have no answer, the first because of this: {why}")),
+    );
     notes
 }
 
 /// What the controls say of all methods together.
 fn beside_controls(judged: &[Judged]) -> Vec<String> {
     let overall = |control: Control| {
-        accuracy(&count(judged.iter().filter(|one| one.control == control)), |_| true)
+        accuracy(
+            &count(judged.iter().filter(|one| one.control == control)),
+            |_| true,
+        )
     };
     let Some(published) = overall(Control::AsPublished) else {
         return Vec::new();
