@@ -76,6 +76,7 @@ fn rows(path: &Path, from: Place, most: usize) -> Result<(Vec<Row>, u64, Place),
 }
 
 /// What `scripts/reference/cases/parquet_files.py` wrote.
+#[cfg(feature = "parquet")]
 fn written() -> Vec<Row> {
     (0..300u32)
         .filter(|i| i % 7 != 6)
@@ -88,11 +89,12 @@ fn written() -> Vec<Row> {
         .collect()
 }
 
+#[cfg(feature = "parquet")]
 #[test]
 fn parquet_is_read_as_it_was_written() {
     let names = [
         "snappy-dictionary",
-        "zstd-plain",
+        "gzip-plain",
         "gzip-pages-v2",
         "none-delta",
         "small-pages",
@@ -112,10 +114,11 @@ fn parquet_is_read_as_it_was_written() {
     }
 }
 
+#[cfg(feature = "parquet")]
 #[test]
 fn parquet_that_cannot_be_used_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let whole = fs::read(fixtures().join("parquet/zstd-plain.parquet")).unwrap();
+    let whole = fs::read(fixtures().join("parquet/gzip-plain.parquet")).unwrap();
     let bad = |name: &str, bytes: &[u8]| {
         let path = folder.path().join(name);
         fs::write(&path, bytes).unwrap();
@@ -276,7 +279,7 @@ fn a_survey_that_was_stopped_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("captions.jsonl");
     captions(&path, 100_000);
-    let all = sources(&[path.clone(), fixtures().join("parquet/small-pages.parquet")]).unwrap();
+    let all = sources(&[path.clone(), fixtures().join("captions.jsonl")]).unwrap();
     let at = |name: &str| {
         let path = folder.path().join(name);
         fs::create_dir_all(&path).unwrap();
@@ -284,7 +287,7 @@ fn a_survey_that_was_stopped_goes_on() {
     };
     let (whole, done) = run(&all, &at("whole"), u64::MAX).unwrap();
     assert!(done && whole.repeated > 0 && whole.pairs > 0);
-    assert_eq!((whole.captions, whole.unreadable), (100_000 + 258, 42));
+    assert_eq!((whole.captions, whole.unreadable), (101_000, 0));
     assert_eq!(
         whole.pairs + whole.repeated + whole.refused.values().sum::<u64>(),
         whole.captions
@@ -498,13 +501,14 @@ proptest! {
     }
 }
 
+#[cfg(feature = "parquet")]
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     /// A damaged Parquet file gives rows or one error.
     #[test]
-    fn damaged_parquet_is_read_or_refused(at in 0usize..4568, with in any::<u8>(), which in 0usize..2) {
-        let name = ["zstd-plain", "small-pages"][which];
+    fn damaged_parquet_is_read_or_refused(at in 0usize..5600, with in any::<u8>(), which in 0usize..2) {
+        let name = ["gzip-plain", "small-pages"][which];
         let mut bytes = fs::read(fixtures().join(format!("parquet/{name}.parquet"))).unwrap();
         bytes[at] ^= with;
         let folder = tempfile::tempdir().unwrap();

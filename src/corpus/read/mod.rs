@@ -2,6 +2,7 @@
 
 mod folder;
 mod lines;
+#[cfg(feature = "parquet")]
 mod parquet;
 mod table;
 
@@ -179,7 +180,15 @@ pub trait Rows {
 pub fn open(source: &Source, columns: &Columns, from: Place) -> Result<Box<dyn Rows>, ReadError> {
     let path = source.path.as_path();
     Ok(match source.form {
+        #[cfg(feature = "parquet")]
         Form::Parquet => Box::new(parquet::Parquet::open(path, columns, from)?),
+        #[cfg(not(feature = "parquet"))]
+        Form::Parquet => {
+            return Err(ReadError::Parquet {
+                path: path.to_owned(),
+                why: "this prepose was built without the feature parquet".into(),
+            });
+        }
         Form::Lines => Box::new(lines::Lines::open(path, columns, from)?),
         Form::Table => Box::new(table::Table::open(path, columns, from)?),
         Form::Texts => Box::new(folder::Texts::open(path, from)?),

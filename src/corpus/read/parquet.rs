@@ -1,13 +1,12 @@
 //! Parquet, by the columns that are needed and a few thousand rows at a time.
 //!
-//! The library is used without Arrow: its column readers are all that flat tables of texts and numbers need, and they cost a
-//! fifth of the build.
+//! The library is used without Arrow: its column readers are all that flat tables of texts and numbers need.
 
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use parquet::basic::Type;
+use parquet::basic::{Compression, Type};
 use parquet::column::reader::ColumnReader;
 use parquet::data_type::ByteArray;
 use parquet::errors::ParquetError;
@@ -78,6 +77,22 @@ impl Parquet {
                 column: names[caption].clone(),
                 why,
             });
+        }
+        for group in reader.metadata().row_groups() {
+            let unread = |at: &usize| {
+                group
+                    .columns()
+                    .get(*at)
+                    .and_then(|chunk| unread(chunk.compression()))
+            };
+            if let Some(name) = at.iter().flatten().find_map(unread) {
+                return Err(ReadError::Parquet {
+                    path: path.to_owned(),
+                    why: format!(
+                        "it is compressed by {name}, and only snappy, gzip and none are read; write it anew with one of them"
+                    ),
+                });
+            }
         }
         let mut this = Self {
             path: path.to_owned(),
@@ -315,6 +330,17 @@ fn spread<T>(
             .take(rows)
             .map(|level| (*level > 0).then(|| values.next().flatten()).flatten())
             .collect(),
+    }
+}
+
+/// The name of a compression that is not read.
+fn unread(compression: Compression) -> Option<&'static str> {
+    match compression {
+        Compression::UNCOMPRESSED | Compression::SNAPPY | Compression::GZIP(_) => None,
+        Compression::ZSTD(_) => Some("zstd"),
+        Compression::BROTLI(_) => Some("Brotli"),
+        Compression::LZ4 | Compression::LZ4_RAW => Some("LZ4"),
+        Compression::LZO => Some("LZO"),
     }
 }
 

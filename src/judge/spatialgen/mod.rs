@@ -17,6 +17,8 @@ mod published;
 pub mod read;
 pub mod rounds;
 pub mod tables;
+#[cfg(test)]
+mod tests;
 
 use prepose_statistics::python_random::PythonRandom;
 use serde::{Deserialize, Serialize};
