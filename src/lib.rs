@@ -141,6 +141,7 @@ pub mod check {
 }
 
 pub use prepose_check::audit;
+pub use prepose_corpus as corpus;
 pub use prepose_draw::{plot, table};
 pub use prepose_judge as judge;
 pub use prepose_remote as remote;

@@ -38,6 +38,7 @@ CASES = {
     "guidance-toybox": "guidance_toybox",
     "audit": "audit",
     "eyes": "eyes_towers",
+    "corpus/parquet": "parquet_files",
 }
 
 

@@ -22,6 +22,7 @@
 pub mod ask;
 pub mod audit;
 pub mod clock;
+pub mod detected;
 pub mod detection;
 pub mod json;
 pub mod manifest;

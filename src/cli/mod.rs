@@ -7,6 +7,7 @@ mod check;
 mod checker;
 mod colour;
 mod completions;
+mod corpus;
 mod detect;
 mod devices;
 mod experiment;
@@ -32,6 +33,7 @@ mod sampling;
 mod scene;
 mod score;
 mod selftest;
+mod spatialgen;
 mod suites;
 mod toybox;
 mod values;
@@ -97,10 +99,14 @@ enum Command {
     Psg(Box<psg::Args>),
     /// Measure the checker against people: sample, label, analyze, calibrate
     Audit(Box<audit::Args>),
-    /// Ask a vision-language model about pictures: OTS-Bench and Scene-Bench
+    /// Ask a vision-language model about pictures: OTS-Bench, Scene-Bench and SpatialGenEval
     Judge(Box<judge::Args>),
     /// Scene graphs: prompts and texts of them, and graphs of captions and pictures (Scene-Bench)
     Scene(Box<scene::Args>),
+    /// Tests and training data for spatial intelligence (SpatialGenEval)
+    Spatialgen(Box<spatialgen::Args>),
+    /// How often captions name first what is on the left of their pictures (OTS-Bench)
+    Corpus(Box<corpus::Args>),
     /// How far people, judges and metrics agree: correlation, kappa, precision, ratings
     Agree(agree::Args),
     /// List the sets of prompts, or show the prompts of one
@@ -147,6 +153,8 @@ pub fn main() -> ExitCode {
         Command::Audit(args) => audit::run(args),
         Command::Judge(args) => judge::run(args, cli.quiet),
         Command::Scene(args) => scene::run(args, cli.quiet),
+        Command::Spatialgen(args) => spatialgen::run(args, cli.quiet),
+        Command::Corpus(args) => corpus::run(args, cli.quiet),
         Command::Agree(args) => agree::run(args),
         Command::Detect(args) => detect::run(args, cli.quiet),
         Command::Score(args) => score::run(args, cli.quiet),

@@ -21,13 +21,19 @@ pub struct Rounds<'a> {
     pub outcomes: &'a [Vec<Outcome>],
 }
 
+/// The letter at a place from 0.
+fn letter(place: u8) -> char {
+    char::from(b'A'.saturating_add(place))
+}
+
 /// An answer in words.
 fn word(answer: Answer) -> Option<String> {
     Some(match answer {
         Answer::Digit(digit) => digit.to_string(),
         Answer::Yes(true) => "yes".into(),
         Answer::Yes(false) => "no".into(),
-        Answer::Letter(letter) => char::from(b'A'.saturating_add(letter)).to_string(),
+        Answer::Letter(place) => letter(place).to_string(),
+        Answer::Ten(places) => places.map(letter).iter().collect(),
         Answer::Object => "an object".into(),
         Answer::Invalid(_) => return None,
     })

@@ -9,7 +9,8 @@
 //! * [`ots`]: OTS-Bench's four settings (Order Is Not Layout, arXiv 2603.03714);
 //! * [`prompted`]: both papers' questions about pictures of any prompt, as runs and `check` ask them;
 //! * [`answers`]: what answers were like, whatever was asked;
-//! * [`scene`]: scene graphs, their questions and SGScore (Scene-Bench).
+//! * [`scene`]: scene graphs, their questions and SGScore (Scene-Bench);
+//! * [`spatialgen`]: ten questions at once, five rounds, two controls (SpatialGenEval).
 //!
 //! It knows neither the generator nor detectors' networks. It may import `prepose-check`, `prepose-draw`,
 //! `prepose-statistics`, `prepose-remote` and `prepose-untrusted`.
@@ -26,6 +27,7 @@ pub mod picture;
 pub mod prompted;
 pub mod question;
 pub mod scene;
+pub mod spatialgen;
 
 #[cfg(test)]
 mod tests;

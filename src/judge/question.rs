@@ -30,6 +30,8 @@ pub enum Form {
     Letter(u8),
     /// A JSON object.
     Object,
+    /// Ten lines, each with one of so many letters, from A.
+    Ten(u8),
 }
 
 /// What a question is about.
@@ -80,6 +82,8 @@ pub enum Answer {
     Letter(u8),
     /// A JSON object, which is in the text.
     Object,
+    /// The places of ten letters, from 0.
+    Ten([u8; 10]),
     /// It is none of the answers.
     Invalid(Invalid),
 }
@@ -145,6 +149,7 @@ impl Form {
             Self::Letter(count) => letter(text)
                 .filter(|place| *place < count)
                 .map(Answer::Letter),
+            Self::Ten(count) => ten(text, count).map(Answer::Ten),
         };
         match read {
             // Half an answer may look like a whole one.
@@ -202,4 +207,19 @@ fn letter(text: &str) -> Option<u8> {
     let mut letters = text.chars();
     let first = letters.next().filter(char::is_ascii_uppercase)?;
     matches!(letters.next(), None | Some(')' | '.' | ':')).then(|| first as u8 - b'A')
+}
+
+/// Ten lines that are not empty, each of them a letter, maybe after the line's own number: `3. B`.
+fn ten(text: &str, count: u8) -> Option<[u8; 10]> {
+    let mut places = [0; 10];
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    for (number, place) in (1..).zip(&mut places) {
+        let line = lines.next()?;
+        let line = line
+            .strip_prefix(&format!("{number}"))
+            .map(|rest| rest.strip_prefix(['.', ')', ':']).unwrap_or(line).trim())
+            .unwrap_or(line);
+        *place = letter(line).filter(|place| *place < count)?;
+    }
+    lines.next().is_none().then_some(places)
 }

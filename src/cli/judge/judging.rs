@@ -46,6 +46,11 @@ impl JudgeArgs {
         !self.model.is_oracle() && (!self.detections.is_empty() || self.checker.is_some())
     }
 
+    /// The files with detections that the oracle answers from.
+    pub fn detections(&self) -> &[PathBuf] {
+        &self.detections
+    }
+
     /// The oracle, from detections in files or from what the detector finds of what it is asked for.
     pub fn oracle<Q: Questions + ?Sized>(
         &self,

@@ -8,12 +8,13 @@ pub mod pictures;
 pub mod prompted;
 mod results;
 mod scene;
+mod spatialgen;
 
 use std::path::PathBuf;
 
 use prepose_statistics::bootstrap::Bootstrap;
 
-/// Ask a vision-language model about pictures, as OTS-Bench and Scene-Bench do (docs/judge.md).
+/// Ask a vision-language model about pictures, as OTS-Bench, Scene-Bench and SpatialGenEval do (docs/judge.md).
 ///
 /// What was answered is kept in the folder --out, and not asked again: the same command goes on where it was stopped, and a
 /// changed picture, question, model or setting is asked anew. An answer that is none of the answers asked for is invalid,
@@ -23,7 +24,8 @@ use prepose_statistics::bootstrap::Bootstrap;
   prepose judge runs/hom --benchmark ots --out judged                        # the oracle: by detections, offline
   prepose judge runs/hom --benchmark ots --judge http://localhost:8000/v1 --judge-model Qwen/Qwen3-VL-8B-Instruct --out judged
   prepose judge pictures --benchmark ots --cases cases.jsonl --out judged    # pictures of any model
-  prepose judge pictures --benchmark scene --graphs graphs.jsonl --out judged")]
+  prepose judge pictures --benchmark scene --graphs graphs.jsonl --out judged
+  prepose judge pictures --benchmark spatialgen --questions SpatialGenEval_T2I_Prompts.jsonl --out judged --judge http://localhost:8000/v1 --judge-model Qwen/Qwen2.5-VL-72B-Instruct")]
 pub struct Args {
     /// A folder of pictures, or a run's.
     pictures: PathBuf,
@@ -40,6 +42,8 @@ pub struct Args {
     ots: ots::Options,
     #[command(flatten)]
     scene: scene::Options,
+    #[command(flatten)]
+    spatialgen: spatialgen::Options,
     #[command(flatten)]
     judge: judging::JudgeArgs,
     /// How often pairs or graphs are drawn again for the 95 % intervals.
@@ -58,6 +62,8 @@ enum Benchmark {
     Ots,
     /// Scene-Bench: what of a scene graph is there, and SGScore
     Scene,
+    /// SpatialGenEval: ten questions about each picture, in five rounds
+    Spatialgen,
 }
 
 impl Args {
@@ -73,5 +79,6 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     match args.benchmark {
         Benchmark::Ots => ots::run(args, quiet),
         Benchmark::Scene => scene::run(args, quiet),
+        Benchmark::Spatialgen => spatialgen::run(args, quiet),
     }
 }

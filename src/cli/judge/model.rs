@@ -37,9 +37,9 @@ pub struct ModelArgs {
     /// Whose words are used where servers differ: plain, openai (reasoning models), llama (llama.cpp and vLLM), ollama.
     #[arg(long, value_name = "NAME", default_value = "plain", value_parser = parse_dialect, hide_short_help = true)]
     dialect: Dialect,
-    /// 0 for the likeliest answer.
-    #[arg(long, value_name = "T", default_value_t = 0.0, hide_short_help = true)]
-    temperature: f64,
+    /// 0 for the likeliest answer [default: 0; for SpatialGenEval 1, as its scorer has it].
+    #[arg(long, value_name = "T", hide_short_help = true)]
+    temperature: Option<f64>,
     /// The longest answer in tokens, thoughts included.
     #[arg(long, value_name = "N", default_value_t = 1024, hide_short_help = true,
           value_parser = clap::value_parser!(u32).range(1..))]
@@ -146,21 +146,35 @@ impl ModelArgs {
 
     /// The model, and what ends the asking when it becomes true.
     pub fn model(&self) -> anyhow::Result<(ChatJudge, Arc<AtomicBool>)> {
+        self.model_at(0.0)
+    }
+
+    /// Whether the seed of the model's random numbers is given.
+    pub fn is_seeded(&self) -> bool {
+        self.judge_seed.is_some()
+    }
+
+    /// As [`model`](Self::model), with another temperature where none is given.
+    pub fn model_at(&self, usual: f64) -> anyhow::Result<(ChatJudge, Arc<AtomicBool>)> {
         // A mistake in the arguments is told before signals are taken.
         self.check()?;
         let stop = interrupt::listen()?;
-        Ok((self.model_until(stop.clone(), 0)?, stop))
+        Ok((self.opened(stop.clone(), 0, usual)?, stop))
     }
 
     /// The model, asked until `stop` becomes true; `round` is which time the same is asked, from 0.
     pub fn model_until(&self, stop: Arc<AtomicBool>, round: u64) -> anyhow::Result<ChatJudge> {
+        self.opened(stop, round, 0.0)
+    }
+
+    fn opened(&self, stop: Arc<AtomicBool>, round: u64, usual: f64) -> anyhow::Result<ChatJudge> {
+        let temperature = self.temperature.unwrap_or(usual);
         let (Some(model), Some(address)) = (&self.judge_model, &self.judge) else {
             bail!("--judge needs --judge-model: the model's name on that server");
         };
         ensure!(
-            (0.0..=2.0).contains(&self.temperature),
-            "--temperature is {}, and goes from 0 to 2",
-            self.temperature
+            (0.0..=2.0).contains(&temperature),
+            "--temperature is {temperature}, and goes from 0 to 2"
         );
         let key = match &self.judge_key {
             Some(variable) => Some(Key::from_variable(variable)?),
@@ -183,7 +197,7 @@ impl ModelArgs {
         };
         let client = Client::new(address, key, settings)?;
         let sampling = Sampling {
-            temperature: self.temperature,
+            temperature,
             max_tokens: self.max_tokens,
             seed: self.judge_seed,
             thinking: self.thinking,

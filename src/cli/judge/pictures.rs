@@ -126,3 +126,14 @@ pub fn look(
     progress.finish();
     Ok(cases)
 }
+
+/// The labels that the detector knows.
+///
+/// # Errors
+/// It cannot be opened, or finds only what it is asked for.
+pub fn vocabulary(args: &JudgeArgs) -> anyhow::Result<Vec<String>> {
+    let weights = checker::open(args.checker.as_deref().unwrap_or(TOYBOX))?;
+    weights
+        .vocabulary()
+        .context("the detector finds only what it is asked for")
+}

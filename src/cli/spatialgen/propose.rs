@@ -1,0 +1,237 @@
+//! `prepose spatialgen propose`
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context, bail, ensure};
+use prepose::judge::ask::{Manner, Outcome, ask};
+use prepose::judge::book::Book;
+use prepose::judge::question::Question;
+use prepose::judge::spatialgen::propose::{proposed, question};
+use prepose::judge::spatialgen::{Item, read_lines, to_line};
+use prepose::output::files::{parent, prepare_folder};
+use prepose_untrusted::{escaped, read_text_or_stdin};
+
+use super::write;
+use crate::cli::judge::model::ModelArgs;
+use crate::cli::progress::Progress;
+use crate::cli::{ERROR, OK, interrupt};
+
+/// Let a language model write prompts of about 60 words with ten questions each, for scenes of your own.
+///
+/// The words that it is asked with are ours, as the paper's are not at hand. An answer is refused, and asked for again with
+/// what is wrong with it, unless it has ten questions with four different options each and none of them gives an answer away (the
+/// rule is in docs/spatialgeneval.md). The right option's place is drawn. The same command goes on where it was stopped.
+/// People should read what comes out before it is used.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  prepose spatialgen propose scenes.txt --judge http://localhost:8000/v1 --judge-model Qwen/Qwen3-32B -o mine.jsonl
+  prepose spatialgen prompts mine.jsonl -o prompts.jsonl
+  prepose run prompts.jsonl --checker none --out runs/mine
+  prepose judge runs/mine --benchmark spatialgen --questions mine.jsonl --judge http://localhost:8000/v1 --judge-model Qwen/Qwen2.5-VL-7B-Instruct --out judged/mine")]
+pub struct Args {
+    /// The scenes, one a line: a library, a harbour at dawn.
+    #[arg(value_name = "FILE")]
+    scenes: PathBuf,
+    /// Prompts of each scene.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    each: u32,
+    /// How often one is asked for at most, until it can be used.
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=100))]
+    tries: u32,
+    /// Draws the places of right options.
+    #[arg(long, value_name = "N", default_value_t = 0, hide_short_help = true)]
+    key_seed: u64,
+    #[command(flatten)]
+    model: ModelArgs,
+    /// The file of prompts and questions; what is in it is not asked for again.
+    #[arg(short, long, value_name = "FILE.jsonl")]
+    out: PathBuf,
+    /// Where raw answers are kept [default: answers.jsonl beside --out].
+    #[arg(long, value_name = "FILE")]
+    answers: Option<PathBuf>,
+}
+
+/// One that is to be written.
+struct Wanted {
+    id: String,
+    scene: String,
+    number: usize,
+    faults: Vec<String>,
+}
+
+pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
+    ensure!(
+        !args.model.is_oracle(),
+        "spatialgen propose needs --judge with the address of a server, and --judge-model"
+    );
+    ensure!(
+        args.out.extension().is_some_and(|ending| ending == "jsonl"),
+        "{} must end in .jsonl",
+        args.out.display()
+    );
+    let scenes = scenes(&args.scenes)?;
+    let mut items = match args.out.exists() {
+        true => known(&args.out)?,
+        false => HashMap::new(),
+    };
+    let wanted: Vec<(String, String, usize)> = (scenes.iter())
+        .flat_map(|(name, scene)| {
+            (1..=args.each as usize)
+                .map(move |number| (format!("{name}-{number:03}"), scene.clone(), number))
+        })
+        .collect();
+    let mut open: Vec<Wanted> = (wanted.iter())
+        .filter(|(id, ..)| !items.contains_key(id))
+        .map(|(id, scene, number)| Wanted {
+            id: id.clone(),
+            scene: scene.clone(),
+            number: *number,
+            faults: Vec::new(),
+        })
+        .collect();
+    let (model, stop) = args.model.model_at(1.0)?;
+    let folder = parent(&args.out);
+    if !folder.as_os_str().is_empty() {
+        prepare_folder(folder)?;
+    }
+    let book = args
+        .answers
+        .clone()
+        .unwrap_or_else(|| folder.join("answers.jsonl"));
+    let mut book = Book::open(&book)?;
+    let mut tokens = (0, 0);
+    for number in 1..=args.tries {
+        if open.is_empty() || stop.load(std::sync::atomic::Ordering::Relaxed) {
+            break;
+        }
+        let questions: Vec<Question> = (open.iter())
+            .map(|one| question(&one.id, &one.scene, one.number, &one.faults))
+            .collect();
+        let bar = Mutex::new(Progress::new(questions.len() as u64, "prompts", quiet));
+        let locked = || bar.lock().unwrap_or_else(PoisonError::into_inner);
+        let manner = Manner {
+            concurrency: args.model.concurrency,
+            progress: &|_| locked().advance(1),
+            stop: &stop,
+        };
+        let asked = ask(&model, &[], &questions, &mut book, &manner);
+        locked().finish();
+        let asked = asked?;
+        tokens = (
+            tokens.0 + asked.prompt_tokens,
+            tokens.1 + asked.answer_tokens,
+        );
+        let answers = asked.outcomes.iter().zip(asked.texts);
+        open = (open.into_iter().zip(answers))
+            .filter_map(|(mut one, (outcome, text))| {
+                one.faults = match (outcome, text) {
+                    (_, Some(text)) => match proposed(&one.id, &one.scene, &text, args.key_seed) {
+                        Ok(item) => {
+                            items.insert(item.id.clone(), item);
+                            return None;
+                        }
+                        Err(faults) => faults,
+                    },
+                    (Outcome::Failed(why), None) => vec![why.clone()],
+                    _ => vec!["it was no JSON object".into()],
+                };
+                Some(one)
+            })
+            .collect();
+        save(&args.out, &wanted, &items)?;
+        if !quiet {
+            let have = wanted.len() - open.len();
+            eprintln!("try {number}: {have} of {} can be used", wanted.len());
+        }
+    }
+    for one in open.iter().take(5) {
+        eprintln!(
+            "{}",
+            escaped(&format!("left out: {}: {}", one.id, one.faults.join("; ")))
+        );
+    }
+    if !quiet {
+        println!(
+            "{} prompts with ten questions each in {}; {} tokens of questions and {} of answers",
+            wanted.len() - open.len(),
+            escaped(&args.out.display().to_string()),
+            tokens.0,
+            tokens.1
+        );
+    }
+    if let Some(code) = interrupt::exit_code() {
+        return Ok(code);
+    }
+    Ok(if open.is_empty() { OK } else { ERROR })
+}
+
+/// The scenes with names for ids.
+fn scenes(path: &Path) -> anyhow::Result<Vec<(String, String)>> {
+    let text =
+        read_text_or_stdin(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut scenes: Vec<(String, String)> = Vec::new();
+    for scene in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let letters = scene.chars().map(|c| match c.is_ascii_alphanumeric() {
+            true => c.to_ascii_lowercase(),
+            false => '-',
+        });
+        let name: String = letters.take(40).collect();
+        let parts: Vec<&str> = name.split('-').filter(|part| !part.is_empty()).collect();
+        let name = parts.join("-");
+        if name.is_empty() {
+            bail!(
+                "{}: the scene {scene:?} has no letters that could name it",
+                path.display()
+            );
+        }
+        if let Some((_, other)) = scenes.iter().find(|(known, _)| *known == name) {
+            bail!(
+                "{}: the scenes {other:?} and {scene:?} would have the same name, {name}",
+                path.display()
+            );
+        }
+        scenes.push((name, scene.to_owned()));
+    }
+    ensure!(
+        !scenes.is_empty(),
+        "{}: there are no scenes in it",
+        path.display()
+    );
+    Ok(scenes)
+}
+
+/// What an earlier call wrote.
+fn known(path: &Path) -> anyhow::Result<HashMap<String, Item>> {
+    let text =
+        read_text_or_stdin(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let items = read_lines(&text).with_context(|| path.display().to_string())?;
+    Ok(items
+        .into_iter()
+        .map(|item| (item.id.clone(), item))
+        .collect())
+}
+
+/// Writes what there is: first what is wanted, in its order, then what else was in the file.
+fn save(
+    path: &Path,
+    wanted: &[(String, String, usize)],
+    items: &HashMap<String, Item>,
+) -> anyhow::Result<()> {
+    let mut text = String::new();
+    let ids: Vec<&str> = wanted.iter().map(|(id, ..)| id.as_str()).collect();
+    let mut others: Vec<&str> = items
+        .keys()
+        .map(String::as_str)
+        .filter(|id| !ids.contains(id))
+        .collect();
+    others.sort_unstable();
+    for id in ids.into_iter().chain(others) {
+        if let Some(item) = items.get(id) {
+            text += &to_line(item);
+            text.push('\n');
+        }
+    }
+    write(path, &text)
+}
