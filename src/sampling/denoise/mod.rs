@@ -3,6 +3,7 @@
 
 mod conditioning;
 mod hook;
+mod pictures;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use prepose_models::unet::{RecordOptions, StepGraphs, UNet};
@@ -11,6 +12,7 @@ use thiserror::Error;
 use super::noise::NoiseSource;
 use super::schedulers::{History, Schedule};
 pub use conditioning::{Composition, Conditioning, ConditioningPlan, TextConditioning};
+pub use pictures::PictureGroup;
 use hook::Probes;
 pub use hook::{Hook, HookError, Rows, State};
 

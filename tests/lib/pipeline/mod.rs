@@ -52,6 +52,7 @@ impl Case {
             relations: Vec::new(),
             boxes: Vec::new(),
             regions: Vec::new(),
+            pictures: Vec::new(),
             ground: None,
             guide: None,
             found: None,
