@@ -230,5 +230,6 @@ impl IpAdapter {
 
 /// Numbers on the device and in the type of `other`.
 fn like(data: TensorData, other: &Tensor<4>) -> Tensor<4> {
-    Tensor::from_data(data, (&other.device(), DType::F32)).cast(other.dtype())
+    let numbers: Tensor<4> = Tensor::from_data(data, (&other.device(), DType::F32));
+    numbers.cast(other.dtype())
 }

@@ -6,7 +6,7 @@ import diffusers
 import numpy as np
 import torch
 import transformers
-from cases.eyes_towers import clip_processor, picture
+from cases.eyes_towers import clip_processor, picture, save
 from cases.guidance_procedures import latent_gradient
 from cases.single_file import (
     MINI_SDXL_UNET,
@@ -18,12 +18,11 @@ from cases.single_file import (
     exact_in_every_type,
     networks,
 )
-from common import FIXTURES, case_dir, generator, randomize, write_case, write_json
+from common import FIXTURES, case_dir, generator, randomize, write_case
 from diffusers.image_processor import IPAdapterMaskProcessor
 from networks import save_state
 from outputs import check_against_f64, random_like
 from PIL import Image
-from safetensors.torch import save_file
 from scheduler_configs import SD1, SDXL
 
 # The picture encoder of both: transformers' CLIPVisionModelWithProjection.
@@ -38,7 +37,7 @@ VISION = {
     "projection_dim": 24,
 }
 STATES = (VISION["image_size"] // VISION["patch_size"]) ** 2 + 1
-PLUS = {"latents": 3, "width": 20, "depth": 2, "heads": 1}
+PLUS = {"latents": 3, "width": 20, "depth": 4, "heads": 1}  # diffusers knows no other depth
 TOKENS = 77
 # Width and height of the pictures that are shown, made in Rust by the same formula.
 PICTURES = {"first": (53, 37), "second": (30, 91)}
@@ -62,7 +61,7 @@ PIPELINES = {
     "sd1/two-adapters": ("sd1", ["plain", "plus"], [["first"], ["second"]], [0.6, 0.5], None),
     "sd1/masks": ("sd1", ["plain"], [["first", "second"]], [[1.0, 0.8]], [["left", MASK]]),
     "sd1/masked-adapters": ("sd1", ["plain", "plus"], [["first"], ["second"]], [1.0, 1.0], [["left"], ["right"]]),
-    "sd1/blocks": ("sd1", ["plus"], [["first"]], [{"down": {"block_0": [0.5]}, "up": {"block_1": [0.0, 1.5]}}], None),
+    "sd1/blocks": ("sd1", ["plus"], [["first"]], [{"down": {"block_0": [0.5, 0.0]}, "up": {"block_1": [0.0, 1.5, 1.0]}}], None),
     "sdxl/plain": ("sdxl", ["plain"], [["first"]], [0.8], None),
     "sdxl/plus": ("sdxl", ["plus"], [["second"]], [1.0], None),
     "sdxl/masks": ("sdxl", ["plus"], [["first", "second"]], [[1.0, 1.0]], [["left", "right"]]),
@@ -98,7 +97,8 @@ def fill(shapes, seed):
             value = noise * 0.1
         else:
             value = 1 + noise * 0.2
-        state[name] = value.to(torch.bfloat16).to(torch.float32)
+        rounded = value.to(torch.bfloat16).to(torch.float32)
+        state[name] = torch.where(rounded.abs() < 2.0**-14, 0.0, rounded)
     return state
 
 
@@ -162,7 +162,11 @@ def in_f64(state, dtype):
     return {part: {name: value.to(dtype) for name, value in values.items()} for part, values in state.items()}
 
 
-def pixels(model):
+def load(unet, states):
+    unet._load_ip_adapter_weights(states, low_cpu_mem_usage=False)
+
+
+def pixels():
     """The pictures as CLIPImageProcessor makes them."""
     pictures = [Image.fromarray(picture(*size)) for size in PICTURES.values()]
     return clip_processor()(images=pictures, return_tensors="pt").pixel_values
@@ -170,12 +174,12 @@ def pixels(model):
 
 def projected(states, unet, model, dtype):
     """Tokens of both pictures and of none, by diffusers' projectors."""
-    tensors = {"pixels": pixels(model)}
+    tensors = {"pixels": pixels()}
     shown = tensors["pixels"].to(dtype)
     encoded = model(shown, output_hidden_states=True)
     nothing = model(torch.zeros_like(shown[:1]), output_hidden_states=True)
     for kind, state in states.items():
-        unet._load_ip_adapter_weights([in_f64(copied(state), dtype)])
+        load(unet, [in_f64(copied(state), dtype)])
         unet.to(dtype)
         project = unet.encoder_hid_proj.image_projection_layers[0]
         if kind == "plain":
@@ -228,7 +232,7 @@ def pipeline(family, nets, model):
 def show(pipe, states, case):
     """The arguments of a call with the pictures of `case`."""
     family, kinds, pictures, scales, regions = case
-    pipe.unet._load_ip_adapter_weights([copied(states[kind]) for kind in kinds])
+    load(pipe.unet, [copied(states[kind]) for kind in kinds])
     pipe.set_ip_adapter_scale(scales if len(scales) > 1 or isinstance(scales[0], list) else scales[0])
     shown = [[Image.fromarray(picture(*PICTURES[name])) for name in names] for names in pictures]
     arguments = {"ip_adapter_image": shown}
@@ -252,6 +256,16 @@ def pictures(pipes, states):
     return tensors
 
 
+class Keeping:
+    """An attention processor whose arguments diffusers can see."""
+
+    def __init__(self, attend):
+        self.attend = attend
+
+    def __call__(self, attn, hidden_states, encoder_hidden_states=None, attention_mask=None, temb=None, ip_adapter_masks=None):
+        return self.attend(attn, hidden_states, encoder_hidden_states, ip_adapter_masks)
+
+
 class Maps:
     """The text's probabilities of each cross-attention layer, whose output has that of the pictures as well."""
 
@@ -260,21 +274,13 @@ class Maps:
         unet.set_attn_processor({name: self.keeping(name, unet.attn_processors[name]) for name in unet.attn_processors})
 
     def keeping(self, name, inner):
-        # Adapters' processors are modules with weights; the others have none.
-        shows = isinstance(inner, torch.nn.Module)
+        def attend(attn, hidden_states, context, regions):
+            shows = inner if hasattr(inner, "to_k_ip") else None
+            return self.attend(name, shows, attn, hidden_states, context, regions)
 
-        class Keeping(torch.nn.Module):
-            def __init__(self):
-                super().__init__()
-                if shows:
-                    self.inner = inner
+        return Keeping(attend)
 
-            def forward(_, attn, hidden_states, encoder_hidden_states=None, attention_mask=None, temb=None, **options):
-                return self.attend(name, inner if shows else None, attn, hidden_states, encoder_hidden_states, options)
-
-        return Keeping()
-
-    def attend(self, name, inner, attn, hidden_states, context, options):
+    def attend(self, name, inner, attn, hidden_states, context, regions):
         def heads(x):
             return x.unflatten(-1, (attn.heads, -1)).transpose(1, 2)
 
@@ -290,7 +296,7 @@ class Maps:
         else:
             text, shown = context
             self.maps[name.removesuffix(".processor")], found = look(text, attn.to_k, attn.to_v)
-            layers = zip(shown, inner.scale, inner.to_k_ip, inner.to_v_ip, options["ip_adapter_masks"])
+            layers = zip(shown, inner.scale, inner.to_k_ip, inner.to_v_ip, regions)
             for tokens, scales, to_k, to_v, mask in layers:
                 for i, scale in enumerate(scales):
                     _, seen = look(tokens[:, i], to_k, to_v)
@@ -305,7 +311,7 @@ def gradient(unet, states, dtype):
     context = random_like([2, TOKENS, MINI_UNET["cross_attention_dim"]], 341).to(dtype)
     features = random_like([2, 2, VISION["projection_dim"]], 342).to(dtype)
     hidden = random_like([2, 1, STATES, VISION["hidden_size"]], 343).to(dtype)
-    unet._load_ip_adapter_weights([in_f64(copied(states["plain"]), dtype), in_f64(copied(states["plus"]), dtype)])
+    load(unet, [in_f64(copied(states[kind]), dtype) for kind in ("plain", "plus")])
     unet.to(dtype).requires_grad_(False)
     for processor in unet.attn_processors.values():
         if hasattr(processor, "scale"):
@@ -357,10 +363,7 @@ def make():
                 half = {part: {name: value.half() for name, value in values.items()} for part, values in state.items()}
                 torch.save(half, path / f"{kind}_{family}.bin")
     model = vision()
-    encoder = path / "image_encoder"
-    encoder.mkdir()
-    write_json(encoder / "config.json", {"model_type": "clip_vision_model", **VISION})
-    save_file({name: value.half().contiguous() for name, value in model.state_dict().items()}, encoder / "model.safetensors")
+    save(model, path / "image_encoder")
     for name, size in PICTURES.items():
         Image.fromarray(picture(*size)).save(path / f"{name}.png")
     region(MASK, **SIZE["sd1"]).save(path / MASK)

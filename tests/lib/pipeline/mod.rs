@@ -6,6 +6,7 @@ mod batches;
 mod composed;
 mod gligen;
 mod hooks;
+pub mod ip_adapter;
 mod references;
 mod sd2;
 
