@@ -146,7 +146,10 @@ mod tests {
     #[test]
     fn adapters_are_read() {
         let adapter = parse_adapter("a,b.bin").unwrap();
-        assert_eq!((adapter.path.to_str(), adapter.encoder), (Some("a,b.bin"), None));
+        assert_eq!(
+            (adapter.path.to_str(), adapter.encoder),
+            (Some("a,b.bin"), None)
+        );
         let adapter = parse_adapter("a.bin,encoder=h/14").unwrap();
         assert_eq!(adapter.encoder.unwrap().to_str(), Some("h/14"));
         assert!(parse_adapter(",encoder=b").is_err() && parse_adapter("a,encoder=").is_err());

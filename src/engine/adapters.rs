@@ -1,8 +1,9 @@
 //! Pictures as prompts: from files to what IP-Adapters tell the UNet.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::hash::Hash;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::tensor::{Device, Tensor};
 use prepose_models::clip_vision::ClipVisionModel;
@@ -14,50 +15,65 @@ use super::error::EngineError;
 use super::init_image::{PROMPT, read};
 use super::networks::Engine;
 use crate::dtype::Dtype;
-use crate::picture::Picture;
 use crate::request::{PicturePrompt, PicturePromptError, PictureRegion, Request};
 use crate::sampling::denoise::PictureGroup;
 
-/// Pictures whose tokens are kept for the next batch.
+/// Pictures whose tokens are kept for the next batch, and files that are kept in mind.
 const MOST_KNOWN: usize = 256;
+
+/// Files that were looked at: the requests of a run name the same few again and again.
+#[derive(Default)]
+pub(super) struct SeenPictures {
+    /// SHA-256 by path and what was recorded.
+    hashes: Mutex<HashMap<(PathBuf, Option<String>), String>>,
+    /// By region and size of the picture.
+    regions: Mutex<HashMap<String, RegionMask>>,
+}
+
+/// What is known by `key`, or is found by `find` and known from now on.
+fn remembered<K: Hash + Eq, V: Clone>(
+    known: &Mutex<HashMap<K, V>>,
+    key: K,
+    find: impl FnOnce() -> Result<V, EngineError>,
+) -> Result<V, EngineError> {
+    let lock = || known.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = lock().get(&key) {
+        return Ok(known.clone());
+    }
+    let found = find()?;
+    let mut known = lock();
+    if known.len() >= MOST_KNOWN {
+        known.clear();
+    }
+    known.insert(key, found.clone());
+    Ok(found)
+}
 
 /// The IP-Adapters of an engine, with what they made of pictures so far.
 pub(super) struct Adapters {
     adapters: Vec<IpAdapter>,
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
     /// Picture encoders by their files; let go of when memory is short.
-    encoders: HashMap<PathBuf, Arc<ClipVisionModel>>,
+    encoders: Mutex<HashMap<PathBuf, Arc<ClipVisionModel>>>,
     /// Tokens `[1, T, D]` by adapter and SHA-256 of the picture; none for no picture.
-    known: HashMap<(usize, Option<String>), Tensor<3>>,
+    known: Mutex<HashMap<(usize, Option<String>), Tensor<3>>>,
 }
 
 impl Adapters {
     /// Loads those of `blueprint`; picture encoders are loaded when a picture is to be looked at.
-    pub fn load(
-        blueprint: &Blueprint,
-        device: &Device,
-        dtype: Dtype,
-    ) -> Result<Self, EngineError> {
+    pub fn load(blueprint: &Blueprint, device: &Device, dtype: Dtype) -> Result<Self, EngineError> {
         let adapters = blueprint.checkpoint.adapters().iter();
         let adapters = adapters.map(|adapter| adapter.load(device, dtype.float()));
         Ok(Self {
             adapters: adapters.collect::<Result<_, _>>()?,
-            state: Mutex::default(),
+            encoders: Mutex::default(),
+            known: Mutex::default(),
         })
     }
 
     /// Lets go of the picture encoders; whether there were any.
     pub fn release(&self) -> bool {
-        let encoders = std::mem::take(&mut self.state().encoders);
-        !encoders.is_empty()
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut encoders = self.encoders.lock().unwrap_or_else(PoisonError::into_inner);
+        !std::mem::take(&mut *encoders).is_empty()
     }
 }
 
@@ -88,7 +104,7 @@ impl Engine {
             let row = PictureRow {
                 tokens: self.joined(request, numbers, true)?,
                 scales: self.blueprint.picture_scales(picture)?,
-                region: region(picture, request)?,
+                region: self.blueprint.region(picture, request)?,
             };
             negative.push(PictureRow {
                 tokens: self.joined(request, numbers, false)?,
@@ -126,30 +142,25 @@ impl Engine {
         number: usize,
         picture: Option<&PicturePrompt>,
     ) -> Result<Tensor<3>, EngineError> {
-        let read = match picture {
-            Some(picture) => Some(read(&picture.path, picture.sha256.as_deref(), PROMPT)?),
+        let sha256 = match picture {
+            Some(picture) => Some(self.blueprint.recorded(
+                &picture.path,
+                &picture.sha256,
+                PROMPT,
+            )?),
             None => None,
         };
-        let key = (number, read.as_ref().map(|(_, sha256)| sha256.clone()));
-        if let Some(known) = self.adapters.state().known.get(&key) {
-            return Ok(known.clone());
-        }
-        let adapter = &self.adapters.adapters[number];
-        let features = self.features(number, picture.zip(read.map(|(pixels, _)| pixels)))?;
-        let tokens = adapter.tokens(features);
-        let mut state = self.adapters.state();
-        if state.known.len() >= MOST_KNOWN {
-            state.known.clear();
-        }
-        state.known.insert(key, tokens.clone());
-        Ok(tokens)
+        remembered(&self.adapters.known, (number, sha256), || {
+            let features = self.features(number, picture)?;
+            Ok(self.adapters.adapters[number].tokens(features))
+        })
     }
 
     /// What the picture encoder of an adapter gives it, `[1, rows, E]`.
     fn features(
         &self,
         number: usize,
-        picture: Option<(&PicturePrompt, Picture)>,
+        picture: Option<&PicturePrompt>,
     ) -> Result<Tensor<3>, EngineError> {
         let config = self.adapters.adapters[number].config();
         let plain = config.kind == AdapterKind::Plain;
@@ -158,7 +169,8 @@ impl Engine {
         }
         let encoder = self.encoder(number)?;
         let pixels = match picture {
-            Some((prompt, picture)) => {
+            Some(prompt) => {
+                let (picture, _) = read(&prompt.path, prompt.sha256.as_deref(), PROMPT)?;
                 let prepared = Rgb::new(picture.width, picture.height, &picture.rgb)
                     .and_then(|picture| encoder.prepare(&[picture], &self.device));
                 prepared.map_err(|source| EngineError::Picture {
@@ -183,14 +195,11 @@ impl Engine {
     /// The picture encoder of an adapter, read again if it was let go.
     fn encoder(&self, number: usize) -> Result<Arc<ClipVisionModel>, EngineError> {
         let weights = &self.blueprint.checkpoint.adapters()[number];
-        let mut state = self.adapters.state();
-        let path = weights.encoder_path();
-        if let Some(encoder) = state.encoders.get(path) {
-            return Ok(encoder.clone());
-        }
-        let loaded = Arc::new(weights.load_encoder(&self.device, self.dtype.float())?);
-        state.encoders.insert(path.to_path_buf(), loaded.clone());
-        Ok(loaded)
+        let path = weights.encoder_path().to_path_buf();
+        remembered(&self.adapters.encoders, path, || {
+            let loaded = weights.load_encoder(&self.device, self.dtype.float())?;
+            Ok(Arc::new(loaded))
+        })
     }
 }
 
@@ -214,7 +223,7 @@ impl Blueprint {
             let picture = &request.pictures[number];
             picture.check(steps, adapters.len())?;
             self.picture_scales(picture)?;
-            region(picture, request)?;
+            self.region(picture, request)?;
         }
         self.record_pictures(&mut request.pictures)
     }
@@ -225,13 +234,39 @@ impl Blueprint {
     /// One that cannot be read, or is not the one that was recorded.
     pub fn record_pictures(&self, pictures: &mut [PicturePrompt]) -> Result<(), EngineError> {
         for picture in pictures {
-            let recorded = picture.sha256.as_deref();
-            picture.sha256 = Some(read(&picture.path, recorded, PROMPT)?.1);
+            picture.sha256 = Some(self.recorded(&picture.path, &picture.sha256, PROMPT)?);
             if let Some(PictureRegion::Mask { path, sha256 }) = &mut picture.region {
-                *sha256 = Some(read(path, sha256.as_deref(), MASK)?.1);
+                *sha256 = Some(self.recorded(path, sha256, MASK)?);
             }
         }
         Ok(())
+    }
+
+    /// The SHA-256 of the picture at `path`, which is the recorded one if one was.
+    fn recorded(
+        &self,
+        path: &Path,
+        recorded: &Option<String>,
+        which: &'static str,
+    ) -> Result<String, EngineError> {
+        let key = (path.to_path_buf(), recorded.clone());
+        remembered(&self.seen.hashes, key, || {
+            Ok(read(path, recorded.as_deref(), which)?.1)
+        })
+    }
+
+    /// Where a picture acts in the pixels of the one that is made.
+    fn region(
+        &self,
+        picture: &PicturePrompt,
+        request: &Request,
+    ) -> Result<Option<RegionMask>, EngineError> {
+        let Some(region) = &picture.region else {
+            return Ok(None);
+        };
+        let key = format!("{region:?} {}x{}", request.width, request.height);
+        let found = remembered(&self.seen.regions, key, || mask(region, picture, request))?;
+        Ok(Some(found))
     }
 
     /// Tokens of all pictures of `request`.
@@ -245,15 +280,15 @@ impl Blueprint {
     }
 }
 
-/// Where a picture acts in the pixels of the one that is made.
-fn region(
+/// A region in the pixels of the picture that is made.
+fn mask(
+    region: &PictureRegion,
     picture: &PicturePrompt,
     request: &Request,
-) -> Result<Option<RegionMask>, EngineError> {
+) -> Result<RegionMask, EngineError> {
     let (width, height) = (request.width, request.height);
-    let found = match &picture.region {
-        None => return Ok(None),
-        Some(PictureRegion::Box(bbox)) => {
+    let found = match region {
+        PictureRegion::Box(bbox) => {
             let [x0, y0, x1, y1] = bbox.corners();
             let middle = |at: usize, side: usize| (at as f64 + 0.5) / side as f64;
             let inside = |x, y| {
@@ -261,7 +296,7 @@ fn region(
             };
             RegionMask::new(width, height, inside)
         }
-        Some(PictureRegion::Mask { path, sha256 }) => {
+        PictureRegion::Mask { path, sha256 } => {
             let (mask, _) = read(path, sha256.as_deref(), MASK)?;
             if mask.width * height != mask.height * width {
                 return Err(PicturePromptError::MaskShape {
@@ -286,7 +321,7 @@ fn region(
             path: picture.path.clone(),
         }
         .into()),
-        false => Ok(Some(found)),
+        false => Ok(found),
     }
 }
 
@@ -296,6 +331,10 @@ const MASK: &str = "mask";
 /// Whether Pillow's grey of a pixel is at least half of white.
 fn is_bright(pixel: &[u8]) -> bool {
     let weights = [19_595u32, 38_470, 7_471];
-    let sum: u32 = pixel.iter().zip(weights).map(|(byte, weight)| u32::from(*byte) * weight).sum();
+    let sum: u32 = pixel
+        .iter()
+        .zip(weights)
+        .map(|(byte, weight)| u32::from(*byte) * weight)
+        .sum();
     (sum + 0x8000) >> 16 >= 128
 }

@@ -8,6 +8,7 @@ use prepose_weights::tokenizer::ClipTokenizer;
 use prepose_weights::{AdapterSpec, Checkpoint, Family, LoadOptions, LoraSpec, WeightsError};
 use sha2::{Digest, Sha256};
 
+use super::adapters::SeenPictures;
 use super::error::EngineError;
 use super::init_image;
 use super::texts::{last_prompt, parse, parts, schedule, timeline};
@@ -46,6 +47,7 @@ pub struct Blueprint {
     pub(super) tokenizers: Vec<ClipTokenizer>,
     vae_factor: usize,
     sample_size: usize,
+    pub(super) seen: SeenPictures,
 }
 
 impl Blueprint {
@@ -85,6 +87,7 @@ impl Blueprint {
                 .and_then(|size| size.first())
                 .unwrap_or(64),
             checkpoint: Arc::new(checkpoint),
+            seen: SeenPictures::default(),
         })
     }
 

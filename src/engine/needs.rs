@@ -128,7 +128,8 @@ impl Blueprint {
         encoders.sort();
         encoders.dedup();
         let own = adapters.iter().map(|adapter| adapter.parameters());
-        own.chain(encoders.iter().map(|(_, parameters)| *parameters)).sum()
+        own.chain(encoders.iter().map(|(_, parameters)| *parameters))
+            .sum()
     }
 
     /// Rows of a UNet call for each picture, at most.

@@ -387,7 +387,8 @@ impl Request {
         let init = self.init.as_ref().map(|init| &init.path);
         let loras = model.loras.iter().map(|lora| &lora.path);
         let adapters = model.adapters.iter();
-        let adapters = adapters.flat_map(|adapter| std::iter::once(&adapter.path).chain(&adapter.encoder));
+        let adapters =
+            adapters.flat_map(|adapter| std::iter::once(&adapter.path).chain(&adapter.encoder));
         let pictures = self.pictures.iter().flat_map(PicturePrompt::paths);
         (init.into_iter().chain(&model.config).chain(&model.vae))
             .chain(&model.gligen)

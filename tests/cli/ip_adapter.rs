@@ -36,7 +36,11 @@ fn prepared() -> (tempfile::TempDir, String, String) {
     for name in ["first.png", "second.png", "mask.png"] {
         fs::copy(fixture("ip-adapter").join(name), folder.path().join(name)).unwrap();
     }
-    (folder, path("single-file/sd1"), path("ip-adapter/plus_sd1.safetensors"))
+    (
+        folder,
+        path("single-file/sd1"),
+        path("ip-adapter/plus_sd1.safetensors"),
+    )
 }
 
 fn request(folder: &Path, name: &str) -> Value {
@@ -54,12 +58,25 @@ fn a_picture_with_pictures_is_made_again() {
         "--ip-picture",
         "second.png,blocks=up1:1:0.5:0,region=0:0:0.5:1",
     ];
-    works(folder, &draw(&checkpoint, &adapter, &[&shown[..], &["-o", "a.png"]].concat()));
+    works(
+        folder,
+        &draw(
+            &checkpoint,
+            &adapter,
+            &[&shown[..], &["-o", "a.png"]].concat(),
+        ),
+    );
     let first = request(folder, "a.png");
     let pictures = first["pictures"].as_array().unwrap();
     assert_eq!(pictures.len(), 2);
     assert_eq!(pictures[0]["sha256"].as_str().unwrap().len(), 64);
-    assert_eq!(pictures[0]["region"]["mask"]["sha256"].as_str().unwrap().len(), 64);
+    assert_eq!(
+        pictures[0]["region"]["mask"]["sha256"]
+            .as_str()
+            .unwrap()
+            .len(),
+        64
+    );
     assert_eq!(first["model"]["adapters"][0]["path"], adapter);
     let again = |from: &Path, name: &str, more: &[&str]| {
         let args = ["-q", "generate", "--again", "a.png", "-o", name];
@@ -68,7 +85,11 @@ fn a_picture_with_pictures_is_made_again() {
     let bytes = |name: &str| fs::read(folder.join(name)).unwrap();
     assert!(again(folder, "same.png", &[]).status.success());
     assert_eq!(bytes("a.png"), bytes("same.png"));
-    assert!(again(folder, "plain.png", &["--no-ip-picture"]).status.success());
+    assert!(
+        again(folder, "plain.png", &["--no-ip-picture"])
+            .status
+            .success()
+    );
     assert_eq!(request(folder, "plain.png").get("pictures"), None);
     let pixels = |name: &str| image::open(folder.join(name)).unwrap().into_rgb8();
     assert_ne!(pixels("a.png"), pixels("plain.png"));
@@ -76,13 +97,24 @@ fn a_picture_with_pictures_is_made_again() {
     let elsewhere = folder.join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
     let beside = folder.join("a.png");
-    let args = ["-q", "generate", "--again", beside.to_str().unwrap(), "-o", "same.png"];
+    let args = [
+        "-q",
+        "generate",
+        "--again",
+        beside.to_str().unwrap(),
+        "-o",
+        "same.png",
+    ];
     works(&elsewhere, &args);
     // One that is another now, or gone, is an error.
     fs::copy(folder.join("second.png"), folder.join("first.png")).unwrap();
     let changed = again(folder, "other.png", &[]);
     assert_eq!(changed.status.code(), Some(2));
-    assert!(stderr(&changed).contains("has changed"), "{}", stderr(&changed));
+    assert!(
+        stderr(&changed).contains("has changed"),
+        "{}",
+        stderr(&changed)
+    );
     fs::remove_file(folder.join("first.png")).unwrap();
     let gone = again(folder, "other.png", &[]);
     assert!(stderr(&gone).contains("--ip-picture"), "{}", stderr(&gone));
@@ -99,15 +131,39 @@ fn a_run_shows_them_too() {
     )
     .unwrap();
     let args = [
-        "-q", "run", "p.txt", "--seeds", "1", "-c", &checkpoint, "--ip-adapter", &adapter, "--ip-picture",
-        "first.png", "--size", "48x32", "--steps", "2", "--checker", "none", "--method", "prompt-only", "--methods",
-        "m.toml", "--out", "run",
+        "-q",
+        "run",
+        "p.txt",
+        "--seeds",
+        "1",
+        "-c",
+        &checkpoint,
+        "--ip-adapter",
+        &adapter,
+        "--ip-picture",
+        "first.png",
+        "--size",
+        "48x32",
+        "--steps",
+        "2",
+        "--checker",
+        "none",
+        "--method",
+        "prompt-only",
+        "--methods",
+        "m.toml",
+        "--out",
+        "run",
     ];
     works(folder, &args);
     let text = fs::read_to_string(folder.join("run/run.json")).unwrap();
     let run: Value = serde_json::from_str(&text).unwrap();
     let recorded = &run["settings"]["sampling"]["pictures"];
-    let recorded = if recorded.is_null() { &run["sampling"]["pictures"] } else { recorded };
+    let recorded = if recorded.is_null() {
+        &run["sampling"]["pictures"]
+    } else {
+        recorded
+    };
     assert_eq!(recorded[0]["path"], "first.png", "{run}");
     assert_eq!(recorded[0]["sha256"].as_str().unwrap().len(), 64);
     // It goes on with the pictures that it began with, and with no others.
@@ -126,7 +182,11 @@ fn wrong_input_has_one_clear_message() {
         let more = ["--ip-picture", picture, "-o", "a.png"];
         refuses(folder, &draw(&checkpoint, adapter, &more), parts);
     };
-    refused(&path("ip-adapter/plus_sdxl.safetensors"), "first.png", &["another network", "Stable Diffusion 1.5"]);
+    refused(
+        &path("ip-adapter/plus_sdxl.safetensors"),
+        "first.png",
+        &["another network", "Stable Diffusion 1.5"],
+    );
     refused(
         &path("gligen/unet/diffusion_pytorch_model.safetensors"),
         "first.png",
@@ -136,10 +196,25 @@ fn wrong_input_has_one_clear_message() {
     refused(&adapter, "none.png", &["picture prompt none.png"]);
     refused(&adapter, "text.png", &["picture prompt text.png"]);
     refused(&adapter, "first.png,region=first.png", &["53x37", "48x32"]);
-    refused(&adapter, "first.png,adapter=2", &["there is one", "--ip-adapter"]);
+    refused(
+        &adapter,
+        "first.png,adapter=2",
+        &["there is one", "--ip-adapter"],
+    );
     refused(&adapter, "first.png,steps=9-", &["0 to 2"]);
     refused(&adapter, "first.png,size=9", &["no option", "scale=0.6"]);
-    refuses(folder, &draw(&checkpoint, &adapter, &["-o", "a.png"]), &["--ip-picture"]);
-    let toybox = ["generate", "a cat", "--ip-picture", "first.png", "-o", "a.png"];
+    refuses(
+        folder,
+        &draw(&checkpoint, &adapter, &["-o", "a.png"]),
+        &["--ip-picture"],
+    );
+    let toybox = [
+        "generate",
+        "a cat",
+        "--ip-picture",
+        "first.png",
+        "-o",
+        "a.png",
+    ];
     refuses(folder, &toybox, &["there is none", "--ip-adapter"]);
 }

@@ -188,9 +188,19 @@ fn config(
                          full-face IP-Adapter";
     // In the order in which diffusers asks.
     let sizes = if let Some(shape) = shape("proj.weight") {
-        (AdapterKind::Plain, shape.get(1).copied(), side("norm.weight", 0), None)
+        (
+            AdapterKind::Plain,
+            shape.get(1).copied(),
+            side("norm.weight", 0),
+            None,
+        )
     } else if let Some(shape) = shape("proj.3.weight") {
-        (AdapterKind::FullFace, side("proj.0.weight", 1), shape.first().copied(), None)
+        (
+            AdapterKind::FullFace,
+            side("proj.0.weight", 1),
+            shape.first().copied(),
+            None,
+        )
     } else if shape("perceiver_resampler.proj_in.weight").is_some() {
         return Err(refused("an IP-Adapter FaceID Plus", FACES));
     } else if shape("norm.weight").is_some() {
@@ -236,8 +246,13 @@ fn fits(config: &IpAdapterConfig, part: &Part, parts: &Parts) -> Result<(), Weig
     } else {
         let other = config.layers.iter().find_map(|layer| {
             let found = part.entries.get(&key(layer))?.shape();
-            (found != [layer.channels, text])
-                .then(|| format!("{} is {found:?}, expected [{}, {text}]", key(layer), layer.channels))
+            (found != [layer.channels, text]).then(|| {
+                format!(
+                    "{} is {found:?}, expected [{}, {text}]",
+                    key(layer),
+                    layer.channels
+                )
+            })
         });
         match other {
             Some(other) => other,
@@ -247,7 +262,9 @@ fn fits(config: &IpAdapterConfig, part: &Part, parts: &Parts) -> Result<(), Weig
     let hint = match parts.family {
         Family::Sd1 => "use one for Stable Diffusion 1.5, such as ip-adapter_sd15.safetensors",
         Family::Sd2 => "none was published for Stable Diffusion 2.x; use a checkpoint of 1.x or XL",
-        Family::Sdxl => "use one for Stable Diffusion XL, such as ip-adapter_sdxl_vit-h.safetensors",
+        Family::Sdxl => {
+            "use one for Stable Diffusion XL, such as ip-adapter_sdxl_vit-h.safetensors"
+        }
     };
     Err(WeightsError::Unsupported {
         path: part.path.clone(),

@@ -69,8 +69,14 @@ fn tokens_are_those_of_diffusers() {
         expected.compare(&name("pictures"), flat(shown), 1e-5);
         expected.compare(&name("none"), flat(nothing), 1e-5);
         let hashes = checkpoint.file_hashes().unwrap();
-        assert!(hashes.len() >= 5, "the adapter's and its encoder's are listed");
-        assert_eq!(describe_file(&adapter(file)).unwrap().kind.name(), "an IP-Adapter");
+        assert!(
+            hashes.len() >= 5,
+            "the adapter's and its encoder's are listed"
+        );
+        assert_eq!(
+            describe_file(&adapter(file)).unwrap().kind.name(),
+            "an IP-Adapter"
+        );
     }
 }
 
@@ -105,7 +111,9 @@ fn wrong_files_are_named() {
         })
     };
     let without = |name: &str, part: &'static str| {
-        changed(&at(name), |tensors| tensors.retain(|(key, ..)| !key.contains(part)))
+        changed(&at(name), |tensors| {
+            tensors.retain(|(key, ..)| !key.contains(part))
+        })
     };
     let face = renamed("face.safetensors", "image_proj.proj.", "image_proj.proj.0.");
     let face_plus = changed(&at("face-plus.safetensors"), |tensors| {
@@ -117,13 +125,17 @@ fn wrong_files_are_named() {
     let few = without("few.safetensors", "ip_adapter.1.");
     let missing = without("missing.safetensors", "ip_adapter.3.to_v_ip");
     let narrow = changed(&at("narrow.safetensors"), |tensors| {
-        let found = tensors.iter_mut().find(|(key, ..)| key.contains("ip_adapter.1.to_k_ip"));
+        let found = tensors
+            .iter_mut()
+            .find(|(key, ..)| key.contains("ip_adapter.1.to_k_ip"));
         let (_, _, shape, bytes) = found.unwrap();
         shape[0] -= 1;
         bytes.truncate(2 * shape[0] * shape[1]);
     });
     let wide = changed(&at("wide.safetensors"), |tensors| {
-        let found = tensors.iter_mut().find(|(key, ..)| key == "image_proj.proj.weight");
+        let found = tensors
+            .iter_mut()
+            .find(|(key, ..)| key == "image_proj.proj.weight");
         let (_, _, shape, bytes) = found.unwrap();
         shape[1] += 1;
         bytes.resize(2 * shape[0] * shape[1], 0);
@@ -132,30 +144,84 @@ fn wrong_files_are_named() {
     fs::copy(adapter("plain_sd1.safetensors"), &alone).unwrap();
     let unprojected = at("unprojected");
     fs::create_dir(&unprojected).unwrap();
-    fs::copy(adapter("image_encoder/config.json"), unprojected.join("config.json")).unwrap();
+    fs::copy(
+        adapter("image_encoder/config.json"),
+        unprojected.join("config.json"),
+    )
+    .unwrap();
     let tensors = read_safetensors(&adapter("image_encoder/model.safetensors"));
-    let tensors: Vec<_> =
-        tensors.into_iter().filter(|(key, ..)| !key.starts_with("visual_projection")).collect();
+    let tensors: Vec<_> = tensors
+        .into_iter()
+        .filter(|(key, ..)| !key.starts_with("visual_projection"))
+        .collect();
     write_safetensors(&unprojected.join("model.safetensors"), &tensors);
 
     let plain = || adapter("plain_sd1.safetensors");
     let gligen = fixture("gligen/unet/diffusion_pytorch_model.safetensors");
     for (family, options, parts) in [
         ("sd1", with(face, encoder()), ["FaceID", "face recogniser"]),
-        ("sd1", with(face_plus, encoder()), ["FaceID Plus", "face recogniser"]),
-        ("sd1", with(adapter("plus_sdxl.safetensors"), None), ["another network", "Stable Diffusion 1.5"]),
-        ("sdxl", with(plain(), None), ["its tokens have 16 channels", "Stable Diffusion XL"]),
+        (
+            "sd1",
+            with(face_plus, encoder()),
+            ["FaceID Plus", "face recogniser"],
+        ),
+        (
+            "sd1",
+            with(adapter("plus_sdxl.safetensors"), None),
+            ["another network", "Stable Diffusion 1.5"],
+        ),
+        (
+            "sdxl",
+            with(plain(), None),
+            ["its tokens have 16 channels", "Stable Diffusion XL"],
+        ),
         ("sd1", with(few, encoder()), ["another network", "layers"]),
-        ("sd1", with(narrow, encoder()), ["ip_adapter.1.to_k_ip.weight", "expected [8, 16]"]),
-        ("sd1", with(missing, encoder()), ["missing", "ip_adapter.3.to_v_ip.weight"]),
+        (
+            "sd1",
+            with(narrow, encoder()),
+            ["ip_adapter.1.to_k_ip.weight", "expected [8, 16]"],
+        ),
+        (
+            "sd1",
+            with(missing, encoder()),
+            ["missing", "ip_adapter.3.to_v_ip.weight"],
+        ),
         ("sd1", with(wide, encoder()), ["24 channels", "wants 25"]),
-        ("sd1", with(gligen, encoder()), ["not an IP-Adapter", "ip-adapter_sd15"]),
-        ("sd1", with(fixture("lora/kohya-sd1.safetensors"), encoder()), ["a LoRA", "not an IP-Adapter"]),
-        ("sd1", with(fixture("ip-adapter"), encoder()), ["this is a folder", "give a file in it"]),
-        ("sd1", with(at("nothing"), None), ["nothing", "cannot be read"]),
-        ("sd1", with(alone.clone(), None), ["no picture encoder beside it", "encoder="]),
-        ("sd1", with(alone.clone(), Some(fixture("eyes/dinov2"))), ["a DINOv2", "picture encoder"]),
-        ("sd1", with(alone, Some(unprojected)), ["without a projection", "CLIPVisionModelWithProjection"]),
+        (
+            "sd1",
+            with(gligen, encoder()),
+            ["not an IP-Adapter", "ip-adapter_sd15"],
+        ),
+        (
+            "sd1",
+            with(fixture("lora/kohya-sd1.safetensors"), encoder()),
+            ["a LoRA", "not an IP-Adapter"],
+        ),
+        (
+            "sd1",
+            with(fixture("ip-adapter"), encoder()),
+            ["this is a folder", "give a file in it"],
+        ),
+        (
+            "sd1",
+            with(at("nothing"), None),
+            ["nothing", "cannot be read"],
+        ),
+        (
+            "sd1",
+            with(alone.clone(), None),
+            ["no picture encoder beside it", "encoder="],
+        ),
+        (
+            "sd1",
+            with(alone.clone(), Some(fixture("eyes/dinov2"))),
+            ["a DINOv2", "picture encoder"],
+        ),
+        (
+            "sd1",
+            with(alone, Some(unprojected)),
+            ["without a projection", "CLIPVisionModelWithProjection"],
+        ),
     ] {
         let message = refusal(family, &options);
         println!("{message}\n");
@@ -169,7 +235,10 @@ fn wrong_files_are_named() {
         ..LoadOptions::default()
     };
     let message = chain(&failure(&checkpoint("sd1"), &gligen));
-    assert!(message.contains("an IP-Adapter, not GLIGEN's layers"), "{message}");
+    assert!(
+        message.contains("an IP-Adapter, not GLIGEN's layers"),
+        "{message}"
+    );
     let message = chain(&failure(&plain(), &LoadOptions::default()));
     assert!(message.contains("--ip-adapter"), "{message}");
 }

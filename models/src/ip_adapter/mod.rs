@@ -119,8 +119,10 @@ impl PictureAttention {
     /// If there are none.
     pub fn cat(parts: &[Self]) -> Self {
         let layer = |number: usize| {
-            let layers: Option<Vec<_>> =
-                parts.iter().map(|part| part.layers[number].as_ref()).collect();
+            let layers: Option<Vec<_>> = parts
+                .iter()
+                .map(|part| part.layers[number].as_ref())
+                .collect();
             layers.map(|layers| {
                 let join = |of: fn(&PictureLayer) -> Option<&Tensor<4>>| {
                     let tensors: Option<Vec<_>> =
@@ -158,8 +160,7 @@ impl IpAdapter {
         let width = config.context_dim;
         let layers = config.layers.iter().map(|layer| {
             let mut params = layers.pp(layer.number);
-            let mut load =
-                |name| Linear::load(params.pp(name), width, layer.channels, false);
+            let mut load = |name| Linear::load(params.pp(name), width, layer.channels, false);
             PictureProjection {
                 to_k: load("to_k_ip"),
                 to_v: load("to_v_ip"),

@@ -88,9 +88,8 @@ impl PreparedConditioning {
         change: impl Fn(&Tensor<4>) -> Tensor<4>,
     ) -> Option<Vec<Vec<PictureLayer>>> {
         let layers = self.pictures.as_ref()?.iter();
-        let change = |layer: &Vec<PictureLayer>| {
-            layer.iter().map(|picture| picture.map(&change)).collect()
-        };
+        let change =
+            |layer: &Vec<PictureLayer>| layer.iter().map(|picture| picture.map(&change)).collect();
         Some(layers.map(change).collect())
     }
 

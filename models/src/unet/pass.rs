@@ -76,8 +76,9 @@ impl Pass<'_> {
             return None;
         }
         let y = match seen {
-            Some(queries) => (pictures.iter())
-                .fold(y, |y, picture| y + picture.attend(queries.clone())),
+            Some(queries) => {
+                (pictures.iter()).fold(y, |y, picture| y + picture.attend(queries.clone()))
+            }
             None => y,
         };
         Some(attention.finish(y, onto))

@@ -63,7 +63,10 @@ impl UNetConfig {
         let up: Vec<_> = levels
             .rev()
             .flat_map(|(i, level)| {
-                block(i, (level.layers + 1) * usize::from(level.cross_attention_up))
+                block(
+                    i,
+                    (level.layers + 1) * usize::from(level.cross_attention_up),
+                )
             })
             .collect();
         let numbers = (0..down.len())
@@ -95,8 +98,22 @@ mod tests {
     fn numbers_are_those_of_published_files() {
         let sd15 = numbers(&UNetConfig::default());
         let expected = [
-            (1, 320), (3, 320), (5, 640), (7, 640), (9, 1280), (11, 1280), (31, 1280), (13, 1280), (15, 1280),
-            (17, 1280), (19, 640), (21, 640), (23, 640), (25, 320), (27, 320), (29, 320),
+            (1, 320),
+            (3, 320),
+            (5, 640),
+            (7, 640),
+            (9, 1280),
+            (11, 1280),
+            (31, 1280),
+            (13, 1280),
+            (15, 1280),
+            (17, 1280),
+            (19, 640),
+            (21, 640),
+            (23, 640),
+            (25, 320),
+            (27, 320),
+            (29, 320),
         ];
         assert_eq!(sd15, expected);
         let sdxl: UNetConfig = serde_json::from_value(json!({
@@ -110,9 +127,15 @@ mod tests {
         .unwrap();
         let sdxl = numbers(&sdxl);
         assert_eq!(sdxl.len(), 70);
-        assert_eq!(sdxl[..5], [(1, 640), (3, 640), (5, 640), (7, 640), (9, 1280)]);
+        assert_eq!(
+            sdxl[..5],
+            [(1, 640), (3, 640), (5, 640), (7, 640), (9, 1280)]
+        );
         // The middle comes after the way down, and has the last numbers.
         assert_eq!(sdxl[24..26], [(121, 1280), (123, 1280)]);
-        assert_eq!((sdxl[34].0, sdxl[63].0, sdxl[64].0, sdxl[69]), (49, 107, 109, (119, 640)));
+        assert_eq!(
+            (sdxl[34].0, sdxl[63].0, sdxl[64].0, sdxl[69]),
+            (49, 107, 109, (119, 640))
+        );
     }
 }

@@ -77,7 +77,9 @@ pub fn plan(
         ),
     };
     let mut pictures = asked.ip_picture.clone();
-    let shown = methods.iter_mut().filter_map(|method| method.pictures.as_mut());
+    let shown = methods
+        .iter_mut()
+        .filter_map(|method| method.pictures.as_mut());
     for pictures in shown.chain([&mut pictures]) {
         blueprint.record_pictures(pictures)?;
     }

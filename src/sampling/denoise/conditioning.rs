@@ -239,7 +239,11 @@ impl ConditioningPlan {
     fn acting(&self, step: usize) -> Acting {
         Acting {
             objects: step < self.grounded,
-            pictures: self.pictures.iter().map(|group| group.acts_at(step)).collect(),
+            pictures: self
+                .pictures
+                .iter()
+                .map(|group| group.acts_at(step))
+                .collect(),
         }
     }
 

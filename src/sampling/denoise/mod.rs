@@ -12,9 +12,9 @@ use thiserror::Error;
 use super::noise::NoiseSource;
 use super::schedulers::{History, Schedule};
 pub use conditioning::{Composition, Conditioning, ConditioningPlan, TextConditioning};
-pub use pictures::PictureGroup;
 use hook::Probes;
 pub use hook::{Hook, HookError, Rows, State};
+pub use pictures::PictureGroup;
 
 /// Why a run did not end with latents.
 #[derive(Debug, Error)]

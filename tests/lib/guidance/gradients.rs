@@ -323,22 +323,28 @@ fn gradients_through_pictures() {
         encoder: None,
     };
     let options = LoadOptions {
-        adapters: vec![adapter("plain_sd1.safetensors"), adapter("plus_sd1.safetensors")],
+        adapters: vec![
+            adapter("plain_sd1.safetensors"),
+            adapter("plus_sd1.safetensors"),
+        ],
         ..LoadOptions::default()
     };
     let checkpoint = Checkpoint::open(fixture("single-file/sd1"), &options).unwrap();
     let device = Device::flex();
     let unet = checkpoint.load_unet(&device, FloatDType::F32).unwrap();
     let adapters = checkpoint.adapters().iter();
-    let adapters: Vec<_> =
-        adapters.map(|weights| weights.load(&device, FloatDType::F32).unwrap()).collect();
+    let adapters: Vec<_> = adapters
+        .map(|weights| weights.load(&device, FloatDType::F32).unwrap())
+        .collect();
     let info = &read_json(&folder.join("case.json"))["guidance"];
     let config: GuidanceConfig = serde_json::from_value(info["config"].clone()).unwrap();
     let config = GuidanceConfig {
         resolution: Some(16),
         ..config
     };
-    let targets: Vec<Target> = (info["targets"].as_array().unwrap().iter()).map(target).collect();
+    let targets: Vec<Target> = (info["targets"].as_array().unwrap().iter())
+        .map(target)
+        .collect();
     let latents = expected.tensor::<4>(&key("latents"));
     let settings = config.settings(Network::Toybox).unwrap();
     let filter = settings.layers.resolve(unet.config(), [16, 24]).unwrap();

@@ -53,7 +53,12 @@ fn latents(engine: &Engine, requests: &[Request]) -> Vec<f32> {
 }
 
 fn texts(value: &Value) -> Vec<&str> {
-    value.as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect()
+    value
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|text| text.as_str().unwrap())
+        .collect()
 }
 
 fn region(name: &str) -> PictureRegion {
@@ -116,7 +121,10 @@ fn pictures_are_diffusers() {
     for (name, run) in info["pipelines"].as_object().unwrap() {
         let case = open(run["family"].as_str().unwrap(), &texts(&run["adapters"]));
         let request = with(&case, &pictures(run));
-        let found = case.engine.latents(std::slice::from_ref(&request), &mut []).unwrap();
+        let found = case
+            .engine
+            .latents(std::slice::from_ref(&request), &mut [])
+            .unwrap();
         let expected = case.expected(&format!("pipeline/{name}/latents"));
         assert_close(name, &found, &expected);
         assert!(
@@ -273,7 +281,13 @@ fn they_go_with_everything_else() {
         prompt: "a cat AND a dog :0.5".into(),
         ..base.clone()
     };
-    let requests = [guided("pos", false), guided("pos", true), boxdiff, switched, composed];
+    let requests = [
+        guided("pos", false),
+        guided("pos", true),
+        boxdiff,
+        switched,
+        composed,
+    ];
     for request in requests {
         let mut checked = request.clone();
         case.engine.blueprint().check(&mut checked).unwrap();
@@ -305,11 +319,16 @@ fn captured_calls_are_the_same() {
     let requests = [masked("left", Some(5)), masked("right", None)].map(|one| with(&case, &[one]));
     let model = case.request.model.clone();
     let device = device::open("flex".parse().unwrap()).unwrap();
-    let engine = Blueprint::open(&model).unwrap().load(&model, &device).unwrap();
+    let engine = Blueprint::open(&model)
+        .unwrap()
+        .load(&model, &device)
+        .unwrap();
     let engine = engine.with_graphs(GraphUse::Forced);
     for request in &requests {
         let expected = latents(&case.engine, std::slice::from_ref(request));
-        let found = engine.latents(std::slice::from_ref(request), &mut []).unwrap();
+        let found = engine
+            .latents(std::slice::from_ref(request), &mut [])
+            .unwrap();
         assert_close("captured", &found, &expected);
         assert!(engine.is_captured());
     }
@@ -322,7 +341,9 @@ fn memory_is_estimated_with_them() {
     let plain = Blueprint::open(&model("sd1", &[])).unwrap();
     let device = device::open("flex".parse().unwrap()).unwrap();
     let needs = |blueprint: &Blueprint, request: &Request| {
-        blueprint.needs(request, 1, &device, Default::default()).unwrap()
+        blueprint
+            .needs(request, 1, &device, Default::default())
+            .unwrap()
     };
     let own = case.engine.blueprint();
     let without = needs(own, &with(&case, &[]));
@@ -350,13 +371,17 @@ fn wrong_input_is_refused() {
     };
     let given = |text: &str| -> PicturePrompt {
         let first = at("first.png");
-        text.replace("FIRST", &first.to_string_lossy()).parse().unwrap()
+        text.replace("FIRST", &first.to_string_lossy())
+            .parse()
+            .unwrap()
     };
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name);
     std::fs::write(file("text.png"), "not a picture").unwrap();
     let grey = |name: &str, width, height, value| {
-        image::GrayImage::from_pixel(width, height, image::Luma([value])).save(file(name)).unwrap();
+        image::GrayImage::from_pixel(width, height, image::Luma([value]))
+            .save(file(name))
+            .unwrap();
     };
     grey("square.png", 32, 32, 255);
     grey("black.png", 48, 32, 0);
@@ -376,10 +401,19 @@ fn wrong_input_is_refused() {
         (given("FIRST,scale=1e9"), "between -100 and 100"),
         (given("FIRST,steps=10-"), "0 to 9"),
         (given("FIRST,blocks=up7:1"), "up1 (3)"),
-        (PicturePrompt::new(file("none.png")), "cannot use the picture prompt"),
-        (PicturePrompt::new(file("text.png")), "cannot use the picture prompt"),
+        (
+            PicturePrompt::new(file("none.png")),
+            "cannot use the picture prompt",
+        ),
+        (
+            PicturePrompt::new(file("text.png")),
+            "cannot use the picture prompt",
+        ),
         (masked("text.png"), "cannot use the mask"),
-        (masked("square.png"), "32x32, which has another shape than the picture of 48x32"),
+        (
+            masked("square.png"),
+            "32x32, which has another shape than the picture of 48x32",
+        ),
         (masked("black.png"), "is empty"),
         (given("FIRST,region=0:0:0.001:0.001"), "is empty"),
         (changed, "has changed"),
@@ -412,7 +446,10 @@ fn masks_are_diffusers() {
         let Some(rest) = name.strip_prefix("mask/") else {
             continue;
         };
-        let numbers: Vec<usize> = rest.split(['x', '/']).map(|part| part.parse().unwrap()).collect();
+        let numbers: Vec<usize> = rest
+            .split(['x', '/'])
+            .map(|part| part.parse().unwrap())
+            .collect();
         let expected = tensor.data().chunks_exact(4);
         let expected = expected.map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()));
         let expected: Vec<f32> = expected.collect();
