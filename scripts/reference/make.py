@@ -22,6 +22,7 @@ CASES = {
     "keys": "keys",
     "single-file": "single_file",
     "gligen": "gligen",
+    "ip-adapter": "ip_adapter",
     "sd2-tiny": "sd2",
     "composed": "composed",
     "pickle": "pickle_files",

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use prepose::device::{self, DeviceSpec, OpenDevice};
-use prepose::request::{Dtype, Lora, ModelRequest};
+use prepose::request::{Adapter, Dtype, Lora, ModelRequest};
 use prepose_weights::{Prediction, TOYBOX};
 
 /// Which networks, and where they run.
@@ -25,6 +25,12 @@ pub struct ModelArgs {
     /// GLIGEN's layers for --ground, if the checkpoint has none of its own: a file for SD 1.x.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub gligen: Option<PathBuf>,
+    /// An IP-Adapter, by which --ip-picture shows pictures to the network; may be repeated (docs/guidance/ip-adapter.md).
+    ///
+    /// A .safetensors or .bin file for this checkpoint. Its picture encoder is looked for beside it, as image_encoder; say
+    /// where it is otherwise, as in ip-adapter_sd15.safetensors,encoder=path/to/image_encoder.
+    #[arg(long, value_name = "FILE[,encoder=PATH]", value_parser = parse_adapter, hide_short_help = true)]
+    pub ip_adapter: Vec<Adapter>,
     /// What the UNet predicts, epsilon or v, where the checkpoint does not say it or is wrong.
     #[arg(long, value_name = "KIND", hide_short_help = true)]
     pub prediction: Option<Prediction>,
@@ -65,6 +71,9 @@ impl ModelArgs {
         if self.gligen.is_some() {
             model.gligen.clone_from(&self.gligen);
         }
+        if !self.ip_adapter.is_empty() {
+            model.adapters.clone_from(&self.ip_adapter);
+        }
         if self.prediction.is_some() {
             model.prediction = self.prediction;
         }
@@ -101,6 +110,20 @@ pub fn open(spec: DeviceSpec) -> anyhow::Result<OpenDevice> {
     device::open(spec).context("cannot use that device; `prepose devices` lists those that work")
 }
 
+fn parse_adapter(text: &str) -> Result<Adapter, String> {
+    let (path, encoder) = match text.rsplit_once(",encoder=") {
+        Some((path, encoder)) => (path, Some(encoder)),
+        None => (text, None),
+    };
+    if path.is_empty() || encoder.is_some_and(str::is_empty) {
+        return Err("give a file, or FILE,encoder=PATH".into());
+    }
+    Ok(Adapter {
+        path: path.into(),
+        encoder: encoder.map(Into::into),
+    })
+}
+
 fn parse_lora(text: &str) -> Result<Lora, String> {
     // The weight stands behind the last colon, unless what stands there is part of the path.
     let (path, weight) = match text.rsplit_once(':') {
@@ -119,6 +142,18 @@ fn parse_lora(text: &str) -> Result<Lora, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn adapters_are_read() {
+        let adapter = parse_adapter("a,b.bin").unwrap();
+        assert_eq!(
+            (adapter.path.to_str(), adapter.encoder),
+            (Some("a,b.bin"), None)
+        );
+        let adapter = parse_adapter("a.bin,encoder=h/14").unwrap();
+        assert_eq!(adapter.encoder.unwrap().to_str(), Some("h/14"));
+        assert!(parse_adapter(",encoder=b").is_err() && parse_adapter("a,encoder=").is_err());
+    }
 
     #[test]
     fn loras_are_read() {

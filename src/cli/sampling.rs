@@ -1,7 +1,7 @@
 //! How pictures are sampled: what `generate`, `run` and the experiments ask alike.
 
 use prepose::engine::Defaults;
-use prepose::request::Request;
+use prepose::request::{PicturePrompt, Request};
 use prepose::sampling::noise::NoiseKind;
 use prepose::sampling::schedulers::SchedulerKind;
 
@@ -27,6 +27,12 @@ pub struct SamplingArgs {
     /// What the pictures should not show [default: nothing].
     #[arg(short, long, value_name = "TEXT")]
     pub negative_prompt: Option<String>,
+    /// A picture that an IP-Adapter shows to the network; may be repeated (docs/guidance/ip-adapter.md).
+    ///
+    /// As dog.png, or dog.png,scale=0.6,steps=0-14,region=0:0:0.5:1. Options: scale, steps (from 0), region (a box or a
+    /// mask), blocks, adapter (which, from 1), softmax=own.
+    #[arg(long, value_name = "FILE[,OPTIONS]", hide_short_help = true)]
+    pub ip_picture: Vec<PicturePrompt>,
     /// Layers of the text encoder to leave out at the end [default: 0].
     #[arg(long, value_name = "N", hide_short_help = true)]
     pub clip_skip: Option<usize>,
@@ -67,6 +73,9 @@ impl SamplingArgs {
         }
         if let Some(negative_prompt) = &self.negative_prompt {
             request.negative_prompt.clone_from(negative_prompt);
+        }
+        if !self.ip_picture.is_empty() {
+            request.pictures.clone_from(&self.ip_picture);
         }
         if let Some(clip_skip) = self.clip_skip {
             request.clip_skip = clip_skip;

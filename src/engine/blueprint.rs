@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use prepose_weights::tokenizer::ClipTokenizer;
-use prepose_weights::{Checkpoint, Family, LoadOptions, LoraSpec, WeightsError};
+use prepose_weights::{AdapterSpec, Checkpoint, Family, LoadOptions, LoraSpec, WeightsError};
 use sha2::{Digest, Sha256};
 
+use super::adapters::SeenPictures;
 use super::error::EngineError;
 use super::init_image;
 use super::texts::{last_prompt, parse, parts, schedule, timeline};
@@ -46,6 +47,7 @@ pub struct Blueprint {
     pub(super) tokenizers: Vec<ClipTokenizer>,
     vae_factor: usize,
     sample_size: usize,
+    pub(super) seen: SeenPictures,
 }
 
 impl Blueprint {
@@ -55,6 +57,14 @@ impl Blueprint {
             config: model.config.clone(),
             vae: model.vae.clone(),
             gligen: model.gligen.clone(),
+            adapters: model
+                .adapters
+                .iter()
+                .map(|adapter| AdapterSpec {
+                    path: adapter.path.clone(),
+                    encoder: adapter.encoder.clone(),
+                })
+                .collect(),
             prediction: model.prediction,
             loras: model
                 .loras
@@ -77,6 +87,7 @@ impl Blueprint {
                 .and_then(|size| size.first())
                 .unwrap_or(64),
             checkpoint: Arc::new(checkpoint),
+            seen: SeenPictures::default(),
         })
     }
 
@@ -86,7 +97,7 @@ impl Blueprint {
     }
 
     /// Starts computing the checkpoint's SHA-256 beside whatever comes next: a single file's own, else
-    /// that of the list of the files' hashes, LoRAs included. Gigabytes take seconds.
+    /// that of the list of the files' hashes, LoRAs and IP-Adapters included. Gigabytes take seconds.
     pub fn fingerprint(&self) -> JoinHandle<Result<String, WeightsError>> {
         let checkpoint = self.checkpoint.clone();
         std::thread::spawn(move || {
@@ -165,6 +176,7 @@ impl Blueprint {
             relations: Vec::new(),
             boxes: Vec::new(),
             regions: Vec::new(),
+            pictures: Vec::new(),
             ground: None,
             guide: None,
             found: None,
@@ -182,7 +194,7 @@ impl Blueprint {
         }
     }
 
-    /// Checks `request` as far as possible without weights, and records the start picture's hash.
+    /// Checks `request` as far as possible without weights, and records the hashes of the pictures that it names.
     pub fn check(&self, request: &mut Request) -> Result<(), EngineError> {
         request.validate(self.vae_factor())?;
         self.check_clip_skip(request)?;
@@ -209,6 +221,7 @@ impl Blueprint {
         self.check_regions(request, most)?;
         self.check_guidance(request, steps)?;
         self.grounded(request)?;
+        self.check_pictures(request, steps)?;
         if let Some(init) = &mut request.init {
             init.sha256 = Some(init_image::check(init)?);
         }

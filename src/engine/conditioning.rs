@@ -59,6 +59,7 @@ impl Engine {
         let conditionings = conditionings.collect::<Result<_, EngineError>>()?;
         let plan = ConditioningPlan::new(conditionings, at_step);
         let grounding = requests[0].ground.as_ref();
+        let plan = plan.showing(self.picture_groups(requests)?);
         Ok(plan.grounded_for(grounding.map_or(0, |grounding| grounding.steps(steps))))
     }
 

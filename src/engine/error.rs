@@ -9,7 +9,7 @@ use crate::memory::OutOfMemory;
 use crate::prompt::PromptError;
 use crate::prompt::scene::SceneError;
 use crate::prompt::schedule::ScheduleError;
-use crate::request::{RequestError, SearchError};
+use crate::request::{PicturePromptError, RequestError, SearchError};
 use crate::sampling::denoise::DenoiseError;
 use crate::sampling::schedulers::SchedulerError;
 
@@ -59,23 +59,28 @@ pub enum EngineError {
         /// What is wrong with it.
         source: SceneError,
     },
-    /// The picture to start from could not be read.
-    #[error("cannot use the start picture {}", path.display())]
-    InitImage {
+    /// A picture that the request names could not be read.
+    #[error("cannot use the {which} {}", path.display())]
+    Picture {
+        /// `start picture`, `picture prompt` or `mask`.
+        which: &'static str,
         /// The file.
         path: std::path::PathBuf,
         /// The reason.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The start picture is not the one the request was made with.
+    /// A picture that the request names is not the one it was made with.
     #[error(
         "{} has changed since the picture was made (its SHA-256 is not the recorded one)",
         path.display()
     )]
-    InitImageChanged {
+    PictureChanged {
         /// The file.
         path: std::path::PathBuf,
     },
+    /// A picture cannot be shown to the network as asked.
+    #[error(transparent)]
+    PicturePrompt(#[from] PicturePromptError),
     /// The loop ended early.
     #[error(transparent)]
     Denoise(#[from] DenoiseError),

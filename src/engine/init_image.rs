@@ -1,4 +1,6 @@
-//! The picture that image-to-image starts from.
+//! Pictures that a request names: the one that image-to-image starts from, and those that are shown to the network.
+
+use std::path::Path;
 
 use burn::tensor::{Device, Tensor};
 use prepose_untrusted::{MAX_PICTURE, read_regular};
@@ -8,9 +10,14 @@ use super::error::EngineError;
 use crate::picture::{Picture, PictureTensor};
 use crate::request::InitImage;
 
+/// For messages: the picture to start from.
+const START: &str = "start picture";
+/// For messages: one that is a prompt.
+pub(super) const PROMPT: &str = "picture prompt";
+
 /// Makes sure that the start picture can be read and is the recorded one; returns its SHA-256.
 pub(super) fn check(init: &InitImage) -> Result<String, EngineError> {
-    decode(init).map(|(_, sha256)| sha256)
+    read(&init.path, init.sha256.as_deref(), START).map(|(_, sha256)| sha256)
 }
 
 /// The start picture at `width` × `height`, f32 [1, 3, height, width] in [-1, 1]. A picture of
@@ -21,27 +28,29 @@ pub(super) fn load(
     height: usize,
     device: &Device,
 ) -> Result<Tensor<4>, EngineError> {
-    let (mut picture, _) = decode(init)?;
+    let (mut picture, _) = read(&init.path, init.sha256.as_deref(), START)?;
     if (picture.width, picture.height) != (width, height) {
         picture = picture.resized(width, height);
     }
     Ok(picture.to_tensor(device).unsqueeze() * 2.0 - 1.0)
 }
 
-fn decode(init: &InitImage) -> Result<(Picture, String), EngineError> {
-    let unusable = |source: Box<dyn std::error::Error + Send + Sync>| EngineError::InitImage {
-        path: init.path.clone(),
+/// The picture at `path`, which is the one that was `recorded` if one was, with its SHA-256. `which` is for messages.
+pub(super) fn read(
+    path: &Path,
+    recorded: Option<&str>,
+    which: &'static str,
+) -> Result<(Picture, String), EngineError> {
+    let unusable = |source: Box<dyn std::error::Error + Send + Sync>| EngineError::Picture {
+        which,
+        path: path.to_path_buf(),
         source,
     };
-    let bytes = read_regular(&init.path, MAX_PICTURE).map_err(|error| unusable(error.into()))?;
+    let bytes = read_regular(path, MAX_PICTURE).map_err(|error| unusable(error.into()))?;
     let sha256 = format!("{:x}", Sha256::digest(&bytes));
-    if init
-        .sha256
-        .as_ref()
-        .is_some_and(|recorded| *recorded != sha256)
-    {
-        return Err(EngineError::InitImageChanged {
-            path: init.path.clone(),
+    if recorded.is_some_and(|recorded| *recorded != sha256) {
+        return Err(EngineError::PictureChanged {
+            path: path.to_path_buf(),
         });
     }
     let picture = Picture::decode(&bytes).map_err(|error| unusable(error.into()))?;

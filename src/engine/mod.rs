@@ -5,8 +5,10 @@
 //! * `pictures`: whole batches, and decoding; the place to begin reading;
 //! * `session`: a batch that is denoised step by step;
 //! * `conditioning` and `texts`: from prompts to what the UNet reads;
+//! * `adapters`: from pictures as prompts to what the UNet reads;
 //! * `needs` and `fit`: how much memory a batch takes, and what is done when there is too little.
 
+mod adapters;
 mod blueprint;
 mod conditioning;
 mod error;

@@ -19,6 +19,8 @@ pub struct Needs {
     pub text_encoders: u64,
     /// The UNet's weights.
     pub unet: u64,
+    /// The weights of IP-Adapters, and of their picture encoders.
+    pub adapters: u64,
     /// The weights of the autoencoder, or of the half of it that is needed.
     pub vae: u64,
     /// A UNet call.
@@ -34,7 +36,7 @@ pub struct Needs {
 impl Needs {
     /// What is there for the whole run.
     pub fn weights(&self) -> u64 {
-        self.text_encoders + self.unet + self.vae
+        self.text_encoders + self.unet + self.adapters + self.vae
     }
 
     /// The most that is needed besides the weights.
@@ -84,7 +86,7 @@ impl Blueprint {
             rows: halves * pictures,
             height,
             width,
-            tokens: 77,
+            tokens: 77 + self.picture_tokens(request),
         };
         let config = |source| self.unusable(source);
         let step = unet.forward_bytes(pass, means).map_err(config)?;
@@ -108,12 +110,26 @@ impl Blueprint {
         Ok(Needs {
             text_encoders: parameters.text_encoders * bytes(dtype),
             unet: parameters.unet * bytes(dtype),
+            adapters: self.adapter_parameters() * bytes(dtype),
             vae: vae_parameters * bytes(vae_dtype),
             step: real(step),
             guided: real(guided),
             decode: real(vae.decode_bytes(height, width, vae_means)),
             decode_tiled: real(vae.decode_tiled_bytes(height, width, vae_means)),
         })
+    }
+
+    /// Parameters of IP-Adapters and their picture encoders, each of which is there once.
+    fn adapter_parameters(&self) -> u64 {
+        let adapters = self.checkpoint.adapters();
+        let mut encoders: Vec<_> = (adapters.iter())
+            .map(|adapter| (adapter.encoder_path(), adapter.encoder_parameters()))
+            .collect();
+        encoders.sort();
+        encoders.dedup();
+        let own = adapters.iter().map(|adapter| adapter.parameters());
+        own.chain(encoders.iter().map(|(_, parameters)| *parameters))
+            .sum()
     }
 
     /// Rows of a UNet call for each picture, at most.
@@ -155,7 +171,7 @@ impl Blueprint {
         Ok(last.map(|last| (last, settings.one_pass)))
     }
 
-    fn unusable(&self, source: ConfigError) -> EngineError {
+    pub(super) fn unusable(&self, source: ConfigError) -> EngineError {
         let path = self.checkpoint.path().to_path_buf();
         WeightsError::Config { path, source }.into()
     }

@@ -7,6 +7,7 @@ use prepose_models::clip::ClipTextModel;
 use prepose_models::unet::{GraphUse, Memory, StepGraphs, UNet};
 use prepose_models::vae::{AutoencoderKl, VaeHalf};
 
+use super::adapters::Adapters;
 use super::blueprint::Blueprint;
 use super::error::EngineError;
 use super::needs::vae_dtype;
@@ -22,6 +23,7 @@ pub struct Engine {
     /// Let go of when memory is short.
     pub(super) text_encoders: Mutex<Option<Arc<Vec<ClipTextModel>>>>,
     pub(super) unet: UNet,
+    pub(super) adapters: Adapters,
     /// The decoder.
     pub(super) vae: AutoencoderKl,
     /// The encoder, once a picture was to start from another.
@@ -93,13 +95,13 @@ impl Engine {
         encoders.unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Lets go of the text encoders until the next prompt; whether they were there.
+    /// Lets go of the encoders of texts and pictures until the next prompt; whether they were there.
     pub(super) fn release_text_encoders(&self) -> bool {
         let mut encoders = self
             .text_encoders
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let there = encoders.take().is_some();
+        let there = encoders.take().is_some() | self.adapters.release();
         drop(encoders);
         if there {
             self.device.memory_cleanup();
@@ -155,6 +157,7 @@ impl Blueprint {
         Ok(Engine {
             text_encoders: Mutex::new(Some(Arc::new(text_encoders))),
             unet: checkpoint.load_unet(burn_device, float)?,
+            adapters: Adapters::load(&self, burn_device, model.dtype)?,
             vae: checkpoint.load_vae_half(VaeHalf::Decoder, burn_device, vae_float)?,
             vae_encoder: Mutex::new(None),
             device: burn_device.clone(),

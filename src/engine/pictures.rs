@@ -8,7 +8,7 @@ use super::error::EngineError;
 use super::fit::Task;
 use super::networks::Engine;
 use crate::picture::{Picture, PictureTensor};
-use crate::request::Request;
+use crate::request::{PicturePrompt, Request};
 use crate::sampling::denoise::Hook;
 
 /// The pictures of a batch, and what they took.
@@ -29,7 +29,7 @@ pub struct Generated {
 
 impl Engine {
     /// How many of the first `requests` can be made in one batch of at most `most`: they must agree
-    /// in all but prompt, negative prompt, boxes, seed and start picture, and their texts must fill the
+    /// in all but prompt, negative prompt, boxes, pictures that are shown, seed and start picture, and their texts must fill the
     /// same number of chunks and have as many parts, so that no picture depends on its neighbours.
     pub fn batch_size(&self, requests: &[Request], most: usize) -> Result<usize, EngineError> {
         let Some(first) = requests.first() else {
@@ -50,7 +50,17 @@ impl Engine {
                 init.path.clear();
                 init.sha256 = None;
             }
-            Ok((shape, self.chunks(request)?, self.parts(request)?))
+            let groups = PicturePrompt::groups(&request.pictures);
+            for picture in &mut shape.pictures {
+                // What may differ: what is shown, how strongly, and where.
+                *picture = PicturePrompt {
+                    adapter: picture.adapter,
+                    first_step: picture.first_step,
+                    last_step: picture.last_step,
+                    ..PicturePrompt::new("")
+                };
+            }
+            Ok((shape, groups, self.chunks(request)?, self.parts(request)?))
         };
         let first = shape(first)?;
         let mut size = 1;

@@ -1,6 +1,7 @@
 //! Everything that decides what one picture looks like.
 
 mod model;
+mod picture;
 mod search;
 
 use std::path::{Path, PathBuf};
@@ -9,7 +10,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-pub use model::{Lora, ModelRequest};
+pub use model::{Adapter, Lora, ModelRequest};
+pub use picture::{BlockScale, PicturePrompt, PicturePromptError, PictureRegion};
 pub use search::{Pruning, RewardKind, SearchConfig, SearchError};
 
 pub use crate::dtype::Dtype;
@@ -44,6 +46,9 @@ pub struct Request {
     /// Where parts of a composed prompt act.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub regions: Vec<Region>,
+    /// Pictures that IP-Adapters show to the network.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pictures: Vec<PicturePrompt>,
     /// Whether GLIGEN's layers put the objects into their boxes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ground: Option<Grounding>,
@@ -381,8 +386,14 @@ impl Request {
         let model = &self.model;
         let init = self.init.as_ref().map(|init| &init.path);
         let loras = model.loras.iter().map(|lora| &lora.path);
+        let adapters = model.adapters.iter();
+        let adapters =
+            adapters.flat_map(|adapter| std::iter::once(&adapter.path).chain(&adapter.encoder));
+        let pictures = self.pictures.iter().flat_map(PicturePrompt::paths);
         (init.into_iter().chain(&model.config).chain(&model.vae))
             .chain(&model.gligen)
+            .chain(adapters)
+            .chain(pictures)
             .chain(loras)
             .map(PathBuf::as_path)
     }
@@ -409,6 +420,7 @@ pub(crate) mod tests {
             relations: Vec::new(),
             boxes: Vec::new(),
             regions: Vec::new(),
+            pictures: Vec::new(),
             ground: None,
             guide: None,
             found: None,

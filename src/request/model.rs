@@ -25,6 +25,9 @@ pub struct ModelRequest {
     /// GLIGEN's layers, put into the checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gligen: Option<PathBuf>,
+    /// IP-Adapters, by which pictures are shown to the UNet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub adapters: Vec<Adapter>,
     /// What the UNet predicts, if not what the checkpoint says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prediction: Option<Prediction>,
@@ -47,12 +50,24 @@ impl ModelRequest {
             config: None,
             vae: None,
             gligen: None,
+            adapters: Vec::new(),
             prediction: None,
             loras: Vec::new(),
             allow_mismatch: false,
             dtype,
         }
     }
+}
+
+/// An IP-Adapter.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Adapter {
+    /// The file.
+    pub path: PathBuf,
+    /// Its picture encoder; without one it is looked for beside the adapter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encoder: Option<PathBuf>,
 }
 
 /// A LoRA file with its weight.

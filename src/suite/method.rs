@@ -15,7 +15,7 @@ use super::SuitePrompt;
 use crate::guidance::grounding::Grounding;
 use crate::guidance::{self, GuidanceConfig, METHODS};
 use crate::prompt::neutral::Opening;
-use crate::request::Request;
+use crate::request::{PicturePrompt, Request};
 use crate::search::{Pruning, RewardKind, SearchConfig};
 
 /// A way of making pictures of prompts.
@@ -30,6 +30,9 @@ pub struct Method {
     /// GLIGEN's layers put the objects into their boxes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ground: Option<Grounding>,
+    /// Pictures that IP-Adapters show to the network, instead of the run's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pictures: Option<Vec<PicturePrompt>>,
     /// Several noises, of which the best is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<SearchConfig>,
@@ -84,6 +87,7 @@ impl Method {
             name: "prompt-only".into(),
             guide: None,
             ground: None,
+            pictures: None,
             search: None,
             begin: None,
         }
@@ -106,7 +110,7 @@ impl Method {
     }
 
     /// The methods in the text of a TOML file: tables `[[method]]` with `name`, `guide`
-    /// ([`GuidanceConfig`]), `ground` ([`Grounding`]), `search` ([`SearchConfig`]) and `begin` ([`Begin`]).
+    /// ([`GuidanceConfig`]), `ground` ([`Grounding`]), `pictures` ([`PicturePrompt`]), `search` ([`SearchConfig`]) and `begin` ([`Begin`]).
     ///
     /// # Errors
     /// [`MethodError`]; it names the line.
@@ -180,6 +184,7 @@ impl Method {
             prompt: text.clone(),
             guide: self.guide.clone(),
             ground: self.ground,
+            pictures: (self.pictures.clone()).unwrap_or_else(|| plain.pictures.clone()),
             delay_order,
             seed,
             ..plain.clone()

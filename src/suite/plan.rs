@@ -9,7 +9,7 @@ use super::method::Method;
 use super::shard::Shard;
 use super::{Suite, SuitePrompt};
 use crate::check::spatialbench::CheckerConfig;
-use crate::request::ModelRequest;
+use crate::request::{ModelRequest, PicturePrompt};
 use crate::sampling::noise::NoiseKind;
 use crate::sources::Wishes;
 use crate::sources::folder::Layout;
@@ -156,6 +156,9 @@ pub struct Sampling {
     pub clip_skip: usize,
     /// Whether pictures are decoded in tiles.
     pub vae_tiling: bool,
+    /// Pictures that IP-Adapters show to the network.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pictures: Vec<PicturePrompt>,
 }
 
 /// Who looks at the pictures.

@@ -31,6 +31,7 @@ pub fn request(plan: &Plan, blueprint: &Blueprint, job: Job) -> Result<Request, 
         clip_skip: sampling.clip_skip,
         noise: sampling.noise,
         vae_tiling: sampling.vae_tiling,
+        pictures: sampling.pictures.clone(),
         ..blueprint.request(&prompt.prompt, model)
     };
     let levels = match method.begin {

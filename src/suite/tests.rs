@@ -131,6 +131,7 @@ pub(super) fn plan(prompts: usize, seeds: u64, methods: &[&str]) -> Plan {
                 noise: NoiseKind::Torch,
                 clip_skip: 0,
                 vae_tiling: false,
+                pictures: Vec::new(),
             }),
             source: None,
             checker: None,

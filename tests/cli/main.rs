@@ -18,6 +18,7 @@ mod first_day;
 mod generate;
 mod generate_again;
 mod generate_sheet;
+mod ip_adapter;
 mod judge;
 mod judge_runs;
 mod memory;

@@ -26,6 +26,7 @@ fn requests(model: &ModelRequest) -> Vec<(Request, PathBuf)> {
         relations: Vec::new(),
         boxes: Vec::new(),
         regions: Vec::new(),
+        pictures: Vec::new(),
         ground: None,
         guide: None,
         found: None,

@@ -19,6 +19,7 @@ use crate::folder::open_folder;
 use crate::gligen;
 use crate::hash::{FileHash, hash_file};
 use crate::hub;
+use crate::ip_adapter::{AdapterSpec, AdapterWeights};
 use crate::lora::{self, LoraSpec};
 use crate::part::{Part, Parts};
 use crate::prediction::Prediction;
@@ -40,6 +41,8 @@ pub struct LoadOptions {
     pub vae: Option<PathBuf>,
     /// GLIGEN's layers, to be put into a checkpoint of SD 1.x: a file.
     pub gligen: Option<PathBuf>,
+    /// IP-Adapters of the UNet.
+    pub adapters: Vec<AdapterSpec>,
     /// What the UNet predicts, whatever the checkpoint says.
     pub prediction: Option<Prediction>,
     /// LoRAs, merged in this order.
@@ -87,6 +90,7 @@ pub struct Checkpoint {
     path: PathBuf,
     parts: Parts,
     loras: Vec<Arc<TensorFile>>,
+    adapters: Vec<AdapterWeights>,
     allow_mismatch: bool,
 }
 
@@ -96,8 +100,8 @@ impl Checkpoint {
     ///
     /// # Errors
     /// [`WeightsError`] if there is nothing there, if it is damaged or no checkpoint of SD 1.x, SD 2.x or
-    /// SDXL, if its configurations make no sense or do not belong together, or if the autoencoder or
-    /// a LoRA of the options cannot be used with it.
+    /// SDXL, if its configurations make no sense or do not belong together, or if the autoencoder,
+    /// an IP-Adapter or a LoRA of the options cannot be used with it.
     pub fn open(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Self, WeightsError> {
         let (name, path, mut parts) = Self::find(path.as_ref(), options)?;
         if let Some(vae) = &options.vae {
@@ -111,11 +115,15 @@ impl Checkpoint {
         }
         agreement::check(&parts)?;
         let loras = lora::apply(&options.loras, &mut parts)?;
+        let adapters = options.adapters.iter();
+        let adapters = adapters.map(|adapter| AdapterWeights::open(adapter, &parts));
+        let adapters = adapters.collect::<Result<_, _>>()?;
         Ok(Self {
             name,
             path,
             parts,
             loras,
+            adapters,
             allow_mismatch: options.allow_mismatch,
         })
     }
@@ -336,7 +344,12 @@ impl Checkpoint {
         RandomCheckpoint::like(&self.parts, dtype, seed)
     }
 
-    /// SHA-256 of every file that weights come from, LoRAs last. Reads them from end to end.
+    /// The IP-Adapters, in the order of the options.
+    pub fn adapters(&self) -> &[AdapterWeights] {
+        &self.adapters
+    }
+
+    /// SHA-256 of every file that weights come from, LoRAs and then IP-Adapters last. Reads them from end to end.
     ///
     /// # Errors
     /// [`WeightsError::Io`].
@@ -351,6 +364,11 @@ impl Checkpoint {
                 files.push(file);
             }
         }
-        files.into_iter().map(|file| hash_file(file)).collect()
+        let hashes = files.into_iter().map(|file| hash_file(file));
+        let mut hashes = hashes.collect::<Result<Vec<_>, _>>()?;
+        for adapter in &self.adapters {
+            hashes.extend(adapter.file_hashes()?);
+        }
+        Ok(hashes)
     }
 }

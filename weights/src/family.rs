@@ -6,6 +6,7 @@ use prepose_formats::TensorFile;
 use serde::Serialize;
 
 use crate::eyes::{self, EyeKind};
+use crate::ip_adapter;
 use crate::keys::is_gligen;
 
 /// An architecture that prepose runs.
@@ -56,6 +57,8 @@ pub enum FileKind {
     Gligen,
     /// GLIGEN for something else than boxes with phrases.
     OtherGligen,
+    /// An IP-Adapter.
+    IpAdapter,
     /// A ControlNet or T2I adapter.
     ControlNet,
     /// A LoRA or one of its relatives.
@@ -97,6 +100,7 @@ impl FileKind {
             Self::Variations => "a checkpoint that varies pictures (unCLIP)",
             Self::Gligen => "a file of GLIGEN layers",
             Self::OtherGligen => "GLIGEN for something else than boxes with phrases",
+            Self::IpAdapter => "an IP-Adapter",
             Self::ControlNet => "a ControlNet or adapter",
             Self::Lora => "a LoRA",
             Self::Vae => "an autoencoder (VAE)",
@@ -123,6 +127,7 @@ impl FileKind {
                 "give it with --gligen, next to the checkpoint of SD 1.x that it is for"
             }
             Self::OtherGligen => "use the GLIGEN checkpoint for text boxes",
+            Self::IpAdapter => "give it with --ip-adapter, next to the checkpoint that it is for",
             Self::Inpainting
             | Self::PictureEditing
             | Self::Depth
@@ -144,6 +149,10 @@ pub(crate) fn kind(file: &TensorFile) -> FileKind {
     let ends = |suffix: &str| file.names().any(|name| name.ends_with(suffix));
     let contains = |part: &str| file.names().any(|name| name.contains(part));
 
+    // FaceID's have a LoRA in them.
+    if ip_adapter::is_adapter(file) {
+        return FileKind::IpAdapter;
+    }
     // A LoRA repeats the names of the networks that it changes, so it is looked for first.
     const LORA: &[&str] = &[
         ".lora_down.",

@@ -8,6 +8,7 @@ mod eyes;
 mod gligen;
 mod hostile_hub;
 mod hub;
+mod ip_adapter;
 mod lora;
 mod random;
 mod sd2;

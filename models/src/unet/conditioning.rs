@@ -6,6 +6,7 @@ use burn::prelude::*;
 use prepose_kernels as kernels;
 
 use crate::attention::KeyValue;
+use crate::ip_adapter::PictureLayer;
 
 /// SDXL's conditioning besides the prompt's hidden states.
 #[derive(Debug, Clone)]
@@ -36,6 +37,8 @@ pub struct PreparedConditioning {
     pub(super) context: Vec<KeyValue>,
     /// Those of the objects that GLIGEN's layers attend to, one a transformer block; none where they are off.
     pub(super) objects: Option<Vec<KeyValue>>,
+    /// Those of pictures, several for each cross-attention layer; none without pictures.
+    pub(super) pictures: Option<Vec<Vec<PictureLayer>>>,
     /// The embedding of SDXL's added conditioning, `[B, T]`, f32.
     pub(super) added: Option<Tensor<2>>,
     /// The embedded guidance scale of a distilled network, `[1, time_cond_proj_dim]`, f32.
@@ -59,6 +62,7 @@ impl PreparedConditioning {
             id: ConditioningId::new(),
             context: narrow(&self.context),
             objects: self.objects.as_ref().map(narrow),
+            pictures: self.map_pictures(|x| x.clone().narrow(0, start, samples)),
             added: (self.added.clone()).map(|added| added.narrow(0, start, samples)),
             guidance: self.guidance.clone(),
         }
@@ -78,6 +82,17 @@ impl PreparedConditioning {
         self.objects.is_some()
     }
 
+    /// The pictures from other tensors.
+    fn map_pictures(
+        &self,
+        change: impl Fn(&Tensor<4>) -> Tensor<4>,
+    ) -> Option<Vec<Vec<PictureLayer>>> {
+        let layers = self.pictures.as_ref()?.iter();
+        let change =
+            |layer: &Vec<PictureLayer>| layer.iter().map(|picture| picture.map(&change)).collect();
+        Some(layers.map(change).collect())
+    }
+
     /// A new conditioning from the tensors of this one.
     pub(super) fn map(
         &self,
@@ -93,14 +108,30 @@ impl PreparedConditioning {
             id: ConditioningId::new(),
             context: map_all(&self.context),
             objects: self.objects.as_ref().map(map_all),
+            pictures: self.map_pictures(&wide),
             added: self.added.as_ref().map(&flat),
             guidance: self.guidance.as_ref().map(&flat),
         }
     }
 
-    /// The keys and values of the text, then those of the objects.
+    /// The keys and values of the text, then those of the objects, then those of the pictures.
     fn layers(&self) -> impl Iterator<Item = &KeyValue> {
-        self.context.iter().chain(self.objects.iter().flatten())
+        let pictures = self.pictures.iter().flatten().flatten();
+        (self.context.iter())
+            .chain(self.objects.iter().flatten())
+            .chain(pictures.map(|picture| &picture.context))
+    }
+
+    /// The masks of the pictures.
+    fn masks(&self) -> impl Iterator<Item = Option<&Tensor<4>>> {
+        let pictures = self.pictures.iter().flatten().flatten();
+        pictures.map(|picture| picture.mask.as_ref())
+    }
+
+    /// How many pictures each layer has.
+    fn picture_counts(&self) -> Option<Vec<usize>> {
+        let layers = self.pictures.as_ref()?.iter();
+        Some(layers.map(Vec::len).collect())
     }
 
     /// Whether the other's tensors have the same shapes.
@@ -111,6 +142,9 @@ impl PreparedConditioning {
         };
         self.layers().count() == other.layers().count()
             && self.objects.is_some() == other.objects.is_some()
+            && self.picture_counts() == other.picture_counts()
+            && (self.masks().map(|mask| mask.map(Tensor::dims)))
+                .eq(other.masks().map(|mask| mask.map(Tensor::dims)))
             && self.layers().zip(other.layers()).all(same)
             && dims(&self.added) == dims(&other.added)
             && dims(&self.guidance) == dims(&other.guidance)
@@ -122,9 +156,19 @@ impl PreparedConditioning {
             .context
             .iter_mut()
             .chain(self.objects.iter_mut().flatten());
-        for (mine, theirs) in mine.zip(other.layers()) {
+        let (mut pictures, mut masks) = (Vec::new(), Vec::new());
+        for PictureLayer { context, mask } in self.pictures.iter_mut().flatten().flatten() {
+            pictures.push(context);
+            masks.push(mask);
+        }
+        for (mine, theirs) in mine.chain(pictures).zip(other.layers()) {
             kernels::overwrite(&mut mine.key, theirs.key.clone());
             kernels::overwrite(&mut mine.value, theirs.value.clone());
+        }
+        for (mine, theirs) in masks.into_iter().zip(other.masks()) {
+            if let (Some(mine), Some(theirs)) = (mine, theirs) {
+                kernels::overwrite(mine, theirs.clone());
+            }
         }
         let flat = [
             (&mut self.added, &other.added),

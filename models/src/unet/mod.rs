@@ -9,6 +9,7 @@ mod footprint;
 mod graph;
 mod grounding;
 mod pass;
+mod pictures;
 mod record;
 mod steps;
 mod time;
@@ -177,6 +178,7 @@ impl UNet {
             id: ConditioningId::new(),
             context,
             objects: None,
+            pictures: None,
             added,
             guidance: None,
         }
@@ -269,6 +271,7 @@ impl UNet {
             time: &time,
             context: &conditioning.context,
             objects: conditioning.objects.as_deref(),
+            pictures: conditioning.pictures.as_deref(),
             layers: &layers,
             wanted: &wanted,
             probe,

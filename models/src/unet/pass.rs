@@ -7,6 +7,7 @@ use burn::prelude::*;
 use prepose_kernels as kernels;
 
 use crate::attention::{AttentionProbe, ContextAttention, KeyValue, LayerInfo, Place};
+use crate::ip_adapter::PictureLayer;
 use crate::resnet::TimeShift;
 
 /// What is known of a cross-attention layer when the network is built.
@@ -27,6 +28,8 @@ pub(crate) struct Pass<'a> {
     pub context: &'a [KeyValue],
     /// Those of the objects that GLIGEN's layers know of, if there are any; as many.
     pub objects: Option<&'a [KeyValue]>,
+    /// What the cross-attention layers are told of pictures, if there are any; as many.
+    pub pictures: Option<&'a [Vec<PictureLayer>]>,
     pub layers: &'a [LayerInfo<'a>],
     /// Whether the probe wants their probabilities.
     pub wanted: &'a [bool],
@@ -47,7 +50,7 @@ impl Pass<'_> {
         }
     }
 
-    /// `queries` `[B, heads, height · width, D]` attend to the text; the result is added `onto` the residual
+    /// `queries` `[B, heads, height · width, D]` attend to the text and to pictures; the result is added `onto` the residual
     /// `[B, height · width, C]`. `None` if the pass ends here.
     pub fn cross_attention(
         &mut self,
@@ -58,6 +61,8 @@ impl Pass<'_> {
     ) -> Option<Tensor<3>> {
         let ends = self.end == Some(layer);
         let KeyValue { key, value } = self.context[layer].clone();
+        let pictures = self.pictures.map_or(&[][..], |pictures| &pictures[layer]);
+        let seen = (!pictures.is_empty() && !ends).then(|| queries.clone());
         let y = if self.wanted[layer] {
             let (y, probabilities) = kernels::attention_with_probs(queries, key, value);
             self.probe.record(&self.layers[layer], probabilities);
@@ -67,7 +72,16 @@ impl Pass<'_> {
         } else {
             kernels::attention(queries, key, value)
         };
-        (!ends).then(|| attention.finish(y, onto))
+        if ends {
+            return None;
+        }
+        let y = match seen {
+            Some(queries) => {
+                (pictures.iter()).fold(y, |y, picture| y + picture.attend(queries.clone()))
+            }
+            None => y,
+        };
+        Some(attention.finish(y, onto))
     }
 }
 

@@ -91,6 +91,7 @@ impl UNet {
             time: &time,
             context: &conditioning.context,
             objects: conditioning.objects.as_deref(),
+            pictures: conditioning.pictures.as_deref(),
             layers: &layers,
             wanted: &wanted,
             probe,
@@ -160,6 +161,7 @@ impl Recording<'_> {
         let mut state = Gradient {
             context: &self.conditioning.context,
             grounded: self.conditioning.objects.is_some(),
+            pictures: self.conditioning.pictures.as_deref(),
             probabilities,
             branches: Vec::new(),
         };
@@ -171,6 +173,7 @@ impl Recording<'_> {
                     time: &self.time,
                     context: &self.conditioning.context,
                     objects: self.conditioning.objects.as_deref(),
+                    pictures: self.conditioning.pictures.as_deref(),
                     layers: &self.layers,
                     wanted: &nothing,
                     probe: &mut NoProbe,

@@ -11,8 +11,9 @@ use burn::prelude::*;
 use prepose_kernels as kernels;
 
 use super::pass::{Pass, Tape};
-use super::transformer::{Transformer2d, TransformerBlock};
+use super::transformer::{Known, Transformer2d, TransformerBlock};
 use crate::attention::KeyValue;
+use crate::ip_adapter::PictureLayer;
 use crate::layers::Conv2d;
 use crate::resnet::{Downsample, ResnetBlock, Upsample};
 
@@ -75,6 +76,8 @@ pub(crate) struct Gradient<'a> {
     pub context: &'a [KeyValue],
     /// Whether GLIGEN's layers ran.
     pub grounded: bool,
+    /// What the same layers know of pictures.
+    pub pictures: Option<&'a [Vec<PictureLayer>]>,
     /// The gradients to the probabilities of the same layers.
     pub probabilities: Vec<Option<Tensor<4>>>,
     /// The gradients to the branches.
@@ -167,8 +170,12 @@ impl Step<'_> {
             }
             Step::Attend(block, layer) => {
                 let probabilities = state.probabilities[*layer].take();
-                let context = &state.context[*layer];
-                block.input_grad(grad, probabilities, context, state.grounded, tape)
+                let known = Known {
+                    text: &state.context[*layer],
+                    pictures: (state.pictures).map_or(&[], |pictures| &pictures[*layer]),
+                    grounded: state.grounded,
+                };
+                block.input_grad(grad, probabilities, known, tape)
             }
             Step::Leave(transformer) => {
                 state.branches.push(grad.clone());

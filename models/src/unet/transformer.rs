@@ -9,6 +9,7 @@ use super::pass::{Pass, Tape};
 use crate::attention::{
     AttentionShape, ContextAttention, DIFFUSERS_NAMES, KeyValue, SelfAttention,
 };
+use crate::ip_adapter::PictureLayer;
 use crate::layers::{GroupNorm, LayerNorm, Linear};
 use crate::params::Params;
 
@@ -152,6 +153,15 @@ pub(crate) struct TransformerBlock {
     ff: FeedForward,
 }
 
+/// What a block attended to besides the feature map, for its gradient.
+#[derive(Clone, Copy)]
+pub(crate) struct Known<'a> {
+    pub text: &'a KeyValue,
+    pub pictures: &'a [PictureLayer],
+    /// Whether GLIGEN's layer knew of objects.
+    pub grounded: bool,
+}
+
 impl TransformerBlock {
     fn load(mut params: Params, options: TransformerOptions) -> Self {
         let channels = options.channels;
@@ -221,22 +231,20 @@ impl TransformerBlock {
     }
 
     /// The gradient to the input from that of the output, if any, and that of the probabilities, if
-    /// any, in the attention to `context`. `None` if there is neither. `grounded` says whether the pass knew of
-    /// objects.
+    /// any, in the attention to the text. `None` if there is neither.
     pub fn input_grad(
         &self,
         grad: Option<Tensor<4>>,
         grad_probabilities: Option<Tensor<4>>,
-        context: &KeyValue,
-        grounded: bool,
+        known: Known,
         mut tape: Tape,
     ) -> Option<Tensor<4>> {
         let x: Tensor<4> = tape.read();
         let shape = x.dims();
         let [query, key, value, y] = [(); 4].map(|()| tape.read());
-        let fuser = self.fuser.as_ref().filter(|_| grounded);
+        let fuser = self.fuser.as_ref().filter(|_| known.grounded);
         let fused = fuser.map(|fuser| (fuser, Kept::read(&mut tape)));
-        let (x2, query2) = (tape.read(), tape.read());
+        let (x2, query2): (_, Tensor<4>) = (tape.read(), tape.read());
 
         let grad = grad.map(|grad| {
             let (grad, x3) = (tokens(grad), tape.read());
@@ -249,8 +257,17 @@ impl TransformerBlock {
         }
         let inner = grad.clone();
         let inner = inner.map(|grad| self.attn2.finish_input_grad(grad));
-        let (key2, value2) = (context.key.clone(), context.value.clone());
+        let of_pictures = inner.as_ref().and_then(|inner| {
+            let grads = known.pictures.iter();
+            let grads = grads.map(|picture| picture.query_grad(inner.clone(), query2.clone()));
+            grads.reduce(|a, b| a + b)
+        });
+        let (key2, value2) = (known.text.key.clone(), known.text.value.clone());
         let inner = kernels::attention_query_grad(inner, grad_probabilities, query2, key2, value2);
+        let inner = match of_pictures {
+            Some(of_pictures) => inner + of_pictures,
+            None => inner,
+        };
         let inner = self.attn2.queries_input_grad(inner);
         let inner = self.norm2.input_grad(inner, x2);
         let grad = match grad {

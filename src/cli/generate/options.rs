@@ -129,6 +129,14 @@ pub struct GuideArgs {
         hide_short_help = true
     )]
     no_ground: bool,
+    /// With --again: without the pictures that IP-Adapters showed.
+    #[arg(
+        long,
+        requires = "again",
+        conflicts_with = "ip_picture",
+        hide_short_help = true
+    )]
+    no_ip_picture: bool,
     /// Where a part of a prompt joined by AND acts, as "2: 0.5,0,1,1"; may be repeated.
     #[arg(long, value_name = "PART: X0,Y0,X1,Y1", hide_short_help = true)]
     pub(super) region: Vec<Region>,
@@ -158,6 +166,9 @@ impl GuideArgs {
         }
         if self.no_ground {
             request.ground = None;
+        }
+        if self.no_ip_picture {
+            request.pictures.clear();
         }
         if let Some(share) = self.ground {
             request.ground = Some(Grounding { share });

@@ -1,13 +1,15 @@
 //! From arguments to requests.
 
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use prepose::engine::Blueprint;
 use prepose::output::files::parent;
 use prepose::prompt::neutral::neutral;
-use prepose::request::{DelayedOrder, InitImage, ModelRequest, PromptSwitch, Request};
+use prepose::request::{
+    DelayedOrder, InitImage, ModelRequest, PictureRegion, PromptSwitch, Request,
+};
 use prepose::suite::sets;
 
 use super::args::{Args, Seed};
@@ -42,7 +44,15 @@ pub fn fresh(
 pub fn again(args: &Args, path: &Path, stored: &Request) -> anyhow::Result<Vec<Request>> {
     let mut base = stored.clone();
     if let (Some(init), None) = (&mut base.init, &args.init_image) {
-        find_start(init, path)?;
+        find(&mut init.path, path, "--init-image")?;
+    }
+    if args.sampling.ip_picture.is_empty() {
+        for picture in &mut base.pictures {
+            find(&mut picture.path, path, "--ip-picture")?;
+            if let Some(PictureRegion::Mask { path: mask, .. }) = &mut picture.region {
+                find(mask, path, "--ip-picture")?;
+            }
+        }
     }
     let mut prompts = prompts(args)?;
     if prompts.is_empty() {
@@ -98,6 +108,10 @@ fn changed(args: &Args, mut request: Request) -> anyhow::Result<Request> {
         request.regions.clone_from(&args.guide.region);
     }
     args.guide.apply(&mut request, args.sheet.chooses_guide())?;
+    ensure!(
+        args.model.ip_adapter.is_empty() || !request.pictures.is_empty(),
+        "--ip-adapter shows pictures, and there are none; give one with --ip-picture FILE"
+    );
     if let Some(path) = &args.init_image {
         let strength = request.init.map_or(STRENGTH, |init| init.strength);
         request.init = Some(InitImage {
@@ -121,19 +135,19 @@ fn with_seeds<'a>(request: &'a Request, seeds: &'a [u64]) -> impl Iterator<Item 
     })
 }
 
-/// A start picture is named as it was typed then: as seen from here, or else it may lie beside the picture.
-fn find_start(init: &mut InitImage, picture: &Path) -> anyhow::Result<()> {
-    let beside = parent(picture).join(&init.path);
-    if init.path.exists() {
+/// What `picture` was made from is named as it was typed then: as seen from here, or else it may lie beside the picture.
+fn find(file: &mut PathBuf, picture: &Path, option: &str) -> anyhow::Result<()> {
+    let beside = parent(picture).join(&file);
+    if file.exists() {
         return Ok(());
     }
     ensure!(
         beside.exists(),
-        "the start picture {} is not there, nor beside {}; say where it is with --init-image",
-        init.path.display(),
+        "the picture {} is not there, nor beside {}; say where it is with {option}",
+        file.display(),
         picture.display()
     );
-    init.path = beside;
+    *file = beside;
     Ok(())
 }
 

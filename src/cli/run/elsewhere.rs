@@ -342,6 +342,8 @@ fn refuse_misplaced(settings: &Settings) -> anyhow::Result<()> {
         ("--config", model.config.is_some()),
         ("--vae", model.vae.is_some()),
         ("--lora", !model.lora.is_empty()),
+        ("--ip-adapter", !model.ip_adapter.is_empty()),
+        ("--ip-picture", !sampling.ip_picture.is_empty()),
         ("--dtype", model.dtype.is_some()),
         ("--scheduler", sampling.scheduler.is_some()),
         ("--clip-skip", sampling.clip_skip.is_some()),

@@ -60,7 +60,7 @@ pub fn prompts(
 pub fn plan(
     args: &Settings,
     suite: Suite,
-    methods: Vec<Method>,
+    mut methods: Vec<Method>,
     model: ModelRequest,
     blueprint: &Blueprint,
     detectors: &DetectorSpecs,
@@ -76,6 +76,13 @@ pub fn plan(
              say on or off"
         ),
     };
+    let mut pictures = asked.ip_picture.clone();
+    let shown = methods
+        .iter_mut()
+        .filter_map(|method| method.pictures.as_mut());
+    for pictures in shown.chain([&mut pictures]) {
+        blueprint.record_pictures(pictures)?;
+    }
     let kind = asked.scheduler.map(|kind| kind.to_string());
     let sampling = Sampling {
         steps: asked.steps.unwrap_or(defaults.steps),
@@ -87,6 +94,7 @@ pub fn plan(
         noise: asked.noise(),
         clip_skip: asked.clip_skip.unwrap_or(0),
         vae_tiling,
+        pictures,
     };
     let mut plan = common(args, suite, methods, detectors)?;
     plan.config.model = Some(model);

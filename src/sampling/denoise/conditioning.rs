@@ -3,6 +3,8 @@
 use burn::tensor::{Int, Tensor};
 use prepose_models::unet::{AddedConditioning, Objects, PreparedConditioning, UNet};
 
+use super::pictures::{Acting, PictureGroup};
+
 /// What the UNet is told about the text, for a batch of B pictures.
 #[derive(Clone, Debug)]
 pub struct TextConditioning {
@@ -130,6 +132,8 @@ pub struct ConditioningPlan {
     steps: Vec<usize>,
     /// In how many steps, from the first on, GLIGEN's layers act.
     grounded: usize,
+    /// What IP-Adapters show.
+    pictures: Vec<PictureGroup>,
 }
 
 /// A conditioning with what the UNet derives from it, once that was needed.
@@ -137,22 +141,43 @@ pub struct ConditioningPlan {
 struct Planned {
     conditioning: Conditioning,
     prepared: Option<PreparedConditioning>,
-    /// The same with its objects.
-    grounded: Option<PreparedConditioning>,
+    /// The same with its objects and with pictures, by what acts.
+    acting: Vec<(Acting, PreparedConditioning)>,
 }
 
 impl Planned {
-    fn prepare(&mut self, grounded: bool, unet: &UNet, scale: f64) -> &PreparedConditioning {
-        let Self {
-            conditioning,
-            prepared,
-            grounded: with_objects,
-        } = self;
+    /// With what acts besides the text; `pictures` are all there are.
+    fn prepare(
+        &mut self,
+        mut acting: Acting,
+        pictures: &[PictureGroup],
+        unet: &UNet,
+        scale: f64,
+    ) -> &PreparedConditioning {
+        let conditioning = &self.conditioning;
+        let prepared = &mut self.prepared;
         let plain = prepared.get_or_insert_with(|| conditioning.prepare(unet, scale));
-        match grounded && conditioning.objects.is_some() {
-            true => with_objects.get_or_insert_with(|| conditioning.ground(unet, plain.clone())),
-            false => plain,
+        acting.objects &= conditioning.objects.is_some();
+        if acting.nothing() {
+            return plain;
         }
+        let known = self.acting.iter().position(|(known, _)| *known == acting);
+        let index = known.unwrap_or_else(|| {
+            let mut prepared = plain.clone();
+            if acting.objects {
+                prepared = conditioning.ground(unet, prepared);
+            }
+            let rows = conditioning.rows();
+            let shown = acting.pictures.iter().zip(pictures);
+            let shown = shown.filter_map(|(acts, group)| acts.then(|| group.rows(rows)));
+            let shown: Vec<_> = shown.collect();
+            if !shown.is_empty() {
+                prepared = unet.show(prepared, &shown);
+            }
+            self.acting.push((acting, prepared));
+            self.acting.len() - 1
+        });
+        &self.acting[index].1
     }
 }
 
@@ -161,7 +186,7 @@ impl From<Conditioning> for Planned {
         Self {
             conditioning,
             prepared: None,
-            grounded: None,
+            acting: Vec::new(),
         }
     }
 }
@@ -173,6 +198,7 @@ impl From<Conditioning> for ConditioningPlan {
             texts: vec![conditioning.into()],
             steps: vec![0],
             grounded: 0,
+            pictures: Vec::new(),
         }
     }
 }
@@ -192,6 +218,7 @@ impl ConditioningPlan {
             texts: texts.into_iter().map(Planned::from).collect(),
             steps,
             grounded: 0,
+            pictures: Vec::new(),
         }
     }
 
@@ -200,6 +227,23 @@ impl ConditioningPlan {
         Self {
             grounded: steps,
             ..self
+        }
+    }
+
+    /// The same with pictures.
+    pub fn showing(self, pictures: Vec<PictureGroup>) -> Self {
+        Self { pictures, ..self }
+    }
+
+    /// What acts at `step` besides the text.
+    fn acting(&self, step: usize) -> Acting {
+        Acting {
+            objects: step < self.grounded,
+            pictures: self
+                .pictures
+                .iter()
+                .map(|group| group.acts_at(step))
+                .collect(),
         }
     }
 
@@ -233,11 +277,11 @@ impl ConditioningPlan {
         unet: &UNet,
         guidance_scale: f64,
     ) -> &PreparedConditioning {
-        let (text, grounded) = (self.text(step), step < self.grounded);
-        self.texts[text].prepare(grounded, unet, guidance_scale)
+        let (text, acting) = (self.text(step), self.acting(step));
+        self.texts[text].prepare(acting, &self.pictures, unet, guidance_scale)
     }
 
-    /// The conditional half of the text that the run ends with, with the objects of `step`.
+    /// The conditional half of the text that the run ends with, with the objects and pictures of `step`.
     pub(super) fn prepare_positive(
         &mut self,
         step: usize,
@@ -247,8 +291,8 @@ impl ConditioningPlan {
         let conditioning = self.at(usize::MAX);
         let [pictures, _, _] = conditioning.positive.context.dims();
         let start = (conditioning.rows() - 1) * pictures;
-        let (text, grounded) = (self.text(usize::MAX), step < self.grounded);
-        let prepared = self.texts[text].prepare(grounded, unet, guidance_scale);
+        let (text, acting) = (self.text(usize::MAX), self.acting(step));
+        let prepared = self.texts[text].prepare(acting, &self.pictures, unet, guidance_scale);
         prepared.narrow(start, pictures)
     }
 
@@ -256,6 +300,9 @@ impl ConditioningPlan {
     pub(super) fn select(&mut self, keep: &Tensor<1, Int>) {
         for text in &mut self.texts {
             *text = text.conditioning.clone().select(keep).into();
+        }
+        for group in &mut self.pictures {
+            *group = group.select(keep);
         }
     }
 }

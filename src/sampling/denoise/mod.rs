@@ -3,6 +3,7 @@
 
 mod conditioning;
 mod hook;
+mod pictures;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use prepose_models::unet::{RecordOptions, StepGraphs, UNet};
@@ -13,6 +14,7 @@ use super::schedulers::{History, Schedule};
 pub use conditioning::{Composition, Conditioning, ConditioningPlan, TextConditioning};
 use hook::Probes;
 pub use hook::{Hook, HookError, Rows, State};
+pub use pictures::PictureGroup;
 
 /// Why a run did not end with latents.
 #[derive(Debug, Error)]

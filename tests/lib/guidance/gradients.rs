@@ -9,8 +9,9 @@ use prepose::guidance::layout::Layout;
 use prepose::guidance::maps::MapGroup;
 use prepose::guidance::{GuidanceConfig, Network, Target};
 use prepose_models::attention::{LayerInfo, Place};
+use prepose_models::ip_adapter::{PictureRow, RegionMask};
 use prepose_models::unet::{AddedConditioning, MapCotangents, Memory, Objects};
-use prepose_weights::{Checkpoint, LoadOptions};
+use prepose_weights::{AdapterSpec, Checkpoint, LoadOptions};
 
 use super::support::*;
 use crate::support::fixture;
@@ -307,6 +308,92 @@ fn gradients_through_gligen() {
         );
         assert!(errors[0] < 1e-5 && errors[1] < 2e-5, "{errors:?}");
         let (_, without) = run(&prepared.without_objects());
+        assert!(deviation(&without, &gradient) > 1e-2);
+    }
+}
+
+/// PoS through layers that attend to pictures of two adapters, two of them with masks, against PyTorch's autograd.
+#[test]
+fn gradients_through_pictures() {
+    let expected = Expected::open("ip-adapter");
+    let key = |name: &str| format!("gradient/{name}");
+    let folder = fixture("ip-adapter");
+    let adapter = |name: &str| AdapterSpec {
+        path: folder.join(name),
+        encoder: None,
+    };
+    let options = LoadOptions {
+        adapters: vec![
+            adapter("plain_sd1.safetensors"),
+            adapter("plus_sd1.safetensors"),
+        ],
+        ..LoadOptions::default()
+    };
+    let checkpoint = Checkpoint::open(fixture("single-file/sd1"), &options).unwrap();
+    let device = Device::flex();
+    let unet = checkpoint.load_unet(&device, FloatDType::F32).unwrap();
+    let adapters = checkpoint.adapters().iter();
+    let adapters: Vec<_> = adapters
+        .map(|weights| weights.load(&device, FloatDType::F32).unwrap())
+        .collect();
+    let info = &read_json(&folder.join("case.json"))["guidance"];
+    let config: GuidanceConfig = serde_json::from_value(info["config"].clone()).unwrap();
+    let config = GuidanceConfig {
+        resolution: Some(16),
+        ..config
+    };
+    let targets: Vec<Target> = (info["targets"].as_array().unwrap().iter())
+        .map(target)
+        .collect();
+    let latents = expected.tensor::<4>(&key("latents"));
+    let settings = config.settings(Network::Toybox).unwrap();
+    let filter = settings.layers.resolve(unet.config(), [16, 24]).unwrap();
+    let layers = unet.config().adapter_layers().unwrap().len();
+    let left = RegionMask::new(192, 128, |x, _| x < 96);
+    let disc = crate::pipeline::ip_adapter::disc(192, 128);
+    let shown = |number: usize, features: Tensor<3>, scale: f32, region: Option<&RegionMask>| {
+        let row = |row| PictureRow {
+            tokens: adapters[number].tokens(features.clone().narrow(0, row, 1)),
+            scales: vec![scale; layers],
+            region: region.cloned(),
+        };
+        adapters[number].attention(&[row(0), row(1)], [16, 24])
+    };
+    let features = expected.tensor::<3>(&key("features"));
+    let hidden: Tensor<4> = expected.tensor(&key("hidden"));
+    let pictures = [
+        shown(0, features.clone().narrow(1, 0, 1), 1.0, Some(&left)),
+        shown(0, features.narrow(1, 1, 1), 0.7, Some(&disc)),
+        shown(1, hidden.squeeze_dim(1), 0.6, None),
+    ];
+    let plain = unet.prepare(expected.tensor(&key("context")), None);
+    let prepared = unet.show(plain.clone(), &pictures);
+    let loss = only_pass(&config, &targets);
+    let reading = Reading {
+        filter: &filter,
+        loss: loss.as_ref(),
+        before: &[],
+        stage: Stage::Update,
+    };
+    for memory in [Memory::Keep, Memory::Recompute] {
+        let run = |prepared| {
+            let (maps, recording) = reading.run(&unet, latents.clone(), 701.0, prepared, memory);
+            (
+                values(&maps.losses),
+                values(&recording.sample_gradient(&maps)),
+            )
+        };
+        let (losses, gradient) = run(&prepared);
+        let errors = [
+            deviation(&losses, &expected.values(&key("losses"))),
+            deviation(&gradient, &expected.values(&key("gradient"))),
+        ];
+        println!(
+            "{memory:?}: losses {:.1e}, gradient {:.1e}",
+            errors[0], errors[1]
+        );
+        assert!(errors[0] < 1e-5 && errors[1] < 2e-5, "{errors:?}");
+        let (_, without) = run(&plain);
         assert!(deviation(&without, &gradient) > 1e-2);
     }
 }

@@ -75,7 +75,7 @@ impl Gligen {
     }
 }
 
-fn deviation(a: &[f32], b: &[f32]) -> f32 {
+pub(super) fn deviation(a: &[f32], b: &[f32]) -> f32 {
     let scale = b.iter().fold(0f32, |max, value| max.max(value.abs()));
     let pairs = a.iter().zip(b);
     pairs.fold(0f32, |max, (a, b)| max.max((a - b).abs())) / scale

@@ -6,6 +6,7 @@ mod batches;
 mod composed;
 mod gligen;
 mod hooks;
+pub mod ip_adapter;
 mod references;
 mod sd2;
 
@@ -52,6 +53,7 @@ impl Case {
             relations: Vec::new(),
             boxes: Vec::new(),
             regions: Vec::new(),
+            pictures: Vec::new(),
             ground: None,
             guide: None,
             found: None,

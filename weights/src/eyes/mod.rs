@@ -224,6 +224,35 @@ impl EyeWeights {
         hash_file(&self.file)
     }
 
+    /// The file of its weights.
+    pub fn path(&self) -> &Path {
+        &self.part.path
+    }
+
+    /// How many parameters it has; of a CLIP its text encoder's are counted.
+    pub fn parameters(&self) -> u64 {
+        self.part.parameters(|_| true)
+    }
+
+    /// Whether a picture encoder projects its embedding.
+    pub(crate) fn is_projected(&self) -> bool {
+        self.part.entries.contains_key("visual_projection.weight")
+    }
+
+    /// The configuration of a CLIP's picture encoder, or of one alone.
+    ///
+    /// # Errors
+    /// [`WeightsError`] if it is another network.
+    pub fn clip_vision_config(&self) -> Result<ClipVisionConfig, WeightsError> {
+        match self.kind {
+            EyeKind::Clip => Ok(self.part.config::<ClipConfig>()?.vision()),
+            _ => {
+                self.expect(EyeKind::ClipVision)?;
+                self.part.config()
+            }
+        }
+    }
+
     /// Refuses to be taken for another network.
     fn expect(&self, wanted: EyeKind) -> Result<(), WeightsError> {
         if self.kind == wanted {
@@ -278,13 +307,7 @@ impl EyeWeights {
         device: &Device,
         dtype: FloatDType,
     ) -> Result<ClipVisionModel, WeightsError> {
-        let config = match self.kind {
-            EyeKind::Clip => self.part.config::<ClipConfig>()?.vision(),
-            _ => {
-                self.expect(EyeKind::ClipVision)?;
-                self.part.config()?
-            }
-        };
+        let config = self.clip_vision_config()?;
         let own = |name: &str| name.starts_with("visual_projection") || name.starts_with("vision_");
         (self.part).load_some(device, dtype, false, own, |params| {
             ClipVisionModel::load(&config, params)
