@@ -24,7 +24,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::check::{pictures_in, read_picture};
-use super::looking::LookingArgs;
+use super::detecting::DetectingArgs;
 use super::progress::Progress;
 use super::{ERROR, OK, checker, input};
 
@@ -64,7 +64,7 @@ pub struct Args {
     #[arg(long, help_heading = "Detector")]
     masks: bool,
     #[command(flatten)]
-    looking: LookingArgs,
+    detecting: DetectingArgs,
     /// The file for the lines, one a picture [default: they are told on the terminal].
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     out: Option<PathBuf>,
@@ -167,7 +167,7 @@ impl Input {
 }
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
-    args.looking.check()?;
+    args.detecting.check()?;
     ensure!(
         (0.0..=1.0).contains(&args.min_score),
         "--min-score is {}, but scores are from 0 to 1",
@@ -176,7 +176,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let weights = checker::open(args.checker.as_deref().unwrap_or(TOYBOX))?;
     let (inputs, mut problems) = inputs(args, weights.vocabulary().is_none());
     if !inputs.is_empty() {
-        let opened = device::open(args.looking.device)?;
+        let opened = device::open(args.detecting.device)?;
         let params = DetectorParams {
             score_threshold: Some(args.min_score),
             box_threshold: Some(args.min_score),
@@ -194,7 +194,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
             found: 0,
         };
         let mut progress = Progress::new(inputs.len() as u64, "pictures", quiet || args.json);
-        for batch in inputs.chunks(args.looking.batch) {
+        for batch in inputs.chunks(args.detecting.batch) {
             let read: Vec<_> = batch
                 .par_iter()
                 .map(|one| read_picture(&one.path))

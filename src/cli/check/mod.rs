@@ -15,8 +15,8 @@ pub(super) use pictures::read_picture;
 use prepose::prompt::scene::GivenRelation;
 pub(super) use records::read_config;
 
+use super::detecting::DetectingArgs;
 use super::judge::prompted::PromptedArgs;
-use super::looking::LookingArgs;
 
 /// Say whether pictures show what was asked for: PASS, FAIL or UNDECIDABLE, why, and how sure (docs/checker.md).
 ///
@@ -95,7 +95,7 @@ pub struct Args {
     )]
     published: Option<bool>,
     #[command(flatten)]
-    looking: LookingArgs,
+    detecting: DetectingArgs,
     #[command(flatten)]
     judge: PromptedArgs,
     /// The folder for the results [default: none is written].

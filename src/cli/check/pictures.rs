@@ -31,7 +31,7 @@ use crate::cli::{ERROR, NO, OK, checker, colour};
 
 /// Checks what the arguments name.
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
-    args.looking.check()?;
+    args.detecting.check()?;
     if let Some(depth) = args.depth.as_deref().filter(|depth| !depth.is_dir()) {
         bail!("--depth {} is no folder", depth.display());
     }
@@ -192,7 +192,7 @@ fn load(
     primary: &OpenDetector,
     secondary: Option<&OpenDetector>,
 ) -> anyhow::Result<Checker> {
-    let opened = device::open(args.looking.device)?;
+    let opened = device::open(args.detecting.device)?;
     let load = |weights: &OpenDetector, config: &mut DetectorConfig| {
         let detector = checker::load(weights, &opened.device, &config.params)?;
         checker::name_in(config, weights);
@@ -223,7 +223,7 @@ fn load(
             published: args.published.unwrap_or(false),
         },
         device: opened.device,
-        batch: args.looking.batch,
+        batch: args.detecting.batch,
     })
 }
 

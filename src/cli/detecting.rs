@@ -6,7 +6,7 @@ use prepose::device::DeviceSpec;
 /// Where detectors look at pictures, and at how many at a time.
 #[derive(Clone, Copy, Debug, clap::Args)]
 #[command(next_help_heading = "Device")]
-pub struct LookingArgs {
+pub struct DetectingArgs {
     /// auto, cuda[:i], vulkan[:i], metal, wgpu[:i] or flex (the CPU).
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub device: DeviceSpec,
@@ -21,7 +21,7 @@ pub struct LookingArgs {
     pub batch: usize,
 }
 
-impl LookingArgs {
+impl DetectingArgs {
     /// Refuses to look at no picture at a time.
     pub fn check(&self) -> anyhow::Result<()> {
         ensure!(self.batch > 0, "--batch is 0, but must be at least 1");
