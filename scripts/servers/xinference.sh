@@ -9,7 +9,7 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 prepose=${1:-$root/target/release/prepose}
 python=${2:-python3}
 folder=$(mktemp -d)
-export XINFERENCE_HOME=$folder/home XINFERENCE_ENABLE_VIRTUAL_ENV=0 HF_HUB_OFFLINE=1
+export XINFERENCE_HOME=$folder/home XINFERENCE_ENABLE_VIRTUAL_ENV=0 XINFERENCE_AUTH_ADVANCED=0 HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1
 port=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 "$python" -c 'from xinference.deploy.cmdline import local; local()' --host 127.0.0.1 --port "$port" \
     >"$folder/server.log" 2>&1 &
@@ -23,6 +23,7 @@ trap finish EXIT
 
 "$python" - "$port" "$root/weights/toybox" <<'PYTHON' || { tail -40 "$folder/server.log"; exit 1; }
 import json
+import os
 import sys
 import time
 import urllib.error
@@ -44,6 +45,8 @@ for _ in range(600):
     try:
         urllib.request.urlopen(base + "/v1/models", timeout=10).read()
         break
+    except urllib.error.HTTPError as error:
+        sys.exit(f"the server answered {error.code}: {error.read().decode()[:2000]}")
     except OSError:
         time.sleep(1)
 else:
@@ -61,17 +64,20 @@ spec = {
     "default_generate_config": {},
 }
 post("/v1/model_registrations/image", {"model": json.dumps(spec), "persist": False})
+# It removes this folder as empty when it starts, and needs it later.
+os.makedirs(os.environ["XINFERENCE_HOME"] + "/cache/v2", exist_ok=True)
 post("/v1/models", {"model_uid": "toybox", "model_name": "toybox", "model_type": "image", "torch_dtype": "float32"})
 PYTHON
 
-common=(spatialbench-uc --every 20 --seeds 0-1 --device flex --quiet)
+common=(spatialbench-uc --every 100 --seeds 0-1 --device flex --quiet)
 server=(--endpoint "http://127.0.0.1:$port" --parallel 1)
 "$prepose" run "${common[@]}" --steps 20 --size 128 --guidance-scale 7.5 --scheduler ddim --out "$folder/engine"
 "$prepose" run "${common[@]}" --steps 20 --size 128 --guidance-scale 7.5 --out "$folder/webui" \
     "${server[@]}" --endpoint-kind webui --endpoint-model toybox
 "$prepose" run "${common[@]}" --size 128 --out "$folder/openai" --endpoint "http://127.0.0.1:$port/v1" --parallel 1 \
-    --endpoint-model toybox --endpoint-set response_format=b64_json
-"$prepose" ots edit --every 550 --seeds 0 --device flex --quiet --checker none --steps 10 --size 128 --strength 0.5 \
+    --endpoint-model toybox --endpoint-set response_format=b64_json \
+    --endpoint-set 'kwargs="{\"num_inference_steps\": 10}"'
+"$prepose" ots edit --every 1100 --seeds 0 --device flex --quiet --checker none --steps 10 --size 128 --strength 0.5 \
     --out "$folder/edit" "${server[@]}" --endpoint-kind webui --endpoint-model toybox
 
 "$python" - "$folder" <<'PYTHON'

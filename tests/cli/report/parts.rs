@@ -41,7 +41,7 @@ fn an_unfinished_run_is_reported_as_far_as_it_is() {
     assert_eq!(summary["complete"], false);
     assert_eq!(
         summary["methods"][1],
-        json!({"name": "psg", "pictures": 3, "planned": 8, "checked": 3})
+        json!({"name": "psg", "pictures": 3, "planned": 8, "refused": 0, "checked": 3})
     );
     // A half-written one is not what this program leaves.
     write(run.join("psg/samples/000011.json"), "{\"index\": 11, \"man");
