@@ -1,7 +1,7 @@
 //! What Ctrl-C and other requests to end do while pictures are made.
 
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use anyhow::Context;
 

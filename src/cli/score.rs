@@ -143,7 +143,8 @@ fn rules() -> PossibleValuesParser {
     values.push(PossibleValue::new(OPSE).help(about));
     let about = "CLIPScore: how well prompts describe pictures, by a CLIP (--clip)";
     values.push(PossibleValue::new(CLIP_SCORE).help(about));
-    let about = "what a vision-language model, or a detector, answers about runs' pictures (--judge)";
+    let about =
+        "what a vision-language model, or a detector, answers about runs' pictures (--judge)";
     values.push(PossibleValue::new(JUDGE).help(about));
     PossibleValuesParser::new(values)
 }

@@ -71,7 +71,10 @@ impl Rounds<'_> {
                 None => counts.unanswered += 1,
                 Some(Answer::Invalid(why)) => *counts.invalid.entry(why).or_default() += 1,
                 Some(answer) => {
-                    *counts.said.entry(word(answer).unwrap_or_default()).or_default() += 1;
+                    *counts
+                        .said
+                        .entry(word(answer).unwrap_or_default())
+                        .or_default() += 1;
                 }
             }
             let words: Vec<String> = answers.into_iter().flatten().filter_map(word).collect();
@@ -87,16 +90,18 @@ impl Rounds<'_> {
     /// that is said most, and of questions that were asked in several rounds the share whose valid answers are not all
     /// the same, with Wilson's 95 % interval.
     pub fn table(&self) -> Table {
-        let percent = |value: Option<f64>| value.map_or(Cell::Empty, |share| Cell::Percent(100.0 * share));
+        let percent =
+            |value: Option<f64>| value.map_or(Cell::Empty, |share| Cell::Percent(100.0 * share));
         let rows = self.counts().into_iter().map(|(kind, counts)| {
             let mut row = vec![
                 Cell::Name(kind.to_owned()),
                 Cell::Count(counts.questions),
                 Cell::Count(counts.unanswered),
             ];
-            row.extend(REASONS.map(|why| {
-                Cell::Count(counts.invalid.get(&why).copied().unwrap_or_default())
-            }));
+            row.extend(
+                REASONS
+                    .map(|why| Cell::Count(counts.invalid.get(&why).copied().unwrap_or_default())),
+            );
             let most = counts.most();
             let share = |(_, count)| count as f64 / counts.valid().max(1) as f64;
             row.push(most.map_or(Cell::Empty, |(word, _)| Cell::Name(word.to_owned())));

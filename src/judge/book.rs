@@ -220,7 +220,8 @@ impl Book {
         };
         let mut line = serde_json::to_vec(&entry).map_err(|error| io(error.into()))?;
         line.push(b'\n');
-        let length = u32::try_from(line.len()).map_err(|_| io(io::ErrorKind::FileTooLarge.into()))?;
+        let length =
+            u32::try_from(line.len()).map_err(|_| io(io::ErrorKind::FileTooLarge.into()))?;
         // All of it at once, so that a kill leaves at most the last line unfinished; and in the place where it belongs, as a
         // disk that was full may have taken half of the line before.
         let written = file
@@ -263,8 +264,11 @@ fn scan(
         };
         let entry = serde_json::from_slice(&line).map_err(wrong)?;
         let fits = u32::try_from(length);
-        let length =
-            fits.map_err(|_| wrong(serde::de::Error::custom("it is longer than an answer can be")))?;
+        let length = fits.map_err(|_| {
+            wrong(serde::de::Error::custom(
+                "it is longer than an answer can be",
+            ))
+        })?;
         each(entry, whole, length);
         whole += u64::from(length);
     }
@@ -277,7 +281,9 @@ fn scan(
 /// A line is no entry.
 pub fn entries(text: &[u8]) -> Result<Vec<Entry>, BookError> {
     let mut entries = Vec::new();
-    scan(text, Path::new("the book"), |entry, _, _| entries.push(entry))?;
+    scan(text, Path::new("the book"), |entry, _, _| {
+        entries.push(entry)
+    })?;
     Ok(entries)
 }
 

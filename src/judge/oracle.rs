@@ -58,7 +58,9 @@ impl Oracle {
     fn acting(&self, case: &Case, names: &[String; 2], action: &str) -> [bool; 2] {
         names.each_ref().map(|name| {
             let phrases = [format!("{action} {name}"), format!("{name} {action}")];
-            phrases.iter().any(|phrase| self.best(case, phrase).is_some())
+            phrases
+                .iter()
+                .any(|phrase| self.best(case, phrase).is_some())
         })
     }
 

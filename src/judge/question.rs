@@ -59,9 +59,10 @@ impl About {
     pub fn names(&self) -> Vec<String> {
         match self {
             Self::Side(names) | Self::Placed(names) | Self::Relation(names, ..) => names.to_vec(),
-            Self::Acting(names, action) | Self::Acts(names, action, _) => {
-                names.iter().map(|name| format!("{action} {name}")).collect()
-            }
+            Self::Acting(names, action) | Self::Acts(names, action, _) => names
+                .iter()
+                .map(|name| format!("{action} {name}"))
+                .collect(),
             Self::Object(name) | Self::Objects(name, _) => vec![name.clone()],
             Self::Unseen => Vec::new(),
         }

@@ -126,4 +126,3 @@ fn write_data_url(bytes: &[u8], to: &mut String) {
     });
     base64::engine::general_purpose::STANDARD.encode_string(bytes, to);
 }
-

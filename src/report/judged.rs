@@ -124,7 +124,10 @@ pub fn tables(report: &Report) -> Vec<Titled> {
             if !judges.contains(&judged.judge.as_str()) {
                 judges.push(&judged.judge);
             }
-            let by_method = written.columns.first().is_some_and(|column| column == "method");
+            let by_method = written
+                .columns
+                .first()
+                .is_some_and(|column| column == "method");
             let rows = written.rows.iter().map(|row| {
                 let mut cells: Vec<Cell> = row.iter().map(cell).collect();
                 cells.resize(written.columns.len(), Cell::Empty);
@@ -155,8 +158,11 @@ pub fn tables(report: &Report) -> Vec<Titled> {
 /// What readers should know of the judges.
 pub fn notes(report: &Report) -> Vec<String> {
     let judged = report.judged();
-    let notes = judged.flat_map(|(_, judged)| judged.notes.iter().map(|note| (&judged.judge, note)));
-    notes.map(|(judge, note)| format!("Judge {judge}: {note}")).collect()
+    let notes =
+        judged.flat_map(|(_, judged)| judged.notes.iter().map(|note| (&judged.judge, note)));
+    notes
+        .map(|(judge, note)| format!("Judge {judge}: {note}"))
+        .collect()
 }
 
 fn cell(value: &Value) -> Cell {

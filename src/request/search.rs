@@ -31,7 +31,9 @@ pub enum SearchError {
         last: usize,
     },
     /// Unfinished pictures are not shown to judges.
-    #[error("a judge is asked about finished pictures alone: the reward judge goes without pruning")]
+    #[error(
+        "a judge is asked about finished pictures alone: the reward judge goes without pruning"
+    )]
     Unfinished,
 }
 

@@ -324,8 +324,9 @@ impl<'a> SourceMaker<'a> {
         if let (Some(RewardKind::Judge), Some(judge)) =
             (search.map(|search| search.reward), self.candidate_judge)
         {
-            let pictures: Vec<Picture> =
-                (pictures.iter()).map(|(read, _)| read.picture.clone()).collect();
+            let pictures: Vec<Picture> = (pictures.iter())
+                .map(|(read, _)| read.picture.clone())
+                .collect();
             let scores = judge.scores(&prompt.prompt, &scene(prompt), &pictures);
             let scores = scores.map_err(|source| RunError::Judge {
                 sample_id: plan.sample_id(job),

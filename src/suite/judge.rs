@@ -84,7 +84,10 @@ impl CandidateJudge for JudgeReward<'_> {
         }
         // An invalid answer is no reason to keep a picture, nor one to think worse of it than that nothing is there.
         let results = asking.results(&asked.outcomes);
-        Ok(results.iter().map(|one| reward(one).unwrap_or(0.0)).collect())
+        Ok(results
+            .iter()
+            .map(|one| reward(one).unwrap_or(0.0))
+            .collect())
     }
 }
 
@@ -95,7 +98,11 @@ fn oracle(
     scene: &Scene,
     pictures: &[Picture],
 ) -> Result<Oracle, Failure> {
-    let names: Vec<String> = scene.objects.iter().map(|object| object.noun.clone()).collect();
+    let names: Vec<String> = scene
+        .objects
+        .iter()
+        .map(|object| object.noun.clone())
+        .collect();
     let mut cases = Vec::new();
     for (number, picture) in pictures.iter().enumerate() {
         let found = detector.detect_boxes(&[picture.to_tensor(device)], &[names.clone()])?;
@@ -134,7 +141,11 @@ pub fn finished(folder: &RunFolder) -> Result<(Vec<Finished>, bool), FolderError
         folder.samples(method, |sample| {
             if let Some(prompt) = prompts.get(sample.manifest.prompt_id.as_str()) {
                 all.push(Finished {
-                    file: format!("{}/{}", folder.method_folder(method), sample.manifest.image_path),
+                    file: format!(
+                        "{}/{}",
+                        folder.method_folder(method),
+                        sample.manifest.image_path
+                    ),
                     checked: checked(prompt, &sample),
                     shown: Shown {
                         id: sample.manifest.sample_id,
@@ -165,7 +176,10 @@ fn checked(prompt: &SuitePrompt, sample: &Sample) -> Checked {
     };
     // There is a record for each relation that boxes show, in the same order.
     let mut records = sample.records.iter().peekable();
-    let stated = prompt.relations.iter().filter(|stated| stated.two().is_some());
+    let stated = prompt
+        .relations
+        .iter()
+        .filter(|stated| stated.two().is_some());
     let relations = stated.map(|stated| {
         let record = records.next_if(|record| record.relation == stated.relation)?;
         match record.verdict_raw {

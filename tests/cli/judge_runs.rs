@@ -14,13 +14,19 @@ fn read(path: &Path) -> Value {
 
 /// Two prompts, and three pictures of each, told apart by their colour.
 fn provide(folder: &Path) {
-    let line = |(id, prompt): (&str, &str)| format!("{}\n", json!({"prompt_id": id, "prompt": prompt}));
-    let lines = [("p0", "a dog to the left of a cat"), ("p1", "a car and a bus")].map(line);
+    let line =
+        |(id, prompt): (&str, &str)| format!("{}\n", json!({"prompt_id": id, "prompt": prompt}));
+    let lines = [
+        ("p0", "a dog to the left of a cat"),
+        ("p1", "a car and a bus"),
+    ]
+    .map(line);
     fs::write(folder.join("mine.jsonl"), lines.concat()).unwrap();
     fs::create_dir(folder.join("pictures")).unwrap();
     for prompt in 0..2u8 {
         for number in 0..4u8 {
-            let picture = image::RgbImage::from_pixel(8, 8, image::Rgb([prompt * 100, number * 50, 9]));
+            let picture =
+                image::RgbImage::from_pixel(8, 8, image::Rgb([prompt * 100, number * 50, 9]));
             let name = format!("pictures/p{prompt}_{number}.png");
             picture.save(folder.join(name)).unwrap();
         }
@@ -68,9 +74,27 @@ fn a_model_chooses_and_judges() {
     let url = format!("{}/v1", stub.address);
     let run = |more: &[&str]| {
         let args = [
-            "run", "mine.jsonl", "--method", "prompt-only,best-of-4-judge", "--pictures", "pictures", "--name-template",
-            "{prompt_id}_{n}.png", "--seeds", "0", "--checker", "none", "--judge", &url, "--judge-model", "vlm", "--out", "r", "--json",
-            "--price", "1,1",
+            "run",
+            "mine.jsonl",
+            "--method",
+            "prompt-only,best-of-4-judge",
+            "--pictures",
+            "pictures",
+            "--name-template",
+            "{prompt_id}_{n}.png",
+            "--seeds",
+            "0",
+            "--checker",
+            "none",
+            "--judge",
+            &url,
+            "--judge-model",
+            "vlm",
+            "--out",
+            "r",
+            "--json",
+            "--price",
+            "1,1",
         ];
         let args = [&args, more].concat();
         let mut command = prepose();
@@ -89,23 +113,46 @@ fn a_model_chooses_and_judges() {
     assert_eq!(row("best-of-4-judge")["relation_recall"], 100.0);
     // Both prompts have OTS-Bench's questions; a judge that says 1 in both orders is told by its bias.
     let bias = told["bias"].as_array().unwrap();
-    let biased = bias.iter().find(|row| row["method"] == "best-of-4-judge" && row["setting"] == "t2i_homogenization");
+    let biased = bias
+        .iter()
+        .find(|row| row["method"] == "best-of-4-judge" && row["setting"] == "t2i_homogenization");
     assert_eq!(biased.unwrap()["first_both_times"], 1);
     assert!(told["cost"].as_f64().unwrap() > 0.0);
     let count = stub.count();
     let output = run(&[]);
     assert!(output.status.success(), "{}", stderr(&output));
     let again: Value = serde_json::from_str(stdout(&output).lines().last().unwrap()).unwrap();
-    assert_eq!((&again["asked_now"], &again["scenes"]), (&json!(0), &told["scenes"]));
+    assert_eq!(
+        (&again["asked_now"], &again["scenes"]),
+        (&json!(0), &told["scenes"])
+    );
     assert_eq!(stub.count(), count);
 
     // The same by the folder alone, and the page has it all.
-    let score = ["score", "judge", "r", "--judge", &url, "--judge-model", "vlm", "--json"];
+    let score = [
+        "score",
+        "judge",
+        "r",
+        "--judge",
+        &url,
+        "--judge-model",
+        "vlm",
+        "--json",
+    ];
     let scored: Value = serde_json::from_str(&works(at, &score)).unwrap();
-    assert_eq!((&scored["asked_now"], &scored["scenes"]), (&json!(0), &told["scenes"]));
+    assert_eq!(
+        (&scored["asked_now"], &scored["scenes"]),
+        (&json!(0), &told["scenes"])
+    );
     works(at, &["-q", "report", "r"]);
     let page = fs::read_to_string(at.join("r/report/report.html")).unwrap();
-    for name in ["judge_scenes", "judge_figures", "judge_bias", "judge_answers", "judge_cost"] {
+    for name in [
+        "judge_scenes",
+        "judge_figures",
+        "judge_bias",
+        "judge_answers",
+        "judge_cost",
+    ] {
         assert!(page.contains(&format!("id=\"table-{name}\"")), "{name}");
     }
     assert!(page.contains("Judged by vlm."));
@@ -119,20 +166,44 @@ fn a_model_chooses_and_judges() {
 fn the_oracle_agrees_with_the_checker() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    fs::write(at.join("mine.txt"), "a dog to the left of a cat\na car above a bus\na cow and a horse\n").unwrap();
+    fs::write(
+        at.join("mine.txt"),
+        "a dog to the left of a cat\na car above a bus\na cow and a horse\n",
+    )
+    .unwrap();
     let args = [
-        "-q", "run", "mine.txt", "--method", "prompt-only,best-of-2-judge", "--seeds", "0-1", "--steps", "6", "--judge", "oracle", "--out", "r",
-        "--report", "--device", "flex",
+        "-q",
+        "run",
+        "mine.txt",
+        "--method",
+        "prompt-only,best-of-2-judge",
+        "--seeds",
+        "0-1",
+        "--steps",
+        "6",
+        "--judge",
+        "oracle",
+        "--out",
+        "r",
+        "--report",
+        "--device",
+        "flex",
     ];
     works(at, &args);
     let judged = read(&at.join("r/judged/judged.json"));
     let table = |name: &str| {
         let tables = judged["tables"].as_array().unwrap();
-        tables.iter().find(|table| table["name"] == name).cloned().unwrap_or_default()
+        tables
+            .iter()
+            .find(|table| table["name"] == name)
+            .cloned()
+            .unwrap_or_default()
     };
     let beside = table("agreement_relations");
     let columns = beside["columns"].as_array().unwrap();
-    let of = |row: &Value, name: &str| row[columns.iter().position(|column| column == name).unwrap()]["count"].clone();
+    let of = |row: &Value, name: &str| {
+        row[columns.iter().position(|column| column == name).unwrap()]["count"].clone()
+    };
     for row in beside["rows"].as_array().unwrap() {
         // What the checker calls a pass is what the oracle sees.
         assert_eq!(of(row, "checker_alone"), 0, "{beside}");
@@ -144,7 +215,10 @@ fn the_oracle_agrees_with_the_checker() {
         assert_eq!(line["code"], line["code_of_boxes"], "{line}");
     }
     let page = fs::read_to_string(at.join("r/report/report.html")).unwrap();
-    assert!(page.contains("table-judge_agreement_relations") && page.contains("table-judge_figures_by_boxes"));
+    assert!(
+        page.contains("table-judge_agreement_relations")
+            && page.contains("table-judge_figures_by_boxes")
+    );
 }
 
 #[test]
@@ -155,21 +229,45 @@ fn one_picture_is_judged_beside_the_checker() {
     let stub = seer();
     let picture = at.join("pictures/p0_3.png");
     let args = [
-        "check", picture.to_str().unwrap(), "--prompt", "a dog to the left of a cat", "--judge", &stub.address, "--judge-model", "vlm", "--out",
+        "check",
+        picture.to_str().unwrap(),
+        "--prompt",
+        "a dog to the left of a cat",
+        "--judge",
+        &stub.address,
+        "--judge-model",
+        "vlm",
+        "--out",
         "checked",
     ];
     let printed = works(at, &args);
-    assert!(printed.contains("2 of 2 objects, 1 of 1 relations, SGScore 1.00, t2i_aligned 1"), "{printed}");
-    assert!(printed.contains("UNDECIDABLE"), "the checker's word stands beside: {printed}");
+    assert!(
+        printed.contains("2 of 2 objects, 1 of 1 relations, SGScore 1.00, t2i_aligned 1"),
+        "{printed}"
+    );
+    assert!(
+        printed.contains("UNDECIDABLE"),
+        "the checker's word stands beside: {printed}"
+    );
     let count = stub.count();
     assert_eq!(count, 5);
     let json = works(at, &[&args[..], &["--json"]].concat());
     let line = json.lines().find(|line| line.contains("sgscore")).unwrap();
     let line: Value = serde_json::from_str(line).unwrap();
-    assert_eq!((&line["sgscore"], &line["rule"]), (&json!(1.0), &json!("judge")));
+    assert_eq!(
+        (&line["sgscore"], &line["rule"]),
+        (&json!(1.0), &json!("judge"))
+    );
     assert_eq!(stub.count(), count, "it was asked once");
     let beside = fs::read_to_string(at.join("checked/judged/agreement_relations.csv")).unwrap();
-    assert!(beside.lines().nth(1).unwrap().starts_with("\"pictures\",1,0,0,0,0,1"), "{beside}");
+    assert!(
+        beside
+            .lines()
+            .nth(1)
+            .unwrap()
+            .starts_with("\"pictures\",1,0,0,0,0,1"),
+        "{beside}"
+    );
 }
 
 #[test]
@@ -177,25 +275,82 @@ fn judges_that_cannot_work_are_refused_before_anything_is_made() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     provide(at);
-    let run = |more: &[&'static str]| [&["run", "mine.jsonl", "--seeds", "0", "--out"][..], more].concat();
-    refuses(at, &run(&["r", "--method", "best-of-2-judge"]), &["best-of-2-judge scores candidates by a judge: name one with --judge"]);
-    refuses(at, &run(&["r", "--judge", "http://127.0.0.1:9/v1"]), &["--judge-model"]);
-    refuses(at, &run(&["r", "--judge-model", "m"]), &["--judge with the address"]);
-    refuses(at, &run(&["s3://bucket/r", "--judge", "oracle"]), &["object store", "prepose score judge"]);
+    let run = |more: &[&'static str]| {
+        [&["run", "mine.jsonl", "--seeds", "0", "--out"][..], more].concat()
+    };
     refuses(
         at,
-        &run(&["r", "--method", "best-of-2-judge", "--judge", "oracle", "--checker", "none"]),
+        &run(&["r", "--method", "best-of-2-judge"]),
+        &["best-of-2-judge scores candidates by a judge: name one with --judge"],
+    );
+    refuses(
+        at,
+        &run(&["r", "--judge", "http://127.0.0.1:9/v1"]),
+        &["--judge-model"],
+    );
+    refuses(
+        at,
+        &run(&["r", "--judge-model", "m"]),
+        &["--judge with the address"],
+    );
+    refuses(
+        at,
+        &run(&["s3://bucket/r", "--judge", "oracle"]),
+        &["object store", "prepose score judge"],
+    );
+    refuses(
+        at,
+        &run(&[
+            "r",
+            "--method",
+            "best-of-2-judge",
+            "--judge",
+            "oracle",
+            "--checker",
+            "none",
+        ]),
         &["--checker none"],
     );
     refuses(
         at,
-        &run(&["r", "--method", "best-of-2-judge-pruned", "--judge", "oracle"]),
+        &run(&[
+            "r",
+            "--method",
+            "best-of-2-judge-pruned",
+            "--judge",
+            "oracle",
+        ]),
         &["goes without pruning"],
     );
-    refuses(at, &["score", "judge", "pictures"], &["pictures is no run's folder"]);
-    refuses(at, &["score", "pse", "mine.jsonl", "--judge", "oracle"], &["--judge and --checker are for prepose score judge"]);
-    refuses(at, &["check", "pictures/p0_0.png", "--prompt", "a dog left of a cat", "--judge", "nonsense", "--judge-model", "m"], &["is not the address of a server"]);
-    refuses(at, &run(&["r", "--judge", "oracle", "--judge-asks", "all of it"]), &["there are ots, scene and all"]);
+    refuses(
+        at,
+        &["score", "judge", "pictures"],
+        &["pictures is no run's folder"],
+    );
+    refuses(
+        at,
+        &["score", "pse", "mine.jsonl", "--judge", "oracle"],
+        &["--judge and --checker are for prepose score judge"],
+    );
+    refuses(
+        at,
+        &[
+            "check",
+            "pictures/p0_0.png",
+            "--prompt",
+            "a dog left of a cat",
+            "--judge",
+            "nonsense",
+            "--judge-model",
+            "m",
+        ],
+        &["is not the address of a server"],
+    );
+    refuses(
+        at,
+        &run(&["r", "--judge", "oracle", "--judge-asks", "all of it"]),
+        &["there are ots, scene and all"],
+    );
 }
 
 /// A server that is down ends it with one message, and what was made is kept.
@@ -204,15 +359,35 @@ fn a_server_that_is_gone_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     provide(at);
-    let stub = Stub::start(|_| Reply::error(500, "bad", "image input is not supported - hint: mmproj")).unwrap();
+    let stub =
+        Stub::start(|_| Reply::error(500, "bad", "image input is not supported - hint: mmproj"))
+            .unwrap();
     let args = [
-        "-q", "run", "mine.jsonl", "--pictures", "pictures", "--name-template", "{prompt_id}_{n}.png", "--seeds", "0", "--checker", "none", "--judge",
-        &stub.address, "--judge-model", "blind", "--out", "r",
+        "-q",
+        "run",
+        "mine.jsonl",
+        "--pictures",
+        "pictures",
+        "--name-template",
+        "{prompt_id}_{n}.png",
+        "--seeds",
+        "0",
+        "--checker",
+        "none",
+        "--judge",
+        &stub.address,
+        "--judge-model",
+        "blind",
+        "--out",
+        "r",
     ];
     let output = prepose_in(at, &args);
     let told = stderr(&output);
     assert_eq!(output.status.code(), Some(2), "{told}");
-    assert!(told.contains("the model blind at") && told.contains("takes no pictures"), "{told}");
+    assert!(
+        told.contains("the model blind at") && told.contains("takes no pictures"),
+        "{told}"
+    );
     assert!(at.join("r/prompt-only/manifest.jsonl").is_file());
     // Another judge goes on with the same run.
     let good = Stub::start(|_| Reply::chat("1")).unwrap();
@@ -221,5 +396,8 @@ fn a_server_that_is_gone_loses_nothing() {
     let output = prepose_in(at, &args);
     assert!(output.status.success(), "{}", stderr(&output));
     let judged = read(&at.join("r/judged/judged.json"));
-    assert!(judged["notes"].to_string().contains("invalid"), "a digit is no letter: {judged}");
+    assert!(
+        judged["notes"].to_string().contains("invalid"),
+        "a digit is no letter: {judged}"
+    );
 }

@@ -26,7 +26,10 @@ pub fn run(args: &Args, samples: &[Sample], records: &[Record], quiet: bool) -> 
     let stop = interrupt::listen()?;
     let mut of_picture: HashMap<&str, Vec<&Record>> = HashMap::new();
     for record in records {
-        of_picture.entry(sample_of(&record.sample_id)).or_default().push(record);
+        of_picture
+            .entry(sample_of(&record.sample_id))
+            .or_default()
+            .push(record);
     }
     let mut pictures = Pictures {
         shown: Vec::new(),
@@ -35,8 +38,13 @@ pub fn run(args: &Args, samples: &[Sample], records: &[Record], quiet: bool) -> 
     };
     for sample in samples {
         let prompt = prompt_of(args, sample);
-        let own = of_picture.get(sample.id.as_str()).map_or(&[][..], Vec::as_slice);
-        pictures.checked.get_or_insert_default().push(checked(&prompt, own));
+        let own = of_picture
+            .get(sample.id.as_str())
+            .map_or(&[][..], Vec::as_slice);
+        pictures
+            .checked
+            .get_or_insert_default()
+            .push(checked(&prompt, own));
         pictures.named.push(Named {
             id: sample.id.clone(),
             path: sample.path.clone(),
@@ -53,13 +61,22 @@ pub fn run(args: &Args, samples: &[Sample], records: &[Record], quiet: bool) -> 
     };
     let folder = args.out.as_ref().map(|out| out.join(FOLDER));
     let judge = &args.judge;
-    let (results, totals) =
-        judge.judge(pictures, folder.as_deref(), &eyes, &stop, quiet || args.json)?;
+    let (results, totals) = judge.judge(
+        pictures,
+        folder.as_deref(),
+        &eyes,
+        &stop,
+        quiet || args.json,
+    )?;
     let mut stdout = std::io::stdout().lock();
     for (line, sample) in results.lines.iter().zip(samples) {
         let text = match args.json {
             true => with_path(line, sample).to_string(),
-            false => escaped(&format!("judge        {}: {}", sample.path.display(), in_words(line))),
+            false => escaped(&format!(
+                "judge        {}: {}",
+                sample.path.display(),
+                in_words(line)
+            )),
         };
         writeln!(stdout, "{text}")?;
     }
@@ -80,7 +97,11 @@ fn prompt_of(args: &Args, sample: &Sample) -> SuitePrompt {
     let mut prompt = SuitePrompt {
         prompt_id: sample.prompt_id.clone(),
         prompt: sample.prompt.clone(),
-        objects: scene.objects.iter().map(|object| object.noun.clone()).collect(),
+        objects: scene
+            .objects
+            .iter()
+            .map(|object| object.noun.clone())
+            .collect(),
         relations: scene.relations,
         ..SuitePrompt::default()
     };
@@ -109,7 +130,10 @@ fn checked(prompt: &SuitePrompt, records: &[&Record]) -> Checked {
     if records.peek().is_none() {
         return Checked::default();
     }
-    let stated = prompt.relations.iter().filter(|stated| stated.two().is_some());
+    let stated = prompt
+        .relations
+        .iter()
+        .filter(|stated| stated.two().is_some());
     let relations = stated.map(|stated| {
         let record = records.next_if(|record| record.relation == stated.relation)?;
         match record.verdict_raw {
@@ -140,7 +164,10 @@ fn in_words(line: &Value) -> String {
         if found.is_empty() {
             continue;
         }
-        let seen = found.iter().filter(|one| **one == Value::Bool(true)).count();
+        let seen = found
+            .iter()
+            .filter(|one| **one == Value::Bool(true))
+            .count();
         let invalid = found.iter().filter(|one| one.is_null()).count();
         let invalid = match invalid {
             0 => String::new(),

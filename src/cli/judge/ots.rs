@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use prepose::check::json;
 use prepose::check::prompt::SuitePrompt;
-use prepose::judge::ask::Outcome;
 use prepose::judge::answers::Rounds;
 use prepose::judge::ask::Made;
+use prepose::judge::ask::Outcome;
 use prepose::judge::ots::{Case, Judged, agreement, bias, figures, from_prompt, published, read};
 use prepose_untrusted::read_text;
 use serde::Deserialize;
@@ -60,7 +60,9 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let (rounds, totals) = judging::judge(args, &named, &questions, quiet)?;
     let first = rounds.first().map_or(&[][..], Vec::as_slice);
     let judged = judged(&cases, first, orders.len());
-    let kinds = cases.iter().flat_map(|case| vec![case.setting.as_str(); orders.len()]);
+    let kinds = cases
+        .iter()
+        .flat_map(|case| vec![case.setting.as_str(); orders.len()]);
     let kinds: Vec<&str> = kinds.collect();
     let answers = Rounds {
         kinds: &kinds,

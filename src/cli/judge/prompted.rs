@@ -163,7 +163,11 @@ pub type OpenModel = Option<(ChatJudge, Mutex<Book>)>;
 
 /// Whether a run has searches that go by a judge.
 pub fn is_asked(plan: &Plan) -> bool {
-    let mut searches = plan.config.methods.iter().filter_map(|method| method.search.as_ref());
+    let mut searches = plan
+        .config
+        .methods
+        .iter()
+        .filter_map(|method| method.search.as_ref());
     searches.any(|search| search.reward == RewardKind::Judge)
 }
 

@@ -41,7 +41,12 @@ impl Results {
         let price = model.cost(totals.prompt_tokens, totals.answer_tokens);
         let tokens = [totals.prompt_tokens, totals.answer_tokens];
         let cost = cost(model.name(), totals.rounds, totals.questions, tokens, price);
-        let all: Vec<&Table> = self.tables.iter().chain(&self.more).chain([&cost]).collect();
+        let all: Vec<&Table> = self
+            .tables
+            .iter()
+            .chain(&self.more)
+            .chain([&cost])
+            .collect();
         for table in &all {
             write(&format!("{}.csv", table.name), &table.to_csv())?;
         }
@@ -92,11 +97,7 @@ impl Results {
 
     /// For a terminal.
     pub fn text(&self, model: &ModelArgs, totals: &Totals) -> String {
-        let tables: Vec<String> = self
-            .tables
-            .iter()
-            .map(|table| table.to_text(140))
-            .collect();
+        let tables: Vec<String> = self.tables.iter().map(|table| table.to_text(140)).collect();
         let mut text = tables.join("\n");
         // Writing into a string cannot fail.
         let _ = write!(

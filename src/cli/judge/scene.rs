@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, bail, ensure};
-use prepose::judge::scene::graph::{Level, read};
-use prepose::judge::scene::questions::{Part, Rules, questions, vocabulary};
-use prepose::judge::scene::compare::{Comparison, compare};
-use prepose::judge::scene::score::{Found, by_class, by_level, found};
 use prepose::judge::answers::Rounds;
 use prepose::judge::scene::Graph;
+use prepose::judge::scene::compare::{Comparison, compare};
+use prepose::judge::scene::graph::{Level, read};
+use prepose::judge::scene::questions::{Part, Rules, questions, vocabulary};
+use prepose::judge::scene::score::{Found, by_class, by_level, found};
 use prepose_untrusted::read_text_or_stdin;
 use serde_json::json;
 

@@ -31,10 +31,10 @@ use prepose::suite::run::Runner;
 use prepose::suite::{Suite, sets};
 
 use args::Preset;
-use judged::{check_judge, judge_finished, open_model};
 pub use args::{Args, Settings};
 pub use detectors::DetectorSpecs;
 pub use elsewhere::Opened;
+use judged::{check_judge, judge_finished, open_model};
 use plan::{plan, plan_elsewhere, prompts, shard};
 pub use watch::RunProgress;
 use watch::{Totals, summary};

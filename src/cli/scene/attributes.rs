@@ -45,9 +45,7 @@ impl Attributes {
             "{}: there are no categories in it",
             self.categories.display()
         );
-        let line = |graph: &Graph| {
-            json!({ "id": graph.id, "objects": graph.objects, "relationships": graph.relationships })
-        };
+        let line = |graph: &Graph| json!({ "id": graph.id, "objects": graph.objects, "relationships": graph.relationships });
         if self.plain {
             let graphs = categories.iter().map(|name| language::single(name, name));
             let lines: Vec<Value> = graphs.map(|graph| line(&graph)).collect();

@@ -74,7 +74,11 @@ impl Compare {
         }
         let mut stdout = std::io::stdout().lock();
         match self.json {
-            true => writeln!(stdout, "{}", json!({ "comparison": crate::cli::agree::rows(&table) }))?,
+            true => writeln!(
+                stdout,
+                "{}",
+                json!({ "comparison": crate::cli::agree::rows(&table) })
+            )?,
             false => write!(stdout, "{}", escaped(&table.to_text(140)))?,
         }
         Ok(OK)

@@ -249,7 +249,9 @@ impl Classify {
         let questions: Vec<Question> = graphs.iter().map(language::classify).collect();
         let read = |at: usize, answer: &str| {
             let [theme, class] = language::classified(answer)?;
-            Ok(vec![json!({ "id": graphs[at].id, "theme": theme, "class": class })])
+            Ok(vec![
+                json!({ "id": graphs[at].id, "theme": theme, "class": class }),
+            ])
         };
         self.asking.ask(&[], &questions, read, quiet)
     }

@@ -125,18 +125,22 @@ struct Shared<'a, P: ?Sized, Q: ?Sized> {
 
 impl<P: Pictures + ?Sized, Q: Questions + ?Sized> Shared<'_, P, Q> {
     fn work(&self) {
-        let stopped =
-            || self.manner.stop.load(Ordering::Relaxed) || locked(&self.ended).is_some();
+        let stopped = || self.manner.stop.load(Ordering::Relaxed) || locked(&self.ended).is_some();
         while let Some((at, failed)) = self.line.next(stopped) {
             let again = self.one(at, failed);
-            self.line.done(again.map(|at_time| (at_time, (at, failed + 1))));
+            self.line
+                .done(again.map(|at_time| (at_time, (at, failed + 1))));
         }
     }
 
     /// Asks one question; returns when to ask it again, if that can help.
     fn one(&self, at: usize, failed: u32) -> Option<Instant> {
         let question = self.questions.question(at)?;
-        let picture = match question.picture.map(|number| self.digest(number)).transpose() {
+        let picture = match question
+            .picture
+            .map(|number| self.digest(number))
+            .transpose()
+        {
             Ok(digest) => digest.unwrap_or_default(),
             Err(why) => {
                 self.settle(at, (Outcome::Failed(why), None));

@@ -93,9 +93,8 @@ impl Asking {
         let mut index = Vec::new();
         for picture in 0..asking.shown.len() {
             let count = asking.of_picture(picture).len();
-            let parts = (0..count).filter_map(|part| {
-                Some((u32::try_from(picture).ok()?, u16::try_from(part).ok()?))
-            });
+            let parts = (0..count)
+                .filter_map(|part| Some((u32::try_from(picture).ok()?, u16::try_from(part).ok()?)));
             index.extend(parts);
         }
         asking.index = index;
@@ -152,7 +151,11 @@ impl Asking {
             && let Some(graph) = graph(&shown.id, &shown.prompt.objects, &shown.prompt.relations)
         {
             let asked = asked(picture, &graph, &shown.prompt.prompt_id, &self.rules);
-            all.extend(asked.into_iter().map(|one| (Of::Scene(one.part), one.question)));
+            all.extend(
+                asked
+                    .into_iter()
+                    .map(|one| (Of::Scene(one.part), one.question)),
+            );
         }
         all
     }
@@ -166,22 +169,32 @@ impl Asking {
                 let outcome = outcomes.next().cloned().unwrap_or(Outcome::Unasked);
                 match of {
                     Of::Ots { exchanged } => {
-                        let both = result.ots.get_or_insert([Outcome::Unasked, Outcome::Unasked]);
+                        let both = result
+                            .ots
+                            .get_or_insert([Outcome::Unasked, Outcome::Unasked]);
                         both[usize::from(exchanged)] = outcome;
                     }
                     Of::Scene(Part::Object(at)) => {
                         let found = result.found.get_or_insert_default();
-                        put(&mut found.objects, at, match outcome.answer() {
-                            Some(Answer::Yes(yes)) => Some(yes),
-                            _ => None,
-                        });
+                        put(
+                            &mut found.objects,
+                            at,
+                            match outcome.answer() {
+                                Some(Answer::Yes(yes)) => Some(yes),
+                                _ => None,
+                            },
+                        );
                     }
                     Of::Scene(Part::Relationship(at, right)) => {
                         let found = result.found.get_or_insert_default();
-                        put(&mut found.relationships, at, match outcome.answer() {
-                            Some(Answer::Letter(letter)) => Some(letter == right),
-                            _ => None,
-                        });
+                        put(
+                            &mut found.relationships,
+                            at,
+                            match outcome.answer() {
+                                Some(Answer::Letter(letter)) => Some(letter == right),
+                                _ => None,
+                            },
+                        );
                     }
                 }
             }

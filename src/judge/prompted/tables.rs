@@ -51,7 +51,10 @@ pub fn told(
     let results = asking.results(rounds.first().map_or(&[], Vec::as_slice));
     let cases = asking.cases();
     let judged = judged(&cases, &results);
-    let mut tables = vec![scenes(asking, &results, bootstrap), relations(asking, &results)];
+    let mut tables = vec![
+        scenes(asking, &results, bootstrap),
+        relations(asking, &results),
+    ];
     tables.push(ots::figures(&judged, bootstrap));
     tables.push(ots::bias(&judged));
     if let Some(checked) = checked {
@@ -81,7 +84,13 @@ pub fn told(
 }
 
 /// What was asked and what it cost: one row.
-pub fn cost(model: &str, rounds: usize, questions: usize, tokens: [u64; 2], cost: Option<f64>) -> Table {
+pub fn cost(
+    model: &str,
+    rounds: usize,
+    questions: usize,
+    tokens: [u64; 2],
+    cost: Option<f64>,
+) -> Table {
     let count = |tokens: u64| Cell::Count(usize::try_from(tokens).unwrap_or(usize::MAX));
     let row = vec![
         Cell::Name(model.to_owned()),
@@ -107,11 +116,10 @@ type Grouped = BTreeMap<String, BTreeMap<String, Vec<f64>>>;
 
 /// Recall of objects and of relations, and SGScore (α = 0.5), of each method, in percent, with 95 % intervals over prompts.
 fn scenes(asking: &Asking, results: &[OfPicture], bootstrap: &Bootstrap) -> Table {
-    let figures: [fn(&Found) -> Option<f64>; 3] = [
-        Found::object_recall,
-        Found::relation_recall,
-        |found| found.sgscore(0.5),
-    ];
+    let figures: [fn(&Found) -> Option<f64>; 3] =
+        [Found::object_recall, Found::relation_recall, |found| {
+            found.sgscore(0.5)
+        }];
     let mut counts: BTreeMap<String, [usize; 2]> = BTreeMap::new();
     let mut values: [Grouped; 3] = Default::default();
     for (shown, result) in asking.shown().iter().zip(results) {
@@ -122,7 +130,10 @@ fn scenes(asking: &Asking, results: &[OfPicture], bootstrap: &Bootstrap) -> Tabl
         for (values, figure) in values.iter_mut().zip(figures) {
             if let Some(value) = figure(found) {
                 let groups = values.entry(shown.method.clone()).or_default();
-                groups.entry(shown.prompt.prompt_id.clone()).or_default().push(value);
+                groups
+                    .entry(shown.prompt.prompt_id.clone())
+                    .or_default()
+                    .push(value);
             }
         }
     }
@@ -133,7 +144,9 @@ fn scenes(asking: &Asking, results: &[OfPicture], bootstrap: &Bootstrap) -> Tabl
             Cell::Count(invalid),
         ];
         for values in &values {
-            let groups = values.get(&method).map(|groups| groups.values().cloned().collect());
+            let groups = values
+                .get(&method)
+                .map(|groups| groups.values().cloned().collect());
             let groups: Vec<Vec<f64>> = groups.unwrap_or_default();
             if groups.is_empty() {
                 row.extend([Cell::Empty, Cell::Empty, Cell::Empty]);
@@ -166,7 +179,11 @@ fn relations(asking: &Asking, results: &[OfPicture]) -> Table {
     let mut counts: BTreeMap<[String; 2], [usize; 2]> = BTreeMap::new();
     for (shown, result) in asking.shown().iter().zip(results) {
         let Some(found) = &result.found else { continue };
-        let stated = shown.prompt.relations.iter().filter(|one| one.two().is_some());
+        let stated = shown
+            .prompt
+            .relations
+            .iter()
+            .filter(|one| one.two().is_some());
         for (stated, there) in stated.zip(&found.relationships) {
             if let Some(there) = there {
                 let key = [shown.method.clone(), stated.relation.to_string()];
@@ -176,17 +193,19 @@ fn relations(asking: &Asking, results: &[OfPicture]) -> Table {
             }
         }
     }
-    let rows = counts.into_iter().map(|([method, relation], [asked, there])| {
-        let ends = prepose_statistics::bootstrap::wilson(there, asked);
-        let percent = |share: Option<f64>| {
-            share.map_or(Cell::Empty, |share| Cell::Percent(100.0 * share))
-        };
-        let share = Some(there as f64 / asked as f64);
-        let mut row = vec![Cell::Name(method), Cell::Name(relation)];
-        row.extend([Cell::Count(asked), Cell::Count(there)]);
-        row.extend([share, ends.map(|[low, _]| low), ends.map(|[_, high]| high)].map(percent));
-        row
-    });
+    let rows = counts
+        .into_iter()
+        .map(|([method, relation], [asked, there])| {
+            let ends = prepose_statistics::bootstrap::wilson(there, asked);
+            let percent = |share: Option<f64>| {
+                share.map_or(Cell::Empty, |share| Cell::Percent(100.0 * share))
+            };
+            let share = Some(there as f64 / asked as f64);
+            let mut row = vec![Cell::Name(method), Cell::Name(relation)];
+            row.extend([Cell::Count(asked), Cell::Count(there)]);
+            row.extend([share, ends.map(|[low, _]| low), ends.map(|[_, high]| high)].map(percent));
+            row
+        });
     let columns = [
         "method",
         "relation",
@@ -231,15 +250,17 @@ fn beside(
         let all: Vec<[usize; 2]> = groups.iter().flatten().copied().collect();
         let count = |is: fn(&[usize; 2]) -> bool| all.iter().filter(|pair| is(pair)).count();
         let mut row = vec![Cell::Name(method.to_owned()), Cell::Count(all.len())];
-        row.extend([
-            count(|pair| *pair == [0, 0]),
-            count(|pair| *pair == [1, 1]),
-            count(|pair| *pair == [0, 1]),
-            count(|pair| *pair == [1, 0]),
-            count(|pair| pair[1] == 2 && pair[0] < 2),
-            count(|pair| pair[0] == 2 && pair[1] < 2),
-        ]
-        .map(Cell::Count));
+        row.extend(
+            [
+                count(|pair| *pair == [0, 0]),
+                count(|pair| *pair == [1, 1]),
+                count(|pair| *pair == [0, 1]),
+                count(|pair| *pair == [1, 0]),
+                count(|pair| pair[1] == 2 && pair[0] < 2),
+                count(|pair| pair[0] == 2 && pair[1] < 2),
+            ]
+            .map(Cell::Count),
+        );
         let ends = bootstrap.interval(&groups, kappa);
         let share = Some(count(|pair| pair[0] == pair[1]) as f64 / all.len() as f64);
         let [low, high] = [0, 1].map(|end| ends.map(|ends| ends[end]));

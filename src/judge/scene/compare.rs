@@ -60,7 +60,9 @@ pub struct Line {
 #[derive(Debug, Error)]
 pub enum LineError {
     /// A line is of something else.
-    #[error("line {line} is no picture of a judged scene ({error}); prepose judge --benchmark scene writes such files")]
+    #[error(
+        "line {line} is no picture of a judged scene ({error}); prepose judge --benchmark scene writes such files"
+    )]
     Line {
         /// From 1.
         line: usize,
@@ -77,7 +79,9 @@ pub enum LineError {
 /// # Errors
 /// A line is none; there are none.
 pub fn read(text: &str) -> Result<Vec<Line>, LineError> {
-    let lines = (1..).zip(text.lines()).filter(|(_, text)| !text.trim().is_empty());
+    let lines = (1..)
+        .zip(text.lines())
+        .filter(|(_, text)| !text.trim().is_empty());
     let lines: Result<Vec<Line>, LineError> = lines
         .map(|(line, text)| {
             serde_json::from_str(text).map_err(|error| LineError::Line { line, error })
@@ -91,7 +95,11 @@ pub fn read(text: &str) -> Result<Vec<Line>, LineError> {
 }
 
 /// A row for each model, of its pictures with 95 % intervals over them, and the paper's rows below.
-pub fn compare(models: &[(String, Vec<Line>)], comparison: Comparison, bootstrap: &Bootstrap) -> Table {
+pub fn compare(
+    models: &[(String, Vec<Line>)],
+    comparison: Comparison,
+    bootstrap: &Bootstrap,
+) -> Table {
     let mean = |values: Vec<f64>| -> [Cell; 3] {
         if values.is_empty() {
             return [const { Cell::Empty }; 3];
@@ -117,14 +125,24 @@ pub fn compare(models: &[(String, Vec<Line>)], comparison: Comparison, bootstrap
             }
             return row;
         }
-        row.extend(mean(lines.iter().filter_map(|line| line.object_recall).collect()));
+        row.extend(mean(
+            lines.iter().filter_map(|line| line.object_recall).collect(),
+        ));
         if comparison == Comparison::Feedback {
-            row.extend(mean(lines.iter().filter_map(|line| line.relation_recall).collect()));
+            row.extend(mean(
+                lines
+                    .iter()
+                    .filter_map(|line| line.relation_recall)
+                    .collect(),
+            ));
             row.extend(mean(lines.iter().filter_map(|line| line.sgscore).collect()));
         }
         row
     });
-    let published = comparison.published().lines().filter(|line| !line.starts_with('#'));
+    let published = comparison
+        .published()
+        .lines()
+        .filter(|line| !line.starts_with('#'));
     let rows = own.chain(published.map(|line| published_row(line, comparison)));
     let columns: Vec<&str> = columns(comparison);
     Table::new("comparison", &columns, rows)

@@ -214,7 +214,10 @@ pub fn attributed(categories: &[&str], answer: &str) -> Result<Vec<Graph>, Strin
             return Err(format!("it has nothing for {category:?}"));
         }
         for (number, thing) in (1..).zip(things) {
-            let name = thing.as_str().map(str::trim).filter(|name| !name.is_empty());
+            let name = thing
+                .as_str()
+                .map(str::trim)
+                .filter(|name| !name.is_empty());
             let name = name.ok_or_else(|| format!("something of {category:?} is no name"))?;
             graphs.push(graph::check(single(&format!("{category} {number}"), name))?);
         }

@@ -105,11 +105,23 @@ fn invalid_answers_and_rounds_are_counted() {
     let table = rounds.table();
     let number = |row, column| super::number(&table, row, column);
     assert_eq!((number(0, "thinking"), number(0, "refused")), (1.0, 1.0));
-    assert_eq!((number(0, "questions"), number(1, "unanswered")), (3.0, 1.0));
-    assert_eq!((number(0, "rounds_differ"), number(1, "rounds_differ")), (100.0, 0.0));
+    assert_eq!(
+        (number(0, "questions"), number(1, "unanswered")),
+        (3.0, 1.0)
+    );
+    assert_eq!(
+        (number(0, "rounds_differ"), number(1, "rounds_differ")),
+        (100.0, 0.0)
+    );
     assert_eq!(number(0, "rounds_differ_high"), 100.0);
     let notes = rounds.notes().join("\n");
-    assert!(notes.contains("2 of 3 answers are invalid and do not count (a): 1 thinking, 1 refused"), "{notes}");
-    assert!(notes.contains("thought until its tokens were gone, 1 of 10 times"), "{notes}");
+    assert!(
+        notes.contains("2 of 3 answers are invalid and do not count (a): 1 thinking, 1 refused"),
+        "{notes}"
+    );
+    assert!(
+        notes.contains("thought until its tokens were gone, 1 of 10 times"),
+        "{notes}"
+    );
     assert!(notes.contains("--max-tokens") && notes.contains("because of this: no connection"));
 }

@@ -79,7 +79,12 @@ fn the_oracle_gives_what_can_be_counted_by_hand() {
         code: Some(code),
         relations: Vec::new(),
     }));
-    let told = told(&asking, &[asked.outcomes], Some(&checked), &Bootstrap::default());
+    let told = told(
+        &asking,
+        &[asked.outcomes],
+        Some(&checked),
+        &Bootstrap::default(),
+    );
     let table = |name: &str| -> &Table { told.tables.iter().find(|one| one.name == name).unwrap() };
     let scenes = table("scenes");
     assert_eq!(number(scenes, 0, "pictures"), 6.0);
@@ -89,12 +94,19 @@ fn the_oracle_gives_what_can_be_counted_by_hand() {
     let (figures, by_boxes) = (table("figures"), table("figures_by_boxes"));
     for (row, box_row) in [(0, 0), (3, 1)] {
         for column in ["first", "second", "invalid"] {
-            assert_eq!(number(figures, row, column), number(by_boxes, box_row, column), "{column}");
+            assert_eq!(
+                number(figures, row, column),
+                number(by_boxes, box_row, column),
+                "{column}"
+            );
         }
     }
     assert_eq!(number(table("agreement"), 0, "kappa"), 1.0);
     let beside = table("agreement_relations");
-    assert_eq!((number(beside, 0, "both_yes"), number(beside, 0, "both_no")), (1.0, 1.0));
+    assert_eq!(
+        (number(beside, 0, "both_yes"), number(beside, 0, "both_no")),
+        (1.0, 1.0)
+    );
     // What the checker does not decide, the oracle calls no visible relationship.
     assert_eq!(number(beside, 0, "undecidable"), 2.0);
     assert_eq!(told.lines.len(), 6);
@@ -112,12 +124,22 @@ fn wrong_options_cannot_hold_beside_the_right_one() {
         questions.question(2).unwrap().text.clone()
     };
     let near = asking(Relation::Near);
-    assert!(near.contains("far from") && !near.contains("left"), "{near}");
+    assert!(
+        near.contains("far from") && !near.contains("left"),
+        "{near}"
+    );
     let left = asking(Relation::LeftOf);
-    assert!(!left.contains("near") && left.matches(") ").count() >= 3, "{left}");
+    assert!(
+        !left.contains("near") && left.matches(") ").count() >= 3,
+        "{left}"
+    );
     // All pictures of a prompt are asked the same.
     let stated = || vec![StatedRelation::of_two(0, Relation::Above, 1)];
-    let both = Asking::new(vec![shown(0, stated()), shown(1, stated())], Which::Scene, Rules::default());
+    let both = Asking::new(
+        vec![shown(0, stated()), shown(1, stated())],
+        Which::Scene,
+        Rules::default(),
+    );
     let questions = both.questions();
     let text = |at| questions.question(at).unwrap().text.clone();
     assert_eq!(text(2), text(5));
@@ -137,7 +159,11 @@ fn prompts_become_graphs() {
     ];
     let graph = graph("x", &objects, &stated).unwrap();
     assert_eq!(graph.objects, ["dog.1", "dog.2", "cat.1"]);
-    assert_eq!(graph.relationships.len(), 1, "twice is once, and three are left out");
+    assert_eq!(
+        graph.relationships.len(),
+        1,
+        "twice is once, and three are left out"
+    );
     assert!(super::super::prompted::graph("x", &[], &[]).is_none());
     let scene = Scene::parse("a dog to the left of a cat").unwrap();
     let shown = of_scene("0", "a dog to the left of a cat", &scene);

@@ -303,7 +303,9 @@ fn language_models_write_and_read_scenes() {
 fn things_get_attributes() {
     use crate::scene::language::{attributed, attributes, single};
     let text = attributes("1", &["apple", "car"]).text;
-    assert!(text.starts_with("Given a file listing object categories, generate 3 realistic instances"));
+    assert!(
+        text.starts_with("Given a file listing object categories, generate 3 realistic instances")
+    );
     assert!(text.ends_with("\n[\"apple\",\"car\"]"), "{text}");
     let answer = r#"{"apple": ["red apple", "ripe apple"], "car": ["luxury car"]}"#;
     let graphs = attributed(&["apple", "car"], answer).unwrap();
@@ -324,22 +326,54 @@ fn models_are_compared_with_the_papers() {
     let table = compare(&models, Comparison::Megasg, &Bootstrap::default());
     assert_eq!(table.rows.len(), 1 + 11);
     assert_eq!(number(&table, 0, "sgscore"), 75.0);
-    assert_eq!((number(&table, 0, "simple_graphs"), number(&table, 0, "hard_graphs")), (1.0, 1.0));
-    let sd15 = table.rows.iter().position(|row| row[0] == prepose_draw::table::Cell::Name("SD 1.5".into()));
+    assert_eq!(
+        (
+            number(&table, 0, "simple_graphs"),
+            number(&table, 0, "hard_graphs")
+        ),
+        (1.0, 1.0)
+    );
+    let sd15 = table
+        .rows
+        .iter()
+        .position(|row| row[0] == prepose_draw::table::Cell::Name("SD 1.5".into()));
     let sd15 = sd15.unwrap();
-    assert_eq!((number(&table, sd15, "sgscore"), number(&table, sd15, "hard")), (54.2, 44.7));
-    assert_eq!((number(&table, sd15, "fid"), number(&table, sd15, "graphs")), (29.1, 50_000.0));
+    assert_eq!(
+        (
+            number(&table, sd15, "sgscore"),
+            number(&table, sd15, "hard")
+        ),
+        (54.2, 44.7)
+    );
+    assert_eq!(
+        (number(&table, sd15, "fid"), number(&table, sd15, "graphs")),
+        (29.1, 50_000.0)
+    );
     let vg = compare(&models, Comparison::Vg, &Bootstrap::default());
     assert_eq!((vg.rows.len(), number(&vg, 13, "simple")), (1 + 13, 74.2));
     let feedback = compare(&models, Comparison::Feedback, &Bootstrap::default());
-    assert_eq!((number(&feedback, 0, "object_recall"), number(&feedback, 0, "relation_recall")), (75.0, 50.0));
+    assert_eq!(
+        (
+            number(&feedback, 0, "object_recall"),
+            number(&feedback, 0, "relation_recall")
+        ),
+        (75.0, 50.0)
+    );
     assert_eq!(number(&feedback, 7, "sgscore"), 77.25);
     let attributes = compare(&models, Comparison::Attributes, &Bootstrap::default());
     assert_eq!(number(&attributes, 2, "object_recall"), 90.12);
     for table in [table, vg, feedback, attributes] {
-        assert!(table.rows.iter().all(|row| row.len() == table.columns.len()));
+        assert!(
+            table
+                .rows
+                .iter()
+                .all(|row| row.len() == table.columns.len())
+        );
     }
     let error = compare::read("{\"id\": \"1\"}").unwrap_err().to_string();
-    assert!(error.contains("line 1 is no picture of a judged scene"), "{error}");
+    assert!(
+        error.contains("line 1 is no picture of a judged scene"),
+        "{error}"
+    );
     assert!(compare::read("\n").is_err());
 }

@@ -55,9 +55,15 @@ fn a_model_without_eyes_ends_it_with_one_message() {
     let folder = tempfile::tempdir().unwrap();
     let (named, questions) = (pictures(folder.path(), 30), both_orders(&pairs(30)));
     for (status, message) in [
-        (500, "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj"),
+        (
+            500,
+            "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj",
+        ),
         (400, "llama-3 is not a multimodal model"),
-        (400, "Invalid content type. image_url is only supported by certain models."),
+        (
+            400,
+            "Invalid content type. image_url is only supported by certain models.",
+        ),
         (400, "At most 0 image(s) may be provided in one prompt."),
     ] {
         let stub = Stub::start(move |_| Said::error(status, "bad", message)).unwrap();
@@ -66,7 +72,10 @@ fn a_model_without_eyes_ends_it_with_one_message() {
         let error = asked.unwrap_err();
         assert!(matches!(error, JudgeError::NoPictures { .. }), "{error}");
         let told = error.to_string();
-        assert!(told.contains("the model blind at ") && told.contains("--judge-model"), "{told}");
+        assert!(
+            told.contains("the model blind at ") && told.contains("--judge-model"),
+            "{told}"
+        );
         assert!(stub.count() <= 2, "{} requests", stub.count());
     }
 }
@@ -93,5 +102,8 @@ fn thoughts_without_an_end_are_told_and_lost_for_nobody() {
         outcomes: &outcomes,
     };
     let notes = rounds.notes().join("\n");
-    assert!(notes.contains("thought until its tokens were gone, 20 of 20 times"), "{notes}");
+    assert!(
+        notes.contains("thought until its tokens were gone, 20 of 20 times"),
+        "{notes}"
+    );
 }

@@ -42,7 +42,10 @@ pub fn graphs(bytes: &[u8]) {
             .iter()
             .map(|graph| serde_json::to_string(graph).expect("graphs are written"))
             .collect();
-        assert_eq!(graph::read(&lines.join("\n")).expect("what was written is read"), graphs);
+        assert_eq!(
+            graph::read(&lines.join("\n")).expect("what was written is read"),
+            graphs
+        );
     }
     let _ = compare::read(text);
     for case in ots::read(text).unwrap_or_default() {
@@ -58,7 +61,11 @@ fn sound(graph: &Graph) {
     assert!(graph.objects.iter().all(|object| parts(object).is_some()));
     for edge in &graph.relationships {
         assert_ne!(edge.source, edge.target);
-        assert!([&edge.source, &edge.target].iter().all(|end| graph.objects.contains(end)));
+        assert!(
+            [&edge.source, &edge.target]
+                .iter()
+                .all(|end| graph.objects.contains(end))
+        );
     }
 }
 
@@ -95,7 +102,10 @@ pub fn books(bytes: &[u8]) {
         serde_json::to_writer(&mut written, entry).expect("entries are written");
         written.push(b'\n');
     }
-    assert_eq!(book::entries(&written).expect("what was written is read"), entries);
+    assert_eq!(
+        book::entries(&written).expect("what was written is read"),
+        entries
+    );
     if let Some(half) = written.len().checked_sub(2) {
         let before = book::entries(&written[..half]).expect("half a line is no mistake");
         assert_eq!(before[..], entries[..entries.len() - 1]);
