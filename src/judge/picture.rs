@@ -34,8 +34,15 @@ pub struct Seen {
     pub bytes: Vec<u8>,
     /// SHA-256 of it.
     pub digest: String,
-    /// As it was sent, and with which longest side.
-    encoded: Arc<Mutex<Option<(Option<u32>, Arc<str>)>>>,
+    encoded: Arc<Mutex<Option<Encoded>>>,
+}
+
+/// A picture as it was sent.
+#[derive(Debug)]
+struct Encoded {
+    /// The longest side that was allowed.
+    largest: Option<u32>,
+    url: Arc<str>,
 }
 
 /// Pictures that questions are asked about, by their numbers.
@@ -176,14 +183,13 @@ impl Seen {
     pub fn encoded(&self, path: &Path, largest: Option<u32>) -> Result<Arc<str>, PictureError> {
         // Whoever else asks waits for it.
         let mut encoded = self.encoded.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((of, url)) = encoded.as_ref()
-            && *of == largest
-        {
-            return Ok(Arc::clone(url));
+        if let Some(known) = encoded.as_ref().filter(|known| known.largest == largest) {
+            return Ok(Arc::clone(&known.url));
         }
         let url: Arc<str> = data_url(&self.sent(path, largest)?).into();
-        *encoded = Some((largest, Arc::clone(&url)));
-        Ok(url)
+        let sent = Arc::clone(&url);
+        *encoded = Some(Encoded { largest, url });
+        Ok(sent)
     }
 
     /// About how many bytes it takes in memory, once it is encoded.

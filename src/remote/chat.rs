@@ -247,7 +247,7 @@ pub fn read_answer(json: &Value, address: impl Fn() -> String) -> Result<ChatAns
         });
     }
     let content = content(choice.pointer("/message/content"));
-    let (inside, text) = apart(&content);
+    let (inside, text, ended) = apart(&content);
     let thoughts = string(choice.pointer("/message/reasoning_content"))
         .or_else(|| string(choice.pointer("/message/reasoning")));
     let number = |name: &str| json.pointer(name).and_then(Value::as_u64).unwrap_or(0);
@@ -255,6 +255,8 @@ pub fn read_answer(json: &Value, address: impl Fn() -> String) -> Result<ChatAns
         text: text.trim().to_owned(),
         thoughts: thoughts.or(inside),
         finish: match finish.as_deref() {
+            // Thoughts without an end: some servers call that the end all the same.
+            Some("stop") | None if !ended => Finish::Length,
             Some("stop") | None => Finish::Stop,
             Some("length") => Finish::Length,
             Some(other) => Finish::Other(printable(other).to_string()),
@@ -289,13 +291,13 @@ fn content(value: Option<&Value>) -> String {
     }
 }
 
-/// A leading block of thoughts, and what follows it. One that does not end is all there is.
-fn apart(content: &str) -> (Option<String>, &str) {
+/// A leading block of thoughts, what follows it, and whether it ended. One that does not end is all there is.
+fn apart(content: &str) -> (Option<String>, &str, bool) {
     let Some(rest) = content.trim_start().strip_prefix("<think>") else {
-        return (None, content);
+        return (None, content, true);
     };
     match rest.split_once("</think>") {
-        Some((thoughts, text)) => (Some(thoughts.trim().into()), text),
-        None => (Some(rest.trim().into()), ""),
+        Some((thoughts, text)) => (Some(thoughts.trim().into()), text, true),
+        None => (Some(rest.trim().into()), "", false),
     }
 }

@@ -105,7 +105,8 @@ fn oracle(
         .collect();
     let mut cases = Vec::new();
     for (number, picture) in pictures.iter().enumerate() {
-        let found = detector.detect_boxes(&[picture.to_tensor(device)], &[names.clone()])?;
+        let found =
+            detector.detect_boxes(&[picture.to_tensor(device)], std::slice::from_ref(&names))?;
         cases.push(Case {
             id: number.to_string(),
             prompt_id: number.to_string(),

@@ -33,6 +33,8 @@ const BROUGHT_ALONG: &[&str] = &[
     "captions.txt",
     "objects.jsonl",
     "graphs.jsonl",
+    "judged/sdxl",
+    "categories.txt",
     "people.csv",
     "pictures.csv",
     "notebook.toml",

@@ -392,7 +392,7 @@ fn a_server_that_is_gone_loses_nothing() {
     // Another judge goes on with the same run.
     let good = Stub::start(|_| Reply::chat("1")).unwrap();
     let mut args = args;
-    args[13] = &good.address;
+    args[12] = &good.address;
     let output = prepose_in(at, &args);
     assert!(output.status.success(), "{}", stderr(&output));
     let judged = read(&at.join("r/judged/judged.json"));

@@ -303,7 +303,7 @@ fn lines(asking: &Asking, results: &[OfPicture], checked: Option<&[Checked]>) ->
             "figure": case.map(ots::Case::figure),
             "code": code(false),
             "code_exchanged": code(true),
-            "code_of_boxes": checked.and_then(|checked| checked.get(at)?.code),
+            "code_of_boxes": case.and_then(|_| checked?.get(at)?.code),
             "objects": found.map(|found| &found.objects),
             "relations": found.map(|found| &found.relationships),
             "object_recall": found.and_then(Found::object_recall),
