@@ -521,3 +521,21 @@ proptest! {
         let _ = rows(&path, Place::default(), 100);
     }
 }
+
+/// How fast a file of one's own is surveyed: `PREPOSE_CAPTIONS=FILE cargo test --release -p prepose-corpus -- --ignored --nocapture`.
+#[test]
+#[ignore = "needs a large file of captions, named by PREPOSE_CAPTIONS"]
+fn a_large_file_is_surveyed() {
+    let path = std::env::var_os("PREPOSE_CAPTIONS").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let all = sources(&[path.into()]).unwrap();
+    let start = std::time::Instant::now();
+    let (counts, whole) = run(&all, folder.path(), u64::MAX).unwrap();
+    assert!(whole && counts.captions > 0);
+    let seconds = start.elapsed().as_secs_f64();
+    println!("{counts:?}");
+    println!(
+        "{:.0} captions a minute, {seconds:.1} s",
+        60.0 * counts.captions as f64 / seconds
+    );
+}
