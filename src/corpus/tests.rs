@@ -53,7 +53,10 @@ fn other_captions_are_none_and_it_is_said_why() {
         ("two cats and a dog", Why::NoPair),
         ("a cat, a dog and a horse", Why::NotTwo),
         ("a cat or a dog and a horse", Why::NotRead),
-        ("a cat and a dog, the cat to the left of the dog", Why::Placed),
+        (
+            "a cat and a dog, the cat to the left of the dog",
+            Why::Placed,
+        ),
         ("a cat and another cat", Why::Same),
     ] {
         let found = pair(caption);
