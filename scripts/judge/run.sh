@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# usage: run.sh [PREPOSE] -- both benchmarks of `prepose judge` through llama.cpp's server with a model of random weights
+# usage: run.sh [PREPOSE] -- the benchmarks of `prepose judge`, and `prepose corpus`, through llama.cpp's server with a model of random weights
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 prepose=$(realpath "${1:-target/release/prepose}")
@@ -34,4 +34,21 @@ status=0
 PREPOSE_JUDGE_KEY=wrong "$prepose" -q judge run --benchmark ots "${ask[@]}" --out refused 2> message.txt > /dev/null || status=$?
 [ "$status" = 2 ] && grep -q "asks for a key" message.txt
 ! grep -rq sk-test ots scene refused
+# SpatialGenEval: a model of random weights says no ten lines, so that every picture is given up after its rounds, and told.
+"$prepose" -q spatialgen prompts "$here/../../fixtures/spatialgen/ten.jsonl" -o ten/prompts.jsonl
+"$prepose" -q run ten/prompts.jsonl --seeds 0 --steps 2 --checker none --out ten/run > /dev/null
+spatialgen=(judge ten/run --benchmark spatialgen --questions "$here/../../fixtures/spatialgen/ten.jsonl" --rounds 1 --agreeing 1
+  --most-rounds 2 --control shuffled,no-picture)
+"$prepose" -q "${spatialgen[@]}" "${ask[@]}" --out spatialgen
+grep -q 'asked_now":0' <("$prepose" -q "${spatialgen[@]}" "${ask[@]}" --out spatialgen --json)
+
+# A corpus of the run's own pictures.
+"$python" - > run/prompt-only/images/metadata.jsonl <<'PYTHON'
+import json
+from pathlib import Path
+for picture in sorted(Path("run/prompt-only/images").glob("*.png"))[:10]:
+    print(json.dumps({"file_name": picture.name, "text": "a photo of a dog and a cat"}))
+PYTHON
+"$prepose" -q corpus run/prompt-only/images "${ask[@]}" --out corpus
+! grep -rq sk-test spatialgen corpus
 echo "all as it should be"

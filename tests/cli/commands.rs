@@ -38,6 +38,11 @@ const BROUGHT_ALONG: &[&str] = &[
     "people.csv",
     "pictures.csv",
     "notebook.toml",
+    "SpatialGenEval_T2I_Prompts.jsonl",
+    "scenes.txt",
+    "mine.jsonl",
+    "laion",
+    "found.jsonl",
     // The shards of the other machines.
     "merge runs/visor",
 ];
@@ -101,6 +106,8 @@ fn those_about_checking() {
         "eyes",
         "audit",
         "judge",
+        "spatialgeneval",
+        "corpus",
         "agreement",
     ] {
         run_page(&format!("docs/{page}.md"));

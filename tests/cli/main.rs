@@ -12,6 +12,7 @@ mod check_inputs;
 mod check_pictures;
 mod check_records;
 mod commands;
+mod corpus;
 mod detect;
 mod experiments;
 mod first_day;
@@ -33,6 +34,7 @@ mod score_eyes;
 mod selftest;
 #[cfg(unix)]
 mod sources;
+mod spatialgen;
 mod suites;
 #[path = "../support/mod.rs"]
 mod support;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::support::root;
 
 /// Crates of ours that know no tensor, and what each may depend on.
-const WITHOUT_TENSORS: [(&str, &[&str]); 11] = [
+const WITHOUT_TENSORS: [(&str, &[&str]); 12] = [
     ("prepose-scene", &[]),
     ("prepose-draw", &[]),
     ("prepose-statistics", &[]),
@@ -41,6 +41,18 @@ const WITHOUT_TENSORS: [(&str, &[&str]); 11] = [
             "prepose-remote",
             "prepose-scene",
             "prepose-statistics",
+            "prepose-untrusted",
+        ],
+    ),
+    (
+        "prepose-corpus",
+        &[
+            "prepose-check",
+            "prepose-draw",
+            "prepose-judge",
+            "prepose-scene",
+            "prepose-statistics",
+            "prepose-store",
             "prepose-untrusted",
         ],
     ),

@@ -148,7 +148,7 @@ fn ten_letters_are_read_strictly() {
     assert_eq!(read(plain), Answer::Ten(places));
     assert_eq!(read(&plain.replace('\n', "\n\n")), Answer::Ten(places));
     assert_eq!(
-        read("1. A\n2) B\n3: C\n4. D)\nE: None\nA.\n(B)\n8 C\nD\n10. E"),
+        read("1. A\n2) B\n3: C\n4. D)\nE: None\nA.\n(B)\n8) C\nD\n10. E"),
         Answer::Ten(places)
     );
     for text in [

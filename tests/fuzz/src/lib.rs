@@ -1,6 +1,7 @@
 //! What is fuzzed: each target gives arbitrary bytes to a reader and panics if what comes out breaks a promise of the
 //! reader's. `scripts/fuzz/run.sh` builds and runs them.
 
+mod captions;
 mod formats;
 mod judges;
 mod records;
@@ -29,6 +30,10 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("chat-answers", servers::chat),
     ("endpoint-answers", servers::endpoints),
     ("source-templates", servers::templates),
+    ("detected", records::detected),
+    ("captions", captions::captions),
+    ("caption-files", captions::files),
+    ("spatialgen", captions::spatialgen),
 ];
 
 /// The text that `bytes` are, if they are any.

@@ -39,3 +39,17 @@ pub fn audit_tables(bytes: &[u8]) {
         table::read(&written).expect("what was written is read");
     }
 }
+
+/// A line of `prepose detect`.
+pub fn detected(bytes: &[u8]) {
+    let Some(text) = text_of(bytes) else { return };
+    if let Ok(found) = prepose_check::detected::read(text) {
+        let case = found.case();
+        let boxes = case.detections.iter().map(|one| one.bbox);
+        assert!(
+            boxes
+                .into_iter()
+                .all(|one| one.x0 <= one.x1 && one.y0 <= one.y1)
+        );
+    }
+}

@@ -1,6 +1,8 @@
 //! `prepose judge --benchmark spatialgen`
 
-use std::collections::HashMap;
+mod shown;
+
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -9,18 +11,19 @@ use prepose::check::detected;
 use prepose::check::rules::Case;
 use prepose::judge::ask::Manner;
 use prepose::judge::picture::Named;
+use prepose::judge::question::Question;
 use prepose::judge::spatialgen::rounds::{Rules, Voted, Votes, vote};
 use prepose::judge::spatialgen::tables::{Judged, domains, figures, letters, notes};
 use prepose::judge::spatialgen::{Control, Domain, Item, QUESTIONS, geometry, published, read};
 use prepose::output::files::prepare_folder;
-use prepose_untrusted::{read_text, read_text_or_stdin};
-use serde::Deserialize;
+use prepose_untrusted::read_text_or_stdin;
 use serde_json::{Value, json};
 
 use super::asking::{Totals, open_book};
 use super::results::Results;
 use super::{Args, pictures};
 use crate::cli::progress::Progress;
+use shown::{Shown, of_folder, of_run};
 
 /// What is asked for SpatialGenEval.
 #[derive(Debug, clap::Args)]
@@ -64,16 +67,6 @@ enum Controls {
     NoPicture,
 }
 
-/// A picture with the item that it is of.
-struct Shown {
-    item: usize,
-    /// Unique among the pictures.
-    id: String,
-    /// Below the folder.
-    file: String,
-    method: Option<String>,
-}
-
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let options = &args.spatialgen;
     let rules = Rules {
@@ -112,97 +105,21 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     }
 }
 
-/// Each item's picture in a folder, by its id; of one that is not there, its name as the benchmark has it.
-fn of_folder(folder: &Path, items: &[Item]) -> Vec<Shown> {
-    let file = |id: &str| {
-        let names = ["png", "jpg", "jpeg", "webp"].map(|ending| format!("{id}.{ending}"));
-        let there = names.iter().find(|name| folder.join(name).is_file());
-        there.unwrap_or(&names[0]).clone()
-    };
-    let one = |(item, of): (usize, &Item)| Shown {
-        item,
-        id: of.id.clone(),
-        file: file(&of.id),
-        method: None,
-    };
-    items.iter().enumerate().map(one).collect()
-}
+/// Of whom which question is asked, and how.
+type AskedOf<'a> = (&'a Item, String, Option<String>, Control);
 
-/// A line of a run's manifest, as far as it matters here.
-#[derive(Deserialize)]
-struct Line {
-    sample_id: String,
-    prompt_id: String,
-    image_path: String,
-}
-
-/// The pictures of a run, whose prompts have the items' ids.
-fn of_run(folder: &Path, items: &[Item]) -> anyhow::Result<Vec<Shown>> {
-    let known: HashMap<&str, usize> = (items.iter().enumerate())
-        .map(|(at, item)| (item.id.as_str(), at))
-        .collect();
-    let unreadable = || format!("cannot read {}", folder.display());
-    let mut methods = Vec::new();
-    for entry in std::fs::read_dir(folder).with_context(unreadable)? {
-        let path = entry.with_context(unreadable)?.path();
-        if path.join("manifest.jsonl").is_file() {
-            methods.push(path);
-        }
-    }
-    methods.sort();
-    let mut shown = Vec::new();
-    for method in methods {
-        let file = method.join("manifest.jsonl");
-        let text = read_text(&file).with_context(|| format!("cannot read {}", file.display()))?;
-        let name = method
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        for (number, line) in (1..).zip(text.lines()) {
-            let line: Line = serde_json::from_str(line)
-                .with_context(|| format!("{}: line {number}", file.display()))?;
-            if let Some(item) = known.get(line.prompt_id.as_str()) {
-                shown.push(Shown {
-                    item: *item,
-                    id: format!("{name}/{}", line.sample_id),
-                    file: format!("{name}/{}", line.image_path),
-                    method: Some(name.clone()),
-                });
-            }
-        }
-    }
-    ensure!(
-        !shown.is_empty(),
-        "{} has no finished pictures of prompts in --questions: their prompt_ids must be its ids, as prepose spatialgen prompts writes them",
-        folder.display()
-    );
-    Ok(shown)
-}
-
-fn by_model(
-    args: &Args,
-    items: &[Item],
+/// All questions, those of the controls after the others.
+fn questions<'a>(
+    options: &Options,
+    items: &'a [Item],
     shown: &[Shown],
-    named: &[Named],
-    rules: &Rules,
-    quiet: bool,
-) -> anyhow::Result<u8> {
-    let options = &args.spatialgen;
-    ensure!(
-        !args.judge.model.is_seeded(),
-        "--judge-seed would make all rounds of SpatialGenEval say the same; leave it out"
-    );
-    ensure!(
-        !args.judge.has_boxes(),
-        "--detections and --checker are the oracle's, and no model's; judge once with --judge oracle to see what boxes decide"
-    );
+) -> (Vec<AskedOf<'a>>, Vec<Question>) {
     let seed = options.shuffle_seed;
-    let mut asked: Vec<(&Item, String, Option<String>, Control)> = Vec::new();
+    let mut asked: Vec<AskedOf> = Vec::new();
     let mut questions = Vec::new();
     let mut add = |control: Control| {
         // Without a picture there is one thing to ask of each item, however many pictures it has.
-        let mut seen = std::collections::HashSet::new();
+        let mut seen = HashSet::new();
         for (picture, one) in shown.iter().enumerate() {
             let item = &items[one.item];
             let (name, method) = match control {
@@ -223,6 +140,28 @@ fn by_model(
             add(control);
         }
     }
+    (asked, questions)
+}
+
+fn by_model(
+    args: &Args,
+    items: &[Item],
+    shown: &[Shown],
+    named: &[Named],
+    rules: &Rules,
+    quiet: bool,
+) -> anyhow::Result<u8> {
+    let options = &args.spatialgen;
+    ensure!(
+        !args.judge.model.is_seeded(),
+        "--judge-seed would make all rounds of SpatialGenEval say the same; leave it out"
+    );
+    ensure!(
+        !args.judge.has_boxes(),
+        "--detections and --checker are the oracle's, and no model's; judge once with --judge oracle to see what boxes decide"
+    );
+    let seed = options.shuffle_seed;
+    let (asked, questions) = questions(options, items, shown);
     let (model, stop) = args.judge.model.model_at(1.0)?;
     let mut book = open_book(&args.out)?;
     let least = questions.len() * rules.rounds;
@@ -276,7 +215,7 @@ fn lines(judged: &[Judged], shown: &[Shown], rules: &Rules) -> Vec<Value> {
     let line = |one: &Judged| {
         let of_picture = one.control != Control::NoPicture;
         let said = |votes: &Votes| -> Vec<String> {
-            let letters = |answer: &[u8; QUESTIONS]| {
+            let letters = |answer: &[u8; QUESTIONS]| -> String {
                 answer
                     .iter()
                     .map(|place| prepose::judge::spatialgen::read::letter(*place))
@@ -330,11 +269,11 @@ fn by_boxes(
             .file_stem()
             .unwrap_or_default()
             .to_string_lossy();
-        let names = [one.id.as_str(), one.file.as_str(), stem.as_ref()];
+        let names = [one.id.as_str(), one.file.as_str(), &*stem];
         let Some(case) = names.iter().find_map(|name| cases.get(name)) else {
             bail!("there are no detections of {}", one.file);
         };
-        let right = std::array::from_fn(|at| {
+        let right: [Option<bool>; QUESTIONS] = std::array::from_fn(|at| {
             let choice = item.questions.get(at)?;
             let answer = geometry::answer(Domain::ALL[at], choice, case, &known)?;
             Some(answer == choice.right)

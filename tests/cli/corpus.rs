@@ -1,0 +1,194 @@
+//! `prepose corpus`: captions, boxes and judges.
+
+use std::fs;
+use std::path::Path;
+
+use prepose::remote::stub::{Reply, Stub};
+use serde_json::{Value, json};
+
+use crate::program::{prepose, refuses, stderr, stdout, works};
+use crate::support::root;
+
+fn read(output: &str) -> Value {
+    serde_json::from_str(output).unwrap()
+}
+
+fn fixture(name: &str) -> String {
+    root()
+        .join("fixtures/corpus")
+        .join(name)
+        .display()
+        .to_string()
+}
+
+#[test]
+fn the_toyboxs_captions_name_the_left_one_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let (captions, boxes) = (fixture("captions.jsonl"), fixture("boxes.jsonl"));
+    let text = read(&works(
+        folder.path(),
+        &["corpus", &captions, "--out", "text", "--json"],
+    ));
+    assert_eq!(text["funnel"][0]["count"], 1000);
+    assert_eq!(
+        text["alignment"],
+        Value::Null,
+        "nobody has looked at pictures"
+    );
+    let args = [
+        "corpus",
+        &captions,
+        "--detections",
+        &boxes,
+        "--out",
+        "boxes",
+        "--json",
+    ];
+    let found = read(&works(folder.path(), &args));
+    let all = &found["alignment"][0];
+    let [low, high] = ["percent_low", "percent_high"].map(|end| all[end].as_f64().unwrap());
+    assert!(low <= 95.0 && 95.0 <= high, "{all}");
+    assert_eq!(found["published"][0]["percent"], 89.2);
+    assert_eq!(works(folder.path(), &args), works(folder.path(), &args));
+    let lines = fs::read_to_string(folder.path().join("boxes/layouts.jsonl")).unwrap();
+    assert!(lines.contains("\"seen\":\"first on the left\""));
+    assert!(works(folder.path(), &args[..6]).contains("written to boxes"));
+}
+
+/// Pictures with texts beside them.
+fn provide(folder: &Path) {
+    fs::create_dir(folder.join("photos")).unwrap();
+    for number in 0..12u8 {
+        let picture = image::RgbImage::from_pixel(120, 110, image::Rgb([number, 0, 0]));
+        picture
+            .save(folder.join(format!("photos/{number:02}.png")))
+            .unwrap();
+        fs::write(
+            folder.join(format!("photos/{number:02}.txt")),
+            "a dog and a cat",
+        )
+        .unwrap();
+    }
+    image::RgbImage::new(90, 90)
+        .save(folder.join("photos/00.png"))
+        .unwrap();
+}
+
+#[test]
+fn a_judge_is_asked_in_two_stages_and_both_orders() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    provide(folder);
+    // One picture does not pass the gate, one answer is of no use, and "A" is said in both orders of one.
+    let stub = Stub::start(|asked| {
+        let body = asked.json();
+        let text = body["messages"][0]["content"][1]["text"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        let url = body["messages"][0]["content"][0]["image_url"]["url"]
+            .as_str()
+            .unwrap_or_default();
+        let hash: usize = url.bytes().map(usize::from).sum();
+        let gate = |topology: bool| {
+            json!({"existence": true, "separation": true, "topology": topology}).to_string()
+        };
+        Reply::chat(
+            &match (text.contains("Entity A: dog"), text.contains("A: dog")) {
+                (true, _) => gate(hash % 2 == 0),
+                (false, true) => "A".into(),
+                (false, false) => "B".into(),
+            },
+        )
+    })
+    .unwrap();
+    let url = format!("{}/v1", stub.address);
+    let run = || {
+        let args = [
+            "corpus",
+            "photos",
+            "--out",
+            "survey",
+            "--json",
+            "--judge",
+            &url,
+            "--judge-model",
+            "vlm",
+        ];
+        let output = prepose().args(args).current_dir(folder).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        read(&stdout(&output))
+    };
+    let found = run();
+    let count = |what: &str| {
+        let rows = found["funnel"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["what"] == what);
+        row.map_or(0, |row| row["count"].as_u64().unwrap())
+    };
+    assert_eq!(count("small picture"), 1);
+    let (gated, left) = (
+        count("not side by side, says the judge"),
+        count("first on the left"),
+    );
+    assert_eq!(gated + left, 11);
+    assert_eq!(found["questions"].as_u64().unwrap(), 11 + 2 * left);
+    let all = &found["alignment"][0];
+    assert_eq!(
+        (all["samples"].as_u64(), all["aligned"].as_u64()),
+        (Some(left), Some(left))
+    );
+    let notes = found["notes"].to_string();
+    assert!(
+        left == 0 || notes.contains(&format!("says the same of {left} of {left} pairs")),
+        "{notes}"
+    );
+    let before = stub.count();
+    assert_eq!(run()["asked_now"], 0);
+    assert_eq!(stub.count(), before);
+}
+
+#[test]
+fn wrong_input_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    provide(folder);
+    fs::create_dir(folder.join("empty")).unwrap();
+    fs::write(folder.join("words.csv"), "a,b\n1,2\n").unwrap();
+    fs::write(folder.join("bad.parquet"), "PAR1").unwrap();
+    fs::write(folder.join("boxes.jsonl"), "{\"id\": \"1\"}\n").unwrap();
+    let with = |more: &[&'static str]| [&["corpus"], more, &["--out", "survey"]].concat();
+    for (args, parts) in [
+        (&["nowhere"][..], &["cannot read nowhere"][..]),
+        (&["empty"], &["there are no captions in empty"]),
+        (&["photos/01.png"], &["is no file of captions"]),
+        (&["photos", "--ratio", "0.5"], &["--ratio is 0.5"]),
+        (
+            &["photos", "--detections", "boxes.jsonl"],
+            &["boxes.jsonl: line 1: no detections"],
+        ),
+        (
+            &["photos", "--judge-model", "x"],
+            &["--judge-model needs --judge"],
+        ),
+    ] {
+        refuses(folder, &with(args), parts);
+    }
+    for (args, part) in [
+        (["words.csv"], "--caption-column"),
+        (["bad.parquet"], "bad.parquet cannot be read as Parquet"),
+    ] {
+        let output = prepose()
+            .args(with(&args))
+            .current_dir(folder)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains(part), "{}", stderr(&output));
+    }
+    works(folder, &["corpus", "photos", "--out", "mine"]);
+    refuses(
+        folder,
+        &["corpus", "words.csv", "--out", "mine"],
+        &["is of other files or columns"],
+    );
+}
