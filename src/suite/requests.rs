@@ -70,7 +70,7 @@ fn start(prompt: &SuitePrompt, edit: &Edit, seed: u64) -> Result<InitImage, RunE
 
 /// Whether a method must know where things belong.
 fn needs_scene(method: &Method) -> bool {
-    method.guide.is_some() || method.search.is_some()
+    method.guide.is_some() || method.search.is_some() || method.ground.is_some()
 }
 
 /// A prompt's relations as a request gives them.
