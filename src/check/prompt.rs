@@ -29,6 +29,9 @@ pub struct SuitePrompt {
     /// The text with the objects in the other order, where it is not to be derived from the prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reverse: Option<String>,
+    /// Where things belong, for methods that go by boxes: `OBJECT: X0,Y0,X1,Y1`, in shares of width and height.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub boxes: Vec<String>,
     /// The picture that the prompt changes; none for one made from nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edit: Option<Edit>,

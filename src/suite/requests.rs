@@ -5,6 +5,8 @@ use super::plan::{Job, Plan};
 use super::run::RunError;
 use super::{Edit, SuitePrompt};
 use crate::engine::{Blueprint, Engine};
+use crate::guidance::boxes::ObjectBox;
+use crate::guidance::{GuidanceConfig, Needs};
 use crate::make::{BatchSize, MakeError, picture_reward, reward_kind};
 use crate::prompt::scene::{GivenRelation, StatedRelation};
 use crate::request::{InitImage, Request};
@@ -42,6 +44,14 @@ pub fn request(plan: &Plan, blueprint: &Blueprint, job: Job) -> Result<Request, 
     if let Some(edit) = &prompt.edit {
         request.init = Some(start(prompt, edit, job.seed)?);
     }
+    if goes_by_boxes(method) {
+        let boxes = prompt.boxes.iter().map(|given| given.parse());
+        let boxes: Result<Vec<ObjectBox>, _> = boxes.collect();
+        request.boxes = boxes.map_err(|source| RunError::Box {
+            prompt_id: prompt.prompt_id.clone(),
+            source,
+        })?;
+    }
     if needs_scene(method) && !prompt.relations.is_empty() {
         // The set knows what its prompts say, also where English leaves it open.
         let scene = blueprint.scene(&request);
@@ -70,7 +80,13 @@ fn start(prompt: &SuitePrompt, edit: &Edit, seed: u64) -> Result<InitImage, RunE
 
 /// Whether a method must know where things belong.
 fn needs_scene(method: &Method) -> bool {
-    method.guide.is_some() || method.search.is_some()
+    method.guide.is_some() || method.search.is_some() || method.ground.is_some()
+}
+
+/// Whether a method puts things into boxes.
+fn goes_by_boxes(method: &Method) -> bool {
+    let guided = |guide: &GuidanceConfig| guide.method.needs() == Needs::Boxes;
+    method.ground.is_some() || method.guide.as_ref().is_some_and(guided)
 }
 
 /// A prompt's relations as a request gives them.

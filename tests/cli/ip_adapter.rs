@@ -201,7 +201,7 @@ fn wrong_input_has_one_clear_message() {
         "first.png,adapter=2",
         &["there is one", "--ip-adapter"],
     );
-    refused(&adapter, "first.png,steps=9-", &["0 to 2"]);
+    refused(&adapter, "first.png,steps=9-", &["0 to 3"]);
     refused(&adapter, "first.png,size=9", &["no option", "scale=0.6"]);
     refuses(
         folder,

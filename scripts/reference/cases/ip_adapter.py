@@ -186,7 +186,7 @@ def projected(states, unet, model, dtype):
             found = project(encoded.image_embeds), project(torch.zeros_like(encoded.image_embeds[:1]))
         else:
             found = project(encoded.hidden_states[-2]), project(nothing.hidden_states[-2])
-        tensors[f"tokens/{kind}/pictures"], tensors[f"tokens/{kind}/none"] = (x.flatten(1, -2) for x in found)
+        tensors[f"tokens/{kind}/pictures"], tensors[f"tokens/{kind}/none"] = found
     return tensors
 
 

@@ -169,7 +169,9 @@ impl Planned {
             }
             let rows = conditioning.rows();
             let shown = acting.pictures.iter().zip(pictures);
-            let shown = shown.filter_map(|(acts, group)| acts.then(|| group.rows(rows)));
+            let shown = shown
+                .filter(|(acts, _)| **acts)
+                .map(|(_, group)| group.rows(rows));
             let shown: Vec<_> = shown.collect();
             if !shown.is_empty() {
                 prepared = unet.show(prepared, &shown);

@@ -7,6 +7,7 @@ use thiserror::Error;
 use crate::detect::checker::CheckError;
 use crate::detect::reward::RewardError;
 use crate::engine::EngineError;
+use crate::guidance::boxes::BoxError;
 use crate::make::MakeError;
 use crate::picture::PictureError;
 use crate::request::RewardKind;
@@ -83,6 +84,14 @@ pub enum RunError {
         name: String,
         /// Which prompt.
         prompt_id: String,
+    },
+    /// A prompt with a box that is none.
+    #[error("the prompt {prompt_id:?} cannot be put into its boxes")]
+    Box {
+        /// Which prompt.
+        prompt_id: String,
+        /// What is wrong with it.
+        source: BoxError,
     },
     /// A search by the picture without a detector.
     #[error("{method} goes by what the checker sees, but there is --checker none")]

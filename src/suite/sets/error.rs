@@ -223,6 +223,9 @@ pub enum LineError {
     /// A prompt that changes on the way in a way that cannot be.
     #[error(transparent)]
     Schedule(#[from] crate::prompt::schedule::ScheduleError),
+    /// A box that is none.
+    #[error(transparent)]
+    Box(#[from] crate::guidance::boxes::BoxError),
 }
 
 /// The name of `known` that looks most like `name`, if one does.

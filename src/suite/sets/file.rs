@@ -268,5 +268,6 @@ fn row(columns: &[String], fields: &[String]) -> Result<Row, LineError> {
         neutral: field("neutral"),
         reverse: field("reverse"),
         edit: None,
+        boxes: Vec::new(),
     })
 }

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::error::{ID_LIMIT, LineError, PROMPT_LIMIT, nearest};
+use crate::guidance::boxes::ObjectBox;
 use crate::prompt::scene::{GivenRelation, Relation, Scene, SceneError, StatedRelation};
 use crate::prompt::schedule;
 use crate::suite::{Edit, SuitePrompt};
@@ -11,7 +12,7 @@ use crate::suite::{Edit, SuitePrompt};
 const STEPS: usize = 1_000;
 
 /// Keys and columns that mean something; those of SpatialBench-UC's own file are among them.
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 15] = [
     "prompt",
     "prompt_id",
     "relation",
@@ -26,6 +27,7 @@ const KEYS: [&str; 14] = [
     "neutral",
     "reverse",
     "edit",
+    "boxes",
 ];
 
 /// What is given of a prompt.
@@ -39,6 +41,7 @@ pub(super) struct Row {
     pub neutral: Option<String>,
     pub reverse: Option<String>,
     pub edit: Option<Edit>,
+    pub boxes: Vec<String>,
 }
 
 /// What is given of what the prompt asks for.
@@ -127,6 +130,7 @@ impl Row {
             neutral: written(text(&fields, "neutral")?),
             reverse: written(text(&fields, "reverse")?),
             edit: edit(&fields)?,
+            boxes: boxes(&fields)?,
         })
     }
 
@@ -164,6 +168,7 @@ impl Row {
             neutral: self.neutral,
             reverse: self.reverse,
             edit: self.edit,
+            boxes: self.boxes,
         })
     }
 }
@@ -329,6 +334,15 @@ fn edit(fields: &Map<String, Value>) -> Result<Option<Edit>, LineError> {
         true => Ok(Some(edit)),
         false => Err(kind(KEY, value, WANTED)),
     }
+}
+
+/// Boxes as `--box` takes them.
+fn boxes(fields: &Map<String, Value>) -> Result<Vec<String>, LineError> {
+    let boxes = list(fields, "boxes")?.unwrap_or_default();
+    for given in &boxes {
+        given.parse::<ObjectBox>()?;
+    }
+    Ok(boxes)
 }
 
 fn list(fields: &Map<String, Value>, key: &'static str) -> Result<Option<Vec<String>>, LineError> {

@@ -1,5 +1,6 @@
 //! `prepose run`: what it writes, what it refuses, and what is left when it is killed.
 
+mod boxes;
 mod damage;
 mod growth;
 

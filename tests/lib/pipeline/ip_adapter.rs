@@ -8,6 +8,7 @@ use prepose::guidance::GuidanceConfig;
 use prepose::request::{
     Adapter, BlockScale, Dtype, ModelRequest, PicturePrompt, PictureRegion, Request,
 };
+use prepose_kernels::profile;
 use prepose_models::ip_adapter::RegionMask;
 use prepose_models::unet::GraphUse;
 use serde_json::{Value, json};
@@ -459,4 +460,30 @@ fn masks_are_diffusers() {
         found += 1;
     }
     assert_eq!(found, 5);
+}
+
+/// Off they cost nothing: the same kernels run on the same numbers. On it is one attention more for each layer and step.
+#[test]
+fn without_pictures_the_same_calls_are_made() {
+    let (case, plain) = (open("sd1", &["plain"]), open("sd1", &[]));
+    let run = |case: &Case, pictures: &[PicturePrompt]| {
+        profile::record(|| latents(&case.engine, &[with(case, pictures)]))
+    };
+    let calls =
+        |profile: &profile::Profile| profile::Family::ALL.map(|family| profile.get(family).calls);
+    let (expected, plain_calls) = run(&plain, &[]);
+    let (found, off) = run(&case, &[]);
+    assert_eq!(found, expected);
+    assert_eq!(
+        (calls(&off), off.flops()),
+        (calls(&plain_calls), plain_calls.flops())
+    );
+    // The picture is encoded once.
+    let (first, _) = run(&case, &[shown("first")]);
+    let (second, on) = run(&case, &[shown("first")]);
+    assert_eq!(first, second);
+    let attention = |profile: &profile::Profile| profile.get(profile::Family::Attention).calls;
+    let layers = case.engine.unet().cross_attention_names().count() as u64;
+    let steps = case.request.steps as u64;
+    assert_eq!(attention(&on) - attention(&off), steps * layers);
 }
