@@ -38,6 +38,9 @@ CASES = {
     "guidance-toybox": "guidance_toybox",
     "audit": "audit",
     "eyes": "eyes_towers",
+    "eyes/inception": "eyes_inception",
+    "eyes/owl-vit": "eyes_owl",
+    "quality": "quality",
 }
 
 

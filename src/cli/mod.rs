@@ -148,7 +148,7 @@ pub fn main() -> ExitCode {
         Command::Scene(args) => scene::run(args, cli.quiet),
         Command::Agree(args) => agree::run(args),
         Command::Detect(args) => detect::run(args, cli.quiet),
-        Command::Score(args) => score::run(args),
+        Command::Score(args) => score::run(args, cli.quiet),
         Command::Suites(args) => suites::run(args),
         Command::Selftest(args) => selftest::run(args),
         Command::Bench(args) => bench::run(args, cli.quiet),

@@ -15,6 +15,7 @@
 //! * [`experiments`]: what the papers' experiments came to;
 //! * [`people`]: what people say of the same pictures;
 //! * [`pictures`]: where the page finds the pictures;
+//! * [`quality`]: what networks' features say of sets of pictures;
 //! * [`gallery`]: the pictures as the page's script reads them;
 //! * [`page`]: the page.
 
@@ -32,6 +33,7 @@ pub mod page;
 pub mod paired;
 pub mod people;
 pub mod pictures;
+pub mod quality;
 pub mod scaling;
 pub mod source;
 mod stats;

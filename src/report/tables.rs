@@ -117,6 +117,12 @@ pub fn all(report: &Report, rates: &[Rates], pairs: &[Pair]) -> Vec<Titled> {
         rules(&methods),
     );
     add(
+        "Picture quality",
+        "What networks' features say of each method's pictures as a set (prepose score quality), with 95 % bootstrap intervals. \
+         Figures of different networks, references or numbers of pictures cannot be compared.",
+        quality(&methods),
+    );
+    add(
         "Neutral prompts",
         "Where the first-mentioned object of a neutral prompt is, as shares of its pictures; invalid if not both are found.",
         sides(report, &methods),
@@ -274,6 +280,36 @@ fn rules(methods: &[&Method]) -> Table {
         means.iter().any(Option::is_some).then_some(row)
     });
     Table::new("rules", &columns, rows)
+}
+
+fn quality(methods: &[&Method]) -> Table {
+    let columns = [
+        "run",
+        "pictures",
+        "network",
+        "reference",
+        "figure",
+        "value",
+        "low",
+        "high",
+    ];
+    let rows = methods.iter().flat_map(|method| {
+        let each = method.quality.iter();
+        each.flat_map(|one| one.figures.iter().map(move |figure| (one, figure)))
+            .map(|(one, figure)| {
+                let reference = one.reference.clone();
+                let mut row = vec![
+                    name(method),
+                    Cell::Count(one.pictures),
+                    Cell::Name(one.network.clone()),
+                    reference.map_or(Cell::Empty, Cell::Name),
+                    Cell::Name(figure.name.clone()),
+                ];
+                row.extend([figure.value, figure.low, figure.high].map(Cell::Mean));
+                row
+            })
+    });
+    Table::new("quality", &columns, rows)
 }
 
 fn sides(report: &Report, methods: &[&Method]) -> Table {
