@@ -22,6 +22,7 @@ mod footprint;
 pub mod grounding_dino;
 pub mod inception;
 mod layers;
+pub mod owl_vit;
 pub mod params;
 pub mod pixels;
 pub mod rcnn;

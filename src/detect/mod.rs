@@ -2,6 +2,7 @@
 //!
 //! * [`checker`]: detectors, perturbations and the rule together;
 //! * [`masks`]: a detector whose boxes a segmenter fills;
+//! * [`owl_vit`]: OWL-ViT, which takes any phrase as well;
 //! * [`phrases`]: Grounding DINO, which takes any phrase;
 //! * [`rcnn`]: torchvision's Faster R-CNN and Mask R-CNN, and the toybox's;
 //! * [`registry`]: all of them, by name or folder;
@@ -10,6 +11,7 @@
 
 pub mod checker;
 pub mod masks;
+pub mod owl_vit;
 pub mod phrases;
 mod prepare;
 pub mod rcnn;
@@ -22,6 +24,7 @@ use thiserror::Error;
 
 use crate::check::Detection;
 
+pub use owl_vit::OwlVitDetector;
 pub use phrases::GroundingDinoDetector;
 pub use rcnn::RcnnDetector;
 pub use registry::{OpenDetector, OpenError, Thresholds};
