@@ -1,8 +1,6 @@
 //! How many different pictures there are in effect: the Vendi score (Friedman and Dieng 2023).
 
-use faer::Mat;
-
-use crate::linear::{blocks, columns, eigen};
+use crate::linear::{Eigen, Matrix, eigen};
 use crate::{Features, Measured, QualityError};
 
 /// The exponential of the entropy of the eigenvalues of the pictures' similarity matrix, divided by their number: from 1,
@@ -28,15 +26,14 @@ pub fn vendi(features: &Features) -> Result<Measured, QualityError> {
 /// For each picture what it contributes to the eigenvalues' mean logarithm.
 fn by_pictures(unit: &Features) -> Result<Vec<f64>, QualityError> {
     let count = unit.rows();
-    let all = columns(unit, 0..count);
-    let similar = all.transpose() * &all;
-    let similar = Mat::from_fn(count, count, |i, j| similar[(i, j)] / count as f64);
-    let (values, vectors) = eigen(&similar)?;
+    let all = Matrix::of(unit);
+    let similar = all.times_rows(&all).scaled(1.0 / count as f64);
+    let Eigen { values, vectors } = eigen(&similar)?;
     let of = |i: usize| {
         let parts = values.iter().enumerate();
         let parts = parts.filter(|(_, value)| **value > 0.0);
         let sum: f64 = parts
-            .map(|(k, value)| value * value.ln() * vectors[(i, k)].powi(2))
+            .map(|(k, value)| value * value.ln() * vectors.at(k, i).powi(2))
             .sum();
         sum * count as f64
     };
@@ -44,22 +41,14 @@ fn by_pictures(unit: &Features) -> Result<Vec<f64>, QualityError> {
 }
 
 fn by_features(unit: &Features) -> Result<Vec<f64>, QualityError> {
-    let (count, width) = (unit.rows(), unit.columns());
-    let mut similar = Mat::<f64>::zeros(width, width);
-    for pictures in blocks(count) {
-        let some = columns(unit, pictures);
-        similar += &some * some.transpose();
-    }
-    let similar = Mat::from_fn(width, width, |i, j| similar[(i, j)] / count as f64);
-    let (values, vectors) = eigen(&similar)?;
-    let mut logarithms = Vec::with_capacity(count);
-    for pictures in blocks(count) {
-        let turned = vectors.transpose() * &columns(unit, pictures);
-        for j in 0..turned.ncols() {
-            let parts = values.iter().enumerate();
-            let parts = parts.filter(|(_, value)| **value > 0.0);
-            logarithms.push(parts.map(|(k, value)| value.ln() * turned[(k, j)].powi(2)).sum());
-        }
-    }
-    Ok(logarithms)
+    let all = Matrix::of(unit);
+    let similar = all.squared().scaled(1.0 / unit.rows() as f64);
+    let Eigen { values, vectors } = eigen(&similar)?;
+    let turned = all.times_rows(&vectors);
+    let of = |row: &[f64]| {
+        let parts = values.iter().zip(row);
+        let parts = parts.filter(|(value, _)| **value > 0.0);
+        parts.map(|(value, along)| value.ln() * along.powi(2)).sum()
+    };
+    Ok(turned.iter().map(of).collect())
 }

@@ -1,16 +1,14 @@
 //! The Fréchet distance between two sets' features as if they were normally distributed: FID (Heusel et al. 2017), if
 //! they are Inception's.
 
-use faer::Mat;
-
-use crate::linear::{blocks, columns, eigen, root};
+use crate::linear::{Eigen, Matrix, eigen, product, root};
 use crate::{Features, Measured, QualityError};
 
 /// The mean and the covariance of a set's features.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Moments {
     mean: Vec<f64>,
-    covariance: Mat<f64>,
+    covariance: Matrix,
 }
 
 impl Moments {
@@ -28,12 +26,8 @@ impl Moments {
                 .for_each(|(sum, value)| *sum += f64::from(*value));
         }
         mean.iter_mut().for_each(|sum| *sum /= count);
-        let mut covariance = Mat::<f64>::zeros(width, width);
-        for pictures in blocks(features.rows()) {
-            let centred = centred(&columns(features, pictures), &mean);
-            covariance += &centred * centred.transpose();
-        }
-        let covariance = Mat::from_fn(width, width, |i, j| covariance[(i, j)] / (count - 1.0));
+        let covariance = Matrix::centred(features, &mean).squared();
+        let covariance = covariance.scaled(1.0 / (count - 1.0));
         Ok(Self { mean, covariance })
     }
 
@@ -66,7 +60,7 @@ impl Moments {
         }
         Ok(Self {
             mean,
-            covariance: Mat::from_fn(width, width, at),
+            covariance: Matrix::from_fn(width, width, at),
         })
     }
 
@@ -77,23 +71,14 @@ impl Moments {
 
     /// The covariance, row by row.
     pub fn covariance(&self) -> Vec<f64> {
-        let width = self.mean.len();
-        let rows = (0..width).flat_map(|i| (0..width).map(move |j| (i, j)));
-        rows.map(|at| self.covariance[at]).collect()
+        self.covariance.values().to_vec()
     }
 
     fn trace(&self) -> f64 {
         (0..self.mean.len())
-            .map(|i| self.covariance[(i, i)])
+            .map(|i| self.covariance.at(i, i))
             .sum()
     }
-}
-
-/// Columns minus `mean`.
-fn centred(columns: &Mat<f64>, mean: &[f64]) -> Mat<f64> {
-    Mat::from_fn(columns.nrows(), columns.ncols(), |i, j| {
-        columns[(i, j)] - mean[i]
-    })
 }
 
 /// The distance of `features` from a set with these moments: the square of the means' distance, the traces of both
@@ -118,7 +103,7 @@ pub fn frechet(features: &Features, reference: &Moments) -> Result<Measured, Qua
         true => roots_of_pictures(features, &own.mean, reference)?,
         false => roots_of_features(features, &own, reference)?,
     };
-    let distance: f64 = shift.iter().map(|one| one * one).sum();
+    let distance = product(&shift, &shift);
     let trace = own.trace();
     let root: f64 = roots.iter().sum();
     // Rounding may leave it a little below zero for equal sets.
@@ -146,19 +131,17 @@ fn roots_of_pictures(
     mean: &[f64],
     reference: &Moments,
 ) -> Result<Vec<f64>, QualityError> {
-    let count = features.rows();
-    let centred = centred(&columns(features, 0..count), mean);
-    let seen = &reference.covariance * &centred;
-    let product = centred.transpose() * &seen;
-    let product = Mat::from_fn(count, count, |i, j| product[(i, j)] / (count as f64 - 1.0));
-    let (values, vectors) = eigen(&product)?;
+    let centred = Matrix::centred(features, mean);
+    let product = centred.times(&reference.covariance).times_rows(&centred);
+    let product = product.scaled(1.0 / (features.rows() as f64 - 1.0));
+    let Eigen { values, vectors } = eigen(&product)?;
     let root = |i: usize| {
         let parts = values.iter().enumerate();
         parts
-            .map(|(k, value)| value.max(0.0).sqrt() * vectors[(i, k)].powi(2))
+            .map(|(k, value)| value.max(0.0).sqrt() * vectors.at(k, i).powi(2))
             .sum()
     };
-    Ok((0..count).map(root).collect())
+    Ok((0..features.rows()).map(root).collect())
 }
 
 /// The same by the features' matrix: for more pictures than features.
@@ -168,26 +151,17 @@ fn roots_of_features(
     reference: &Moments,
 ) -> Result<Vec<f64>, QualityError> {
     let half = root(&reference.covariance)?;
-    let product = &half * &own.covariance * &half;
-    // Rounding leaves it a little asymmetric.
-    let product = Mat::from_fn(product.nrows(), product.ncols(), |i, j| {
-        0.5 * (product[(i, j)] + product[(j, i)])
-    });
-    let (values, vectors) = eigen(&product)?;
+    let product = half.times(&own.covariance).times(&half);
+    let Eigen { values, vectors } = eigen(&product)?;
     let largest = values.iter().copied().fold(0.0, f64::max);
-    let turn = vectors.transpose() * &half;
-    let mut roots = Vec::with_capacity(features.rows());
-    for pictures in blocks(features.rows()) {
-        let centred = centred(&columns(features, pictures), &own.mean);
-        let turned = &turn * &centred;
-        for j in 0..turned.ncols() {
-            let part = |(k, value): (usize, &f64)| match *value > largest * 1e-15 {
-                true => turned[(k, j)].powi(2) / value.sqrt(),
-                false => 0.0,
-            };
-            let sum: f64 = values.iter().enumerate().map(part).sum();
-            roots.push(sum / (features.rows() as f64 - 1.0));
-        }
-    }
-    Ok(roots)
+    let turned = Matrix::centred(features, &own.mean).times_rows(&vectors.times(&half));
+    let root = |row: &[f64]| {
+        let part = |(value, along): (&f64, &f64)| match *value > largest * 1e-15 {
+            true => along.powi(2) / value.sqrt(),
+            false => 0.0,
+        };
+        let sum: f64 = values.iter().zip(row).map(part).sum();
+        sum / (features.rows() as f64 - 1.0)
+    };
+    Ok(turned.iter().map(root).collect())
 }

@@ -3,7 +3,7 @@
 
 use prepose_statistics::python_random::PythonRandom;
 
-use crate::linear::{products, squares};
+use crate::linear::{Matrix, each_with_all, squares};
 use crate::{Features, Measured, QualityError};
 
 /// The width of CMMD's kernel.
@@ -117,7 +117,8 @@ pub fn rke(features: &Features, sigma: f64) -> Result<Measured, QualityError> {
         let square = (own + other - 2.0 * product).max(0.0);
         (-square / (sigma * sigma)).exp()
     };
-    let means = means(features, features, squared, false);
+    let all = Matrix::of(features);
+    let means = means(&all, &all, squared, false);
     let mean = means.iter().sum::<f64>() / means.len() as f64;
     let value = 1.0 / mean;
     let influences = means.iter().map(|one| -2.0 * (one - mean) / (mean * mean));
@@ -132,12 +133,15 @@ pub fn median_distance(features: &Features) -> f64 {
     let Ok(some) = Features::new(features.columns(), values) else {
         return 0.0;
     };
+    let some = Matrix::of(&some);
     let all = squares(&some);
-    let mut distances = Vec::with_capacity(count * count / 2);
-    products(&some, &some, |picture, own, row| {
-        let before = row.zip(&all).take(picture);
-        distances.extend(before.map(|(product, other)| (own + other - 2.0 * product).max(0.0)));
+    let rows = each_with_all(&some, &some, |picture, own, row| -> Vec<f64> {
+        let before = row.iter().zip(&all).take(picture);
+        before
+            .map(|(product, other)| (own + other - 2.0 * product).max(0.0))
+            .collect()
     });
+    let mut distances = rows.concat();
     if distances.is_empty() {
         return 0.0;
     }
@@ -150,13 +154,14 @@ pub fn median_distance(features: &Features) -> f64 {
 fn discrepancy(
     features: &Features,
     reference: &Features,
-    kernel: impl Fn(f64, f64, f64) -> f64,
+    kernel: impl Fn(f64, f64, f64) -> f64 + Sync,
     unbiased: bool,
 ) -> Measured {
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-    let own = means(features, features, &kernel, unbiased);
-    let across = means(features, reference, &kernel, false);
-    let theirs = mean(&means(reference, reference, &kernel, unbiased));
+    let (features, reference) = (Matrix::of(features), Matrix::of(reference));
+    let own = means(&features, &features, &kernel, unbiased);
+    let across = means(&features, &reference, &kernel, false);
+    let theirs = mean(&means(&reference, &reference, &kernel, unbiased));
     let (inside, between) = (mean(&own), mean(&across));
     let value = inside + theirs - 2.0 * between;
     let each = own.iter().zip(&across);
@@ -166,21 +171,19 @@ fn discrepancy(
 
 /// For each picture of `a` the mean of `kernel` with all of `b`; without itself if `b` is `a` and it is to be left out.
 fn means(
-    a: &Features,
-    b: &Features,
-    kernel: impl Fn(f64, f64, f64) -> f64,
+    a: &Matrix,
+    b: &Matrix,
+    kernel: impl Fn(f64, f64, f64) -> f64 + Sync,
     without_itself: bool,
 ) -> Vec<f64> {
     let others = squares(b);
     let divisor = (b.rows() - usize::from(without_itself)).max(1) as f64;
-    let mut all = Vec::with_capacity(a.rows());
-    products(a, b, |picture, own, row| {
-        let values = row.zip(&others).enumerate();
+    each_with_all(a, b, |picture, own, row| {
+        let values = row.iter().zip(&others).enumerate();
         let values = values.filter(|(other, _)| !(without_itself && *other == picture));
         let sum: f64 = values
-            .map(|(_, (product, other))| kernel(product, own, *other))
+            .map(|(_, (product, other))| kernel(*product, own, *other))
             .sum();
-        all.push(sum / divisor);
-    });
-    all
+        sum / divisor
+    })
 }

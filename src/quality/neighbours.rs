@@ -1,7 +1,7 @@
 //! Whether pictures lie among those of the other set: improved precision and recall (Kynkäänniemi et al. 2019), density
 //! and coverage (Naeem et al. 2020).
 
-use crate::linear::{products, squares};
+use crate::linear::{Matrix, each_with_all, squares};
 use crate::{Features, Measured, QualityError};
 
 /// Four shares, as the package `prdc` computes them.
@@ -39,22 +39,27 @@ pub fn manifold(
     for set in [features, reference] {
         set.at_least("precision and recall", neighbours + 1)?;
     }
-    let (own_radii, radii) = (radii(features, neighbours), radii(reference, neighbours));
-    let (pictures, references) = (features.rows(), reference.rows());
-    let others = squares(features);
-    let mut balls = vec![0usize; pictures];
-    let (mut recalled, mut covered) = (vec![0.0; references], vec![0.0; references]);
-    products(reference, features, |at, own, row| {
+    let (features, reference) = (Matrix::of(features), Matrix::of(reference));
+    let (own_radii, radii) = (radii(&features, neighbours), radii(&reference, neighbours));
+    let theirs = squares(&reference);
+    let balls = each_with_all(&features, &reference, |_, own, row| {
+        let squares = row.iter().zip(&theirs).map(distance(own));
+        squares
+            .zip(&radii)
+            .filter(|(square, radius)| square < radius)
+            .count()
+    });
+    let ours = squares(&features);
+    let found = each_with_all(&reference, &features, |at, own, row| {
         let (mut inside, mut nearest) = (false, f64::INFINITY);
-        for (picture, (product, other)) in row.zip(&others).enumerate() {
-            let square = (own + other - 2.0 * product).max(0.0);
-            balls[picture] += usize::from(square < radii[at]);
-            inside |= square < own_radii[picture];
+        let squares = row.iter().zip(&ours).map(distance(own));
+        for (square, radius) in squares.zip(&own_radii) {
+            inside |= square < *radius;
             nearest = nearest.min(square);
         }
-        recalled[at] = f64::from(u8::from(inside));
-        covered[at] = f64::from(u8::from(nearest < radii[at]));
+        [inside, nearest < radii[at]].map(|yes| f64::from(u8::from(yes)))
     });
+    let (recalled, covered) = found.into_iter().map(|[a, b]| (a, b)).unzip();
     let hit = |count: &usize| f64::from(u8::from(*count > 0));
     let share = |count: &usize| *count as f64 / neighbours as f64;
     Ok(Manifold {
@@ -65,18 +70,18 @@ pub fn manifold(
     })
 }
 
+/// The squared distance from a picture with this square, by the product with another and the other's square.
+fn distance(own: f64) -> impl Fn((&f64, &f64)) -> f64 {
+    move |(product, other)| (own + other - 2.0 * product).max(0.0)
+}
+
 /// For each picture the squared distance of its `neighbours`-th nearest, not counting itself.
-fn radii(features: &Features, neighbours: usize) -> Vec<f64> {
+fn radii(features: &Matrix, neighbours: usize) -> Vec<f64> {
     let all = squares(features);
-    let mut radii = Vec::with_capacity(features.rows());
-    products(features, features, |_, own, row| {
-        let distances = row
-            .zip(&all)
-            .map(|(product, other)| (own + other - 2.0 * product).max(0.0));
-        let mut distances: Vec<f64> = distances.collect();
+    each_with_all(features, features, |_, own, row| {
+        let mut distances: Vec<f64> = row.iter().zip(&all).map(distance(own)).collect();
         // The nearest is the picture itself.
         let (_, radius, _) = distances.select_nth_unstable_by(neighbours, f64::total_cmp);
-        radii.push(*radius);
-    });
-    radii
+        *radius
+    })
 }
