@@ -61,10 +61,6 @@ impl Matrix {
         self.rows
     }
 
-    /// How many columns there are.
-    pub fn columns(&self) -> usize {
-        self.columns
-    }
 
     /// The rows.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[f64]> {
@@ -456,7 +452,7 @@ mod tests {
             (0..21).map(|k| a.at(i, k) * b.at(k, j)).sum()
         });
         for got in [a.times(&b), a.times_rows(&b.transposed())] {
-            assert_eq!((got.rows(), got.columns()), (11, 13));
+            assert_eq!((got.rows, got.columns), (11, 13));
             let off = got.values().iter().zip(want.values());
             assert!(off.fold(0.0, |most: f64, (a, b)| most.max((a - b).abs())) < 1e-10);
         }
