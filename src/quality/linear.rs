@@ -61,7 +61,6 @@ impl Matrix {
         self.rows
     }
 
-
     /// The rows.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[f64]> {
         self.values.chunks_exact(self.columns.max(1))

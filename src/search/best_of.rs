@@ -22,7 +22,9 @@ pub fn check(
         RewardKind::Attention => {
             AttentionScorer::for_batch(blueprint, std::slice::from_ref(request)).map(|_| ())
         }
-        RewardKind::Checker | RewardKind::Pse => blueprint.scene(request).map(|_| ()),
+        RewardKind::Checker | RewardKind::Pse | RewardKind::Relations => {
+            blueprint.scene(request).map(|_| ())
+        }
     }
 }
 

@@ -93,6 +93,7 @@ impl Examiner for Checker {
                 picture: one.picture.clone(),
                 questions: questions(one.prompt, &labels),
                 others: labels.clone(),
+                depth: one.prompt.relations.iter().any(|stated| stated.relation.is_of_depth()),
             });
             known.push(labels);
         }
@@ -105,7 +106,7 @@ impl Examiner for Checker {
                 let size = (one.picture.width, one.picture.height);
                 let found: &[Detection] = &checked.primary;
                 let scores = Scores::unseen(&one.sample_id, prompt, one.seed, one.cost)
-                    .look(prompt, &labels, size, found);
+                    .look(prompt, &labels, size, found, checked.depth.clone());
                 (records, scores)
             })
             .collect())

@@ -90,6 +90,7 @@ pub fn scaling_methods(numbers: &[usize], reward: RewardKind) -> Vec<Method> {
         RewardKind::Attention => "",
         RewardKind::Checker => "-checker",
         RewardKind::Pse => "-pse",
+        RewardKind::Relations => "-relations",
     };
     let mut methods = Vec::new();
     for guided in [false, true] {

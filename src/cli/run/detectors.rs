@@ -13,6 +13,7 @@ use prepose::suite::plan::{CheckerId, Plan};
 use super::args::Settings;
 use crate::cli::check::read_config;
 use crate::cli::checker;
+use crate::cli::looking::Looking;
 
 /// What `--checker` and `--secondary` take for no detector.
 const NONE: &str = "none";
@@ -23,6 +24,8 @@ pub struct DetectorSpecs {
     secondary: Option<OpenDetector>,
     config: CheckerConfig,
     labels: Option<Vec<String>>,
+    /// What looks besides the primary.
+    looking: Looking,
     /// Whether the released code decides.
     published: bool,
 }
@@ -56,12 +59,28 @@ impl DetectorSpecs {
                 named.kind
             );
         }
-        Self::named(
+        let looking = args.looking.open()?;
+        ensure!(
+            args.checker() != NONE || looking.is_empty(),
+            "--checker none looks at nothing: it goes without --masks and --depth"
+        );
+        let detectors = Self::named(
             args.checker(),
             args.secondary.as_deref(),
             config,
             args.published,
-        )
+        )?;
+        Ok(detectors.with(looking))
+    }
+
+    /// The same with what looks besides the primary.
+    pub fn with(self, looking: Looking) -> Self {
+        Self { looking, ..self }
+    }
+
+    /// Whether depths are looked at.
+    pub fn sees_depth(&self) -> bool {
+        self.looking.sees_depth()
     }
 
     /// Opens detectors by their names or paths, to look with these thresholds and to decide as the released code if `published`; no
@@ -99,6 +118,7 @@ impl DetectorSpecs {
             primary,
             secondary,
             config,
+            looking: Looking::default(),
             published,
         })
     }
@@ -116,8 +136,11 @@ impl DetectorSpecs {
         let secondary = self.secondary.as_ref().map(OpenDetector::file_hash);
         let secondary = secondary.transpose()?.map(|file| file.sha256);
         let primary = primary.file_hash()?.sha256;
+        let [masks_sha256, depth_sha256] = self.looking.hashes()?;
         Ok(Some(CheckerId {
             published: self.published,
+            masks_sha256,
+            depth_sha256,
             ..CheckerId::new(primary, secondary, &self.config)
         }))
     }
@@ -131,7 +154,10 @@ impl DetectorSpecs {
         let second = detectors.secondary.as_ref().map(|config| &config.params);
         let second = second.unwrap_or(&detectors.primary.params);
         Ok(Box::new(Checker {
-            primary: checker::load(primary, &device.device, &detectors.primary.params)?,
+            primary: self.looking.complete(
+                checker::load(primary, &device.device, &detectors.primary.params)?,
+                &device.device,
+            )?,
             secondary: (self.secondary.as_ref())
                 .map(|weights| checker::load(weights, &device.device, second))
                 .transpose()?,
@@ -153,7 +179,9 @@ impl DetectorSpecs {
         let mut searches = (plan.config.methods.iter()).filter_map(|method| method.search.as_ref());
         match &self.primary {
             Some(weights) if searches.any(|search| reward_kind(search.reward).is_some()) => {
-                checker::load(weights, &device.device, &DetectorParams::default()).map(Some)
+                let params = DetectorParams::default();
+                let judge = checker::load(weights, &device.device, &params)?;
+                self.looking.complete(judge, &device.device).map(Some)
             }
             _ => Ok(None),
         }
