@@ -117,6 +117,12 @@ pub fn all(report: &Report, rates: &[Rates], pairs: &[Pair]) -> Vec<Titled> {
         rules(&methods),
     );
     add(
+        "Depth",
+        "Means over the pictures of relations in depth that a depth network looked at: the probability of superiority in depth \
+         (PSE), and T2I-CompBench's 3D score.",
+        in_depth(&methods),
+    );
+    add(
         "Picture quality",
         "What networks' features say of each method's pictures as a set (prepose score quality), with 95 % bootstrap intervals. \
          Figures of different networks, references or numbers of pictures cannot be compared.",
@@ -280,6 +286,21 @@ fn rules(methods: &[&Method]) -> Table {
         means.iter().any(Option::is_some).then_some(row)
     });
     Table::new("rules", &columns, rows)
+}
+
+fn in_depth(methods: &[&Method]) -> Table {
+    let rows = methods.iter().filter_map(|method| {
+        let scored = || seen(method).filter(|(_, scored)| scored.t2i_3d.is_some());
+        let means = [
+            mean(scored().filter_map(|(_, scored)| scored.pse_3d)),
+            mean(scored().filter_map(|(_, scored)| scored.t2i_3d)),
+        ];
+        let mut row = vec![name(method), Cell::Count(scored().count())];
+        row.extend(means.map(|mean| mean.map_or(Cell::Empty, Cell::Rate)));
+        (scored().count() > 0).then_some(row)
+    });
+    let columns = ["run", "pictures", "PSE_3D", "T2I-CompBench_3D"];
+    Table::new("depth", &columns, rows)
 }
 
 fn quality(methods: &[&Method]) -> Table {

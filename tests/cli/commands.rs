@@ -26,7 +26,7 @@ const BROUGHT_ALONG: &[&str] = &[
     "bundle/",
     "labels_filled.json",
     "--depth depth/",
-    "detect photos/",
+    "photos/",
     "evaluation_metadata.jsonl",
     "results_mymodel",
     "cases.jsonl",
@@ -56,6 +56,7 @@ const BY_HAND: &[&str] = &[
     "verify runs/first",
     // Weights that somebody has to download.
     "grounding-dino",
+    "owlvit",
     "rtdetr-v2",
     "--preset paper",
 ];

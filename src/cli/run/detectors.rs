@@ -7,7 +7,10 @@ use prepose::detect::checker::Checker;
 use prepose::detect::{Detector, OpenDetector};
 use prepose::device::OpenDevice;
 use prepose::make::reward_kind;
+use prepose::request::RewardKind;
+use prepose::suite::SuitePrompt;
 use prepose::suite::examiner::{Examiner, NoExaminer};
+use prepose::suite::method::Method;
 use prepose::suite::plan::{CheckerId, Plan};
 
 use super::args::Settings;
@@ -143,6 +146,34 @@ impl DetectorSpecs {
             depth_sha256,
             ..CheckerId::new(primary, secondary, &self.config)
         }))
+    }
+
+    /// Refuses a search for relations in depth without something that sees it.
+    ///
+    /// # Errors
+    /// There are such prompts, and no depth network.
+    pub fn check_depth(&self, plan: &Plan) -> anyhow::Result<()> {
+        let by_relations = |method: &&Method| {
+            let search = method.search.as_ref();
+            search.is_some_and(|search| search.reward == RewardKind::Relations)
+        };
+        let method = plan.config.methods.iter().find(by_relations);
+        let Some(method) = method.filter(|_| !self.sees_depth()) else {
+            return Ok(());
+        };
+        let is_of_depth = |prompt: &&SuitePrompt| {
+            let mut relations = prompt.relations.iter();
+            relations.any(|stated| stated.relation.is_of_depth())
+        };
+        let prompts = plan.prompts.iter().filter(is_of_depth).count();
+        ensure!(
+            prompts == 0,
+            "{prompts} of {} prompts are about depth, which the method {} searches by: name a Depth Anything with --depth \
+             (docs/eyes.md)",
+            plan.prompts.len(),
+            method.name
+        );
+        Ok(())
     }
 
     /// Loads them to look at `batch` pictures at a time.
