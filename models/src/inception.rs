@@ -155,9 +155,7 @@ impl Pool {
                 let options = MaxPoolOptions::new([3, 3]).with_stride([1, 1]);
                 module::max_pool2d(x, options.with_padding([1, 1]))
             }
-            Self::Halving => {
-                module::max_pool2d(x, MaxPoolOptions::new([3, 3]).with_stride([2, 2]))
-            }
+            Self::Halving => module::max_pool2d(x, MaxPoolOptions::new([3, 3]).with_stride([2, 2])),
         }
     }
 }
@@ -425,7 +423,13 @@ impl Inception {
         for (name, outputs, side, stride, padded) in STEM {
             let to = outputs / thinner;
             let sizes = [channels, to];
-            stem.push(Conv::load(params.pp(name), sizes, [side; 2], stride, padded));
+            stem.push(Conv::load(
+                params.pp(name),
+                sizes,
+                [side; 2],
+                stride,
+                padded,
+            ));
             channels = to;
         }
         let mut blocks = Vec::new();
@@ -456,7 +460,9 @@ impl Inception {
     pub fn prepare(pictures: &[Rgb], device: &Device) -> Result<Tensor<4>, PixelsError> {
         let mut values = vec![0f32; pictures.len() * 3 * SIDE * SIDE];
         let places = values.par_chunks_exact_mut(3 * SIDE * SIDE);
-        places.zip(pictures).for_each(|(place, picture)| stretch(picture, place));
+        places
+            .zip(pictures)
+            .for_each(|(place, picture)| stretch(picture, place));
         let data = TensorData::new(values, [pictures.len(), 3, SIDE, SIDE]);
         Ok(Tensor::from_data(data, (device, DType::F32)))
     }

@@ -41,7 +41,10 @@ fn picture([width, height]: [usize; 2]) -> Vec<u8> {
 fn prepared(which: &[usize]) -> Tensor<4> {
     let case: serde_json::Value = config("eyes/inception/case.json");
     let sizes: Vec<[usize; 2]> = serde_json::from_value(case["pictures"].clone()).unwrap();
-    let bytes: Vec<_> = which.iter().map(|i| (sizes[*i], picture(sizes[*i]))).collect();
+    let bytes: Vec<_> = which
+        .iter()
+        .map(|i| (sizes[*i], picture(sizes[*i])))
+        .collect();
     let pictures = bytes.iter();
     let pictures: Vec<Rgb> = pictures
         .map(|([width, height], bytes)| Rgb::new(*width, *height, bytes).unwrap())
@@ -108,7 +111,8 @@ fn the_published_network_has_its_sizes() {
     let wanted = outline(|params| Inception::load(&config, params)).unwrap();
     let count = |name: &str| {
         let all = wanted.iter().filter(|one| one.name.ends_with(name));
-        all.map(|one| one.shape.iter().product::<usize>()).sum::<usize>()
+        all.map(|one| one.shape.iter().product::<usize>())
+            .sum::<usize>()
     };
     // torchvision's 23,834,568 without the classes that help training, with eight classes more and without their bias.
     assert_eq!(

@@ -38,7 +38,11 @@ fn every_block_is_transformers() {
         let states = network.states(pictures.clone(), layers);
         expected.compare(&format!("vision/hidden{layers}"), states, BLOCK);
     }
-    let ids: Vec<i32> = expected.values("tokens").iter().map(|id| *id as i32).collect();
+    let ids: Vec<i32> = expected
+        .values("tokens")
+        .iter()
+        .map(|id| *id as i32)
+        .collect();
     let ids = Tensor::<2, Int>::from_data(TensorData::new(ids, [3, 32]), &device());
     let case: Value = config("eyes/owl-vit/case.json");
     let ends: Vec<usize> = serde_json::from_value(case["ends"].clone()).unwrap();
@@ -55,10 +59,9 @@ fn every_block_is_transformers() {
 
 #[test]
 fn missing_keys_are_those_of_the_published_network() {
-    let config: OwlVitConfig = serde_json::from_str(
-        r#"{"text_config": {"architectures": null}, "vision_config": null}"#,
-    )
-    .unwrap();
+    let config: OwlVitConfig =
+        serde_json::from_str(r#"{"text_config": {"architectures": null}, "vision_config": null}"#)
+            .unwrap();
     assert_eq!(config, OwlVitConfig::default());
     assert_eq!(config.text_config.max_position_embeddings, 16);
     assert_eq!((config.side(), config.vision_config.positions()), (24, 577));
@@ -70,7 +73,8 @@ fn missing_keys_are_those_of_the_published_network() {
         ("/text_config/hidden_act", "silu".into()),
         ("/vision_config/patch_size", 0.into()),
     ] {
-        let mut json = serde_json::json!({"projection_dim": 512, "text_config": {}, "vision_config": {}});
+        let mut json =
+            serde_json::json!({"projection_dim": 512, "text_config": {}, "vision_config": {}});
         let (parent, key) = pointer.rsplit_once('/').unwrap();
         let parent = match parent {
             "" => &mut json,

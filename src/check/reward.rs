@@ -2,9 +2,9 @@
 
 use prepose_scene::{Relation, StatedRelation};
 
-use super::{BoundingBox, Detection};
 use super::rules::{Case, Options, RuleError, Wanted, pse, pse_depth, t2i};
 use super::spatialbench::{Look, Question, Reason, RelationError, Rule, Secondary, Size, Verdict};
+use super::{BoundingBox, Detection};
 
 /// By the checker's verdict, without perturbations: 1 and the confidence for PASS, between 0 and 1 while it cannot be
 /// decided, the confidence below 0 for FAIL. A picture is as good as its worst relation.
@@ -194,10 +194,7 @@ mod tests {
         let relations = vec![StatedRelation::of_two(0, Relation::InFrontOf, 1)];
         let found = vec![at("dog", 20.0), at("cat", 80.0)];
         let mut picture = case(&["dog", "cat"], relations, found);
-        assert!(matches!(
-            by_relations(&picture),
-            Err(RuleError::NoDepth(_))
-        ));
+        assert!(matches!(by_relations(&picture), Err(RuleError::NoDepth(_))));
         // The left half is nearer.
         let depths = (0..100 * 100).map(|i| if i % 100 < 50 { 9.0 } else { 1.0 });
         let map = DepthMap::new(100, 100, depths.collect()).unwrap();

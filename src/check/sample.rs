@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::manifest::ManifestLine;
 use crate::prompt::SuitePrompt;
+use crate::rules::depth::DepthMap;
 use crate::rules::ots::{self, Side};
 use crate::rules::visor::{self, Found};
-use crate::rules::depth::DepthMap;
 use crate::rules::{
     Case, Options, RuleError, Wanted, geneval, hrs, pse, pse_depth, t2i, t2i_depth,
 };

@@ -14,8 +14,8 @@ use prepose::suite::merge;
 use prepose::suite::run::RunError;
 use serde_json::json;
 
-use super::memory::RunningArgs;
 use super::looking::LookingArgs;
+use super::memory::RunningArgs;
 use super::run::{DetectorSpecs, Making, RunProgress, checker_config};
 use super::{NO, OK};
 

@@ -91,7 +91,9 @@ impl PictureReward {
     /// Whether pictures cannot be scored without their depth.
     pub fn needs_depth(&self) -> bool {
         let relations = self.case.relations.iter();
-        relations.map(|stated| stated.relation).any(Relation::is_of_depth)
+        relations
+            .map(|stated| stated.relation)
+            .any(Relation::is_of_depth)
     }
 
     /// Scores pictures, f32 [3, H, W] in 0..=1 on the detector's device; higher is better.

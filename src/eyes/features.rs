@@ -80,7 +80,8 @@ impl FeatureExtractor {
                 return Err(WeightsError::Unsupported {
                     path: hash.path,
                     what: weights.kind().name().into(),
-                    hint: "features are those of FID's Inception, a DINOv2, a CLIP or the toybox".into(),
+                    hint: "features are those of FID's Inception, a DINOv2, a CLIP or the toybox"
+                        .into(),
                 });
             }
         };

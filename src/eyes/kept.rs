@@ -172,7 +172,10 @@ impl<'a> Kept<'a> {
         };
         std::fs::create_dir_all(&self.folder).map_err(error)?;
         let bytes = |values: &[f32]| -> Vec<u8> {
-            values.iter().flat_map(|value| value.to_le_bytes()).collect()
+            values
+                .iter()
+                .flat_map(|value| value.to_le_bytes())
+                .collect()
         };
         let (features, logits) = (bytes(&seen.features), bytes(&seen.logits));
         let mut tensors = vec![("features", vec![names.len(), seen.columns], &features)];

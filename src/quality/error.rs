@@ -59,6 +59,8 @@ pub enum QualityError {
         range: &'static str,
     },
     /// Eigenvalues that could not be found.
-    #[error("the eigenvalues of the features could not be found; some features are too large for f64")]
+    #[error(
+        "the eigenvalues of the features could not be found; some features are too large for f64"
+    )]
     Eigenvalues,
 }

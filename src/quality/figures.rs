@@ -221,7 +221,10 @@ fn compared(
             let scaled = distance.around(thousandfold * distance.value, thousandfold);
             let figure = all.add("KID x 1000", &scaled, drawn);
             figure.deviation = Some(thousandfold * found.deviation);
-            let size = settings.subsets.size.min(features.rows().max(others.rows()));
+            let size = settings
+                .subsets
+                .size
+                .min(features.rows().max(others.rows()));
             figure.setting = Some(format!("subsets of {size}"));
         }
         Seen::ByClip => {

@@ -75,9 +75,7 @@ impl Moments {
     }
 
     fn trace(&self) -> f64 {
-        (0..self.mean.len())
-            .map(|i| self.covariance.at(i, i))
-            .sum()
+        (0..self.mean.len()).map(|i| self.covariance.at(i, i)).sum()
     }
 }
 

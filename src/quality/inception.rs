@@ -47,7 +47,9 @@ pub fn score(logits: &Features, splits: usize) -> Result<InceptionScore, Quality
 /// The shares of the classes.
 fn softmax(logits: &[f32]) -> Vec<f64> {
     let most = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let powers = logits.iter().map(|x| (f64::from(*x) - f64::from(most)).exp());
+    let powers = logits
+        .iter()
+        .map(|x| (f64::from(*x) - f64::from(most)).exp());
     let powers: Vec<f64> = powers.collect();
     let sum: f64 = powers.iter().sum();
     powers.into_iter().map(|power| power / sum).collect()

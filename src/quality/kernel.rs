@@ -46,7 +46,11 @@ pub struct Kid {
 ///
 /// # Errors
 /// Fewer than two pictures in a set, or different numbers of features.
-pub fn kid(features: &Features, reference: &Features, subsets: &Subsets) -> Result<Kid, QualityError> {
+pub fn kid(
+    features: &Features,
+    reference: &Features,
+    subsets: &Subsets,
+) -> Result<Kid, QualityError> {
     for set in [features, reference] {
         set.at_least("KID", 2)?;
     }

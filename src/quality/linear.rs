@@ -83,7 +83,9 @@ impl Matrix {
 
     /// Every element times `factor`.
     pub fn scaled(mut self, factor: f64) -> Self {
-        self.values.par_iter_mut().for_each(|value| *value *= factor);
+        self.values
+            .par_iter_mut()
+            .for_each(|value| *value *= factor);
         self
     }
 
@@ -235,15 +237,18 @@ pub fn eigen(matrix: &Matrix) -> Result<Eigen, QualityError> {
     let mut vectors = turning.finish();
     // Back from the reduced matrix to the whole one.
     let width = matrix.rows.max(1);
-    vectors.values.par_chunks_mut(ROWS * width).for_each(|rows| {
-        for reflection in reflections.iter().rev() {
-            for row in rows.chunks_exact_mut(width) {
-                let part = &mut row[reflection.from..];
-                let along = product(part, &reflection.direction);
-                add(part, -reflection.factor * along, &reflection.direction);
+    vectors
+        .values
+        .par_chunks_mut(ROWS * width)
+        .for_each(|rows| {
+            for reflection in reflections.iter().rev() {
+                for row in rows.chunks_exact_mut(width) {
+                    let part = &mut row[reflection.from..];
+                    let along = product(part, &reflection.direction);
+                    add(part, -reflection.factor * along, &reflection.direction);
+                }
             }
-        }
-    });
+        });
     match diagonal.iter().all(|value| value.is_finite()) {
         true => Ok(Eigen {
             values: diagonal,

@@ -80,7 +80,10 @@ fn close(ours: f64, theirs: &Value) {
 fn whole(measured: &Measured) -> f64 {
     let mean = measured.each.iter().sum::<f64>() / measured.each.len() as f64;
     let off = (mean - measured.value).abs();
-    let size = measured.each.iter().fold(1.0f64, |most, x| most.max(x.abs()));
+    let size = measured
+        .each
+        .iter()
+        .fold(1.0f64, |most, x| most.max(x.abs()));
     assert!(off < 1e-9 * size, "{mean} is not {}", measured.value);
     measured.value
 }
@@ -253,8 +256,14 @@ fn too_few_pictures_are_told() {
         figures(Seen::ByInception, &set, reference, &Settings::default())
     };
     let warnings = of(&first, &second).unwrap().warnings.join("; ");
-    assert!(warnings.contains("FID of 40 pictures is meaningless"), "{warnings}");
-    assert!(warnings.contains("the reference has 30 pictures"), "{warnings}");
+    assert!(
+        warnings.contains("FID of 40 pictures is meaningless"),
+        "{warnings}"
+    );
+    assert!(
+        warnings.contains("the reference has 30 pictures"),
+        "{warnings}"
+    );
     assert!(warnings.contains("40 pictures are few"), "{warnings}");
     let few = Features::new(64, second.iter().take(3).flatten().copied().collect()).unwrap();
     let found = of(&few, &second).unwrap();
@@ -262,7 +271,10 @@ fn too_few_pictures_are_told() {
     assert!(found.warnings.join(" ").contains("both sets need 6"));
     let one = Features::new(64, few.row(0).to_vec()).unwrap();
     let error = of(&one, &second).unwrap_err().to_string();
-    assert!(error.contains("at least 2 pictures, and there are 1"), "{error}");
+    assert!(
+        error.contains("at least 2 pictures, and there are 1"),
+        "{error}"
+    );
     let error = of(&first, &one).unwrap_err().to_string();
     assert!(error.contains("at least 2"), "{error}");
     let other = features(1, 10, 16, 1.0, 0.0);

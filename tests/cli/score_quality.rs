@@ -70,12 +70,23 @@ fn the_toybox_looks_where_nothing_else_is_said() {
     let said = quality(folder.path(), &["--reference", "others"]);
     let set = &said["sets"][0];
     assert_eq!(set["network"], "toybox");
-    assert_eq!((&set["pictures"], &set["reference_pictures"]), (&json!(9), &json!(8)));
+    assert_eq!(
+        (&set["pictures"], &set["reference_pictures"]),
+        (&json!(9), &json!(8))
+    );
     let balls = "precision recall density coverage";
     assert_eq!(names(set), format!("FD {balls} Vendi RKE"));
     let warnings = set["warnings"].to_string();
-    assert!(warnings.contains("FD of 9 pictures is meaningless"), "{warnings}");
-    assert!(set["about"].as_str().unwrap().contains("comparable with no other"));
+    assert!(
+        warnings.contains("FD of 9 pictures is meaningless"),
+        "{warnings}"
+    );
+    assert!(
+        set["about"]
+            .as_str()
+            .unwrap()
+            .contains("comparable with no other")
+    );
     for figure in set["figures"].as_array().unwrap() {
         let number = |key: &str| figure[key].as_f64().unwrap();
         assert!(number("low") <= number("value") && number("value") <= number("high"));
@@ -85,9 +96,15 @@ fn the_toybox_looks_where_nothing_else_is_said() {
     let written: Value = serde_json::from_slice(&written).unwrap();
     assert_eq!(written[0]["figures"], set["figures"]);
     // Somebody else's folder is left alone.
-    assert_eq!(fs::read_dir(folder.path().join("others")).unwrap().count(), 8);
+    assert_eq!(
+        fs::read_dir(folder.path().join("others")).unwrap().count(),
+        8
+    );
     // For people.
-    let text = works(folder.path(), &["score", "quality", "own", "--device", "flex"]);
+    let text = works(
+        folder.path(),
+        &["score", "quality", "own", "--device", "flex"],
+    );
     assert!(text.contains("own: 9 pictures\nfeatures: toybox"), "{text}");
     assert!(text.contains("Vendi") && !text.contains("FD "), "{text}");
     // Without a reference the figures with one stay.
@@ -130,20 +147,44 @@ fn features_are_kept_and_only_new_pictures_are_looked_at() {
 #[test]
 fn each_network_has_its_figures() {
     let folder = two(4, 5);
-    let eye = |name: &str| fixture(&format!("eyes/{name}")).to_string_lossy().into_owned();
+    let eye = |name: &str| {
+        fixture(&format!("eyes/{name}"))
+            .to_string_lossy()
+            .into_owned()
+    };
     let inception = eye("inception/inception.pth");
-    let args = ["--reference", "others", "--neighbours", "2", "--features", &inception];
+    let args = [
+        "--reference",
+        "others",
+        "--neighbours",
+        "2",
+        "--features",
+        &inception,
+    ];
     let said = quality(folder.path(), &args);
     let balls = "precision recall density coverage";
-    assert_eq!(names(&said["sets"][0]), format!("FID KID x 1000 {balls} IS Vendi RKE"));
+    assert_eq!(
+        names(&said["sets"][0]),
+        format!("FID KID x 1000 {balls} IS Vendi RKE")
+    );
     let dinov2 = eye("dinov2");
-    let said = quality(folder.path(), &["--features", &dinov2, "--rke-width", "2.5"]);
+    let said = quality(
+        folder.path(),
+        &["--features", &dinov2, "--rke-width", "2.5"],
+    );
     assert_eq!(names(&said["sets"][0]), "Vendi RKE");
     assert_eq!(said["sets"][0]["figures"][1]["setting"], "width 2.5000");
     let vision = eye("clip-vision");
     let said = quality(
         folder.path(),
-        &["--reference", "others", "--features", &vision, "--features", "toybox"],
+        &[
+            "--reference",
+            "others",
+            "--features",
+            &vision,
+            "--features",
+            "toybox",
+        ],
     );
     assert!(names(&said["sets"][0]).starts_with("FD CMMD"), "{said}");
     assert_eq!(said["sets"][1]["network"], "toybox");
@@ -206,9 +247,15 @@ fn what_cannot_be_measured_is_said() {
     says(&["own", "--draws", "0"], &["--draws is 0"]);
     says(&["own", "--features", "nowhere.pth"], &["nowhere.pth"]);
     let sam = fixture("eyes/sam");
-    says(&["own", "--features", sam.to_str().unwrap()], &["Segment Anything", "DINOv2"]);
+    says(
+        &["own", "--features", sam.to_str().unwrap()],
+        &["Segment Anything", "DINOv2"],
+    );
     fs::write(path.join("bad.npz"), "no archive").unwrap();
-    says(&["own", "--reference", "bad.npz"], &["bad.npz", "numpy.savez"]);
+    says(
+        &["own", "--reference", "bad.npz"],
+        &["bad.npz", "numpy.savez"],
+    );
     fs::create_dir(path.join("empty")).unwrap();
     says(&["empty"], &["empty"]);
     fs::write(path.join("own/01.png"), "no picture").unwrap();

@@ -162,10 +162,7 @@ fn what_is_wrong_is_named() {
     );
     says(refusal(FAST, &other("rcnn/faster-v1")), &["not an RT-DETR"]);
     says(refusal(OWL, &other(FAST)), &["an RT-DETR, not an OWL-ViT"]);
-    says(
-        refusal(FAST, &other(OWL)),
-        &["an OWL-ViT, not an RT-DETR"],
-    );
+    says(refusal(FAST, &other(OWL)), &["an OWL-ViT, not an RT-DETR"]);
     // Another size of the same network.
     says(
         refusal(FAST, &other("eyes/rt-detr/basic")),

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use prepose::audit::table::relative;
 use prepose::check::detect::checker::Checked;
+use prepose::check::json;
 use prepose::check::rules::Outcome;
 use prepose::check::rules::read::read_depth;
 use prepose::check::sample::sample_of;
 use prepose::check::spatialbench::{Record, Size, Verdict};
-use prepose::check::json;
 use prepose_untrusted::escaped;
 use serde::Serialize;
 

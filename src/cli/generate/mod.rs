@@ -15,9 +15,7 @@ use anyhow::{Context, bail, ensure};
 use prepose::check::spatialbench::config::DetectorParams;
 use prepose::detect::{Detector, OpenDetector};
 use prepose::engine::{Blueprint, Engine};
-use prepose::make::{
-    MapOptions, PictureMaker, PictureWriter, check, picture_reward, reward_kind,
-};
+use prepose::make::{MapOptions, PictureMaker, PictureWriter, check, picture_reward, reward_kind};
 use prepose::output::files::prepare_folder;
 use prepose::output::png;
 use prepose::request::{Request, SearchConfig};
@@ -161,7 +159,9 @@ impl Planned {
         let looking = args.search.looking()?;
         for request in &mut requests {
             check(&blueprint, request, search.as_ref(), labels.as_deref())?;
-            let kind = search.as_ref().and_then(|search| reward_kind(search.reward));
+            let kind = search
+                .as_ref()
+                .and_then(|search| reward_kind(search.reward));
             if let Some(kind) = kind.filter(|_| !looking.sees_depth()) {
                 let reward = picture_reward(&blueprint, request, kind, labels.as_deref())?;
                 ensure!(

@@ -46,9 +46,9 @@ pub fn read(bytes: &[u8], names: &[&str]) -> Result<BTreeMap<String, Array>, Npz
     let files = zip::directory(bytes).map_err(NpzError)?;
     let mut arrays = BTreeMap::new();
     for name in names {
-        let entry = files.get(&format!("{name}.npy")).ok_or_else(|| {
-            NpzError(format!("it has no array {name:?}, which such a file has"))
-        })?;
+        let entry = files
+            .get(&format!("{name}.npy"))
+            .ok_or_else(|| NpzError(format!("it has no array {name:?}, which such a file has")))?;
         let packed = &bytes[entry.range.clone()];
         if entry.size > MOST_BYTES {
             return Err(NpzError::of(name, "it is larger than any that is read"));
@@ -77,9 +77,7 @@ fn array(name: &str, bytes: &[u8]) -> Result<Array, NpzError> {
     let rest = bytes.strip_prefix(b"\x93NUMPY").ok_or_else(damaged)?;
     let (length, rest) = match rest {
         [1, _, a, b, rest @ ..] => (usize::from(u16::from_le_bytes([*a, *b])), rest),
-        [2 | 3, _, a, b, c, d, rest @ ..] => {
-            (u32::from_le_bytes([*a, *b, *c, *d]) as usize, rest)
-        }
+        [2 | 3, _, a, b, c, d, rest @ ..] => (u32::from_le_bytes([*a, *b, *c, *d]) as usize, rest),
         _ => return Err(damaged()),
     };
     let header = rest.get(..length.min(MOST_HEADER + 1));
@@ -91,7 +89,9 @@ fn array(name: &str, bytes: &[u8]) -> Result<Array, NpzError> {
         return Err(NpzError::of(name, "its columns come before its rows"));
     }
     let shape = shape(header).ok_or_else(damaged)?;
-    let count = shape.iter().try_fold(1usize, |all, side| all.checked_mul(*side));
+    let count = shape
+        .iter()
+        .try_fold(1usize, |all, side| all.checked_mul(*side));
     let values: Vec<f64> = match kind {
         "<f8" => (data.as_chunks::<8>().0.iter())
             .map(|bytes| f64::from_le_bytes(*bytes))
@@ -122,7 +122,9 @@ fn quoted<'a>(header: &'a str, key: &str) -> Option<&'a str> {
 }
 
 fn shape(header: &str) -> Option<Vec<usize>> {
-    let (inside, _) = after(header, "'shape'")?.strip_prefix('(')?.split_once(')')?;
+    let (inside, _) = after(header, "'shape'")?
+        .strip_prefix('(')?
+        .split_once(')')?;
     let sides = inside.split(',').map(str::trim);
     let sides = sides.filter(|side| !side.is_empty());
     sides.map(|side| side.parse().ok()).collect()
@@ -218,7 +220,11 @@ mod tests {
     fn written() -> Vec<u8> {
         let arrays = arrays();
         let mut bytes = Vec::new();
-        write(&mut bytes, &arrays.each_ref().map(|(name, array)| (*name, array))).unwrap();
+        write(
+            &mut bytes,
+            &arrays.each_ref().map(|(name, array)| (*name, array)),
+        )
+        .unwrap();
         bytes
     }
 

@@ -99,7 +99,8 @@ fn is_unused(name: &str) -> bool {
         "neck.fusion_stage.layers.0.residual_layer1.",
     ];
     const ENDS: [&str; 2] = [".position_ids", ".num_batches_tracked"];
-    ENDS.iter().any(|end| name.ends_with(end)) || BEGINNINGS.iter().any(|start| name.starts_with(start))
+    ENDS.iter().any(|end| name.ends_with(end))
+        || BEGINNINGS.iter().any(|start| name.starts_with(start))
 }
 
 fn whole(name: impl Into<String>) -> Target {

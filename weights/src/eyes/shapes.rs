@@ -164,7 +164,10 @@ impl Shapes<'_> {
         const IMAGENET: usize = 1000;
         let classes = self.size("fc.weight", 0);
         let trained_on = self.0.strays.iter().chain(self.0.entries.keys());
-        if classes == IMAGENET || trained_on.into_iter().any(|name| name.starts_with("AuxLogits."))
+        if classes == IMAGENET
+            || trained_on
+                .into_iter()
+                .any(|name| name.starts_with("AuxLogits."))
         {
             return Err(WeightsError::Unsupported {
                 path: self.0.path.clone(),

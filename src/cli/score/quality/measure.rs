@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
+use prepose::eyes::clip_score;
 use prepose::eyes::features::FeatureExtractor;
 use prepose::eyes::kept::Kept;
-use prepose::eyes::clip_score;
 use prepose::quality::figures::{self, Reference, Set, Settings, figures};
 use prepose::quality::{Features, Measured, Moments};
 use prepose::report::quality::{Assessment, Figure};
@@ -25,14 +25,8 @@ pub struct Measuring<'a> {
 
 /// What pictures are compared with, as the network sees it.
 pub enum Against<'a> {
-    Pictures {
-        name: String,
-        features: Features,
-    },
-    Statistics {
-        name: String,
-        moments: &'a Moments,
-    },
+    Pictures { name: String, features: Features },
+    Statistics { name: String, moments: &'a Moments },
 }
 
 impl Measuring<'_> {

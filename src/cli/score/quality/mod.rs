@@ -45,12 +45,7 @@ pub struct QualityArgs {
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     save_statistics: Option<PathBuf>,
     /// Which neighbour counts for precision, recall, density and coverage.
-    #[arg(
-        long,
-        value_name = "K",
-        default_value_t = 5,
-        hide_short_help = true
-    )]
+    #[arg(long, value_name = "K", default_value_t = 5, hide_short_help = true)]
     neighbours: usize,
     /// The width of RKE's kernel [default: the median distance of the pictures].
     #[arg(long, value_name = "WIDTH", hide_short_help = true)]
@@ -78,7 +73,10 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         "--draws is {}; it has to be from 1 to 1000000",
         own.draws
     );
-    ensure!(own.neighbours > 0, "--neighbours is 0; the first is the least");
+    ensure!(
+        own.neighbours > 0,
+        "--neighbours is 0; the first is the least"
+    );
     if let Some(width) = own.rke_width {
         ensure!(
             width.is_finite() && width > 0.0,

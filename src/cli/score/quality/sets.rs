@@ -93,7 +93,8 @@ fn set_of(report: &Report, method: &Method, name: String) -> anyhow::Result<Pict
             continue;
         };
         let next = numbers.len();
-        set.groups.push(*numbers.entry(picture.prompt).or_insert(next));
+        set.groups
+            .push(*numbers.entry(picture.prompt).or_insert(next));
         let prompt = &report.prompts.list()[picture.prompt].prompt;
         set.prompts
             .push(Some(prompt.clone()).filter(|text| !text.is_empty()));
