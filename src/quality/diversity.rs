@@ -1,6 +1,7 @@
 //! How many different pictures there are in effect: the Vendi score (Friedman and Dieng 2023).
 
-use crate::linear::{Eigen, Matrix, eigen};
+use crate::eigen::{Eigen, eigen};
+use crate::linear::Matrix;
 use crate::{Features, Measured, QualityError};
 
 /// The exponential of the entropy of the eigenvalues of the pictures' similarity matrix, divided by their number: from 1,

@@ -1,7 +1,8 @@
 //! The Fréchet distance between two sets' features as if they were normally distributed: FID (Heusel et al. 2017), if
 //! they are Inception's.
 
-use crate::linear::{Eigen, Matrix, eigen, product, root};
+use crate::eigen::{Eigen, eigen, root};
+use crate::linear::{Matrix, product};
 use crate::{Features, Measured, QualityError};
 
 /// The mean and the covariance of a set's features.

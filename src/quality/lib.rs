@@ -8,6 +8,7 @@
 #![warn(clippy::unwrap_used)]
 
 pub mod diversity;
+mod eigen;
 mod error;
 mod features;
 pub mod figures;
