@@ -82,8 +82,10 @@ impl OwlVitDetector {
         phrases: &[String],
         questions: &Tensor<2>,
     ) -> Result<Vec<Vec<Detection>>, DetectError> {
-        let rgb = |picture: &&Picture| Rgb::new(picture.width, picture.height, &picture.rgb).ok();
-        let batch: Vec<Rgb> = pictures.iter().filter_map(rgb).collect();
+        let batch = (pictures.iter())
+            .map(|picture| Rgb::new(picture.width, picture.height, &picture.rgb))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| DetectError::Text(error.to_string()))?;
         let batch = self.network.prepare(&batch, &self.device);
         let batch = batch.map_err(|error| DetectError::Text(error.to_string()))?;
         let sighted = self.network.forward(batch, questions);

@@ -178,17 +178,13 @@ impl<'a> Kept<'a> {
                 .collect()
         };
         let (features, logits) = (bytes(&seen.features), bytes(&seen.logits));
-        let mut tensors = vec![("features", vec![names.len(), seen.columns], &features)];
-        if seen.classes > 0 {
-            tensors.push(("logits", vec![names.len(), seen.classes], &logits));
-        }
-        let view = |(name, shape, bytes): (&'static str, Vec<usize>, &'_ Vec<u8>)| {
-            let view = TensorView::new(Dtype::F32, shape, bytes.as_slice());
-            view.map(|view| (name, view)).map_err(io::Error::other)
+        let view = |shape: [usize; 2], bytes| {
+            let view = TensorView::new(Dtype::F32, shape.to_vec(), bytes);
+            view.map_err(|why| error(io::Error::other(why)))
         };
-        let mut views = Vec::new();
-        for (name, shape, bytes) in &tensors {
-            views.push(view((*name, shape.clone(), *bytes)).map_err(error)?);
+        let mut views = vec![("features", view([names.len(), seen.columns], &features)?)];
+        if seen.classes > 0 {
+            views.push(("logits", view([names.len(), seen.classes], &logits)?));
         }
         let listed = serde_json::to_string(names).map_err(|why| error(io::Error::other(why)))?;
         let metadata = HashMap::from([

@@ -11,6 +11,7 @@ const MOST_SWEEPS: usize = 100;
 const SWEEPS: usize = 32;
 /// Components of eigenvectors that rotations go through together: so many columns stay in the processor's cache.
 const PART: usize = 64;
+
 /// Eigenvalues, in no order, and the eigenvector of each as a row.
 pub struct Eigen {
     /// One for each row.
