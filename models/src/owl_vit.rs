@@ -20,7 +20,7 @@ use crate::vit::{Activation, Block, BlockNames, BlockShape, Patches};
 /// Added to lengths before something is divided by them.
 const LENGTH_EPS: f64 = 1e-6;
 /// Keeps logarithms of 0 away.
-const BIAS_EPS: f64 = 1e-4;
+const BIAS_EPS: f32 = 1e-4;
 
 /// The `config.json` of an OWL-ViT; missing keys have transformers' defaults.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -289,9 +289,10 @@ impl OwlVit {
             .fold(things, |x, layer| kernels::gelu(layer.forward(x)));
         let moved = self.boxes[last].forward(inner).cast(DType::F32);
         let side = self.config.side();
-        let logit = |share: f64| ((share + BIAS_EPS).ln() - (-share + BIAS_EPS).ln_1p()) as f32;
-        let along: Vec<f32> = (1..=side).map(|i| logit(i as f64 / side as f64)).collect();
-        let size = logit(1.0 / side as f64);
+        // In f32 as there: near 1 its rounding is seen in the boxes.
+        let logit = |share: f32| (share + BIAS_EPS).ln() - (-share + BIAS_EPS).ln_1p();
+        let along: Vec<f32> = (1..=side).map(|i| logit(i as f32 / side as f32)).collect();
+        let size = logit(1.0 / side as f32);
         let rows = (0..side).flat_map(|row| (0..side).map(move |column| (row, column)));
         let bias = rows.flat_map(|(row, column)| [along[column], along[row], size, size]);
         let bias = TensorData::new(bias.collect::<Vec<f32>>(), [1, side * side, 4]);

@@ -94,7 +94,7 @@ fn pictures_are_stretched_as_by_pytorch() {
         let values: Vec<f32> = prepared(&[i]).into_data().iter().collect();
         let some: Vec<f32> = values.into_iter().step_by(307).collect();
         let some = Tensor::<1>::from_data(some.as_slice(), &device());
-        expected.compare(&format!("prepared/{i}"), some, 1e-6);
+        expected.compare(&format!("prepared/{i}"), some, BLOCK);
     }
     // The smallest picture, and one far wider than high.
     for size in [[1, 1], [20_000, 20]] {

@@ -67,7 +67,7 @@ impl Looking {
                 path.display(),
                 weights.kind()
             );
-            Ok(weights)
+            anyhow::Ok(weights)
         };
         Ok(Self {
             masks: masks

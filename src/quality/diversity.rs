@@ -11,10 +11,10 @@ use crate::{Features, Measured, QualityError};
 /// No picture at all, or features that are all zero in one.
 pub fn vendi(features: &Features) -> Result<Measured, QualityError> {
     features.at_least("the Vendi score", 1)?;
-    let unit = features.unit();
+    let unit = Matrix::unit(features);
     let count = unit.rows();
     // Both matrices have the same eigenvalues but for zeros; the smaller is less work.
-    let logarithms = match count <= unit.columns() {
+    let logarithms = match count <= features.columns() {
         true => by_pictures(&unit)?,
         false => by_features(&unit)?,
     };
@@ -25,10 +25,9 @@ pub fn vendi(features: &Features) -> Result<Measured, QualityError> {
 }
 
 /// For each picture what it contributes to the eigenvalues' mean logarithm.
-fn by_pictures(unit: &Features) -> Result<Vec<f64>, QualityError> {
+fn by_pictures(unit: &Matrix) -> Result<Vec<f64>, QualityError> {
     let count = unit.rows();
-    let all = Matrix::of(unit);
-    let similar = all.times_rows(&all).scaled(1.0 / count as f64);
+    let similar = unit.times_rows(unit).scaled(1.0 / count as f64);
     let Eigen { values, vectors } = eigen(&similar)?;
     let of = |i: usize| {
         let parts = values.iter().enumerate();
@@ -41,11 +40,10 @@ fn by_pictures(unit: &Features) -> Result<Vec<f64>, QualityError> {
     Ok((0..count).map(of).collect())
 }
 
-fn by_features(unit: &Features) -> Result<Vec<f64>, QualityError> {
-    let all = Matrix::of(unit);
-    let similar = all.squared().scaled(1.0 / unit.rows() as f64);
+fn by_features(unit: &Matrix) -> Result<Vec<f64>, QualityError> {
+    let similar = unit.squared().scaled(1.0 / unit.rows() as f64);
     let Eigen { values, vectors } = eigen(&similar)?;
-    let turned = all.times_rows(&vectors);
+    let turned = unit.times_rows(&vectors);
     let of = |row: &[f64]| {
         let parts = values.iter().zip(row);
         let parts = parts.filter(|(value, _)| **value > 0.0);

@@ -57,7 +57,7 @@ pub fn kid(
     features.like(reference.columns())?;
     let width = features.columns() as f64;
     let kernel = |product: f64, _: f64, _: f64| (product / width + 1.0).powi(3);
-    let whole = discrepancy(features, reference, kernel, true);
+    let whole = discrepancy(&Matrix::of(features), &Matrix::of(reference), kernel, true);
     let size = subsets.size.max(2);
     if features.rows() <= size && reference.rows() <= size {
         return Ok(Kid {
@@ -74,7 +74,7 @@ pub fn kid(
     let mut values = Vec::with_capacity(subsets.count);
     for _ in 0..subsets.count.max(1) {
         let (some, others) = (draw(features)?, draw(reference)?);
-        values.push(discrepancy(&some, &others, kernel, true).value);
+        values.push(discrepancy(&Matrix::of(&some), &Matrix::of(&others), kernel, true).value);
     }
     let mean = values.iter().sum::<f64>() / values.len() as f64;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
@@ -99,7 +99,12 @@ pub fn cmmd(features: &Features, reference: &Features) -> Result<Measured, Quali
         let square = (own + other - 2.0 * product).max(0.0);
         (-square / (2.0 * CMMD_SIGMA * CMMD_SIGMA)).exp_m1()
     };
-    let found = discrepancy(&features.unit(), &reference.unit(), kernel, false);
+    let found = discrepancy(
+        &Matrix::unit(features),
+        &Matrix::unit(reference),
+        kernel,
+        false,
+    );
     Ok(found.around(CMMD_SCALE * found.value, CMMD_SCALE))
 }
 
@@ -156,16 +161,15 @@ pub fn median_distance(features: &Features) -> f64 {
 
 /// The squared maximum mean discrepancy under `kernel` of a product and both squares.
 fn discrepancy(
-    features: &Features,
-    reference: &Features,
+    features: &Matrix,
+    reference: &Matrix,
     kernel: impl Fn(f64, f64, f64) -> f64 + Sync,
     unbiased: bool,
 ) -> Measured {
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-    let (features, reference) = (Matrix::of(features), Matrix::of(reference));
-    let own = means(&features, &features, &kernel, unbiased);
-    let across = means(&features, &reference, &kernel, false);
-    let theirs = mean(&means(&reference, &reference, &kernel, unbiased));
+    let own = means(features, features, &kernel, unbiased);
+    let across = means(features, reference, &kernel, false);
+    let theirs = mean(&means(reference, reference, &kernel, unbiased));
     let (inside, between) = (mean(&own), mean(&across));
     let value = inside + theirs - 2.0 * between;
     let each = own.iter().zip(&across);

@@ -50,6 +50,18 @@ impl Matrix {
         Self::centred(features, &vec![0.0; features.columns()])
     }
 
+    /// Features, a picture each row, divided by its length; rows of zeros stay.
+    pub fn unit(features: &Features) -> Self {
+        let mut unit = Self::of(features);
+        for row in unit.values.chunks_exact_mut(features.columns().max(1)) {
+            let square = product(row, row);
+            if square > 0.0 {
+                row.iter_mut().for_each(|value| *value /= square.sqrt());
+            }
+        }
+        unit
+    }
+
     /// How many rows there are.
     pub fn rows(&self) -> usize {
         self.rows

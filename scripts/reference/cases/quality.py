@@ -50,6 +50,9 @@ def nuclear(x, y):
 def kid(x, y):
     from torchmetrics.image.kid import poly_mmd
 
+    # It takes both sets for equally large.
+    count = min(len(x), len(y))
+    x, y = x[:count], y[:count]
     return float(poly_mmd(torch.tensor(y), torch.tensor(x), degree=3, gamma=None, coef=1.0))
 
 
