@@ -165,8 +165,8 @@ pub fn product(a: &[f64], b: &[f64]) -> f64 {
     let (b_whole, b_rest) = b.as_chunks::<LANES>();
     let mut sums = [0.0; LANES];
     for (a, b) in a_whole.iter().zip(b_whole) {
-        for lane in 0..LANES {
-            sums[lane] += a[lane] * b[lane];
+        for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
+            *sum += a * b;
         }
     }
     let rest: f64 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
