@@ -28,6 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             picture,
             questions,
             others: Vec::new(),
+            depth: false,
         };
         for decision in &checker.check(&[asked])?[0].decisions {
             println!(

@@ -120,7 +120,8 @@
 //! * [`audit`]: how far the checker can be trusted, by the word of people;
 //! * [`mod@bench`]: speed and memory, measured;
 //! * [`detect`]: detectors, from pictures to labelled boxes;
-//! * [`eyes`]: what else looks at pictures: depth, masks, CLIPScore;
+//! * [`eyes`]: what else looks at pictures: depth, masks, CLIPScore, features;
+//! * [`quality`]: how good sets of pictures are, by their features;
 //! * [`plot`]: plots as SVG and PNG; [`table`]: tables as CSV and Markdown;
 //! * [`picture`]: pictures as bytes;
 //! * [`output`]: pictures that carry their request, and the manifest;
@@ -144,6 +145,7 @@ pub use prepose_check::audit;
 pub use prepose_corpus as corpus;
 pub use prepose_draw::{plot, table};
 pub use prepose_judge as judge;
+pub use prepose_quality as quality;
 pub use prepose_remote as remote;
 pub use prepose_report as report;
 pub use prepose_sources as sources;

@@ -1,6 +1,7 @@
 //! The networks of Stable Diffusion in Burn, driven by configuration: CLIP text encoders, the
 //! conditional UNet and the autoencoders, for SD 1.x, SDXL and smaller networks of the same shape; and
-//! what looks at what they make: torchvision's Faster R-CNN and Mask R-CNN, CLIP, DINOv2, Depth Anything and SAM. IP-Adapter goes between the two.
+//! what looks at what they make: torchvision's Faster R-CNN and Mask R-CNN, CLIP, DINOv2, Depth Anything, SAM and Inception.
+//! IP-Adapter goes between the two.
 //!
 //! This crate reads no files. A network is built from a configuration, which deserializes from the
 //! `config.json` of diffusers or transformers (detectors: [`rcnn::RcnnConfig`]), and from a [`params::ParamSource`], which hands out
@@ -20,8 +21,10 @@ mod detr;
 pub mod dinov2;
 mod footprint;
 pub mod grounding_dino;
+pub mod inception;
 pub mod ip_adapter;
 mod layers;
+pub mod owl_vit;
 pub mod params;
 pub mod pixels;
 pub mod rcnn;

@@ -78,6 +78,11 @@ impl<'a> Rgb<'a> {
         [self.height, self.width]
     }
 
+    /// Red, green and blue of each pixel, row by row.
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes
+    }
+
     /// Refuses to become a picture of this height and width if a side would be 0 or longer than 16,384 pixels.
     pub(crate) fn check_target(
         &self,

@@ -40,6 +40,9 @@ CASES = {
     "audit": "audit",
     "eyes": "eyes_towers",
     "corpus/parquet": "parquet_files",
+    "eyes/inception": "eyes_inception",
+    "eyes/owl-vit": "eyes_owl",
+    "quality": "quality",
 }
 
 

@@ -1,12 +1,17 @@
 //! What is known of one finished picture.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::manifest::ManifestLine;
 use crate::prompt::SuitePrompt;
+use crate::rules::depth::DepthMap;
 use crate::rules::ots::{self, Side};
 use crate::rules::visor::{self, Found};
-use crate::rules::{Case, Options, RuleError, Wanted, geneval, hrs, pse, t2i};
+use crate::rules::{
+    Case, Options, RuleError, Wanted, geneval, hrs, pse, pse_depth, t2i, t2i_depth,
+};
 use crate::spatialbench::Record;
 use crate::{Detection, json};
 use prepose_scene::{Scene, StatedRelation};
@@ -94,6 +99,12 @@ pub struct Scores {
     pub pse: Option<f64>,
     /// That of each relation, if there are several.
     pub each_pse: Option<Vec<Option<f64>>>,
+    /// Probability of superiority in depth, in 0..=1, where a depth network looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pse_3d: Option<f64>,
+    /// T2I-CompBench's score in depth, in 0..=1, where a depth network looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub t2i_3d: Option<f64>,
     /// Pairs of which the text does not say how they stand: where the first-mentioned object is, `left`, `right` or `invalid`.
     pub side: Option<String>,
     /// Such pairs: where the first-mentioned object is, `above`, `below` or `invalid`.
@@ -117,13 +128,14 @@ impl Scores {
     }
 
     /// Fills in what the rules say. `labels` are the detector's words for the prompt's objects; `size` is width and height
-    /// in pixels.
+    /// in pixels; `depth` is how far away things are, where somebody looked.
     pub fn look(
         mut self,
         prompt: &SuitePrompt,
         labels: &[String],
         size: (usize, usize),
         detections: &[Detection],
+        depth: Option<Arc<DepthMap>>,
     ) -> Self {
         let options = Options::default();
         let case = Case {
@@ -134,6 +146,7 @@ impl Scores {
             objects: labels.iter().map(Wanted::one).collect(),
             relations: prompt.relations.clone(),
             detections: detections.to_vec(),
+            depth,
             ..Case::default()
         };
         let here: Vec<bool> = (labels.iter())
@@ -168,6 +181,10 @@ impl Scores {
         self.t2i = judged(t2i::judge(&case, &options));
         self.hrs = judged(hrs::judge(&case, &options)).map(|score| score > 0.5);
         self.pse = judged(pse::of_case(&case, &options));
+        if case.depth.is_some() {
+            self.pse_3d = judged(pse_depth::of_case(&case, &options));
+            self.t2i_3d = judged(t2i_depth::judge(&case, &options));
+        }
         if let [_, _, ..] = case.relations.as_slice() {
             self.each_centre = Some(centres);
             let each = case.relations.iter();

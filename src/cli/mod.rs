@@ -18,6 +18,7 @@ mod info;
 mod input;
 mod interrupt;
 mod judge;
+mod looking;
 mod memory;
 mod merge;
 mod model;

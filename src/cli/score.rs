@@ -2,19 +2,21 @@
 
 mod clip;
 mod eyes;
+mod opse;
+mod quality;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use prepose::check::rules::opse::{Clock, Opse, OpseError, SplitMix};
 use prepose::check::rules::read::{Place, Reader};
 use prepose::check::rules::{Options, Outcome, RULES, Report, Rule, RuleError, Value, by_name};
-use prepose_untrusted::{escaped, read_text_or_stdin};
+use prepose_untrusted::read_text_or_stdin;
 use serde_json::{Map, json};
 
 use self::eyes::{EyeArgs, Eyes};
+use self::quality::QualityArgs;
 use super::judge::prompted::{self, PromptedArgs};
 use super::values::parse_size;
 use super::{ERROR, OK, input};
@@ -25,6 +27,8 @@ const OPSE: &str = "opse";
 const CLIP_SCORE: &str = "clip-score";
 /// What a judge says of runs' pictures.
 const JUDGE: &str = "judge";
+/// How good pictures are as sets.
+const QUALITY: &str = "quality";
 /// Different errors that are told.
 const MOST_ERRORS: usize = 20;
 
@@ -38,6 +42,7 @@ macro_rules! examples {
   prepose score pse-3d detections.jsonl --depth Depth-Anything-V2-Small-hf
   prepose score clip-score out/manifest.jsonl --clip clip-vit-base-patch32
   prepose score judge runs/a --judge http://localhost:8000/v1 --judge-model Qwen/Qwen3-VL-8B-Instruct
+  prepose score quality runs/tour --reference photos/ --features pt_inception-2015-12-05-6726825d.pth
   prepose score opse sdxl.jsonl kandinsky.jsonl --of pse"
     };
 }
@@ -53,7 +58,7 @@ const EXAMPLES: &str = examples!();
 A box may also be COCO's \"bbox\": [x, y, width, height]. The checker's per_sample.jsonl, VISOR's results files and what
 GenEval's evaluation writes are read as well, and T2I-CompBench's prompts from file names. All of it, masks, depth and
 relations without a prompt: docs/rules.md. clip-score reads manifests, and pictures that carry their request; judge takes
-folders of runs (docs/judge.md).
+folders of runs (docs/judge.md), quality these and folders of pictures (docs/quality.md).
 
 Exit code 2 if a picture cannot be read or scored; the others are scored all the same.
 
@@ -62,7 +67,8 @@ pub struct Args {
     /// The rule.
     #[arg(value_parser = rules())]
     rule: String,
-    /// Detections; several files are summed up as one, and are a model each for `opse`. - is standard input. Runs for `judge`.
+    /// Detections; several files are summed up as one, and are a model each for `opse`. - is standard input. Runs for `judge`;
+    /// for `quality` runs, methods' folders, or folders of pictures.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Do as the authors' code does, its known mistakes included [default: no].
@@ -133,6 +139,8 @@ pub struct Args {
         hide_short_help = true
     )]
     checker: Option<String>,
+    #[command(flatten)]
+    quality: QualityArgs,
 }
 
 /// The rules with a line on each.
@@ -146,6 +154,8 @@ fn rules() -> PossibleValuesParser {
     let about =
         "what a vision-language model, or a detector, answers about runs' pictures (--judge)";
     values.push(PossibleValue::new(JUDGE).help(about));
+    let about = "FID, KID, IS, CMMD, precision and recall, RKE and Vendi of whole runs or folders";
+    values.push(PossibleValue::new(QUALITY).help(about));
     PossibleValuesParser::new(values)
 }
 
@@ -172,6 +182,9 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     if args.rule == CLIP_SCORE {
         return clip::run(args);
     }
+    if args.rule == QUALITY {
+        return quality::run(args, quiet);
+    }
     let mut reader = match &args.metadata {
         Some(path) => Reader::with_geneval_metadata(&read(path)?)
             .with_context(|| format!("cannot use {}", path.display()))?,
@@ -184,7 +197,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     };
     let eyes = Eyes::open(&args.eyes, options.published)?;
     if args.rule == OPSE {
-        return compare(args, &reader, &options, &eyes);
+        return opse::compare(args, &reader, &options, &eyes);
     }
     let scored = score(&args.rule, &args.files, &reader, &options, &eyes)?;
     let mut out = std::io::stdout().lock();
@@ -351,73 +364,4 @@ fn table<const N: usize>(rows: &[[String; N]]) -> String {
         line + "\n"
     };
     rows.iter().map(line).collect()
-}
-
-/// OPSE over pictures that are there already: a round draws some of a model's at random.
-fn compare(args: &Args, reader: &Reader, options: &Options, eyes: &Eyes) -> anyhow::Result<u8> {
-    let mut code = OK;
-    let mut scores = Vec::new();
-    for file in &args.files {
-        let scored = score(&args.of, std::slice::from_ref(file), reader, options, eyes)?;
-        code = code.max(scored.told());
-        let found = scored.report.outcomes.iter().flatten();
-        let found: Vec<f64> = found.filter_map(|outcome| outcome.score).collect();
-        ensure!(
-            !found.is_empty(),
-            "no picture of {} has a score",
-            file.display()
-        );
-        scores.push(found);
-    }
-    let opse = Opse {
-        batch: args.batch,
-        rounds: args.rounds,
-        clock: if options.published {
-            Clock::Published
-        } else {
-            Clock::Rounds
-        },
-        seed: args.seed,
-        ..Opse::default()
-    };
-    let mut random = SplitMix(args.seed);
-    let comparison = opse.compare(scores.len(), |model| {
-        let scores: &Vec<f64> = &scores[model];
-        Ok::<f64, OpseError>(scores[random.below(scores.len())])
-    })?;
-    let best = &args.files[comparison.best()];
-    let models = args.files.iter().zip(&scores).zip(&comparison.standings);
-    let mut out = std::io::stdout().lock();
-    if args.json {
-        let models = models.map(|((file, scores), standing)| {
-            json!({
-                "file": file,
-                "pictures": scores.len(),
-                "rounds": standing.rounds,
-                "mean": standing.mean,
-            })
-        });
-        let result = json!({
-            "rule": OPSE,
-            "of": args.of,
-            "published": options.published,
-            "best": best,
-            "models": models.collect::<Vec<_>>(),
-            "chosen": comparison.chosen,
-        });
-        writeln!(out, "{result}")?;
-    } else {
-        let mut rows = vec![["model", "rounds", "mean"].map(String::from)];
-        rows.extend(models.map(|((file, _), standing)| {
-            let mean = format!("{:.4}", standing.mean);
-            [
-                file.display().to_string(),
-                standing.rounds.to_string(),
-                mean,
-            ]
-        }));
-        let said = format!("{}\nbest: {}", table(&rows), best.display());
-        writeln!(out, "{}", escaped(&said))?;
-    }
-    Ok(code)
 }

@@ -14,6 +14,7 @@ use prepose::suite::merge;
 use prepose::suite::run::RunError;
 use serde_json::json;
 
+use super::looking::LookingArgs;
 use super::memory::RunningArgs;
 use super::run::{DetectorSpecs, Making, RunProgress, checker_config};
 use super::{NO, OK};
@@ -69,6 +70,8 @@ pub struct Args {
         help_heading = "Making anew"
     )]
     secondary: Option<String>,
+    #[command(flatten)]
+    looking: LookingArgs,
     /// auto, cuda[:i], vulkan[:i], metal, wgpu[:i] or flex (the CPU).
     #[arg(
         long,
@@ -237,11 +240,12 @@ fn detectors(args: &Args, folder: &RunFolder) -> anyhow::Result<DetectorSpecs> {
     let name = args.checker.as_deref().unwrap_or("toybox");
     let published = checked.as_ref().is_some_and(|checked| checked.published);
     let detectors = DetectorSpecs::named(name, args.secondary.as_deref(), config, published)?;
+    let detectors = detectors.with(args.looking.open()?);
     let id = detectors.id()?;
     ensure!(
         id == *checked,
-        "{name} is not the detector that looked at the run's pictures{}; name it with --checker, and a second one with \
-         --secondary",
+        "{name} is not the detector that looked at the run's pictures{}; name it with --checker, a second one with \
+         --secondary, and what else looked with --masks and --depth",
         checked.as_ref().map_or_else(String::new, |checked| format!(
             ": its SHA-256 is {}",
             checked.sha256

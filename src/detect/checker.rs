@@ -1,11 +1,14 @@
 //! From pictures to verdicts: detectors, perturbations and the rule together.
 
+use std::sync::Arc;
+
 use burn::tensor::{Device, Tensor};
 use rayon::prelude::*;
 use thiserror::Error;
 
 use super::{DetectError, Detector};
 use crate::check::Detection;
+use crate::check::rules::depth::DepthMap;
 use crate::check::spatialbench::record::{DetectorRecord, Detectors};
 use crate::check::spatialbench::{
     Decision, Look, Question, Record, RelationError, Rule, Secondary, Size,
@@ -31,6 +34,8 @@ pub struct Asked {
     pub questions: Vec<Question>,
     /// What else is looked for, in the detector's words.
     pub others: Vec<String>,
+    /// Whether it matters how far away things are.
+    pub depth: bool,
 }
 
 /// What the checker says of one picture.
@@ -41,6 +46,8 @@ pub struct Checked {
     pub secondary: Option<Vec<Detection>>,
     /// The answer to each question, in their order.
     pub decisions: Vec<Decision>,
+    /// How far away things are, if that was asked and the primary detector sees it.
+    pub depth: Option<Arc<DepthMap>>,
 }
 
 /// Detectors and a rule.
@@ -88,6 +95,7 @@ impl Checker {
         }
         let perturbed = self.perturbed(asked, &looks)?;
         let second = self.second(asked, &looks)?;
+        let mut depths = self.depths(asked)?;
 
         let mut checked = Vec::with_capacity(asked.len());
         let each = asked
@@ -96,7 +104,7 @@ impl Checker {
             .zip(looks)
             .zip(perturbed)
             .zip(second);
-        for ((((asked, primary), looks), perturbed), secondary) in each {
+        for (index, ((((asked, primary), looks), perturbed), secondary)) in each.enumerate() {
             let mut decisions = Vec::with_capacity(looks.len());
             for (question, look) in asked.questions.iter().zip(looks) {
                 let stability = match look.verdict.is_decided() && !perturbed.is_empty() {
@@ -118,6 +126,7 @@ impl Checker {
                 primary,
                 secondary,
                 decisions,
+                depth: depths[index].take(),
             });
         }
         Ok(checked)
@@ -209,6 +218,24 @@ impl Checker {
             }
         }
         Ok(found)
+    }
+
+    /// How far away things are, where that is asked.
+    fn depths(&self, asked: &[Asked]) -> Result<Vec<Option<Arc<DepthMap>>>, CheckError> {
+        let mut maps = vec![None; asked.len()];
+        let wanted: Vec<usize> = (0..asked.len()).filter(|&i| asked[i].depth).collect();
+        for some in wanted.chunks(self.batch) {
+            let pictures: Vec<_> = (some.iter())
+                .map(|&i| asked[i].picture.to_tensor(&self.device))
+                .collect();
+            let Some(seen) = self.primary.depths(&pictures)? else {
+                break;
+            };
+            for (&i, map) in some.iter().zip(seen) {
+                maps[i] = Some(map);
+            }
+        }
+        Ok(maps)
     }
 
     /// Detections without masks in `pictures`, versions of those of `whose`.

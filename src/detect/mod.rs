@@ -1,27 +1,33 @@
 //! Detectors: from pictures on the device to labelled boxes. The only part of the checker with tensors.
 //!
 //! * [`checker`]: detectors, perturbations and the rule together;
-//! * [`masks`]: a detector whose boxes a segmenter fills;
+//! * [`owl_vit`]: OWL-ViT, which takes any phrase as well;
 //! * [`phrases`]: Grounding DINO, which takes any phrase;
 //! * [`rcnn`]: torchvision's Faster R-CNN and Mask R-CNN, and the toybox's;
 //! * [`registry`]: all of them, by name or folder;
 //! * [`reward`]: a detector as the reward of a search;
-//! * [`rt_detr`]: RT-DETRv2, which is fast.
+//! * [`rt_detr`]: RT-DETRv2, which is fast;
+//! * [`seeing`]: a detector whose boxes a segmenter fills, and that sees depth.
 
 pub mod checker;
-pub mod masks;
+pub mod owl_vit;
 pub mod phrases;
 mod prepare;
 pub mod rcnn;
 pub mod registry;
 pub mod reward;
 pub mod rt_detr;
+pub mod seeing;
+
+use std::sync::Arc;
 
 use burn::tensor::Tensor;
 use thiserror::Error;
 
 use crate::check::Detection;
+use crate::check::rules::depth::DepthMap;
 
+pub use owl_vit::OwlVitDetector;
 pub use phrases::GroundingDinoDetector;
 pub use rcnn::RcnnDetector;
 pub use registry::{OpenDetector, OpenError, Thresholds};
@@ -59,6 +65,15 @@ pub trait Detector {
     ) -> Result<Vec<Vec<Detection>>, DetectError> {
         self.detect(pictures, queries)
     }
+
+    /// How far away each pixel of each picture is, larger being nearer; none if nothing here looks at that, as in detectors
+    /// by themselves.
+    ///
+    /// # Errors
+    /// As [`Self::detect`].
+    fn depths(&self, _pictures: &[Tensor<3>]) -> Result<Option<Vec<Arc<DepthMap>>>, DetectError> {
+        Ok(None)
+    }
 }
 
 /// Why pictures could not be looked at.
@@ -87,6 +102,9 @@ pub enum DetectError {
         /// Why not.
         reason: String,
     },
+    /// A depth network could not look at the pictures.
+    #[error("the pictures have no depths: {0}")]
+    Depth(String),
     /// A picture with values that are no numbers.
     #[error("picture {index} of the batch has values that are no numbers; make it again")]
     Values {

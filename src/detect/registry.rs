@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
 use prepose_weights::{
-    DetectorWeights, DetrKind, FileHash, GroundingDinoWeights, RtDetrWeights, WeightsError,
-    detr_kind, hub,
+    DetectorWeights, DetrKind, FileHash, GroundingDinoWeights, OwlVitWeights, RtDetrWeights,
+    WeightsError, detr_kind, hub,
 };
 use thiserror::Error;
 
-use super::{Detector, GroundingDinoDetector, RcnnDetector, RtDetrDetector};
+use super::{Detector, GroundingDinoDetector, OwlVitDetector, RcnnDetector, RtDetrDetector};
 
 /// A detector with a short name.
 struct Named {
@@ -46,7 +46,7 @@ const fn on_hub(name: &'static str, repo: &'static str) -> Named {
     }
 }
 
-const NAMED: [Named; 11] = [
+const NAMED: [Named; 12] = [
     torch("frcnn", "fasterrcnn_resnet50_fpn", "258fb6c6"),
     torch("frcnn-v2", "fasterrcnn_resnet50_fpn_v2", "dd69338a"),
     torch("mask-rcnn", "maskrcnn_resnet50_fpn", "bf2d0c1e"),
@@ -58,6 +58,7 @@ const NAMED: [Named; 11] = [
     on_hub("rtdetr-v2-r50-m", "PekingU/rtdetr_v2_r50vd_m"),
     on_hub("rtdetr-v2-r50", "PekingU/rtdetr_v2_r50vd"),
     on_hub("rtdetr-v2-r101", "PekingU/rtdetr_v2_r101vd"),
+    on_hub("owlvit-base-patch32", "google/owlvit-base-patch32"),
 ];
 
 /// The detector in the binary.
@@ -95,6 +96,8 @@ pub enum OpenDetector {
     GroundingDino(Box<GroundingDinoWeights>),
     /// Fast, with COCO's classes.
     RtDetr(Box<RtDetrWeights>),
+    /// Takes any phrase; VISOR's.
+    OwlVit(Box<OwlVitWeights>),
 }
 
 impl OpenDetector {
@@ -123,6 +126,9 @@ impl OpenDetector {
             Some((folder, DetrKind::RtDetr)) => {
                 Self::RtDetr(Box::new(RtDetrWeights::open(&folder)?))
             }
+            Some((folder, DetrKind::OwlVit)) => {
+                Self::OwlVit(Box::new(OwlVitWeights::open(&folder)?))
+            }
             None => Self::Rcnn(Box::new(DetectorWeights::open(path)?)),
         })
     }
@@ -133,6 +139,7 @@ impl OpenDetector {
             Self::Rcnn(weights) => Self::Rcnn(weights),
             Self::GroundingDino(weights) => Self::GroundingDino(Box::new(weights.named(name))),
             Self::RtDetr(weights) => Self::RtDetr(Box::new(weights.named(name))),
+            Self::OwlVit(weights) => Self::OwlVit(Box::new(weights.named(name))),
         }
     }
 
@@ -142,6 +149,7 @@ impl OpenDetector {
             Self::Rcnn(weights) => weights.name(),
             Self::GroundingDino(weights) => weights.name(),
             Self::RtDetr(weights) => weights.name(),
+            Self::OwlVit(weights) => weights.name(),
         }
     }
 
@@ -149,7 +157,7 @@ impl OpenDetector {
     pub fn vocabulary(&self) -> Option<Vec<String>> {
         match self {
             Self::Rcnn(weights) => Some(RcnnDetector::labels(weights.config())),
-            Self::GroundingDino(_) => None,
+            Self::GroundingDino(_) | Self::OwlVit(_) => None,
             Self::RtDetr(weights) => Some(RtDetrDetector::labels(weights)),
         }
     }
@@ -160,6 +168,7 @@ impl OpenDetector {
             Self::Rcnn(_) => RcnnDetector::SCORE_THRESHOLD,
             Self::GroundingDino(_) => GroundingDinoDetector::BOX_THRESHOLD,
             Self::RtDetr(_) => RtDetrDetector::SCORE_THRESHOLD,
+            Self::OwlVit(_) => OwlVitDetector::SCORE_THRESHOLD,
         }
     }
 
@@ -172,6 +181,7 @@ impl OpenDetector {
             Self::Rcnn(weights) => weights.file_hash(),
             Self::GroundingDino(weights) => weights.file_hash(),
             Self::RtDetr(weights) => weights.file_hash(),
+            Self::OwlVit(weights) => weights.file_hash(),
         }
     }
 
@@ -194,6 +204,7 @@ impl OpenDetector {
                 Box::new(GroundingDinoDetector::load(weights, device, score, text)?)
             }
             Self::RtDetr(weights) => Box::new(RtDetrDetector::load(weights, device, score)?),
+            Self::OwlVit(weights) => Box::new(OwlVitDetector::load(weights, device, score)?),
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use burn::tensor::{Device, FloatDType, Int, Tensor, TensorData};
 use prepose_models::clip_dual::Clip;
+use prepose_models::clip_vision::ClipVisionModel;
 use prepose_weights::tokenizer::ClipTokenizer;
 use prepose_weights::{EyeWeights, WeightsError};
 
@@ -79,6 +80,20 @@ impl ClipScorer {
             true => Ok(cosines),
             false => Err(EyeError::NonFinite),
         }
+    }
+
+    /// The picture encoder.
+    pub(super) fn vision(&self) -> &ClipVisionModel {
+        self.network.vision()
+    }
+
+    /// Embeddings of texts at length 1, one row after the other.
+    pub(super) fn texts(&self, texts: &[&str]) -> Result<Vec<f32>, EyeError> {
+        let mut rows = Vec::new();
+        for some in texts.chunks(TOGETHER) {
+            rows.extend(self.embed(some)?.into_data().iter::<f32>());
+        }
+        Ok(rows)
     }
 
     fn embed(&self, texts: &[&str]) -> Result<Tensor<2>, EyeError> {

@@ -3,10 +3,13 @@
 //!
 //! * [`DepthEstimator`]: Depth Anything, for rules on depth;
 //! * [`Segmenter`]: SAM, for rules on masks;
-//! * [`ClipScorer`]: how well a text describes a picture.
+//! * [`ClipScorer`]: how well a text describes a picture;
+//! * [`features`]: what measures of quality compare, which [`kept`] keeps in files.
 
 mod clip_score;
 mod depth;
+pub mod features;
+pub mod kept;
 mod segment;
 
 use prepose_models::pixels::{PixelsError, Rgb};

@@ -31,6 +31,7 @@ pub fn reward_kind(reward: RewardKind) -> Option<PictureRewardKind> {
         RewardKind::Attention | RewardKind::Judge => None,
         RewardKind::Checker => Some(PictureRewardKind::Verdict),
         RewardKind::Pse => Some(PictureRewardKind::Pse),
+        RewardKind::Relations => Some(PictureRewardKind::Relations),
     }
 }
 

@@ -16,6 +16,7 @@
 //! * [`judged`]: what a judge says of the same pictures;
 //! * [`people`]: what people say of the same pictures;
 //! * [`pictures`]: where the page finds the pictures;
+//! * [`quality`]: what networks' features say of sets of pictures;
 //! * [`gallery`]: the pictures as the page's script reads them;
 //! * [`page`]: the page.
 
@@ -34,6 +35,7 @@ pub mod page;
 pub mod paired;
 pub mod people;
 pub mod pictures;
+pub mod quality;
 pub mod scaling;
 pub mod source;
 mod stats;

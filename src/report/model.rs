@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::judged::Judged;
 use super::lines::Segmentation;
+use super::quality::Assessment;
 use prepose_check::audit::labels::Label;
 use prepose_check::prompt::SuitePrompt;
 use prepose_check::sample::Scores;
@@ -92,6 +93,8 @@ pub struct Method {
     pub records: Vec<Record>,
     /// What it says with other settings: the name of a folder such as `eval_precal_20260116_113552`, and the records in it.
     pub others: Vec<(String, Vec<Record>)>,
+    /// What networks' features say of its pictures as a set.
+    pub quality: Vec<Assessment>,
     /// How many pictures the run is to have of this method, where that is known; those that were refused are not among them.
     pub planned: Option<usize>,
     /// Pictures that their source refused to make.

@@ -127,6 +127,8 @@ fn read_group(
 
 /// Adds what another shard has of the same method.
 fn join(method: &mut Method, other: Method, places: &[Place]) -> Result<(), SourceError> {
+    // Figures of a part say nothing of the whole.
+    method.quality.clear();
     let known: std::collections::HashMap<&str, usize> = method
         .pictures
         .iter()

@@ -117,6 +117,18 @@ pub fn all(report: &Report, rates: &[Rates], pairs: &[Pair]) -> Vec<Titled> {
         rules(&methods),
     );
     add(
+        "Depth",
+        "Means over the pictures of relations in depth that a depth network looked at: the probability of superiority in depth \
+         (PSE), and T2I-CompBench's 3D score.",
+        in_depth(&methods),
+    );
+    add(
+        "Picture quality",
+        "What networks' features say of each method's pictures as a set (prepose score quality), with 95 % bootstrap intervals. \
+         Figures of different networks, references or numbers of pictures cannot be compared.",
+        quality(&methods),
+    );
+    add(
         "Neutral prompts",
         "Where the first-mentioned object of a neutral prompt is, as shares of its pictures; invalid if not both are found.",
         sides(report, &methods),
@@ -280,6 +292,51 @@ fn rules(methods: &[&Method]) -> Table {
         means.iter().any(Option::is_some).then_some(row)
     });
     Table::new("rules", &columns, rows)
+}
+
+fn in_depth(methods: &[&Method]) -> Table {
+    let rows = methods.iter().filter_map(|method| {
+        let scored = || seen(method).filter(|(_, scored)| scored.t2i_3d.is_some());
+        let means = [
+            mean(scored().filter_map(|(_, scored)| scored.pse_3d)),
+            mean(scored().filter_map(|(_, scored)| scored.t2i_3d)),
+        ];
+        let mut row = vec![name(method), Cell::Count(scored().count())];
+        row.extend(means.map(|mean| mean.map_or(Cell::Empty, Cell::Rate)));
+        (scored().count() > 0).then_some(row)
+    });
+    let columns = ["run", "pictures", "PSE_3D", "T2I-CompBench_3D"];
+    Table::new("depth", &columns, rows)
+}
+
+fn quality(methods: &[&Method]) -> Table {
+    let columns = [
+        "run",
+        "pictures",
+        "network",
+        "reference",
+        "figure",
+        "value",
+        "low",
+        "high",
+    ];
+    let rows = methods.iter().flat_map(|method| {
+        let each = method.quality.iter();
+        each.flat_map(|one| one.figures.iter().map(move |figure| (one, figure)))
+            .map(|(one, figure)| {
+                let reference = one.reference.clone();
+                let mut row = vec![
+                    name(method),
+                    Cell::Count(one.pictures),
+                    Cell::Name(one.network.clone()),
+                    reference.map_or(Cell::Empty, Cell::Name),
+                    Cell::Name(figure.name.clone()),
+                ];
+                row.extend([figure.value, figure.low, figure.high].map(Cell::Mean));
+                row
+            })
+    });
+    Table::new("quality", &columns, rows)
 }
 
 fn sides(report: &Report, methods: &[&Method]) -> Table {

@@ -48,6 +48,8 @@ pub enum RewardKind {
     Checker,
     /// The probability of superiority of the masks of the objects in the picture.
     Pse,
+    /// Each relation by its own rule: sides by PSE, near, far and between by centres, depth with --depth.
+    Relations,
     /// SGScore, by the judge that a run names with `--judge`.
     #[value(skip)]
     Judge,
@@ -59,6 +61,7 @@ impl std::fmt::Display for RewardKind {
             RewardKind::Attention => "attention",
             RewardKind::Checker => "checker",
             RewardKind::Pse => "pse",
+            RewardKind::Relations => "relations",
             RewardKind::Judge => "judge",
         })
     }

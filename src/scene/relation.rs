@@ -89,6 +89,11 @@ impl Relation {
         })
     }
 
+    /// Whether it is about how far away things are: in front of, behind.
+    pub fn is_of_depth(self) -> bool {
+        matches!(self, Self::InFrontOf | Self::Behind)
+    }
+
     /// Where the subject lies in the picture as seen from the object: x to the right, y downwards, each -1, 0 or 1.
     /// None for relations that have no direction in the picture.
     pub fn direction(self) -> Option<(i8, i8)> {

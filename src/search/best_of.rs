@@ -22,7 +22,7 @@ pub fn check(
         RewardKind::Attention => {
             AttentionScorer::for_batch(blueprint, std::slice::from_ref(request)).map(|_| ())
         }
-        RewardKind::Checker | RewardKind::Pse | RewardKind::Judge => {
+        RewardKind::Checker | RewardKind::Pse | RewardKind::Relations | RewardKind::Judge => {
             blueprint.scene(request).map(|_| ())
         }
     }

@@ -93,6 +93,11 @@ impl Examiner for Checker {
                 picture: one.picture.clone(),
                 questions: questions(one.prompt, &labels),
                 others: labels.clone(),
+                depth: one
+                    .prompt
+                    .relations
+                    .iter()
+                    .any(|stated| stated.relation.is_of_depth()),
             });
             known.push(labels);
         }
@@ -104,8 +109,13 @@ impl Examiner for Checker {
                 let records = self.records(&one.sample_id, &prompt.prompt_id, asked, &checked);
                 let size = (one.picture.width, one.picture.height);
                 let found: &[Detection] = &checked.primary;
-                let scores = Scores::unseen(&one.sample_id, prompt, one.seed, one.cost)
-                    .look(prompt, &labels, size, found);
+                let scores = Scores::unseen(&one.sample_id, prompt, one.seed, one.cost).look(
+                    prompt,
+                    &labels,
+                    size,
+                    found,
+                    checked.depth.clone(),
+                );
                 (records, scores)
             })
             .collect())

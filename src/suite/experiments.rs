@@ -91,6 +91,7 @@ pub fn scaling_methods(numbers: &[usize], reward: RewardKind) -> Vec<Method> {
         RewardKind::Checker => "-checker",
         RewardKind::Pse => "-pse",
         RewardKind::Judge => "-judge",
+        RewardKind::Relations => "-relations",
     };
     let mut methods = Vec::new();
     for guided in [false, true] {

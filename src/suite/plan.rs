@@ -174,6 +174,12 @@ pub struct CheckerId {
     /// Whether SpatialBench-UC's released code decides where its paper says something else.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub published: bool,
+    /// SHA-256 of the segmenter's weights, if there is one besides the detector.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub masks_sha256: Option<String>,
+    /// SHA-256 of the depth network's weights, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub depth_sha256: Option<String>,
 }
 
 impl CheckerId {
@@ -184,6 +190,8 @@ impl CheckerId {
             secondary_sha256,
             config: config.to_yaml().lines().map(Into::into).collect(),
             published: false,
+            masks_sha256: None,
+            depth_sha256: None,
         }
     }
 

@@ -63,6 +63,7 @@ const BY_HAND: &[&str] = &[
     "verify runs/first",
     // Weights that somebody has to download.
     "grounding-dino",
+    "owlvit",
     "rtdetr-v2",
     "--preset paper",
 ];
@@ -104,6 +105,7 @@ fn those_about_checking() {
         "detectors",
         "rules",
         "eyes",
+        "quality",
         "audit",
         "judge",
         "spatialgeneval",

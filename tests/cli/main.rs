@@ -31,6 +31,7 @@ mod report;
 mod run;
 mod score;
 mod score_eyes;
+mod score_quality;
 mod selftest;
 #[cfg(unix)]
 mod sources;

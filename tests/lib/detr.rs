@@ -1,4 +1,4 @@
-//! Grounding DINO and RT-DETRv2 from pictures to labelled boxes, as transformers' processors and networks find them.
+//! Grounding DINO, RT-DETRv2 and OWL-ViT from pictures to labelled boxes, as transformers' processors and networks find them.
 
 use std::fs;
 
@@ -181,6 +181,63 @@ fn rt_detr_finds_what_transformers_finds() {
             compare(&found[0], &wanted, &format!("{variant}, picture {i}"));
         }
     }
+}
+
+#[test]
+fn owl_vit_finds_what_transformers_finds() {
+    let expected = Tensors::read("eyes/owl-vit/found");
+    let (case, pictures) = (case("eyes/owl-vit"), pictures());
+    let question: Vec<String> = serde_json::from_value(case["phrases"].clone()).unwrap();
+    for (i, run) in case["runs"].as_array().unwrap().iter().enumerate() {
+        let threshold = Thresholds {
+            score: run["threshold"].as_f64(),
+            text: None,
+        };
+        let detector = load("eyes/owl-vit/model", threshold);
+        assert_eq!((detector.name(), detector.vocabulary()), ("model", None));
+        let labels: Vec<String> = serde_json::from_value(run["labels"].clone()).unwrap();
+        let wanted = wanted(&expected, i, labels);
+        let one = tensors(&pictures[i..=i]);
+        let found = detector
+            .detect(&one, std::slice::from_ref(&question))
+            .unwrap();
+        compare(&found[0], &wanted, &format!("picture {i}"));
+        // Among others, and with another question and with none.
+        let mut questions = vec![question.clone(); 3];
+        questions[(i + 1) % 3] = vec!["fire".to_string()];
+        questions[(i + 2) % 3] = Vec::new();
+        let found = detector.detect(&tensors(&pictures), &questions).unwrap();
+        compare(&found[i], &wanted, &format!("picture {i} among others"));
+        assert!(found[(i + 2) % 3].is_empty());
+        // However it is written, and asked twice.
+        let shouted = vec![" CAT".to_string(), "Red  bench".into(), "cat".into()];
+        let found = detector.detect(&one, &[shouted]).unwrap();
+        compare(&found[0], &wanted, &format!("picture {i} in other letters"));
+    }
+}
+
+#[test]
+fn owl_vit_refuses_what_it_cannot_read() {
+    let detector = load("eyes/owl-vit/model", Thresholds::default());
+    let pictures = tensors(&pictures()[..1]);
+    let look = |phrase: &str| {
+        let question = [vec!["cat".to_string(), phrase.to_string()]];
+        detector.detect(&pictures, &question).unwrap_err()
+    };
+    assert_eq!(look(" "), DetectError::EmptyPhrase(" ".into()));
+    let long = look(&"cat ".repeat(300)).to_string();
+    assert!(long.contains("tokens, and the detector reads 32"), "{long}");
+    let question = vec!["cat".to_string()];
+    for [height, width] in [[1, 1], [20, 20_000]] {
+        let picture = Tensor::<3>::ones([3, height, width], &Device::flex());
+        let found = detector.detect(&[picture], std::slice::from_ref(&question));
+        assert_eq!(found.unwrap().len(), 1);
+    }
+    // Many small pictures at once.
+    let many = vec![Tensor::<3>::ones([3, 8, 8], &Device::flex()); 500];
+    let found = detector.detect(&many, &vec![question; 500]).unwrap();
+    assert_eq!(found.len(), 500);
+    assert!(found.windows(2).all(|pair| pair[0] == pair[1]));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fs;
 
 use burn::tensor::{Device, FloatDType};
 use prepose::check::{BoundingBox, Mask};
-use prepose::detect::masks::MaskedDetector;
+use prepose::detect::seeing::SeeingDetector;
 use prepose::detect::{Detector, RcnnDetector};
 use prepose::eyes::{ClipScorer, DepthEstimator, EyeError, MaskChoice, Segmenter};
 use prepose::picture::{Picture, PictureTensor};
@@ -170,8 +170,17 @@ fn a_detectors_boxes_are_filled() {
     let pictures = [picture.to_tensor(&device), picture.to_tensor(&device)];
     let bare = detector.detect_boxes(&pictures, &[]).unwrap();
     assert!(!bare[0].is_empty());
-    let masked = MaskedDetector::new(detector, segmenter(MaskChoice::Best));
+    let weights = EyeWeights::open(fixture("eyes/depth")).unwrap();
+    let depth = DepthEstimator::load(&weights, &device, FloatDType::F32).unwrap();
+    let masked = SeeingDetector::new(
+        Box::new(detector),
+        Some(segmenter(MaskChoice::Best)),
+        Some(depth),
+    );
     assert_eq!(masked.name(), "toybox+sam");
+    let depths = masked.depths(&pictures).unwrap().unwrap();
+    assert_eq!(depths.len(), 2);
+    assert_eq!(depths[0].size(), (64, 64));
     let found = masked.detect(&pictures, &[]).unwrap();
     assert_eq!(found[0], found[1]);
     let boxes: Vec<_> = found[0].iter().map(|one| one.bbox).collect();

@@ -76,6 +76,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             let (seconds, out) = timed(repeats, || network.forward(pictures.clone()));
             (seconds, vec![deviation(out, read(&expected, "out")?)])
         }
+        EyeKind::Inception => {
+            let network = weights.load_inception(&device, f32)?;
+            let run = || network.forward(pictures.clone()).features;
+            let (seconds, out) = timed(repeats, run);
+            (seconds, vec![deviation(out, read(&expected, "out")?)])
+        }
         EyeKind::Sam => {
             let network = weights.load_sam(&device, f32)?;
             let (seconds, out) = timed(repeats, || network.encode(pictures.clone()));

@@ -1,4 +1,4 @@
-//! Detectors of the DETR family in folders as transformers writes them: Grounding DINO and RT-DETRv2.
+//! Detectors in folders as transformers writes them: what they have in common, Grounding DINO and RT-DETRv2.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,13 +25,15 @@ const PREPROCESSOR: &str = "preprocessor_config.json";
 /// The files that the weights may be in, the first that is there.
 const WEIGHTS: [&str; 3] = ["model.safetensors", "pytorch_model.bin", "model.pth"];
 
-/// A network of the DETR family.
+/// A detector that transformers writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DetrKind {
     /// Takes any phrase.
     GroundingDino,
     /// Has closed classes.
     RtDetr,
+    /// Takes any phrase; a CLIP and no DETR.
+    OwlVit,
 }
 
 /// The folder of a DETR that `path`, a folder or the weights or the configuration in it, names, and which network it is by its `config.json`; none if it is
@@ -50,6 +52,7 @@ pub fn detr_kind(path: &Path) -> Option<(PathBuf, DetrKind)> {
     let kind = match config["model_type"].as_str()? {
         "grounding-dino" => DetrKind::GroundingDino,
         "rt_detr_v2" => DetrKind::RtDetr,
+        "owlvit" => DetrKind::OwlVit,
         _ => return None,
     };
     Some((folder, kind))
@@ -64,17 +67,17 @@ pub(crate) fn weights_in(folder: &Path) -> Option<PathBuf> {
 
 /// What is in a folder, before any weight is read.
 #[derive(Debug)]
-struct Opened<C> {
-    name: String,
-    config: C,
-    part: Part,
-    file: Arc<TensorFile>,
-    files: Files,
+pub(crate) struct Opened<C> {
+    pub name: String,
+    pub config: C,
+    pub part: Part,
+    pub file: Arc<TensorFile>,
+    pub files: Files,
 }
 
 impl<C: DeserializeOwned> Opened<C> {
     /// Opens `folder`, whose tensors must be of a `kind`; those for which `parameter` gives no name are only of use in training.
-    fn new(
+    pub fn new(
         folder: &Path,
         kind: FileKind,
         parameter: impl Fn(&str, &C) -> Option<String>,
@@ -114,7 +117,8 @@ impl<C: DeserializeOwned> Opened<C> {
         })
     }
 
-    fn refused(&self, source: prepose_models::ConfigError) -> WeightsError {
+    /// The configuration cannot be built.
+    pub fn refused(&self, source: prepose_models::ConfigError) -> WeightsError {
         WeightsError::Config {
             path: self.part.config_path.clone(),
             source,

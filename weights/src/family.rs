@@ -77,6 +77,8 @@ pub enum FileKind {
     GroundingDino,
     /// RT-DETRv2, as transformers saves it.
     RtDetr,
+    /// OWL-ViT, as transformers saves it.
+    OwlVit,
     /// Learned embeddings of words.
     TextualInversion,
     /// None of these.
@@ -110,6 +112,7 @@ impl FileKind {
             Self::Eye(kind) => kind.name(),
             Self::GroundingDino => "a Grounding DINO",
             Self::RtDetr => "an RT-DETR",
+            Self::OwlVit => "an OWL-ViT",
             Self::TextualInversion => "a textual inversion embedding",
             Self::Unknown => "a file of tensors of an unknown kind",
         }
@@ -119,7 +122,7 @@ impl FileKind {
     pub(crate) fn way_out(self) -> &'static str {
         match self {
             Self::Lora => "give it with --lora, next to the checkpoint that it was made for",
-            Self::GroundingDino | Self::RtDetr => {
+            Self::GroundingDino | Self::RtDetr | Self::OwlVit => {
                 "it is a detector: give its folder with --checker or --secondary"
             }
             Self::Vae => "give it with --vae, next to a checkpoint",
@@ -191,6 +194,9 @@ pub(crate) fn kind(file: &TensorFile) -> FileKind {
     }
     if has("model.encoder.layers.0.fusion_layer.") && has("model.backbone.conv_encoder.") {
         return FileKind::GroundingDino;
+    }
+    if has("owlvit.vision_model.") && has("class_head.") {
+        return FileKind::OwlVit;
     }
     if has("model.encoder_input_proj.") && has("model.encoder.fpn_blocks.") {
         return FileKind::RtDetr;

@@ -1,10 +1,11 @@
-//! Folders of Grounding DINO and RT-DETRv2: what is read, what is refused, and the tokenizer against transformers.
+//! Folders of Grounding DINO, RT-DETRv2 and OWL-ViT: what is read, what is refused, and the tokenizer against transformers.
 
 use std::fs;
 use std::path::Path;
 
 use prepose_weights::{
-    DetrKind, GroundingDinoWeights, RtDetrWeights, WeightsError, describe_file, detr_kind,
+    DetrKind, GroundingDinoWeights, OwlVitWeights, RtDetrWeights, WeightsError, describe_file,
+    detr_kind,
 };
 use serde_json::Value;
 
@@ -12,6 +13,7 @@ use crate::support::{device, fixture};
 
 const GROUNDING: &str = "eyes/grounding-dino/model";
 const FAST: &str = "eyes/rt-detr/bottleneck";
+const OWL: &str = "eyes/owl-vit/model";
 
 /// A copy of a fixture's folder, to damage.
 fn copy(case: &str) -> tempfile::TempDir {
@@ -34,6 +36,7 @@ fn folders_and_their_files_are_told_apart() {
     for (case, kind) in [
         (GROUNDING, DetrKind::GroundingDino),
         (FAST, DetrKind::RtDetr),
+        (OWL, DetrKind::OwlVit),
     ] {
         let folder = fixture(case);
         let same = Some((folder.clone(), kind));
@@ -55,6 +58,9 @@ fn every_tensor_is_used_or_known_to_be_of_no_use() {
     let grounding = GroundingDinoWeights::open(&fixture(GROUNDING)).unwrap();
     grounding.load(&device()).unwrap();
     assert_eq!((grounding.name(), grounding.sides()), ("model", [80, 112]));
+    let owl = OwlVitWeights::open(&fixture(OWL)).unwrap();
+    owl.load(&device()).unwrap();
+    assert_eq!(owl.name(), "model");
     for variant in ["basic", "bottleneck"] {
         let fast = RtDetrWeights::open(&fixture(&format!("eyes/rt-detr/{variant}"))).unwrap();
         fast.load(&device()).unwrap();
@@ -110,6 +116,8 @@ fn what_is_wrong_is_named() {
         let opened = match case {
             GROUNDING => GroundingDinoWeights::open(folder.path())
                 .and_then(|weights| weights.load(&device()).map(drop)),
+            OWL => OwlVitWeights::open(folder.path())
+                .and_then(|weights| weights.load(&device()).map(drop)),
             _ => RtDetrWeights::open(folder.path())
                 .and_then(|weights| weights.load(&device()).map(drop)),
         };
@@ -153,6 +161,8 @@ fn what_is_wrong_is_named() {
         &["a Grounding DINO, not an RT-DETR"],
     );
     says(refusal(FAST, &other("rcnn/faster-v1")), &["not an RT-DETR"]);
+    says(refusal(OWL, &other(FAST)), &["an RT-DETR, not an OWL-ViT"]);
+    says(refusal(FAST, &other(OWL)), &["an OWL-ViT, not an RT-DETR"]);
     // Another size of the same network.
     says(
         refusal(FAST, &other("eyes/rt-detr/basic")),

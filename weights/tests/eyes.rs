@@ -95,6 +95,40 @@ fn every_layout_gives_the_same_network() {
 }
 
 #[test]
+fn fids_inception_is_read_from_both_formats() {
+    let mut outputs = Vec::new();
+    for file in ["inception/inception.pth", "inception/model.safetensors"] {
+        let weights = EyeWeights::open(eye(file)).unwrap();
+        assert_eq!(weights.kind(), EyeKind::Inception);
+        let network = weights.load_inception(&device(), F32).unwrap();
+        let config = network.config();
+        assert_eq!((config.thinner, config.classes), (8, 12));
+        let grey = Tensor::<4>::ones([1, 3, 299, 299], &device()) * 0.1;
+        outputs.push(network.forward(grey).features.into_data());
+    }
+    outputs[0].assert_eq(&outputs[1], true);
+    // torchvision's own network has the same names.
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = fs::read(eye("inception/model.safetensors")).unwrap();
+    let file = SafeTensors::deserialize(&bytes).unwrap();
+    let with = |classes: usize, extra: Option<&str>| {
+        let mut views: Vec<_> = file.iter().filter(|(key, _)| *key != "fc.weight").collect();
+        let shape = vec![classes, 256];
+        let data = &vec![0; classes * 256 * 2];
+        let fc = TensorView::new(safetensors::Dtype::F16, shape.clone(), data).unwrap();
+        views.push(("fc.weight", fc.clone()));
+        views.extend(extra.map(|name| (name, fc)));
+        let path = folder.path().join("inception.safetensors");
+        safetensors::serialize_to_file(views, None, &path).unwrap();
+        refusal(EyeWeights::open(&path))
+    };
+    for message in [with(1000, None), with(12, Some("AuxLogits.fc.weight"))] {
+        assert!(message.contains("ImageNet"), "{message}");
+        assert!(message.contains("pt_inception"), "{message}");
+    }
+}
+
+#[test]
 fn files_without_a_configuration_are_those_that_were_published() {
     let folder = tempfile::tempdir().unwrap();
     let alone = |from: &str, name: &str| {
@@ -174,6 +208,8 @@ fn info_knows_them() {
         ("clip", EyeKind::Clip),
         ("clip/open_clip_pytorch_model.bin", EyeKind::Clip),
         ("clip-vision", EyeKind::ClipVision),
+        ("inception/model.safetensors", EyeKind::Inception),
+        ("inception/inception.pth", EyeKind::Inception),
     ] {
         let description = describe_file(&eye(path)).unwrap();
         let text = description.to_string();
@@ -223,6 +259,7 @@ fn what_is_amiss_is_named() {
             EyeKind::Dinov2 => weights.load_dinov2(&device(), F32).map(|_| ()),
             EyeKind::Clip => weights.load_clip(&device(), F32).map(|_| ()),
             EyeKind::ClipVision => weights.load_clip_vision(&device(), F32).map(|_| ()),
+            EyeKind::Inception => weights.load_inception(&device(), F32).map(|_| ()),
         }
     };
     for (name, left_out) in [

@@ -6,7 +6,6 @@ import torch.nn.functional as F
 import transformers
 from common import FIXTURES, case_dir, generator, randomize, round_to_f16, write_json
 from safetensors.torch import load_file, save_file
-from transformers.image_utils import SizeDict
 
 # What the tests make in Rust by the same formula: width, height.
 PICTURES = [(64, 64), (53, 37), (30, 91), (17, 5)]

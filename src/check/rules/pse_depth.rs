@@ -57,7 +57,11 @@ pub fn nearer(depth: &DepthMap, masks: [&Mask; 2], published: bool) -> Option<Su
     Superiority::of_order(&second, &first)
 }
 
-fn of_relation(
+/// The PSE of one relation in depth: of each object its best detection, by its mask or its box.
+///
+/// # Errors
+/// A relation that is not of depth, two objects of one name, no depth map.
+pub fn of_relation(
     case: &Case,
     stated: &StatedRelation,
     options: &Options,

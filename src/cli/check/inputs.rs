@@ -104,8 +104,17 @@ pub(super) struct Wanted<'a> {
     /// Instead of what the prompt states.
     pub relations: &'a [GivenRelation],
     pub vocabulary: Vocabulary<'a>,
-    /// The folder with depth maps.
-    pub depth: Option<&'a Path>,
+    /// Where depths come from.
+    pub depth: Depths<'a>,
+}
+
+/// Where depths come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Depths<'a> {
+    /// The folder with maps.
+    pub maps: Option<&'a Path>,
+    /// Whether a network looks at each picture that has no map there.
+    pub seen: bool,
 }
 
 /// The depth map of a picture: of the same name, a PNG or numpy's .npy.
@@ -225,8 +234,9 @@ impl Wanted<'_> {
         let request = png::read_request(path);
         let seed = request.as_ref().ok().map(|request| request.seed);
         let shown = |prompt: String, relations: &[GivenRelation]| {
-            let depth = depth_map(self.depth, path);
-            let asked = questions_in(&prompt, relations, self.vocabulary, depth.is_some())?;
+            let depth = depth_map(self.depth.maps, path);
+            let known = depth.is_some() || self.depth.seen;
+            let asked = questions_in(&prompt, relations, self.vocabulary, known)?;
             anyhow::Ok(Shown {
                 prompt,
                 seed,

@@ -13,7 +13,7 @@ use prepose::output::png;
 use prepose::prompt::scene::{Scene, SceneObject, StatedRelation};
 use prepose_untrusted::{printable, read_text_or_stdin};
 
-use super::inputs::{Inputs, Sample, Told, Vocabulary, depth_map, questions_in};
+use super::inputs::{Depths, Inputs, Sample, Told, Vocabulary, depth_map, questions_in};
 use crate::cli::input::STDIN;
 
 /// The pictures of a manifest: prepose's, a SpatialBench-UC run's, or any lines of JSON with a picture and its prompt. Paths
@@ -24,7 +24,7 @@ use crate::cli::input::STDIN;
 pub(super) fn from_manifest(
     file: &Path,
     vocabulary: Vocabulary,
-    depth: Option<&Path>,
+    depth: Depths,
 ) -> anyhow::Result<Inputs> {
     let text = read_text_or_stdin(file).with_context(|| match file == Path::new(STDIN) {
         true => "cannot read a manifest from standard input".to_owned(),
@@ -67,7 +67,7 @@ fn sample(
     entry: Entry,
     manifest: &Path,
     vocabulary: Vocabulary,
-    depth: Option<&Path>,
+    depth: Depths,
 ) -> anyhow::Result<(Sample, Vec<AskError>)> {
     let given = PathBuf::from(&entry.image_path);
     let beside = parent(manifest).join(&given);
@@ -75,12 +75,13 @@ fn sample(
         false if given.exists() => given,
         _ => beside,
     };
-    let depth = depth_map(depth, &path);
+    let seen = depth.seen;
+    let depth = depth_map(depth.maps, &path);
     let Questions {
         checker: questions,
         rules,
         unasked,
-    } = asked(&entry, vocabulary, depth.is_some())?;
+    } = asked(&entry, vocabulary, depth.is_some() || seen)?;
     if let Some(prompt) = &entry.prompt {
         agrees(&path, prompt)?;
     }

@@ -55,9 +55,19 @@ pub struct Args {
     /// a cat"}; also "file_name" or "path", and "text". Of several lines about a picture the last one counts.
     #[arg(long, value_name = "FILE", conflicts_with = "records")]
     manifest: Option<PathBuf>,
-    /// A folder with depth maps of the same names as the pictures, grey PNGs or .npy, larger being nearer.
-    #[arg(long, value_name = "FOLDER", conflicts_with = "records")]
+    /// A folder with depth maps of the same names as the pictures, grey PNGs or .npy, larger being nearer; or a Depth
+    /// Anything (docs/eyes.md).
+    #[arg(long, value_name = "FOLDER|PATH", conflicts_with = "records")]
     depth: Option<PathBuf>,
+    /// A SAM: masks of what the detector finds [default: the detector's own].
+    #[arg(
+        long,
+        value_name = "PATH",
+        conflicts_with = "records",
+        help_heading = "Checker",
+        hide_short_help = true
+    )]
+    masks: Option<PathBuf>,
     /// Decide the detections of these records again, without pictures; - is standard input.
     ///
     /// What the detectors found is in them, and so is how stable each verdict was.

@@ -20,22 +20,26 @@ use prepose_untrusted::{escaped, read_regular};
 use prepose_weights::TOYBOX;
 use rayon::prelude::*;
 
-use super::inputs::{self, Inputs, Sample, Told, Wanted};
+use super::inputs::{self, Depths, Inputs, Sample, Told, Wanted};
 use super::records::read_config;
 use super::results::Results;
 use super::told::{Answer, Line, RULES_FILE, line, listed};
 use super::{Args, judged, manifest};
 use crate::cli::input::{self, once};
+use crate::cli::looking::Looking;
 use crate::cli::progress::Progress;
 use crate::cli::{ERROR, NO, OK, checker, colour};
 
 /// Checks what the arguments name.
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     args.detecting.check()?;
-    if let Some(depth) = args.depth.as_deref().filter(|depth| !depth.is_dir()) {
-        bail!("--depth {} is no folder", depth.display());
-    }
     args.judge.check("")?;
+    let (maps, network) = depths(args.depth.as_deref());
+    let looking = Looking::open(args.masks.as_deref(), network)?;
+    let depth = Depths {
+        maps,
+        seen: looking.sees_depth(),
+    };
     let config = match &args.config {
         Some(path) => read_config(path)?,
         None => CheckerConfig::default(),
@@ -44,13 +48,13 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let secondary = args.secondary.as_deref().map(checker::open).transpose()?;
     let labels = primary.vocabulary();
     let mut inputs = match &args.manifest {
-        Some(file) => manifest::from_manifest(file, labels.as_deref(), args.depth.as_deref())?,
+        Some(file) => manifest::from_manifest(file, labels.as_deref(), depth)?,
         None => {
             let wanted = Wanted {
                 prompt: args.prompt.as_deref(),
                 relations: &args.relation,
                 vocabulary: labels.as_deref(),
-                depth: args.depth.as_deref(),
+                depth,
             };
             inputs::from_pictures(&args.pictures, &wanted)
         }
@@ -68,7 +72,8 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
             if let Some(out) = &args.out {
                 prepare_folder(out)?;
             }
-            let checker = load(args, config, &primary, secondary.as_ref())?;
+            let mut checker = load(args, config, &primary, secondary.as_ref())?;
+            checker.primary = looking.complete(checker.primary, &checker.device)?;
             let mut told = (&mut records, &mut answers);
             let failure = look(args, &checker, &mut inputs, &mut told, quiet);
             if let (Some(out), false) = (&args.out, answers.is_empty()) {
@@ -107,6 +112,14 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     } else {
         OK
     })
+}
+
+/// What `--depth` names: a folder of maps, or a network.
+fn depths(given: Option<&Path>) -> (Option<&Path>, Option<&Path>) {
+    match given {
+        Some(path) if path.is_dir() && !path.join("config.json").exists() => (given, None),
+        _ => (None, given),
+    }
 }
 
 /// Says what is not checked on standard error, once where the reason is the same.
@@ -289,6 +302,7 @@ impl CheckRun<'_> {
                             others: (sample.rules.iter())
                                 .flat_map(|asked| asked.objects.clone())
                                 .collect(),
+                            depth: sample.depth.is_none() && !sample.rules.is_empty(),
                             picture,
                         });
                         readable.push(sample);
@@ -300,7 +314,7 @@ impl CheckRun<'_> {
             for ((sample, asked), checked) in readable.iter().zip(&asked).zip(checked) {
                 let records = self.records(sample, asked, &checked)?;
                 let size = [asked.picture.width as u32, asked.picture.height as u32];
-                let answers = match Answer::of(sample, size, &checked.primary) {
+                let answers = match Answer::of(sample, size, &checked) {
                     Ok(answers) => answers,
                     Err(why) => {
                         problems.push(Told::unreadable(&sample.path, &why));

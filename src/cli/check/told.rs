@@ -5,11 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use prepose::audit::table::relative;
+use prepose::check::detect::checker::Checked;
+use prepose::check::json;
 use prepose::check::rules::Outcome;
 use prepose::check::rules::read::read_depth;
 use prepose::check::sample::sample_of;
 use prepose::check::spatialbench::{Record, Size, Verdict};
-use prepose::check::{Detection, json};
 use prepose_untrusted::escaped;
 use serde::Serialize;
 
@@ -94,9 +95,11 @@ impl Answer {
     ///
     /// # Errors
     /// A depth map that cannot be read, or is not of this picture.
-    pub fn of(sample: &Sample, size: Size, found: &[Detection]) -> anyhow::Result<Vec<Self>> {
+    pub fn of(sample: &Sample, size: Size, checked: &Checked) -> anyhow::Result<Vec<Self>> {
+        let found = &checked.primary;
         let depth = sample.depth.as_deref().filter(|_| !sample.rules.is_empty());
         let depth = depth.map(read_depth).transpose()?.map(Arc::new);
+        let depth = depth.or_else(|| checked.depth.clone());
         let answers = sample.rules.iter().map(|asked| {
             let outcome = asked.answer(size, found, depth.clone())?;
             let line = AnswerLine {

@@ -11,14 +11,15 @@ mod targets;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use prepose::check::spatialbench::config::DetectorParams;
 use prepose::detect::{Detector, OpenDetector};
 use prepose::engine::{Blueprint, Engine};
-use prepose::make::{MapOptions, PictureMaker, PictureWriter, check};
+use prepose::make::{MapOptions, PictureMaker, PictureWriter, check, picture_reward, reward_kind};
 use prepose::output::files::prepare_folder;
 use prepose::output::png;
 use prepose::request::{Request, SearchConfig};
+use prepose_untrusted::printable;
 use prepose_weights::TOYBOX;
 
 pub use args::Args;
@@ -27,6 +28,7 @@ use sheet::{Layout, Sheet};
 use targets::targets;
 
 use super::extract::give_relations;
+use super::looking::Looking;
 use super::memory::Tiling;
 use super::model;
 use super::progress::Progress;
@@ -39,6 +41,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         mut requests,
         search,
         detector,
+        looking,
         maps,
         targets,
         layout,
@@ -59,7 +62,10 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let fingerprint = blueprint.fingerprint();
     let engine = args.running.apply(blueprint.load(&networks, &device)?);
     let params = DetectorParams::default();
-    let load = |weights: OpenDetector| checker::load(&weights, &device.device, &params);
+    let load = |weights: OpenDetector| {
+        let detector = checker::load(&weights, &device.device, &params)?;
+        looking.complete(detector, &device.device)
+    };
     let judge = detector.map(load).transpose()?;
     tracing::info!(
         "loaded in {:.1} s on {}",
@@ -105,6 +111,8 @@ struct Planned {
     search: Option<SearchConfig>,
     /// Of the judge that the search needs.
     detector: Option<OpenDetector>,
+    /// What looks besides it.
+    looking: Looking,
     maps: Option<MapOptions>,
     /// The file of each picture.
     targets: Vec<PathBuf>,
@@ -148,8 +156,20 @@ impl Planned {
         let search = args.search.config();
         let detector = args.search.detector()?;
         let labels = (detector.as_ref()).and_then(OpenDetector::vocabulary);
+        let looking = args.search.looking()?;
         for request in &mut requests {
             check(&blueprint, request, search.as_ref(), labels.as_deref())?;
+            let kind = search
+                .as_ref()
+                .and_then(|search| reward_kind(search.reward));
+            if let Some(kind) = kind.filter(|_| !looking.sees_depth()) {
+                let reward = picture_reward(&blueprint, request, kind, labels.as_deref())?;
+                ensure!(
+                    !reward.needs_depth(),
+                    "\"{}\" is about depth, which --reward relations sees with --depth, a Depth Anything (docs/eyes.md)",
+                    printable(&request.prompt)
+                );
+            }
         }
         if model.checkpoint == TOYBOX {
             toybox::warn_of_blobs(requests.iter().map(Request::final_prompt))?;
@@ -171,6 +191,7 @@ impl Planned {
             requests,
             search,
             detector,
+            looking,
             maps,
             targets,
             layout,

@@ -18,6 +18,7 @@ use prepose::search::{Pruning, RewardKind, SearchConfig};
 
 use crate::cli::checker;
 use crate::cli::extract::ExtractArgs;
+use crate::cli::looking::{Looking, LookingArgs};
 use crate::cli::values::{Numbers, parse_numbers};
 
 /// Put things where the prompt says (docs/guidance).
@@ -281,7 +282,7 @@ pub struct SearchArgs {
     /// What makes a candidate good [default: attention].
     #[arg(long, value_name = "REWARD", requires = "best_of")]
     reward: Option<RewardKind>,
-    /// The detector that `--reward checker` or `pse` asks: toybox, frcnn-v2, rtdetr-v2-r18 and others
+    /// The detector that `--reward checker`, `pse` or `relations` asks: toybox, frcnn-v2, rtdetr-v2-r18 and others
     /// (docs/detectors.md), or the path of one [default: toybox].
     #[arg(
         long,
@@ -290,6 +291,8 @@ pub struct SearchArgs {
         hide_short_help = true
     )]
     checker: Option<String>,
+    #[command(flatten)]
+    looking: LookingArgs,
     /// Drop the worse half early.
     ///
     /// `auto` is after 15, 25 and 40 % of the steps; or give a list of steps such as 3,5,8.
@@ -311,6 +314,14 @@ impl SearchArgs {
         })
     }
 
+    /// What looks at pictures besides the detector.
+    ///
+    /// # Errors
+    /// A network that cannot be opened.
+    pub(super) fn looking(&self) -> anyhow::Result<Looking> {
+        self.looking.open()
+    }
+
     /// The detector that the reward needs.
     ///
     /// # Errors
@@ -318,8 +329,8 @@ impl SearchArgs {
     pub(super) fn detector(&self) -> anyhow::Result<Option<OpenDetector>> {
         if reward_kind(self.reward.unwrap_or_default()).is_none() {
             ensure!(
-                self.checker.is_none(),
-                "--checker is for --reward checker and pse"
+                self.checker.is_none() && self.looking.open()?.is_empty(),
+                "--checker, --masks and --depth are for --reward checker, pse and relations"
             );
             return Ok(None);
         }

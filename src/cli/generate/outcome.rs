@@ -71,8 +71,10 @@ fn meaning(reward: RewardKind, score: f64) -> String {
         RewardKind::Checker if score >= 1.0 => format!(" (PASS, confidence {:.2})", score - 1.0),
         RewardKind::Checker if score < 0.0 => format!(" (FAIL, confidence {:.2})", -score),
         RewardKind::Checker => " (UNDECIDABLE)".into(),
-        RewardKind::Pse if score < 0.0 => " (an object is missing)".into(),
-        RewardKind::Attention | RewardKind::Pse | RewardKind::Judge => " of 1".into(),
+        RewardKind::Pse | RewardKind::Relations if score < 0.0 => " (an object is missing)".into(),
+        RewardKind::Attention | RewardKind::Pse | RewardKind::Relations | RewardKind::Judge => {
+            " of 1".into()
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use prepose::suite::shard::Shard;
 
 use super::source_args::SourceArgs;
 use crate::cli::judge::prompted::PromptedArgs;
+use crate::cli::looking::LookingArgs;
 use crate::cli::memory::RunningArgs;
 use crate::cli::model::ModelArgs;
 use crate::cli::sampling::SamplingArgs;
@@ -120,6 +121,8 @@ pub struct Settings {
         hide_short_help = true
     )]
     pub secondary: Option<String>,
+    #[command(flatten)]
+    pub looking: LookingArgs,
     /// The thresholds, as SpatialBench-UC's checker_config.yaml [default: the paper's calibrated ones].
     #[arg(
         long,

@@ -7,13 +7,17 @@ use prepose::detect::checker::Checker;
 use prepose::detect::{Detector, OpenDetector};
 use prepose::device::OpenDevice;
 use prepose::make::reward_kind;
+use prepose::request::RewardKind;
+use prepose::suite::SuitePrompt;
 use prepose::suite::examiner::{Examiner, NoExaminer};
+use prepose::suite::method::Method;
 use prepose::suite::plan::{CheckerId, Plan};
 
 use super::args::Settings;
 use crate::cli::check::read_config;
 use crate::cli::checker;
 use crate::cli::judge::prompted::{PromptedArgs, is_asked};
+use crate::cli::looking::Looking;
 
 /// What `--checker` and `--secondary` take for no detector.
 pub const NONE: &str = "none";
@@ -24,6 +28,8 @@ pub struct DetectorSpecs {
     secondary: Option<OpenDetector>,
     config: CheckerConfig,
     labels: Option<Vec<String>>,
+    /// What looks besides the primary.
+    looking: Looking,
     /// Whether the released code decides.
     published: bool,
 }
@@ -57,12 +63,28 @@ impl DetectorSpecs {
                 named.kind
             );
         }
-        Self::named(
+        let looking = args.looking.open()?;
+        ensure!(
+            args.checker() != NONE || looking.is_empty(),
+            "--checker none looks at nothing: it goes without --masks and --depth"
+        );
+        let detectors = Self::named(
             args.checker(),
             args.secondary.as_deref(),
             config,
             args.published,
-        )
+        )?;
+        Ok(detectors.with(looking))
+    }
+
+    /// The same with what looks besides the primary.
+    pub fn with(self, looking: Looking) -> Self {
+        Self { looking, ..self }
+    }
+
+    /// Whether depths are looked at.
+    pub fn sees_depth(&self) -> bool {
+        self.looking.sees_depth()
     }
 
     /// Opens detectors by their names or paths, to look with these thresholds and to decide as the released code if `published`; no
@@ -100,6 +122,7 @@ impl DetectorSpecs {
             primary,
             secondary,
             config,
+            looking: Looking::default(),
             published,
         })
     }
@@ -117,10 +140,41 @@ impl DetectorSpecs {
         let secondary = self.secondary.as_ref().map(OpenDetector::file_hash);
         let secondary = secondary.transpose()?.map(|file| file.sha256);
         let primary = primary.file_hash()?.sha256;
+        let [masks_sha256, depth_sha256] = self.looking.hashes()?;
         Ok(Some(CheckerId {
             published: self.published,
+            masks_sha256,
+            depth_sha256,
             ..CheckerId::new(primary, secondary, &self.config)
         }))
+    }
+
+    /// Refuses a search for relations in depth without something that sees it.
+    ///
+    /// # Errors
+    /// There are such prompts, and no depth network.
+    pub fn check_depth(&self, plan: &Plan) -> anyhow::Result<()> {
+        let by_relations = |method: &&Method| {
+            let search = method.search.as_ref();
+            search.is_some_and(|search| search.reward == RewardKind::Relations)
+        };
+        let method = plan.config.methods.iter().find(by_relations);
+        let Some(method) = method.filter(|_| !self.sees_depth()) else {
+            return Ok(());
+        };
+        let is_of_depth = |prompt: &&SuitePrompt| {
+            let mut relations = prompt.relations.iter();
+            relations.any(|stated| stated.relation.is_of_depth())
+        };
+        let prompts = plan.prompts.iter().filter(is_of_depth).count();
+        ensure!(
+            prompts == 0,
+            "{prompts} of {} prompts are about depth, which the method {} searches by: name a Depth Anything with --depth \
+             (docs/eyes.md)",
+            plan.prompts.len(),
+            method.name
+        );
+        Ok(())
     }
 
     /// Loads them to look at `batch` pictures at a time.
@@ -132,7 +186,10 @@ impl DetectorSpecs {
         let second = detectors.secondary.as_ref().map(|config| &config.params);
         let second = second.unwrap_or(&detectors.primary.params);
         Ok(Box::new(Checker {
-            primary: checker::load(primary, &device.device, &detectors.primary.params)?,
+            primary: self.looking.complete(
+                checker::load(primary, &device.device, &detectors.primary.params)?,
+                &device.device,
+            )?,
             secondary: (self.secondary.as_ref())
                 .map(|weights| checker::load(weights, &device.device, second))
                 .transpose()?,
@@ -157,7 +214,9 @@ impl DetectorSpecs {
         let asked = searches.any(|search| reward_kind(search.reward).is_some());
         match &self.primary {
             Some(weights) if asked || oracle => {
-                checker::load(weights, &device.device, &DetectorParams::default()).map(Some)
+                let params = DetectorParams::default();
+                let judge = checker::load(weights, &device.device, &params)?;
+                self.looking.complete(judge, &device.device).map(Some)
             }
             _ => Ok(None),
         }

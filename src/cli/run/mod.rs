@@ -118,6 +118,7 @@ pub fn carry_out_suite(
     if there.is_none_or(|there| asks_for_more(there.plan(), &plan)) {
         // What is wrong with a prompt is found before the first picture is made.
         requests::check(&plan, &blueprint, detectors.labels())?;
+        detectors.check_depth(&plan)?;
     }
     let folder = RunFolder::claim(store, plan)?;
     tell(&folder, quiet)?;

@@ -78,7 +78,8 @@ impl EyeArgs {
         Ok(scorer?)
     }
 
-    fn device(&self) -> anyhow::Result<OpenDevice> {
+    /// Where networks run.
+    pub fn device(&self) -> anyhow::Result<OpenDevice> {
         model::open(self.device)
     }
 }

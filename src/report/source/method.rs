@@ -9,6 +9,7 @@ use super::text;
 use crate::error::{SourceError, broken};
 use crate::lines::{self, MaskedRow, Segmentation};
 use crate::model::{Method, Picture, Prompts, Refused};
+use crate::quality::{self, Assessment};
 use prepose_check::manifest::{Entry, Manifest, ManifestLine};
 use prepose_check::prompt::SuitePrompt;
 use prepose_check::sample::sample_of;
@@ -149,6 +150,7 @@ impl Reading<'_> {
             pictures,
             records,
             others: evaluations.into_iter().collect(),
+            quality: self.quality()?,
             planned: None,
             refused: self.refused(name, prompts)?,
         })
@@ -215,6 +217,14 @@ impl Reading<'_> {
             }
             None => Ok(manifest.entries),
         }
+    }
+
+    /// What was measured of the pictures as a set; nothing if nobody did.
+    fn quality(&self) -> Result<Vec<Assessment>, SourceError> {
+        let Some(text) = self.text(quality::FILE)? else {
+            return Ok(Vec::new());
+        };
+        serde_json::from_str(&text).map_err(|why| self.broken(quality::FILE, why.to_string()))
     }
 
     /// The lines of a file; none if it is not there.

@@ -1,4 +1,4 @@
-//! Files of named tensors, read without trust: safetensors and what `torch.save` writes.
+//! Files of named tensors, read without trust: safetensors and what `torch.save` writes. And NumPy's `.npz` ([`npz`]).
 //!
 //! [`TensorFile::open`] recognises the format by its content, reads names, types and shapes, and checks that every
 //! tensor lies within the file. It runs nothing, and memory stays in proportion to the file whatever is in it. Numbers
@@ -11,9 +11,11 @@ mod dtype;
 mod error;
 mod file;
 mod info;
+pub mod npz;
 mod pytorch;
 mod safetensors;
 mod sniff;
+mod zip;
 
 #[cfg(test)]
 mod tests;

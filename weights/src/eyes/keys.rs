@@ -17,10 +17,10 @@ pub(crate) enum Layout {
 
 /// Which network the tensors are of, and who named them.
 pub(crate) fn recognised(file: &TensorFile) -> Option<(EyeKind, Layout)> {
-    use EyeKind::{Clip, ClipVision, DepthAnything, Dinov2, Sam};
+    use EyeKind::{Clip, ClipVision, DepthAnything, Dinov2, Inception, Sam};
     use Layout::{Original, Transformers};
     let has = |prefix: &str| file.count(prefix) > 0;
-    let tables: [(&[&str], EyeKind, Layout); 9] = [
+    let tables: [(&[&str], EyeKind, Layout); 10] = [
         (
             &["vision_encoder.neck.", "mask_decoder."],
             Sam,
@@ -57,6 +57,7 @@ pub(crate) fn recognised(file: &TensorFile) -> Option<(EyeKind, Layout)> {
             Original,
         ),
         (&["vision_model.embeddings."], ClipVision, Transformers),
+        (&["Conv2d_1a_3x3.", "Mixed_7c."], Inception, Original),
     ];
     let found = tables
         .into_iter()
@@ -77,6 +78,7 @@ pub(super) fn target(kind: EyeKind, layout: Layout, key: &str) -> Target {
         (EyeKind::DepthAnything, _) => depth(key),
         (EyeKind::Dinov2, _) => dinov2(key),
         (EyeKind::Clip | EyeKind::ClipVision, _) => clip(key),
+        (EyeKind::Inception, _) => whole(key),
     };
     let unused = |(name, _): &(String, View)| is_unused(name);
     match target {
@@ -85,17 +87,20 @@ pub(super) fn target(kind: EyeKind, layout: Layout, key: &str) -> Target {
     }
 }
 
-/// What published files have and no network here needs: buffers, what only training uses, what only given masks need, and
-/// an unused part of Depth Anything's coarsest level.
+/// What published files have and no network here needs: buffers, what only training uses, what only given masks need, an
+/// unused part of Depth Anything's coarsest level, and the bias of Inception's classes.
 fn is_unused(name: &str) -> bool {
-    const BEGINNINGS: [&str; 5] = [
+    const BEGINNINGS: [&str; 6] = [
+        "fc.bias",
         "prompt_encoder.mask_embed.",
         "prompt_encoder.shared_embedding.",
         "embeddings.mask_token",
         "backbone.embeddings.mask_token",
         "neck.fusion_stage.layers.0.residual_layer1.",
     ];
-    name.ends_with(".position_ids") || BEGINNINGS.iter().any(|start| name.starts_with(start))
+    const ENDS: [&str; 2] = [".position_ids", ".num_batches_tracked"];
+    ENDS.iter().any(|end| name.ends_with(end))
+        || BEGINNINGS.iter().any(|start| name.starts_with(start))
 }
 
 fn whole(name: impl Into<String>) -> Target {

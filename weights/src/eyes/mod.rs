@@ -1,4 +1,4 @@
-//! What looks at pictures besides detectors: CLIP, DINOv2, Depth Anything and SAM, from the files of transformers and of
+//! What looks at pictures besides detectors: CLIP, DINOv2, Depth Anything, SAM and Inception, from the files of transformers and of
 //! their authors.
 
 mod keys;
@@ -15,6 +15,7 @@ use prepose_models::clip_dual::{Clip, ClipConfig};
 use prepose_models::clip_vision::{ClipVisionConfig, ClipVisionModel};
 use prepose_models::depth_anything::{DepthAnything, DepthAnythingConfig};
 use prepose_models::dinov2::{Dinov2, Dinov2Config};
+use prepose_models::inception::{Inception, InceptionConfig};
 use prepose_models::sam::{Sam, SamConfig};
 use serde::Serialize;
 use serde_json::Value;
@@ -54,15 +55,18 @@ pub enum EyeKind {
     DepthAnything,
     /// Masks of what boxes and points mark.
     Sam,
+    /// FID's features and classes.
+    Inception,
 }
 
 impl EyeKind {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Clip,
         Self::ClipVision,
         Self::Dinov2,
         Self::DepthAnything,
         Self::Sam,
+        Self::Inception,
     ];
 
     /// For messages: "this is {}".
@@ -73,6 +77,7 @@ impl EyeKind {
             Self::Dinov2 => "a DINOv2",
             Self::DepthAnything => "a depth network (Depth Anything)",
             Self::Sam => "a segmenter (Segment Anything)",
+            Self::Inception => "an Inception-v3 (FID's)",
         }
     }
 
@@ -84,6 +89,7 @@ impl EyeKind {
             Self::Dinov2 => "DINOv2",
             Self::DepthAnything => "depth network",
             Self::Sam => "segmenter",
+            Self::Inception => "Inception-v3",
         }
     }
 
@@ -95,6 +101,8 @@ impl EyeKind {
             Self::Dinov2 => "dinov2",
             Self::DepthAnything => "depth_anything",
             Self::Sam => "sam",
+            // Nobody writes a configuration for it.
+            Self::Inception => "fid-inception-v3",
         }
     }
 }
@@ -116,9 +124,10 @@ pub struct EyeWeights {
 }
 
 impl EyeWeights {
-    /// Opens a folder as transformers writes it, `OWNER/NAME` of the hub if any program has downloaded it, or a file of weights: transformers' own, or `sam_vit_b_01ec64.pth`,
-    /// `depth_anything_v2_vits.pth`, `dinov2_vitl14_pretrain.pth` and `open_clip_pytorch_model.bin` as their authors
-    /// published them. A file without a `config.json` next to it is of the published network whose sizes it has.
+    /// Opens a folder as transformers writes it, `OWNER/NAME` of the hub if any program has downloaded it, or a file
+    /// of weights: transformers' own, or `sam_vit_b_01ec64.pth`, `depth_anything_v2_vits.pth`,
+    /// `dinov2_vitl14_pretrain.pth`, `open_clip_pytorch_model.bin` and `pt_inception-2015-12-05-6726825d.pth` as their
+    /// authors published them. A file without a `config.json` next to it is of the published network whose sizes it has.
     ///
     /// # Errors
     /// [`WeightsError`] if there is nothing there, if it is damaged, none of these networks, or its configuration makes no
@@ -160,7 +169,7 @@ impl EyeWeights {
             return Err(WeightsError::Unsupported {
                 path: path.to_path_buf(),
                 what: family::kind(&file).name().to_string(),
-                hint: "give a CLIP, a DINOv2, a Depth Anything or a SAM".into(),
+                hint: "give a CLIP, a DINOv2, a Depth Anything, a SAM or FID's Inception".into(),
             });
         };
         let mut part = Part::new(kind.part(), path, Value::Null, path);
@@ -199,6 +208,7 @@ impl EyeWeights {
             EyeKind::Dinov2 => self.part.config::<Dinov2Config>()?.check(),
             EyeKind::DepthAnything => self.part.config::<DepthAnythingConfig>()?.check(),
             EyeKind::Sam => self.part.config::<SamConfig>()?.check(),
+            EyeKind::Inception => self.part.config::<InceptionConfig>()?.check(),
         };
         checked.map_err(|source| WeightsError::Config {
             path: self.part.config_path.clone(),
@@ -348,6 +358,22 @@ impl EyeWeights {
         self.expect(EyeKind::Sam)?;
         let config: SamConfig = self.part.config()?;
         (self.part).load(device, dtype, false, |params| Sam::load(&config, params))
+    }
+
+    /// FID's Inception-v3.
+    ///
+    /// # Errors
+    /// As [`Self::load_clip`].
+    pub fn load_inception(
+        &self,
+        device: &Device,
+        dtype: FloatDType,
+    ) -> Result<Inception, WeightsError> {
+        self.expect(EyeKind::Inception)?;
+        let config: InceptionConfig = self.part.config()?;
+        (self.part).load(device, dtype, false, |params| {
+            Inception::load(&config, params)
+        })
     }
 }
 

@@ -29,6 +29,7 @@ pub(super) fn config(
         EyeKind::Sam => shapes.sam(layout),
         EyeKind::Dinov2 => shapes.dinov2("", layout),
         EyeKind::DepthAnything => shapes.depth(layout),
+        EyeKind::Inception => shapes.inception()?,
         EyeKind::ClipVision => shapes.clip_vision(&shapes.clip_details(layout, folder)?),
         EyeKind::Clip => {
             let details = shapes.clip_details(layout, folder)?;
@@ -156,6 +157,26 @@ impl Shapes<'_> {
                 "layer_norm_eps": if layout == Layout::Original { 1e-5 } else { 1e-6 },
             },
         })
+    }
+
+    /// torchvision's network for ImageNet has the same names as FID's, and another result.
+    fn inception(&self) -> Result<Value, WeightsError> {
+        const IMAGENET: usize = 1000;
+        let classes = self.size("fc.weight", 0);
+        let trained_on = self.0.strays.iter().chain(self.0.entries.keys());
+        if classes == IMAGENET
+            || trained_on
+                .into_iter()
+                .any(|name| name.starts_with("AuxLogits."))
+        {
+            return Err(WeightsError::Unsupported {
+                path: self.0.path.clone(),
+                what: "torchvision's Inception-v3 for ImageNet".into(),
+                hint: "FID is defined by another: give pt_inception-2015-12-05-6726825d.pth of pytorch-fid".into(),
+            });
+        }
+        let stem = self.size("Conv2d_1a_3x3.conv.weight", 0);
+        Ok(json!({ "thinner": 32 / stem.max(1), "classes": classes }))
     }
 
     /// What OpenCLIP's configuration says, or the published networks of this width have in common.

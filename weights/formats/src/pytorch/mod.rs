@@ -9,7 +9,6 @@ mod opcodes;
 mod pickle;
 mod tensor;
 mod value;
-mod zip;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -22,6 +21,7 @@ use crate::bytes::FileBytes;
 use crate::error::FormatError;
 use crate::info::{TensorInfo, TensorPart};
 use crate::sniff::Content;
+use crate::zip;
 use machine::Machine;
 use tensor::{Placed, TensorRef};
 use value::{Fault, Step, Value};

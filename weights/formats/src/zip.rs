@@ -1,4 +1,4 @@
-//! The directory of a zip archive as `torch.save` writes it: nothing compressed.
+//! The directory of a zip archive, as `torch.save` and NumPy write them.
 //!
 //! Format: PKWARE's APPNOTE 6.3.10, sections 4.3 and 4.5.
 
@@ -7,8 +7,36 @@ use std::ops::Range;
 
 use prepose_untrusted::printable;
 
-/// Where each file of the archive `bytes` lies.
-pub(super) fn entries(bytes: &[u8]) -> Result<HashMap<String, Range<usize>>, String> {
+/// A file in an archive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// Where its bytes lie.
+    pub range: Range<usize>,
+    /// How they are packed: 0 is not at all, 8 is deflate.
+    pub method: u16,
+    /// How many there are when they are unpacked.
+    pub size: usize,
+}
+
+/// Where each file of the archive `bytes` lies, which has nothing compressed.
+pub(crate) fn entries(bytes: &[u8]) -> Result<HashMap<String, Range<usize>>, String> {
+    let all = directory(bytes)?.into_iter();
+    let plain = all.filter_map(|(name, entry)| {
+        let packed = entry.method != 0 || entry.range.len() != entry.size;
+        match packed {
+            false => Some(Ok((name, entry.range))),
+            true if name.ends_with('/') => None,
+            true => Some(Err(format!(
+                "{} in it is compressed, which PyTorch never does",
+                printable(&name)
+            ))),
+        }
+    });
+    plain.collect()
+}
+
+/// The files of the archive `bytes`.
+pub(crate) fn directory(bytes: &[u8]) -> Result<HashMap<String, Entry>, String> {
     let directory = Directory::find(bytes).ok_or(
         "its zip directory is missing at the end: it is cut short, a download or a copy stopped early",
     )?;
@@ -32,15 +60,6 @@ pub(super) fn entries(bytes: &[u8]) -> Result<HashMap<String, Range<usize>>, Str
         let [packed, size, offset] = sizes(fixed, extra).ok_or_else(broken)?;
         at += 46 + name_len + extra_len + comment_len;
 
-        if method != 0 || packed != size {
-            if name.ends_with('/') {
-                continue;
-            }
-            return Err(format!(
-                "{} in it is compressed, which PyTorch never does",
-                printable(&name)
-            ));
-        }
         let local = bytes
             .get(offset..)
             .and_then(|rest| rest.get(..30))
@@ -48,10 +67,16 @@ pub(super) fn entries(bytes: &[u8]) -> Result<HashMap<String, Range<usize>>, Str
             .ok_or_else(broken)?;
         let start = offset + 30 + usize::from(u16_at(local, 26)) + usize::from(u16_at(local, 28));
         let end = start
-            .checked_add(size)
+            .checked_add(packed)
             .filter(|end| *end <= bytes.len())
             .ok_or_else(broken)?;
-        files.insert(name, start..end);
+        let range = start..end;
+        let entry = Entry {
+            range,
+            method,
+            size,
+        };
+        files.insert(name, entry);
     }
     Ok(files)
 }
