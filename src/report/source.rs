@@ -3,6 +3,7 @@
 mod damage;
 mod folder;
 mod method;
+mod refused;
 
 use std::path::Path;
 use std::sync::Arc;
