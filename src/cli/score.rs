@@ -2,16 +2,16 @@
 
 mod clip;
 mod eyes;
+mod opse;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use prepose::check::rules::opse::{Clock, Opse, OpseError, SplitMix};
 use prepose::check::rules::read::{Place, Reader};
 use prepose::check::rules::{Options, Outcome, RULES, Report, Rule, RuleError, Value, by_name};
-use prepose_untrusted::{escaped, read_text_or_stdin};
+use prepose_untrusted::read_text_or_stdin;
 use serde_json::{Map, json};
 
 use self::eyes::{EyeArgs, Eyes};
@@ -184,7 +184,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     };
     let eyes = Eyes::open(&args.eyes, options.published)?;
     if args.rule == OPSE {
-        return compare(args, &reader, &options, &eyes);
+        return opse::compare(args, &reader, &options, &eyes);
     }
     let scored = score(&args.rule, &args.files, &reader, &options, &eyes)?;
     let mut out = std::io::stdout().lock();
@@ -351,73 +351,4 @@ fn table<const N: usize>(rows: &[[String; N]]) -> String {
         line + "\n"
     };
     rows.iter().map(line).collect()
-}
-
-/// OPSE over pictures that are there already: a round draws some of a model's at random.
-fn compare(args: &Args, reader: &Reader, options: &Options, eyes: &Eyes) -> anyhow::Result<u8> {
-    let mut code = OK;
-    let mut scores = Vec::new();
-    for file in &args.files {
-        let scored = score(&args.of, std::slice::from_ref(file), reader, options, eyes)?;
-        code = code.max(scored.told());
-        let found = scored.report.outcomes.iter().flatten();
-        let found: Vec<f64> = found.filter_map(|outcome| outcome.score).collect();
-        ensure!(
-            !found.is_empty(),
-            "no picture of {} has a score",
-            file.display()
-        );
-        scores.push(found);
-    }
-    let opse = Opse {
-        batch: args.batch,
-        rounds: args.rounds,
-        clock: if options.published {
-            Clock::Published
-        } else {
-            Clock::Rounds
-        },
-        seed: args.seed,
-        ..Opse::default()
-    };
-    let mut random = SplitMix(args.seed);
-    let comparison = opse.compare(scores.len(), |model| {
-        let scores: &Vec<f64> = &scores[model];
-        Ok::<f64, OpseError>(scores[random.below(scores.len())])
-    })?;
-    let best = &args.files[comparison.best()];
-    let models = args.files.iter().zip(&scores).zip(&comparison.standings);
-    let mut out = std::io::stdout().lock();
-    if args.json {
-        let models = models.map(|((file, scores), standing)| {
-            json!({
-                "file": file,
-                "pictures": scores.len(),
-                "rounds": standing.rounds,
-                "mean": standing.mean,
-            })
-        });
-        let result = json!({
-            "rule": OPSE,
-            "of": args.of,
-            "published": options.published,
-            "best": best,
-            "models": models.collect::<Vec<_>>(),
-            "chosen": comparison.chosen,
-        });
-        writeln!(out, "{result}")?;
-    } else {
-        let mut rows = vec![["model", "rounds", "mean"].map(String::from)];
-        rows.extend(models.map(|((file, _), standing)| {
-            let mean = format!("{:.4}", standing.mean);
-            [
-                file.display().to_string(),
-                standing.rounds.to_string(),
-                mean,
-            ]
-        }));
-        let said = format!("{}\nbest: {}", table(&rows), best.display());
-        writeln!(out, "{}", escaped(&said))?;
-    }
-    Ok(code)
 }
