@@ -266,12 +266,9 @@ impl Boxes {
     ) -> Result<Seen, LayoutError> {
         let named = found.picture.as_deref().map(Path::new);
         let stem = named.and_then(|path| path.file_stem()).map(Path::new);
-        let names = [file, named, stem].into_iter().flatten().map(name);
-        let Some((number, byte)) = names
-            .filter_map(|name| self.places.get(&name))
-            .next()
-            .copied()
-        else {
+        let mut names = [file, named, stem].into_iter().flatten().map(name);
+        let place = names.find_map(|name| self.places.get(&name));
+        let Some((number, byte)) = place.copied() else {
             return Ok(Seen::Unseen);
         };
         let at = number as usize;

@@ -71,7 +71,7 @@ pub struct Counts {
 /// How far a survey is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Progress {
-    sources: Vec<Sized>,
+    sources: Vec<Fingerprint>,
     columns: Columns,
     source: usize,
     place: Place,
@@ -82,7 +82,7 @@ struct Progress {
 
 /// A source, with what would tell that it is another one now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Sized {
+struct Fingerprint {
     #[serde(flatten)]
     source: Source,
     /// Of a file.
@@ -195,7 +195,7 @@ impl Survey {
             Err(std::fs::TryLockError::Error(error)) => return Err(io(error)),
         }
         let begun = Progress {
-            sources: sources.iter().map(sized).collect(),
+            sources: sources.iter().map(fingerprint).collect(),
             columns: columns.clone(),
             source: 0,
             place: Place::default(),
@@ -301,9 +301,9 @@ fn read_progress(folder: &Path) -> Result<Option<Progress>, SurveyError> {
     })
 }
 
-fn sized(source: &Source) -> Sized {
+fn fingerprint(source: &Source) -> Fingerprint {
     let metadata = std::fs::metadata(&source.path).ok();
-    Sized {
+    Fingerprint {
         source: source.clone(),
         bytes: metadata
             .filter(std::fs::Metadata::is_file)

@@ -209,7 +209,7 @@ fn tables_and_folders_are_read() {
     let (found, passed, end) = rows(&path, Place::default(), 1).unwrap();
     assert_eq!((found.len(), passed, end.row), (2, 1, 3));
     assert_eq!(found[0].caption, "a cat, and\na dog");
-    let source = sources(&[path.clone()]).unwrap().remove(0);
+    let source = sources(std::slice::from_ref(&path)).unwrap().remove(0);
     let mut reader = open(&source, &Columns::default(), Place::default()).unwrap();
     let mut part = Vec::new();
     reader.next(1, &mut part).unwrap();
@@ -230,7 +230,7 @@ fn tables_and_folders_are_read() {
         fs::write(texts.join(name), text).unwrap();
     }
     fs::write(texts.join("4.txt"), [0xff, 0xfe]).unwrap();
-    let all = sources(&[texts.clone()]).unwrap();
+    let all = sources(std::slice::from_ref(&texts)).unwrap();
     assert_eq!(all.len(), 2);
     let (found, passed, _) = rows(&texts, Place::default(), 1).unwrap();
     let found: Vec<_> = found
@@ -421,7 +421,7 @@ fn boxes_answer_behind_the_gate() {
         .collect();
     let path = folder.path().join("found.jsonl");
     fs::write(&path, text).unwrap();
-    let mut boxes = Boxes::open(&[path.clone()], Some(Path::new("p"))).unwrap();
+    let mut boxes = Boxes::open(std::slice::from_ref(&path), Some(Path::new("p"))).unwrap();
     let mut seen = |name: &str| {
         let found = two("dog", "sofa", name);
         boxes.side(&found, None, &Options::default()).unwrap()
