@@ -3,7 +3,6 @@
 mod damage;
 mod folder;
 mod method;
-mod refused;
 
 use std::path::Path;
 use std::sync::Arc;

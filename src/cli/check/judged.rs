@@ -57,7 +57,7 @@ pub fn run(args: &Args, samples: &[Sample], records: &[Record], quiet: bool) -> 
     }
     let eyes = Eyes {
         checker: args.checker.as_deref(),
-        device: args.device,
+        device: args.detecting.device,
     };
     let folder = args.out.as_ref().map(|out| out.join(FOLDER));
     let judge = &args.judge;

@@ -131,8 +131,8 @@ pub fn look(
 ///
 /// # Errors
 /// It cannot be opened, or finds only what it is asked for.
-pub fn vocabulary(args: &JudgeArgs) -> anyhow::Result<Vec<String>> {
-    let weights = checker::open(args.checker.as_deref().unwrap_or(TOYBOX))?;
+pub fn vocabulary(checker: Option<&str>) -> anyhow::Result<Vec<String>> {
+    let weights = checker::open(checker.unwrap_or(TOYBOX))?;
     weights
         .vocabulary()
         .context("the detector finds only what it is asked for")

@@ -8,7 +8,7 @@ use super::folder::Found;
 use super::text;
 use crate::error::{SourceError, broken};
 use crate::lines::{self, MaskedRow, Segmentation};
-use crate::model::{Method, Picture, Prompts};
+use crate::model::{Method, Picture, Prompts, Refused};
 use crate::quality::{self, Assessment};
 use prepose_check::manifest::{Entry, Manifest, ManifestLine};
 use prepose_check::prompt::SuitePrompt;
@@ -42,6 +42,15 @@ fn of_record(row: MaskedRow) -> (String, Vec<Option<Segmentation>>) {
 #[derive(Deserialize)]
 struct MaskedSample {
     records: Vec<MaskedRow>,
+}
+
+/// Why a picture was refused.
+#[derive(Default, Deserialize)]
+struct Why {
+    #[serde(default)]
+    code: String,
+    #[serde(default)]
+    message: String,
 }
 
 impl Reading<'_> {
@@ -145,6 +154,42 @@ impl Reading<'_> {
             planned: None,
             refused: self.refused(name, prompts)?,
         })
+    }
+
+    /// The pictures that their source refused to make: `refused/{method}_{prompt_id}_seed{seed}.json`.
+    fn refused(&self, method: &str, prompts: &mut Prompts) -> Result<Vec<Refused>, SourceError> {
+        let folder = format!("{}refused/", self.folder);
+        let mut ids: Vec<&str> = (self.found.below(&folder))
+            .filter_map(|name| name.strip_suffix(".json"))
+            .filter(|id| !id.contains('/'))
+            .collect();
+        ids.sort_unstable();
+        let names: Vec<String> = ids.iter().map(|id| format!("{folder}{id}.json")).collect();
+        let mut refused = Vec::with_capacity(ids.len());
+        for (id, bytes) in ids.iter().zip(self.found.store.get_all(&names)?) {
+            // Gone: it is asked for once more.
+            let Some(bytes) = bytes else { continue };
+            // Whatever it says, it was refused.
+            let why: Why = serde_json::from_slice(&bytes).unwrap_or_default();
+            let own = id.strip_prefix(method).and_then(|id| id.strip_prefix('_'));
+            let prompt = own.and_then(|own| own.rsplit_once("_seed"));
+            let prompt_id = prompt.map_or(*id, |(prompt_id, _)| prompt_id);
+            let known = self.prompts.iter().find(|one| one.prompt_id == prompt_id);
+            let prompt = prompts.find(self.run, prompt_id, || match known {
+                Some(known) => known.clone(),
+                None => SuitePrompt {
+                    prompt_id: prompt_id.into(),
+                    prompt: prompt_id.into(),
+                    ..SuitePrompt::default()
+                },
+            });
+            refused.push(Refused {
+                prompt,
+                code: why.code,
+                message: why.message,
+            });
+        }
+        Ok(refused)
     }
 
     fn broken(&self, file: &str, why: String) -> SourceError {

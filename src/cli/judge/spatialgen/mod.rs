@@ -12,7 +12,7 @@ use prepose::check::rules::Case;
 use prepose::judge::ask::Manner;
 use prepose::judge::picture::Named;
 use prepose::judge::question::Question;
-use prepose::judge::spatialgen::rounds::{Rules, Voted, Votes, vote};
+use prepose::judge::spatialgen::rounds::{Rules, Votes, vote};
 use prepose::judge::spatialgen::tables::{Judged, domains, figures, letters, notes};
 use prepose::judge::spatialgen::{Control, Domain, Item, QUESTIONS, geometry, published, read};
 use prepose::output::files::prepare_folder;
@@ -255,8 +255,14 @@ fn by_boxes(
     );
     let (cases, known) = match args.judge.detections() {
         [] => {
-            let cases = pictures::look(named, &args.judge, quiet)?;
-            (cases, pictures::vocabulary(&args.judge)?)
+            let known = pictures::vocabulary(args.judge.checker.as_deref())?;
+            let eyes = pictures::Eyes {
+                checker: args.judge.checker.as_deref(),
+                device: args.judge.device,
+            };
+            // A detector with a vocabulary need not be asked for anything.
+            let wanted = vec![Vec::new(); named.len()];
+            (pictures::look(named, &wanted, &eyes, quiet)?, known)
         }
         files => detections(files)?,
     };
