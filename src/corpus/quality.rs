@@ -72,11 +72,11 @@ pub fn fault(lower: &str) -> Option<Fault> {
     if META
         .iter()
         .filter(|part| part.len() > 1)
-        .any(|part| found(&part))
+        .any(|part| found(part))
     {
         return Some(Fault::Meta);
     }
-    if SPAM.iter().any(|part| found(&part)) {
+    if SPAM.iter().any(|part| found(part)) {
         return Some(Fault::Spam);
     }
     let plain = bytes

@@ -76,18 +76,18 @@ fn reduced(mut a: Matrix) -> (Vec<f64>, Vec<f64>, Vec<Reflection>) {
     let count = a.rows;
     let mut reflections = Vec::new();
     let mut beside = vec![0.0; count];
-    for k in 0..count.saturating_sub(1) {
+    for (k, off) in beside.iter_mut().enumerate().take(count.saturating_sub(1)) {
         let from = k + 1;
         // The matrix is symmetric: its row is its column.
         let mut direction = a.row(k)[from..].to_vec();
         let length = product(&direction, &direction).sqrt();
         let rest = product(&direction[1..], &direction[1..]);
         if rest == 0.0 {
-            beside[k] = direction[0];
+            *off = direction[0];
             continue;
         }
         let signed = -length.copysign(direction[0]);
-        beside[k] = signed;
+        *off = signed;
         direction[0] -= signed;
         let factor = 2.0 / product(&direction, &direction);
         let inner = &a.values[from * count..];
@@ -268,9 +268,9 @@ mod tests {
             let Eigen { values, vectors } = eigen(&matrix).unwrap();
             let stretched = vectors.times(&matrix);
             let unit = vectors.times_rows(&vectors);
-            for k in 0..count {
+            for (k, value) in values.iter().enumerate() {
                 for i in 0..count {
-                    let off = stretched.at(k, i) - values[k] * vectors.at(k, i);
+                    let off = stretched.at(k, i) - value * vectors.at(k, i);
                     assert!(off.abs() < 1e-11 * count as f64, "{count}: {off:e}");
                     let identity = f64::from(u8::from(i == k));
                     assert!((unit.at(k, i) - identity).abs() < 1e-12 * count as f64);
