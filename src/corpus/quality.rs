@@ -69,14 +69,10 @@ pub fn fault(lower: &str) -> Option<Fault> {
     }
     let dotted = bytes.contains(&b'.');
     let found = |part: &&str| (dotted || !part.starts_with('.')) && lower.contains(*part);
-    if META
-        .iter()
-        .filter(|part| part.len() > 1)
-        .any(|part| found(part))
-    {
+    if META.iter().filter(|part| part.len() > 1).any(found) {
         return Some(Fault::Meta);
     }
-    if SPAM.iter().any(|part| found(part)) {
+    if SPAM.iter().any(found) {
         return Some(Fault::Spam);
     }
     let plain = bytes

@@ -23,7 +23,7 @@ const TOYBOX_SIDE: usize = 128;
 /// A network with features.
 #[derive(Debug)]
 enum Network {
-    Inception(Inception),
+    Inception(Box<Inception>),
     Dinov2(Dinov2),
     /// With its text encoder.
     Clip(Box<ClipScorer>),
@@ -71,7 +71,9 @@ impl FeatureExtractor {
         }
         let weights = EyeWeights::open(given)?;
         let network = match weights.kind() {
-            EyeKind::Inception => Network::Inception(weights.load_inception(device, dtype)?),
+            EyeKind::Inception => {
+                Network::Inception(Box::new(weights.load_inception(device, dtype)?))
+            }
             EyeKind::Dinov2 => Network::Dinov2(weights.load_dinov2(device, dtype)?),
             EyeKind::Clip => Network::Clip(Box::new(ClipScorer::load(&weights, device, dtype)?)),
             EyeKind::ClipVision => Network::ClipVision(weights.load_clip_vision(device, dtype)?),

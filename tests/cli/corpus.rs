@@ -95,7 +95,7 @@ fn a_judge_is_asked_in_two_stages_and_both_orders() {
         };
         Reply::chat(
             &match (text.contains("Entity A: dog"), text.contains("A: dog")) {
-                (true, _) => gate(hash % 2 == 0),
+                (true, _) => gate(hash.is_multiple_of(2)),
                 (false, true) => "A".into(),
                 (false, false) => "B".into(),
             },

@@ -48,7 +48,7 @@ pub fn sets_in(path: &Path) -> anyhow::Result<Vec<PictureSet>> {
             }]);
         }
     }
-    let report = report::read(&[name.clone()], Vec::new(), None)?;
+    let report = report::read(std::slice::from_ref(&name), Vec::new(), None)?;
     let several = report.methods.len() > 1;
     let mut sets = Vec::new();
     for method in &report.methods {
