@@ -24,10 +24,10 @@ const TOYBOX_SIDE: usize = 128;
 #[derive(Debug)]
 enum Network {
     Inception(Box<Inception>),
-    Dinov2(Dinov2),
+    Dinov2(Box<Dinov2>),
     /// With its text encoder.
     Clip(Box<ClipScorer>),
-    ClipVision(ClipVisionModel),
+    ClipVision(Box<ClipVisionModel>),
     Toybox(Box<Rcnn>),
 }
 
@@ -74,9 +74,11 @@ impl FeatureExtractor {
             EyeKind::Inception => {
                 Network::Inception(Box::new(weights.load_inception(device, dtype)?))
             }
-            EyeKind::Dinov2 => Network::Dinov2(weights.load_dinov2(device, dtype)?),
+            EyeKind::Dinov2 => Network::Dinov2(Box::new(weights.load_dinov2(device, dtype)?)),
             EyeKind::Clip => Network::Clip(Box::new(ClipScorer::load(&weights, device, dtype)?)),
-            EyeKind::ClipVision => Network::ClipVision(weights.load_clip_vision(device, dtype)?),
+            EyeKind::ClipVision => {
+                Network::ClipVision(Box::new(weights.load_clip_vision(device, dtype)?))
+            }
             EyeKind::DepthAnything | EyeKind::Sam => {
                 let hash = weights.file_hash()?;
                 return Err(WeightsError::Unsupported {
