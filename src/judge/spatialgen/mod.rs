@@ -1,7 +1,7 @@
 //! SpatialGenEval (Everything in Its Place, arXiv 2601.20354): ten questions about each picture, one of each sub-domain of
 //! spatial intelligence.
 //!
-//! * [`read`]: the benchmark's file of prompts and questions, which its user brings: it has no licence;
+//! * [`mod@read`]: the benchmark's file of prompts and questions, which its user brings: it has no licence;
 //! * [`Item::question`]: all ten at once, without the prompt; with its options in another order, or of no picture ([`Control`]);
 //! * [`rounds`]: five valid answers of at most 25, and what at least four of them say;
 //! * [`tables`]: accuracy by sub-domain and level, and what the answers say of the judge;
