@@ -48,7 +48,12 @@ pub struct QualityArgs {
     #[arg(long, value_name = "K", default_value_t = 5, hide_short_help = true)]
     neighbours: usize,
     /// The width of RKE's kernel [default: the median distance of the pictures].
-    #[arg(long, value_name = "WIDTH", hide_short_help = true)]
+    #[arg(
+        allow_negative_numbers = true,
+        long,
+        value_name = "WIDTH",
+        hide_short_help = true
+    )]
     rke_width: Option<f64>,
     /// How often pictures are drawn for an interval.
     #[arg(
