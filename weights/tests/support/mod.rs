@@ -188,11 +188,13 @@ pub fn write_safetensors(path: &Path, tensors: &[Stored]) {
     std::fs::write(path, file).unwrap();
 }
 
-/// A safetensors file taken apart, to be changed and written again.
+/// A safetensors file taken apart, to be changed and written again; in the order of its names, as `tensors` has another each time.
 pub fn read_safetensors(path: &Path) -> Vec<Stored> {
     let bytes = std::fs::read(path).unwrap();
     let file = SafeTensors::deserialize(&bytes).unwrap();
-    file.tensors()
+    let mut tensors = file.tensors();
+    tensors.sort_by(|one, other| one.0.cmp(&other.0));
+    tensors
         .into_iter()
         .map(|(name, view)| {
             let dtype = match view.dtype() {
