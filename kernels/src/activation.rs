@@ -4,12 +4,38 @@ use crate::cpu::activation::{self as cpu, Activation};
 use crate::flex::{Operand, filled};
 use crate::plain;
 use crate::profile::{self, Family};
+use crate::recorded;
 use burn::tensor::Tensor;
 
 /// `x · sigmoid(x)`, elementwise, any shape (Elfwing et al. 2017; "swish").
 pub fn silu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+    if let Some(y) = recorded::silu(&x) {
+        return y;
+    }
     let _span = profile::span(Family::Activation, &x, || 0);
     activate(&x, Activation::Silu).unwrap_or_else(|| plain::silu(x))
+}
+
+/// Gradient of [`silu`] with respect to its input `x`, from that with respect to its result.
+pub fn silu_input_grad<const D: usize>(grad: Tensor<D>, x: Tensor<D>) -> Tensor<D> {
+    let _span = profile::span(Family::Activation, &x, || 0);
+    assert_eq!(grad.dims(), x.dims(), "silu_input_grad: gradient");
+    let operands = Operand::new(&grad).zip(Operand::new(&x));
+    let fast = operands.map(|(grad, from)| {
+        let (grad, from) = (grad.contiguous(), from.contiguous());
+        let (grad, from) = (grad.as_slice(), from.as_slice());
+        // SAFETY: both are contiguous and of the shape of the result, all of which is written.
+        unsafe {
+            filled(x.dims(), x.dtype(), |to| {
+                for (i, (grad, x)) in grad.iter().zip(from).enumerate() {
+                    let sigmoid = 1.0 / (1.0 + (-x).exp());
+                    to.add(i)
+                        .write(grad * sigmoid * (1.0 + x * (1.0 - sigmoid)));
+                }
+            })
+        }
+    });
+    fast.unwrap_or_else(|| plain::silu_input_grad(grad, x))
 }
 
 /// Exact GELU `x · Φ(x)` with the error function, elementwise, any shape (Hendrycks & Gimpel 2016).
@@ -42,6 +68,9 @@ fn activate<const D: usize>(x: &Tensor<D>, activation: Activation) -> Option<Ten
 /// # Panics
 /// If the number of channels is odd.
 pub fn geglu(x: Tensor<3>) -> Tensor<3> {
+    if let Some(y) = recorded::geglu(&x) {
+        return y;
+    }
     let _span = profile::span(Family::Activation, &x, || 0);
     assert!(
         x.dims()[2].is_multiple_of(2),

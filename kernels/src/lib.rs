@@ -2,9 +2,9 @@
 //!
 //! Every function takes and returns Burn tensors, works on every backend and under autodiff, and
 //! accepts f32, f16 and bf16. Each has a plain reference in Burn's own operations in [`plain`]: it is
-//! what runs wherever gradients are recorded, and what the tests compare
-//! the fast paths with. On the CPU backend `flex` and on GPUs, outside autodiff, the functions take
-//! paths of their own.
+//! what the tests compare the fast paths with. On the CPU backend `flex` and on GPUs the functions take
+//! paths of their own. Under autodiff those of a UNet do so as well, and record their own gradients; the others run
+//! in Burn's operations there.
 
 #![warn(clippy::unwrap_used)]
 
@@ -23,6 +23,7 @@ mod activation;
 mod attention;
 mod cache;
 mod conv;
+mod conv_grad;
 mod cpu;
 #[cfg(feature = "gpu")]
 mod cube;
@@ -33,33 +34,38 @@ mod linear;
 mod max_pool;
 mod nms;
 mod norm;
+mod norm_params;
 mod overwrite;
 pub mod plain;
 pub mod profile;
+mod recorded;
 mod resize;
 mod roi_align;
 pub mod selftest;
+mod tape;
 #[cfg(test)]
 mod tests;
 mod top_k;
 
-pub use activation::{geglu, geglu_input_grad, gelu, quick_gelu, silu};
+pub use activation::{geglu, geglu_input_grad, gelu, quick_gelu, silu, silu_input_grad};
 pub use attention::{
     attention, attention_input_grads, attention_query_grad, attention_with_probs, causal_attention,
     grid_attention,
 };
 pub use cache::{KernelCache, keep_compiled_kernels};
 pub use conv::{conv2d, conv2d_input_grad, conv2d_relu, pointwise_onto};
+pub use conv_grad::{conv2d_bias_grad, conv2d_weight_grad};
 pub use deformable::deformable_attention;
 pub use flex::{keep_freed_memory, release_freed_memory};
 pub use layout::{
     cat_channels, narrow_channels, narrow_columns, picture_to_tokens, pointwise_kernel,
     prefers_channels_last, split_heads,
 };
-pub use linear::{linear, linear_input_grad, linear_onto};
+pub use linear::{linear, linear_bias_grad, linear_input_grad, linear_onto, linear_weight_grad};
 pub use max_pool::max_pool3x3;
 pub use nms::{nms, suppress};
 pub use norm::{group_norm, group_norm_input_grad, layer_norm, layer_norm_input_grad};
+pub use norm_params::{group_norm_grads, layer_norm_param_grads};
 pub use overwrite::overwrite;
 pub use plain::{GroupNorm, Levels, RoiAlign, tokens_to_picture};
 pub use resize::{upsample_nearest2x, upsample_nearest2x_input_grad};

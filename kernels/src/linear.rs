@@ -3,9 +3,11 @@
 use crate::cpu::columns::{Patches, Transposed};
 use crate::cpu::gemm::{Gemm, Target};
 use crate::cpu::operand::{Columns, Rows};
+use crate::cpu::sums;
 use crate::flex::{Operand, filled};
 use crate::plain;
 use crate::profile::{self, Family, linear_flops};
+use crate::recorded;
 use burn::tensor::Tensor;
 
 /// `x Wᵀ + b` for `x` `[B, N, In]`, `weight` `[Out, In]` as PyTorch stores it, and `bias` `[Out]`,
@@ -30,6 +32,12 @@ fn affine(
     bias: Option<Tensor<1>>,
     onto: Option<Tensor<3>>,
 ) -> Tensor<3> {
+    if let Some(y) = recorded::linear(&x, &weight, bias.as_ref()) {
+        return match onto {
+            Some(onto) => y + onto,
+            None => y,
+        };
+    }
     let [batch, tokens, _] = x.dims();
     let [outputs, inputs] = weight.dims();
     let _span = profile::span(Family::Matmul, &x, || {
@@ -228,4 +236,72 @@ fn fast_linear_input_grad(grad: &Tensor<3>, weight: &Tensor<2>) -> Option<Tensor
             }
         })
     })
+}
+
+/// Gradient of [`linear`] with respect to its weight: `gradᵀ x` for `grad` `[B, N, Out]` and `x` `[B, N, In]`, giving
+/// `[Out, In]`.
+pub fn linear_weight_grad(grad: Tensor<3>, x: Tensor<3>) -> Tensor<2> {
+    let [batch, tokens, outputs] = grad.dims();
+    let inputs = x.dims()[2];
+    assert_eq!(
+        x.dims(),
+        [batch, tokens, inputs],
+        "linear_weight_grad: input"
+    );
+    let _span = profile::span(Family::Matmul, &grad, || {
+        linear_flops(batch * tokens, inputs, outputs)
+    });
+    fast_linear_weight_grad(&grad, &x).unwrap_or_else(|| plain::linear_weight_grad(grad, x))
+}
+
+fn fast_linear_weight_grad(grad: &Tensor<3>, x: &Tensor<3>) -> Option<Tensor<2>> {
+    let [batch, tokens, outputs] = grad.dims();
+    let inputs = x.dims()[2];
+    if batch * tokens * outputs * inputs == 0 {
+        return None;
+    }
+    let (from, x) = (
+        Operand::new(grad)?.contiguous(),
+        Operand::new(x)?.contiguous(),
+    );
+    // SAFETY: the operands have `batch · tokens` rows of `outputs` and of `inputs` elements; the product writes all of
+    // `[outputs, inputs]`.
+    Some(unsafe {
+        filled([outputs, inputs], grad.dtype(), |to| {
+            Gemm {
+                m: outputs,
+                n: inputs,
+                k: batch * tokens,
+                left: Rows::Across {
+                    from: from.as_ptr(),
+                    stride: outputs,
+                    kernel: 1,
+                    taps: &[0],
+                },
+                right: &Patches::rows(x.as_ptr(), inputs, inputs),
+                target: Target::rows(to, inputs),
+                row_bias: None,
+                col_bias: None,
+                relu: false,
+            }
+            .run();
+        })
+    })
+}
+
+/// Gradient of [`linear`] with respect to its bias: the sums of `grad` `[B, N, Out]` over all tokens, `[Out]`.
+pub fn linear_bias_grad(grad: Tensor<3>) -> Tensor<1> {
+    let _span = profile::span(Family::Other, &grad, || 0);
+    let [batch, tokens, outputs] = grad.dims();
+    let fast = Operand::new(&grad).map(|from| {
+        let from = from.contiguous();
+        let sums = sums::of_columns(from.as_slice(), batch * tokens, outputs);
+        // SAFETY: there is a sum for each output.
+        unsafe {
+            filled([outputs], grad.dtype(), |to| {
+                core::ptr::copy_nonoverlapping(sums.as_ptr(), to, outputs);
+            })
+        }
+    });
+    fast.unwrap_or_else(|| plain::linear_bias_grad(grad))
 }

@@ -5,6 +5,7 @@ use crate::cpu::norm_grad;
 use crate::flex::{Operand, filled};
 use crate::plain::{self, GroupNorm};
 use crate::profile::{self, Family};
+use crate::recorded;
 use burn::tensor::Tensor;
 
 /// Group normalisation (Wu & He 2018) of `x` `[B, C, H, W]`.
@@ -12,6 +13,9 @@ use burn::tensor::Tensor;
 /// # Panics
 /// If `C` is not a multiple of the number of groups.
 pub fn group_norm(x: Tensor<4>, norm: &GroupNorm) -> Tensor<4> {
+    if let Some(y) = recorded::group_norm(&x, norm) {
+        return y;
+    }
     let _span = profile::span(Family::Norm, &x, || 0);
     check(&x, norm);
     if x.shape().num_elements() == 0 {
@@ -30,7 +34,7 @@ pub fn group_norm(x: Tensor<4>, norm: &GroupNorm) -> Tensor<4> {
     .unwrap_or_else(|| plain::group_norm(x, norm))
 }
 
-fn check(x: &Tensor<4>, norm: &GroupNorm) {
+pub(crate) fn check(x: &Tensor<4>, norm: &GroupNorm) {
     let (channels, groups) = (x.dims()[1], norm.groups);
     assert!(
         channels.is_multiple_of(groups),
@@ -52,13 +56,13 @@ fn fast_group_norm(x: &Tensor<4>, norm: &GroupNorm) -> Option<Tensor<4>> {
 }
 
 /// Weight and bias on the CPU.
-struct Parameters {
+pub(crate) struct Parameters {
     weight: Operand,
     bias: Operand,
 }
 
 impl Parameters {
-    fn new(x: &Tensor<4>, norm: &GroupNorm, what: &str) -> Option<Self> {
+    pub(crate) fn new(x: &Tensor<4>, norm: &GroupNorm, what: &str) -> Option<Self> {
         let GroupNorm { weight, bias, .. } = norm;
         assert_eq!(
             [weight.dims(), bias.dims()],
@@ -72,7 +76,7 @@ impl Parameters {
     }
 
     /// The normalisation of `x`.
-    fn of(&self, x: &Tensor<4>, norm: &GroupNorm) -> cpu::GroupNorm<'_> {
+    pub(crate) fn of(&self, x: &Tensor<4>, norm: &GroupNorm) -> cpu::GroupNorm<'_> {
         let [batch, channels, height, width] = x.dims();
         cpu::GroupNorm {
             batch,
@@ -90,6 +94,9 @@ impl Parameters {
 /// Layer normalisation (Ba et al. 2016) of `x` `[B, N, C]` over `C`, then `weight` `[C]` and `bias`
 /// `[C]`. `eps` is added to the (biased) variance.
 pub fn layer_norm(x: Tensor<3>, weight: Tensor<1>, bias: Tensor<1>, eps: f64) -> Tensor<3> {
+    if let Some(y) = recorded::layer_norm(&x, &weight, &bias, eps) {
+        return y;
+    }
     let _span = profile::span(Family::Norm, &x, || 0);
     if x.shape().num_elements() == 0 {
         return x;
@@ -168,7 +175,7 @@ fn fast_group_norm_input_grad(
     Some(unsafe {
         filled(x.dims(), grad.dtype(), |to| {
             let (grad, from) = (from_grad.as_slice().as_ptr(), from.as_slice().as_ptr());
-            parameters.of(x, norm).run_input_grad(grad, from, to);
+            parameters.of(x, norm).run_input_grad(grad, from, to, None);
         })
     })
 }

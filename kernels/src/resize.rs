@@ -4,10 +4,14 @@ use crate::cpu::resize;
 use crate::flex::{Operand, filled};
 use crate::plain;
 use crate::profile::{self, Family};
+use crate::recorded;
 use burn::tensor::Tensor;
 
 /// Each pixel of `x` `[B, C, H, W]` four times: `[B, C, 2H, 2W]`.
 pub fn upsample_nearest2x(x: Tensor<4>) -> Tensor<4> {
+    if let Some(y) = recorded::upsample_nearest2x(&x) {
+        return y;
+    }
     let _span = profile::span(Family::Other, &x, || 0);
     fast!(fast_upsample(&x), crate::cube::upsample_nearest2x(&x))
         .unwrap_or_else(|| plain::upsample_nearest2x(x))

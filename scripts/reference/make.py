@@ -29,6 +29,7 @@ CASES = {
     "lora": "lora",
     "tokenizer": "tokenizer",
     "toybox": "toybox",
+    "gradients": "network_gradients",
     "rcnn": "rcnn",
     "eyes/grounding-dino": "eyes_grounding",
     "eyes/rt-detr": "eyes_rt_detr",

@@ -5,11 +5,22 @@ use super::simd::{Vector, multiversion, sigmoid};
 use super::tasks::{From, To, each};
 
 impl GroupNorm<'_> {
-    /// Writes the gradient with respect to the input `from` to `to`, given that of the result.
+    /// Writes the gradient with respect to the input `from` to `to`, given that of the result; and to `parameters`, if
+    /// given, each sample's part `[batch, 2, channels]` of the gradients to weight and bias.
     ///
     /// # Safety
-    /// All must cover `batch · channels · plane` elements, and there must be one.
-    pub(crate) unsafe fn run_input_grad(&self, grad: *const f32, from: *const f32, to: *mut f32) {
+    /// The first three must cover `batch · channels · plane` elements, and there must be one.
+    pub(crate) unsafe fn run_input_grad(
+        &self,
+        grad: *const f32,
+        from: *const f32,
+        to: *mut f32,
+        parameters: Option<&mut [f32]>,
+    ) {
+        let of_parameters = parameters.map(|parameters| {
+            assert_eq!(parameters.len(), self.batch * 2 * self.channels);
+            To(parameters.as_mut_ptr())
+        });
         let per_group = self.channels / self.groups;
         let size = per_group * self.plane;
         let elements = self.batch * self.channels * self.plane;
@@ -30,13 +41,25 @@ impl GroupNorm<'_> {
                     silu: self.silu,
                 };
                 let start = i * size + c * self.plane;
+                let mut both = [0.0; 2];
                 for at in (0..self.plane).step_by(CHUNK) {
                     let (at, len) = (start + at, CHUNK.min(self.plane - at));
                     let mut part = [0.0; 2];
                     // SAFETY: these elements belong to channel `c` of the group, which this task alone writes.
                     unsafe { scale(grad.at(at), from.at(at), to.at(at), len, affine, &mut part) };
-                    sums[0] += part[0] as f64;
-                    sums[1] += part[1] as f64;
+                    both[0] += part[0] as f64;
+                    both[1] += part[1] as f64;
+                }
+                sums[0] += weight * both[0];
+                sums[1] += weight * both[1];
+                if let Some(to) = of_parameters {
+                    let at = i / self.groups * 2 * self.channels + channel + c;
+                    // SAFETY: there is room for two numbers of each sample and channel, as was asserted, and those of
+                    // this one are this task's alone.
+                    unsafe {
+                        *to.at(at) = (both[1] * inverse) as f32;
+                        *to.at(at + self.channels) = both[0] as f32;
+                    }
                 }
             }
             let [mean_grad, along] = sums.map(|sum| sum / size as f64);
@@ -64,8 +87,8 @@ struct Affine {
 }
 
 multiversion! {
-    /// Writes the gradient with respect to the normalised elements, and sums it, alone and times
-    /// `x − mean`.
+    /// Writes the gradient with respect to the normalised elements, and sums that with respect to what their weight makes
+    /// of them, alone and times `x − mean`.
     ///
     /// # Safety
     /// `grad` and `from` must have, and `to` have room for, `len` elements.
@@ -96,7 +119,7 @@ unsafe fn scale_body<V: Vector>(
                     V::load_first(from.add(i), count),
                 )
             };
-            let mut g = g.mul(V::splat(affine.weight));
+            let mut g = g;
             if affine.silu {
                 g = g.mul(silu_slope(
                     x.mul_add(V::splat(affine.factor), V::splat(affine.addend)),
@@ -104,6 +127,7 @@ unsafe fn scale_body<V: Vector>(
             }
             sum = sum.add(g);
             along = g.mul_add(x.sub(V::splat(affine.mean)), along);
+            let g = g.mul(V::splat(affine.weight));
             if count == V::LANES {
                 g.store(to.add(i));
             } else {

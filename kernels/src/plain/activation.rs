@@ -8,6 +8,12 @@ pub fn silu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     activation::silu(x)
 }
 
+/// Reference of [`crate::silu_input_grad`].
+pub fn silu_input_grad<const D: usize>(grad: Tensor<D>, x: Tensor<D>) -> Tensor<D> {
+    let sigmoid = activation::sigmoid(x.clone());
+    grad * (sigmoid.clone() * (x * (-sigmoid + 1.0) + 1.0))
+}
+
 /// Reference of [`crate::gelu`].
 pub fn gelu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     activation::gelu(x)

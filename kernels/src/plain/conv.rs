@@ -52,3 +52,23 @@ pub fn conv2d_input_grad(
     let options = ConvTransposeOptions::new([stride; 2], [padding; 2], unreached, [1, 1], 1);
     module::conv_transpose2d(grad, weight, None, options)
 }
+
+/// Reference of [`crate::conv2d_weight_grad`].
+pub fn conv2d_weight_grad(
+    grad: Tensor<4>,
+    x: Tensor<4>,
+    filters: [usize; 4],
+    stride: usize,
+    padding: usize,
+) -> Tensor<4> {
+    let options = ConvOptions::new([stride; 2], [padding; 2], [1, 1], 1);
+    // Of the weight only its shape counts.
+    let weight = Tensor::zeros(filters, (&grad.device(), grad.dtype()));
+    module::conv2d_weight_backward(x, weight, grad, options)
+}
+
+/// Reference of [`crate::conv2d_bias_grad`].
+pub fn conv2d_bias_grad(grad: Tensor<4>) -> Tensor<1> {
+    let outputs = grad.dims()[1];
+    grad.sum_dim(3).sum_dim(2).sum_dim(0).reshape([outputs])
+}

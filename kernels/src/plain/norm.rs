@@ -94,6 +94,38 @@ pub fn layer_norm_input_grad(
     normalise_grad(grad, normalised, deviation).cast(dtype)
 }
 
+/// Reference of the gradients to weight and bias in [`crate::group_norm_grads`].
+pub fn group_norm_param_grads(
+    grad: Tensor<4>,
+    x: Tensor<4>,
+    norm: &GroupNorm,
+) -> (Tensor<1>, Tensor<1>) {
+    let GroupNorm {
+        groups, eps, silu, ..
+    } = *norm;
+    let shape @ [batch, channels, height, width] = x.dims();
+    let grouped = [batch, groups, channels / groups * height * width];
+    let (normalised, _) = normalise(x.cast(DType::F32).reshape(grouped), eps);
+    let normalised = normalised.reshape(shape);
+    let mut grad = grad.cast(DType::F32);
+    if silu {
+        let [weight, bias] = norm.wide();
+        grad = super::silu_input_grad(grad, normalised.clone() * weight + bias);
+    }
+    let sums = |x: Tensor<4>| x.sum_dim(3).sum_dim(2).sum_dim(0).reshape([channels]);
+    let of_weight = sums(grad.clone() * normalised);
+    (of_weight, sums(grad))
+}
+
+/// Reference of [`crate::layer_norm_param_grads`].
+pub fn layer_norm_param_grads(grad: Tensor<3>, x: Tensor<3>, eps: f64) -> (Tensor<1>, Tensor<1>) {
+    let channels = x.dims()[2];
+    let (normalised, _) = normalise(x.cast(DType::F32), eps);
+    let grad = grad.cast(DType::F32);
+    let sums = |x: Tensor<3>| x.sum_dim(1).sum_dim(0).reshape([channels]);
+    (sums(grad.clone() * normalised), sums(grad))
+}
+
 /// `x` with mean 0 and variance 1 along the last axis, and the deviation it was divided by.
 fn normalise(x: Tensor<3>, eps: f64) -> (Tensor<3>, Tensor<3>) {
     let centred = x.clone() - x.mean_dim(2);

@@ -6,7 +6,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 
 /// Checks the gradient of `Σ weights · operation(x)` with respect to every `x`.
 #[track_caller]
-fn check<const D: usize, const E: usize>(
+pub(super) fn check<const D: usize, const E: usize>(
     shape: [usize; D],
     operation: impl Fn(Tensor<D>) -> Tensor<E>,
     reference: impl Fn(&[f64]) -> Vec<f64>,
@@ -47,7 +47,11 @@ fn check<const D: usize, const E: usize>(
 }
 
 /// A constant operand, on the plain device or on the autodiff device.
-fn constant<const D: usize>(shape: [usize; D], seed: u64, tracked: bool) -> (Tensor<D>, Vec<f64>) {
+pub(super) fn constant<const D: usize>(
+    shape: [usize; D],
+    seed: u64,
+    tracked: bool,
+) -> (Tensor<D>, Vec<f64>) {
     let data = noise(shape.iter().product(), seed);
     let device = if tracked {
         Device::flex().autodiff()
