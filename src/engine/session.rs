@@ -71,6 +71,7 @@ impl Engine {
             latents,
             plan,
             guidance_scale: first.guidance_scale,
+            guidance_steps: first.guidance_steps,
             noise,
             graphs: captures.then_some(&self.graphs),
         };
