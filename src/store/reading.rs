@@ -22,9 +22,13 @@ pub fn read(file: &Path, limit: u64) -> io::Result<Vec<u8>> {
         return prepose_untrusted::read_regular(file, limit);
     };
     let bytes = store.get(&name).map_err(told)?;
-    let bytes = bytes.ok_or_else(|| io::Error::new(ErrorKind::NotFound, "there is no such file"))?;
+    let bytes =
+        bytes.ok_or_else(|| io::Error::new(ErrorKind::NotFound, "there is no such file"))?;
     if bytes.len() as u64 > limit {
-        let why = format!("it has {} bytes; at most {limit} are read here", bytes.len());
+        let why = format!(
+            "it has {} bytes; at most {limit} are read here",
+            bytes.len()
+        );
         return Err(io::Error::new(ErrorKind::FileTooLarge, why));
     }
     Ok(bytes)
@@ -77,7 +81,12 @@ mod tests {
 
     #[test]
     fn an_address_is_never_a_path() {
-        for address in ["nowhere://bucket/file", "s3://bucket", "s3:///file", "s3://bucket/"] {
+        for address in [
+            "nowhere://bucket/file",
+            "s3://bucket",
+            "s3:///file",
+            "s3://bucket/",
+        ] {
             assert!(is_address(Path::new(address)));
             let error = read(Path::new(address), 3).unwrap_err();
             assert_ne!(error.kind(), ErrorKind::NotFound, "{address}: {error}");

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use prepose::check::json;
 use prepose::check::prompt::SuitePrompt;
-use prepose::judge::answers::Rounds;
+use prepose::judge::answers::{Beside, Rounds};
 use prepose::judge::ask::Made;
 use prepose::judge::ask::Outcome;
 use prepose::judge::ots::{Case, Judged, agreement, bias, figures, from_prompt, published, read};
@@ -64,19 +64,28 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         .iter()
         .flat_map(|case| vec![case.setting.as_str(); orders.len()]);
     let kinds: Vec<&str> = kinds.collect();
+    let boxes = match args.judge.has_boxes() {
+        true => Some(by_boxes(args, &named, &questions, quiet)?),
+        false => None,
+    };
+    let by_boxes = boxes
+        .as_ref()
+        .map(|outcomes| outcomes.iter().map(Outcome::answer));
+    let by_boxes: Option<Vec<_>> = by_boxes.map(Iterator::collect);
     let answers = Rounds {
         kinds: &kinds,
         outcomes: &rounds,
+        beside: match (args.judge.model.is_oracle(), &by_boxes) {
+            (true, _) => Beside::Geometry,
+            (false, Some(answers)) => Beside::Answers(answers),
+            (false, None) => Beside::Nothing,
+        },
     };
     let bootstrap = args.bootstrap();
     let mut tables = vec![figures(&judged, &bootstrap)];
     if orders.len() > 1 {
         tables.push(bias(&judged));
     }
-    let boxes = match args.judge.has_boxes() {
-        true => Some(by_boxes(args, &named, &questions, quiet)?),
-        false => None,
-    };
     let boxes = boxes.map(|outcomes| self::judged(&cases, &outcomes, orders.len()));
     if let Some(boxes) = &boxes {
         let mut by_boxes = figures(boxes, &bootstrap);

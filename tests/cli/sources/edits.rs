@@ -238,11 +238,18 @@ fn what_was_refused_in_a_store_is_not_changed() {
     let args = [&["--endpoint", &stub.address], &OPENAI[..]].concat();
     finish(edit_in_store(folder.path(), &gateway, &args));
     let files = gateway.files();
-    let refusals = files.iter().filter(|(name, _)| name.starts_with("/bucket/run/prompt-only/refused/"));
-    let texts: Vec<&str> = refusals.map(|(_, text)| std::str::from_utf8(text).unwrap()).collect();
+    let refusals = files
+        .iter()
+        .filter(|(name, _)| name.starts_with("/bucket/run/prompt-only/refused/"));
+    let texts: Vec<&str> = refusals
+        .map(|(_, text)| std::str::from_utf8(text).unwrap())
+        .collect();
     assert_eq!(texts.len(), 2);
     for text in texts {
-        assert!(text.contains("of the picture that is changed: not this"), "{text}");
+        assert!(
+            text.contains("of the picture that is changed: not this"),
+            "{text}"
+        );
     }
     assert_eq!(stub.count(), 2 + 2);
 }
@@ -257,20 +264,32 @@ fn the_engine_changes_pictures_in_a_store() {
     let there = tempfile::tempdir().unwrap();
     fetch(&gateway, there.path());
     finish(edit(folder.path(), &args));
-    for id in ["under_seed0000", "under_seed0001", "named_seed0000", "named_seed0001"] {
+    for id in [
+        "under_seed0000",
+        "under_seed0001",
+        "named_seed0000",
+        "named_seed0001",
+    ] {
         let name = format!("run/prompt-only/images/prompt-only_{id}.png");
         let pixels = |root: &Path| Picture::decode(&fs::read(root.join(&name)).unwrap()).unwrap();
         assert_eq!(pixels(there.path()), pixels(folder.path()), "{id}");
         let request = read_request(&there.path().join(&name)).unwrap();
         let init = request.init.unwrap();
-        assert!(init.path.starts_with("s3://bucket/run/seeds"), "{:?}", init.path);
+        assert!(
+            init.path.starts_with("s3://bucket/run/seeds"),
+            "{:?}",
+            init.path
+        );
         assert!(init.sha256.is_some());
     }
     let results = |root: &Path| {
         let mut all = HashMap::new();
         for entry in fs::read_dir(root.join("run/results")).unwrap() {
             let path = entry.unwrap().path();
-            all.insert(path.file_name().unwrap().to_owned(), fs::read(&path).unwrap());
+            all.insert(
+                path.file_name().unwrap().to_owned(),
+                fs::read(&path).unwrap(),
+            );
         }
         all
     };
