@@ -12,7 +12,7 @@ use crate::answers::{Beside, Rounds};
 use crate::ask::Outcome;
 use crate::ots::{self, Judged};
 use crate::question::Answer;
-use crate::scene::score::Found;
+use crate::scene::score::{Found, mean_in_percent, with_scores};
 
 /// What a judge said, for files and people.
 #[derive(Clone, Debug)]
@@ -145,29 +145,11 @@ fn scenes(asking: &Asking, results: &[OfPicture], bootstrap: &Bootstrap) -> Tabl
                 .get(&method)
                 .map(|groups| groups.values().cloned().collect());
             let groups: Vec<Vec<f64>> = groups.unwrap_or_default();
-            if groups.is_empty() {
-                row.extend([Cell::Empty, Cell::Empty, Cell::Empty]);
-                continue;
-            }
-            let mean = bootstrap.mean(&groups);
-            row.extend([mean.value, mean.low, mean.high].map(|value| Cell::Percent(100.0 * value)));
+            row.extend(mean_in_percent(&groups, bootstrap));
         }
         row
     });
-    let columns = [
-        "method",
-        "pictures",
-        "invalid",
-        "object_recall",
-        "object_recall_low",
-        "object_recall_high",
-        "relation_recall",
-        "relation_recall_low",
-        "relation_recall_high",
-        "sgscore",
-        "sgscore_low",
-        "sgscore_high",
-    ];
+    let columns = with_scores(["method", "pictures", "invalid"]);
     Table::new("scenes", &columns, rows)
 }
 
