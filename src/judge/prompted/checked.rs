@@ -1,10 +1,9 @@
 //! What a checker says of a picture, as far as a judge is asked the same.
 
-use prepose_check::ask::Question as Asked;
 use prepose_check::prompt::SuitePrompt;
 use prepose_check::rules::Options;
 use prepose_check::rules::ots::{Verdict as Placed, verdict};
-use prepose_check::spatialbench::{Record, Verdict};
+use prepose_check::spatialbench::{Question as Asked, Record, Verdict};
 
 /// What a checker says of a picture.
 #[derive(Clone, Debug, Default, PartialEq)]
