@@ -40,6 +40,7 @@ mod toybox;
 mod values;
 mod verify;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -128,9 +129,18 @@ enum Command {
     Completions(completions::Args),
 }
 
+/// The program's arguments. `prepose help --help` is `prepose help`, whose command clap makes, and which takes no options.
+fn arguments() -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = std::env::args_os().collect();
+    if arguments.get(1).is_some_and(|first| first == "help") {
+        arguments.retain(|one| one != "--help" && one != "-h");
+    }
+    arguments
+}
+
 /// Runs the program on its own arguments and returns its exit code.
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_from(arguments()) {
         Ok(cli) => cli,
         Err(error) => return refused(&error),
     };
