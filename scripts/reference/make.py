@@ -43,6 +43,7 @@ CASES = {
     "eyes/inception": "eyes_inception",
     "eyes/owl-vit": "eyes_owl",
     "quality": "quality",
+    "training": "training",
 }
 
 
