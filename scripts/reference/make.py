@@ -44,6 +44,7 @@ CASES = {
     "eyes/owl-vit": "eyes_owl",
     "quality": "quality",
     "training": "training",
+    "training-data": "training_data",
 }
 
 
