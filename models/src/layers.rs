@@ -4,6 +4,7 @@ use burn::module::Param;
 use burn::prelude::*;
 use prepose_kernels as kernels;
 
+use crate::low_rank::{LowRank, LowRankConv};
 use crate::params::Params;
 
 /// `x Wᵀ + b`; the weight stays `[Out, In]` as PyTorch stores it.
@@ -11,6 +12,9 @@ use crate::params::Params;
 pub(crate) struct Linear {
     weight: Param<Tensor<2>>,
     bias: Option<Param<Tensor<1>>>,
+    /// What is trained beside a frozen weight.
+    #[module(skip)]
+    branch: Option<LowRank>,
 }
 
 impl Linear {
@@ -18,6 +22,7 @@ impl Linear {
         Self {
             weight: params.tensor("weight", [output, input]),
             bias: bias.then(|| params.tensor("bias", [output])),
+            branch: params.low_rank().map(LowRank::new),
         }
     }
 
@@ -37,6 +42,7 @@ impl Linear {
         Self {
             weight: params.stacked(&of("weight"), [output, input]),
             bias: bias.then(|| params.stacked(&of("bias"), [output])),
+            branch: params.stacked_low_rank(layers).map(LowRank::new),
         }
     }
 
@@ -62,6 +68,7 @@ impl Linear {
         Self {
             weight: params.changed("weight", &shape, shape, scaled),
             bias: Some(params.changed("bias", &[output], [output], scaled)),
+            branch: None,
         }
     }
 
@@ -83,29 +90,53 @@ impl Linear {
         Self {
             weight: params.tensor_stored("weight", &stored, shape),
             bias: bias.then(|| params.tensor("bias", [output])),
+            branch: params.low_rank().map(LowRank::new),
         }
     }
 
     /// `[B, N, In]` to `[B, N, Out]`.
     pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
-        kernels::linear(x, self.weight.val(), self.bias.as_ref().map(Param::val))
+        let bias = self.bias.as_ref().map(Param::val);
+        match &self.branch {
+            None => kernels::linear(x, self.weight.val(), bias),
+            Some(branch) => {
+                let y = kernels::linear(x.clone(), self.weight.val(), bias);
+                branch.onto(x, y)
+            }
+        }
     }
 
     /// [`Self::forward`] plus `onto` `[B, N, Out]`.
     pub fn forward_onto(&self, x: Tensor<3>, onto: Tensor<3>) -> Tensor<3> {
         let bias = self.bias.as_ref().map(Param::val);
-        kernels::linear_onto(x, self.weight.val(), bias, onto)
+        match &self.branch {
+            None => kernels::linear_onto(x, self.weight.val(), bias, onto),
+            Some(branch) => {
+                let y = kernels::linear_onto(x.clone(), self.weight.val(), bias, onto);
+                branch.onto(x, y)
+            }
+        }
     }
 
     /// The gradient to the input `[B, N, In]` from that of the output `[B, N, Out]`.
     pub fn input_grad(&self, grad: Tensor<3>) -> Tensor<3> {
-        kernels::linear_input_grad(grad, self.weight.val())
+        self.part_input_grad(grad, self.weight.val(), 0)
     }
 
     /// As [`Self::input_grad`], from the gradient `[B, N, count]` of the outputs `start..start + count` alone.
     pub fn rows_input_grad(&self, grad: Tensor<3>, start: usize) -> Tensor<3> {
         let count = grad.dims()[2];
-        kernels::linear_input_grad(grad, self.weight.val().narrow(0, start, count))
+        self.part_input_grad(grad, self.weight.val().narrow(0, start, count), start)
+    }
+
+    fn part_input_grad(&self, grad: Tensor<3>, weight: Tensor<2>, start: usize) -> Tensor<3> {
+        match &self.branch {
+            None => kernels::linear_input_grad(grad, weight),
+            Some(branch) => {
+                let inner = branch.input_grad(grad.clone(), start);
+                kernels::linear_input_grad(grad, weight) + inner
+            }
+        }
     }
 
     /// `[B, In]` to `[B, Out]`.
@@ -131,6 +162,9 @@ pub(crate) struct Conv2d {
     bias: Option<Param<Tensor<1>>>,
     stride: usize,
     padding: usize,
+    /// What is trained beside a frozen weight.
+    #[module(skip)]
+    branch: Option<LowRankConv>,
 }
 
 impl Conv2d {
@@ -147,6 +181,8 @@ impl Conv2d {
             bias: bias.then(|| params.tensor("bias", [output])),
             stride,
             padding,
+            branch: (params.low_rank())
+                .map(|factors| LowRankConv::new(factors, [input, kernel, stride, padding])),
         }
     }
 
@@ -164,6 +200,7 @@ impl Conv2d {
     /// As [`Self::forward`], with results below zero set to zero.
     pub fn forward_relu(&self, x: Tensor<4>) -> Tensor<4> {
         let bias = self.bias.as_ref().map(Param::val);
+        debug_assert!(self.branch.is_none(), "a branch before a rectifier");
         kernels::conv2d_relu(x, self.weight.val(), bias, self.stride, self.padding)
     }
 
@@ -171,16 +208,36 @@ impl Conv2d {
     pub fn pointwise_onto(&self, x: Tensor<4>, onto: Tensor<4>) -> Tensor<4> {
         debug_assert_eq!([self.stride, self.padding], [1, 0]);
         let bias = self.bias.as_ref().map(Param::val);
-        kernels::pointwise_onto(x, self.weight.val(), bias, onto)
+        match &self.branch {
+            None => kernels::pointwise_onto(x, self.weight.val(), bias, onto),
+            Some(branch) => {
+                let y = kernels::pointwise_onto(x.clone(), self.weight.val(), bias, onto);
+                branch.onto(x, y)
+            }
+        }
     }
 
     /// The gradient to the input of the shape `input` from that of the output.
     pub fn input_grad(&self, grad: Tensor<4>, input: [usize; 4]) -> Tensor<4> {
-        kernels::conv2d_input_grad(grad, self.weight.val(), input, self.stride, self.padding)
+        let (weight, stride, padding) = (self.weight.val(), self.stride, self.padding);
+        match &self.branch {
+            None => kernels::conv2d_input_grad(grad, weight, input, stride, padding),
+            Some(branch) => {
+                let inner = branch.input_grad(grad.clone(), input);
+                kernels::conv2d_input_grad(grad, weight, input, stride, padding) + inner
+            }
+        }
     }
 
     fn apply(&self, x: Tensor<4>, bias: Option<Tensor<1>>) -> Tensor<4> {
-        kernels::conv2d(x, self.weight.val(), bias, self.stride, self.padding)
+        let (weight, stride, padding) = (self.weight.val(), self.stride, self.padding);
+        match &self.branch {
+            None => kernels::conv2d(x, weight, bias, stride, padding),
+            Some(branch) => {
+                let y = kernels::conv2d(x.clone(), weight, bias, stride, padding);
+                branch.onto(x, y)
+            }
+        }
     }
 
     /// The type that the layer computes in.

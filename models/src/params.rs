@@ -47,6 +47,32 @@ enum Origin<'a> {
         wanted: &'a mut Vec<Wanted>,
         contains: &'a dyn Fn(&str) -> bool,
     },
+    Tensors(&'a mut dyn TensorSource),
+}
+
+/// Something that hands out parameters that are tensors already, of which some are trained.
+pub(crate) trait TensorSource {
+    /// The elements of the parameter `name` in PyTorch's order and of type `dtype`; under autodiff if it is trained. The
+    /// weight of a convolution may come in the order `[Out, k, k, In]` where the device wants that: the second result.
+    fn take(&mut self, wanted: &Wanted, dtype: DType, filters: bool) -> (Tensor<1>, bool);
+
+    /// Those of several one after the other.
+    fn take_stacked(&mut self, wanted: &[Wanted], dtype: DType) -> Tensor<1>;
+
+    /// Whether there is a parameter of this full name.
+    fn contains(&self, name: &str) -> bool;
+
+    /// The low-rank branch of the layer at `path`, if it has one.
+    fn low_rank(&mut self, path: &str, dtype: DType) -> Option<Factors>;
+}
+
+/// The factors of a low-rank branch, which adds `up (down x)` to the result of a layer.
+#[derive(Debug, Clone)]
+pub(crate) struct Factors {
+    /// `[r, In · k · k]`.
+    pub down: Tensor<2>,
+    /// `[Out, r]`, times the branch's scale.
+    pub up: Tensor<2>,
 }
 
 /// A parameter by its full name, with the shape that a checkpoint has it in.
@@ -103,6 +129,21 @@ impl<'a> Params<'a> {
         }
     }
 
+    /// The root of the name tree of tensors.
+    pub(crate) fn of_tensors(
+        source: &'a mut dyn TensorSource,
+        device: &Device,
+        dtype: FloatDType,
+    ) -> Self {
+        Self {
+            origin: Origin::Tensors(source),
+            prefix: String::new(),
+            device: device.clone(),
+            dtype: dtype.into(),
+            factor: 1.0,
+        }
+    }
+
     /// The same source one step down the name tree. `name` may hold dots.
     pub fn pp(&mut self, name: impl std::fmt::Display) -> Params<'_> {
         let prefix = self.key(&name.to_string());
@@ -122,6 +163,7 @@ impl<'a> Params<'a> {
                     wanted,
                     contains: *contains,
                 },
+                Origin::Tensors(source) => Origin::Tensors(&mut **source),
             },
             device: self.device.clone(),
             dtype: self.dtype,
@@ -134,6 +176,87 @@ impl<'a> Params<'a> {
         match &self.origin {
             Origin::Source(source) => source.contains(&self.key(name)),
             Origin::Outline { contains, .. } => contains(&self.key(name)),
+            Origin::Tensors(source) => source.contains(&self.key(name)),
+        }
+    }
+
+    /// The low-rank branch of the layer here, if it has one.
+    pub(crate) fn low_rank(&mut self) -> Option<Factors> {
+        match &mut self.origin {
+            Origin::Tensors(source) => source.low_rank(&self.prefix, self.dtype),
+            _ => None,
+        }
+    }
+
+    /// The low-rank branches of layers below this place that are one here, of which `layers` are the names and outputs: one
+    /// branch, whose `up` keeps them apart.
+    pub(crate) fn stacked_low_rank<N: std::fmt::Display>(
+        &mut self,
+        layers: &[(N, usize)],
+    ) -> Option<Factors> {
+        if !matches!(self.origin, Origin::Tensors(_)) {
+            return None;
+        }
+        let branches = layers.iter().map(|(name, outputs)| {
+            let factors = self.pp(name).low_rank();
+            (factors, *outputs)
+        });
+        let branches: Vec<_> = branches.collect();
+        let present = branches.iter().filter_map(|(factors, _)| factors.as_ref());
+        let downs: Vec<Tensor<2>> = present.map(|factors| factors.down.clone()).collect();
+        let ranks: usize = downs.iter().map(|down| down.dims()[0]).sum();
+        if downs.is_empty() {
+            return None;
+        }
+        let (device, dtype) = (self.device.clone(), self.dtype);
+        let zeros =
+            |rows: usize, columns: usize| Tensor::<2>::zeros([rows, columns], (&device, dtype));
+        let mut before = 0;
+        let rows = branches.into_iter().map(|(factors, outputs)| {
+            let Some(Factors { up, .. }) = factors else {
+                return zeros(outputs, ranks);
+            };
+            let rank = up.dims()[1];
+            let after = ranks - before - rank;
+            let mut parts = vec![up];
+            if before > 0 {
+                parts.insert(0, zeros(outputs, before));
+            }
+            if after > 0 {
+                parts.push(zeros(outputs, after));
+            }
+            before += rank;
+            Tensor::cat(parts, 1)
+        });
+        let rows = rows.collect();
+        Some(Factors {
+            down: Tensor::cat(downs, 0),
+            up: Tensor::cat(rows, 0),
+        })
+    }
+
+    /// The parameter `name` of a source of tensors; `None` from any other.
+    fn found<const D: usize>(
+        &mut self,
+        name: &str,
+        stored: &[usize],
+        shape: [usize; D],
+    ) -> Option<Tensor<D>> {
+        let wanted = self.wanted(name, stored);
+        let (dtype, factor) = (self.dtype, self.factor);
+        match &mut self.origin {
+            Origin::Tensors(source) => {
+                let (found, _) = source.take(&wanted, dtype, false);
+                Some(scaled(found, factor).reshape(shape))
+            }
+            _ => None,
+        }
+    }
+
+    fn wanted(&self, name: &str, stored: &[usize]) -> Wanted {
+        Wanted {
+            name: self.key(name),
+            shape: stored.to_vec(),
         }
     }
 
@@ -168,6 +291,9 @@ impl<'a> Params<'a> {
         stored: &[usize],
         shape: [usize; D],
     ) -> Param<Tensor<D>> {
+        if let Some(found) = self.found(name, stored, shape) {
+            return Param::initialized(ParamId::new(), found);
+        }
         match self.take(name, stored) {
             Some(data) => Param::initialized(ParamId::new(), self.upload(data, shape)),
             None => self.absent(shape),
@@ -206,7 +332,19 @@ impl<'a> Params<'a> {
         parts: &[(String, usize)],
         shape: [usize; D],
     ) -> Param<Tensor<D>> {
-        let dtype = self.dtype;
+        let (dtype, factor) = (self.dtype, self.factor);
+        if matches!(self.origin, Origin::Tensors(_)) {
+            let wanted = parts.iter().map(|(name, rows)| {
+                let mut stored = shape;
+                stored[0] = *rows;
+                self.wanted(name, &stored)
+            });
+            let wanted: Vec<_> = wanted.collect();
+            if let Origin::Tensors(source) = &mut self.origin {
+                let stacked = scaled(source.take_stacked(&wanted, dtype), factor);
+                return Param::initialized(ParamId::new(), stacked.reshape(shape));
+            }
+        }
         let mut stacked = Vec::new();
         let mut absent = false;
         for (name, rows) in parts {
@@ -237,6 +375,17 @@ impl<'a> Params<'a> {
             return self.tensor(name, shape);
         }
         let [output, input, height, width] = shape;
+        let wanted = self.wanted(name, &shape);
+        let (dtype, factor) = (self.dtype, self.factor);
+        if let Origin::Tensors(source) = &mut self.origin {
+            let (found, laid) = source.take(&wanted, dtype, true);
+            let found = scaled(found, factor);
+            let filters = match laid {
+                true => (found.reshape([output, height, width, input])).permute([0, 3, 1, 2]),
+                false => found.reshape(shape),
+            };
+            return Param::initialized(ParamId::new(), filters);
+        }
         match self.take(name, &shape) {
             Some(data) => {
                 let data = channels_last(data.convert_dtype(self.dtype), shape);
@@ -265,6 +414,19 @@ impl<'a> Params<'a> {
                     shape: stored.to_vec(),
                 });
                 None
+            }
+            // A number that others are changed with: it is no part of the tape.
+            Origin::Tensors(source) => {
+                let wanted = Wanted {
+                    name,
+                    shape: stored.to_vec(),
+                };
+                let (found, _) = source.take(&wanted, self.dtype, false);
+                let data = scaled(found.without_autodiff(), self.factor).into_data();
+                Some(TensorData::new(
+                    data.iter::<f32>().collect(),
+                    stored.to_vec(),
+                ))
             }
         }
     }
@@ -303,6 +465,10 @@ impl<'a> Params<'a> {
     }
 }
 
+fn scaled(x: Tensor<1>, factor: f32) -> Tensor<1> {
+    if factor == 1.0 { x } else { x * factor }
+}
+
 /// The elements times `factor`, in f32.
 fn multiplied(data: TensorData, factor: f32) -> TensorData {
     let shape = data.shape().clone();
@@ -311,7 +477,7 @@ fn multiplied(data: TensorData, factor: f32) -> TensorData {
 }
 
 /// The elements of filters `[Out, In, k, k]` as `[Out, k, k, In]`.
-fn channels_last(data: TensorData, shape: [usize; 4]) -> TensorData {
+pub(crate) fn channels_last(data: TensorData, shape: [usize; 4]) -> TensorData {
     /// The order does not depend on what the `SIZE` bytes of an element mean, and they need no alignment.
     fn reordered<const SIZE: usize>(bytes: &[u8], inputs: usize, taps: usize) -> Vec<u8> {
         let (from, _) = bytes.as_chunks::<SIZE>();

@@ -44,6 +44,8 @@ CASES = {
     "eyes/inception": "eyes_inception",
     "eyes/owl-vit": "eyes_owl",
     "quality": "quality",
+    "training": "training",
+    "training-data": "training_data",
 }
 
 

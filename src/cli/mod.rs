@@ -37,6 +37,7 @@ mod selftest;
 mod spatialgen;
 mod suites;
 mod toybox;
+mod train;
 mod values;
 mod verify;
 
@@ -99,6 +100,8 @@ enum Command {
     Ots(Box<ots::Args>),
     /// What guidance and search make of relations: the experiments of Why Settle for Mid
     Psg(Box<psg::Args>),
+    /// Train a LoRA or the UNet on pictures with captions; can be killed and resumed
+    Train(Box<train::Args>),
     /// Measure the checker against people: sample, label, analyze, calibrate
     Audit(Box<audit::Args>),
     /// Ask a vision-language model about pictures: OTS-Bench, Scene-Bench and SpatialGenEval
@@ -156,6 +159,7 @@ pub fn main() -> ExitCode {
         Command::Opse(args) => opse::run(args, cli.quiet),
         Command::Ots(args) => ots::run(args, cli.quiet),
         Command::Psg(args) => psg::run(args, cli.quiet),
+        Command::Train(args) => train::run(args, cli.quiet),
         Command::Info(args) => info::run(args),
         Command::Parse(args) => parse::run(args),
         Command::Devices(args) => devices::run(args),

@@ -133,7 +133,7 @@ impl Engine {
         Ok(schedule.add_noise(latents, fresh, start))
     }
 
-    fn encode_pictures(
+    pub(super) fn encode_pictures(
         &self,
         pictures: Tensor<4>,
         tiling: bool,

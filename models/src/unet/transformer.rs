@@ -11,6 +11,7 @@ use crate::attention::{
 };
 use crate::ip_adapter::PictureLayer;
 use crate::layers::{GroupNorm, LayerNorm, Linear};
+use crate::low_rank::LowRank;
 use crate::params::Params;
 
 /// What the transformers of one resolution have in common.
@@ -94,6 +95,9 @@ impl Transformer2d {
 struct Projection {
     weight: Param<Tensor<2>>,
     bias: Param<Tensor<1>>,
+    /// What is trained beside a frozen weight.
+    #[module(skip)]
+    branch: Option<LowRank>,
 }
 
 impl Projection {
@@ -104,19 +108,31 @@ impl Projection {
         Self {
             weight: params.tensor_stored("weight", stored, shape),
             bias: params.tensor("bias", [channels]),
+            branch: params.low_rank().map(LowRank::new),
         }
     }
 
     /// `[B, C, H, W]` to `[B, H · W, C]`.
     fn map_to_tokens(&self, x: Tensor<4>) -> Tensor<3> {
         let x = kernels::picture_to_tokens(x);
-        kernels::linear(x, self.weight.val(), Some(self.bias.val()))
+        let (weight, bias) = (self.weight.val(), Some(self.bias.val()));
+        match &self.branch {
+            None => kernels::linear(x, weight, bias),
+            Some(branch) => branch.onto(x.clone(), kernels::linear(x, weight, bias)),
+        }
     }
 
     /// `[B, H, W, C]` to `[B, C, H, W]`, added `onto` that.
     fn tokens_to_map(&self, x: Tensor<4>, onto: Tensor<4>) -> Tensor<4> {
         let x = x.permute([0, 3, 1, 2]);
-        kernels::pointwise_onto(x, self.kernel(), Some(self.bias.val()), onto)
+        let bias = Some(self.bias.val());
+        match &self.branch {
+            None => kernels::pointwise_onto(x, self.kernel(), bias, onto),
+            Some(branch) => {
+                let y = kernels::pointwise_onto(x.clone(), self.kernel(), bias, onto);
+                branch.pixels_onto(x, y)
+            }
+        }
     }
 
     /// The gradient to the input of [`Self::map_to_tokens`], `[B, C, H, W]`, from that of its result
@@ -124,15 +140,28 @@ impl Projection {
     fn map_to_tokens_input_grad(&self, grad: Tensor<4>) -> Tensor<4> {
         let grad = grad.permute([0, 3, 1, 2]);
         let shape = grad.dims();
-        kernels::conv2d_input_grad(grad, self.kernel(), shape, 1, 0)
+        match &self.branch {
+            None => kernels::conv2d_input_grad(grad, self.kernel(), shape, 1, 0),
+            Some(branch) => {
+                let inner = branch.pixels_input_grad(grad.clone());
+                kernels::conv2d_input_grad(grad, self.kernel(), shape, 1, 0) + inner
+            }
+        }
     }
 
     /// The gradient to the input of [`Self::tokens_to_map`] from that of its result.
     fn tokens_to_map_input_grad(&self, grad: Tensor<4>) -> Tensor<4> {
         let [batch, channels, height, width] = grad.dims();
         let grad = kernels::picture_to_tokens(grad);
-        kernels::linear_input_grad(grad, self.weight.val())
-            .reshape([batch, height, width, channels])
+        let weight = self.weight.val();
+        let grad = match &self.branch {
+            None => kernels::linear_input_grad(grad, weight),
+            Some(branch) => {
+                let inner = branch.input_grad(grad.clone(), 0);
+                kernels::linear_input_grad(grad, weight) + inner
+            }
+        };
+        grad.reshape([batch, height, width, channels])
     }
 
     /// The weight of the 1×1 convolution.

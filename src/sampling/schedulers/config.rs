@@ -105,6 +105,11 @@ impl Scheduler {
         self.kind
     }
 
+    /// ᾱ of each training timestep.
+    pub fn alphas_cumprod(&self) -> &[f32] {
+        &self.alphas_cumprod
+    }
+
     /// What the UNet predicts.
     pub fn prediction(&self) -> Prediction {
         self.prediction

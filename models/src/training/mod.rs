@@ -1,0 +1,271 @@
+//! A UNet whose parameters, or low-rank branches beside them, can be trained.
+//!
+//! The network is built anew for every step, by name, from tensors: what is frozen lies on the device once and is no part
+//! of the tape, what is trained are leaves of it. Stacked parameters (queries, keys and values of self-attention, the time
+//! projections) are put together on the tape, so that the gradients come back under the names that a checkpoint has.
+//! Keys and values of the prompt are computed on the tape as well.
+
+mod assembly;
+mod choice;
+
+use std::collections::HashMap;
+
+use burn::prelude::*;
+use burn::tensor::{DType, FloatDType, Gradients, TensorData};
+use thiserror::Error;
+
+pub use choice::{Choice, Lora, LoraModule, Parameter, parameters};
+
+use crate::config::ConfigError;
+use crate::params::{ParamSource, Params};
+use crate::unet::{AddedConditioning, UNet, UNetConfig};
+use assembly::{Assembly, Frozen, Loading};
+use choice::Plan;
+
+/// Why a network cannot be trained as asked.
+#[derive(Debug, Error, Clone, PartialEq)]
+pub enum TrainingError {
+    /// The network cannot be built at all.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Its gates are read when it is loaded, and are no tensors.
+    #[error(
+        "a UNet with GLIGEN's layers cannot be trained; take the checkpoint that it was made from"
+    )]
+    Grounded,
+    /// Nothing has a name with this part.
+    #[error("no parameter of the UNet has `{0}` in its name")]
+    NoParameter(String),
+    /// No layer has this name.
+    #[error("no layer of the UNet is called `{0}`, nor does one's path end in it")]
+    NoLayer(String),
+    /// All layers that were named are convolutions, which were not asked for.
+    #[error(
+        "nothing would be trained: the layers are 3 × 3 convolutions, for which no rank is given"
+    )]
+    Nothing,
+    /// A branch that could be as large as its layer.
+    #[error(
+        "a branch of rank {rank} beside `{layer}`, which has {inputs} inputs and {outputs} outputs; it must be from 1 to the smaller of these"
+    )]
+    Rank {
+        /// The rank that was asked for.
+        rank: usize,
+        /// The layer's path.
+        layer: String,
+        /// Outputs of the layer.
+        outputs: usize,
+        /// Inputs of the layer, those of all taps for a convolution.
+        inputs: usize,
+    },
+}
+
+/// A UNet under training. Values and gradients of parameters are the elements one after the other, in PyTorch's order and
+/// in f32, in the order of [`Self::parameters`].
+pub struct TrainableUNet {
+    config: UNetConfig,
+    device: Device,
+    dtype: FloatDType,
+    frozen: Frozen,
+    parameters: Vec<Parameter>,
+    modules: Vec<LoraModule>,
+    by_path: HashMap<String, LoraModule>,
+    /// Leaves of the tape.
+    leaves: Vec<Tensor<1>>,
+}
+
+impl TrainableUNet {
+    /// Loads the network to a `device` without autodiff, to compute in `dtype`. Of a branch, `A` is uniform in
+    /// ±1/√(inputs), by `seed` and name, and `B` is zero.
+    ///
+    /// # Errors
+    /// [`TrainingError`] if the network cannot be built or not be trained so. Problems with parameters are the source's to
+    /// report.
+    pub fn load(
+        config: &UNetConfig,
+        source: &mut dyn ParamSource,
+        device: &Device,
+        dtype: FloatDType,
+        choice: &Choice,
+        seed: u64,
+    ) -> Result<Self, TrainingError> {
+        let Plan {
+            parameters,
+            modules,
+        } = Plan::new(config, choice)?;
+        let own = modules.is_empty();
+        let value = |parameter: &Parameter| {
+            let data: Vec<f32> = match own {
+                true => source
+                    .take(&parameter.name, &parameter.shape)
+                    .iter()
+                    .collect(),
+                false => initial(parameter, seed),
+            };
+            let length = data.len();
+            Tensor::<1>::from_data(TensorData::new(data, [length]), (device, DType::F32))
+        };
+        let values: Vec<_> = parameters.iter().map(value).collect();
+        let names = parameters.iter().map(|parameter| parameter.name.as_str());
+        let trained = match own {
+            true => names.zip(values.iter().cloned()).collect(),
+            false => HashMap::new(),
+        };
+        let mut loading = Loading {
+            source,
+            device,
+            frozen: Frozen::new(),
+            trained,
+        };
+        UNet::load(config, Params::of_tensors(&mut loading, device, dtype))?;
+        let frozen = loading.frozen;
+        let by_path = modules
+            .iter()
+            .map(|module| (module.path.clone(), module.clone()));
+        let by_path = by_path.collect();
+        let mut unet = Self {
+            config: config.clone(),
+            device: device.clone(),
+            dtype,
+            frozen,
+            parameters,
+            modules,
+            by_path,
+            leaves: Vec::new(),
+        };
+        unet.set_values(values);
+        Ok(unet)
+    }
+
+    /// The network's configuration.
+    pub fn config(&self) -> &UNetConfig {
+        &self.config
+    }
+
+    /// What is trained.
+    pub fn parameters(&self) -> &[Parameter] {
+        &self.parameters
+    }
+
+    /// The layers with a branch; none if it is the network's own parameters that are trained.
+    pub fn lora_modules(&self) -> &[LoraModule] {
+        &self.modules
+    }
+
+    /// The values of what is trained, without autodiff.
+    pub fn values(&self) -> Vec<Tensor<1>> {
+        let leaves = self.leaves.iter().cloned();
+        leaves.map(Tensor::without_autodiff).collect()
+    }
+
+    /// Puts other values in their place.
+    ///
+    /// # Panics
+    /// If their number or a length is another.
+    pub fn set_values(&mut self, values: Vec<Tensor<1>>) {
+        self.check(&values);
+        let leaf = |value: Tensor<1>| {
+            let value = value.without_autodiff().cast(DType::F32);
+            value.to_device(&self.device).autodiff().require_grad()
+        };
+        self.leaves = values.into_iter().map(leaf).collect();
+    }
+
+    fn check(&self, values: &[Tensor<1>]) {
+        let lengths = values.iter().map(|value| value.dims()[0]);
+        let of = |parameter: &Parameter| parameter.shape.iter().product::<usize>();
+        let wanted = self.parameters.iter().map(of);
+        assert!(lengths.eq(wanted), "values of other parameters");
+    }
+
+    /// Predicts the noise (or velocity) in `sample` `[B, Cin, H, W]`, f32, giving `[B, Cout, H, W]`, f32, under autodiff.
+    /// Arguments as in [`UNet::forward`].
+    ///
+    /// # Panics
+    /// If shapes do not fit together or `added` is missing.
+    pub fn forward(
+        &self,
+        sample: Tensor<4>,
+        timesteps: &[f64],
+        context: Tensor<3>,
+        added: Option<&AddedConditioning>,
+    ) -> Tensor<4> {
+        let unet = self.build(self.leaves.clone());
+        unet.forward(sample, timesteps, context, added)
+    }
+
+    /// The gradients that a backward pass from what [`Self::forward`] returned has left, without autodiff; zeros for what it
+    /// did not reach.
+    pub fn gradients(&self, gradients: &mut Gradients) -> Vec<Tensor<1>> {
+        let of = |leaf: &Tensor<1>| {
+            let gradient = leaf.grad_remove(gradients);
+            gradient.unwrap_or_else(|| leaf.clone().without_autodiff().zeros_like())
+        };
+        self.leaves.iter().map(of).collect()
+    }
+
+    /// What is trained, in PyTorch's layout.
+    pub fn export(&self) -> Vec<(Parameter, TensorData)> {
+        let all = self.parameters.iter().zip(self.values());
+        all.map(|(parameter, value)| {
+            let data: Vec<f32> = value.into_data().iter().collect();
+            let data = TensorData::new(data, parameter.shape.clone());
+            (parameter.clone(), data)
+        })
+        .collect()
+    }
+
+    /// The network as it is now, without autodiff.
+    pub fn network(&self) -> UNet {
+        self.build(self.values())
+    }
+
+    /// The network with other values in the place of what is trained, without autodiff.
+    ///
+    /// # Panics
+    /// If their number or a length is another.
+    pub fn network_with(&self, values: Vec<Tensor<1>>) -> UNet {
+        self.check(&values);
+        self.build(values)
+    }
+
+    fn build(&self, values: Vec<Tensor<1>>) -> UNet {
+        let names = self
+            .parameters
+            .iter()
+            .map(|parameter| parameter.name.as_str());
+        let mut assembly = Assembly {
+            frozen: &self.frozen,
+            trained: names.zip(values).collect(),
+            modules: &self.by_path,
+        };
+        let params = Params::of_tensors(&mut assembly, &self.device, self.dtype);
+        UNet::load(&self.config, params).expect("a configuration that it was loaded with")
+    }
+}
+
+/// The first values of a factor: uniform in ±1/√(inputs) for `A`, zeros for `B`.
+fn initial(parameter: &Parameter, seed: u64) -> Vec<f32> {
+    let count = parameter.shape.iter().product();
+    if parameter.name.ends_with("lora_B.weight") {
+        return vec![0.0; count];
+    }
+    let inputs: usize = parameter.shape[1..].iter().product();
+    let bound = 1.0 / (inputs as f64).sqrt();
+    // FNV-1a of the name, so that a factor does not depend on which others there are.
+    let hash = |hash: u64, byte: u8| (hash ^ byte as u64).wrapping_mul(0x100_0000_01b3);
+    let mut state = parameter
+        .name
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325 ^ seed, hash);
+    let next = |_| {
+        // splitmix64 (Steele et al. 2014).
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = state;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let unit = ((x ^ (x >> 31)) >> 11) as f64 / (1u64 << 53) as f64;
+        ((2.0 * unit - 1.0) * bound) as f32
+    };
+    (0..count).map(next).collect()
+}
