@@ -130,7 +130,8 @@
 //! * [`remote`]: servers of pictures and language models;
 //! * [`sources`]: pictures from elsewhere;
 //! * [`store`]: where the files of a run are;
-//! * [`suite`]: whole benchmarks, and the runner.
+//! * [`suite`]: whole benchmarks, and the runner;
+//! * [`train`]: LoRA and the UNet, trained on the same device.
 
 #![warn(clippy::unwrap_used)]
 
@@ -169,3 +170,4 @@ pub mod sampling;
 pub mod search;
 pub mod selftest;
 pub mod suite;
+pub mod train;

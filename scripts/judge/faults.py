@@ -5,8 +5,10 @@
 
 Every question must have one answer in the book, none lost and none doubled; what the server answered well and a kill threw
 away may be asked again, at most as many as are asked at a time, for each kill. Nothing else may be left in the folder. Says how
-long it took beside what the delays (DELAY seconds each) allow, the processor's time a question, the connections that were made,
-and the most memory. SIDE is the pictures' side in pixels. Without kills the last line is what speed is measured by.
+long it took, from the start of the program to its end and from the first request to the last answer, beside what the delays
+(DELAY seconds each) allow and beside what this server really took (it shares the processor with the program, and wakes late);
+the processor's time a question, of the program and of this server; the connections that were made, and the most memory. SIDE is
+the pictures' side in pixels. Speed is measured without kills.
 """
 
 import asyncio
@@ -30,6 +32,7 @@ FAULTS = ["busy", "error", "cut", "close"]
 class Server:
     def __init__(self):
         self.good, self.requests, self.busy, self.connections = Counter(), 0, 0.0, 0
+        self.held, self.first, self.last = 0.0, None, 0.0
         self.random = random.Random(7)
 
     async def serve(self, reader, writer):
@@ -38,7 +41,12 @@ class Server:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 length = next(int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length"))
                 body = await reader.readexactly(length)
-                if not await self.answer(body, writer):
+                begun = time.monotonic()
+                self.first = self.first or begun
+                goes_on = await self.answer(body, writer)
+                self.last = time.monotonic()
+                self.held += self.last - begun
+                if not goes_on:
                     break
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
@@ -130,17 +138,20 @@ async def main():
     assert 0 <= again <= KILLS * AT_ONCE, again
     left = [path.name for path in (folder / "out").iterdir() if path.name.startswith(".")]
     assert not left, left
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used, itself = (resource.getrusage(of) for of in (resource.RUSAGE_CHILDREN, resource.RUSAGE_SELF))
     connections, before = state.connections, state.requests
+    asking, busy, took = state.last - state.first, state.busy, state.held
     process = await asyncio.create_subprocess_exec(*command, cwd=folder, stdout=subprocess.PIPE)
     out, _ = await process.communicate()
     assert json.loads(out)["asked_now"] == 0 and state.requests == before
     memory = max(peaks, default=0)
-    allowed = state.busy / AT_ONCE
+    allowed, held = busy / AT_ONCE, took / AT_ONCE
     print(f"{2 * pairs} answers, each once; {before} requests; {again} answers lost to {KILLS} kills and asked again")
     print(f"{seconds:.1f} s, of which the server's delays took {allowed:.1f} s; at most {memory} MiB")
-    each = 1000 * (used.ru_utime + used.ru_stime) / (2 * pairs)
-    print(f"{each:.2f} ms of the processor's time a question; {connections} connections for {before} requests")
+    over = 100 * (asking / held - 1)
+    print(f"{asking:.1f} s from the first request to the last answer, of which the server took {held:.1f} s: {over:.1f} % more")
+    each, own = (1000 * (of.ru_utime + of.ru_stime) / (2 * pairs) for of in (used, itself))
+    print(f"{each:.2f} ms of the processor's time a question, and {own:.2f} ms of this server's; {connections} connections")
 
 
 asyncio.run(main())

@@ -25,6 +25,7 @@ CASES = {
     "ip-adapter": "ip_adapter",
     "sd2-tiny": "sd2",
     "composed": "composed",
+    "fewer-calls": "fewer_calls",
     "pickle": "pickle_files",
     "lora": "lora",
     "tokenizer": "tokenizer",
@@ -44,6 +45,8 @@ CASES = {
     "eyes/inception": "eyes_inception",
     "eyes/owl-vit": "eyes_owl",
     "quality": "quality",
+    "training": "training",
+    "training-data": "training_data",
 }
 
 

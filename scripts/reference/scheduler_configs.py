@@ -40,4 +40,5 @@ SCHEDULERS = {
     "dpmpp_2m_karras": ("DPMSolverMultistepScheduler", {"use_karras_sigmas": True}),
     "unipc": ("UniPCMultistepScheduler", {}),
     "lcm": ("LCMScheduler", {}),
+    "tcd": ("TCDScheduler", {}),
 }

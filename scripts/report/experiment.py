@@ -42,7 +42,8 @@ def main():
     text = page.read_text().rstrip() + "\n"
     if HEADING in text:
         before, after = text.split(HEADING, 1)
-        rest = re.search(r"^## ", after, flags=re.M)
+        # What people wrote under the tables stays, and wants reading again beside the new ones.
+        rest = re.search(r"^###? ", after, flags=re.M)
         text = before + section(page, runs) + ("\n" + after[rest.start():] if rest else "")
     else:
         text += "\n" + section(page, runs)

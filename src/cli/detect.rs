@@ -25,6 +25,7 @@ use serde::Serialize;
 
 use super::check::{pictures_in, read_picture};
 use super::detecting::DetectingArgs;
+use super::input::count;
 use super::progress::Progress;
 use super::{ERROR, OK, checker, input};
 
@@ -226,8 +227,9 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         progress.finish();
         if !quiet && !args.json {
             println!(
-                "{} detections in {} pictures",
-                looking.found, looking.pictures
+                "{} in {}",
+                count(looking.found, "detection"),
+                count(looking.pictures, "picture")
             );
         }
     }

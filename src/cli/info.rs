@@ -17,7 +17,7 @@ use super::{OK, toybox};
   prepose info v1-5-pruned-emaonly.safetensors
   prepose info out/a-dog-7.png")]
 pub struct Args {
-    /// A file, a diffusers folder, toybox, or a name that `prepose pull` fetched.
+    /// A file, a diffusers folder, a training's folder, toybox, or a name that `prepose pull` fetched.
     #[arg(value_name = "PATH|NAME")]
     path: PathBuf,
     /// One JSON object on standard output.
@@ -48,7 +48,8 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         }
         return Ok(OK);
     }
-    let description = describe_file(&args.path)?;
+    let path = outcome(&args.path).unwrap_or_else(|| args.path.clone());
+    let description = describe_file(&path)?;
     let objects = match args.path == Path::new(TOYBOX) {
         true => Some(toybox::objects()?),
         false => None,
@@ -73,6 +74,15 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         }
     }
     Ok(OK)
+}
+
+/// What came out of a training, if this is the folder of one.
+fn outcome(path: &Path) -> Option<PathBuf> {
+    if !path.join("training.json").is_file() {
+        return None;
+    }
+    let files = ["lora.safetensors", "checkpoint"].map(|name| path.join(name));
+    files.into_iter().find(|path| path.exists())
 }
 
 /// Whether there is a file that starts as every PNG does; a folder does not, and names are no files.

@@ -9,6 +9,7 @@ use prepose::suite::merge::{find, merge};
 use serde_json::json;
 
 use super::OK;
+use super::input::count;
 use super::progress::Progress;
 
 /// Join the shards of a run into the run that one machine would have made.
@@ -55,8 +56,11 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     } else if !quiet {
         writeln!(
             stdout,
-            "{} pictures of {} shards are joined in {}; {} files were put there",
-            merged.pictures, merged.shards, args.out, merged.copied
+            "joined {} of {} in {}; files put there: {}",
+            count(merged.pictures, "picture"),
+            count(merged.shards, "shard"),
+            args.out,
+            merged.copied
         )?;
     }
     Ok(OK)

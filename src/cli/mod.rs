@@ -37,9 +37,11 @@ mod selftest;
 mod spatialgen;
 mod suites;
 mod toybox;
+mod train;
 mod values;
 mod verify;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -98,6 +100,8 @@ enum Command {
     Ots(Box<ots::Args>),
     /// What guidance and search make of relations: the experiments of Why Settle for Mid
     Psg(Box<psg::Args>),
+    /// Train a LoRA or the UNet on pictures with captions; can be killed and resumed
+    Train(Box<train::Args>),
     /// Measure the checker against people: sample, label, analyze, calibrate
     Audit(Box<audit::Args>),
     /// Ask a vision-language model about pictures: OTS-Bench, Scene-Bench and SpatialGenEval
@@ -128,9 +132,18 @@ enum Command {
     Completions(completions::Args),
 }
 
+/// The program's arguments. `prepose help --help` is `prepose help`, whose command clap makes, and which takes no options.
+fn arguments() -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = std::env::args_os().collect();
+    if arguments.get(1).is_some_and(|first| first == "help") {
+        arguments.retain(|one| one != "--help" && one != "-h");
+    }
+    arguments
+}
+
 /// Runs the program on its own arguments and returns its exit code.
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_from(arguments()) {
         Ok(cli) => cli,
         Err(error) => return refused(&error),
     };
@@ -146,6 +159,7 @@ pub fn main() -> ExitCode {
         Command::Opse(args) => opse::run(args, cli.quiet),
         Command::Ots(args) => ots::run(args, cli.quiet),
         Command::Psg(args) => psg::run(args, cli.quiet),
+        Command::Train(args) => train::run(args, cli.quiet),
         Command::Info(args) => info::run(args),
         Command::Parse(args) => parse::run(args),
         Command::Devices(args) => devices::run(args),

@@ -18,6 +18,7 @@ use prepose::suite::sample::{Sample, Scores};
 use prepose::suite::sets;
 use serde_json::json;
 
+use super::input::count;
 use super::interrupt::{self, Requested};
 use super::run::{DetectorSpecs, Opened, Settings, claim_elsewhere};
 use super::{OK, model};
@@ -173,11 +174,11 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     for (arm, standing) in each {
         writeln!(
             out,
-            "{:<width$}  {} rounds  mean {:.4}  {} pictures, {} of them made now",
+            "{:<width$}  {}  mean {:.4}  {}, {} of them made now",
             arm.name,
-            standing.rounds,
+            count(standing.rounds, "round"),
             standing.mean,
-            arm.known.len(),
+            count(arm.known.len(), "picture"),
             arm.made
         )?;
     }

@@ -10,7 +10,7 @@ use prepose::output::png::save_plain;
 use prepose::plot::{png, svg};
 use prepose::report::bootstrap::Bootstrap;
 use prepose::report::figures::{self, Figure};
-use prepose::report::pictures::{self, Keep};
+use prepose::report::pictures::{self, Addresses, Keep};
 use prepose::report::tables::{self, Titled};
 use prepose::report::{Report, judged, page, paired, people, read, source};
 use prepose::store::ledger::named;
@@ -143,16 +143,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         (None, false) => Keep::Link,
     };
     let addresses = pictures::addresses(&report, keep, &out, &args.pictures)?;
-    if let Some((first, why)) = addresses.left.first() {
-        let count = match addresses.left.len() {
-            1 => "1 file was".to_owned(),
-            count => format!("{count} files were"),
-        };
-        notes.push(format!(
-            "{count} not taken along; the first, {}: {why}. Name the folders that pictures may be taken from with --pictures.",
-            printable(first)
-        ));
-    }
+    notes.extend(not_taken(&addresses));
     let title = args.title.clone().unwrap_or_else(|| title(&report));
     let cards = tables::picture_rates(&report, &bootstrap);
     let html = page::page(
@@ -185,6 +176,19 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         count(figures.len(), "plot")
     )?;
     Ok(OK)
+}
+
+/// Which files stay where they are.
+fn not_taken(addresses: &Addresses) -> Option<String> {
+    let (first, why) = addresses.left.first()?;
+    let count = match addresses.left.len() {
+        1 => "1 file was".to_owned(),
+        count => format!("{count} files were"),
+    };
+    Some(format!(
+        "{count} not taken along; the first, {}: {why}. Name the folders that pictures may be taken from with --pictures.",
+        printable(first)
+    ))
 }
 
 /// The labels of people in all these files.

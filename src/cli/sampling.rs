@@ -2,6 +2,7 @@
 
 use prepose::engine::Defaults;
 use prepose::request::{PicturePrompt, Request};
+use prepose::sampling::StepRange;
 use prepose::sampling::noise::NoiseKind;
 use prepose::sampling::schedulers::SchedulerKind;
 
@@ -18,12 +19,19 @@ pub struct SamplingArgs {
     /// Classifier-free guidance; 1 is none [default: the checkpoint's].
     #[arg(short, long, value_name = "SCALE")]
     pub guidance_scale: Option<f64>,
+    /// The steps in which classifier-free guidance acts, from 0: 5-30, 5- or -30; the others take half the time
+    /// [default: all].
+    #[arg(long, value_name = "A-B", hide_short_help = true)]
+    pub guidance_steps: Option<StepRange>,
     /// In pixels, 768x512 or 512 [default: the checkpoint's].
     #[arg(long, value_name = "WxH", value_parser = parse_size)]
     pub size: Option<(usize, usize)>,
     /// The scheduler [default: the checkpoint's].
     #[arg(long, value_name = "NAME", value_enum, hide_short_help = true)]
     pub scheduler: Option<SchedulerKind>,
+    /// The share of fresh noise in each step of tcd, from 0 to 1 [default: 0.3].
+    #[arg(long, value_name = "SHARE", hide_short_help = true)]
+    pub eta: Option<f64>,
     /// What the pictures should not show [default: nothing].
     #[arg(short, long, value_name = "TEXT")]
     pub negative_prompt: Option<String>,
@@ -65,11 +73,17 @@ impl SamplingArgs {
         if let Some(scale) = self.guidance_scale {
             request.guidance_scale = scale;
         }
+        if self.guidance_steps.is_some() {
+            request.guidance_steps = self.guidance_steps;
+        }
         if let Some(size) = self.size {
             (request.width, request.height) = size;
         }
         if let Some(scheduler) = self.scheduler {
             request.scheduler = Some(scheduler.to_string());
+        }
+        if self.eta.is_some() {
+            request.eta = self.eta;
         }
         if let Some(negative_prompt) = &self.negative_prompt {
             request.negative_prompt.clone_from(negative_prompt);

@@ -10,6 +10,7 @@
 //! * [`seeing`]: a detector whose boxes a segmenter fills, and that sees depth.
 
 pub mod checker;
+mod found;
 pub mod owl_vit;
 pub mod phrases;
 mod prepare;

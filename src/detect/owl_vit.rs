@@ -2,15 +2,16 @@
 
 use std::collections::HashMap;
 
-use burn::tensor::{Device, Int, Tensor, TensorData, Transaction};
+use burn::tensor::{Device, Int, Tensor, TensorData};
 use prepose_models::owl_vit::OwlVit;
 use prepose_models::pixels::Rgb;
 use prepose_weights::tokenizer::ClipTokenizer;
 use prepose_weights::{OwlVitWeights, WeightsError};
 
+use super::found::{above, around_middle, best_first, probability, read_both};
 use super::prepare::bytes;
 use super::{DetectError, Detector, check_pictures};
-use crate::check::{BoundingBox, Detection};
+use crate::check::Detection;
 use crate::picture::Picture;
 
 /// Pictures that go through the network together.
@@ -90,15 +91,7 @@ impl OwlVitDetector {
         let batch = batch.map_err(|error| DetectError::Text(error.to_string()))?;
         let sighted = self.network.forward(batch, questions);
         let [_, patches, texts] = sighted.logits.dims();
-        let read = Transaction::default()
-            .register(sighted.logits)
-            .register(sighted.boxes);
-        let read: Vec<Vec<f32>> = read
-            .execute()
-            .iter()
-            .map(|data| data.iter().collect())
-            .collect();
-        let [logits, boxes] = read.as_slice() else {
+        let Some([logits, boxes]) = read_both(sighted.logits, sighted.boxes) else {
             return Ok(Vec::new());
         };
         let each = logits
@@ -111,7 +104,7 @@ impl OwlVitDetector {
                 self.detection(logits, *at, phrases, [picture.width, picture.height])
             });
             let mut found: Vec<Detection> = found.collect();
-            found.sort_by(|a, b| b.score.total_cmp(&a.score));
+            best_first(&mut found);
             found
         });
         Ok(found.collect())
@@ -128,21 +121,9 @@ impl OwlVitDetector {
         // The first of equals, as there.
         let best = logits.iter().enumerate().rev();
         let (text, logit) = best.max_by(|a, b| a.1.total_cmp(b.1))?;
-        let score = f64::from(1.0 / (1.0 + (-logit).exp()));
-        // A score that is no number is not above it.
-        let above = score > self.threshold;
-        if !above {
-            return None;
-        }
-        let end = |axis: usize, sign: f32| {
-            f64::from((at[axis] + sign * 0.5 * at[axis + 2]) * size[axis] as f32)
-        };
-        Some(Detection {
-            label: phrases.get(text)?.clone(),
-            score,
-            bbox: BoundingBox::new(end(0, -1.0), end(1, -1.0), end(0, 1.0), end(1, 1.0)),
-            mask: None,
-        })
+        let score = f64::from(probability(*logit));
+        let label = || phrases.get(text).cloned();
+        above(self.threshold, score, label, around_middle(at, size))
     }
 }
 

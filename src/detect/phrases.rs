@@ -2,14 +2,15 @@
 
 use std::collections::HashMap;
 
-use burn::tensor::{Device, Tensor, TensorData, Transaction};
+use burn::tensor::{Device, Tensor, TensorData};
 use prepose_models::grounding_dino::GroundingDino;
 use prepose_weights::{BertTokenizer, GroundingDinoWeights, WeightsError};
 
+use super::found::{around_middle, best_first, probability, read_both};
 use super::prepare::{bytes, normalise};
 use super::{DetectError, Detector, check_pictures};
+use crate::check::Detection;
 use crate::check::perturb::bilinear;
-use crate::check::{BoundingBox, Detection};
 use crate::picture::Picture;
 
 /// Pictures of one size that go through the network together.
@@ -95,26 +96,19 @@ impl GroundingDinoDetector {
         let batch = Tensor::<4>::from_data(data, &self.device);
         let grounded = self.network.forward(batch, ids);
         let [_, queries, tokens] = grounded.logits.dims();
-        let read = Transaction::default()
-            .register(grounded.logits)
-            .register(grounded.boxes);
-        let read: Vec<Vec<f32>> = read
-            .execute()
-            .iter()
-            .map(|data| data.iter().collect())
-            .collect();
-        let [logits, boxes] = read.as_slice() else {
+        let Some([logits, boxes]) = read_both(grounded.logits, grounded.boxes) else {
             return Ok(Vec::new());
         };
         let mut all = Vec::with_capacity(pictures.len());
         for (i, picture) in pictures.iter().enumerate() {
-            let mut found = Vec::new();
+            let mut found: Vec<Detection> = Vec::new();
             for query in i * queries..(i + 1) * queries {
                 let logits = &logits[query * tokens..(query + 1) * tokens];
-                let corners = &boxes[4 * query..4 * query + 4];
-                found.extend(self.detection(logits, corners, picture, ids)?);
+                let at = &boxes[4 * query..4 * query + 4];
+                let at = [at[0], at[1], at[2], at[3]];
+                found.extend(self.detection(logits, at, picture, ids)?);
             }
-            found.sort_by(|a: &Detection, b| b.score.total_cmp(&a.score));
+            best_first(&mut found);
             all.push(found);
         }
         Ok(all)
@@ -124,13 +118,12 @@ impl GroundingDinoDetector {
     fn detection(
         &self,
         logits: &[f32],
-        at: &[f32],
+        at: [f32; 4],
         picture: &Picture,
         ids: &[u32],
     ) -> Result<Option<Detection>, DetectError> {
-        let probability = |logit: &f32| 1.0 / (1.0 + (-logit).exp());
         let best = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        let score = f64::from(probability(&best));
+        let score = f64::from(probability(best));
         // A score that is no number is not above it.
         let above = score > self.threshold;
         if !above {
@@ -139,22 +132,15 @@ impl GroundingDinoDetector {
         // The first token is never part of a label.
         let words = ids.iter().zip(logits).skip(1);
         let words: Vec<u32> = words
-            .filter(|(_, logit)| f64::from(probability(logit)) > self.text_threshold)
+            .filter(|(_, logit)| f64::from(probability(**logit)) > self.text_threshold)
             .map(|(id, _)| *id)
             .collect();
         let text = self.tokenizer.decode(&words);
         let text = text.map_err(|error| DetectError::Text(error.to_string()))?;
-        let [x, y, width, height] = [at[0], at[1], at[2], at[3]];
-        let sides = [picture.width as f32, picture.height as f32];
-        let along = |middle: f32, side: f32, axis: usize| {
-            let ends = [middle - 0.5 * side, middle + 0.5 * side];
-            ends.map(|end| f64::from(end * sides[axis]))
-        };
-        let ([x0, x1], [y0, y1]) = (along(x, width, 0), along(y, height, 1));
         Ok(Some(Detection {
             label: label(&text),
             score,
-            bbox: BoundingBox::new(x0, y0, x1, y1),
+            bbox: around_middle(at, [picture.width, picture.height]),
             mask: None,
         }))
     }

@@ -1,13 +1,14 @@
 //! RT-DETRv2 as a detector.
 
-use burn::tensor::{Device, Tensor, TensorData, Transaction};
+use burn::tensor::{Device, Tensor, TensorData};
 use prepose_models::rt_detr::RtDetr;
 use prepose_weights::{RtDetrWeights, WeightsError};
 
+use super::found::{above, around_middle, probability, read_both};
 use super::prepare::{bytes, normalise};
 use super::{DetectError, Detector, check_pictures};
+use crate::check::Detection;
 use crate::check::perturb::bilinear;
-use crate::check::{BoundingBox, Detection};
 use crate::picture::Picture;
 
 /// Pictures that go through the network together.
@@ -84,15 +85,7 @@ impl RtDetrDetector {
             .network
             .forward(Tensor::<4>::from_data(data, &self.device));
         let [_, queries, classes] = detected.logits.dims();
-        let read = Transaction::default()
-            .register(detected.logits)
-            .register(detected.boxes);
-        let read: Vec<Vec<f32>> = read
-            .execute()
-            .iter()
-            .map(|data| data.iter().collect())
-            .collect();
-        let [logits, boxes] = read.as_slice() else {
+        let Some([logits, boxes]) = read_both(detected.logits, detected.boxes) else {
             return Vec::new();
         };
         let each = logits
@@ -108,24 +101,12 @@ impl RtDetrDetector {
         let (classes, queries) = (self.labels.len(), boxes.len() / 4);
         let mut order: Vec<usize> = (0..logits.len()).collect();
         order.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]));
-        let sides = [picture.width as f32, picture.height as f32];
         let detection = |place: usize| {
-            let score = f64::from(1.0 / (1.0 + (-logits[place]).exp()));
+            let score = f64::from(probability(logits[place]));
             let at = boxes.get(4 * (place / classes)..)?.first_chunk::<4>()?;
-            // A score that is no number is not above it.
-            let above = score > self.threshold;
-            if !above {
-                return None;
-            }
-            let end = |axis: usize, sign: f32| {
-                f64::from((at[axis] + sign * 0.5 * at[axis + 2]) * sides[axis])
-            };
-            Some(Detection {
-                label: self.labels.get(place % classes)?.clone(),
-                score,
-                bbox: BoundingBox::new(end(0, -1.0), end(1, -1.0), end(0, 1.0), end(1, 1.0)),
-                mask: None,
-            })
+            let label = || self.labels.get(place % classes).cloned();
+            let bbox = around_middle(*at, [picture.width, picture.height]);
+            above(self.threshold, score, label, bbox)
         };
         order
             .into_iter()

@@ -3,7 +3,8 @@
 use std::io::Cursor;
 
 use image::imageops::{FilterType, resize};
-use image::{ImageReader, Limits, Rgb, RgbImage};
+use image::metadata::Orientation;
+use image::{DynamicImage, ImageDecoder, ImageReader, Limits, Rgb, RgbImage};
 use thiserror::Error;
 
 /// Pictures with a longer side are refused before they are decoded.
@@ -48,18 +49,37 @@ impl Picture {
     /// # Errors
     /// [`PictureError`]; a decompression bomb is refused by its header.
     pub fn decode(bytes: &[u8]) -> Result<Self, PictureError> {
-        if is_cut_short(bytes) {
-            return Err(PictureError::Truncated);
+        let picture = reader(bytes)?.decode()?.into_rgb8();
+        Self::of_size(picture)
+    }
+
+    /// The picture in a file's `bytes` as people see it: turned as its EXIF data say, and what is transparent over
+    /// `background`. Otherwise as [`decode`](Self::decode).
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    pub fn decode_as_seen(bytes: &[u8], background: [u8; 3]) -> Result<Self, PictureError> {
+        let mut decoder = reader(bytes)?.into_decoder()?;
+        // Of data that cannot be read nothing is known.
+        let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
+        let mut image = DynamicImage::from_decoder(decoder)?;
+        image.apply_orientation(orientation);
+        if !image.color().has_alpha() {
+            return Self::of_size(image.into_rgb8());
         }
-        let mut reader = ImageReader::new(Cursor::new(bytes))
-            .with_guessed_format()
-            .map_err(image::ImageError::IoError)?;
-        let mut limits = Limits::default();
-        limits.max_image_width = Some(MAX_SIDE);
-        limits.max_image_height = Some(MAX_SIDE);
-        limits.max_alloc = Some(MAX_BYTES);
-        reader.limits(limits);
-        let picture = reader.decode()?.into_rgb8();
+        let image = image.into_rgba8();
+        Self::of_size(RgbImage::from_fn(image.width(), image.height(), |x, y| {
+            let [r, g, b, alpha] = image.get_pixel(x, y).0;
+            let [alpha, rest] = [u32::from(alpha), 255 - u32::from(alpha)];
+            let over = |front: u8, back: u8| {
+                ((u32::from(front) * alpha + u32::from(back) * rest + 127) / 255) as u8
+            };
+            let [red, green, blue] = background;
+            Rgb([over(r, red), over(g, green), over(b, blue)])
+        }))
+    }
+
+    fn of_size(picture: RgbImage) -> Result<Self, PictureError> {
         let (width, height) = picture.dimensions();
         if width == 0 || height == 0 {
             return Err(PictureError::Empty { width, height });
@@ -75,6 +95,48 @@ impl Picture {
         });
         resize(&source, width as u32, height as u32, FilterType::Lanczos3).into()
     }
+
+    /// The part of it that begins at `(left, top)`.
+    ///
+    /// # Panics
+    /// If it has no such part.
+    pub fn cropped(&self, [left, top]: [usize; 2], [width, height]: [usize; 2]) -> Self {
+        let rows = (top..top + height).flat_map(|y| {
+            let start = (y * self.width + left) * 3;
+            &self.rgb[start..start + width * 3]
+        });
+        Self {
+            width,
+            height,
+            rgb: rows.copied().collect(),
+        }
+    }
+
+    /// With left and right exchanged.
+    pub fn mirrored(&self) -> Self {
+        let rows = self.rgb.chunks_exact(self.width * 3);
+        let pixels = rows.flat_map(|row| row.rchunks_exact(3)).flatten();
+        Self {
+            rgb: pixels.copied().collect(),
+            ..*self
+        }
+    }
+}
+
+/// Reads a picture within the limits.
+fn reader(bytes: &[u8]) -> Result<ImageReader<Cursor<&[u8]>>, PictureError> {
+    if is_cut_short(bytes) {
+        return Err(PictureError::Truncated);
+    }
+    let mut reader = ImageReader::new(Cursor::new(bytes))
+        .with_guessed_format()
+        .map_err(image::ImageError::IoError)?;
+    let mut limits = Limits::default();
+    limits.max_image_width = Some(MAX_SIDE);
+    limits.max_image_height = Some(MAX_SIDE);
+    limits.max_alloc = Some(MAX_BYTES);
+    reader.limits(limits);
+    Ok(reader)
 }
 
 /// Whether `bytes` are a JPEG without its end-of-image marker. Walks from marker to marker, since what is inside segments
@@ -115,6 +177,34 @@ impl From<RgbImage> for Picture {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_transparent_lies_over_the_background() {
+        let mut bytes = Vec::new();
+        let mut encoder = png::Encoder::new(&mut bytes, 3, 1);
+        encoder.set_color(png::ColorType::Rgba);
+        let mut writer = encoder.write_header().unwrap();
+        let pixels = [10, 20, 30, 255, 10, 20, 30, 0, 100, 100, 100, 51];
+        writer.write_image_data(&pixels).unwrap();
+        writer.finish().unwrap();
+        let seen = Picture::decode_as_seen(&bytes, [255, 255, 255]).unwrap();
+        assert_eq!(seen.rgb, [10, 20, 30, 255, 255, 255, 224, 224, 224]);
+    }
+
+    #[test]
+    fn parts_and_mirror_images() {
+        let picture = Picture {
+            width: 3,
+            height: 2,
+            rgb: (0..18).collect(),
+        };
+        let part = picture.cropped([1, 1], [2, 1]);
+        assert_eq!((part.width, part.height), (2, 1));
+        assert_eq!(part.rgb, [12, 13, 14, 15, 16, 17]);
+        let mirrored = picture.mirrored();
+        assert_eq!(mirrored.rgb[..9], [6, 7, 8, 3, 4, 5, 0, 1, 2]);
+        assert_eq!(mirrored.mirrored(), picture);
+    }
 
     #[test]
     fn only_the_end_of_the_picture_itself_counts() {

@@ -185,7 +185,9 @@ impl Blueprint {
             height: defaults.height,
             steps: defaults.steps,
             guidance_scale: defaults.guidance_scale,
+            guidance_steps: None,
             scheduler: None,
+            eta: None,
             clip_skip: 0,
             noise: NoiseKind::default(),
             init: None,
@@ -200,6 +202,7 @@ impl Blueprint {
         self.check_clip_skip(request)?;
         let steps = self.steps(request)?;
         request.check_switch(steps)?;
+        request.check_guidance_steps(steps)?;
         let mut texts = timeline(request, steps)?;
         texts.dedup();
         // Brackets alone are no prompt either; a schedule may be without one for some steps.
@@ -247,8 +250,11 @@ impl Blueprint {
             }
         }
         let composed = parts > 1 || !request.regions.is_empty();
-        match composed && request.guide.as_ref().is_some_and(|guide| guide.one_pass) {
-            true => Err(RequestError::ComposedOnePass.into()),
+        if composed && request.guide.as_ref().is_some_and(|guide| guide.one_pass) {
+            return Err(RequestError::ComposedOnePass.into());
+        }
+        match composed && request.guidance_steps.is_some() {
+            true => Err(RequestError::ComposedGuidanceSteps.into()),
             false => Ok(()),
         }
     }

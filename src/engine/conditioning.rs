@@ -104,7 +104,7 @@ impl Engine {
     }
 
     /// The ids of a chunk, [1, N].
-    fn tokens(&self, chunk: &Chunk) -> Tensor<2, Int> {
+    pub(super) fn tokens(&self, chunk: &Chunk) -> Tensor<2, Int> {
         let ids: Vec<i32> = chunk.ids.iter().map(|id| *id as i32).collect();
         let shape = [1, ids.len()];
         Tensor::from_data(TensorData::new(ids, shape), &self.device)
@@ -153,18 +153,7 @@ impl Engine {
         request: &Request,
     ) -> Result<TextConditioning, EngineError> {
         let family = self.blueprint.checkpoint.family();
-        let layer = match (family, request.clip_skip) {
-            (Family::Sd1 | Family::Sd2, 0) => HiddenLayer::Last,
-            (Family::Sd1 | Family::Sd2, n) => HiddenLayer::Skip {
-                n,
-                final_norm: true,
-            },
-            // SDXL was trained without the final norm.
-            (Family::Sdxl, n) => HiddenLayer::Skip {
-                n: n + always_skipped(family),
-                final_norm: false,
-            },
-        };
+        let layer = hidden_layer(family, request.clip_skip);
         let mut contexts = Vec::new();
         let mut pooled = None;
         let encoders = self.text_encoders()?;
@@ -210,6 +199,22 @@ impl Engine {
     fn time_ids(&self, request: &Request) -> Tensor<2> {
         let (height, width) = (request.height as f32, request.width as f32);
         Tensor::from_floats([[height, width, 0.0, 0.0, height, width]], &self.device)
+    }
+}
+
+/// Which of a text encoder's states the UNet reads, where so many of the last layers are left out.
+pub(super) fn hidden_layer(family: Family, clip_skip: usize) -> HiddenLayer {
+    match (family, clip_skip) {
+        (Family::Sd1 | Family::Sd2, 0) => HiddenLayer::Last,
+        (Family::Sd1 | Family::Sd2, n) => HiddenLayer::Skip {
+            n,
+            final_norm: true,
+        },
+        // SDXL was trained without the final norm.
+        (Family::Sdxl, n) => HiddenLayer::Skip {
+            n: n + always_skipped(family),
+            final_norm: false,
+        },
     }
 }
 

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use burn::tensor::{Device, Tensor};
-use prepose_untrusted::{MAX_PICTURE, read_regular};
+use prepose_store::reading;
+use prepose_untrusted::MAX_PICTURE;
 use sha2::{Digest, Sha256};
 
 use super::error::EngineError;
@@ -46,7 +47,7 @@ pub(super) fn read(
         path: path.to_path_buf(),
         source,
     };
-    let bytes = read_regular(path, MAX_PICTURE).map_err(|error| unusable(error.into()))?;
+    let bytes = reading::read(path, MAX_PICTURE).map_err(|error| unusable(error.into()))?;
     let sha256 = format!("{:x}", Sha256::digest(&bytes));
     if recorded.is_some_and(|recorded| *recorded != sha256) {
         return Err(EngineError::PictureChanged {

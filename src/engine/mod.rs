@@ -6,6 +6,7 @@
 //! * `session`: a batch that is denoised step by step;
 //! * `conditioning` and `texts`: from prompts to what the UNet reads;
 //! * `adapters`: from pictures as prompts to what the UNet reads;
+//! * `training`: captions and pictures as a training reads them;
 //! * `needs` and `fit`: how much memory a batch takes, and what is done when there is too little.
 
 mod adapters;
@@ -19,6 +20,7 @@ mod networks;
 mod pictures;
 mod session;
 mod texts;
+mod training;
 
 pub use blueprint::{Blueprint, Defaults};
 pub use error::EngineError;
@@ -28,3 +30,4 @@ pub use networks::Engine;
 pub use pictures::Generated;
 pub use session::Session;
 pub use texts::final_prompt;
+pub use training::CaptionStates;

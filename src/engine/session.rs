@@ -71,6 +71,7 @@ impl Engine {
             latents,
             plan,
             guidance_scale: first.guidance_scale,
+            guidance_steps: first.guidance_steps,
             noise,
             graphs: captures.then_some(&self.graphs),
         };
@@ -132,7 +133,7 @@ impl Engine {
         Ok(schedule.add_noise(latents, fresh, start))
     }
 
-    fn encode_pictures(
+    pub(super) fn encode_pictures(
         &self,
         pictures: Tensor<4>,
         tiling: bool,

@@ -90,7 +90,10 @@ pub(super) fn schedule(
     checkpoint: &Checkpoint,
     request: &Request,
 ) -> Result<(Schedule, usize), EngineError> {
-    let schedule = scheduler(checkpoint, request)?.schedule(request.steps)?;
+    let mut schedule = scheduler(checkpoint, request)?.schedule(request.steps)?;
+    if let Some(eta) = request.eta {
+        schedule = schedule.with_eta(eta)?;
+    }
     let start = match &request.init {
         Some(init) => schedule.start_index(init.strength)?,
         None => 0,

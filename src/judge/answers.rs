@@ -19,6 +19,23 @@ pub struct Rounds<'a> {
     pub kinds: &'a [&'static str],
     /// What came of it each time; the first round counts in all other tables.
     pub outcomes: &'a [Vec<Outcome>],
+    /// What is known besides of whether there is anything else to say.
+    pub beside: Beside<'a>,
+}
+
+/// What is known besides of the same questions. A judge that says the same nearly always may look very well: where all objects
+/// are there, "yes" is what there is to say.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Beside<'a> {
+    /// Nothing: whoever says the same nearly always is told.
+    #[default]
+    Nothing,
+    /// The answers are by geometry and can be no habit.
+    Geometry,
+    /// What somebody else who looked would answer to each question, none where that is not known: whoever says the same nearly
+    /// always is told if they also say it mostly where that one says something else; and as with [`Nothing`](Self::Nothing)
+    /// where the other is known of too few.
+    Answers(&'a [Option<Answer>]),
 }
 
 /// The letter at a place from 0.
@@ -146,10 +163,12 @@ impl Rounds<'_> {
                 && counts.valid() >= ENOUGH
                 && count * 20 >= counts.valid() * 19
             {
-                notes.push(format!(
-                    "the judge says \"{word}\" in {count} of {} answers ({kind}): it may not look at the pictures",
-                    counts.valid()
-                ));
+                notes.extend(self.habit(kind, word).map(|why| {
+                    format!(
+                        "the judge says \"{word}\" in {count} of {} answers ({kind}): {why}",
+                        counts.valid()
+                    )
+                }));
             }
             let invalid: usize = counts.invalid.values().sum();
             if invalid > 0 {
@@ -166,6 +185,36 @@ impl Rounds<'_> {
         notes.extend(self.thoughts());
         notes.extend(self.failure());
         notes
+    }
+
+    /// Why an answer that is said nearly always is a habit and not what there is to see; none if it is not.
+    fn habit(&self, kind: &str, word: &str) -> Option<String> {
+        let blind = || Some("it may not look at the pictures".to_owned());
+        let others = match self.beside {
+            Beside::Nothing => return blind(),
+            Beside::Geometry => return None,
+            Beside::Answers(others) => others,
+        };
+        let first = self.outcomes.first().map_or(&[][..], Vec::as_slice);
+        let (mut compared, mut differ, mut all_the_same) = (0, 0, 0);
+        for ((of, outcome), other) in self.kinds.iter().zip(first).zip(others) {
+            let said = outcome.answer().and_then(self::word);
+            let (Some(said), Some(other)) = (said, other.and_then(self::word)) else {
+                continue;
+            };
+            if *of == kind {
+                compared += 1;
+                differ += usize::from(other != word);
+                all_the_same += usize::from(other != word && said == word);
+            }
+        }
+        if compared < ENOUGH {
+            return blind();
+        }
+        // Where nothing else was to be said, nothing tells.
+        (2 * all_the_same > differ).then(|| {
+            format!("also in {all_the_same} of {differ} where boxes say something else, so it may not look at the pictures")
+        })
     }
 
     /// What to do about a model that thinks until its tokens are gone.

@@ -102,24 +102,31 @@ pub fn all(
             confidence_histogram(&checked),
         );
     }
-    let points = scaling::points(report);
-    let kinds: [(&'static str, &str, Value); 3] = [
-        ("scaling_pse", "PSE", |point| point.pse),
-        ("scaling_centre", "centre accuracy", |point| point.centre),
-        ("scaling_pass_rate", "pass rate", |point| point.pass_rate),
-    ];
-    for (name, label, of) in kinds {
-        if let Some(drawing) = scaling(report, &points, label, of) {
-            let caption = "Each dot is a method; lines join searches that differ only in how many noises they try. \
-                           Guided passes are not among the UNet calls.";
-            add(name, caption, drawing);
-        }
+    for (name, drawing) in scalings(report) {
+        let caption = "Each dot is a method; lines join searches that differ only in how many noises they try. \
+                       Guided passes are not among the UNet calls.";
+        add(name, caption, drawing);
     }
     all
 }
 
 /// What a search is judged by.
 type Value = fn(&Point) -> Option<f64>;
+
+/// What searches gain by trying more noises, by each measure that there is.
+fn scalings(report: &Report) -> Vec<(&'static str, Plot)> {
+    let points = scaling::points(report);
+    let kinds: [(&'static str, &str, Value); 3] = [
+        ("scaling_pse", "PSE", |point| point.pse),
+        ("scaling_centre", "centre accuracy", |point| point.centre),
+        ("scaling_pass_rate", "pass rate", |point| point.pass_rate),
+    ];
+    let drawn = kinds.into_iter().filter_map(|(name, label, of)| {
+        let drawing = scaling(report, &points, label, of)?;
+        Some((name, drawing))
+    });
+    drawn.collect()
+}
 
 fn pass_rate(methods: &[&Method], rates: &[Rates]) -> Plot {
     let rows: Vec<Interval> = methods

@@ -56,7 +56,7 @@ const SHOWN: [(&str, &str, &str, &str); 10] = [
         "figures_by_boxes",
         "judge_figures_by_boxes",
         "The same by boxes",
-        "What boxes say of the same pictures. In runs a stated side goes by the centres alone, without the rule's gate.",
+        "What boxes say of the same pictures, behind the gate of OTS-Bench's rule. The oracle's table is this one.",
     ),
     (
         "bias",

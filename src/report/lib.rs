@@ -37,9 +37,11 @@ pub mod people;
 pub mod pictures;
 pub mod quality;
 pub mod scaling;
+mod scored;
 pub mod source;
 mod stats;
 pub mod tables;
+mod titled;
 
 pub use error::SourceError;
 pub use model::{Method, Picture, Place, Report, RunInfo};

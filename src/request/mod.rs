@@ -20,6 +20,7 @@ use crate::guidance::GuidanceConfig;
 use crate::guidance::boxes::{BBox, BoxError, ObjectBox};
 use crate::guidance::grounding::Grounding;
 use crate::prompt::scene::GivenRelation;
+use crate::sampling::StepRange;
 use crate::sampling::noise::NoiseKind;
 
 /// One picture, as asked for. It is stored whole in the PNG, so that the picture can be made again.
@@ -68,9 +69,16 @@ pub struct Request {
     pub steps: usize,
     /// Classifier-free guidance; at most 1 switches it off (Ho and Salimans, 2022).
     pub guidance_scale: f64,
+    /// The steps in which classifier-free guidance acts (Kynkäänniemi et al., 2024); the others call the network for the
+    /// prompt alone. None: in all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guidance_steps: Option<StepRange>,
     /// The scheduler's name, as `--scheduler` takes it; none means the checkpoint's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<String>,
+    /// The share of fresh noise in each step of TCD, from 0 to 1; none means 0.3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eta: Option<f64>,
     /// Layers of the text encoder to leave out at the end.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub clip_skip: usize,
@@ -241,6 +249,20 @@ pub enum RequestError {
         "one-pass guidance records the step's own call, which has several prompts here; leave out --guide-one-pass or AND"
     )]
     ComposedOnePass,
+    /// Prompts that are composed by guidance, in steps without it.
+    #[error(
+        "--guidance-steps leaves guidance out of some steps, and prompts joined by AND or with regions are composed by it; \
+         leave out one of the two"
+    )]
+    ComposedGuidanceSteps,
+    /// Guidance that begins after the end.
+    #[error("--guidance-steps begins with step {first}, but the {steps} steps are counted from 0 to {}", steps - 1)]
+    GuidanceSteps {
+        /// Asked for.
+        first: usize,
+        /// The run's.
+        steps: usize,
+    },
     /// Nothing to draw.
     #[error("the prompt is empty; say what the picture should show")]
     EmptyPrompt,
@@ -317,6 +339,21 @@ impl Request {
                 steps,
                 last: steps.saturating_sub(1),
             }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that classifier-free guidance acts somewhere in a run of `steps` UNet calls, if it is told where.
+    pub fn check_guidance_steps(&self, steps: usize) -> Result<(), RequestError> {
+        match self.guidance_steps {
+            Some(StepRange { first, .. }) if first >= steps => {
+                Err(RequestError::GuidanceSteps { first, steps })
+            }
+            Some(range) if range.last.is_some_and(|last| last < range.first) => Err(self::range(
+                "the last of the guidance steps",
+                range,
+                "not before the first",
+            )),
             _ => Ok(()),
         }
     }
@@ -429,7 +466,9 @@ pub(crate) mod tests {
             height: 128,
             steps: 20,
             guidance_scale: 7.5,
+            guidance_steps: None,
             scheduler: None,
+            eta: None,
             clip_skip: 0,
             noise: NoiseKind::Torch,
             init: None,

@@ -3,3 +3,6 @@
 pub mod denoise;
 pub mod noise;
 pub mod schedulers;
+mod steps;
+
+pub use steps::StepRange;

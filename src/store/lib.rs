@@ -1,7 +1,7 @@
 //! Keeps the files of a run: in a folder, or in an object store.
 //!
 //! Owns the [`Store`] trait, its implementations (object stores behind the feature `object-store`), and writing single
-//! [`files`] whole or not at all; and the [`ledger`] of a run's digests. It knows bytes and names, not what is in them.
+//! [`files`] whole or not at all, [`reading`] single files by path or address; and the [`ledger`] of a run's digests. It knows bytes and names, not what is in them.
 //!
 //! All that a run writes goes through [`Store`], whose writes are whole or not at all, so that a run may be killed at any
 //! instant, and several copies of it may run at once.
@@ -13,6 +13,7 @@ pub mod ledger;
 mod local;
 #[cfg(feature = "object-store")]
 mod object;
+pub mod reading;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -54,11 +54,19 @@ pub fn labels(
     prompt: &SuitePrompt,
     vocabulary: Option<&[String]>,
 ) -> Result<Vec<String>, UnknownObject> {
-    let of = |object: &String| match vocabulary {
+    let of = |object: &String| word(object, vocabulary);
+    prompt.objects.iter().map(of).collect()
+}
+
+/// The detector's word for an object.
+///
+/// # Errors
+/// It does not know it.
+pub fn word(object: &str, vocabulary: Option<&[String]>) -> Result<String, UnknownObject> {
+    match vocabulary {
         Some(vocabulary) => label(vocabulary, object, &noun(object)).map(Into::into),
         None => Ok(object.to_lowercase()),
-    };
-    prompt.objects.iter().map(of).collect()
+    }
 }
 
 /// `car` of "red car".

@@ -9,10 +9,11 @@ use std::sync::{Mutex, PoisonError};
 use burn::tensor::Device;
 
 use super::SuitePrompt;
+use super::examiner;
 use super::folder::{FolderError, RunFolder};
 use super::sample::Sample;
+use crate::check::Detection;
 use crate::check::rules::{Case, Options};
-use crate::check::spatialbench::Verdict;
 use crate::detect::Detector;
 use crate::judge::ask::{Judge, Manner, Outcome, ask};
 use crate::judge::book::Book;
@@ -111,7 +112,11 @@ fn oracle(
             id: number.to_string(),
             prompt_id: number.to_string(),
             size: Some((picture.width, picture.height)),
-            detections: found.into_iter().flatten().collect(),
+            detections: by_names(
+                found.into_iter().flatten().collect(),
+                &names,
+                detector.vocabulary(),
+            ),
             ..Case::default()
         });
     }
@@ -164,36 +169,67 @@ pub fn finished(folder: &RunFolder) -> Result<(Vec<Finished>, bool), FolderError
 /// What a checker says of a picture.
 fn checked(prompt: &SuitePrompt, sample: &Sample) -> Checked {
     let scores = &sample.scores;
-    let code = match (prompt.relations.is_empty(), scores.side.as_deref()) {
-        (true, Some("left")) => Some(1),
-        (true, Some("right")) => Some(2),
-        (true, Some(_)) => Some(3),
-        (true, None) => None,
-        (false, _) => scores.found.map(|_| match scores.centre {
-            Some(true) => 1,
-            Some(false) => 2,
-            None => 3,
-        }),
+    let side = scores
+        .side
+        .as_deref()
+        .filter(|_| prompt.relations.is_empty());
+    let found = scores.each_found.as_deref().unwrap_or_default();
+    Checked::of_records(prompt, &sample.records)
+        .with_side(side)
+        .with_objects(prompt, found)
+}
+
+/// What a detector with a vocabulary finds, also by the names that it is asked for: what it calls a "couch" is a "sofa" too.
+pub fn by_names(
+    mut found: Vec<Detection>,
+    names: &[String],
+    vocabulary: Option<&[String]>,
+) -> Vec<Detection> {
+    let Some(vocabulary) = vocabulary else {
+        return found;
     };
-    // There is a record for each relation that boxes show, in the same order.
-    let mut records = sample.records.iter().peekable();
-    let stated = prompt
-        .relations
-        .iter()
-        .filter(|stated| stated.two().is_some());
-    let relations = stated.map(|stated| {
-        let record = records.next_if(|record| record.relation == stated.relation)?;
-        match record.verdict_raw {
-            Verdict::Pass => Some(true),
-            Verdict::Fail => Some(false),
-            Verdict::Undecidable => None,
+    for name in names {
+        let Ok(label) = examiner::word(name, Some(vocabulary)) else {
+            continue;
+        };
+        if label.eq_ignore_ascii_case(name) {
+            continue;
         }
-    });
-    Checked {
-        code,
-        relations: match sample.records.is_empty() {
-            true => Vec::new(),
-            false => relations.collect(),
-        },
+        let also: Vec<Detection> = (found.iter().filter(|one| one.label == label))
+            .map(|one| Detection {
+                label: name.clone(),
+                ..one.clone()
+            })
+            .collect();
+        found.extend(also);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::BoundingBox;
+
+    #[test]
+    fn things_are_found_by_other_words_for_them() {
+        let one = |label: &str| Detection {
+            label: label.into(),
+            score: 0.9,
+            bbox: BoundingBox::new(0.0, 0.0, 1.0, 1.0),
+            mask: None,
+        };
+        let vocabulary = ["couch", "dog"].map(String::from);
+        let names = ["sofa", "dog", "red couch", "unicorn"].map(String::from);
+        let labels = |vocabulary| {
+            let found = by_names(vec![one("couch"), one("dog")], &names, vocabulary);
+            let labels = found.into_iter().map(|one| one.label);
+            labels.collect::<Vec<_>>()
+        };
+        assert_eq!(labels(None), ["couch", "dog"]);
+        assert_eq!(
+            labels(Some(&vocabulary)),
+            ["couch", "dog", "sofa", "red couch"]
+        );
     }
 }

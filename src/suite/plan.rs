@@ -10,6 +10,7 @@ use super::shard::Shard;
 use super::{Suite, SuitePrompt};
 use crate::check::spatialbench::CheckerConfig;
 use crate::request::{ModelRequest, PicturePrompt};
+use crate::sampling::StepRange;
 use crate::sampling::noise::NoiseKind;
 use crate::sources::Wishes;
 use crate::sources::folder::Layout;
@@ -142,8 +143,14 @@ pub struct Sampling {
     pub steps: usize,
     /// Classifier-free guidance.
     pub guidance_scale: f64,
+    /// The steps in which it acts; none are all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guidance_steps: Option<StepRange>,
     /// The scheduler's name.
     pub scheduler: String,
+    /// The share of fresh noise in each step of TCD.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eta: Option<f64>,
     /// In pixels.
     pub width: usize,
     /// In pixels.

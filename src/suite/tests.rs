@@ -124,7 +124,9 @@ pub(super) fn plan(prompts: usize, seeds: u64, methods: &[&str]) -> Plan {
             sampling: Some(Sampling {
                 steps: 1,
                 guidance_scale: 1.0,
+                guidance_steps: None,
                 scheduler: "ddim".into(),
+                eta: None,
                 width: 8,
                 height: 8,
                 negative_prompt: String::new(),

@@ -117,6 +117,11 @@ fn those_about_checking() {
 }
 
 #[test]
+fn those_about_training() {
+    run_page("docs/training.md");
+}
+
+#[test]
 fn no_page_is_left_out() {
     let mut pages = Vec::new();
     files(&root().join("docs"), "md", &mut pages);

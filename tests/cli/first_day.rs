@@ -211,5 +211,7 @@ fn other_programs_habits_are_understood() {
             &["prompt_id"],
         ),
         ("prepose help generate", 0, &["--again"]),
+        ("prepose help --help", 0, &["Commands:"]),
+        ("prepose help run -h", 0, &["--method"]),
     ]);
 }

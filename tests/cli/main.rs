@@ -39,3 +39,4 @@ mod spatialgen;
 mod suites;
 #[path = "../support/mod.rs"]
 mod support;
+mod train;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::support::root;
 
 /// Crates of ours that know no tensor, and what each may depend on.
-const WITHOUT_TENSORS: [(&str, &[&str]); 12] = [
+const WITHOUT_TENSORS: [(&str, &[&str]); 14] = [
     ("prepose-scene", &[]),
     ("prepose-draw", &[]),
     ("prepose-statistics", &[]),
@@ -53,6 +53,17 @@ const WITHOUT_TENSORS: [(&str, &[&str]); 12] = [
             "prepose-scene",
             "prepose-statistics",
             "prepose-store",
+            "prepose-untrusted",
+        ],
+    ),
+    ("prepose-optimizer", &["prepose-formats", "prepose-store"]),
+    (
+        "prepose-dataset",
+        &[
+            "prepose-check",
+            "prepose-corpus",
+            "prepose-draw",
+            "prepose-optimizer",
             "prepose-untrusted",
         ],
     ),

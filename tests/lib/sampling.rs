@@ -188,7 +188,10 @@ fn trajectories_of_diffusers() {
             }
         };
         for run in case["runs"].as_array().unwrap() {
-            let schedule = scheduler.schedule(steps(run)).unwrap();
+            let mut schedule = scheduler.schedule(steps(run)).unwrap();
+            if let Some(eta) = case["eta"].as_f64() {
+                schedule = schedule.with_eta(eta).unwrap();
+            }
             let first = tensor(&expected["initial_noise"]) * schedule.init_noise_sigma();
             check(run["prefix"].as_str().unwrap(), &schedule, 0, first);
         }
@@ -440,7 +443,7 @@ fn any_number_of_steps() {
             let scheduler = Scheduler::from_config(&config, Some(kind)).unwrap();
             for steps in (1..=50).chain([99, 100, 333, 500, 999]) {
                 let Ok(schedule) = scheduler.schedule(steps) else {
-                    assert!(kind == SchedulerKind::Lcm && steps > 50);
+                    assert!(matches!(kind, SchedulerKind::Lcm | SchedulerKind::Tcd) && steps > 50);
                     continue;
                 };
                 let times = schedule.timesteps();

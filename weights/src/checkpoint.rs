@@ -1,5 +1,6 @@
 //! A Stable Diffusion checkpoint, opened but not yet loaded.
 
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -7,6 +8,8 @@ use burn::prelude::Device;
 use burn::tensor::FloatDType;
 use prepose_formats::TensorFile;
 use prepose_models::clip::{ClipTextConfig, ClipTextModel};
+use prepose_models::params::Params;
+use prepose_models::training::{Choice, TrainableUNet};
 use prepose_models::unet::{UNet, UNetConfig};
 use prepose_models::vae::{AutoencoderKl, VaeConfig, VaeHalf};
 use serde_json::Value;
@@ -20,7 +23,7 @@ use crate::gligen;
 use crate::hash::{FileHash, hash_file};
 use crate::hub;
 use crate::ip_adapter::{AdapterSpec, AdapterWeights};
-use crate::lora::{self, LoraSpec};
+use crate::lora::{self, LoraFormat, LoraLayer, LoraSpec};
 use crate::part::{Part, Parts};
 use crate::prediction::Prediction;
 use crate::random::RandomCheckpoint;
@@ -300,6 +303,42 @@ impl Checkpoint {
             })
     }
 
+    /// The UNet, so that what `choice` says of it can be trained. `seed` is that of a LoRA's first values.
+    ///
+    /// # Errors
+    /// As [`Self::load_text_encoders`], and [`WeightsError::Training`] if it cannot be trained so.
+    pub fn load_trainable_unet(
+        &self,
+        device: &Device,
+        dtype: FloatDType,
+        choice: &Choice,
+        seed: u64,
+    ) -> Result<TrainableUNet, WeightsError> {
+        let config = self.unet_config()?;
+        let part = &self.parts.unet;
+        let wanted = |params: Params| UNet::load(&config, params);
+        part.load_from_source(self.allow_mismatch, wanted, |source| {
+            TrainableUNet::load(&config, source, device, dtype, choice, seed)
+        })?
+        .map_err(|source| WeightsError::Training {
+            path: part.path.clone(),
+            source,
+        })
+    }
+
+    /// The bytes of a LoRA for this checkpoint, as [`LoraFormat`] has it. `about` is written into its metadata.
+    ///
+    /// # Errors
+    /// A layer that the UNet does not have, or factors that do not fit it.
+    pub fn lora_file(
+        &self,
+        format: LoraFormat,
+        layers: &[LoraLayer],
+        about: &BTreeMap<String, String>,
+    ) -> Result<Vec<u8>, WeightsError> {
+        lora::file(&self.parts, format, layers, about)
+    }
+
     /// The autoencoder.
     ///
     /// # Errors
@@ -342,6 +381,19 @@ impl Checkpoint {
     /// A configuration that no network can be built from.
     pub fn random(&self, dtype: FloatDType, seed: u64) -> Result<RandomCheckpoint, WeightsError> {
         RandomCheckpoint::like(&self.parts, dtype, seed)
+    }
+
+    /// Writes a diffusers folder of this checkpoint, in f16, with `unet` in the place of the UNet's parameters of those names.
+    ///
+    /// # Errors
+    /// As [`RandomCheckpoint::write`].
+    pub fn write_trained(
+        &self,
+        unet: &HashMap<String, Vec<f32>>,
+        folder: &Path,
+    ) -> Result<(), WeightsError> {
+        let layout = RandomCheckpoint::like(&self.parts, FloatDType::F16, 0)?;
+        layout.write_trained(&self.parts, unet, folder)
     }
 
     /// The IP-Adapters, in the order of the options.

@@ -122,6 +122,14 @@ pub enum WeightsError {
         /// The way out.
         hint: String,
     },
+    /// A network that cannot be trained as asked.
+    #[error("{}: {source}", path.display())]
+    Training {
+        /// The checkpoint's file or folder.
+        path: PathBuf,
+        /// Why not.
+        source: prepose_models::training::TrainingError,
+    },
     /// A configuration that no network can be built from.
     #[error("{}: no network can be built from this configuration", path.display())]
     Config {

@@ -48,7 +48,7 @@ pub use eyes::{EyeKind, EyeWeights};
 pub use family::{Family, FileKind};
 pub use hash::{FileHash, sha256_file};
 pub use ip_adapter::{AdapterSpec, AdapterWeights};
-pub use lora::LoraSpec;
+pub use lora::{LoraFormat, LoraLayer, LoraSpec};
 pub use owl_vit::OwlVitWeights;
 pub use prediction::Prediction;
 pub use prepose_formats::FormatError;

@@ -181,6 +181,15 @@ impl Part {
         })
     }
 
+    /// A parameter as it is stored, without what LoRAs add; zeros where there is none of that shape.
+    pub fn stored(&self, wanted: &Wanted) -> Result<TensorData, WeightsError> {
+        let entry = self.entries.get(&wanted.name);
+        match entry.filter(|entry| entry.shape() == wanted.shape) {
+            Some(entry) => Ok(entry.read()?.0),
+            None => Ok(TensorData::zeros::<f32, _>(wanted.shape.clone())),
+        }
+    }
+
     /// How many numbers the parameters of these names have.
     pub fn parameters(&self, wanted: impl Fn(&str) -> bool) -> u64 {
         let entries = self.entries.iter().filter(|(name, _)| wanted(name));
@@ -220,6 +229,46 @@ impl Part {
             path: self.config_path.clone(),
             source,
         };
+        self.refuse_mismatch(allow_mismatch, wanted, &build)?;
+        let mut source = PartSource {
+            part: self,
+            non_finite: Vec::new(),
+            error: None,
+        };
+        let network = build(Params::new(&mut source, device, dtype)).map_err(refused)?;
+        source.finish()?;
+        Ok(network)
+    }
+
+    /// As [`load`](Self::load) for what is made of the parameters that the network `of` has, and takes them itself.
+    pub fn load_from_source<N, T>(
+        &self,
+        allow_mismatch: bool,
+        of: impl Fn(Params) -> Result<N, ConfigError>,
+        make: impl FnOnce(&mut dyn ParamSource) -> T,
+    ) -> Result<T, WeightsError> {
+        self.refuse_mismatch(allow_mismatch, |_| true, &of)?;
+        let mut source = PartSource {
+            part: self,
+            non_finite: Vec::new(),
+            error: None,
+        };
+        let made = make(&mut source);
+        source.finish()?;
+        Ok(made)
+    }
+
+    /// Refuses tensors that are not those of the network, unless that is allowed.
+    fn refuse_mismatch<T>(
+        &self,
+        allow_mismatch: bool,
+        wanted: impl Fn(&str) -> bool,
+        build: impl Fn(Params) -> Result<T, ConfigError>,
+    ) -> Result<(), WeightsError> {
+        let refused = |source| WeightsError::Config {
+            path: self.config_path.clone(),
+            source,
+        };
         // Before any memory is taken: a configuration of another network may ask for far more than there is.
         let contains = |name: &str| self.entries.contains_key(name);
         let parameters = outline_of(&contains, &build).map_err(refused)?;
@@ -231,14 +280,7 @@ impl Part {
             }
             tracing::warn!("{mismatch}");
         }
-        let mut source = PartSource {
-            part: self,
-            non_finite: Vec::new(),
-            error: None,
-        };
-        let network = build(Params::new(&mut source, device, dtype)).map_err(refused)?;
-        source.finish()?;
-        Ok(network)
+        Ok(())
     }
 
     /// How many numbers of the network's `parameters` are in no stored tensor of their shape.

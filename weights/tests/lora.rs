@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::support::{
     Expected, Stored, chain, failure, fixture, open, outputs, read_safetensors, write_safetensors,
 };
-use prepose_weights::{LoadOptions, LoraSpec};
+use prepose_weights::{LoadOptions, LoraFormat, LoraLayer, LoraSpec};
 
 const TOLERANCE: f32 = 2e-5;
 
@@ -204,4 +204,100 @@ fn a_weight_of_zero_changes_nothing() {
         &expected,
     );
     assert_eq!(plain, merged);
+}
+
+/// Factors of a file in diffusers' naming, as layers to be written.
+fn layers(name: &str) -> Vec<LoraLayer> {
+    let file =
+        prepose_formats::TensorFile::open(&fixture(&format!("lora/{name}.safetensors"))).unwrap();
+    let read = |key: &str| {
+        let mut values = Vec::new();
+        file.pieces(key, prepose_formats::TensorPart::WHOLE, &mut |bytes| {
+            let (words, _) = bytes.as_chunks::<2>();
+            values.extend(
+                words
+                    .iter()
+                    .map(|word| half::f16::from_le_bytes(*word).to_f32()),
+            );
+        });
+        (file.info(key).unwrap().shape.clone(), values)
+    };
+    let names = file
+        .names()
+        .filter_map(|name| name.strip_suffix(".lora_A.weight"));
+    let unet = names.filter_map(|name| Some((name, name.strip_prefix("unet.")?)));
+    unet.map(|(key, name)| LoraLayer {
+        name: name.to_owned(),
+        down: read(&format!("{key}.lora_A.weight")),
+        up: read(&format!("{key}.lora_B.weight")),
+        // Not the rank, so that an alpha that is lost or counted twice shows.
+        alpha: 2.0,
+    })
+    .collect()
+}
+
+/// Both layouts that are written change the UNet alike, and as the factors say.
+#[test]
+fn what_is_written_is_read() {
+    for (family, container, name) in [
+        ("sd1", "sd1", "diffusers-sd1"),
+        ("sdxl", "sdxl", "diffusers-sdxl"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let options = |loras| LoadOptions {
+            config: Some(fixture(&format!("single-file/{family}"))),
+            loras,
+            ..LoadOptions::default()
+        };
+        let base = open(
+            &fixture(&format!("single-file/{container}")),
+            &options(Vec::new()),
+        );
+        let layers = layers(name);
+        assert!(layers.len() > 10);
+        let about = [("ss_steps".to_owned(), "7".to_owned())].into();
+        let inputs = {
+            let mut inputs = Expected::read(&format!("single-file/expected-{family}.safetensors"));
+            inputs.set(
+                "unet/sample",
+                Expected::read("lora/expected.safetensors").data("sample"),
+            );
+            inputs
+        };
+        let plain = outputs(&base, &inputs);
+        let mut found = Vec::new();
+        for (format, file) in [
+            (LoraFormat::Kohya, "kohya"),
+            (LoraFormat::Diffusers, "diffusers"),
+        ] {
+            let path = folder.path().join(format!("{file}.safetensors"));
+            std::fs::write(&path, base.lora_file(format, &layers, &about).unwrap()).unwrap();
+            let lora = LoraSpec {
+                path: path.clone(),
+                weight: 1.0,
+            };
+            let checkpoint = open(
+                &fixture(&format!("single-file/{container}")),
+                &options(vec![lora]),
+            );
+            found.push(outputs(&checkpoint, &inputs).remove("unet/out").unwrap());
+            let written = prepose_formats::TensorFile::open(&path).unwrap();
+            assert_eq!(written.metadata().unwrap()["ss_steps"], "7");
+            if format == LoraFormat::Kohya {
+                let original = written.names().all(|name| {
+                    name.contains("_input_blocks_")
+                        || name.contains("_middle_block_")
+                        || name.contains("_output_blocks_")
+                });
+                assert_eq!(original, family == "sdxl");
+                assert_eq!(written.metadata().unwrap()["ss_network_alpha"], "2");
+                let scalars = written
+                    .tensors()
+                    .filter(|(name, _)| name.ends_with(".alpha"));
+                assert!(scalars.map(|(_, info)| &info.shape).all(Vec::is_empty));
+            }
+        }
+        assert_eq!(found[0], found[1], "{family}");
+        assert_ne!(found[0], plain["unet/out"], "{family}");
+    }
 }

@@ -12,6 +12,8 @@ FEW_STEPS = [1, 4, 10, 20]
 SHAPE = (1, 4, 2, 2)
 SEED = 7
 # 50 × 0.58 is 28.999999999999996 in f64, and diffusers truncates.
+# The share of fresh noise in each step of a case, where it is not the class's default.
+ETAS = {"tcd/eta0": 0.0, "tcd/eta1": 1.0}
 STRENGTHS = [(10, 0.6), (10, 0.3), (10, 1.0), (50, 0.58), (4, 0.5)]
 
 
@@ -26,7 +28,7 @@ def variants():
         yield f"{name}/sd1", name, SD1, {}, STEPS
         yield f"{name}/sd1_v", name, SD1, {"prediction_type": "v_prediction"}, STEPS
         yield f"{name}/sdxl", name, SDXL, {}, STEPS
-        if name != "lcm":  # LCM has its own spacing only
+        if name not in ("lcm", "tcd"):  # these have their own spacing only
             for spacing in ("linspace", "leading", "trailing"):
                 yield f"{name}/{spacing}", name, SDXL, {"timestep_spacing": spacing}, FEW_STEPS
         if name != "pndm":  # the others know zero terminal SNR
@@ -36,6 +38,8 @@ def variants():
         yield f"{name}/alpha_one", name, SD1, {"set_alpha_to_one": True}, FEW_STEPS
     for name in ("euler", "unipc"):
         yield f"{name}/karras", name, SDXL, {"use_karras_sigmas": True}, FEW_STEPS
+    for eta in ETAS:
+        yield eta, "tcd", SDXL, {}, FEW_STEPS
     yield "ddim/clip_sample", "ddim", SD1, {"clip_sample": True}, FEW_STEPS
     yield "ddim/linear_betas", "ddim", SD1, {"beta_schedule": "linear", "steps_offset": 0}, FEW_STEPS
     yield "euler/linear_betas", "euler", SD1, {"beta_schedule": "linear", "steps_offset": 0}, FEW_STEPS
@@ -52,6 +56,7 @@ class Recorder:
 
     def __init__(self, scheduler, tensors, prefix):
         self.scheduler, self.tensors, self.prefix = scheduler, tensors, prefix
+        self.eta = {"eta": ETAS[case] for case in ETAS if prefix.startswith(f"{case}/")}
 
     def run(self, sample, timesteps, rng):
         trajectory = [sample]
@@ -60,6 +65,7 @@ class Recorder:
         for t in timesteps:
             model_input = self.scheduler.scale_model_input(sample, t)
             arguments = {"generator": rng} if "generator" in self.scheduler.step.__code__.co_varnames else {}
+            arguments |= self.eta
             sample = self.scheduler.step(fake_model(model_input, t), t, sample, return_dict=False, **arguments)[0]
             trajectory.append(sample)
         if not all(torch.isfinite(x).all() for x in trajectory):
@@ -113,6 +119,8 @@ def make():
         config = base | changes
         case = {"name": name, "scheduler": scheduler_name, "checkpoint_config": config, "runs": [], "img2img": []}
         case["class"] = SCHEDULERS[scheduler_name][0]
+        if name in ETAS:
+            case["eta"] = ETAS[name]
         tensors[f"{name}/alphas_cumprod_every_37th"] = build(scheduler_name, config).alphas_cumprod[::37]
         for steps in step_counts:
             try:

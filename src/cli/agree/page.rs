@@ -12,7 +12,7 @@ use prepose_untrusted::escaped;
 use super::input::sheet;
 use crate::cli::OK;
 use crate::cli::audit::label::address;
-use crate::cli::input::absolute;
+use crate::cli::input::{absolute, count};
 
 /// Make a page on which people label pictures.
 ///
@@ -72,9 +72,9 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         .with_context(|| format!("cannot write {}", args.out.display()))?;
     writeln!(
         std::io::stdout().lock(),
-        "{}: {} pictures to label. Open it in a browser; ? shows the keys.",
+        "{}: {} to label. Open it in a browser; ? shows the keys.",
         escaped(&args.out.display().to_string()),
-        items.len()
+        count(items.len(), "picture")
     )?;
     Ok(OK)
 }

@@ -311,49 +311,7 @@ fn describe(calibration: &Calibration, args: &Args) -> String {
     }
     line(String::new());
     for search in [&calibration.deployed, &calibration.overriding] {
-        let what = match search.semantics {
-            Semantics::Deployed => {
-                "deployed: t_det in the rule, after the detectors' own thresholds"
-            }
-            Semantics::Override => {
-                "override: t_det also in the place of the detectors' own thresholds, as the published grid ran"
-            }
-        };
-        let Parameters {
-            margin,
-            detection_score,
-            confidence_threshold,
-        } = search.best_parameters;
-        line(what.into());
-        line(format!(
-            "  chosen m = {margin}, t_det = {detection_score}, tau = {confidence_threshold}, J = {:.4}",
-            search.best_metrics.score
-        ));
-        line("  the best of each margin:".into());
-        line(format!(
-            "  {:>6}{:>7}{:>6}{:>9}{:>10}{:>10}{:>12}",
-            "m", "t_det", "tau", "J", "coverage", "risk", "false PASS"
-        ));
-        for margin in &calibration.grid.margins {
-            let trials: Vec<Trial> = search
-                .trials
-                .iter()
-                .filter(|trial| trial.margin == *margin)
-                .copied()
-                .collect();
-            if let Some(trial) = best(&trials) {
-                line(format!(
-                    "  {:>6}{:>7}{:>6}{:>9.4}{:>10.4}{:>10.5}{:>12.5}",
-                    trial.margin,
-                    trial.detection_score,
-                    trial.confidence_threshold,
-                    trial.score,
-                    trial.coverage,
-                    trial.risk,
-                    trial.false_pass_rate
-                ));
-            }
-        }
+        describe_search(search, &calibration.grid.margins, &mut line);
         line(String::new());
     }
     for note in notes(calibration) {
@@ -364,6 +322,51 @@ fn describe(calibration: &Calibration, args: &Args) -> String {
         escaped(&args.out.display().to_string())
     ));
     text
+}
+
+/// What is best by one meaning of the grid's settings.
+fn describe_search(search: &Search, margins: &[f64], line: &mut impl FnMut(String)) {
+    let what = match search.semantics {
+        Semantics::Deployed => "deployed: t_det in the rule, after the detectors' own thresholds",
+        Semantics::Override => {
+            "override: t_det also in the place of the detectors' own thresholds, as the published grid ran"
+        }
+    };
+    let Parameters {
+        margin,
+        detection_score,
+        confidence_threshold,
+    } = search.best_parameters;
+    line(what.into());
+    line(format!(
+        "  chosen m = {margin}, t_det = {detection_score}, tau = {confidence_threshold}, J = {:.4}",
+        search.best_metrics.score
+    ));
+    line("  the best of each margin:".into());
+    line(format!(
+        "  {:>6}{:>7}{:>6}{:>9}{:>10}{:>10}{:>12}",
+        "m", "t_det", "tau", "J", "coverage", "risk", "false PASS"
+    ));
+    for margin in margins {
+        let trials: Vec<Trial> = search
+            .trials
+            .iter()
+            .filter(|trial| trial.margin == *margin)
+            .copied()
+            .collect();
+        if let Some(trial) = best(&trials) {
+            line(format!(
+                "  {:>6}{:>7}{:>6}{:>9.4}{:>10.4}{:>10.5}{:>12.5}",
+                trial.margin,
+                trial.detection_score,
+                trial.confidence_threshold,
+                trial.score,
+                trial.coverage,
+                trial.risk,
+                trial.false_pass_rate
+            ));
+        }
+    }
 }
 
 /// What the records do not know and the search had to assume.

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::super::OK;
 use super::input;
-use crate::cli::input::absolute;
+use crate::cli::input::{absolute, count};
 
 /// More than any picture's file has.
 const MOST_BYTES: u64 = 1 << 30;
@@ -77,9 +77,9 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         };
         writeln!(
             stdout,
-            "{}: {} pictures to label, {how}. Open it in a browser; ? shows the keys.",
+            "{}: {} to label, {how}. Open it in a browser; ? shows the keys.",
             escaped(&out.display().to_string()),
-            rows.len()
+            count(rows.len(), "picture")
         )?;
     }
     Ok(OK)

@@ -17,7 +17,7 @@ use serde_json::json;
 
 use super::super::OK;
 use super::input;
-use crate::cli::input::absolute;
+use crate::cli::input::{absolute, count};
 
 /// Draw pictures for people to label, from every method, relation and verdict.
 ///
@@ -267,10 +267,10 @@ fn report(args: &Args, candidates: &[Candidate], drawn: &[usize]) -> anyhow::Res
     }
     writeln!(
         out,
-        "{}: {} of {} pictures",
+        "{}: {} of {}",
         escaped(&args.out.display().to_string()),
         drawn.len(),
-        candidates.len()
+        count(candidates.len(), "picture")
     )?;
     let widest = |of: fn(&(&str, &str, &str)) -> usize| strata.keys().map(of).max().unwrap_or(0);
     let (names, relations) = (

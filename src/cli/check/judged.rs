@@ -5,7 +5,7 @@ use std::io::Write as _;
 
 use prepose::check::prompt::SuitePrompt;
 use prepose::check::sample::sample_of;
-use prepose::check::spatialbench::{Record, Verdict};
+use prepose::check::spatialbench::Record;
 use prepose::judge::picture::Named;
 use prepose::judge::prompted::{Checked, Shown};
 use prepose::prompt::scene::{Scene, StatedRelation};
@@ -44,7 +44,7 @@ pub fn run(args: &Args, samples: &[Sample], records: &[Record], quiet: bool) -> 
         pictures
             .checked
             .get_or_insert_default()
-            .push(checked(&prompt, own));
+            .push(Checked::of_records(&prompt, own.iter().copied()));
         pictures.named.push(Named {
             id: sample.id.clone(),
             path: sample.path.clone(),
@@ -122,30 +122,6 @@ fn prompt_of(args: &Args, sample: &Sample) -> SuitePrompt {
         }
     }
     prompt
-}
-
-/// What the checker says of a picture's relations, in their order.
-fn checked(prompt: &SuitePrompt, records: &[&Record]) -> Checked {
-    let mut records = records.iter().peekable();
-    if records.peek().is_none() {
-        return Checked::default();
-    }
-    let stated = prompt
-        .relations
-        .iter()
-        .filter(|stated| stated.two().is_some());
-    let relations = stated.map(|stated| {
-        let record = records.next_if(|record| record.relation == stated.relation)?;
-        match record.verdict_raw {
-            Verdict::Pass => Some(true),
-            Verdict::Fail => Some(false),
-            Verdict::Undecidable => None,
-        }
-    });
-    Checked {
-        code: None,
-        relations: relations.collect(),
-    }
 }
 
 fn with_path(line: &Value, sample: &Sample) -> Value {

@@ -97,6 +97,17 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         true => judged::run(args, &inputs.samples, &records, quiet)?,
         false => OK,
     };
+    exit_code(args, &inputs, &records, &answers, judged)
+}
+
+/// What all of it comes to; `judged` is what the judge's part comes to.
+fn exit_code(
+    args: &Args,
+    inputs: &Inputs,
+    records: &[Record],
+    answers: &[Answer],
+    judged: u8,
+) -> anyhow::Result<u8> {
     if records.is_empty() && answers.is_empty() && inputs.problems.is_empty() {
         bail!(
             "nothing was checked: no picture states a relation that this checker decides, and no published rule scores one"

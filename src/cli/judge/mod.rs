@@ -7,6 +7,7 @@ mod ots;
 pub mod pictures;
 pub mod prompted;
 mod results;
+mod runs;
 mod scene;
 mod spatialgen;
 

@@ -4,18 +4,17 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use prepose::check::json;
 use prepose::check::prompt::SuitePrompt;
-use prepose::judge::answers::Rounds;
+use prepose::judge::answers::{Beside, Rounds};
 use prepose::judge::ask::Made;
 use prepose::judge::ask::Outcome;
 use prepose::judge::ots::{Case, Judged, agreement, bias, figures, from_prompt, published, read};
 use prepose_untrusted::read_text;
-use serde::Deserialize;
 use serde_json::json;
 
 use super::judging::{self, by_boxes};
 use super::results::Results;
+use super::runs::{lines_of, manifests};
 use super::{Args, pictures};
 
 /// What is asked for OTS-Bench.
@@ -64,19 +63,28 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         .iter()
         .flat_map(|case| vec![case.setting.as_str(); orders.len()]);
     let kinds: Vec<&str> = kinds.collect();
+    let boxes = match args.judge.has_boxes() {
+        true => Some(by_boxes(args, &named, &questions, quiet)?),
+        false => None,
+    };
+    let by_boxes = boxes
+        .as_ref()
+        .map(|outcomes| outcomes.iter().map(Outcome::answer));
+    let by_boxes: Option<Vec<_>> = by_boxes.map(Iterator::collect);
     let answers = Rounds {
         kinds: &kinds,
         outcomes: &rounds,
+        beside: match (args.judge.model.is_oracle(), &by_boxes) {
+            (true, _) => Beside::Geometry,
+            (false, Some(answers)) => Beside::Answers(answers),
+            (false, None) => Beside::Nothing,
+        },
     };
     let bootstrap = args.bootstrap();
     let mut tables = vec![figures(&judged, &bootstrap)];
     if orders.len() > 1 {
         tables.push(bias(&judged));
     }
-    let boxes = match args.judge.has_boxes() {
-        true => Some(by_boxes(args, &named, &questions, quiet)?),
-        false => None,
-    };
     let boxes = boxes.map(|outcomes| self::judged(&cases, &outcomes, orders.len()));
     if let Some(boxes) = &boxes {
         let mut by_boxes = figures(boxes, &bootstrap);
@@ -132,14 +140,6 @@ fn lines(judged: &[Judged], boxes: Option<&[Judged]>) -> Vec<serde_json::Value> 
     judged.iter().enumerate().map(line).collect()
 }
 
-/// A line of a run's manifest, as far as it matters here.
-#[derive(Deserialize)]
-struct Line {
-    sample_id: String,
-    prompt_id: String,
-    image_path: String,
-}
-
 /// The cases of a run: its pictures of prompts with two objects and no relation, or with one of left and right.
 fn of_run(folder: &Path) -> anyhow::Result<Vec<Case>> {
     let file = folder.join("prompts.jsonl");
@@ -156,25 +156,9 @@ fn of_run(folder: &Path) -> anyhow::Result<Vec<Case>> {
         .iter()
         .map(|prompt| (prompt.prompt_id.as_str(), prompt))
         .collect();
-    let unreadable = || format!("cannot read {}", folder.display());
-    let mut methods = Vec::new();
-    for entry in std::fs::read_dir(folder).with_context(unreadable)? {
-        let path = entry.with_context(unreadable)?.path();
-        if path.join("manifest.jsonl").is_file() {
-            methods.push(path);
-        }
-    }
-    methods.sort();
     let mut cases = Vec::new();
-    for method in methods {
-        let file = method.join("manifest.jsonl");
-        let text = read_text(&file).with_context(|| format!("cannot read {}", file.display()))?;
-        let name = method
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        for line in lines_of::<Line>(&file, &text)? {
+    for (name, lines) in manifests(folder)? {
+        for line in lines {
             let Some(mut case) = prompts
                 .get(line.prompt_id.as_str())
                 .and_then(|prompt| from_prompt(prompt))
@@ -194,14 +178,4 @@ fn of_run(folder: &Path) -> anyhow::Result<Vec<Case>> {
         );
     }
     Ok(cases)
-}
-
-fn lines_of<T: serde::de::DeserializeOwned>(path: &Path, text: &str) -> anyhow::Result<Vec<T>> {
-    (1..)
-        .zip(text.lines())
-        .filter(|(_, line)| !line.trim().is_empty())
-        .map(|(number, line)| {
-            json::from_str(line).with_context(|| format!("{}: line {number}", path.display()))
-        })
-        .collect()
 }

@@ -10,6 +10,7 @@ use prepose::device::{self, DeviceSpec};
 use prepose::judge::ask::Questions;
 use prepose::judge::picture::{self, Named};
 use prepose::picture::{Picture, PictureTensor};
+use prepose::suite::judge::by_names;
 use prepose_untrusted::read_text_or_stdin;
 use prepose_weights::TOYBOX;
 
@@ -118,7 +119,11 @@ pub fn look(
             id: one.id.clone(),
             prompt_id: one.id.clone(),
             size: Some((decoded.width, decoded.height)),
-            detections: found.into_iter().flatten().collect(),
+            detections: by_names(
+                found.into_iter().flatten().collect(),
+                wanted,
+                detector.vocabulary(),
+            ),
             ..Case::default()
         });
         progress.advance(1);

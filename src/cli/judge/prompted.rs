@@ -111,7 +111,13 @@ impl PromptedArgs {
         let asked = ask_all(&who, self.rounds, stop, &mut book, all, quiet)?;
         let (rounds, totals) = outcomes(asked);
         let checked = pictures.checked.as_deref();
-        let told = told(&asking, &rounds, checked, &Bootstrap::default());
+        let told = told(
+            &asking,
+            &rounds,
+            checked,
+            self.model.is_oracle(),
+            &Bootstrap::default(),
+        );
         let results = Results {
             tables: told.tables,
             more: Vec::new(),

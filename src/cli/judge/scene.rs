@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, bail, ensure};
-use prepose::judge::answers::Rounds;
+use prepose::judge::answers::{Beside, Rounds};
 use prepose::judge::scene::Graph;
 use prepose::judge::scene::compare::{Comparison, compare};
 use prepose::judge::scene::graph::{Level, read};
@@ -90,6 +90,10 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let answers = Rounds {
         kinds: &kinds,
         outcomes: &rounds,
+        beside: match args.judge.model.is_oracle() {
+            true => Beside::Geometry,
+            false => Beside::Nothing,
+        },
     };
     let table = by_level(
         &graphs,

@@ -70,10 +70,6 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         args.settings.shard.is_none() && args.settings.shards.is_none(),
         "edits need their seed pictures in one place: give --every and --limit instead of --shard"
     );
-    ensure!(
-        !args.settings.out.contains("://"),
-        "edits begin with the files of their seed pictures; --out must be a folder"
-    );
     check_source(args)?;
     let labels = match &args.labels {
         Some(path) => read_labels(path)?,

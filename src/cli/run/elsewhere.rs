@@ -346,6 +346,8 @@ fn refuse_misplaced(settings: &Settings) -> anyhow::Result<()> {
         ("--ip-picture", !sampling.ip_picture.is_empty()),
         ("--dtype", model.dtype.is_some()),
         ("--scheduler", sampling.scheduler.is_some()),
+        ("--eta", sampling.eta.is_some()),
+        ("--guidance-steps", sampling.guidance_steps.is_some()),
         ("--clip-skip", sampling.clip_skip.is_some()),
         ("--noise", sampling.noise.is_some()),
         ("--vae-tiling", sampling.vae_tiling.is_some()),

@@ -87,6 +87,8 @@ pub fn plan(
     let sampling = Sampling {
         steps: asked.steps.unwrap_or(defaults.steps),
         guidance_scale: asked.guidance_scale.unwrap_or(defaults.guidance_scale),
+        guidance_steps: asked.guidance_steps,
+        eta: asked.eta,
         scheduler: blueprint.scheduler_name(kind.as_deref())?,
         width,
         height,

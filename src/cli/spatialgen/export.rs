@@ -13,6 +13,7 @@ use serde_json::json;
 
 use super::{items, write};
 use crate::cli::OK;
+use crate::cli::input::count;
 
 /// Put pictures that pass, with their prompts, into a folder to train on.
 ///
@@ -70,7 +71,57 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         .map(|item| (item.id.clone(), item))
         .collect();
     let path = args.judged.join("judged.jsonl");
-    let text = read_text(&path)
+    let (passing, judged) = passing(args, &path, &items)?;
+    let target = args.out.join("metadata.jsonl");
+    let mut lines = before(&target)?;
+    prepare_folder(&args.out)?;
+    let mut names = HashSet::new();
+    for Passing { line, item, right } in &passing {
+        let name = put(args, &path, line, &mut names)?;
+        let passed: Vec<&str> = (Domain::ALL.iter().zip(line.right))
+            .filter(|(_, right)| *right == Some(true))
+            .map(|(domain, _)| domain.as_str())
+            .collect();
+        let new = json!({
+            "file_name": name,
+            "text": item.prompt,
+            "item": item.id,
+            "scene": item.scene,
+            "method": line.method,
+            "right": right,
+            "passed": passed,
+        });
+        lines.insert(name, new.to_string());
+    }
+    let text: String = lines.values().map(|line| format!("{line}\n")).collect();
+    write(&target, &text)?;
+    if !quiet {
+        println!(
+            "{} of {} pass; {} in {}",
+            passing.len(),
+            count(judged, "picture"),
+            lines.len(),
+            args.out.display()
+        );
+    }
+    Ok(OK)
+}
+
+/// A picture that passes.
+struct Passing<'a> {
+    line: Line,
+    item: &'a Item,
+    /// How many of its questions are answered rightly.
+    right: usize,
+}
+
+/// The pictures that pass, and how many were judged.
+fn passing<'a>(
+    args: &Args,
+    path: &Path,
+    items: &'a HashMap<String, Item>,
+) -> anyhow::Result<(Vec<Passing<'a>>, usize)> {
+    let text = read_text(path)
         .with_context(|| format!("cannot read {}; prepose judge writes it", path.display()))?;
     let mut passing = Vec::new();
     let mut judged = 0;
@@ -103,7 +154,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
                     line.item
                 );
             };
-            passing.push((line, item, right));
+            passing.push(Passing { line, item, right });
         }
     }
     ensure!(
@@ -111,72 +162,48 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         "{}: there are no pictures in it",
         path.display()
     );
-    let target = args.out.join("metadata.jsonl");
-    let mut lines = before(&target)?;
-    prepare_folder(&args.out)?;
-    let mut names = HashSet::new();
-    for (line, item, right) in &passing {
-        let Some(file) = &line.picture else {
-            bail!("{}: {} has no picture", path.display(), line.id);
-        };
-        // Names in a file are no ways out of the folder.
-        let inside = file
-            .components()
-            .all(|part| matches!(part, Component::Normal(_)));
-        ensure!(
-            inside,
-            "{}: {} is no file below --pictures",
-            path.display(),
-            file.display()
-        );
-        let source = args.pictures.join(file);
-        let bytes = picture::read(&source)?.bytes;
-        let ending = file
-            .extension()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .to_lowercase();
-        let safe = |c: char| {
-            if c.is_ascii_alphanumeric() || "._-".contains(c) {
-                c
-            } else {
-                '_'
-            }
-        };
-        let name: String = line.id.chars().map(safe).collect();
-        let name = format!("{}.{ending}", name.trim_start_matches('.'));
-        ensure!(
-            names.insert(name.clone()),
-            "two pictures would both be called {name}"
-        );
-        write_atomically(&args.out.join(&name), &bytes)
-            .with_context(|| format!("cannot write {}", args.out.join(&name).display()))?;
-        let passed: Vec<&str> = (Domain::ALL.iter().zip(line.right))
-            .filter(|(_, right)| *right == Some(true))
-            .map(|(domain, _)| domain.as_str())
-            .collect();
-        let new = json!({
-            "file_name": name,
-            "text": item.prompt,
-            "item": item.id,
-            "scene": item.scene,
-            "method": line.method,
-            "right": right,
-            "passed": passed,
-        });
-        lines.insert(name, new.to_string());
-    }
-    let text: String = lines.values().map(|line| format!("{line}\n")).collect();
-    write(&target, &text)?;
-    if !quiet {
-        println!(
-            "{} of {judged} pictures pass; {} in {}",
-            passing.len(),
-            lines.len(),
-            args.out.display()
-        );
-    }
-    Ok(OK)
+    Ok((passing, judged))
+}
+
+/// Copies the picture of a line into the folder, and returns its name there, which is none of `names` yet.
+fn put(
+    args: &Args,
+    path: &Path,
+    line: &Line,
+    names: &mut HashSet<String>,
+) -> anyhow::Result<String> {
+    let Some(file) = &line.picture else {
+        bail!("{}: {} has no picture", path.display(), line.id);
+    };
+    // Names in a file are no ways out of the folder.
+    let inside = file
+        .components()
+        .all(|part| matches!(part, Component::Normal(_)));
+    ensure!(
+        inside,
+        "{}: {} is no file below --pictures",
+        path.display(),
+        file.display()
+    );
+    let bytes = picture::read(&args.pictures.join(file))?.bytes;
+    let ending = file
+        .extension()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .to_lowercase();
+    let safe = |c: char| match c.is_ascii_alphanumeric() || "._-".contains(c) {
+        true => c,
+        false => '_',
+    };
+    let name: String = line.id.chars().map(safe).collect();
+    let name = format!("{}.{ending}", name.trim_start_matches('.'));
+    ensure!(
+        names.insert(name.clone()),
+        "two pictures would both be called {name}"
+    );
+    write_atomically(&args.out.join(&name), &bytes)
+        .with_context(|| format!("cannot write {}", args.out.join(&name).display()))?;
+    Ok(name)
 }
 
 /// The lines of a folder that is there already, by their pictures.

@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, bail, ensure};
-use prepose::judge::ask::{Manner, Outcome, ask};
+use prepose::judge::ask::{Asked, Manner, Outcome, ask};
 use prepose::judge::book::Book;
+use prepose::judge::chat::ChatJudge;
 use prepose::judge::question::Question;
 use prepose::judge::spatialgen::propose::{proposed, question};
 use prepose::judge::spatialgen::{Item, read_lines, to_line};
@@ -103,43 +105,21 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let mut book = Book::open(&book)?;
     let mut tokens = (0, 0);
     for number in 1..=args.tries {
-        if open.is_empty() || stop.load(std::sync::atomic::Ordering::Relaxed) {
+        if open.is_empty() || stop.load(Ordering::Relaxed) {
             break;
         }
-        let questions: Vec<Question> = (open.iter())
-            .map(|one| question(&one.id, &one.scene, one.number, &one.faults))
-            .collect();
-        let bar = Mutex::new(Progress::new(questions.len() as u64, "prompts", quiet));
-        let locked = || bar.lock().unwrap_or_else(PoisonError::into_inner);
-        let manner = Manner {
-            concurrency: args.model.concurrency,
-            progress: &|_| locked().advance(1),
-            stop: &stop,
-        };
-        let asked = ask(&model, &[], &questions, &mut book, &manner);
-        locked().finish();
-        let asked = asked?;
+        let asked = ask_for(
+            &open,
+            args.model.concurrency,
+            &model,
+            (&mut book, &stop),
+            quiet,
+        )?;
         tokens = (
             tokens.0 + asked.prompt_tokens,
             tokens.1 + asked.answer_tokens,
         );
-        let answers = asked.outcomes.iter().zip(asked.texts);
-        open = (open.into_iter().zip(answers))
-            .filter_map(|(mut one, (outcome, text))| {
-                one.faults = match (outcome, text) {
-                    (_, Some(text)) => match proposed(&one.id, &one.scene, &text, args.key_seed) {
-                        Ok(item) => {
-                            items.insert(item.id.clone(), item);
-                            return None;
-                        }
-                        Err(faults) => faults,
-                    },
-                    (Outcome::Failed(why), None) => vec![why.clone()],
-                    _ => vec!["it was no JSON object".into()],
-                };
-                Some(one)
-            })
-            .collect();
+        open = take(open, asked, args.key_seed, &mut items);
         save(&args.out, &wanted, &items)?;
         if !quiet {
             let have = wanted.len() - open.len();
@@ -165,6 +145,55 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         return Ok(code);
     }
     Ok(if open.is_empty() { OK } else { ERROR })
+}
+
+/// Asks for all that is open.
+fn ask_for(
+    open: &[Wanted],
+    concurrency: usize,
+    model: &ChatJudge,
+    (book, stop): (&mut Book, &AtomicBool),
+    quiet: bool,
+) -> anyhow::Result<Asked> {
+    let questions: Vec<Question> = (open.iter())
+        .map(|one| question(&one.id, &one.scene, one.number, &one.faults))
+        .collect();
+    let bar = Mutex::new(Progress::new(questions.len() as u64, "prompts", quiet));
+    let locked = || bar.lock().unwrap_or_else(PoisonError::into_inner);
+    let manner = Manner {
+        concurrency,
+        progress: &|_| locked().advance(1),
+        stop,
+    };
+    let asked = ask(model, &[], &questions, book, &manner);
+    locked().finish();
+    Ok(asked?)
+}
+
+/// Puts what can be used among the items; what is left is open, with what is wrong with it.
+fn take(
+    open: Vec<Wanted>,
+    asked: Asked,
+    key_seed: u64,
+    items: &mut HashMap<String, Item>,
+) -> Vec<Wanted> {
+    let answers = asked.outcomes.into_iter().zip(asked.texts);
+    let left = open.into_iter().zip(answers);
+    left.filter_map(|(mut one, (outcome, text))| {
+        one.faults = match (outcome, text) {
+            (_, Some(text)) => match proposed(&one.id, &one.scene, &text, key_seed) {
+                Ok(item) => {
+                    items.insert(item.id.clone(), item);
+                    return None;
+                }
+                Err(faults) => faults,
+            },
+            (Outcome::Failed(why), None) => vec![why],
+            _ => vec!["it was no JSON object".into()],
+        };
+        Some(one)
+    })
+    .collect()
 }
 
 /// The scenes with names for ids.

@@ -5,6 +5,7 @@
 //! from the prompt; the wrong options of a question about a relation are those that cannot hold beside it (left, right,
 //! above, below; in front, behind; near, far), as many as [`Rules`] says.
 
+mod checked;
 mod tables;
 
 use std::collections::{BTreeMap, HashSet};
@@ -20,7 +21,8 @@ use crate::scene::graph::{Graph, Relationship};
 use crate::scene::questions::{Asked, Part, Rules, questions_with};
 use crate::scene::score::Found;
 
-pub use tables::{Checked, Told, cost, told};
+pub use checked::Checked;
+pub use tables::{Told, cost, told};
 
 /// Which questions are asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -133,6 +135,39 @@ impl Asking {
             }));
         }
         kinds
+    }
+
+    /// What the answers to all questions would be by what a checker says of each picture, as far as it says anything.
+    pub(crate) fn answers_of(&self, checked: &[Checked]) -> Vec<Option<Answer>> {
+        let mut answers = Vec::with_capacity(self.index.len());
+        for (picture, shown) in self.shown.iter().enumerate() {
+            let case = case(shown);
+            let checked = checked.get(picture);
+            answers.extend(
+                self.of_picture(picture)
+                    .into_iter()
+                    .map(|(of, _)| match of {
+                        Of::Ots { exchanged } => {
+                            let code = checked?.code?;
+                            let digits = (1..=3).map(Answer::Digit);
+                            digits.into_iter().find(|digit| {
+                                let says = case.as_ref().map(|case| case.code(*digit, exchanged).0);
+                                says == Some(code)
+                            })
+                        }
+                        Of::Scene(Part::Object(at)) => {
+                            let found = checked?.objects.get(at).copied().flatten();
+                            found.map(Answer::Yes)
+                        }
+                        // Which of the other relations is seen the checker does not say.
+                        Of::Scene(Part::Relationship(at, right)) => {
+                            let holds = checked?.relations.get(at).copied().flatten()?;
+                            holds.then_some(Answer::Letter(right))
+                        }
+                    }),
+            );
+        }
+        answers
     }
 
     fn of_picture(&self, picture: usize) -> Vec<(Of, Question)> {

@@ -7,22 +7,12 @@ use prepose_statistics::agreement::{Weights, cohen_kappa, confusion};
 use prepose_statistics::bootstrap::Bootstrap;
 use serde_json::{Value, json};
 
-use super::{Asking, OfPicture, judged};
-use crate::answers::Rounds;
+use super::{Asking, Checked, OfPicture, judged};
+use crate::answers::{Beside, Rounds};
 use crate::ask::Outcome;
 use crate::ots::{self, Judged};
 use crate::question::Answer;
-use crate::scene::score::Found;
-
-/// What a checker says of a picture.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Checked {
-    /// In OTS-Bench's codes of 1, 2 and 3: where the first of two is, or whether the stated side is right; none if that was not
-    /// looked at.
-    pub code: Option<u8>,
-    /// Of each relation between two: whether it holds, none if that is undecidable; empty if nobody looked.
-    pub relations: Vec<Option<bool>>,
-}
+use crate::scene::score::{Found, mean_in_percent, with_scores};
 
 /// What a judge said, for files and people.
 #[derive(Clone, Debug)]
@@ -36,17 +26,24 @@ pub struct Told {
 }
 
 /// What came of the questions of each round; the first counts. `checked` has what the checker says of each picture, in their
-/// order.
+/// order; `by_geometry` says that the answers are an oracle's.
 pub fn told(
     asking: &Asking,
     rounds: &[Vec<Outcome>],
     checked: Option<&[Checked]>,
+    by_geometry: bool,
     bootstrap: &Bootstrap,
 ) -> Told {
     let kinds = asking.kinds();
+    let expected = checked.map(|checked| asking.answers_of(checked));
     let answers = Rounds {
         kinds: &kinds,
         outcomes: rounds,
+        beside: match (by_geometry, &expected) {
+            (true, _) => Beside::Geometry,
+            (false, Some(expected)) => Beside::Answers(expected),
+            (false, None) => Beside::Nothing,
+        },
     };
     let results = asking.results(rounds.first().map_or(&[], Vec::as_slice));
     let cases = asking.cases();
@@ -148,29 +145,11 @@ fn scenes(asking: &Asking, results: &[OfPicture], bootstrap: &Bootstrap) -> Tabl
                 .get(&method)
                 .map(|groups| groups.values().cloned().collect());
             let groups: Vec<Vec<f64>> = groups.unwrap_or_default();
-            if groups.is_empty() {
-                row.extend([Cell::Empty, Cell::Empty, Cell::Empty]);
-                continue;
-            }
-            let mean = bootstrap.mean(&groups);
-            row.extend([mean.value, mean.low, mean.high].map(|value| Cell::Percent(100.0 * value)));
+            row.extend(mean_in_percent(&groups, bootstrap));
         }
         row
     });
-    let columns = [
-        "method",
-        "pictures",
-        "invalid",
-        "object_recall",
-        "object_recall_low",
-        "object_recall_high",
-        "relation_recall",
-        "relation_recall_low",
-        "relation_recall_high",
-        "sgscore",
-        "sgscore_low",
-        "sgscore_high",
-    ];
+    let columns = with_scores(["method", "pictures", "invalid"]);
     Table::new("scenes", &columns, rows)
 }
 

@@ -104,6 +104,31 @@ fn recall(found: &[Option<bool>]) -> Option<f64> {
 /// What is told of a graph.
 type Figure<'a> = &'a dyn Fn(&Found) -> Option<f64>;
 
+/// The mean of shares that come in groups, in percent with its 95 % interval; nothing of none.
+pub(crate) fn mean_in_percent(groups: &[Vec<f64>], bootstrap: &Bootstrap) -> [Cell; 3] {
+    if groups.is_empty() {
+        return [Cell::Empty, Cell::Empty, Cell::Empty];
+    }
+    let mean = bootstrap.mean(groups);
+    [mean.value, mean.low, mean.high].map(|value| Cell::Percent(100.0 * value))
+}
+
+/// The columns of recalls and SGScore in a table, after its first ones.
+pub(crate) fn with_scores<'a>(first: [&'a str; 3]) -> Vec<&'a str> {
+    let scores = [
+        "object_recall",
+        "object_recall_low",
+        "object_recall_high",
+        "relation_recall",
+        "relation_recall_low",
+        "relation_recall_high",
+        "sgscore",
+        "sgscore_low",
+        "sgscore_high",
+    ];
+    first.into_iter().chain(scores).collect()
+}
+
 /// Mean recall and SGScore in percent, by level of complexity and over all, with 95 % intervals over graphs.
 pub fn by_level(
     graphs: &[Graph],
@@ -132,29 +157,11 @@ pub fn by_level(
                 .iter()
                 .filter_map(|one| Some(vec![figure(one)?]))
                 .collect();
-            if values.is_empty() {
-                row.extend([Cell::Empty, Cell::Empty, Cell::Empty]);
-                continue;
-            }
-            let mean = bootstrap.mean(&values);
-            row.extend([mean.value, mean.low, mean.high].map(|value| Cell::Percent(100.0 * value)));
+            row.extend(mean_in_percent(&values, bootstrap));
         }
         row
     });
-    let columns = [
-        "level",
-        "graphs",
-        "invalid",
-        "object_recall",
-        "object_recall_low",
-        "object_recall_high",
-        "relation_recall",
-        "relation_recall_low",
-        "relation_recall_high",
-        "sgscore",
-        "sgscore_low",
-        "sgscore_high",
-    ];
+    let columns = with_scores(["level", "graphs", "invalid"]);
     Table::new("sgscore", &columns, rows)
 }
 

@@ -1,4 +1,4 @@
-use crate::answers::Rounds;
+use crate::answers::{Beside, Rounds};
 use crate::ask::Outcome;
 use crate::question::{Answer, End, Form, Invalid};
 
@@ -68,6 +68,7 @@ fn a_judge_that_always_says_the_same_is_told_as_such() {
         let rounds = Rounds {
             kinds: &kinds,
             outcomes: &outcomes,
+            beside: Beside::default(),
         };
         let notes = rounds.notes();
         let told = format!("the judge says \"{word}\" in 30 of 30 answers (object)");
@@ -78,6 +79,7 @@ fn a_judge_that_always_says_the_same_is_told_as_such() {
     let rounds = Rounds {
         kinds: &kinds[..19],
         outcomes: &few,
+        beside: Beside::default(),
     };
     assert!(rounds.notes().is_empty());
 }
@@ -101,6 +103,7 @@ fn invalid_answers_and_rounds_are_counted() {
     let rounds = Rounds {
         kinds: &kinds,
         outcomes: &outcomes,
+        beside: Beside::default(),
     };
     let table = rounds.table();
     let number = |row, column| super::number(&table, row, column);
@@ -124,4 +127,39 @@ fn invalid_answers_and_rounds_are_counted() {
         "{notes}"
     );
     assert!(notes.contains("--max-tokens") && notes.contains("because of this: no connection"));
+}
+
+/// What somebody else saw decides whether one answer nearly always is a habit.
+#[test]
+fn the_same_answer_is_told_only_if_there_was_another_to_give() {
+    let kinds = ["object"; 40];
+    let mut first = [Answer::Yes(true); 40];
+    first[0] = Answer::Yes(false);
+    let outcomes = [said(&first)];
+    let notes = |beside| {
+        let rounds = Rounds {
+            kinds: &kinds,
+            outcomes: &outcomes,
+            beside,
+        };
+        rounds.notes().join("\n")
+    };
+    let others =
+        |no: std::ops::Range<usize>, unknown: std::ops::Range<usize>| -> Vec<Option<Answer>> {
+            let of = |at| (!unknown.contains(&at)).then(|| Answer::Yes(!no.contains(&at)));
+            (0..40).map(of).collect()
+        };
+    let told = |no, unknown| notes(Beside::Answers(&others(no, unknown)));
+    assert!(notes(Beside::Nothing).contains("it may not look at the pictures"));
+    assert_eq!(notes(Beside::Geometry), "");
+    // Everything is there, and the one that is not was seen.
+    assert_eq!(told(0..0, 0..0), "");
+    assert_eq!(told(0..1, 0..0), "");
+    // Half of what is not there was seen to be missing, and then less.
+    assert_eq!(told(0..2, 0..0), "");
+    assert!(told(0..3, 0..0).contains("also in 2 of 3 where boxes say something else"));
+    assert!(told(10..40, 0..0).contains("also in 30 of 30"));
+    // Of too few it is known.
+    assert!(told(0..0, 0..21).ends_with("(object): it may not look at the pictures"));
+    assert_eq!(told(0..0, 0..20), "");
 }

@@ -2,7 +2,7 @@ use prepose_remote::stub::{Asked as Heard, Reply as Said, Stub};
 use serde_json::json;
 
 use super::{both_orders, manner, model, pairs, pictures};
-use crate::answers::Rounds;
+use crate::answers::{Beside, Rounds};
 use crate::ask::{JudgeError, Outcome, ask};
 use crate::book::Book;
 use crate::chat::Sampling;
@@ -100,6 +100,7 @@ fn thoughts_without_an_end_are_told_and_lost_for_nobody() {
     let rounds = Rounds {
         kinds: &kinds,
         outcomes: &outcomes,
+        beside: Beside::default(),
     };
     let notes = rounds.notes().join("\n");
     assert!(

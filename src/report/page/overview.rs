@@ -134,8 +134,9 @@ fn method(method: &Method, rates: Option<&Rates>) -> String {
     };
     let Some(rates) = rates else {
         return format!(
-            "<article><h3>{name}</h3><p>{} pictures, none checked{refused}</p></article>",
-            thousands(pictures)
+            "<article><h3>{name}</h3><p>{} {}, none checked{refused}</p></article>",
+            thousands(pictures),
+            named(pictures, "picture", "pictures")
         );
     };
     let counts = Counts::of(
@@ -152,7 +153,7 @@ fn method(method: &Method, rates: Option<&Rates>) -> String {
     };
     format!(
         "<article><h3>{name}</h3><div class=\"bar\" role=\"img\" aria-label=\"{} pass, {} fail, {} undecidable\">{}{}{}</div>\
-         <p><b>{:.1} %</b> pass [{:.1}, {:.1}]<br>{:.1} % decided, {} pictures{refused}</p></article>",
+         <p><b>{:.1} %</b> pass [{:.1}, {:.1}]<br>{:.1} % decided, {} {}{refused}</p></article>",
         counts.pass,
         counts.fail,
         counts.undecidable,
@@ -164,6 +165,7 @@ fn method(method: &Method, rates: Option<&Rates>) -> String {
         100.0 * rates.pass_rate.high,
         100.0 * rates.coverage.value,
         thousands(pictures),
+        named(pictures, "picture", "pictures"),
     )
 }
 

@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use super::{BlockScale, PicturePrompt, PicturePromptError, PictureRegion};
 use crate::guidance::boxes::BBox;
+use crate::sampling::StepRange;
 
 impl FromStr for PicturePrompt {
     type Err = PicturePromptError;
@@ -48,12 +49,6 @@ impl PicturePrompt {
             let read = value.parse::<f64>();
             read.map_err(|_| format!("{key} is {value:?}, which is no number"))
         };
-        let step = |value: &str| {
-            let read = value.parse::<usize>();
-            read.map_err(|_| {
-                format!("steps are {value:?}; they look like 0-14, 15- or -14, counted from 0")
-            })
-        };
         match key {
             "adapter" => {
                 let read = value.parse();
@@ -62,13 +57,8 @@ impl PicturePrompt {
             }
             "scale" => self.scale = number(value)?,
             "steps" => {
-                let (first, last) = value.split_once('-').unwrap_or((value, value));
-                self.first_step = if first.is_empty() { 0 } else { step(first)? };
-                self.last_step = if last.is_empty() {
-                    None
-                } else {
-                    Some(step(last)?)
-                };
+                let steps: StepRange = value.parse()?;
+                (self.first_step, self.last_step) = (steps.first, steps.last);
             }
             "blocks" => {
                 let read = |part: &str| {

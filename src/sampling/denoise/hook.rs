@@ -5,6 +5,7 @@ use prepose_models::attention::{AttentionProbe, LayerInfo};
 use prepose_models::unet::{PreparedConditioning, Recording, UNet};
 
 use super::conditioning::{Conditioning, ConditioningPlan};
+use crate::sampling::StepRange;
 use crate::sampling::schedulers::{History, Schedule};
 
 /// What a hook sees and may change. It lives for one run of the loop.
@@ -25,6 +26,7 @@ pub struct State<'a> {
     pub(super) history: History,
     pub(super) plan: ConditioningPlan,
     pub(super) guidance_scale: f64,
+    pub(super) guidance_steps: Option<StepRange>,
 }
 
 impl State<'_> {
@@ -66,6 +68,12 @@ impl State<'_> {
     /// input: 1 for most schedulers, 1/√(σ² + 1) where the latents are kept in σ's space.
     pub fn input_scale(&self) -> f64 {
         self.schedule.input_scale(self.index)
+    }
+
+    /// Whether classifier-free guidance acts in this step, if there is any.
+    pub fn is_guided(&self) -> bool {
+        self.guidance_steps
+            .is_none_or(|steps| steps.contains(self.step))
     }
 
     /// The noise level of this step as σ = √(1 − ᾱ) / √ᾱ.

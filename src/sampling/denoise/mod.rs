@@ -9,6 +9,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use prepose_models::unet::{RecordOptions, StepGraphs, UNet};
 use thiserror::Error;
 
+use super::StepRange;
 use super::noise::NoiseSource;
 use super::schedulers::{History, Schedule};
 pub use conditioning::{Composition, Conditioning, ConditioningPlan, TextConditioning};
@@ -50,6 +51,8 @@ pub struct Run<'a> {
     pub plan: ConditioningPlan,
     /// The scale of classifier-free guidance; read only with a negative half.
     pub guidance_scale: f64,
+    /// The steps in which it acts; none are all.
+    pub guidance_steps: Option<StepRange>,
     /// One source a picture, for schedulers that add noise on the way.
     pub noise: Vec<NoiseSource>,
     /// The network's captured calls, which stand in for calls that no hook observes or records.
@@ -82,6 +85,7 @@ impl<'a> Run<'a> {
                 history: History::default(),
                 plan: self.plan,
                 guidance_scale: self.guidance_scale,
+                guidance_steps: self.guidance_steps,
             },
         };
         for hook in hooks.iter_mut() {
@@ -196,10 +200,14 @@ fn predict(
     let (unet, scale) = (state.unet, state.guidance_scale);
     let prepared = state.plan.prepare(state.step, unet, scale).clone();
     let rows = state.conditioning().rows();
-    let guided = rows > 1;
+    let guided = rows > 1 && state.is_guided();
     let composition = state.conditioning().composition.clone().filter(|_| guided);
     let input = state.model_input(state.latents.clone());
     let pictures = input.dims()[0];
+    let prepared = match rows > 1 && !guided {
+        true => prepared.narrow((rows - 1) * pictures, pictures),
+        false => prepared,
+    };
     let timestep = [state.timestep];
     let forward = |rows, input, prepared: &_, hooks: &mut [&mut dyn Hook]| {
         let probes = hooks.iter_mut().filter_map(|hook| hook.probe(state, rows));

@@ -15,7 +15,7 @@ pub struct Scheduler {
     pub(super) prediction: Prediction,
     /// ᾱ of each training timestep.
     pub(super) alphas_cumprod: Vec<f32>,
-    /// ᾱ after the last step of DDIM, PNDM and LCM.
+    /// ᾱ after the last step of methods that step in ᾱ.
     pub(super) final_alpha_cumprod: f32,
     pub(super) spacing: Spacing,
     pub(super) steps_offset: usize,
@@ -65,7 +65,7 @@ impl Scheduler {
         let alphas_cumprod = raw.alphas_cumprod(kind, prediction)?;
         let solver = raw.solver(kind)?;
         let original_inference_steps = raw.original_inference_steps.unwrap_or(50);
-        if kind == SchedulerKind::Lcm && !(1..=train).contains(&original_inference_steps) {
+        if kind.is_distilled() && !(1..=train).contains(&original_inference_steps) {
             let value = original_inference_steps.to_string();
             return Err(unsupported(kind, "original_inference_steps", &value));
         }
@@ -105,6 +105,11 @@ impl Scheduler {
         self.kind
     }
 
+    /// ᾱ of each training timestep.
+    pub fn alphas_cumprod(&self) -> &[f32] {
+        &self.alphas_cumprod
+    }
+
     /// What the UNet predicts.
     pub fn prediction(&self) -> Prediction {
         self.prediction
@@ -116,8 +121,13 @@ impl SchedulerKind {
     pub(super) fn uses_sigmas(self) -> bool {
         !matches!(
             self,
-            SchedulerKind::Ddim | SchedulerKind::Pndm | SchedulerKind::Lcm
+            SchedulerKind::Ddim | SchedulerKind::Pndm | SchedulerKind::Lcm | SchedulerKind::Tcd
         )
+    }
+
+    /// Takes few of the timesteps that a model was distilled for.
+    pub(super) fn is_distilled(self) -> bool {
+        matches!(self, SchedulerKind::Lcm | SchedulerKind::Tcd)
     }
 }
 
@@ -149,10 +159,7 @@ impl Raw {
     }
 
     fn spacing(&self, kind: SchedulerKind) -> Result<Spacing, SchedulerError> {
-        let leading = matches!(
-            kind,
-            SchedulerKind::Ddim | SchedulerKind::Pndm | SchedulerKind::Lcm
-        );
+        let leading = !kind.uses_sigmas();
         match self.timestep_spacing.as_deref() {
             None if leading => Ok(Spacing::Leading),
             None | Some("linspace") => Ok(Spacing::Linspace),
@@ -180,11 +187,11 @@ impl Raw {
         self.num_train_timesteps.unwrap_or(1000)
     }
 
-    /// LCM is the only class whose defaults are Stable Diffusion's.
+    /// The defaults of LCM's and TCD's classes are Stable Diffusion's.
     fn beta_schedule(&self, kind: SchedulerKind) -> &str {
-        let default = match kind {
-            SchedulerKind::Lcm => "scaled_linear",
-            _ => "linear",
+        let default = match kind.is_distilled() {
+            true => "scaled_linear",
+            false => "linear",
         };
         self.beta_schedule.as_deref().unwrap_or(default)
     }
@@ -196,11 +203,14 @@ impl Raw {
         prediction: Prediction,
     ) -> Result<Vec<f32>, SchedulerError> {
         let train = self.train_timesteps();
-        let lcm = kind == SchedulerKind::Lcm;
-        let start = self
-            .beta_start
-            .unwrap_or(if lcm { 0.00085 } else { 0.0001 });
-        let end = self.beta_end.unwrap_or(if lcm { 0.012 } else { 0.02 });
+        let (start, end) = match kind.is_distilled() {
+            true => (0.00085, 0.012),
+            false => (0.0001, 0.02),
+        };
+        let (start, end) = (
+            self.beta_start.unwrap_or(start),
+            self.beta_end.unwrap_or(end),
+        );
         let mut betas = match (&self.trained_betas, self.beta_schedule(kind)) {
             (Some(betas), _) if betas.len() == train => betas.clone(),
             (Some(betas), _) => {

@@ -23,6 +23,7 @@ mod pndm;
 mod raw;
 mod schedule;
 mod steps;
+mod tcd;
 mod timesteps;
 mod unipc;
 
@@ -69,11 +70,14 @@ pub enum SchedulerKind {
     UniPc,
     /// Latent consistency models (Luo et al. 2023); needs a checkpoint distilled for it.
     Lcm,
+    /// Trajectory consistency distillation (Zheng et al. 2024); needs a checkpoint or LoRA distilled for it, such as TCD or
+    /// Hyper-SD.
+    Tcd,
 }
 
 impl SchedulerKind {
     /// All kinds.
-    pub const ALL: [SchedulerKind; 8] = [
+    pub const ALL: [SchedulerKind; 9] = [
         SchedulerKind::Ddim,
         SchedulerKind::Pndm,
         SchedulerKind::Euler,
@@ -82,6 +86,7 @@ impl SchedulerKind {
         SchedulerKind::Dpmpp2mKarras,
         SchedulerKind::UniPc,
         SchedulerKind::Lcm,
+        SchedulerKind::Tcd,
     ];
 
     /// The name on the command line and in requests.
@@ -95,6 +100,7 @@ impl SchedulerKind {
             SchedulerKind::Dpmpp2mKarras => "dpmpp_2m_karras",
             SchedulerKind::UniPc => "unipc",
             SchedulerKind::Lcm => "lcm",
+            SchedulerKind::Tcd => "tcd",
         }
     }
 
@@ -108,6 +114,7 @@ impl SchedulerKind {
             SchedulerKind::Dpmpp2m | SchedulerKind::Dpmpp2mKarras => "DPMSolverMultistepScheduler",
             SchedulerKind::UniPc => "UniPCMultistepScheduler",
             SchedulerKind::Lcm => "LCMScheduler",
+            SchedulerKind::Tcd => "TCDScheduler",
         }
     }
 }
@@ -217,6 +224,14 @@ pub enum SchedulerError {
         /// Which setting, and what it leads to.
         reason: String,
     },
+    /// Only one method has a share of fresh noise.
+    #[error(
+        "eta is the share of fresh noise in each step of tcd; {0} has none: leave out --eta, or take --scheduler tcd"
+    )]
+    NoEta(SchedulerKind),
+    /// No share.
+    #[error("eta is {0}, but is a share from 0 to 1")]
+    Eta(f64),
     /// The paper's warm-up of PNDM belongs at the beginning.
     #[error(
         "pndm cannot start in the middle with the warm-up that this checkpoint asks for (skip_prk_steps is not \

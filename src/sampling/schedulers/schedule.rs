@@ -6,7 +6,7 @@ use super::config::Scheduler;
 use super::levels::alpha_sigma;
 use super::timesteps::Spacing;
 use super::{History, Prediction, SchedulerError, SchedulerKind};
-use super::{ddim, dpmpp, euler, lcm, pndm, unipc};
+use super::{ddim, dpmpp, euler, lcm, pndm, tcd, unipc};
 
 /// Timesteps and noise levels of one number of steps. Indices count UNet calls, from noise to picture.
 #[derive(Debug, Clone)]
@@ -17,6 +17,8 @@ pub struct Schedule {
     pub(super) timesteps: Vec<f64>,
     /// Noise level of each call's sample and of the final one; empty for methods that step in ᾱ.
     pub(super) sigmas: Vec<f32>,
+    /// The share of fresh noise in a step of TCD, from 0 to 1.
+    pub(super) eta: f64,
 }
 
 /// What a step returns, both f32 [B, C, h, w].
@@ -32,6 +34,19 @@ impl Schedule {
     /// The method.
     pub fn kind(&self) -> SchedulerKind {
         self.scheduler.kind
+    }
+
+    /// With another share of fresh noise in each step of TCD: 0 is deterministic, 1 all fresh
+    /// [default: 0.3, the paper's γ].
+    ///
+    /// # Errors
+    /// Another method; a number that is no share.
+    pub fn with_eta(self, eta: f64) -> Result<Self, SchedulerError> {
+        match (self.kind(), eta) {
+            (SchedulerKind::Tcd, 0.0..=1.0) => Ok(Self { eta, ..self }),
+            (SchedulerKind::Tcd, _) => Err(SchedulerError::Eta(eta)),
+            (kind, _) => Err(SchedulerError::NoEta(kind)),
+        }
     }
 
     /// The number of UNet calls: the steps, and one or nine more for PNDM.
@@ -55,7 +70,7 @@ impl Schedule {
         &self.timesteps
     }
 
-    /// The noise levels σ of the calls and of the result; empty for DDIM, PNDM and LCM.
+    /// The noise levels σ of the calls and of the result; empty for methods that step in ᾱ.
     pub fn sigmas(&self) -> &[f32] {
         &self.sigmas
     }
@@ -114,7 +129,7 @@ impl Schedule {
     /// The noise level of call `i` as σ = √(1 − ᾱ) / √ᾱ.
     pub fn sigma(&self, i: usize) -> f64 {
         match self.kind() {
-            SchedulerKind::Ddim | SchedulerKind::Pndm | SchedulerKind::Lcm => {
+            kind if !kind.uses_sigmas() => {
                 let alpha = f64::from(self.alpha_cumprod(i));
                 ((1.0 - alpha) / alpha).sqrt()
             }
@@ -130,7 +145,7 @@ impl Schedule {
                 let (alpha, sigma) = alpha_sigma(self.sigmas[i]);
                 original * alpha + noise * sigma
             }
-            SchedulerKind::Ddim | SchedulerKind::Pndm | SchedulerKind::Lcm => {
+            SchedulerKind::Ddim | SchedulerKind::Pndm | SchedulerKind::Lcm | SchedulerKind::Tcd => {
                 let a = self.alpha_cumprod(i);
                 original * a.sqrt() + noise * (1.0 - a).sqrt()
             }
@@ -143,6 +158,7 @@ impl Schedule {
             // Also the last one, where its weight is 0: diffusers draws it, and a later draw must not change.
             SchedulerKind::EulerA => true,
             SchedulerKind::Lcm => i + 1 != self.steps,
+            SchedulerKind::Tcd => self.eta > 0.0 && i + 1 != self.steps,
             _ => false,
         }
     }
@@ -176,6 +192,7 @@ impl Schedule {
             }
             SchedulerKind::UniPc => unipc::step(self, history, i, model_output, sample),
             SchedulerKind::Lcm => lcm::step(self, i, model_output, sample, noise),
+            SchedulerKind::Tcd => tcd::step(self, i, model_output, sample, noise),
         };
         history.steps += 1;
         output

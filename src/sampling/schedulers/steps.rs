@@ -11,7 +11,7 @@ impl Scheduler {
     pub fn schedule(&self, steps: usize) -> Result<Schedule, SchedulerError> {
         let train = self.alphas_cumprod.len();
         let most = match self.kind {
-            SchedulerKind::Lcm => self.original_inference_steps.min(train),
+            SchedulerKind::Lcm | SchedulerKind::Tcd => self.original_inference_steps.min(train),
             // With an offset the first of `train` timesteps would lie beyond the last of training.
             _ if self.spacing == Spacing::Leading && self.steps_offset > 0 => train - 1,
             _ => train,
@@ -44,7 +44,7 @@ impl Scheduler {
                 let times = pndm::timesteps(times, self.skip_runge_kutta, interval);
                 (times, vec![])
             }
-            SchedulerKind::Lcm => (self.lcm_timesteps(steps), vec![]),
+            SchedulerKind::Lcm | SchedulerKind::Tcd => (self.distilled_timesteps(steps), vec![]),
             SchedulerKind::Euler | SchedulerKind::EulerA => self.euler_levels(steps),
             SchedulerKind::Dpmpp2m | SchedulerKind::Dpmpp2mKarras | SchedulerKind::UniPc => {
                 self.solver_levels(steps)
@@ -71,6 +71,7 @@ impl Scheduler {
             steps,
             timesteps,
             sigmas,
+            eta: super::tcd::GAMMA,
         })
     }
 
@@ -89,7 +90,7 @@ impl Scheduler {
     }
 
     /// An even choice among the timesteps of distillation.
-    fn lcm_timesteps(&self, steps: usize) -> Vec<f64> {
+    fn distilled_timesteps(&self, steps: usize) -> Vec<f64> {
         let original = self.original_inference_steps;
         let interval = self.alphas_cumprod.len() / original;
         let choice =

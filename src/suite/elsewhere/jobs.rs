@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use prepose_untrusted::{MAX_PICTURE, read_regular};
+use prepose_store::reading;
+use prepose_untrusted::MAX_PICTURE;
 use sha2::{Digest, Sha256};
 
 use crate::search::candidate_seed;
@@ -87,7 +88,7 @@ pub(super) fn begun(
     let Some((path, edit)) = start(plan, source, job)? else {
         return Ok(Ok(wanted));
     };
-    let bytes = match read_regular(&path, MAX_PICTURE) {
+    let bytes = match reading::read(&path, MAX_PICTURE) {
         Ok(bytes) => bytes,
         Err(error) => {
             return match (error.kind(), refused(&path)) {
@@ -118,7 +119,11 @@ pub(super) fn check_start(plan: &Plan, source: &SourceId, job: Job) -> Result<()
     let Some((path, _)) = start(plan, source, job)? else {
         return Ok(());
     };
-    match std::fs::metadata(&path) {
+    let look = match reading::is_address(&path) {
+        false => std::fs::metadata(&path).map(drop),
+        true => reading::read(&path, MAX_PICTURE).map(drop),
+    };
+    match look {
         Err(error) if refused(&path).is_none() => Err(unreadable(plan, job, path, error)),
         _ => Ok(()),
     }
@@ -152,7 +157,7 @@ fn start<'a>(
 fn refused(picture: &Path) -> Option<Refusal> {
     let method = picture.parent()?.parent()?;
     let name = picture.with_extension("json");
-    let text = read_regular(&method.join("refused").join(name.file_name()?), 1 << 20).ok()?;
+    let text = reading::read(&method.join("refused").join(name.file_name()?), 1 << 20).ok()?;
     let refusal: Refusal = serde_json::from_slice(&text).ok()?;
     Some(Refusal {
         message: format!("of the picture that is changed: {}", refusal.message),

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::Mutex;
 
 use base64::Engine as _;
-use prepose::output::png::encode_plain;
+use prepose::output::png::{encode_plain, read_request};
 use prepose::picture::Picture;
 use prepose::remote::stub::{Asked, Reply, Stub};
 use prepose::store::ledger::sha256;
@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::program;
 use crate::run::{finish, refused};
+use crate::support::gateway::Gateway;
 
 /// A picture in grey.
 fn grey(value: u8) -> Vec<u8> {
@@ -52,11 +53,15 @@ fn put_suite(folder: &Path) {
 }
 
 fn edit(folder: &Path, more: &[&str]) -> Command {
+    edit_into(folder, "run", more)
+}
+
+fn edit_into(folder: &Path, out: &str, more: &[&str]) -> Command {
     put_suite(folder);
     let mut command = program::prepose();
     command
         .args(["ots", "edit", "--suite", "mine.jsonl", "--device", "flex"])
-        .args(["--strength", "0.5", "--checker", "none", "--out", "run"])
+        .args(["--strength", "0.5", "--checker", "none", "--out", out])
         .args(["--seeds", "0-1"])
         .args(more)
         .current_dir(folder);
@@ -173,6 +178,123 @@ fn what_was_refused_is_not_changed() {
     assert_eq!(fs::read_to_string(manifest).unwrap().lines().count(), 2);
     // Two of nothing and two changed; none of what is not there.
     assert_eq!(stub.count(), 2 + 2);
+}
+
+/// As [`edit`], into `s3://bucket/run`.
+fn edit_in_store(folder: &Path, gateway: &Gateway, more: &[&str]) -> Command {
+    let mut command = edit_into(folder, "s3://bucket/run", more);
+    command
+        .env("AWS_ENDPOINT_URL", &gateway.url)
+        .env("AWS_ACCESS_KEY_ID", "key")
+        .env("AWS_SECRET_ACCESS_KEY", "secret");
+    command
+}
+
+/// Puts what is in the store into `run`.
+fn fetch(gateway: &Gateway, folder: &Path) {
+    for (name, bytes) in gateway.files() {
+        let path = folder.join(name.strip_prefix("/bucket/").unwrap());
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+}
+
+#[test]
+fn seed_pictures_in_a_store_are_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = Gateway::start(|_| None);
+    // All seed pictures and one that is changed; and the others when it is asked again.
+    let stub = Stub::start(|asked| match asked.before {
+        3 => Reply::error(401, "invalid_api_key", "no more"),
+        _ => openai(asked),
+    })
+    .unwrap();
+    let args = [
+        &["--endpoint", &stub.address, "--parallel", "1"],
+        &OPENAI[..],
+    ]
+    .concat();
+    let error = refused(edit_in_store(folder.path(), &gateway, &args));
+    assert!(error.contains("no more"), "{error}");
+    finish(edit_in_store(folder.path(), &gateway, &args));
+    assert_eq!(stub.count(), 2 + 4 + 1);
+    // It is complete: nothing is asked for again.
+    finish(edit_in_store(folder.path(), &gateway, &args));
+    assert_eq!(stub.count(), 2 + 4 + 1);
+    assert!(!folder.path().join("s3:").exists());
+    fetch(&gateway, folder.path());
+    all_there(folder.path());
+}
+
+#[test]
+fn what_was_refused_in_a_store_is_not_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = Gateway::start(|_| None);
+    let stub = Stub::start(|asked| match asked.json()["seed"].as_u64() {
+        Some(1) => Reply::error(400, "moderation_blocked", "not this"),
+        _ => openai(asked),
+    })
+    .unwrap();
+    let args = [&["--endpoint", &stub.address], &OPENAI[..]].concat();
+    finish(edit_in_store(folder.path(), &gateway, &args));
+    let files = gateway.files();
+    let refusals = files
+        .iter()
+        .filter(|(name, _)| name.starts_with("/bucket/run/prompt-only/refused/"));
+    let texts: Vec<&str> = refusals
+        .map(|(_, text)| std::str::from_utf8(text).unwrap())
+        .collect();
+    assert_eq!(texts.len(), 2);
+    for text in texts {
+        assert!(
+            text.contains("of the picture that is changed: not this"),
+            "{text}"
+        );
+    }
+    assert_eq!(stub.count(), 2 + 2);
+}
+
+#[test]
+fn the_engine_changes_pictures_in_a_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = Gateway::start(|_| None);
+    let args = ["--steps", "4", "--batch", "4"];
+    finish(edit_in_store(folder.path(), &gateway, &args));
+    // The same to the pixel as in a folder.
+    let there = tempfile::tempdir().unwrap();
+    fetch(&gateway, there.path());
+    finish(edit(folder.path(), &args));
+    for id in [
+        "under_seed0000",
+        "under_seed0001",
+        "named_seed0000",
+        "named_seed0001",
+    ] {
+        let name = format!("run/prompt-only/images/prompt-only_{id}.png");
+        let pixels = |root: &Path| Picture::decode(&fs::read(root.join(&name)).unwrap()).unwrap();
+        assert_eq!(pixels(there.path()), pixels(folder.path()), "{id}");
+        let request = read_request(&there.path().join(&name)).unwrap();
+        let init = request.init.unwrap();
+        assert!(
+            init.path.starts_with("s3://bucket/run/seeds"),
+            "{:?}",
+            init.path
+        );
+        assert!(init.sha256.is_some());
+    }
+    let results = |root: &Path| {
+        let mut all = HashMap::new();
+        for entry in fs::read_dir(root.join("run/results")).unwrap() {
+            let path = entry.unwrap().path();
+            all.insert(
+                path.file_name().unwrap().to_owned(),
+                fs::read(&path).unwrap(),
+            );
+        }
+        all
+    };
+    assert!(!results(there.path()).is_empty());
+    assert_eq!(results(there.path()), results(folder.path()));
 }
 
 #[test]

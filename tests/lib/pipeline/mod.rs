@@ -4,6 +4,7 @@
 mod attention;
 mod batches;
 mod composed;
+mod fewer_calls;
 mod gligen;
 mod hooks;
 pub mod ip_adapter;
@@ -62,7 +63,9 @@ impl Case {
             height: size("height"),
             steps: size("num_inference_steps"),
             guidance_scale: asked["guidance_scale"].as_f64().unwrap(),
+            guidance_steps: None,
             scheduler: None,
+            eta: None,
             clip_skip: 0,
             noise: NoiseKind::Torch,
             init: None,

@@ -3,6 +3,7 @@
 //! `W + weight · alpha / rank · (up · down)`, computed in f32 whatever the types in the files.
 
 mod names;
+mod write;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -20,6 +21,8 @@ use crate::tensors;
 
 use names::Network;
 pub(crate) use names::{Alphas, Role, split};
+pub(crate) use write::file;
+pub use write::{LoraFormat, LoraLayer};
 
 /// A LoRA file and how strongly to apply it.
 #[derive(Debug, Clone, PartialEq)]

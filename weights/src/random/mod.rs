@@ -7,11 +7,12 @@
 
 mod values;
 
+use std::collections::HashMap;
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use burn::tensor::FloatDType;
+use burn::tensor::{FloatDType, TensorData};
 use prepose_models::ConfigError;
 use prepose_models::clip::{ClipTextConfig, ClipTextModel};
 use prepose_models::params::{Params, Wanted, outline};
@@ -24,7 +25,7 @@ use crate::configs::standard;
 use crate::error::WeightsError;
 use crate::family::Family;
 use crate::files::Files;
-use crate::part::Parts;
+use crate::part::{Part, Parts};
 use crate::tokenizer::clip_files;
 use crate::tokenizer_files::paddings;
 use values::{BLOCK, Values};
@@ -134,6 +135,48 @@ impl RandomCheckpoint {
     /// [`WeightsError::Folder`] if the folder is there and not empty or the disk is too small,
     /// [`WeightsError::Write`].
     pub fn write(&self, folder: &Path) -> Result<(), WeightsError> {
+        self.write_by(folder, &|network, path| {
+            let mut buffer = vec![0; CHUNK * self.width()];
+            self.write_tensors(network, path, &mut |tensor, file| {
+                let values = Values::of(tensor, network.name, self.seed);
+                let count = elements(tensor) as usize;
+                for start in (0..count).step_by(CHUNK) {
+                    let bytes = &mut buffer[..CHUNK.min(count - start) * self.width()];
+                    values.fill(start / BLOCK, self.dtype, bytes);
+                    file.write_all(bytes)?;
+                }
+                Ok(())
+            })
+        })
+    }
+
+    /// Writes the checkpoint with the weights of `parts`, whose layout this is, and those of `unet` instead of the UNet's.
+    pub(crate) fn write_trained(
+        &self,
+        parts: &Parts,
+        unet: &HashMap<String, Vec<f32>>,
+        folder: &Path,
+    ) -> Result<(), WeightsError> {
+        let all = [&parts.unet, &parts.vae].into_iter().chain(&parts.text);
+        let all: HashMap<&str, &Part> = all.map(|part| (part.name, part)).collect();
+        self.write_by(folder, &|network, path| {
+            let part = all[network.name];
+            self.write_tensors(network, path, &mut |tensor, file| {
+                let trained = unet.get(&tensor.name).filter(|_| network.name == "unet");
+                let data = match trained {
+                    Some(values) => TensorData::new(values.clone(), tensor.shape.clone()),
+                    None => part.stored(tensor).map_err(io::Error::other)?,
+                };
+                file.write_all(data.convert_dtype(self.dtype.into()).as_bytes())
+            })
+        })
+    }
+
+    fn write_by(
+        &self,
+        folder: &Path,
+        tensors: &dyn Fn(&Network, &Path) -> Result<(), WeightsError>,
+    ) -> Result<(), WeightsError> {
         let used = std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
         if used || folder.is_file() {
             return Err(WeightsError::Folder {
@@ -172,13 +215,18 @@ impl RandomCheckpoint {
                 true => "model.safetensors",
                 false => "diffusion_pytorch_model.safetensors",
             };
-            self.write_tensors(network, &below.join(file))?;
+            tensors(network, &below.join(file))?;
         }
         // The last, so that what has it is whole.
         write_json(&folder.join("model_index.json"), &self.index)
     }
 
-    fn write_tensors(&self, network: &Network, path: &Path) -> Result<(), WeightsError> {
+    fn write_tensors(
+        &self,
+        network: &Network,
+        path: &Path,
+        values: &mut dyn FnMut(&Wanted, &mut File) -> io::Result<()>,
+    ) -> Result<(), WeightsError> {
         let failed = |source| WeightsError::Write {
             path: path.to_path_buf(),
             source,
@@ -188,17 +236,10 @@ impl RandomCheckpoint {
         let length = header.len() as u64;
         (file.write_all(&length.to_le_bytes())).map_err(failed)?;
         file.write_all(header.as_bytes()).map_err(failed)?;
-        let mut buffer = vec![0; CHUNK * self.width()];
         for tensor in &network.tensors {
-            let values = Values::of(tensor, network.name, self.seed);
-            let count = elements(tensor) as usize;
-            for start in (0..count).step_by(CHUNK) {
-                let bytes = &mut buffer[..CHUNK.min(count - start) * self.width()];
-                values.fill(start / BLOCK, self.dtype, bytes);
-                file.write_all(bytes).map_err(failed)?;
-            }
+            values(tensor, &mut file).map_err(failed)?;
         }
-        Ok(())
+        file.sync_all().map_err(failed)
     }
 
     /// The table of a safetensors file, padded to whole words.

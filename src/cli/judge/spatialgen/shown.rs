@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use prepose::judge::spatialgen::Item;
-use prepose_untrusted::read_text;
-use serde::Deserialize;
+
+use crate::cli::judge::runs::manifests;
 
 /// A picture with the item that it is of.
 pub struct Shown {
@@ -36,40 +36,14 @@ pub fn of_folder(folder: &Path, items: &[Item]) -> Vec<Shown> {
     items.iter().enumerate().map(one).collect()
 }
 
-/// A line of a run's manifest, as far as it matters here.
-#[derive(Deserialize)]
-struct Line {
-    sample_id: String,
-    prompt_id: String,
-    image_path: String,
-}
-
 /// The pictures of a run, whose prompts have the items' ids.
 pub fn of_run(folder: &Path, items: &[Item]) -> anyhow::Result<Vec<Shown>> {
     let known: HashMap<&str, usize> = (items.iter().enumerate())
         .map(|(at, item)| (item.id.as_str(), at))
         .collect();
-    let unreadable = || format!("cannot read {}", folder.display());
-    let mut methods = Vec::new();
-    for entry in std::fs::read_dir(folder).with_context(unreadable)? {
-        let path = entry.with_context(unreadable)?.path();
-        if path.join("manifest.jsonl").is_file() {
-            methods.push(path);
-        }
-    }
-    methods.sort();
     let mut shown = Vec::new();
-    for method in methods {
-        let file = method.join("manifest.jsonl");
-        let text = read_text(&file).with_context(|| format!("cannot read {}", file.display()))?;
-        let name = method
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        for (number, line) in (1..).zip(text.lines()) {
-            let line: Line = serde_json::from_str(line)
-                .with_context(|| format!("{}: line {number}", file.display()))?;
+    for (name, lines) in manifests(folder)? {
+        for line in lines {
             if let Some(item) = known.get(line.prompt_id.as_str()) {
                 shown.push(Shown {
                     item: *item,

@@ -24,6 +24,7 @@ use self::measure::{Against, Measuring};
 use self::sets::{PictureSet, sets_in};
 use super::{Args, QUALITY, table};
 use crate::cli::OK;
+use crate::cli::input::count;
 
 /// The largest file of statistics that is read: a covariance of 8192 features.
 const MOST_BYTES: u64 = 1 << 30;
@@ -229,8 +230,10 @@ fn say(args: &Args, told: &[(String, Assessment)]) -> anyhow::Result<()> {
             (None, _) => String::new(),
         };
         let title = format!(
-            "{name}: {} pictures{against}\nfeatures: {} ({})",
-            found.pictures, found.network, found.about
+            "{name}: {}{against}\nfeatures: {} ({})",
+            count(found.pictures, "picture"),
+            found.network,
+            found.about
         );
         writeln!(out, "{}", escaped(&title))?;
         let rows = found.figures.iter().map(|figure| {

@@ -1,0 +1,69 @@
+//! `prepose train`
+
+mod args;
+mod told;
+
+use prepose::train::recipe::{Kind, Layers};
+use prepose::train::run::{Job, run as train};
+
+use super::{OK, interrupt, model};
+use args::{Common, LoraArgs, UnetArgs};
+use told::Told;
+
+/// Train a LoRA, or the UNet itself, on pictures with captions (docs/training.md).
+///
+/// A training that was stopped or killed goes on with the same command, and ends with the same bytes as one that was not.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  prepose train lora photos --rank 16 --steps 1000 --out runs/dog        # photos has metadata.jsonl, or texts beside pictures
+  prepose train lora runs/first --flips without-sides --steps 2000 --out runs/cured   # the pictures of a run that passed
+  prepose generate \"a dog and a cat\" --lora runs/dog/lora.safetensors")]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Low-rank changes of the UNet's layers, in a file of their own
+    Lora(Box<LoraArgs>),
+    /// The UNet itself, into a checkpoint of its own
+    Unet(Box<UnetArgs>),
+}
+
+pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
+    match &args.command {
+        Command::Lora(args) => {
+            let alpha = args.alpha.unwrap_or(args.rank as f64);
+            let conv_rank = args.conv_rank.unwrap_or(args.rank);
+            let kind = Kind::Lora {
+                rank: args.rank,
+                alpha,
+                conv_rank,
+                conv_alpha: args.conv_alpha.unwrap_or(conv_rank as f64),
+                layers: match args.conv_rank {
+                    Some(_) => Layers::All,
+                    None => args.layers,
+                },
+            };
+            carry_out(&args.common, kind, 1e-4, quiet)
+        }
+        Command::Unet(args) => {
+            let kind = Kind::Unet {
+                parts: args.only.clone(),
+            };
+            carry_out(&args.common, kind, 1e-5, quiet)
+        }
+    }
+}
+
+fn carry_out(args: &Common, kind: Kind, rate: f64, quiet: bool) -> anyhow::Result<u8> {
+    let job: Job = args.job(kind, rate)?;
+    let device = model::open(args.device)?;
+    let stop = interrupt::listen()?;
+    let mut told = Told::new(args.json, quiet);
+    let done = train(&job, &device, &stop, &mut |event| told.tell(event));
+    told.finish();
+    done?;
+    Ok(OK)
+}

@@ -1,0 +1,34 @@
+//! Pictures with captions to train on.
+//!
+//! * [`open`]: what is in a folder or a file, whatever its layout: metadata beside pictures, captions beside pictures, kohya's
+//!   folders, Parquet, webdataset's tar files, a run of prepose's own;
+//! * [`look`]: which pictures can be read, how large they are, and which are the same;
+//! * [`bucket`]: the sizes that pictures are brought to;
+//! * [`sides`]: captions that name left or right, which a mirror image would belie;
+//! * [`order`]: what is trained when, by the seed alone.
+//!
+//! It knows neither networks nor tensors. A picture that cannot be read is named and left out; of too many of them the whole is
+//! refused.
+
+#![warn(clippy::unwrap_used)]
+
+mod beside;
+pub mod bucket;
+mod error;
+mod listed;
+pub mod look;
+mod open;
+pub mod order;
+#[cfg(feature = "parquet")]
+mod parquet;
+mod runs;
+mod sample;
+pub mod sides;
+mod webdataset;
+
+pub use error::DatasetError;
+pub use open::{Options, open};
+pub use sample::{Dataset, Layout, Place, Sample, Skipped};
+
+#[cfg(test)]
+mod tests;

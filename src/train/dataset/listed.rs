@@ -1,0 +1,91 @@
+//! Captions in one file, with the names of the pictures beside it.
+
+use std::path::{Component, Path, PathBuf};
+
+use prepose_corpus::read::{self, Row};
+
+use crate::beside::PICTURES;
+use crate::error::DatasetError;
+use crate::open::Options;
+use crate::sample::{Dataset, Layout, Place, Sample};
+
+/// Rows at a time.
+const ROWS: usize = 4096;
+
+/// Reads a file of captions.
+pub(crate) fn read(path: &Path, options: &Options) -> Result<Dataset, DatasetError> {
+    let mut dataset = Dataset::new(Layout::Listed);
+    let base = path.parent().unwrap_or(Path::new("."));
+    each_row(path, options, |row| match row {
+        Ok(row) => add(&mut dataset, base, row, options),
+        Err((place, lost)) => {
+            let why = format!("{lost} of the lines before it have no caption");
+            dataset.skip(place, why);
+        }
+    })?;
+    Ok(dataset)
+}
+
+/// Calls `with` for each row, and for each part of the file in which there were rows without a caption.
+pub(crate) fn each_row(
+    path: &Path,
+    options: &Options,
+    mut with: impl FnMut(Result<Row, (String, u64)>),
+) -> Result<(), DatasetError> {
+    let sources = read::sources(&[path.to_owned()])?;
+    for source in &sources {
+        let mut rows = read::open(source, &options.columns(), read::Place::default())?;
+        let mut some = Vec::new();
+        loop {
+            let lost = rows.next(ROWS, &mut some)?;
+            if lost > 0 {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                with(Err((format!("{name}:{}", rows.place().row), lost)));
+            }
+            if some.is_empty() && lost == 0 {
+                break;
+            }
+            some.drain(..).for_each(|row| with(Ok(row)));
+        }
+    }
+    Ok(())
+}
+
+/// The picture of a row, within the folder of the file of captions.
+pub(crate) fn picture(base: &Path, name: &str) -> Result<PathBuf, String> {
+    let inside = Path::new(name);
+    let stays = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+    if !inside.components().all(stays) {
+        return Err("its name leads out of the folder".into());
+    }
+    let path = base.join(inside);
+    if path.is_file() {
+        return Ok(path);
+    }
+    // img2dataset's keys have no ending.
+    let named = PICTURES.map(|ending| base.join(format!("{name}.{ending}")));
+    let found = named.into_iter().find(|path| path.is_file());
+    found.ok_or_else(|| "there is no such file".into())
+}
+
+pub(crate) fn add(dataset: &mut Dataset, base: &Path, row: Row, options: &Options) {
+    let Some(name) = row.picture else {
+        return dataset.skip(row.caption, "the line names no picture");
+    };
+    let caption = match row.caption.trim() {
+        "" => options.caption.clone(),
+        caption => Some(caption.to_owned()),
+    };
+    let Some(caption) = caption else {
+        return dataset.skip(name, "its caption is empty");
+    };
+    match picture(base, &name) {
+        Ok(path) => dataset.samples.push(Sample {
+            name,
+            place: Place::File(path),
+            caption,
+            repeats: 1,
+        }),
+        Err(why) => dataset.skip(name, why),
+    }
+}

@@ -1,0 +1,135 @@
+//! From a path to pictures with captions, whatever the layout.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use prepose_corpus::read::Columns;
+
+use crate::error::DatasetError;
+use crate::sample::{Dataset, Layout};
+use crate::{beside, listed, runs, webdataset};
+
+/// What is taken of what is there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// What the captions' column or key is called; none: the usual names.
+    pub caption_column: Option<String>,
+    /// The caption of pictures that have none; none: they are left out.
+    pub caption: Option<String>,
+    /// Of a run: the verdicts whose pictures are taken; empty: all pictures.
+    pub verdicts: Vec<String>,
+    /// Of a run: the methods whose pictures are taken; empty: all.
+    pub methods: Vec<String>,
+    /// The largest share of pictures that may be of no use.
+    pub most_skipped: f64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            caption_column: None,
+            caption: None,
+            verdicts: vec!["PASS".into()],
+            methods: Vec::new(),
+            most_skipped: 0.1,
+        }
+    }
+}
+
+impl Options {
+    pub(crate) fn columns(&self) -> Columns {
+        let usual = Columns::default();
+        match &self.caption_column {
+            Some(name) => Columns {
+                caption: vec![name.clone()],
+                ..usual
+            },
+            None => usual,
+        }
+    }
+}
+
+/// The names that files of metadata have in an image folder.
+const METADATA: [&str; 4] = [
+    "metadata.jsonl",
+    "metadata.csv",
+    "metadata.parquet",
+    "manifest.jsonl",
+];
+
+/// What there is to train on in a folder or a file: pictures that have captions, not yet looked at ([`crate::look`]).
+///
+/// # Errors
+/// Nothing that can be read, or no picture with a caption.
+pub fn open(path: &Path, options: &Options) -> Result<Dataset, DatasetError> {
+    let about = fs::metadata(path).map_err(|error| DatasetError::io(path, error))?;
+    let dataset = match about.is_dir() {
+        true => folder(path, options)?,
+        false => file(path, options)?,
+    };
+    match dataset.samples.is_empty() {
+        false => Ok(dataset),
+        true => Err(DatasetError::Empty {
+            path: path.to_owned(),
+            why: match dataset.skipped.first() {
+                Some(first) => format!(
+                    "of {} pictures and lines none is of use; the first is {}: {}",
+                    dataset.skipped.len(),
+                    prepose_untrusted::printable(&first.name),
+                    first.why
+                ),
+                None => "no picture with a caption was found: neither metadata.jsonl or .csv, nor texts beside pictures, nor .parquet or .tar files, nor a run".into(),
+            },
+        }),
+    }
+}
+
+fn ending(path: &Path) -> Option<String> {
+    Some(path.extension()?.to_str()?.to_ascii_lowercase())
+}
+
+fn file(path: &Path, options: &Options) -> Result<Dataset, DatasetError> {
+    match ending(path).as_deref() {
+        Some("jsonl" | "ndjson" | "csv") => listed::read(path, options),
+        #[cfg(feature = "parquet")]
+        Some("parquet") => crate::parquet::read(&[path.to_owned()], options),
+        Some("tar") => webdataset::read(&[path.to_owned()], options),
+        _ => Err(DatasetError::Form(path.to_owned())),
+    }
+}
+
+fn folder(path: &Path, options: &Options) -> Result<Dataset, DatasetError> {
+    if path.join("run.json").is_file() {
+        return runs::read(path, options);
+    }
+    if let Some(metadata) = METADATA.iter().find(|name| path.join(name).is_file()) {
+        return file(&path.join(metadata), options);
+    }
+    let mut names: Vec<PathBuf> = Vec::new();
+    for entry in fs::read_dir(path).map_err(|error| DatasetError::io(path, error))? {
+        names.push(entry.map_err(|error| DatasetError::io(path, error))?.path());
+    }
+    names.sort();
+    let of = |wanted: &str| -> Vec<PathBuf> {
+        let files = names
+            .iter()
+            .filter(|name| ending(name).as_deref() == Some(wanted));
+        files.cloned().collect()
+    };
+    let tars = of("tar");
+    if !tars.is_empty() {
+        return webdataset::read(&tars, options);
+    }
+    #[cfg(feature = "parquet")]
+    {
+        let tables = of("parquet");
+        if !tables.is_empty() {
+            return crate::parquet::read(&tables, options);
+        }
+    }
+    let kohya = beside::kohya(&names);
+    match kohya.is_empty() {
+        false => beside::read(path, &kohya, Layout::Kohya, options),
+        true => beside::read(path, &[(path.to_owned(), 1, None)], Layout::Beside, options),
+    }
+}

@@ -1,0 +1,117 @@
+//! A finished run of prepose as pictures with captions: those that the checker was content with.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use prepose_check::manifest::Manifest;
+use prepose_untrusted::read_text;
+use serde_json::Value;
+
+use crate::error::DatasetError;
+use crate::listed::picture;
+use crate::open::Options;
+use crate::sample::{Dataset, Layout, Place, Sample};
+
+/// Reads the methods of a run.
+pub(crate) fn read(path: &Path, options: &Options) -> Result<Dataset, DatasetError> {
+    let wrong = |why: String| DatasetError::Run {
+        path: path.to_owned(),
+        why,
+    };
+    let file = path.join("run.json");
+    let text = read_text(&file).map_err(|error| DatasetError::io(&file, error))?;
+    let config: Value = serde_json::from_str(&text)
+        .map_err(|error| wrong(format!("run.json is no JSON: {error}")))?;
+    let methods = config["methods"].as_array().into_iter().flatten();
+    let all: Vec<&str> = methods
+        .filter_map(|method| method["name"].as_str())
+        .collect();
+    if all.is_empty() {
+        return Err(wrong("run.json has no list of methods".into()));
+    }
+    if let Some(unknown) = options
+        .methods
+        .iter()
+        .find(|name| !all.contains(&name.as_str()))
+    {
+        let all = all.join(", ");
+        return Err(wrong(format!("it has no method {unknown:?}; it has {all}")));
+    }
+    let mut dataset = Dataset::new(Layout::Run);
+    for method in all {
+        if options.methods.is_empty() || options.methods.iter().any(|name| name == method) {
+            of_method(&path.join(method), method, &mut dataset, options)?;
+        }
+    }
+    Ok(dataset)
+}
+
+fn of_method(
+    folder: &Path,
+    method: &str,
+    dataset: &mut Dataset,
+    options: &Options,
+) -> Result<(), DatasetError> {
+    let manifest = folder.join("manifest.jsonl");
+    let text = read_text(&manifest).map_err(|error| DatasetError::io(&manifest, error))?;
+    let manifest = Manifest::read(&text);
+    for (line, error) in &manifest.broken {
+        dataset.skip(format!("{method}/manifest.jsonl:{line}"), error.to_string());
+    }
+    let verdicts = match options.verdicts.is_empty() {
+        true => HashMap::new(),
+        false => verdicts(folder)?,
+    };
+    for entry in manifest.entries {
+        let found = verdicts.get(&entry.sample_id);
+        let taken = |verdict: &String| {
+            let mut wanted = options.verdicts.iter();
+            wanted.any(|wanted| wanted.eq_ignore_ascii_case(verdict))
+        };
+        // Of a picture with several relations all count. What is left out here is not of no use: it was not asked for.
+        if !options.verdicts.is_empty() && !found.is_some_and(|all| all.iter().all(taken)) {
+            continue;
+        }
+        let name = format!("{method}/{}", entry.image_path);
+        let Some(caption) = entry.prompt.filter(|prompt| !prompt.trim().is_empty()) else {
+            dataset.skip(name, "the manifest does not say what its prompt was");
+            continue;
+        };
+        match picture(folder, &entry.image_path) {
+            Ok(path) => dataset.samples.push(Sample {
+                name,
+                place: Place::File(path),
+                caption,
+                repeats: 1,
+            }),
+            Err(why) => dataset.skip(name, why),
+        }
+    }
+    Ok(())
+}
+
+/// The verdicts of each picture, by its `sample_id`.
+fn verdicts(folder: &Path) -> Result<HashMap<String, Vec<String>>, DatasetError> {
+    let path = folder.join("eval/per_sample.jsonl");
+    let text = read_text(&path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => DatasetError::Run {
+            path: folder.to_owned(),
+            why: "its pictures were not checked; check them with `prepose check`, or take them all with --verdicts all".into(),
+        },
+        _ => DatasetError::io(&path, error),
+    })?;
+    let mut found: HashMap<String, Vec<String>> = HashMap::new();
+    for line in text.lines() {
+        let Ok(line) = serde_json::from_str::<Value>(line) else {
+            continue;
+        };
+        let [id, verdict] = ["sample_id", "verdict_raw"].map(|key| line[key].as_str());
+        if let (Some(id), Some(verdict)) = (id, verdict) {
+            found
+                .entry(id.to_owned())
+                .or_default()
+                .push(verdict.to_owned());
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,458 @@
+//! Data sets as people have them, and as they should not be.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use prepose_optimizer::draws::Draws;
+use serde_json::Value;
+
+use crate::bucket::{Buckets, Fit, Sizes};
+use crate::look::{Looked, look};
+use crate::order::{Flips, Order, items};
+use crate::sides::{SideWords, names_a_side, swapped};
+use crate::{Dataset, DatasetError, Layout, Options, open};
+
+fn fixture(name: &str) -> PathBuf {
+    let root = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../../fixtures/training-data"
+    );
+    PathBuf::from(root).join(name)
+}
+
+fn write(path: &Path, bytes: impl AsRef<[u8]>) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, bytes).unwrap();
+}
+
+fn png(shade: u8) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    image::RgbImage::from_pixel(8, 6, image::Rgb([shade, 0, 0]))
+        .write_to(
+            &mut std::io::Cursor::new(&mut bytes),
+            image::ImageFormat::Png,
+        )
+        .unwrap();
+    bytes
+}
+
+/// Names and captions of what can be trained on, and names of what cannot.
+fn told(dataset: &Dataset) -> (Vec<(&str, &str)>, Vec<&str>) {
+    let samples = dataset.samples.iter();
+    (
+        samples
+            .map(|one| (one.name.as_str(), one.caption.as_str()))
+            .collect(),
+        dataset
+            .skipped
+            .iter()
+            .map(|one| one.name.as_str())
+            .collect(),
+    )
+}
+
+fn looked(path: &Path) -> Result<(Vec<Looked>, Vec<crate::Skipped>), DatasetError> {
+    let options = Options::default();
+    look(path, open(path, &options)?, options.most_skipped, &|| {})
+}
+
+#[test]
+fn an_image_folder_has_what_its_metadata_list() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    for name in ["a.png", "b.png", "in/c.png", "not-listed.png"] {
+        write(&path.join(name), png(1));
+    }
+    let lines = [
+        r#"{"file_name": "a.png", "text": "an a"}"#,
+        r#"{"file_name": "in/c.png", "text": " a c "}"#,
+        r#"{"file_name": "../a.png", "text": "out"}"#,
+        r#"{"file_name": "lost.png", "text": "lost"}"#,
+        r#"{"file_name": "b.png", "text": ""}"#,
+        r#"{"text": "no picture"}"#,
+    ];
+    write(&path.join("metadata.jsonl"), lines.join("\n"));
+    let dataset = open(path, &Options::default()).unwrap();
+    assert_eq!(dataset.layout, Layout::Listed);
+    let (samples, skipped) = told(&dataset);
+    assert_eq!(samples, [("a.png", "an a"), ("in/c.png", "a c")]);
+    assert_eq!(skipped, ["../a.png", "lost.png", "b.png", "no picture"]);
+
+    fs::remove_file(path.join("metadata.jsonl")).unwrap();
+    write(
+        &path.join("metadata.csv"),
+        "file_name,about\nb.png,\"a b, said\"\n",
+    );
+    let named = Options {
+        caption_column: Some("about".into()),
+        ..Options::default()
+    };
+    let dataset = open(path, &named).unwrap();
+    assert_eq!(told(&dataset).0, [("b.png", "a b, said")]);
+    let error = open(path, &Options::default()).unwrap_err().to_string();
+    assert!(
+        error.contains("--caption-column") && error.contains("about"),
+        "{error}"
+    );
+}
+
+#[test]
+fn captions_lie_beside_pictures() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    for name in ["b.png", "a.jpg", "in/c.PNG", "none.png"] {
+        write(&path.join(name), png(1));
+    }
+    write(&path.join("a.txt"), "\u{feff}an a\nmore of it\n");
+    write(&path.join("b.caption"), "a b");
+    write(&path.join("in/c.txt"), "a c");
+    let dataset = open(path, &Options::default()).unwrap();
+    assert_eq!(dataset.layout, Layout::Beside);
+    let (samples, skipped) = told(&dataset);
+    assert_eq!(
+        samples,
+        [("a.jpg", "an a"), ("b.png", "a b"), ("in/c.PNG", "a c")]
+    );
+    assert_eq!(skipped, ["none.png"]);
+    let given = Options {
+        caption: Some("a thing".into()),
+        ..Options::default()
+    };
+    assert_eq!(open(path, &given).unwrap().samples[2].caption, "a thing");
+}
+
+#[test]
+fn kohya_folders_say_how_often() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    write(&path.join("3_sks dog/x.png"), png(1));
+    write(&path.join("1_dog/y.png"), png(2));
+    write(&path.join("1_dog/y.txt"), "a dog that sits");
+    write(&path.join("0_never/z.png"), png(3));
+    write(&path.join("other/w.png"), png(3));
+    let dataset = open(path, &Options::default()).unwrap();
+    assert_eq!(dataset.layout, Layout::Kohya);
+    let found: Vec<_> = (dataset.samples.iter())
+        .map(|one| (one.caption.as_str(), one.repeats))
+        .collect();
+    assert_eq!(found, [("a dog that sits", 1), ("sks dog", 3)]);
+    let (good, _) = looked(path).unwrap();
+    assert_eq!(items(&good, Flips::None).len(), 4);
+}
+
+#[cfg(feature = "parquet")]
+#[test]
+fn parquet_files_hold_pictures() {
+    let path = fixture("pictures.parquet");
+    let dataset = open(&path, &Options::default()).unwrap();
+    assert_eq!(dataset.layout, Layout::Parquet);
+    let (samples, skipped) = told(&dataset);
+    let names: Vec<_> = samples.iter().map(|(_, caption)| *caption).collect();
+    assert_eq!(names, ["picture 0", "picture 1", "picture 3", "picture 4"]);
+    assert_eq!(skipped, ["pictures.parquet:2"]);
+    for sample in &dataset.samples {
+        let picture = sample.picture().unwrap();
+        let number: u8 = sample
+            .caption
+            .trim_start_matches("picture ")
+            .parse()
+            .unwrap();
+        assert_eq!(picture.rgb[3..6], [40 * number, 10, 20]);
+    }
+}
+
+#[test]
+fn members_of_a_tar_belong_together() {
+    let dataset = open(&fixture("shard.tar"), &Options::default()).unwrap();
+    assert_eq!(dataset.layout, Layout::Webdataset);
+    let captions: Vec<_> = dataset
+        .samples
+        .iter()
+        .map(|one| one.caption.as_str())
+        .collect();
+    assert_eq!(
+        captions,
+        ["a red one", "a green one", "a blue one", "a long one"]
+    );
+    assert_eq!(dataset.skipped[0].name, "shard.tar:shard/0003");
+    let shades: Vec<u8> = (dataset.samples.iter())
+        .map(|sample| *sample.picture().unwrap().rgb.last().unwrap())
+        .collect();
+    assert!(
+        shades
+            .iter()
+            .zip([1u8, 2, 4, 5])
+            .all(|(a, b)| a.abs_diff(b) <= 1),
+        "{shades:?}"
+    );
+}
+
+#[test]
+fn a_run_gives_what_its_checker_was_content_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    write(
+        &path.join("run.json"),
+        r#"{"methods": [{"name": "psg"}, {"name": "plain"}]}"#,
+    );
+    for method in ["psg", "plain"] {
+        let line = |id: &str, prompt: &str| {
+            format!(
+                r#"{{"sample_id": "{id}", "image_path": "images/{id}.png", "prompt": "{prompt}"}}"#
+            )
+        };
+        let manifest = ["one", "two", "three"].map(|id| line(id, &format!("{method} {id}")));
+        write(
+            &path.join(method).join("manifest.jsonl"),
+            manifest.join("\n"),
+        );
+        for id in ["one", "two", "three"] {
+            write(&path.join(method).join(format!("images/{id}.png")), png(1));
+        }
+        // The third has two relations, one of which does not hold.
+        let verdicts = [
+            ("one", "PASS"),
+            ("two", "FAIL"),
+            ("three", "PASS"),
+            ("three", "FAIL"),
+        ];
+        let verdicts = verdicts
+            .map(|(id, verdict)| format!(r#"{{"sample_id": "{id}", "verdict_raw": "{verdict}"}}"#));
+        write(
+            &path.join(method).join("eval/per_sample.jsonl"),
+            verdicts.join("\n"),
+        );
+    }
+    let with = |verdicts: &[&str], methods: &[&str]| Options {
+        verdicts: verdicts.iter().map(ToString::to_string).collect(),
+        methods: methods.iter().map(ToString::to_string).collect(),
+        ..Options::default()
+    };
+    let captions = |options: &Options| -> Vec<String> {
+        let samples = open(path, options).unwrap().samples;
+        samples.into_iter().map(|one| one.caption).collect()
+    };
+    assert_eq!(captions(&Options::default()), ["psg one", "plain one"]);
+    assert_eq!(captions(&with(&["FAIL"], &["psg"])), ["psg two"]);
+    assert_eq!(
+        captions(&with(&[], &["plain"])),
+        ["plain one", "plain two", "plain three"]
+    );
+    let error = open(path, &with(&[], &["none"])).unwrap_err().to_string();
+    assert!(error.contains("psg, plain"), "{error}");
+    fs::remove_file(path.join("psg/eval/per_sample.jsonl")).unwrap();
+    let error = open(path, &Options::default()).unwrap_err().to_string();
+    assert!(error.contains("--verdicts all"), "{error}");
+}
+
+#[test]
+fn pictures_are_seen_upright() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.jpg");
+    fs::copy(fixture("turned.jpg"), &path).unwrap();
+    write(&path.with_extension("txt"), "turned");
+    let (good, _) = looked(folder.path()).unwrap();
+    // 24 × 16 in the file.
+    assert_eq!(good[0].size, [16, 24]);
+    assert_eq!(good[0].sha256.len(), 64);
+}
+
+#[test]
+fn what_cannot_be_read_is_named_counted_and_at_last_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    for number in 0..20 {
+        write(&path.join(format!("{number:02}.png")), png(number));
+        write(&path.join(format!("{number:02}.txt")), "a thing");
+    }
+    write(&path.join("05.png"), b"no picture");
+    let mut cut = png(7);
+    cut.truncate(cut.len() / 2);
+    write(&path.join("11.png"), cut);
+    let (good, skipped) = looked(path).unwrap();
+    assert_eq!(good.len(), 18);
+    let names: Vec<_> = skipped.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(names, ["05.png", "11.png"]);
+    assert!(
+        skipped[0].why.contains("not a readable PNG"),
+        "{}",
+        skipped[0].why
+    );
+
+    write(&path.join("12.png"), b"");
+    let error = looked(path).unwrap_err();
+    assert!(matches!(
+        error,
+        DatasetError::Skipped {
+            skipped: 3,
+            all: 20,
+            ..
+        }
+    ));
+    let error = error.to_string();
+    assert!(
+        error.contains("10 %") && error.contains("05.png"),
+        "{error}"
+    );
+}
+
+#[test]
+fn nothing_to_train_on_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let empty = open(path, &Options::default()).unwrap_err().to_string();
+    assert!(empty.contains("metadata.jsonl"), "{empty}");
+    write(&path.join("a.png"), png(1));
+    let without = open(path, &Options::default()).unwrap_err().to_string();
+    assert!(without.contains("a.png: it has no caption"), "{without}");
+    write(&path.join("notes.docx"), "x");
+    let form = open(&path.join("notes.docx"), &Options::default()).unwrap_err();
+    assert!(matches!(form, DatasetError::Form(_)));
+    assert!(matches!(
+        open(&path.join("lost"), &Options::default()),
+        Err(DatasetError::Io { .. })
+    ));
+    write(
+        &path.join("x.tar"),
+        "this is no archive, whatever its name says".repeat(30),
+    );
+    assert!(open(&path.join("x.tar"), &Options::default()).is_err());
+    write(&path.join("x.parquet"), "PAR1 nor is this a table PAR1");
+    assert!(open(&path.join("x.parquet"), &Options::default()).is_err());
+}
+
+#[test]
+fn buckets_are_kohyas() {
+    let cases: Vec<Value> =
+        serde_json::from_slice(&fs::read(fixture("buckets.json")).unwrap()).unwrap();
+    let number = |value: &Value| value.as_u64().unwrap() as usize;
+    let size = |value: &Value| [number(&value[0]), number(&value[1])];
+    for case in &cases {
+        for no_upscale in [false, true] {
+            let side = number(&case["resolution"]);
+            let sizes = Sizes {
+                resolution: [side, side],
+                buckets: Some(Buckets {
+                    shortest: number(&case["shortest"]),
+                    longest: number(&case["longest"]),
+                    step: number(&case["step"]),
+                    no_upscale,
+                }),
+            };
+            let chooser = sizes.chooser();
+            let expected: Vec<_> = case["sizes"].as_array().unwrap().iter().map(size).collect();
+            assert_eq!(chooser.buckets(), expected);
+            let fits = case["fits"].as_array().unwrap().iter();
+            let mut tried = 0;
+            for fit in fits.filter(|fit| fit["no_upscale"].as_bool() == Some(no_upscale)) {
+                let found = chooser.fit(size(&fit["size"])).unwrap();
+                let expected = (size(&fit["resized"]), size(&fit["bucket"]));
+                assert_eq!((found.resized, found.size), expected, "{fit}");
+                tried += 1;
+            }
+            assert_eq!(tried, 40);
+        }
+    }
+    let one = Sizes {
+        resolution: [128, 128],
+        buckets: None,
+    };
+    let expected = Fit {
+        resized: [192, 128],
+        offset: [32, 0],
+        size: [128, 128],
+    };
+    assert_eq!(one.chooser().fit([300, 200]), Some(expected));
+}
+
+#[test]
+fn sides_are_words() {
+    for caption in [
+        "a dog to the left of a cat",
+        "the right-hand side",
+        "Leftmost chair",
+        "turning clockwise",
+    ] {
+        assert!(names_a_side(caption), "{caption}");
+    }
+    for caption in [
+        "a bright light",
+        "a dog and a cat",
+        "leftovers on a plate",
+        "copyright",
+    ] {
+        assert!(!names_a_side(caption), "{caption}");
+    }
+    assert_eq!(
+        swapped("A dog to the left of a cat; Right-hand, LEFT. Leftovers"),
+        "A dog to the right of a cat; Left-hand, RIGHT. Leftovers"
+    );
+}
+
+fn samples(captions: &[&str]) -> Vec<Looked> {
+    let sample = |caption: &&str| Looked {
+        sample: crate::Sample {
+            name: (*caption).into(),
+            place: crate::Place::File("x".into()),
+            caption: (*caption).into(),
+            repeats: 1,
+        },
+        sha256: String::new(),
+        size: [8, 8],
+    };
+    captions.iter().map(sample).collect()
+}
+
+#[test]
+fn mirror_images_do_not_lie() {
+    let samples = samples(&["a dog and a cat", "a dog to the left of a cat"]);
+    let told = |flips| -> Vec<(usize, bool, String)> {
+        let items = items(&samples, flips);
+        items
+            .into_iter()
+            .map(|item| (item.sample, item.flipped, item.caption))
+            .collect()
+    };
+    let [neutral, side] = ["a dog and a cat", "a dog to the left of a cat"].map(str::to_owned);
+    assert_eq!(
+        told(Flips::None),
+        [(0, false, neutral.clone()), (1, false, side.clone())]
+    );
+    assert_eq!(
+        told(Flips::Both(SideWords::LeaveOut)),
+        [
+            (0, false, neutral.clone()),
+            (0, true, neutral.clone()),
+            (1, false, side.clone())
+        ]
+    );
+    let swapped = told(Flips::Both(SideWords::Swap));
+    assert_eq!(
+        swapped[3],
+        (1, true, "a dog to the right of a cat".to_owned())
+    );
+    assert_eq!(told(Flips::Both(SideWords::Keep))[3], (1, true, side));
+}
+
+#[test]
+fn an_epoch_has_everything_once_in_batches_of_one_size() {
+    let sizes: Vec<_> = (0..23)
+        .map(|i| if i % 3 == 0 { [64, 96] } else { [64, 64] })
+        .collect();
+    let order = Order::new(Draws(5), 4, sizes.clone());
+    // 8 of the one size, 15 of the other.
+    assert_eq!(order.batches(), 2 + 4);
+    let first = order.epoch(0);
+    assert_eq!(first.len(), order.batches());
+    let mut all = first.concat();
+    all.sort_unstable();
+    assert_eq!(all, (0..23).collect::<Vec<_>>());
+    assert!(
+        first
+            .iter()
+            .all(|batch| batch.iter().all(|item| sizes[*item] == sizes[batch[0]]))
+    );
+    assert_eq!(first, Order::new(Draws(5), 4, sizes.clone()).epoch(0));
+    assert_ne!(first, order.epoch(1));
+    assert_ne!(first, Order::new(Draws(6), 4, sizes).epoch(0));
+}

@@ -1,0 +1,100 @@
+//! Why a training cannot begin, or ends.
+
+use std::path::PathBuf;
+
+use prepose_dataset::DatasetError;
+use prepose_optimizer::state::StateError;
+use prepose_store::files::WriteError;
+use prepose_weights::WeightsError;
+use thiserror::Error;
+
+use crate::engine::EngineError;
+use crate::make::{MakeError, SaveError};
+
+/// Why a training cannot begin, or ends.
+#[derive(Debug, Error)]
+pub enum TrainError {
+    /// There is nothing to train on.
+    #[error(transparent)]
+    Dataset(#[from] DatasetError),
+    /// The checkpoint cannot be loaded, or not be trained so.
+    #[error(transparent)]
+    Weights(#[from] WeightsError),
+    /// A caption or a picture cannot be encoded.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// A sample picture cannot be made.
+    #[error(transparent)]
+    Make(#[from] MakeError),
+    /// A sample picture cannot be written.
+    #[error(transparent)]
+    Save(#[from] SaveError),
+    /// The state cannot be read or written.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// A file cannot be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// A file of the training cannot be read.
+    #[error("cannot read {}: {why}", path.display())]
+    Read {
+        /// It.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// A setting out of its range.
+    #[error("{name} is {value}, and {range}")]
+    Setting {
+        /// Which.
+        name: &'static str,
+        /// What it is.
+        value: String,
+        /// What it may be.
+        range: &'static str,
+    },
+    /// The folder has another training.
+    #[error(
+        "{} has another training, in which {differences}; give those settings to go on with it, or another folder",
+        path.display()
+    )]
+    Differs {
+        /// The folder.
+        path: PathBuf,
+        /// Only what differs.
+        differences: String,
+    },
+    /// The network predicts what no loss here is for.
+    #[error(
+        "this checkpoint predicts clean latents, and only those that predict noise or velocity can be trained"
+    )]
+    Prediction,
+    /// Buckets without any size, or a size that latents cannot have.
+    #[error("{0}")]
+    Sizes(String),
+    /// A loss that is no number.
+    #[error(
+        "the loss of step {step} is {loss} at {sample}; the last good state, of step {kept}, is in {}; a lower --rate, or --clip, may help",
+        path.display()
+    )]
+    NotFinite {
+        /// From 1.
+        step: u64,
+        /// NaN or infinite.
+        loss: f64,
+        /// Of which the loss is; or all of the step, where only the gradient is no number.
+        sample: String,
+        /// The step of the last state.
+        kept: u64,
+        /// The state.
+        path: PathBuf,
+    },
+    /// It was asked to stop.
+    #[error("stopped after step {step} of {steps}; the same command goes on from there")]
+    Stopped {
+        /// Steps that are done.
+        step: u64,
+        /// Of how many.
+        steps: u64,
+    },
+}

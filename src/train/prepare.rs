@@ -1,0 +1,221 @@
+//! Pictures and captions as the UNet is trained on them: latents and states of the text encoders, kept in files.
+
+use std::path::PathBuf;
+
+use prepose_dataset::bucket::{Fit, Sizes};
+use prepose_dataset::look::Looked;
+use prepose_dataset::order::{Flips, Item, items};
+use sha2::{Digest, Sha256};
+
+use super::cache::{Arrays, Cache, key};
+use super::error::TrainError;
+use crate::engine::Engine;
+
+/// What is trained on, encoded.
+pub struct Prepared {
+    cache: Cache,
+    samples: Vec<Looked>,
+    fits: Vec<Fit>,
+    /// The items of an epoch.
+    pub items: Vec<Item>,
+    /// Of the networks that encode.
+    networks: String,
+}
+
+/// The mean and the standard deviation of latents, not yet scaled.
+pub(super) struct Moments {
+    pub shape: [usize; 3],
+    pub mean: Vec<f32>,
+    pub deviation: Vec<f32>,
+}
+
+/// The states of a caption.
+pub(super) struct Told {
+    /// Tokens and channels.
+    pub shape: [usize; 2],
+    pub context: Vec<f32>,
+    pub pooled: Option<Vec<f32>>,
+}
+
+fn sizes<const N: usize>(shape: &[usize]) -> Option<[usize; N]> {
+    shape.try_into().ok()
+}
+
+impl Prepared {
+    /// Decides on sizes and mirror images. `networks` names the networks that encode, such as by their hash.
+    ///
+    /// # Errors
+    /// No picture that comes to one of the sizes.
+    pub fn new(
+        samples: Vec<Looked>,
+        sizes: Sizes,
+        flips: Flips,
+        cache: PathBuf,
+        networks: String,
+    ) -> Result<Self, TrainError> {
+        let chooser = sizes.chooser();
+        let mut kept = Vec::new();
+        let mut fits = Vec::new();
+        for sample in samples {
+            if let Some(fit) = chooser.fit(sample.size) {
+                kept.push(sample);
+                fits.push(fit);
+            }
+        }
+        if kept.is_empty() {
+            let why = "no picture is large enough for any of the sizes";
+            return Err(TrainError::Sizes(why.into()));
+        }
+        Ok(Self {
+            cache: Cache::new(cache),
+            items: items(&kept, flips),
+            samples: kept,
+            fits,
+            networks,
+        })
+    }
+
+    /// The size of each item's picture.
+    pub fn sizes(&self) -> Vec<[usize; 2]> {
+        let fits = self.items.iter().map(|item| self.fits[item.sample].size);
+        fits.collect()
+    }
+
+    /// How many pictures there are.
+    pub fn pictures(&self) -> usize {
+        self.samples.len()
+    }
+
+    /// What messages call an item.
+    pub fn name(&self, item: usize) -> &str {
+        &self.samples[self.items[item].sample].sample.name
+    }
+
+    /// The size of a sample's picture as it was, height first.
+    pub(super) fn original(&self, item: usize) -> [usize; 2] {
+        let [width, height] = self.samples[self.items[item].sample].size;
+        [height, width]
+    }
+
+    pub(super) fn fit(&self, item: usize) -> Fit {
+        self.fits[self.items[item].sample]
+    }
+
+    /// A digest of what is trained on: the pictures' bytes, how they are cut and turned, and their captions.
+    pub fn digest(&self) -> String {
+        let mut hash = Sha256::new();
+        for item in &self.items {
+            hash.update(self.picture_key(item));
+            hash.update((item.caption.len() as u64).to_le_bytes());
+            hash.update(&item.caption);
+        }
+        format!("{:x}", hash.finalize())
+    }
+
+    fn picture_key(&self, item: &Item) -> String {
+        let fit = self.fits[item.sample];
+        let fit = format!(
+            "{:?} {:?} {:?} {}",
+            fit.resized, fit.offset, fit.size, item.flipped
+        );
+        key(&[
+            "latents",
+            &self.networks,
+            &self.samples[item.sample].sha256,
+            &fit,
+        ])
+    }
+
+    fn caption_key(&self, caption: &str) -> String {
+        key(&["caption", &self.networks, caption])
+    }
+
+    /// Encodes what is not yet in the cache; `done` is called after each item.
+    ///
+    /// # Errors
+    /// A picture that cannot be read any more, a full disk, what `done` says.
+    pub fn encode(
+        &self,
+        engine: &Engine,
+        mut done: impl FnMut() -> Result<(), TrainError>,
+    ) -> Result<(), TrainError> {
+        self.encode_caption(engine, "")?;
+        for item in &self.items {
+            self.encode_caption(engine, &item.caption)?;
+            let key = self.picture_key(item);
+            if !self.cache.has(&key) {
+                self.cache.put(&key, &self.latents(engine, item)?)?;
+            }
+            done()?;
+        }
+        Ok(())
+    }
+
+    fn encode_caption(&self, engine: &Engine, caption: &str) -> Result<(), TrainError> {
+        let key = self.caption_key(caption);
+        if self.cache.has(&key) {
+            return Ok(());
+        }
+        let states = engine.caption_states(caption)?;
+        let [_, tokens, channels] = states.context.dims();
+        let context = states.context.into_data().iter::<f32>().collect();
+        let mut arrays: Arrays = vec![("context", vec![tokens, channels], context)];
+        if let Some(pooled) = states.pooled {
+            let pooled: Vec<f32> = pooled.into_data().iter::<f32>().collect();
+            arrays.push(("pooled", vec![pooled.len()], pooled));
+        }
+        self.cache.put(&key, &arrays)
+    }
+
+    fn latents(&self, engine: &Engine, item: &Item) -> Result<Arrays, TrainError> {
+        let sample = &self.samples[item.sample].sample;
+        let picture = sample.picture().map_err(|why| TrainError::Read {
+            path: sample.name.clone().into(),
+            why,
+        })?;
+        let picture = self.fits[item.sample].apply(&picture);
+        // Encoders do not turn with pictures: it is the picture that is mirrored.
+        let picture = match item.flipped {
+            true => picture.mirrored(),
+            false => picture,
+        };
+        let found = engine.picture_latents(&picture)?;
+        let [_, channels, height, width] = found.mean.dims();
+        let shape = vec![channels, height, width];
+        let deviation = (found.logvar * 0.5).exp();
+        let values = |tensor: burn::tensor::Tensor<4>| tensor.into_data().iter::<f32>().collect();
+        Ok(vec![
+            ("mean", shape.clone(), values(found.mean)),
+            ("deviation", shape, values(deviation)),
+        ])
+    }
+
+    pub(super) fn moments(&self, item: usize) -> Result<Moments, TrainError> {
+        let key = self.picture_key(&self.items[item]);
+        let (shape, mean) = self.cache.get(&key, "mean")?;
+        let (_, deviation) = self.cache.get(&key, "deviation")?;
+        let shape = sizes(&shape).ok_or_else(|| TrainError::Sizes("latents of no size".into()))?;
+        Ok(Moments {
+            shape,
+            mean,
+            deviation,
+        })
+    }
+
+    /// The states of an item's caption, or of no caption.
+    pub(super) fn told(&self, item: Option<usize>) -> Result<Told, TrainError> {
+        let caption = item.map_or("", |item| &self.items[item].caption);
+        let key = self.caption_key(caption);
+        let (shape, context) = self.cache.get(&key, "context")?;
+        let shape = sizes(&shape).ok_or_else(|| TrainError::Sizes("states of no size".into()))?;
+        Ok(Told {
+            shape,
+            context,
+            pooled: self
+                .cache
+                .get(&key, "pooled")
+                .ok()
+                .map(|(_, pooled)| pooled),
+        })
+    }
+}

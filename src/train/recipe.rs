@@ -1,0 +1,212 @@
+//! Everything that decides what a training comes to.
+
+use prepose_dataset::bucket::Sizes;
+use prepose_dataset::order::Flips;
+use prepose_models::training::{Choice, Lora};
+use prepose_optimizer::average::Average;
+use prepose_optimizer::draws::{Draws, Timesteps};
+use prepose_optimizer::objective::Weighting;
+use prepose_optimizer::rate::Rate;
+use prepose_optimizer::rule::Rule;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::error::TrainError;
+
+/// Which layers a LoRA changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum Layers {
+    /// Queries, keys, values and outputs of attention
+    Attention,
+    /// All linear layers of the transformers
+    #[default]
+    Transformers,
+    /// Those, and the residual blocks' layers
+    All,
+}
+
+/// What is trained.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Low-rank changes of layers (Hu et al. 2021).
+    Lora {
+        /// Of linear layers and 1 × 1 convolutions.
+        rank: usize,
+        /// Scales the change, divided by the rank.
+        alpha: f64,
+        /// Of larger convolutions.
+        conv_rank: usize,
+        /// As `alpha`.
+        conv_alpha: f64,
+        /// Which layers.
+        layers: Layers,
+    },
+    /// The UNet itself.
+    Unet {
+        /// Parts of names between dots, such as `attn2`; empty: all of it.
+        parts: Vec<String>,
+    },
+}
+
+impl Kind {
+    /// What of the UNet that is.
+    pub fn choice(&self) -> Choice {
+        match self {
+            Self::Unet { parts } if parts.is_empty() => Choice::All,
+            Self::Unet { parts } => Choice::Named(parts.clone()),
+            Self::Lora {
+                rank,
+                alpha,
+                conv_rank,
+                conv_alpha,
+                layers,
+            } => Choice::Lora(match layers {
+                Layers::Attention => Lora::attention(*rank, *alpha),
+                Layers::Transformers => Lora::transformers(*rank, *alpha),
+                Layers::All => Lora::everything(*rank, *alpha, (*conv_rank, *conv_alpha)),
+            }),
+        }
+    }
+}
+
+/// Everything that decides what a training comes to, but for the checkpoint and the pictures.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Recipe {
+    /// What is trained.
+    pub kind: Kind,
+    /// The optimiser.
+    pub optimizer: Rule,
+    /// The learning rate.
+    pub rate: Rate,
+    /// Steps of the optimiser.
+    pub steps: u64,
+    /// Samples in a batch.
+    pub batch: usize,
+    /// Batches in a step.
+    pub accumulate: usize,
+    /// The longest gradient; 0: any.
+    pub clip: f64,
+    /// The running average of the weights, if there is one.
+    pub average: Option<Average>,
+    /// How much errors at different noise levels count.
+    pub weighting: Weighting,
+    /// Which noise levels are trained how often.
+    pub timesteps: Timesteps,
+    /// Offset noise: how much noise is the same all over a channel.
+    pub offset: f64,
+    /// The share of captions that are left out, for classifier-free guidance.
+    pub dropout: f64,
+    /// Mirror images.
+    pub flips: Flips,
+    /// What pictures are brought to.
+    pub sizes: Sizes,
+    /// Of everything that is drawn.
+    pub seed: Draws,
+}
+
+impl Recipe {
+    /// Refuses what makes no sense.
+    ///
+    /// # Errors
+    /// [`TrainError::Setting`].
+    pub fn check(&self) -> Result<(), TrainError> {
+        let refuse = |name, value: String, range| Err(TrainError::Setting { name, value, range });
+        let counts = [
+            ("--batch", self.batch as u64),
+            ("--accumulate", self.accumulate as u64),
+            ("--steps", self.steps),
+        ];
+        for (name, value) in counts {
+            if !(1..=100_000_000).contains(&value) {
+                return refuse(name, value.to_string(), "must be from 1 to 100000000");
+            }
+        }
+        let shares = [("--dropout", self.dropout)];
+        for (name, value) in shares {
+            if !(0.0..=1.0).contains(&value) {
+                return refuse(name, value.to_string(), "must be from 0 to 1");
+            }
+        }
+        let sizes = [
+            ("--rate", self.rate.peak),
+            ("--clip", self.clip),
+            ("--offset-noise", self.offset),
+        ];
+        for (name, value) in sizes {
+            if !(0.0..=1e6).contains(&value) {
+                return refuse(
+                    name,
+                    value.to_string(),
+                    "must be a number from 0 to 1000000",
+                );
+            }
+        }
+        if let Some(Average { decay }) = self.average
+            && !(0.0..1.0).contains(&decay)
+        {
+            return refuse("--ema", decay.to_string(), "must be from 0 to below 1");
+        }
+        if let Weighting::MinSnr(gamma) = self.weighting
+            && !(gamma > 0.0 && gamma.is_finite())
+        {
+            return refuse("--min-snr", gamma.to_string(), "must be above 0");
+        }
+        if let Timesteps::Layout(share) = self.timesteps
+            && !(0.0..=1.0).contains(&share)
+        {
+            return refuse("--layout-share", share.to_string(), "must be from 0 to 1");
+        }
+        Ok(())
+    }
+}
+
+/// What differs between two JSON values, leaf by leaf: `rate.peak is 0.001 there and 0.01 here`.
+pub fn differences(there: &Value, here: &Value) -> Vec<String> {
+    let mut all = Vec::new();
+    walk("", there, here, &mut all);
+    all
+}
+
+fn walk(name: &str, there: &Value, here: &Value, all: &mut Vec<String>) {
+    if there == here {
+        return;
+    }
+    match (there, here) {
+        (Value::Object(a), Value::Object(b)) => {
+            let mut keys: Vec<&String> = a
+                .keys()
+                .chain(b.keys().filter(|key| !a.contains_key(*key)))
+                .collect();
+            keys.sort();
+            for key in keys {
+                let inner = match name {
+                    "" => key.clone(),
+                    name => format!("{name}.{key}"),
+                };
+                let of = |side: &serde_json::Map<String, Value>| {
+                    side.get(key).cloned().unwrap_or(Value::Null)
+                };
+                walk(&inner, &of(a), &of(b), all);
+            }
+        }
+        _ => all.push(format!("{name} is {there} there and {here} here")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_what_differs_is_named() {
+        let there = json!({"a": 1, "b": {"c": 2, "d": null}, "e": [1]});
+        let here = json!({"a": 1, "b": {"c": 3, "d": null}, "f": true, "e": [1]});
+        let expected = ["b.c is 2 there and 3 here", "f is null there and true here"];
+        assert_eq!(differences(&there, &here), expected);
+        assert!(differences(&there, &there).is_empty());
+    }
+}

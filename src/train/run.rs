@@ -1,0 +1,317 @@
+//! A training from its settings to its files.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use prepose_dataset::look::look;
+use prepose_dataset::{Options, Skipped};
+use prepose_models::training;
+use prepose_weights::WeightsError;
+
+use super::error::TrainError;
+use super::folder::{Folder, Settings};
+use super::page;
+use super::prepare::Prepared;
+use super::recipe::Recipe;
+use super::trainer::{Step, Trainer};
+use crate::device::OpenDevice;
+use crate::dtype::Dtype;
+use crate::engine::{Blueprint, Engine};
+use crate::make::{MakeError, PictureMaker, check};
+use crate::request::{ModelRequest, Request};
+
+/// Pictures of the same prompts and noise, made now and then.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Samples {
+    /// What they show.
+    pub prompts: Vec<String>,
+    /// Steps between them; 0: only before the first and after the last.
+    pub every: u64,
+    /// Denoising steps.
+    pub steps: usize,
+    /// Of their noise.
+    pub seed: u64,
+}
+
+/// A training that is asked for.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// How.
+    pub recipe: Recipe,
+    /// Of which checkpoint.
+    pub model: ModelRequest,
+    /// On what.
+    pub data: PathBuf,
+    /// What is taken of that.
+    pub options: Options,
+    /// Where everything goes.
+    pub out: PathBuf,
+    /// Where latents and states of captions are kept; none: within `out`.
+    pub cache: Option<PathBuf>,
+    /// Steps between states that are kept.
+    pub keep_every: u64,
+    /// Pictures on the way.
+    pub samples: Samples,
+}
+
+/// What happens.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// So many pictures were found and are looked at.
+    Looking(usize),
+    /// What is left of them.
+    Looked {
+        /// That can be read.
+        pictures: usize,
+        /// That are of no use.
+        skipped: &'a [Skipped],
+    },
+    /// So many samples are encoded, or found in the cache.
+    Encoding(usize),
+    /// One of them is.
+    Encoded,
+    /// The first step comes.
+    Begun {
+        /// Steps that were done before.
+        done: u64,
+        /// Of how many.
+        steps: u64,
+        /// Numbers that are trained.
+        parameters: usize,
+        /// Samples in an epoch.
+        samples: usize,
+    },
+    /// A step was taken, in so many seconds.
+    Step(&'a Step, f64),
+    /// The state is kept.
+    Kept(u64),
+    /// A picture was made.
+    Sampled(&'a Path),
+    /// What has come out was written here.
+    Written(&'a Path),
+}
+
+/// Trains until the end, or until `stop` is set; what was done before in the same folder is taken up.
+///
+/// # Errors
+/// [`TrainError`]; the last state that was kept stays.
+pub fn run(
+    job: &Job,
+    device: &OpenDevice,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(Event),
+) -> Result<(), TrainError> {
+    let recipe = &job.recipe;
+    recipe.check()?;
+    let blueprint = Blueprint::open(&job.model)?;
+    check_trainable(job, &blueprint)?;
+    let fingerprint = blueprint.fingerprint();
+    let dataset = prepose_dataset::open(&job.data, &job.options)?;
+    tell(Event::Looking(dataset.samples.len()));
+    let (looked, skipped) = look(&job.data, dataset, job.options.most_skipped, &|| {})?;
+    tell(Event::Looked {
+        pictures: looked.len(),
+        skipped: &skipped,
+    });
+    let folder = Folder::new(&job.out)?;
+    let fingerprint = fingerprint.join().map_err(|_| MakeError::Fingerprint)??;
+    let cache = job.cache.clone().unwrap_or_else(|| folder.file("cache"));
+    let data = Prepared::new(
+        looked,
+        recipe.sizes,
+        recipe.flips,
+        cache,
+        fingerprint.clone(),
+    )?;
+    let settings = Settings {
+        recipe: recipe.clone(),
+        checkpoint: job.model.checkpoint.clone(),
+        checkpoint_sha256: fingerprint,
+        data_sha256: data.digest(),
+        pictures: data.pictures(),
+        samples: data.items.len(),
+    };
+    folder.claim(&settings)?;
+    folder.skipped(&skipped)?;
+    let samples = requests(job, &blueprint)?;
+
+    let model = ModelRequest {
+        dtype: Dtype::F32,
+        ..job.model.clone()
+    };
+    let mut engine = blueprint.load(&model, device)?;
+    tell(Event::Encoding(data.items.len()));
+    let stopped = || TrainError::Stopped {
+        step: 0,
+        steps: recipe.steps,
+    };
+    data.encode(&engine, || {
+        tell(Event::Encoded);
+        match stop.load(Ordering::Relaxed) {
+            true => Err(stopped()),
+            false => Ok(()),
+        }
+    })?;
+    let unet = engine.blueprint().checkpoint().load_trainable_unet(
+        engine.device(),
+        Dtype::F32.float(),
+        &recipe.kind.choice(),
+        recipe.seed.0,
+    )?;
+    let mut trainer = Trainer::new(recipe, &data, &engine, unet)?;
+    if folder.state().exists() {
+        trainer.resume(&folder.state())?;
+    }
+    let steps = folder.steps_until(trainer.place().step)?;
+    let mut training = Training {
+        job,
+        settings: &settings,
+        folder: &folder,
+        samples,
+        log: steps,
+        device,
+    };
+    training.all(&mut trainer, &mut engine, stop, tell)
+}
+
+/// Refuses what this checkpoint cannot be trained to, before anything is loaded.
+fn check_trainable(job: &Job, blueprint: &Blueprint) -> Result<(), TrainError> {
+    let checkpoint = blueprint.checkpoint();
+    let config = checkpoint.unet_config()?;
+    training::parameters(&config, &job.recipe.kind.choice()).map_err(|source| {
+        WeightsError::Training {
+            path: checkpoint.path().to_owned(),
+            source,
+        }
+    })?;
+    let factor = blueprint.vae_factor();
+    let sizes = job.recipe.sizes;
+    let step = sizes.buckets.map(|buckets| buckets.step);
+    for side in sizes.resolution.into_iter().chain(step) {
+        if side == 0 || !side.is_multiple_of(factor) {
+            return Err(TrainError::Sizes(format!(
+                "pictures for this checkpoint have sides that are multiples of {factor} pixels, and {side} is none"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The requests of the sample pictures, checked.
+fn requests(job: &Job, blueprint: &Blueprint) -> Result<Vec<Request>, TrainError> {
+    let of = |prompt: &String| {
+        let mut request = blueprint.request(prompt, &job.model);
+        [request.width, request.height] = job.recipe.sizes.resolution;
+        request.seed = job.samples.seed;
+        request.steps = job.samples.steps;
+        check(blueprint, &mut request, None, None)?;
+        Ok(request)
+    };
+    job.samples.prompts.iter().map(of).collect()
+}
+
+/// What does not change over the steps, and the log.
+struct Training<'a> {
+    job: &'a Job,
+    settings: &'a Settings,
+    folder: &'a Folder,
+    samples: Vec<Request>,
+    log: Vec<Step>,
+    device: &'a OpenDevice,
+}
+
+impl Training<'_> {
+    fn all(
+        &mut self,
+        trainer: &mut Trainer,
+        engine: &mut Engine,
+        stop: &AtomicBool,
+        tell: &mut dyn FnMut(Event),
+    ) -> Result<(), TrainError> {
+        let steps = self.job.recipe.steps;
+        let lengths = trainer.trained().iter().map(|tensor| tensor.values.len());
+        tell(Event::Begun {
+            done: trainer.place().step,
+            steps,
+            parameters: lengths.sum(),
+            samples: self.settings.samples,
+        });
+        let state = self.folder.state();
+        let mut kept = trainer.place().step;
+        self.sample(trainer, engine, tell)?;
+        while trainer.place().step < steps {
+            if stop.load(Ordering::Relaxed) {
+                let step = trainer.place().step;
+                trainer.save(&state)?;
+                return Err(TrainError::Stopped { step, steps });
+            }
+            let started = Instant::now();
+            let step = trainer.step(kept, &state)?;
+            self.folder.log(&step)?;
+            self.log.push(step);
+            tell(Event::Step(&step, started.elapsed().as_secs_f64()));
+            let is_last = step.step == steps;
+            if is_last || step.step.is_multiple_of(self.job.keep_every.max(1)) {
+                trainer.save(&state)?;
+                kept = step.step;
+                tell(Event::Kept(kept));
+            }
+            self.sample(trainer, engine, tell)?;
+        }
+        let checkpoint = engine.blueprint().checkpoint();
+        for path in self.folder.export(trainer, self.settings, checkpoint)? {
+            tell(Event::Written(&path));
+        }
+        let page = self.page()?;
+        tell(Event::Written(&page));
+        Ok(())
+    }
+
+    /// Makes the pictures that are due, unless they are there.
+    fn sample(
+        &self,
+        trainer: &Trainer,
+        engine: &mut Engine,
+        tell: &mut dyn FnMut(Event),
+    ) -> Result<(), TrainError> {
+        let (step, every) = (trainer.place().step, self.job.samples.every);
+        let is_end = step == 0 || step == self.job.recipe.steps;
+        let is_due = is_end || (every > 0 && step.is_multiple_of(every));
+        if !is_due || self.samples.is_empty() {
+            return Ok(());
+        }
+        let paths = (0..self.samples.len()).map(|prompt| self.folder.sample(prompt, step));
+        let paths: Vec<PathBuf> = paths.collect();
+        if paths.iter().all(|path| path.exists()) {
+            return Ok(());
+        }
+        prepose_store::files::prepare_folder(&self.folder.file("samples"))?;
+        engine.replace_unet(trainer.network());
+        let title = self.device.title();
+        for (request, path) in self.samples.iter().zip(&paths) {
+            let made =
+                PictureMaker::new(engine, 1).make(std::slice::from_ref(request), None, &mut [])?;
+            for picture in &made.pictures {
+                picture
+                    .save(path, &title)
+                    .map_err(crate::make::SaveError::from)?;
+            }
+            tell(Event::Sampled(path));
+        }
+        self.page()?;
+        Ok(())
+    }
+
+    fn page(&self) -> Result<PathBuf, TrainError> {
+        let path = self.folder.file("training.html");
+        let page = page::page(
+            self.settings,
+            &self.log,
+            &self.job.samples.prompts,
+            self.folder,
+        );
+        prepose_store::files::write_atomically(&path, page.as_bytes())?;
+        Ok(path)
+    }
+}

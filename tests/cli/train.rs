@@ -1,0 +1,415 @@
+//! `prepose train`: what it leaves, what it refuses, and what is left when it is killed.
+
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::program::{prepose, prepose_in, refuses, stderr, stdout, works};
+
+/// Seven pictures of 96 × 64 and 64 × 64 with captions beside them.
+fn provide(folder: &Path) {
+    let photos = folder.join("photos");
+    fs::create_dir_all(&photos).unwrap();
+    for number in 0..7u8 {
+        let width = if number % 3 == 0 { 96 } else { 64 };
+        let picture = image::RgbImage::from_fn(width, 64, |x, y| {
+            let inside = (x / 16 + y / 16 + u32::from(number)) % 3 == 0;
+            image::Rgb(if inside {
+                [250, 40 * number, 30]
+            } else {
+                [20, 90, 30 * number]
+            })
+        });
+        picture.save(photos.join(format!("{number}.png"))).unwrap();
+        let caption = match number {
+            2 => "a dog to the left of a cat",
+            _ => "a dog and a cat",
+        };
+        fs::write(photos.join(format!("{number}.txt")), caption).unwrap();
+    }
+}
+
+/// A training of a few steps on 64 × 64 pixels.
+const SMALL: [&str; 14] = [
+    "train",
+    "lora",
+    "photos",
+    "--resolution",
+    "64",
+    "--rank",
+    "3",
+    "--alpha",
+    "2",
+    "--batch",
+    "2",
+    "--device",
+    "flex",
+    "--rate=1e-2",
+];
+
+fn small<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    [&SMALL[..], more].concat()
+}
+
+/// The files that decide and those that come out.
+fn results(out: &Path) -> Vec<Vec<u8>> {
+    let names = [
+        "state.safetensors",
+        "lora.safetensors",
+        "pytorch_lora_weights.safetensors",
+        "log.jsonl",
+    ];
+    let read =
+        |name: &&str| fs::read(out.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    names.iter().map(read).collect()
+}
+
+#[test]
+fn a_lora_is_trained_and_both_its_files_make_the_same_picture() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    provide(folder);
+    let args = small(&[
+        "--steps",
+        "4",
+        "--accumulate",
+        "2",
+        "--warmup",
+        "1",
+        "--schedule",
+        "cosine",
+        "--ema",
+        "0.9",
+        "--dropout",
+        "0.2",
+        "--conv-rank",
+        "2",
+        "--flips",
+        "without-sides",
+        "--buckets",
+        "--sample",
+        "a dog and a cat",
+        "--sample-steps",
+        "1",
+        "--out",
+        "out",
+        "--json",
+    ]);
+    let told = works(folder, &args);
+    let lines: Vec<Value> = told
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let of = |event: &str| {
+        lines
+            .iter()
+            .filter(|line| line["event"] == event)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(of("data")[0]["pictures"], 7);
+    // Seven pictures and six mirror images.
+    assert_eq!(of("begun")[0]["samples"], 13);
+    let steps = of("step");
+    assert_eq!(steps.len(), 4);
+    assert_eq!(steps[0]["rate"], 0.0);
+    assert!(
+        steps
+            .iter()
+            .all(|step| step["loss"].as_f64().unwrap() > 0.0)
+    );
+    assert_eq!(of("sample").len(), 2);
+    let page = fs::read_to_string(folder.join("out/training.html")).unwrap();
+    assert!(
+        page.contains("00-000000.png") && page.contains("00-000004.png") && page.contains("<svg")
+    );
+
+    let info = works(folder, &["info", "out"]);
+    assert!(
+        info.contains("LoRA") && info.contains("lora.safetensors"),
+        "{info}"
+    );
+    let picture = |more: &[&str], name: &str| {
+        let args = [
+            "generate",
+            "a dog and a cat",
+            "--steps",
+            "2",
+            "--device",
+            "flex",
+            "-o",
+            name,
+        ];
+        works(folder, &[&args, more].concat());
+        image::open(folder.join(name))
+            .unwrap()
+            .into_rgb8()
+            .into_raw()
+    };
+    let plain = picture(&[], "plain.png");
+    let kohya = picture(&["--lora", "out/lora.safetensors"], "kohya.png");
+    let diffusers = picture(
+        &["--lora", "out/pytorch_lora_weights.safetensors"],
+        "diffusers.png",
+    );
+    assert_eq!(kohya, diffusers);
+    assert_ne!(kohya, plain);
+    let none = picture(&["--lora", "out/lora.safetensors:0"], "none.png");
+    assert_eq!(none, plain);
+
+    // It is done; once more changes nothing.
+    let before = results(&folder.join("out"));
+    works(folder, &args);
+    assert_eq!(results(&folder.join("out")), before);
+}
+
+#[test]
+fn kills_leave_no_trace() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    provide(folder);
+    let with = |out: &'static str| {
+        small(&[
+            "--steps",
+            "14",
+            "--keep-every",
+            "2",
+            "--optimizer",
+            "adamw8bit",
+            "--ema",
+            "0.9",
+            "--dropout",
+            "0.3",
+            "--min-snr",
+            "5",
+            "--cache",
+            "cache",
+            "--out",
+            out,
+        ])
+    };
+    let begun = std::time::Instant::now();
+    works(folder, &with("calm"));
+    let whole = begun.elapsed();
+    let mut hit = 0;
+    for kill in 0..6u32 {
+        let mut child = prepose()
+            .args(with("killed"))
+            .current_dir(folder)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // At instants all over the training; where one that is over is killed, nothing is lost either.
+        std::thread::sleep(
+            whole * (1 + kill * 7 % 6) / 8 + Duration::from_millis(u64::from(37 * kill)),
+        );
+        hit += u32::from(child.try_wait().unwrap().is_none());
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    println!("{hit} of 6 kills hit the training, which takes {whole:.1?}");
+    works(folder, &with("killed"));
+    assert_eq!(
+        results(&folder.join("killed")),
+        results(&folder.join("calm"))
+    );
+}
+
+#[test]
+fn another_training_is_refused_and_only_what_differs_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    provide(folder);
+    works(folder, &small(&["--steps", "1", "--out", "out"]));
+    let before = results(&folder.join("out"));
+    let output = prepose_in(
+        folder,
+        &small(&["--steps", "2", "--dropout", "0.5", "--out", "out"]),
+    );
+    assert_eq!(output.status.code(), Some(2));
+    let message = stderr(&output);
+    assert!(
+        message.contains("recipe.dropout is 0.0 there and 0.5 here"),
+        "{message}"
+    );
+    assert!(
+        message.contains("recipe.steps is 1 there and 2 here"),
+        "{message}"
+    );
+    assert!(
+        !message.contains("recipe.seed") && !message.contains("recipe.rate"),
+        "{message}"
+    );
+    // Other captions are another training as well.
+    fs::write(folder.join("photos/0.txt"), "a horse").unwrap();
+    let output = prepose_in(folder, &small(&["--steps", "1", "--out", "out"]));
+    let message = stderr(&output);
+    assert!(
+        message.contains("data_sha256") && !message.contains("recipe."),
+        "{message}"
+    );
+    assert_eq!(results(&folder.join("out")), before);
+    // A state that is none is said, and not overwritten.
+    fs::write(folder.join("photos/0.txt"), "a dog and a cat").unwrap();
+    fs::write(folder.join("out/state.safetensors"), b"half a file").unwrap();
+    let output = prepose_in(folder, &small(&["--steps", "1", "--out", "out"]));
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("state.safetensors"));
+    assert_eq!(
+        fs::read(folder.join("out/state.safetensors")).unwrap(),
+        b"half a file"
+    );
+}
+
+#[test]
+fn a_loss_that_is_no_number_stops_it_at_the_last_good_state() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    provide(folder);
+    let args = small(&[
+        "--steps",
+        "50",
+        "--rate",
+        "1e6",
+        "--clip",
+        "0",
+        "--keep-every",
+        "1",
+        "--out",
+        "out",
+    ]);
+    let args: Vec<&str> = args
+        .into_iter()
+        .filter(|arg| *arg != "--rate=1e-2")
+        .collect();
+    let output = prepose_in(folder, &args);
+    assert_eq!(output.status.code(), Some(2), "{}", stdout(&output));
+    let message = stderr(&output);
+    assert!(
+        message.contains(".png") && message.contains("the last good state, of step"),
+        "{message}"
+    );
+    // The state is a whole one, and with it the training ends at the same sample.
+    let again = stderr(&prepose_in(folder, &args));
+    let said = |text: &str| {
+        text.lines()
+            .find(|line| line.contains("the loss of step"))
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(said(&again), said(&message));
+}
+
+#[test]
+fn the_unet_is_trained_into_a_checkpoint_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    provide(folder);
+    let args = [
+        "train",
+        "unet",
+        "photos",
+        "--resolution",
+        "64",
+        "--only",
+        "attn2",
+        "--steps",
+        "2",
+        "--rate",
+        "1e-3",
+        "--device",
+        "flex",
+        "--optimizer",
+        "adafactor",
+        "--layout-share",
+        "0.5",
+        "--offset-noise",
+        "0.05",
+        "--out",
+        "out",
+    ];
+    works(folder, &args);
+    let picture = |more: &[&str], name: &str| {
+        let args = [
+            "generate",
+            "a dog and a cat",
+            "--steps",
+            "2",
+            "--device",
+            "flex",
+            "-o",
+            name,
+        ];
+        works(folder, &[&args, more].concat());
+        image::open(folder.join(name))
+            .unwrap()
+            .into_rgb8()
+            .into_raw()
+    };
+    let trained = picture(&["--checkpoint", "out/checkpoint"], "trained.png");
+    assert_ne!(trained, picture(&[], "plain.png"));
+}
+
+#[test]
+fn what_cannot_be_trained_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    provide(folder);
+    fs::create_dir(folder.join("empty")).unwrap();
+    let on = |data: &'static str, more: &[&'static str]| -> Vec<&'static str> {
+        let args = [
+            "train", "lora", data, "--device", "flex", "--out", "out", "--steps", "1",
+        ];
+        [&args[..], more].concat()
+    };
+    refuses(folder, &on("lost", &[]), &["lost"]);
+    refuses(
+        folder,
+        &on("empty", &[]),
+        &["nothing to train on in empty", "metadata.jsonl"],
+    );
+    refuses(
+        folder,
+        &on("photos", &["--rank", "1000"]),
+        &["rank 1000", "smaller of these"],
+    );
+    refuses(folder, &on("photos", &["--rank", "0"]), &["rank 0"]);
+    refuses(
+        folder,
+        &on("photos", &["--resolution", "100"]),
+        &["multiples of 8", "100"],
+    );
+    refuses(
+        folder,
+        &on("photos", &["--dropout", "2"]),
+        &["--dropout is 2"],
+    );
+    refuses(
+        folder,
+        &on("photos", &["--rate", "NaN"]),
+        &["--rate is NaN"],
+    );
+    refuses(folder, &on("photos", &["--betas", "0.9"]), &["--betas"]);
+    refuses(
+        folder,
+        &on("photos", &["--checkpoint", "nowhere"]),
+        &["nowhere"],
+    );
+    for number in 0..7 {
+        fs::remove_file(folder.join(format!("photos/{number}.txt"))).unwrap();
+    }
+    refuses(
+        folder,
+        &on("photos", &[]),
+        &["it has no caption", "--caption"],
+    );
+    fs::write(folder.join("photos/3.png"), b"torn").unwrap();
+    refuses(
+        folder,
+        &on("photos", &["--caption", "a dog"]),
+        &["1 of 7 pictures", "3.png", "--most-skipped"],
+    );
+}
