@@ -45,6 +45,7 @@ CASES = {
     "quality": "quality",
     "training": "training",
     "training-data": "training_data",
+    "training-steps": "training_steps",
 }
 
 
