@@ -47,6 +47,7 @@ CASES = {
     "quality": "quality",
     "training": "training",
     "training-data": "training_data",
+    "training-steps": "training_steps",
 }
 
 

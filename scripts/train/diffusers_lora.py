@@ -37,6 +37,7 @@ def main():
     parser.add_argument("training", type=Path)
     parser.add_argument("--checkpoint", type=Path, default=toybox.TOYBOX)
     args = parser.parse_args()
+    args.prepose = args.prepose.resolve()
     silence()
     worst, least_change = 0, 255
     with tempfile.TemporaryDirectory() as scratch:

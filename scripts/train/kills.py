@@ -23,15 +23,16 @@ def main():
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("options", nargs="*")
-    args = parser.parse_args()
+    own, _, options = " ".join(sys.argv[1:]).partition(" -- ")
+    args = parser.parse_args(own.split())
+    args.prepose = args.prepose.resolve()
     rng = random.Random(args.seed)
     with tempfile.TemporaryDirectory() as scratch:
         scratch = Path(scratch)
 
         def command(out):
             return [str(args.prepose), "--quiet", "train", "lora", str(args.data), "--device", "flex", "--steps", str(args.steps),
-                    "--cache", str(scratch / "cache"), "--out", str(scratch / out), *args.options]
+                    "--cache", str(scratch / "cache"), "--out", str(scratch / out), *options.split()]
 
         began = time.monotonic()
         subprocess.run(command("calm"), check=True)

@@ -135,6 +135,8 @@ fn a_lora_is_trained_and_both_its_files_make_the_same_picture() {
         let args = [
             "generate",
             "a dog and a cat",
+            "--seed",
+            "1",
             "--steps",
             "2",
             "--device",
@@ -336,6 +338,8 @@ fn the_unet_is_trained_into_a_checkpoint_of_its_own() {
         let args = [
             "generate",
             "a dog and a cat",
+            "--seed",
+            "1",
             "--steps",
             "2",
             "--device",

@@ -23,3 +23,4 @@ mod suites;
 #[path = "../support/mod.rs"]
 mod support;
 mod toybox;
+mod training;

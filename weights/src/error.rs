@@ -123,7 +123,7 @@ pub enum WeightsError {
         hint: String,
     },
     /// A network that cannot be trained as asked.
-    #[error("{}: {source}", path.display())]
+    #[error("the UNet of {} cannot be trained so", path.display())]
     Training {
         /// The checkpoint's file or folder.
         path: PathBuf,

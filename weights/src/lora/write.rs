@@ -109,7 +109,30 @@ pub(crate) fn file(
     });
     let views: Result<Vec<_>, safetensors::SafeTensorError> = views.collect();
     let whole = views.and_then(|views| safetensors::serialize(views, Some(metadata)));
-    whole.map_err(|error| refused(error.to_string()))
+    let whole = whole.map_err(|error| refused(error.to_string()))?;
+    Ok(sorted(whole))
+}
+
+/// The file with its metadata in the order of their names: the same training has the same bytes.
+fn sorted(mut file: Vec<u8>) -> Vec<u8> {
+    let Some((start, rest)) = file.split_first_chunk_mut::<8>() else {
+        return file;
+    };
+    let length = usize::try_from(u64::from_le_bytes(*start)).unwrap_or(usize::MAX);
+    let Some(header) = rest.get_mut(..length) else {
+        return file;
+    };
+    if let Ok(mut table) = serde_json::from_slice::<Value>(header) {
+        if let Some(metadata) = table["__metadata__"].as_object_mut() {
+            metadata.sort_keys();
+        }
+        let text = table.to_string();
+        if text.len() <= header.len() {
+            header.fill(b' ');
+            header[..text.len()].copy_from_slice(text.as_bytes());
+        }
+    }
+    file
 }
 
 /// kohya names the layers of SD 1.x and 2.x as diffusers does, and those of SDXL as the original code.

@@ -1,0 +1,186 @@
+//! Steps of training against PyTorch's and PEFT's (`fixtures/training-steps`).
+
+use std::path::Path;
+
+use burn::tensor::{Device, FloatDType, Tensor, TensorData};
+use prepose::train::optimizer::AdamW;
+use prepose::train::optimizer::objective::{Target, error, noisy_parts};
+use prepose::train::optimizer::rule::{Rule, Trained};
+use prepose::train::optimizer::state::numbers;
+use prepose_formats::TensorFile;
+use prepose_models::training::{Choice, Lora, TrainableUNet};
+use prepose_weights::{Checkpoint, LoadOptions};
+use serde_json::Value;
+
+use crate::support::fixture;
+
+struct Case {
+    file: TensorFile,
+    info: Value,
+}
+
+impl Case {
+    fn open() -> Self {
+        let read = |name: &str| fixture("training-steps").join(name);
+        Self {
+            file: TensorFile::open(&read("expected.safetensors")).unwrap(),
+            info: serde_json::from_slice(&std::fs::read(read("case.json")).unwrap()).unwrap(),
+        }
+    }
+
+    fn numbers(&self, name: &str) -> Vec<f32> {
+        numbers(&self.file, name).unwrap_or_else(|| panic!("{name}"))
+    }
+
+    fn shape<const N: usize>(&self, name: &str) -> [usize; N] {
+        self.file
+            .info(name)
+            .unwrap()
+            .shape
+            .clone()
+            .try_into()
+            .unwrap()
+    }
+
+    fn adam(&self, kind: &str) -> (Rule, f64) {
+        let settings = &self.info["adam"][kind];
+        let number = |key: &str| settings[key].as_f64().unwrap();
+        let adam = AdamW {
+            eps: number("eps"),
+            weight_decay: number("weight_decay"),
+            ..AdamW::default()
+        };
+        (Rule::AdamW(adam), number("lr"))
+    }
+}
+
+fn load(choice: &Choice) -> (TrainableUNet, Vec<f32>) {
+    let options = LoadOptions::default();
+    let checkpoint = Checkpoint::open(Path::new(&fixture("single-file/sd1")), &options).unwrap();
+    let schedule = prepose::sampling::schedulers::Scheduler::from_config(
+        &serde_json::json!({
+            "_class_name": "DDIMScheduler", "beta_schedule": "scaled_linear", "beta_start": 0.00085, "beta_end": 0.012,
+        }),
+        None,
+    );
+    let unet = checkpoint.load_trainable_unet(&Device::flex(), FloatDType::F32, choice, 0);
+    (unet.unwrap(), schedule.unwrap().alphas_cumprod().to_vec())
+}
+
+/// Trains for as many steps as there are and compares losses and weights.
+fn follow(kind: &str, choice: &Choice) {
+    let case = Case::open();
+    let (mut unet, alphas) = load(choice);
+    let (rule, rate) = case.adam(kind);
+    let device = Device::flex();
+    let row = |values: &[f32]| {
+        Tensor::<1>::from_data(TensorData::new(values.to_vec(), [values.len()]), &device)
+    };
+    let values = unet
+        .values()
+        .into_iter()
+        .map(|value| value.into_data().iter::<f32>().collect());
+    let values: Vec<Vec<f32>> = values.collect();
+    let mut trained: Vec<Trained> = (unet.parameters().iter().zip(values))
+        .map(|(parameter, values)| {
+            let start = numbers(&case.file, &format!("{kind}/start/{}", parameter.name));
+            Trained::new(
+                &rule,
+                &parameter.name,
+                &parameter.shape,
+                start.unwrap_or(values),
+            )
+        })
+        .collect();
+    let [steps, batch, channels, height, width] = case.shape("clean");
+    let [_, _, tokens, states] = case.shape("context");
+    let (clean, noise) = (case.numbers("clean"), case.numbers("noise"));
+    let (contexts, timesteps) = (case.numbers("context"), case.numbers("timesteps"));
+    let losses = case.numbers(&format!("{kind}/losses"));
+    let length = channels * height * width;
+    for step in 0..steps {
+        unet.set_values(trained.iter().map(|tensor| row(&tensor.values)).collect());
+        let samples = step * batch..(step + 1) * batch;
+        let t: Vec<f64> = timesteps[samples.clone()]
+            .iter()
+            .map(|t| f64::from(*t))
+            .collect();
+        let mut noisy = Vec::new();
+        for (sample, t) in samples.clone().zip(&t) {
+            let part = sample * length..(sample + 1) * length;
+            let [a, b] = noisy_parts(f64::from(alphas[*t as usize]));
+            noisy.extend(
+                clean[part.clone()]
+                    .iter()
+                    .zip(&noise[part])
+                    .map(|(x, n)| a * x + b * n),
+            );
+        }
+        let shape = [batch, channels, height, width];
+        let context =
+            contexts[step * batch * tokens * states..][..batch * tokens * states].to_vec();
+        let context = Tensor::from_data(TensorData::new(context, [batch, tokens, states]), &device);
+        let noisy = Tensor::from_data(TensorData::new(noisy, shape), &device);
+        let said = unet.forward(noisy, &t, context, None);
+        let numbers: Vec<f32> = said.clone().inner().into_data().iter::<f32>().collect();
+        assert_eq!(Target::Epsilon.parts(0.5), [0.0, 1.0]);
+        let (mut loss, mut cotangent) = (0.0, Vec::new());
+        for (row, sample) in numbers.chunks_exact(length).zip(samples) {
+            let (one, gradient) = error(
+                row,
+                &noise[sample * length..(sample + 1) * length],
+                1.0,
+                batch,
+            );
+            loss += one / batch as f64;
+            cotangent.extend(gradient);
+        }
+        let expected = f64::from(losses[step]);
+        assert!(
+            (loss - expected).abs() < 1e-4 * expected,
+            "{kind}, step {step}: {loss}, {expected}"
+        );
+        if step == 0 {
+            assert!(
+                (loss - expected).abs() < 1e-6 * expected,
+                "{kind}: {loss}, {expected}"
+            );
+        }
+        let cotangent = Tensor::<4>::from_data(TensorData::new(cotangent, shape), &device);
+        let mut tape = (said * cotangent).sum().backward();
+        let gradients = unet.gradients(&mut tape).into_iter();
+        let gradients: Vec<Vec<f32>> = gradients
+            .map(|g| g.into_data().iter::<f32>().collect())
+            .collect();
+        rule.step_all(&mut trained, &gradients, rate, step as u64 + 1);
+    }
+    assert!(trained.len() > 10);
+    for tensor in &trained {
+        let expected = case.numbers(&format!("{kind}/after/{}", tensor.name));
+        let off = tensor
+            .values
+            .iter()
+            .zip(&expected)
+            .map(|(a, b)| (a - b).abs());
+        let off = off.fold(0.0, f32::max);
+        assert!(off < 1e-4, "{kind}, {}: {off}", tensor.name);
+    }
+}
+
+#[test]
+fn twenty_steps_of_a_lora_come_to_pefts_weights() {
+    let info = Case::open().info;
+    let targets = info["targets"].as_array().unwrap().iter();
+    let lora = Lora {
+        targets: targets
+            .map(|name| name.as_str().unwrap().to_owned())
+            .collect(),
+        ..Lora::attention(2, info["alpha"].as_f64().unwrap())
+    };
+    follow("lora", &Choice::Lora(lora));
+}
+
+#[test]
+fn twenty_steps_of_a_unet_come_to_pytorchs_weights() {
+    follow("unet", &Choice::All);
+}
