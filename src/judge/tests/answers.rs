@@ -136,7 +136,7 @@ fn the_same_answer_is_told_only_if_there_was_another_to_give() {
     let mut first = [Answer::Yes(true); 40];
     first[0] = Answer::Yes(false);
     let outcomes = [said(&first)];
-    let notes = |beside| {
+    let notes = |beside: Beside<'_>| -> String {
         let rounds = Rounds {
             kinds: &kinds,
             outcomes: &outcomes,
