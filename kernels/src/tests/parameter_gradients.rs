@@ -4,7 +4,7 @@
 use super::gradients::{check, constant};
 use super::{assert_close, random, reference, values};
 use crate::*;
-use burn::tensor::{DType, Device, Tensor};
+use burn::tensor::{DType, Tensor};
 
 #[test]
 fn of_convolutions() {
@@ -177,8 +177,7 @@ fn norm_kernels_in_odd_shapes() {
 /// A frozen weight has no gradient, and what is computed from untracked tensors is tracked no more than they.
 #[test]
 fn only_tracked_operands_count() {
-    let device = Device::flex().autodiff();
-    let on = |seed| random([2, 3, 4], seed, DType::F32).to_device(&device);
+    let on = |seed| random([2, 3, 4], seed, DType::F32).autodiff();
     let frozen = random([5, 4], 1, DType::F32);
     let x = on(2).require_grad();
     let y = linear(x.clone(), frozen.clone(), None);
