@@ -152,6 +152,14 @@ impl App {
         let _ = self.closing.send_replace(true);
     }
 
+    /// Tells those whose pictures will not be made any more.
+    pub(crate) fn finish(&self) {
+        for job in self.jobs.all() {
+            self.jobs
+                .end(&job, Status::Failed("the server is ending".into()));
+        }
+    }
+
     /// Checks what is wanted against the limits and the studio.
     pub(crate) fn plan(&self, wanted: &mut Wanted) -> Result<Plan, Problem> {
         let limits = &self.limits;
@@ -237,13 +245,11 @@ impl App {
 
     fn enqueue(&self, job: &Arc<Job>, plan: Plan) -> Result<usize, Problem> {
         let steps = plan.steps;
-        let position = self
-            .queue
-            .push(job, plan.units)
-            .map_err(|full| self.full(full, steps))?;
-        self.jobs.add(job.clone());
-        self.jobs.emit(job, "queued", json!({"position": position}));
-        Ok(position)
+        let pushed = self.queue.push(job, plan.units, |position| {
+            self.jobs.add(job.clone());
+            (self.jobs).emit(job, "queued", json!({"position": position}));
+        });
+        pushed.map_err(|full| self.full(full, steps))
     }
 
     fn full(&self, full: Full, steps: usize) -> Problem {

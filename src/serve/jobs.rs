@@ -265,6 +265,11 @@ impl Jobs {
         mine.cloned().collect()
     }
 
+    /// Every job that is remembered.
+    pub fn all(&self) -> Vec<Arc<Job>> {
+        self.inner().jobs.clone()
+    }
+
     /// The events after `seq` that the ring still has, and all that come; a reader that falls behind is told so.
     pub fn listen(&self, after: Option<u64>) -> (Vec<Event>, broadcast::Receiver<Event>) {
         let inner = self.inner();

@@ -80,11 +80,17 @@ impl Queue {
         self.len() == 0
     }
 
-    /// Puts a job's units behind what waits, all or none. Returns how many pictures were there before.
+    /// Puts a job's units behind what waits, all or none. `queued` is told how many pictures were there before, before any of
+    /// them can be taken.
     ///
     /// # Errors
     /// [`Full`].
-    pub fn push(&self, job: &Arc<Job>, units: Vec<Unit>) -> Result<usize, Full> {
+    pub fn push(
+        &self,
+        job: &Arc<Job>,
+        units: Vec<Unit>,
+        queued: impl FnOnce(usize),
+    ) -> Result<usize, Full> {
         let mut inner = self.inner();
         inner.waiting.retain(|waiting| waiting.job.is_wanted());
         if inner.closed {
@@ -117,6 +123,7 @@ impl Queue {
                 order,
             });
         }
+        queued(all);
         self.changed.notify_one();
         Ok(all)
     }
@@ -134,7 +141,7 @@ impl Queue {
         self.changed.notify_one();
     }
 
-    /// Takes nothing more in; [`next`](Self::next) ends when `finish` is false at once, otherwise with the last unit.
+    /// Takes nothing more in and forgets what waits, whose jobs are returned; [`next`](Self::next) has nothing more then.
     pub fn close(&self) -> Vec<Arc<Job>> {
         let mut inner = self.inner();
         inner.closed = true;
@@ -229,7 +236,7 @@ mod tests {
 
     fn push(queue: &Queue, caller: Caller, keys: &[&str]) -> Result<usize, Full> {
         let job = Arc::new(Job::new(caller, Api::Native, Value::Null, keys.len(), None));
-        queue.push(&job, keys.iter().map(|key| unit(key, 1)).collect())
+        queue.push(&job, keys.iter().map(|key| unit(key, 1)).collect(), |_| ())
     }
 
     fn queue() -> Queue {
@@ -284,7 +291,7 @@ mod tests {
     fn what_nobody_wants_is_dropped() {
         let queue = queue();
         let job = Arc::new(Job::new(1, Api::Native, Value::Null, 5, None));
-        queue.push(&job, vec![unit("a", 1); 5]).unwrap();
+        queue.push(&job, vec![unit("a", 1); 5], |_| ()).unwrap();
         Jobs::default().end(&job, Status::Cancelled);
         assert_eq!(push(&queue, 1, &["b"; 5]), Ok(0));
         assert_eq!(queue.next().unwrap().unit.key, "b");

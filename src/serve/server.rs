@@ -77,6 +77,7 @@ pub fn serve(
         // The batch at hand, then the answers.
         let made = tokio::task::spawn_blocking(move || maker.join());
         let _ = made.await;
+        app.finish();
         let _ = tokio::time::timeout(LAST_WORDS, graceful.shutdown()).await;
         std::io::Result::Ok(())
     })

@@ -167,6 +167,9 @@ impl Watch for Told<'_> {
 
     fn finished(&mut self, unit: usize, candidate: usize, picture: Finished) {
         let Waiting { job, unit, .. } = &self.batch[unit];
+        if !job.is_wanted() {
+            return;
+        }
         let mut request = unit.request.clone();
         request["seed"] = json!(crate::wire::Seed(picture.seed));
         let facts = Facts {
