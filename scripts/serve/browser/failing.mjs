@@ -11,7 +11,7 @@ export async function failing() {
   await fillForm(page, { prompt: 'a dog to the left of a cat', method: '', seed: 1, count: 1, search: '', steps: 10 });
   await page.click('#go');
   await page.waitForFunction(() => /^Done/.test(document.querySelector('.status')?.textContent ?? ''), null, { timeout: 120_000 });
-  await fillForm(page, { count: 4, steps: 300 });
+  await fillForm(page, { count: 8, steps: 140 });
   await page.click('#go');
   await underWay(page, 3);
   faults.expected = LOST;

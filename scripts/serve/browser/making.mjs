@@ -130,7 +130,7 @@ async function searching(server) {
 
 async function cancelling(server) {
   const page = await open(server);
-  await fillForm(page, { prompt: 'a bird above a car', method: '', seed: 1, count: 8, steps: 200, search: '' });
+  await fillForm(page, { prompt: 'a bird above a car', method: '', seed: 1, count: 8, steps: 140, search: '' });
   await page.click('#go');
   await underWay(page, 2);
   await page.locator('.stage-head button').click();

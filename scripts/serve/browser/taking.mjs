@@ -60,7 +60,7 @@ export async function taking(server) {
   await fillForm(page, { prompt: 'a dog to the left of "the cat" & $HOME', method: 'pos', width: 128, height: 128 });
   await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
   await page.click('#copy-form');
-  for (const [form, sign] of [['command', /^prepose generate /], ['python', /import prepose/], ['curl', /^curl /], ['json', /^\{/]]) {
+  for (const [form, sign] of [['command', /^prepose generate /], ['python', /import /], ['curl', /^curl /], ['json', /^\{/]]) {
     await page.locator(`#spell-forms [data-value=${form}]`).click();
     await page.waitForFunction(() => document.getElementById('spell-text').textContent !== 'Writing…');
     const shown = await page.locator('#spell-text').textContent();
