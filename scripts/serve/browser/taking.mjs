@@ -38,7 +38,12 @@ export async function taking(server) {
   assert.deepEqual(await page.evaluate(() => ['method', 'seed', 'steps', 'scale'].map((name) => document.querySelector(`#composer [name=${name}]`).value)), ['pos', '21', '10', '15']);
   await shot(page, 'light-dropped');
   await accessible(page, 'after a drop');
-  step('a picture that was dropped gives its request back');
+  await fillForm(page, { prompt: 'something else' });
+  const [chooser] = await Promise.all([page.waitForEvent('filechooser'), page.locator('#from-png').press('Enter')]);
+  await chooser.setFiles({ name: 'chosen.png', mimeType: 'image/png', buffer: Buffer.from(bytes) });
+  await page.waitForFunction(() => /chosen\.png/.test(document.getElementById('from').textContent));
+  assert.equal(await page.inputValue('#prompt'), 'a teddy bear below a clock');
+  step('a picture that was dropped, or chosen by keyboard, gives its request back');
 
   const bad = '<img src=x onerror="document.title=\'broken\'">';
   const hostile = png(text('prepose', JSON.stringify({ prompt: bad, seed: 7, steps: '<b>', guide: { method: bad }, boxes: [{ object: bad, box: [0, 0, 2, 'x'] }], relations: [{ x: 1 }], [bad]: 1, scheduler: bad })));

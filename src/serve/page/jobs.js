@@ -35,7 +35,7 @@ function laneOf(job, lane) {
 }
 
 /** Bytes from base64; an empty array for what is none. */
-export function bytesOf(base64) {
+function bytesOf(base64) {
   try { return Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0)); } catch { return new Uint8Array(); }
 }
 

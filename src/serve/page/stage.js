@@ -54,7 +54,7 @@ export function showJob(id) {
   tab.write('job', id);
   draw();
 }
-export const shownJob = () => jobs.get(shown.job);
+const shownJob = () => jobs.get(shown.job);
 
 function setStep(step) {
   const job = shownJob();
@@ -202,8 +202,8 @@ function drawStrip() {
   }, element('i', { 'aria-hidden': 'true' }), element('span', {}, job.body.request.prompt), element('small', {}, state[job.status]))));
 }
 
-export function setView(view) { shown.view = view; kept.write('view', view); draw(); }
-export function toggleBoxes() { shown.boxes = !shown.boxes; kept.write('boxes', shown.boxes); draw(); }
+function setView(view) { shown.view = view; kept.write('view', view); draw(); }
+function toggleBoxes() { shown.boxes = !shown.boxes; kept.write('boxes', shown.boxes); draw(); }
 
 /** Keys that work wherever no text is typed. */
 export const KEYS = {
