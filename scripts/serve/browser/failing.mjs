@@ -24,6 +24,12 @@ export async function failing() {
   await shot(page, 'light-lost');
   await accessible(page, 'without a server');
   server = await serve({ folder, port: server.port });
+  // A server that was started anew may want the token again.
+  await Promise.race([page.waitForSelector('#sign-in[open]', { timeout: 60_000 }), page.waitForSelector('#link', { state: 'hidden', timeout: 60_000 })]);
+  if (await page.locator('#sign-in').isVisible()) {
+    await page.fill('#token', TOKEN);
+    await page.keyboard.press('Enter');
+  }
   await page.waitForSelector('#link', { state: 'hidden', timeout: 60_000 });
   await page.waitForFunction(() => /^Failed/.test(document.querySelector('.status').textContent), null, { timeout: 60_000 });
   assert.match(await page.locator('.stage-body .problem').textContent(), /does not know this job/);

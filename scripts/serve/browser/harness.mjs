@@ -23,7 +23,7 @@ writeFileSync(tokenFile, TOKEN, { mode: 0o600 });
 export const errors = [];
 /** What the console may say while just that is tested: Chromium itself writes each refusal and each lost connection there. */
 export const faults = { expected: null };
-export const LOST = /ERR_CONNECTION|ERR_INCOMPLETE|ERR_EMPTY_RESPONSE|ERR_NETWORK|ERR_SOCKET|404/;
+export const LOST = /ERR_CONNECTION|ERR_INCOMPLETE|ERR_EMPTY_RESPONSE|ERR_NETWORK|ERR_SOCKET|401|404/;
 
 export const step = (name) => console.log(`ok  ${name}`);
 

@@ -100,8 +100,8 @@ async function asWhat(page) {
   await page.waitForTimeout(400);
   assert.equal(await page.inputValue('#prompt'), 'a dog to the left of a cat AND a dog AND a cat');
   assert.match(await page.locator('#acts-said').textContent(), /2 of 3 parts/);
-  assert.deepEqual((await copied(page)).request.regions.map(({ part }) => part), [2, 3]);
   await fillForm(page, { method: '' });
+  assert.deepEqual((await copied(page)).request.regions.map(({ part }) => part), [2, 3]);
   await page.click('#go');
   await finished(page);
   step('boxes for BoxDiff, and regions for the parts of a composed prompt, each made');

@@ -62,7 +62,7 @@ export async function taking(server) {
   }
   step('markup, large seeds, AUTOMATIC1111’s form, and files that carry nothing');
 
-  await fillForm(page, { prompt: 'a dog to the left of "the cat" & $HOME', method: 'pos', width: 128, height: 128 });
+  await fillForm(page, { prompt: 'a dog to the left of a cat', negative_prompt: `it's "dim" & $HOME`, method: 'pos', width: 128, height: 128 });
   await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
   await page.click('#copy-form');
   for (const [form, sign] of [['command', /^prepose generate /], ['python', /import /], ['curl', /^curl /], ['json', /^\{/]]) {
