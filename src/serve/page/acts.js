@@ -25,7 +25,6 @@ export function setAct(kind) {
   radio.checked = true;
   show();
 }
-export const actOf = () => act;
 
 /** Relations in place of those that the prompt states. */
 export function give(relations) {

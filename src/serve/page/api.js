@@ -6,7 +6,7 @@ const ROOT = 'api/';
 const PATIENCE = 30_000;
 
 /** What the server refused, in its own words; `field` names what is wrong, if it said. */
-export class ApiError extends Error {
+class ApiError extends Error {
   constructor(message, status, field) { super(message); Object.assign(this, { status, field }); }
 }
 

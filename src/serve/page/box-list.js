@@ -53,6 +53,7 @@ function removed(id) {
 }
 
 function show() {
+  $('box-heads').hidden = !boxes.all().length;
   const present = new Set(boxes.all().map(({ id }) => id));
   for (const [id, { line }] of lines) if (!present.has(id)) { line.remove(); lines.delete(id); }
   boxes.all().forEach((one, at) => {

@@ -2,7 +2,7 @@
 // list (box-list.js) show the same boxes and change them only through here.
 
 /** The smallest side of a box that is drawn, as a share. */
-export const LEAST = 0.04;
+const LEAST = 0.04;
 
 /** {id, object, box: [x0, y0, x1, y1]}; `object` is a name, or a number of a part for regions. */
 let boxes = [];
@@ -26,7 +26,7 @@ export function choose(id) {
 const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
 
 /** Corners in order, inside the picture, on a grid of a tenth of a percent: what is shown is what is sent. */
-export function tidy([x0, y0, x1, y1]) {
+function tidy([x0, y0, x1, y1]) {
   const along = (a, b) => {
     let [low, high] = [Math.min(a, b), Math.max(a, b)].map((share) => clamp(share, 0, 1));
     if (high - low < LEAST) high = clamp(low + LEAST, 0, 1);

@@ -142,6 +142,7 @@ function problem(text, field) {
   for (const wrong of form.querySelectorAll('[aria-invalid]')) { wrong.removeAttribute('aria-invalid'); if (wrong.getAttribute('aria-describedby') === 'problem') wrong.removeAttribute('aria-describedby'); }
   line.hidden = !text;
   line.textContent = text ?? '';
+  if (text) line.scrollIntoView({ block: 'center' });
   // The server names fields as requests do.
   const names = { steps: 'steps', 'guide.steps': 'guide_steps', 'guide.scale': 'scale', 'search.best_of': 'best_of', seeds: 'count' };
   const name = String(field ?? '').replace(/^request\./, '');

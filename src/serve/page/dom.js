@@ -95,5 +95,5 @@ export function refill(parent, ...children) {
 }
 
 /** The colours that stand for objects, in the order in which the prompt names them; also in page.css. */
-export const HUES = 6;
+const HUES = 6;
 export const hue = (index) => `h${index % HUES}`;

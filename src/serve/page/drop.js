@@ -28,6 +28,13 @@ addEventListener('paste', (event) => {
   if (file) { event.preventDefault(); take(file); }
 });
 
+// The same for the keyboard and for phones, which drop nothing.
+$('from-png').addEventListener('click', () => $('png-file').click());
+$('png-file').addEventListener('change', () => {
+  take($('png-file').files[0]);
+  $('png-file').value = '';
+});
+
 function tell(text, wrong) {
   const line = $('from');
   line.replaceChildren(element('p', { role: wrong ? 'alert' : 'status', class: wrong ? 'problem' : null }, text),
@@ -36,7 +43,7 @@ function tell(text, wrong) {
 }
 
 /** Takes a file's request. Its name and all that it holds are shown as text. */
-export async function take(file) {
+async function take(file) {
   if (!file) return;
   const name = file.name.slice(0, 80);
   try {

@@ -78,12 +78,15 @@ function tell() {
 function arrange() {
   const width = grid.clientWidth;
   if (!width || !visible) return;
+  const before = layout.laid;
+  layout.laid = `${width} ${state.turn}`;
   layout.columns = Math.max(2, Math.floor((width + GAP) / (LEAST + GAP)));
   layout.width = (width - GAP * (layout.columns - 1)) / layout.columns;
   layout.row = layout.width + CAPTION + GAP;
   grid.style.height = `${Math.ceil(state.pictures.length / layout.columns) * layout.row}px`;
-  for (const node of rows.values()) node.remove();
-  rows.clear();
+  // Another page of pictures leaves the rows before it as they are, but for one that was not full.
+  const full = before === layout.laid;
+  for (const [row, node] of rows) if (!full || node.childElementCount < layout.columns) { node.remove(); rows.delete(row); }
   draw();
 }
 
@@ -125,10 +128,10 @@ function cardNode(picture, at) {
   pane.update({ address: api.pictureAddress(id), width, height });
   const name = method || 'plain';
   return element('div', { class: `card ${toneOf(verdict)}`, role: 'listitem', 'aria-setsize': state.total, 'aria-posinset': at + 1 },
-    element('button', { type: 'button', 'data-at': at, tabindex: -1, 'aria-label': `${prompt}, ${name}, seed ${seed}: ${spoken(verdict)}`, onclick: () => onOpen(id) },
+    element('button', { type: 'button', 'data-at': at, tabindex: -1, onclick: () => onOpen(id) },
       pane.node,
       element('span', { class: 'card-said' },
-        element('span', { class: 'card-line' }, element('b', {}, verdict ? markOf(verdict) : ''), element('span', { class: 'grow' }, name), element('span', { class: 'number' }, String(seed))),
+        element('span', { class: 'card-line' }, element('b', { 'aria-hidden': 'true' }, verdict ? markOf(verdict) : ''), element('span', { class: 'grow' }, name), element('span', { class: 'sr' }, ', seed '), element('span', { class: 'number' }, String(seed)), element('span', { class: 'sr' }, `, ${spoken(verdict)}: `)),
         element('span', { class: 'card-prompt', title: prompt }, prompt))));
 }
 

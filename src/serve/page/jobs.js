@@ -19,7 +19,7 @@ export function onChange(listener) { listeners.add(listener); }
 export const isFinal = (job) => FINAL.has(job.status);
 
 function jobOf(id) {
-  if (!jobs.has(id)) jobs.set(id, { id, status: 'queued', position: null, body: null, step: 0, of: 0, lanes: new Map(), rounds: [], error: null, frames: 0, begun: 0 });
+  if (!jobs.has(id)) jobs.set(id, { id, status: 'queued', position: null, body: null, step: 0, of: 0, lanes: new Map(), rounds: [], error: null, frames: 0, begun: 0, focus: null });
   return jobs.get(id);
 }
 
@@ -35,7 +35,7 @@ function laneOf(job, lane) {
 }
 
 /** Bytes from base64; an empty array for what is none. */
-export function bytesOf(base64) {
+function bytesOf(base64) {
   try { return Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0)); } catch { return new Uint8Array(); }
 }
 
@@ -75,6 +75,9 @@ const ACTS = {
     job.status = 'running';
     job.of = steps ?? job.of;
     job.begun ||= performance.now();
+    // Pictures that do not fit into one batch are made one batch after the other; each begins at the first step.
+    if (!activeLanes(job).length && lanes.length) job.focus = lanes[0].seed ?? null;
+    job.step = 0;
     for (const { lane, ...facts } of lanes) Object.assign(laneOf(job, lane), facts);
   },
   step(job, { i, of }) {
@@ -156,8 +159,32 @@ export const lanesOf = (job) => [...job.lanes.values()].sort((a, b) => a.lane - 
 /** The other picture of the same seed. */
 export const twinOf = (job, lane) => lanesOf(job).find((other) => other !== lane && other.seed === lane.seed && other.kind !== lane.kind && other.candidate === null && lane.candidate === null) ?? null;
 
+/** Lanes that are being made. */
+export const activeLanes = (job) => [...job.lanes.values()].filter(({ picture, dropped }) => picture === null && !dropped);
+
+/** How many pictures were asked for; of a search, how many searches. */
+export function expected(job) {
+  const seeds = job.body?.seeds?.length || 1;
+  return seeds * (job.body?.plain && !job.body.search ? 2 : 1);
+}
+
+/** Pictures that are there. */
+export const finishedOf = (job) => [...job.lanes.values()].filter(({ picture }) => picture !== null).length;
+
+/** How much of the job is done, from 0 to 1. */
+export function progress(job) {
+  const now = job.of ? job.step / job.of : 0;
+  const all = expected(job);
+  const active = job.body?.search ? 1 : activeLanes(job).length;
+  return Math.min(1, (finishedOf(job) + Math.min(active, all) * now) / all);
+}
+
+/** Which step of its own a lane is at. */
+export const stepOf = (job, lane) => (lane?.picture !== null && lane ? job.of : lane?.dropped ?? job.step);
+
 /** Seconds that a running job still takes; null while nobody can say. */
 export function secondsLeft(job) {
-  if (job.status !== 'running' || job.step < 2 || !job.begun) return null;
-  return ((performance.now() - job.begun) / 1000 / job.step) * (job.of - job.step);
+  const share = progress(job);
+  if (job.status !== 'running' || share < 0.03 || !job.begun) return null;
+  return ((performance.now() - job.begun) / 1000 / share) * (1 - share);
 }

@@ -29,9 +29,11 @@ export function makeLanes(onChoose) {
 
   function tileOf(lane) {
     const pane = makePane();
-    const mark = element('b'), name = element('span', { class: 'grow' }), score = element('span', { class: 'number' }), bar = element('i', { 'aria-hidden': 'true' });
-    const button = element('button', { type: 'button', class: 'tile', 'data-value': lane.lane, onclick: () => onChoose(lane) }, pane.node, element('span', { class: 'tile-said' }, mark, name, score), bar);
-    return { button, pane, mark, name, score, bar };
+    const mark = element('b', { 'aria-hidden': 'true' }), name = element('span', { class: 'grow' }), score = element('span', { class: 'number' }), bar = element('i', { 'aria-hidden': 'true' });
+    // Names of buttons are their text; what the eye sees in the picture and the bar is told in words that only the ear gets.
+    const before = element('span', { class: 'sr' }), after = element('span', { class: 'sr' });
+    const button = element('button', { type: 'button', class: 'tile', 'data-value': lane.lane, onclick: () => onChoose(lane) }, pane.node, element('span', { class: 'tile-said' }, mark, before, name, score, after), bar);
+    return { button, pane, mark, name, score, bar, before, after };
   }
 
   function pairOf(seed) {
@@ -66,8 +68,8 @@ export function makeLanes(onChoose) {
         say(tile.score, Number.isFinite(lane.score) ? number(lane.score, 3) : '');
         tile.bar.style.setProperty('--share', Number.isFinite(lane.score) && most > least ? (lane.score - least) / (most - least) : Number.isFinite(lane.score) ? 1 : 0);
         tile.bar.hidden = !searched;
-        const facts = [nameOf(lane), Number.isFinite(lane.score) && `score ${number(lane.score, 3)}`, dropped, lane.verdict && spoken(lane.verdict), lane.picture === null && !dropped && 'not finished'];
-        tile.button.setAttribute('aria-label', facts.filter(Boolean).join(', '));
+        say(tile.before, searched ? 'candidate ' : paired ? `seed ${lane.seed} ` : 'seed ');
+        say(tile.after, [Number.isFinite(lane.score) ? ' is the score' : '', dropped, lane.verdict && spoken(lane.verdict), lane.picture === null && !dropped && 'not finished'].filter(Boolean).map((fact) => `, ${fact}`).join(''));
         const into = paired ? pairOf(lane.seed) : node;
         if (tile.button.parentNode !== into) into.append(tile.button);
       });

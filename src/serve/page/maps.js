@@ -1,7 +1,6 @@
 // Where the network looks: a small picture for each object, its attention in the object's colour over the faint preview.
-import { element } from './dom.js';
+import { element, hue } from './dom.js';
 import { makePane } from './pane.js';
-import { hue } from './dom.js';
 
 /** The maps of a lane at a step: that step's, else the last ones before it, else the first. */
 export function mapsAt(lane, step) {

@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn the_table_names_the_folder() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/serve/page");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("page");
         let present: BTreeSet<String> = std::fs::read_dir(folder)
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())

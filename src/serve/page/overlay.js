@@ -40,7 +40,7 @@ export function boxesOf(verdict, width, height) {
 
 /** The class that gives a verdict's colour. */
 export const toneOf = (verdict) => (verdict ? `v-${String(verdict.status).toLowerCase()}` : '');
-export const MARKS = { PASS: '✓', FAIL: '✕', UNDECIDABLE: '?' };
+const MARKS = { PASS: '✓', FAIL: '✕', UNDECIDABLE: '?' };
 export const markOf = (verdict) => MARKS[String(verdict?.status).toUpperCase()] ?? '·';
 
 /** A verdict in words. */

@@ -7,7 +7,7 @@ const MOST_FILE = 64 << 20;
 const MOST_CHUNKS = 100_000;
 
 /** The text chunks of a PNG file by keyword; of several with one keyword the first. Throws an Error with a message for people. */
-export async function textsOf(file) {
+async function textsOf(file) {
   if (file.size > MOST_FILE) throw new Error(`the file has ${Math.round(file.size / (1 << 20))} MiB; a picture may have ${MOST_FILE >> 20}`);
   const bytes = new Uint8Array(await file.arrayBuffer());
   if (SIGNATURE.some((byte, at) => bytes[at] !== byte)) throw new Error('the file is no PNG; only a PNG as it was saved carries its request');

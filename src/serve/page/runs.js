@@ -19,8 +19,8 @@ export async function showRuns(name) {
     return;
   }
   view.replaceChildren(element('ul', { class: 'runs-list' }, all.map((run) => element('li', {},
-    element('a', { href: `#/runs/${encodeURIComponent(run.name)}` }, run.name),
-    element('span', { class: 'note' }, [run.pictures !== undefined && plural(run.pictures, 'picture'), run.methods?.length && run.methods.join(', ')].filter(Boolean).join(' · '))))));
+    run.report === false ? element('b', {}, run.name) : element('a', { href: `#/runs/${encodeURIComponent(run.name)}` }, run.name),
+    element('span', { class: 'note' }, [run.pictures !== undefined && plural(run.pictures, 'picture'), run.methods?.length && run.methods.join(', '), run.report === false && 'no report yet; prepose report makes one'].filter(Boolean).join(' · '))))));
 }
 
 function showReport(run, name) {

@@ -2,7 +2,7 @@
 // itself is in jobs.js.
 import { $, choice, element, kept, plural, refill, say, tab } from './dom.js';
 import * as api from './api.js';
-import { isFinal, jobs, lanesOf, onChange, secondsLeft, twinOf } from './jobs.js';
+import { activeLanes, expected, finishedOf, isFinal, jobs, lanesOf, onChange, progress, secondsLeft, stepOf, twinOf } from './jobs.js';
 import { makeCompare, makePane } from './pane.js';
 import { makeCurve } from './curve.js';
 import { addressAt, makeLanes, nameOf, ordered } from './lanes.js';
@@ -54,11 +54,12 @@ export function showJob(id) {
   tab.write('job', id);
   draw();
 }
-export const shownJob = () => jobs.get(shown.job);
+const shownJob = () => jobs.get(shown.job);
 
 function setStep(step) {
   const job = shownJob();
-  shown.step = step !== null && job && step >= job.of && isFinal(job) ? null : step;
+  const lane = job && chosenOf(ordered(lanesOf(job)), job);
+  shown.step = step !== null && lane && step >= job.of && lane.picture !== null ? null : step;
   draw();
 }
 
@@ -70,26 +71,36 @@ async function stop() {
   cancel.disabled = false;
 }
 
-/** The picture that is looked at: as chosen, else a search's best, else the first guided one. */
-function chosenOf(all) {
+/** The picture that is looked at: as chosen, else a search's best, else the one that is being made. */
+function chosenOf(all, job) {
   const found = all.find(({ lane }) => lane === shown.lane);
   if (found) return found;
   const alive = all.filter(({ dropped }) => !dropped);
   if (all.some(({ candidate }) => candidate !== null)) {
     return alive.reduce((best, lane) => ((lane.score ?? -Infinity) > (best?.score ?? -Infinity) ? lane : best), alive[0]) ?? all[0];
   }
-  return all.find(({ kind }) => kind !== 'plain') ?? all[0];
+  // The seed that is being made, or was last.
+  const mine = all.filter(({ seed }) => seed === job.focus);
+  return mine.find(({ kind }) => kind !== 'plain') ?? mine[0] ?? all[0];
+}
+
+/** In place of the other picture of a seed while its turn has not come, so that the view does not jump when it does. */
+function yetToCome(job, lane) {
+  if (!job.body?.plain || isFinal(job) || lane.candidate !== null) return null;
+  return { lane: null, seed: lane.seed, kind: lane.kind === 'plain' ? 'guided' : 'plain', candidate: null, dropped: null, frames: new Map(), maps: new Map(), picture: null, verdict: null };
 }
 
 function sentence(job, all) {
   const pictures = plural(all.filter(({ picture }) => picture !== null).length, 'picture');
   if (job.status === 'queued') return job.position ? `Waiting; ${plural(job.position, 'job')} before this one` : 'Waiting to begin';
   if (job.status === 'running') {
-    if (job.of && job.step >= job.of) return 'Finishing and checking';
+    const made = finishedOf(job), asked = expected(job), active = activeLanes(job).length;
     const left = secondsLeft(job);
-    const alive = all.filter(({ dropped }) => !dropped).length;
-    const many = all.some(({ candidate }) => candidate !== null) ? `, ${alive} of ${plural(all.length, 'candidate')} left` : '';
-    return `Step ${job.step} of ${job.of}${many}${left !== null && left >= 1 ? `, about ${Math.ceil(left)} s left` : ''}`;
+    const time = left !== null && left >= 1 ? `, about ${Math.ceil(left)} s left` : '';
+    if (job.of && job.step >= job.of && made + active >= asked) return 'Finishing and checking';
+    if (job.body?.search) return `Step ${job.step} of ${job.of}, ${active} of ${plural(all.length, 'candidate')} left${time}`;
+    const which = active >= asked ? '' : active > 1 ? `, pictures ${made + 1} to ${made + active} of ${asked}` : `, picture ${made + 1} of ${asked}`;
+    return `Step ${job.step} of ${job.of}${which}${time}`;
   }
   if (job.status === 'cancelled') return `Cancelled at step ${job.step}; ${pictures} made`;
   if (job.status === 'failed') return 'Failed';
@@ -115,13 +126,13 @@ function draw() {
   drawStrip();
   if (!job) return;
   const all = ordered(lanesOf(job));
-  const chosen = chosenOf(all);
-  const twin = chosen && twinOf(job, chosen);
+  const chosen = chosenOf(all, job);
+  const twin = chosen && (twinOf(job, chosen) ?? yetToCome(job, chosen));
   body.classList.toggle('searched-stage', all.some(({ candidate }) => candidate !== null));
   body.setAttribute('aria-busy', String(!isFinal(job)));
   say(said, sentence(job, all));
   bar.hidden = isFinal(job);
-  if (job.of) { bar.max = job.of; bar.value = job.step; } else bar.removeAttribute('value');
+  if (job.status === 'running') bar.value = progress(job); else bar.removeAttribute('value');
   cancel.hidden = isFinal(job);
   problem.hidden = !job.error;
   if (job.error) say(problem, job.error);
@@ -168,10 +179,10 @@ function drawSteps(job, chosen) {
   slider.parentNode.hidden = !has;
   if (!has) return;
   slider.max = job.of;
-  const at = shown.step ?? Math.max(1, job.step);
+  const at = shown.step ?? Math.max(1, stepOf(job, chosen));
   if (document.activeElement !== slider || shown.step === null) slider.value = at;
   say(stepSaid, `step ${at} of ${job.of}`);
-  say(live, isFinal(job) ? 'Picture' : 'Newest');
+  say(live, chosen.picture !== null ? 'Picture' : 'Newest');
   live.disabled = shown.step === null;
 }
 
@@ -202,8 +213,8 @@ function drawStrip() {
   }, element('i', { 'aria-hidden': 'true' }), element('span', {}, job.body.request.prompt), element('small', {}, state[job.status]))));
 }
 
-export function setView(view) { shown.view = view; kept.write('view', view); draw(); }
-export function toggleBoxes() { shown.boxes = !shown.boxes; kept.write('boxes', shown.boxes); draw(); }
+function setView(view) { shown.view = view; kept.write('view', view); draw(); }
+function toggleBoxes() { shown.boxes = !shown.boxes; kept.write('boxes', shown.boxes); draw(); }
 
 /** Keys that work wherever no text is typed. */
 export const KEYS = {
@@ -211,21 +222,30 @@ export const KEYS = {
   b: toggleBoxes,
   m() {
     const job = shownJob();
-    const chosen = job && chosenOf(ordered(lanesOf(job)));
+    const chosen = job && chosenOf(ordered(lanesOf(job)), job);
     const count = (chosen && mapsAt(chosen, shown.step)?.length) || 0;
     shown.map = shown.map + 1 >= count ? -1 : shown.map + 1;
     draw();
   },
-  '['() { const job = shownJob(); if (job) setStep(Math.max(1, (shown.step ?? job.step) - 1)); },
-  ']'() { const job = shownJob(); if (job) setStep(shown.step === null || shown.step + 1 >= job.step ? null : shown.step + 1); },
+  '['() { turn(-1); },
+  ']'() { turn(1); },
 };
+
+/** A step back or on; past the newest is the newest again. */
+function turn(by) {
+  const job = shownJob();
+  if (!job) return;
+  const newest = stepOf(job, chosenOf(ordered(lanesOf(job)), job));
+  const to = (shown.step ?? newest) + by;
+  setStep(to >= newest ? null : Math.max(1, to));
+}
 
 /** Told in words at the start, at quarters and at the end: not each step. */
 let told = '';
 function tell() {
   const job = shownJob();
   if (!job) return;
-  const quarter = job.of ? Math.floor((4 * job.step) / job.of) : 0;
+  const quarter = Math.floor(4 * progress(job));
   const key = `${job.id} ${job.status} ${job.status === 'running' ? quarter : ''}`;
   if (key === told) return;
   const changed = told.split(' ')[0] === job.id || !isFinal(job);

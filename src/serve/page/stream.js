@@ -60,13 +60,24 @@ export function connect() {
 }
 
 /** The browser's own way of connecting again knows neither a pause that grows nor why it failed, so it is not used. */
-async function broken() {
+function broken() {
   close();
   if (document.hidden) return;
   const pause = Math.min(15, 0.5 * 2 ** retry++);
   // One break is no news: servers close streams that are old.
   if (retry > 1) message(`The server cannot be reached. Trying again in ${Math.ceil(pause)} s; what it has finished is not lost.`);
-  waiting = setTimeout(connect, pause * 1000);
+  waiting = setTimeout(again, pause * 1000);
+}
+
+/** Asks for something small first: a stream does not say why it failed, and a server that was started anew wants the token again. */
+async function again() {
+  try {
+    await api.jobs();
+  } catch {
+    broken();
+    return;
+  }
+  connect();
 }
 
 function close() {
