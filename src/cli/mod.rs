@@ -34,6 +34,7 @@ mod sampling;
 mod scene;
 mod score;
 mod selftest;
+mod serve;
 mod spatialgen;
 mod suites;
 mod toybox;
@@ -128,6 +129,8 @@ enum Command {
     Selftest(selftest::Args),
     /// Measure speed
     Bench(bench::Args),
+    /// Make pictures over HTTP: a page, OpenAI's and AUTOMATIC1111's interfaces
+    Serve(Box<serve::Args>),
     /// Completions for a shell, or manual pages
     Completions(completions::Args),
 }
@@ -176,6 +179,7 @@ pub fn main() -> ExitCode {
         Command::Suites(args) => suites::run(args),
         Command::Selftest(args) => selftest::run(args),
         Command::Bench(args) => bench::run(args, cli.quiet),
+        Command::Serve(args) => serve::run(args, cli.quiet),
         Command::Completions(args) => completions::run(args),
     };
     let code = result.unwrap_or_else(|error| {

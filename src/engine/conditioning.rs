@@ -45,7 +45,7 @@ impl Engine {
         }
         let mut chunks = 1;
         for (positive, negative) in different.iter().flatten() {
-            chunks = chunks.max(self.text_chunks(positive, negative)?);
+            chunks = chunks.max(self.blueprint.text_chunks(positive, negative)?);
         }
         let objects = self.objects(requests)?;
         let mut encoded = Encoded {
@@ -108,39 +108,6 @@ impl Engine {
         let ids: Vec<i32> = chunk.ids.iter().map(|id| *id as i32).collect();
         let shape = [1, ids.len()];
         Tensor::from_data(TensorData::new(ids, shape), &self.device)
-    }
-
-    /// The number of chunks that the longest of a request's texts fills.
-    pub(super) fn chunks(&self, request: &Request) -> Result<usize, EngineError> {
-        let mut chunks = 1;
-        for (positive, negative) in timeline(request, self.steps(request))? {
-            chunks = chunks.max(self.text_chunks(&positive, &negative)?);
-        }
-        Ok(chunks)
-    }
-
-    /// The number of parts of a request's prompt, step by step, and whether they have regions.
-    pub(super) fn parts(&self, request: &Request) -> Result<(Vec<usize>, bool), EngineError> {
-        let texts = timeline(request, self.steps(request))?;
-        let counts = texts.iter().map(|(text, _)| Ok(parts(text)?.len()));
-        let mut counts = counts.collect::<Result<Vec<_>, EngineError>>()?;
-        if counts.iter().all(|count| *count == 1) {
-            counts.truncate(1);
-        }
-        Ok((counts, !request.regions.is_empty()))
-    }
-
-    fn text_chunks(&self, positive: &str, negative: &str) -> Result<usize, EngineError> {
-        let mut chunks = 1;
-        let parts = parts(positive)?;
-        for tokenizer in &self.blueprint.tokenizers {
-            for part in &parts {
-                chunks = chunks.max(parse("prompt", &part.text, tokenizer)?.chunks());
-            }
-            let negative = parse("negative prompt", negative, tokenizer)?;
-            chunks = chunks.max(negative.chunks());
-        }
-        Ok(chunks)
     }
 
     /// One text through every text encoder: context [1, chunks × N, C] and, for SDXL, the pooled

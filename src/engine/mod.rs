@@ -3,6 +3,7 @@
 //! * `blueprint`: a checkpoint before its weights are read; checks requests;
 //! * `networks`: its networks on a device, the [`Engine`];
 //! * `pictures`: whole batches, and decoding; the place to begin reading;
+//! * `together`: which requests may share a batch;
 //! * `session`: a batch that is denoised step by step;
 //! * `conditioning` and `texts`: from prompts to what the UNet reads;
 //! * `adapters`: from pictures as prompts to what the UNet reads;
@@ -20,6 +21,7 @@ mod networks;
 mod pictures;
 mod session;
 mod texts;
+mod together;
 mod training;
 
 pub use blueprint::{Blueprint, Defaults};
@@ -30,4 +32,5 @@ pub use networks::Engine;
 pub use pictures::Generated;
 pub use session::Session;
 pub use texts::final_prompt;
+pub use together::BatchShape;
 pub use training::CaptionStates;

@@ -8,7 +8,7 @@ use super::error::EngineError;
 use super::fit::Task;
 use super::networks::Engine;
 use crate::picture::{Picture, PictureTensor};
-use crate::request::{PicturePrompt, Request};
+use crate::request::Request;
 use crate::sampling::denoise::Hook;
 
 /// The pictures of a batch, and what they took.
@@ -35,33 +35,7 @@ impl Engine {
         let Some(first) = requests.first() else {
             return Ok(0);
         };
-        let shape = |request: &Request| -> Result<_, EngineError> {
-            let mut shape = request.clone();
-            shape.prompt.clear();
-            shape.negative_prompt.clear();
-            shape.relations.clear();
-            shape.boxes.clear();
-            shape.regions.clear();
-            shape.found = None;
-            shape.switch = None;
-            shape.delay_order = None;
-            shape.seed = 0;
-            if let Some(init) = &mut shape.init {
-                init.path.clear();
-                init.sha256 = None;
-            }
-            let groups = PicturePrompt::groups(&request.pictures);
-            for picture in &mut shape.pictures {
-                // What may differ: what is shown, how strongly, and where.
-                *picture = PicturePrompt {
-                    adapter: picture.adapter,
-                    first_step: picture.first_step,
-                    last_step: picture.last_step,
-                    ..PicturePrompt::new("")
-                };
-            }
-            Ok((shape, groups, self.chunks(request)?, self.parts(request)?))
-        };
+        let shape = |request: &Request| self.blueprint().batch_shape(request);
         let first = shape(first)?;
         let mut size = 1;
         while size < requests.len().min(most) && shape(&requests[size])? == first {

@@ -171,6 +171,12 @@ impl Session<'_> {
             .sum()
     }
 
+    /// Every evaluation of the guidance's loss so far: the step, from 0, and the loss of each picture that was in the batch
+    /// then, before the latents were moved.
+    pub fn losses(&self) -> impl Iterator<Item = &(usize, Tensor<1>)> {
+        self.plugins.iter().flat_map(|hook| hook.losses())
+    }
+
     /// The latents after the steps taken so far, f32 [B, C, h, w].
     pub fn latents(&self) -> &Tensor<4> {
         self.denoising.latents()

@@ -55,11 +55,6 @@ impl Guidance {
         Self { memory, ..self }
     }
 
-    /// Every evaluation of the loss so far: the step and the loss of each sample, `[B]`, before the update.
-    pub fn losses(&self) -> &[(usize, Tensor<1>)] {
-        &self.losses
-    }
-
     /// Whether this step is guided at all.
     fn guides(&self, state: &State) -> bool {
         (self.settings.from_step..self.settings.to_step).contains(&state.step)
@@ -249,6 +244,10 @@ impl Hook for Guidance {
 
     fn recorded_passes(&self) -> usize {
         self.losses.len()
+    }
+
+    fn losses(&self) -> &[(usize, Tensor<1>)] {
+        &self.losses
     }
 }
 

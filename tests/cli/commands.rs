@@ -55,6 +55,9 @@ const BY_HAND: &[&str] = &[
     // Whether there is a GPU, or somebody who answers, is the machine's own affair.
     "--device wgpu",
     "://localhost",
+    // It does not end by itself; tests/cli/serve starts it.
+    "prepose serve",
+    "curl ",
     // Servers, programs and folders that are somebody's own.
     "--endpoint",
     "--maker",

@@ -34,6 +34,8 @@ mod score_eyes;
 mod score_quality;
 mod selftest;
 #[cfg(unix)]
+mod serve;
+#[cfg(unix)]
 mod sources;
 mod spatialgen;
 mod suites;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::support::root;
 
 /// Crates of ours that know no tensor, and what each may depend on.
-const WITHOUT_TENSORS: [(&str, &[&str]); 14] = [
+const WITHOUT_TENSORS: [(&str, &[&str]); 15] = [
     ("prepose-scene", &[]),
     ("prepose-draw", &[]),
     ("prepose-statistics", &[]),
@@ -23,6 +23,7 @@ const WITHOUT_TENSORS: [(&str, &[&str]); 14] = [
     ("prepose-untrusted", &[]),
     ("prepose-formats", &["prepose-untrusted"]),
     ("prepose-store", &["prepose-untrusted"]),
+    ("prepose-serve", &["prepose-store", "prepose-untrusted"]),
     ("prepose-remote", &["prepose-untrusted"]),
     (
         "prepose-sources",

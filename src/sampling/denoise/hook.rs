@@ -167,6 +167,12 @@ pub trait Hook {
     fn recorded_passes(&self) -> usize {
         0
     }
+
+    /// Every evaluation of a guidance's loss so far: the step, from 0, and the loss of each picture that was in the batch
+    /// then, before the latents were moved.
+    fn losses(&self) -> &[(usize, Tensor<1>)] {
+        &[]
+    }
 }
 
 /// Several observers of one UNet call.

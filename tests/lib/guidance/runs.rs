@@ -5,6 +5,7 @@ use prepose::guidance::pos::Pos;
 use prepose::guidance::{Guidance, GuidanceConfig, METHODS, Network, Preset, Settings, Target};
 use prepose::prompt::scene::Scene;
 use prepose::request::Request;
+use prepose::sampling::denoise::Hook;
 use serde_json::{Value, json};
 
 use super::support::*;

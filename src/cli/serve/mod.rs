@@ -1,0 +1,316 @@
+//! `prepose serve`
+
+mod eye;
+mod maker;
+mod plan;
+mod reading;
+mod searching;
+mod studio;
+mod verdict;
+
+use std::net::{IpAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use prepose::device::DeviceSpec;
+use prepose::make::BatchSize;
+use prepose::request::{Dtype, ModelRequest};
+use prepose_serve::gallery::Gallery;
+use prepose_serve::guard::Guard;
+use prepose_serve::runs::Runs;
+use prepose_serve::{App, Limits, Setup, server};
+use prepose_weights::TOYBOX;
+
+use super::{OK, checker, interrupt, model};
+use studio::{Model, Shared, Shop};
+
+/// What a file of tokens may have.
+const MOST_TOKENS: u64 = 1 << 16;
+
+/// Make pictures over HTTP: a page for the browser, OpenAI's images interface and AUTOMATIC1111's (docs/serve.md).
+///
+/// It listens on this machine alone and wants a token, which it prints. Requests of several callers that fit together are made in
+/// one batch. Ctrl-C or `kill` finishes what is being made and refuses the rest.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  prepose serve                                        # the toybox; open the address that is printed
+  prepose serve --checkpoint sd15/ --checkpoint sdxl/ --loras loras/ --checker frcnn-v2
+  prepose serve --host 0.0.0.0 --host-name gpu.example --token-file tokens.txt")]
+pub struct Args {
+    /// The networks: a folder, a file, or a name; may be repeated. The first is the default one [default: toybox].
+    #[arg(short, long, value_name = "PATH|NAME", help_heading = "Networks")]
+    checkpoint: Vec<String>,
+    /// A folder of LoRA files, which requests name without their ending.
+    #[arg(long, value_name = "FOLDER", help_heading = "Networks")]
+    loras: Option<PathBuf>,
+    /// Who looks at finished pictures: toybox, a known detector, a path, or none [default: toybox for the toybox, else none].
+    #[arg(long, value_name = "NAME|PATH", help_heading = "Networks")]
+    checker: Option<String>,
+    /// The type of the weights [default: f32 on the CPU, f16 elsewhere].
+    #[arg(
+        long,
+        value_name = "TYPE",
+        help_heading = "Networks",
+        hide_short_help = true
+    )]
+    dtype: Option<Dtype>,
+    /// auto, cuda[:i], wgpu[:i], vulkan[:i], metal or flex (the CPU).
+    #[arg(
+        long,
+        value_name = "DEVICE",
+        default_value = "auto",
+        help_heading = "Networks"
+    )]
+    device: DeviceSpec,
+    /// Pictures at a time, of all callers: a number, or as many as fit.
+    #[arg(
+        short,
+        long,
+        value_name = "N|auto",
+        default_value = "auto",
+        help_heading = "Networks"
+    )]
+    batch: BatchSize,
+
+    /// The address to listen on; any but this machine's own needs a token.
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1",
+        help_heading = "Connections"
+    )]
+    host: IpAddr,
+    /// The port; 0 takes a free one.
+    #[arg(long, default_value_t = 7861, help_heading = "Connections")]
+    port: u16,
+    /// A name by which the server is asked, besides localhost and its address; may be repeated.
+    #[arg(long, value_name = "NAME", help_heading = "Connections")]
+    host_name: Vec<String>,
+    /// A site whose pages may use the server, such as https://draw.example; may be repeated.
+    #[arg(long, value_name = "ORIGIN", help_heading = "Connections")]
+    allow_origin: Vec<String>,
+    /// A file with tokens, one a line; each is a caller of its own [default: PREPOSE_TOKEN, else one that is made up and printed].
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "no_token",
+        help_heading = "Connections"
+    )]
+    token_file: Option<PathBuf>,
+    /// Let everybody on this machine in.
+    #[arg(long, help_heading = "Connections")]
+    no_token: bool,
+    /// Take any model's name of the OpenAI interface for the default checkpoint.
+    #[arg(long, help_heading = "Connections")]
+    any_model: bool,
+
+    /// Where finished pictures are kept; none keeps none, and the page has nothing to show then.
+    #[arg(
+        short,
+        long,
+        value_name = "FOLDER|none",
+        default_value = "served",
+        help_heading = "Files"
+    )]
+    out: PathBuf,
+    /// A folder of run folders, whose reports the page shows.
+    #[arg(long, value_name = "FOLDER", help_heading = "Files")]
+    runs: Option<PathBuf>,
+    /// Read the page from a folder instead of the program.
+    #[arg(long, value_name = "FOLDER", hide = true)]
+    page: Option<PathBuf>,
+
+    /// The most pictures of one request, candidates included.
+    #[arg(long, value_name = "N", default_value_t = 64, help_heading = "Limits")]
+    max_pictures: usize,
+    /// The most steps of a picture.
+    #[arg(long, value_name = "N", default_value_t = 150, help_heading = "Limits")]
+    max_steps: usize,
+    /// The most pixels of a picture.
+    #[arg(long, value_name = "N", default_value_t = 2048 * 2048, help_heading = "Limits")]
+    max_pixels: usize,
+    /// The most pictures that wait.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1024,
+        help_heading = "Limits"
+    )]
+    max_waiting: usize,
+    /// The most pictures of one token that wait.
+    #[arg(long, value_name = "N", default_value_t = 256, help_heading = "Limits")]
+    max_waiting_per_token: usize,
+    /// Seconds in which a request must have arrived.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 30,
+        help_heading = "Limits",
+        hide_short_help = true
+    )]
+    patience: u64,
+}
+
+pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
+    for (name, value) in [
+        ("--max-pictures", args.max_pictures),
+        ("--max-steps", args.max_steps),
+        ("--max-pixels", args.max_pixels),
+        ("--max-waiting", args.max_waiting),
+        ("--max-waiting-per-token", args.max_waiting_per_token),
+        ("--patience", args.patience as usize),
+    ] {
+        ensure!(value > 0, "{name} is 0, but must be at least 1");
+    }
+    let (tokens, shown) = args.tokens()?;
+    let listener = TcpListener::bind((args.host, args.port));
+    let listener =
+        listener.with_context(|| format!("cannot listen on {} port {}", args.host, args.port))?;
+    let address = listener.local_addr().context("cannot listen")?;
+    let shop = args.shop()?;
+    let gallery = match args.out.as_os_str() == "none" {
+        true => None,
+        false => Some(Gallery::open(&args.out).context("cannot keep pictures (--out)")?),
+    };
+    let mut hosts = server::names(address);
+    hosts.extend(args.host_name.iter().cloned());
+    let app = App::new(Setup {
+        studio: Box::new(shop),
+        guard: Guard::new(&tokens, hosts, args.allow_origin.clone()),
+        limits: Limits {
+            pictures: args.max_pictures,
+            steps: args.max_steps,
+            pixels: args.max_pixels,
+            waiting: args.max_waiting,
+            waiting_per_caller: args.max_waiting_per_token,
+            patience: args.patience,
+            ..Limits::default()
+        },
+        gallery,
+        runs: args.runs.clone().map(Runs),
+        page: args.page.clone(),
+        any_model: args.any_model,
+    });
+    let asked = interrupt::listen_twice()?;
+    let at_once = asked.at_once.clone();
+    std::thread::spawn(move || {
+        while !at_once.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        std::process::exit(interrupt::exit_code().unwrap_or(OK).into());
+    });
+    if !quiet {
+        let token = shown.map_or(String::new(), |token| format!("#token={token}"));
+        anstream::println!("http://{address}/{token}");
+    }
+    let soon = asked.soon.clone();
+    server::serve(&app, listener, move || soon.load(Ordering::Relaxed))
+        .context("the server failed")?;
+    Ok(OK)
+}
+
+impl Args {
+    /// The tokens that let somebody in, and one to be shown, if it was made up here.
+    fn tokens(&self) -> anyhow::Result<(Vec<String>, Option<String>)> {
+        if self.no_token {
+            ensure!(
+                self.host.is_loopback(),
+                "--no-token lets everybody in who reaches {}; it goes with this machine's own addresses alone",
+                self.host
+            );
+            return Ok((Vec::new(), None));
+        }
+        if let Some(path) = &self.token_file {
+            let bytes = prepose_untrusted::read_regular(path, MOST_TOKENS);
+            let bytes =
+                bytes.with_context(|| format!("cannot read the tokens in {}", path.display()))?;
+            let text = String::from_utf8(bytes)
+                .with_context(|| format!("{} is no text", path.display()))?;
+            let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+            let tokens: Vec<String> = lines.map(str::to_owned).collect();
+            ensure!(
+                !tokens.is_empty(),
+                "{} has no token; write one a line",
+                path.display()
+            );
+            if let Some(short) = tokens.iter().position(|token| token.len() < 8) {
+                bail!(
+                    "token {} in {} is shorter than 8 characters",
+                    short + 1,
+                    path.display()
+                );
+            }
+            return Ok((tokens, None));
+        }
+        match std::env::var("PREPOSE_TOKEN") {
+            Ok(token) if token.len() < 8 => bail!("PREPOSE_TOKEN is shorter than 8 characters"),
+            Ok(token) => Ok((vec![token], None)),
+            Err(_) => {
+                let token = server::new_token();
+                Ok((vec![token.clone()], Some(token)))
+            }
+        }
+    }
+
+    /// The networks, opened and not loaded.
+    fn shop(&self) -> anyhow::Result<Shop> {
+        let device = model::open(self.device)?;
+        let dtype = self.dtype.unwrap_or_else(|| device.default_dtype());
+        device.check_dtype(dtype)?;
+        let toybox = [TOYBOX.to_owned()];
+        let checkpoints = if self.checkpoint.is_empty() {
+            &toybox
+        } else {
+            &*self.checkpoint
+        };
+        let mut models: Vec<Model> = Vec::new();
+        for checkpoint in checkpoints {
+            let name = Path::new(checkpoint)
+                .file_stem()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            let name = if name.is_empty() {
+                checkpoint.clone()
+            } else {
+                name
+            };
+            ensure!(
+                models.iter().all(|model| model.name != name),
+                "two checkpoints are called {name}; rename one of them"
+            );
+            let opened = Model::open(name, ModelRequest::new(checkpoint.clone(), dtype));
+            models.push(opened.with_context(|| format!("cannot use --checkpoint {checkpoint}"))?);
+        }
+        let checker = match self.checker.as_deref() {
+            Some("none") => None,
+            Some(name) => Some(name),
+            None => checkpoints
+                .iter()
+                .all(|one| one == TOYBOX)
+                .then_some(TOYBOX),
+        };
+        let detector = checker.map(checker::open).transpose()?;
+        let loras = self
+            .loras
+            .as_deref()
+            .map(studio::loras)
+            .transpose()?
+            .unwrap_or_default();
+        let inbox =
+            tempfile::tempdir().context("cannot make a folder for pictures that are sent")?;
+        Ok(Shop(Arc::new(Shared {
+            models,
+            loras,
+            vocabulary: detector.as_ref().and_then(|detector| detector.vocabulary()),
+            detector,
+            device,
+            batch: self.batch,
+            inbox,
+            opened: Default::default(),
+        })))
+    }
+}

@@ -1,0 +1,188 @@
+//! What makes pictures, as the server sees it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use anyhow::Context;
+use prepose::detect::OpenDetector;
+use prepose::device::OpenDevice;
+use prepose::engine::{Blueprint, Defaults, EngineError};
+use prepose::guidance::{METHODS, Needs};
+use prepose::make::BatchSize;
+use prepose::request::ModelRequest;
+use prepose::sampling::schedulers::SchedulerKind;
+use prepose_serve::{Maker, Plan, Refusal, Studio, Wanted};
+use prepose_weights::TOYBOX;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::maker::Making;
+use super::{plan, reading};
+use crate::cli::toybox;
+
+/// A checkpoint that requests can name.
+pub struct Model {
+    /// Its name.
+    pub name: String,
+    /// Its files.
+    pub request: ModelRequest,
+    defaults: Defaults,
+    factor: usize,
+    grounded: bool,
+    scheduler: String,
+}
+
+impl Model {
+    /// Opens a checkpoint.
+    pub fn open(name: String, request: ModelRequest) -> Result<Self, EngineError> {
+        let blueprint = Blueprint::open(&request)?;
+        Ok(Self {
+            name,
+            defaults: blueprint.defaults(),
+            factor: blueprint.vae_factor(),
+            grounded: blueprint.checkpoint().unet_config()?.is_grounded(),
+            scheduler: blueprint.scheduler_name(None)?,
+            request,
+        })
+    }
+}
+
+/// What both sides share: those that answer, and the one that makes.
+pub struct Shared {
+    /// The checkpoints; the first is the default one.
+    pub models: Vec<Model>,
+    /// LoRA files by name.
+    pub loras: BTreeMap<String, PathBuf>,
+    /// Who looks at finished pictures.
+    pub detector: Option<OpenDetector>,
+    /// What it knows; none for any phrase.
+    pub vocabulary: Option<Vec<String>>,
+    /// Where everything runs.
+    pub device: OpenDevice,
+    /// Pictures at a time.
+    pub batch: BatchSize,
+    /// Pictures that were sent, by their hash.
+    pub inbox: tempfile::TempDir,
+    /// Checkpoints with LoRAs, opened to check requests; the last ones used.
+    pub opened: Mutex<Vec<(ModelRequest, Blueprint)>>,
+}
+
+/// The studio.
+pub struct Shop(pub Arc<Shared>);
+
+/// The LoRA files of a folder by name.
+pub fn loras(folder: &Path) -> anyhow::Result<BTreeMap<String, PathBuf>> {
+    let entries = std::fs::read_dir(folder);
+    let entries =
+        entries.with_context(|| format!("cannot read the folder of LoRAs {}", folder.display()))?;
+    let mut found = BTreeMap::new();
+    for entry in entries.flatten() {
+        let path = entry.path();
+        let is_one = path
+            .extension()
+            .is_some_and(|ending| ending == "safetensors");
+        if let Some(name) = path
+            .file_stem()
+            .and_then(|name| name.to_str())
+            .filter(|_| is_one)
+        {
+            found.insert(name.to_owned(), path.clone());
+        }
+    }
+    Ok(found)
+}
+
+fn method_facts() -> Value {
+    let facts = METHODS.iter().map(|method| {
+        let needs = match method.needs() {
+            Needs::Relations => "relations",
+            Needs::Boxes => "boxes",
+            Needs::Objects(_) => "objects",
+        };
+        let presets: Vec<&str> = method.presets().iter().map(|preset| preset.as_str()).collect();
+        json!({
+            "name": method.name(), "known_as": method.known_as(), "about": method.about(), "needs": needs,
+            "presets": presets, "reads": method.reads(),
+        })
+    });
+    facts.collect()
+}
+
+impl Studio for Shop {
+    fn about(&self) -> Value {
+        use clap::ValueEnum;
+
+        let shared = &self.0;
+        let checkpoints = shared.models.iter().enumerate().map(|(at, model)| {
+            let Defaults { width, height, steps, guidance_scale } = model.defaults;
+            let objects = (model.request.checkpoint == TOYBOX).then(|| toybox::objects().ok()).flatten();
+            json!({
+                "name": model.name, "default": at == 0, "width": width, "height": height, "factor": model.factor,
+                "steps": steps, "guidance_scale": guidance_scale, "scheduler": model.scheduler, "gligen": model.grounded,
+                "objects": objects,
+            })
+        });
+        let checkpoints: Vec<Value> = checkpoints.collect();
+        let schedulers: Vec<String> = SchedulerKind::value_variants()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        let seen = shared.detector.is_some();
+        let rewards = [
+            ("attention", "attention maps, which need no detector", true),
+            ("checker", "the checker's verdict", seen),
+            (
+                "pse",
+                "probability of superiority of the objects' masks",
+                seen,
+            ),
+            ("relations", "each relation by its own rule", seen),
+        ];
+        let rewards = rewards.map(|(name, about, available)| json!({"name": name, "about": about, "available": available}));
+        let loras: Vec<Value> = shared
+            .loras
+            .keys()
+            .map(|name| json!({"name": name}))
+            .collect();
+        json!({
+            "version": env!("CARGO_PKG_VERSION"), "device": shared.device.title(), "checkpoints": checkpoints,
+            "schedulers": schedulers, "methods": method_facts(), "rewards": rewards, "loras": loras, "checker": seen,
+        })
+    }
+
+    fn read(&self, prompt: &str) -> Value {
+        let only_toybox = self
+            .0
+            .models
+            .iter()
+            .all(|model| model.request.checkpoint == TOYBOX);
+        let known = only_toybox.then(|| toybox::objects().ok()).flatten();
+        reading::read(prompt, known.as_deref())
+    }
+
+    fn plan(&self, wanted: &Wanted) -> Result<Plan, Refusal> {
+        plan::plan(&self.0, wanted)
+    }
+
+    fn spell(&self, wanted: &Wanted) -> Result<[String; 2], Refusal> {
+        Ok(reading::spell(wanted))
+    }
+
+    fn take_in(&self, png: &[u8]) -> Result<String, Refusal> {
+        let hash = format!("{:x}", Sha256::digest(png));
+        let path = self.0.inbox.path().join(format!("{hash}.png"));
+        if !path.exists() {
+            let written = prepose::output::files::write_atomically(&path, png);
+            written.map_err(|error| {
+                tracing::error!("{error}");
+                Refusal::new(None, "the picture could not be kept on the server's disk")
+            })?;
+        }
+        Ok(format!("sha256:{hash}"))
+    }
+
+    fn maker(&self) -> Box<dyn Maker> {
+        Box::new(Making::new(self.0.clone()))
+    }
+}

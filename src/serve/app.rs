@@ -1,0 +1,280 @@
+//! What all handlers share.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::http::StatusCode;
+use serde_json::json;
+use tokio::sync::{mpsc, watch};
+
+use crate::gallery::Gallery;
+use crate::guard::{Caller, Guard};
+use crate::jobs::{Api, Job, Jobs, Note, Status};
+use crate::metrics::Metrics;
+use crate::picture;
+use crate::problem::{Problem, Refusal};
+use crate::queue::{Bounds, Full, Queue};
+use crate::runs::Runs;
+use crate::studio::{Plan, Studio};
+use crate::wire::Wanted;
+
+/// What one request may ask for, and how much may wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Pictures of one request, those of all candidates included.
+    pub pictures: usize,
+    /// Denoising steps.
+    pub steps: usize,
+    /// Of a picture that is made.
+    pub pixels: usize,
+    /// Of a picture that is sent.
+    pub pixels_sent: u64,
+    /// Of a body.
+    pub bytes: usize,
+    /// Pictures that wait.
+    pub waiting: usize,
+    /// Pictures of one caller that wait.
+    pub waiting_per_caller: usize,
+    /// Connections at a time.
+    pub connections: usize,
+    /// Seconds in which a request's head and body must arrive.
+    pub patience: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            pictures: 64,
+            steps: 150,
+            pixels: 2048 * 2048,
+            pixels_sent: 4096 * 4096,
+            bytes: 20 << 20,
+            waiting: 1024,
+            waiting_per_caller: 256,
+            connections: 256,
+            patience: 30,
+        }
+    }
+}
+
+/// What a server is made of.
+pub struct Setup {
+    /// Who makes pictures.
+    pub studio: Box<dyn Studio>,
+    /// Who may ask.
+    pub guard: Guard,
+    /// How much.
+    pub limits: Limits,
+    /// Where pictures are kept; those of the native interface need it.
+    pub gallery: Option<Gallery>,
+    /// Runs whose reports can be read.
+    pub runs: Option<Runs>,
+    /// Where the page is read from instead of the program, while it is worked on.
+    pub page: Option<PathBuf>,
+    /// Whether names of models that are not here mean the default one.
+    pub any_model: bool,
+}
+
+/// What all handlers share.
+pub struct App {
+    pub(crate) studio: Box<dyn Studio>,
+    pub(crate) guard: Guard,
+    pub(crate) limits: Limits,
+    pub(crate) gallery: Option<Gallery>,
+    pub(crate) runs: Option<Runs>,
+    pub(crate) page: Option<PathBuf>,
+    pub(crate) any_model: bool,
+    pub(crate) jobs: Arc<Jobs>,
+    pub(crate) queue: Queue,
+    pub(crate) metrics: Metrics,
+    pub(crate) ready: AtomicBool,
+    /// Becomes true when the server is to end.
+    pub(crate) closing: watch::Sender<bool>,
+}
+
+/// A job, and what its waiter hears.
+pub(crate) struct Awaited {
+    pub job: Arc<Job>,
+    pub notes: mpsc::UnboundedReceiver<Note>,
+    pub size: [usize; 2],
+    app: Arc<App>,
+}
+
+impl Drop for Awaited {
+    /// The handler is gone, and with it the client.
+    fn drop(&mut self) {
+        self.app.jobs.end(&self.job, Status::Cancelled);
+    }
+}
+
+impl App {
+    /// Puts everything together.
+    pub fn new(setup: Setup) -> Arc<Self> {
+        let Setup {
+            studio,
+            guard,
+            limits,
+            gallery,
+            runs,
+            page,
+            any_model,
+        } = setup;
+        Arc::new(Self {
+            queue: Queue::new(Bounds {
+                pictures: limits.waiting,
+                per_caller: limits.waiting_per_caller,
+            }),
+            studio,
+            guard,
+            limits,
+            gallery,
+            runs,
+            page,
+            any_model,
+            jobs: Arc::default(),
+            metrics: Metrics::default(),
+            ready: AtomicBool::new(false),
+            closing: watch::channel(false).0,
+        })
+    }
+
+    /// Finishes what is being made, and refuses the rest.
+    pub fn close(&self) {
+        self.ready.store(false, Ordering::Relaxed);
+        for job in self.queue.close() {
+            if job.state().status == Status::Queued {
+                self.jobs
+                    .end(&job, Status::Failed("the server is ending".into()));
+            }
+        }
+        // Nobody may be there to hear it.
+        let _ = self.closing.send_replace(true);
+    }
+
+    /// Tells those whose pictures will not be made any more.
+    pub(crate) fn finish(&self) {
+        for job in self.jobs.all() {
+            self.jobs
+                .end(&job, Status::Failed("the server is ending".into()));
+        }
+    }
+
+    /// Checks what is wanted against the limits and the studio.
+    pub(crate) fn plan(&self, wanted: &mut Wanted) -> Result<Plan, Problem> {
+        let limits = &self.limits;
+        let seeds = wanted.seeds().len();
+        let each = wanted.search.as_ref().map_or(1, |search| search.best_of);
+        let all = seeds
+            .saturating_mul(each)
+            .saturating_mul(1 + usize::from(wanted.plain));
+        if all > limits.pictures {
+            let param = if each > 1 { "search.best_of" } else { "seeds" };
+            let message = format!(
+                "that is {all} pictures; one request may ask for {}",
+                limits.pictures
+            );
+            return Err(Problem::from(Refusal::new(param, message)));
+        }
+        // Before anything is allocated for them.
+        let area = wanted
+            .request
+            .width
+            .unwrap_or(1)
+            .saturating_mul(wanted.request.height.unwrap_or(1));
+        if area > limits.pixels {
+            let message = format!("a picture may have {} pixels", limits.pixels);
+            return Err(Problem::from(Refusal::new("request.width", message)));
+        }
+        if wanted
+            .request
+            .steps
+            .is_some_and(|steps| steps > limits.steps)
+        {
+            let message = format!("a picture may take {} steps", limits.steps);
+            return Err(Problem::from(Refusal::new("request.steps", message)));
+        }
+        if let Some(init) = &mut wanted.request.init {
+            let bytes = picture::from_base64(&init.image, "request.init.image")?;
+            let png = picture::clean(&bytes, limits.pixels_sent, "request.init.image")?;
+            init.image = self.studio.take_in(&png)?;
+        }
+        Ok(self.studio.plan(wanted)?)
+    }
+
+    /// Queues a job that the page watches.
+    pub(crate) fn submit(
+        &self,
+        caller: Caller,
+        mut wanted: Wanted,
+    ) -> Result<(Arc<Job>, usize), Problem> {
+        let body = json!(wanted);
+        let plan = self.plan(&mut wanted)?;
+        let body = match wanted.request.init {
+            // The picture itself is not kept in the job.
+            Some(_) => json!(wanted),
+            None => body,
+        };
+        let job = Arc::new(Job::new(caller, Api::Native, body, plan.units.len(), None));
+        let position = self.enqueue(&job, plan)?;
+        Ok((job, position))
+    }
+
+    /// Queues a job that a handler waits for.
+    pub(crate) fn await_job(
+        self: &Arc<Self>,
+        caller: Caller,
+        api: Api,
+        mut wanted: Wanted,
+        task: Option<String>,
+    ) -> Result<Awaited, Problem> {
+        let plan = self.plan(&mut wanted)?;
+        let (sender, notes) = mpsc::unbounded_channel();
+        let mut job = Job::new(caller, api, json!(null), plan.units.len(), Some(sender));
+        job.task = task;
+        let job = Arc::new(job);
+        let size = plan.size;
+        self.enqueue(&job, plan)?;
+        Ok(Awaited {
+            job,
+            notes,
+            size,
+            app: self.clone(),
+        })
+    }
+
+    fn enqueue(&self, job: &Arc<Job>, plan: Plan) -> Result<usize, Problem> {
+        let steps = plan.steps;
+        let pushed = self.queue.push(job, plan.units, |position| {
+            self.jobs.add(job.clone());
+            (self.jobs).emit(job, "queued", json!({"position": position}));
+        });
+        pushed.map_err(|full| self.full(full, steps))
+    }
+
+    fn full(&self, full: Full, steps: usize) -> Problem {
+        let (reason, message) = match full {
+            Full::Closed => {
+                let message = "the server is ending";
+                return Problem::new(StatusCode::SERVICE_UNAVAILABLE, message);
+            }
+            Full::All(waiting) => (
+                "queue",
+                format!("{waiting} pictures wait already; ask again later"),
+            ),
+            Full::Caller(waiting) => (
+                "caller",
+                format!("{waiting} pictures of yours wait already; ask again later"),
+            ),
+        };
+        self.metrics
+            .count("prepose_rejected_total", format!("reason=\"{reason}\""));
+        let step = self.metrics.mean("prepose_step_seconds").unwrap_or(0.1);
+        // When a picture's place will be free; clients do not wait longer than two minutes.
+        let seconds = (step * steps as f64).ceil().clamp(1.0, 120.0);
+        Problem {
+            retry_after: Some(seconds as u64),
+            ..Problem::new(StatusCode::TOO_MANY_REQUESTS, message).code("rate_limit_exceeded")
+        }
+    }
+}

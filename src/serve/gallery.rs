@@ -1,0 +1,265 @@
+//! Finished pictures in a folder: `ID.png`, and `ID.json` with what is known of it. The picture is written first and both
+//! whole, so what has no `.json` was not finished and is not listed.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use prepose_store::files::{WriteError, prepare_folder, write_atomically};
+use prepose_untrusted::read_regular;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::guard::Caller;
+use crate::random;
+
+/// The most bytes of a `.json`.
+const MOST_FACTS: u64 = 1 << 20;
+/// The most bytes of a picture.
+const MOST_PICTURE: u64 = 1 << 30;
+
+/// What is known of a picture.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Facts {
+    /// The request in the words of the wire.
+    pub request: Value,
+    /// What the checker says; null where nothing was asked.
+    pub verdict: Value,
+    /// What it took.
+    pub cost: Value,
+    /// Seconds since 1970.
+    pub made: u64,
+    /// `plain`, `guided` or `candidate`.
+    pub kind: String,
+    /// The job it was made in.
+    pub job: String,
+    /// Whose.
+    #[serde(default)]
+    pub caller: Caller,
+}
+
+/// A part of the history.
+pub struct Page {
+    /// Newest first.
+    pub pictures: Vec<Value>,
+    /// How many there are in all that fit.
+    pub total: usize,
+    /// What the next part is before.
+    pub next: Option<String>,
+}
+
+/// The folder.
+pub struct Gallery {
+    folder: PathBuf,
+    /// By identifier, which begins with the time.
+    known: Mutex<BTreeMap<String, Facts>>,
+}
+
+impl Gallery {
+    /// Opens the folder, or makes it, and reads what is known of its pictures.
+    ///
+    /// # Errors
+    /// It cannot be made or written to.
+    pub fn open(folder: &Path) -> Result<Self, WriteError> {
+        prepare_folder(folder)?;
+        let mut known = BTreeMap::new();
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        for entry in entries {
+            let name = entry.file_name();
+            let Some(id) = name.to_str().and_then(|name| name.strip_suffix(".json")) else {
+                continue;
+            };
+            if !is_id(id) || !folder.join(format!("{id}.png")).is_file() {
+                continue;
+            }
+            let facts = read_regular(&entry.path(), MOST_FACTS).ok();
+            if let Some(facts) = facts.and_then(|bytes| serde_json::from_slice(&bytes).ok()) {
+                known.insert(id.to_owned(), facts);
+            }
+        }
+        Ok(Self {
+            folder: folder.to_path_buf(),
+            known: Mutex::new(known),
+        })
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeMap<String, Facts>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a picture and returns its identifier.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn keep(&self, png: &[u8], facts: Facts) -> Result<String, WriteError> {
+        let id = format!("{:012x}-{}", now_ms(), random::hex(8));
+        write_atomically(&self.folder.join(format!("{id}.png")), png)?;
+        let text = json!(facts).to_string();
+        write_atomically(&self.folder.join(format!("{id}.json")), text.as_bytes())?;
+        self.known().insert(id.clone(), facts);
+        Ok(id)
+    }
+
+    /// What is known of the caller's picture.
+    pub fn facts(&self, caller: Caller, id: &str) -> Option<Facts> {
+        let known = self.known();
+        known
+            .get(id)
+            .filter(|facts| facts.caller == caller)
+            .cloned()
+    }
+
+    /// The bytes of the caller's picture.
+    pub fn read(&self, caller: Caller, id: &str) -> Option<Vec<u8>> {
+        self.facts(caller, id)?;
+        // Of those that are known: made here, not by the client.
+        read_regular(&self.folder.join(format!("{id}.png")), MOST_PICTURE).ok()
+    }
+
+    /// Removes the caller's picture; false if there is none.
+    pub fn remove(&self, caller: Caller, id: &str) -> bool {
+        if self.facts(caller, id).is_none() {
+            return false;
+        }
+        self.known().remove(id);
+        for ending in ["json", "png"] {
+            let path = self.folder.join(format!("{id}.{ending}"));
+            if let Err(error) = std::fs::remove_file(path) {
+                tracing::warn!("a picture that was to be removed stays: {error}");
+            }
+        }
+        true
+    }
+
+    /// Up to `limit` of the caller's pictures that are older than `before` and fit.
+    pub fn page(
+        &self,
+        caller: Caller,
+        before: Option<&str>,
+        limit: usize,
+        text: &str,
+        verdict: &str,
+    ) -> Page {
+        let known = self.known();
+        let text = text.to_lowercase();
+        let fits = |facts: &Facts| {
+            let prompt = facts.request["prompt"].as_str().unwrap_or_default();
+            let status = facts.verdict["status"].as_str().unwrap_or_default();
+            facts.caller == caller
+                && (text.is_empty() || prompt.to_lowercase().contains(&text))
+                && (verdict.is_empty() || status.eq_ignore_ascii_case(verdict))
+        };
+        let total = known.values().filter(|facts| fits(facts)).count();
+        let older = known
+            .iter()
+            .rev()
+            .filter(|(id, facts)| before.is_none_or(|before| id.as_str() < before) && fits(facts));
+        let mut pictures: Vec<Value> = older
+            .take(limit + 1)
+            .map(|(id, facts)| summary(id, facts))
+            .collect();
+        let more = pictures.len() > limit;
+        pictures.truncate(limit);
+        let next = pictures
+            .last()
+            .filter(|_| more)
+            .and_then(|last| last["id"].as_str());
+        Page {
+            next: next.map(str::to_owned),
+            pictures,
+            total,
+        }
+    }
+}
+
+fn summary(id: &str, facts: &Facts) -> Value {
+    let Facts { request, .. } = facts;
+    json!({
+        "id": id, "prompt": request["prompt"], "seed": request["seed"], "width": request["width"],
+        "height": request["height"], "method": request["guide"]["method"], "kind": facts.kind, "made": facts.made,
+        "verdict": facts.verdict, "job": facts.job,
+    })
+}
+
+/// Whether it looks like an identifier that was made here.
+fn is_id(id: &str) -> bool {
+    id.len() <= 64
+        && id
+            .bytes()
+            .all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
+}
+
+/// Milliseconds since 1970, never the same twice, so that pictures stay in the order in which they were made.
+fn now_ms() -> u64 {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = now.map_or(0, |passed| passed.as_millis() as u64);
+    let last = LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {
+        Some(now.max(last + 1))
+    });
+    now.max(last.unwrap_or(0) + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(prompt: &str, caller: Caller, status: &str) -> Facts {
+        Facts {
+            request: json!({"prompt": prompt, "seed": 1}),
+            verdict: json!({"status": status}),
+            cost: Value::Null,
+            made: 1,
+            kind: "plain".into(),
+            job: "j".into(),
+            caller,
+        }
+    }
+
+    #[test]
+    fn pictures_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let gallery = Gallery::open(folder.path()).unwrap();
+        let mut ids: Vec<String> = ["a dog", "a cat", "a Dog and a cup"]
+            .iter()
+            .map(|prompt| gallery.keep(b"png", facts(prompt, 0, "PASS")).unwrap())
+            .collect();
+        gallery.keep(b"other", facts("a dog", 1, "FAIL")).unwrap();
+        // Left by a server that was killed: a picture without what is known of it, and the reverse.
+        std::fs::write(folder.path().join("00-aa.png"), "half").unwrap();
+        std::fs::write(
+            folder.path().join("00-bb.json"),
+            json!(facts("x", 0, "")).to_string(),
+        )
+        .unwrap();
+
+        let again = Gallery::open(folder.path()).unwrap();
+        ids.reverse();
+        let listed = |page: &Page| -> Vec<String> {
+            page.pictures
+                .iter()
+                .map(|one| one["id"].as_str().unwrap().to_owned())
+                .collect()
+        };
+        let page = again.page(0, None, 2, "", "");
+        assert_eq!((listed(&page), page.total), (ids[..2].to_vec(), 3));
+        let page = again.page(0, page.next.as_deref(), 2, "", "");
+        assert_eq!((listed(&page), page.next), (ids[2..].to_vec(), None));
+        assert_eq!(again.page(0, None, 9, "dog", "pass").total, 2);
+        assert_eq!(again.page(0, None, 9, "", "fail").total, 0);
+
+        assert_eq!(again.read(0, &ids[0]).unwrap(), b"png");
+        for (caller, id) in [(1, ids[0].as_str()), (0, "../x"), (0, "")] {
+            assert!(again.read(caller, id).is_none() && !again.remove(caller, id));
+        }
+        assert!(again.remove(0, &ids[0]) && !again.remove(0, &ids[0]));
+        assert_eq!(
+            Gallery::open(folder.path())
+                .unwrap()
+                .page(0, None, 9, "", "")
+                .total,
+            2
+        );
+    }
+}

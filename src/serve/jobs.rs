@@ -1,0 +1,463 @@
+//! What became of each request: its events, and who is told of them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+use tokio::sync::{broadcast, mpsc};
+
+use crate::guard::Caller;
+use crate::random;
+use crate::studio::Finished;
+
+/// Events that can be caught up with by `Last-Event-ID`.
+const RING: usize = 2000;
+/// Jobs that are remembered after they have ended.
+const ENDED: usize = 32;
+/// Bytes of previews and maps that a job keeps; of more, the oldest are forgotten.
+const PICTURES: usize = 8 << 20;
+
+/// Which interface a job came by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Api {
+    /// The page's own.
+    Native,
+    /// OpenAI's.
+    OpenAi,
+    /// AUTOMATIC1111's.
+    WebUi,
+}
+
+impl Api {
+    /// In metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::OpenAi => "openai",
+            Self::WebUi => "sdapi",
+        }
+    }
+}
+
+/// One event of a job.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// Ascends over all jobs.
+    pub seq: u64,
+    /// Whose job it is.
+    pub caller: Caller,
+    /// Its name.
+    pub kind: &'static str,
+    /// JSON, with `job`.
+    pub data: Arc<str>,
+}
+
+/// What somebody who waits for a job's pictures hears.
+#[derive(Clone, Debug)]
+pub enum Note {
+    /// A preview, as PNG.
+    Preview(Arc<[u8]>),
+    /// A picture is done, of the job's unit with that lane.
+    Picture(usize, Arc<Finished>),
+    /// All is done.
+    Done,
+    /// It failed.
+    Failed(String),
+    /// Somebody cancelled it.
+    Cancelled,
+}
+
+/// How far a job is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It waits.
+    Queued,
+    /// It is being made.
+    Running,
+    /// All pictures are there.
+    Done,
+    /// Why there are none.
+    Failed(String),
+    /// Nobody wants it any more.
+    Cancelled,
+}
+
+impl Status {
+    /// In JSON.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Failed(_) => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// Whether nothing comes any more.
+    pub fn is_final(&self) -> bool {
+        !matches!(self, Self::Queued | Self::Running)
+    }
+}
+
+/// What is known of a job.
+#[derive(Debug)]
+pub struct State {
+    /// How far it is.
+    pub status: Status,
+    /// Of the batch at hand.
+    pub step: usize,
+    /// Of the batch at hand.
+    pub of: usize,
+    /// Units that are not done.
+    pub left: usize,
+    /// The newest preview.
+    pub preview: Option<Arc<[u8]>>,
+    log: VecDeque<(&'static str, Arc<str>)>,
+    pictures: usize,
+}
+
+/// One request that is made, waits, or was made.
+#[derive(Debug)]
+pub struct Job {
+    /// Nobody can guess it.
+    pub id: String,
+    /// Whose it is.
+    pub caller: Caller,
+    /// How it came.
+    pub api: Api,
+    /// What was asked, as it was asked.
+    pub body: Value,
+    /// Seconds since 1970.
+    pub made: u64,
+    /// What the client calls it, to ask about its progress.
+    pub task: Option<String>,
+    cancelled: AtomicBool,
+    /// Who waits for it; without one its events go to the page's stream.
+    waiter: Option<mpsc::UnboundedSender<Note>>,
+    state: Mutex<State>,
+}
+
+impl Job {
+    /// A job of `units` units.
+    pub fn new(
+        caller: Caller,
+        api: Api,
+        body: Value,
+        units: usize,
+        waiter: Option<mpsc::UnboundedSender<Note>>,
+    ) -> Self {
+        Self {
+            id: random::hex(16),
+            caller,
+            api,
+            body,
+            made: now(),
+            task: None,
+            cancelled: AtomicBool::new(false),
+            waiter,
+            state: Mutex::new(State {
+                status: Status::Queued,
+                step: 0,
+                of: 0,
+                left: units,
+                preview: None,
+                log: VecDeque::new(),
+                pictures: 0,
+            }),
+        }
+    }
+
+    /// What is known of it.
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether anybody still wants its pictures.
+    pub fn is_wanted(&self) -> bool {
+        !self.cancelled.load(Ordering::Relaxed)
+    }
+
+    fn tell(&self, note: Note) {
+        if let Some(waiter) = &self.waiter {
+            // Whoever has gone away has cancelled it.
+            let _ = waiter.send(note);
+        }
+    }
+
+    /// All that `GET api/jobs/{id}` says.
+    pub fn whole(&self) -> Value {
+        let state = self.state();
+        let events: Vec<Value> = (state.log.iter())
+            .map(|(kind, data)| {
+                json!([
+                    kind,
+                    serde_json::from_str::<Value>(data).unwrap_or_default()
+                ])
+            })
+            .collect();
+        json!({"id": self.id, "status": state.status.as_str(), "body": self.body, "made": self.made, "events": events})
+    }
+}
+
+/// Seconds since 1970.
+pub fn now() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |passed| passed.as_secs())
+}
+
+/// All jobs.
+pub struct Jobs {
+    inner: Mutex<Inner>,
+    stream: broadcast::Sender<Event>,
+    /// Who listens to the stream, by caller.
+    listeners: Mutex<BTreeMap<Caller, usize>>,
+    /// Streams that are open.
+    pub open: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Inner {
+    seq: u64,
+    ring: VecDeque<Event>,
+    /// In the order in which they came.
+    jobs: Vec<Arc<Job>>,
+}
+
+impl Default for Jobs {
+    fn default() -> Self {
+        Self {
+            inner: Mutex::default(),
+            stream: broadcast::channel(1024).0,
+            listeners: Mutex::default(),
+            open: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Jobs {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers a job.
+    pub fn add(&self, job: Arc<Job>) {
+        self.inner().jobs.push(job);
+    }
+
+    /// The caller's job of that name.
+    pub fn find(&self, caller: Caller, id: &str) -> Option<Arc<Job>> {
+        let inner = self.inner();
+        let mut mine = inner.jobs.iter().filter(|job| job.caller == caller);
+        mine.find(|job| job.id == id).cloned()
+    }
+
+    /// The caller's jobs by that interface, oldest first.
+    pub fn of(&self, caller: Caller, api: Api) -> Vec<Arc<Job>> {
+        let inner = self.inner();
+        let mine = inner
+            .jobs
+            .iter()
+            .filter(|job| job.caller == caller && job.api == api);
+        mine.cloned().collect()
+    }
+
+    /// Every job that is remembered.
+    pub fn all(&self) -> Vec<Arc<Job>> {
+        self.inner().jobs.clone()
+    }
+
+    /// The events after `seq` that the ring still has, and all that come; a reader that falls behind is told so.
+    pub fn listen(&self, after: Option<u64>) -> (Vec<Event>, broadcast::Receiver<Event>) {
+        let inner = self.inner();
+        let missed = inner
+            .ring
+            .iter()
+            .filter(|event| after.is_some_and(|after| event.seq > after));
+        (missed.cloned().collect(), self.stream.subscribe())
+    }
+
+    /// Counts a listener of the caller.
+    pub fn count(self: &Arc<Self>, caller: Caller) -> Listening {
+        let mut listeners = self
+            .listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *listeners.entry(caller).or_default() += 1;
+        self.open.fetch_add(1, Ordering::Relaxed);
+        Listening {
+            jobs: self.clone(),
+            caller,
+        }
+    }
+
+    /// Whether anybody looks at a job's previews.
+    pub fn is_seen(&self, job: &Job) -> bool {
+        let listeners = self
+            .listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        job.waiter.is_some() || listeners.get(&job.caller).is_some_and(|count| *count > 0)
+    }
+
+    /// Something happened to a job.
+    pub fn emit(&self, job: &Job, kind: &'static str, mut data: Value) {
+        data["job"] = json!(job.id);
+        let data: Arc<str> = data.to_string().into();
+        {
+            let mut state = job.state();
+            let heavy = matches!(kind, "preview" | "maps");
+            // A step is known by its number.
+            if kind == "step" {
+                state.log.retain(|(kind, _)| *kind != "step");
+            }
+            state.log.push_back((kind, data.clone()));
+            if heavy {
+                state.pictures += data.len();
+            }
+            while state.pictures > PICTURES {
+                let oldest = state
+                    .log
+                    .iter()
+                    .position(|(kind, _)| matches!(*kind, "preview" | "maps"));
+                match oldest.and_then(|at| state.log.remove(at)) {
+                    Some((_, data)) => state.pictures -= data.len(),
+                    None => break,
+                }
+            }
+        }
+        if job.waiter.is_some() {
+            return;
+        }
+        let mut inner = self.inner();
+        inner.seq += 1;
+        let event = Event {
+            seq: inner.seq,
+            caller: job.caller,
+            kind,
+            data,
+        };
+        if inner.ring.len() == RING {
+            inner.ring.pop_front();
+        }
+        // Heavy ones are for those who are here; others read the job.
+        if !matches!(kind, "preview" | "maps") {
+            inner.ring.push_back(event.clone());
+        }
+        // Nobody may listen.
+        let _ = self.stream.send(event);
+    }
+
+    /// A step of its batch was taken.
+    pub fn step(&self, job: &Job, step: usize, of: usize) {
+        {
+            let mut state = job.state();
+            (state.step, state.of) = (step, of);
+        }
+        self.emit(job, "step", json!({"i": step, "of": of}));
+    }
+
+    /// There is a newer preview.
+    pub fn preview(&self, job: &Job, lane: usize, step: usize, png: &[u8]) {
+        use base64::Engine as _;
+        let bytes: Arc<[u8]> = png.into();
+        job.state().preview = Some(bytes.clone());
+        job.tell(Note::Preview(bytes));
+        if job.waiter.is_none() {
+            let png = base64::engine::general_purpose::STANDARD.encode(png);
+            self.emit(
+                job,
+                "preview",
+                json!({"lane": lane, "step": step, "png": png}),
+            );
+        }
+    }
+
+    /// A picture is done; the job, too, if it was its last one.
+    pub fn picture(
+        &self,
+        job: &Job,
+        lane: usize,
+        last: bool,
+        picture: Arc<Finished>,
+        id: Option<&str>,
+        kind: &str,
+    ) {
+        let facts = json!({
+            "lane": lane, "id": id, "seed": crate::wire::Seed(picture.seed), "kind": kind, "cost": picture.cost,
+            "verdict": picture.verdict, "score": picture.score,
+        });
+        self.emit(job, "picture", facts);
+        job.tell(Note::Picture(lane, picture));
+        if last {
+            let left = {
+                let mut state = job.state();
+                state.left = state.left.saturating_sub(1);
+                state.left
+            };
+            if left == 0 {
+                self.end(job, Status::Done);
+            }
+        }
+    }
+
+    /// A job has ended; later ends change nothing.
+    pub fn end(&self, job: &Job, status: Status) {
+        {
+            let mut state = job.state();
+            if state.status.is_final() {
+                return;
+            }
+            state.status = status.clone();
+        }
+        job.cancelled.store(true, Ordering::Relaxed);
+        match status {
+            Status::Failed(message) => {
+                self.emit(job, "failed", json!({"message": message}));
+                job.tell(Note::Failed(message));
+            }
+            Status::Cancelled => {
+                self.emit(job, "cancelled", json!({}));
+                job.tell(Note::Cancelled);
+            }
+            _ => {
+                self.emit(job, "done", json!({}));
+                job.tell(Note::Done);
+            }
+        }
+        let mut inner = self.inner();
+        // Who waited has its answer.
+        if job.waiter.is_some() {
+            inner.jobs.retain(|known| known.id != job.id);
+        }
+        let ended: Vec<String> = (inner.jobs.iter())
+            .filter(|known| known.id != job.id && known.state().status.is_final())
+            .map(|known| known.id.clone())
+            .collect();
+        let old = ended.len().saturating_sub(ENDED);
+        inner.jobs.retain(|known| !ended[..old].contains(&known.id));
+    }
+}
+
+/// Somebody who listens, for as long as it lives.
+pub struct Listening {
+    jobs: Arc<Jobs>,
+    caller: Caller,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let mut listeners = self
+            .jobs
+            .listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = listeners.get_mut(&self.caller) {
+            *count = count.saturating_sub(1);
+        }
+        self.jobs.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}

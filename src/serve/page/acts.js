@@ -1,0 +1,115 @@
+// What the drawn boxes are for: relations between objects, boxes that a method or GLIGEN's layers hold objects in, or regions in
+// which parts of a composed prompt act.
+import { $, element, plural, say } from './dom.js';
+import * as boxes from './boxes.js';
+import { partsOf, reading, setPrompt } from './prompt.js';
+
+const KINDS = [
+  ['relations', 'Relations', 'How the boxes’ centres lie to each other is what guidance and search go by.'],
+  ['boxes', 'Boxes for BoxDiff or layout guidance', 'Attention is drawn into each object’s box.'],
+  ['ground', 'GLIGEN boxes', 'Layers trained for it put each object into its box.'],
+  ['regions', 'Regions', 'Each part of a prompt joined by AND acts in its boxes alone.'],
+];
+export let act = 'relations';
+/** Relations that a request came with and no box says, as `dog | left of | cat`. */
+let given = [];
+let onAct = () => {};
+
+/** Called with the new act when somebody chooses it. */
+export function useActs(listener) { onAct = listener; }
+
+export function setAct(kind) {
+  const radio = radios.get(kind);
+  if (!radio || radio.disabled) return;
+  act = kind;
+  radio.checked = true;
+  show();
+}
+
+/** Relations in place of those that the prompt states. */
+export function give(relations) {
+  given = relations;
+  show();
+}
+
+const radios = new Map();
+$('acts').append(...KINDS.map(([kind, title, about]) => {
+  const radio = element('input', { type: 'radio', name: 'act', value: kind, '.checked': kind === act, 'aria-describedby': `act-${kind}`, onchange: () => { act = kind; onAct(kind); show(); } });
+  radios.set(kind, radio);
+  return element('label', {}, radio, element('span', {}, title), element('small', { id: `act-${kind}` }, about));
+}));
+
+/** Of the checkpoint depends whether there is GLIGEN. */
+export function useCheckpoint(facts) {
+  const radio = radios.get('ground');
+  radio.disabled = !facts?.gligen;
+  say($('act-ground'), facts?.gligen ? KINDS[2][2] : 'This checkpoint has no GLIGEN layers.');
+  if (radio.disabled && act === 'ground') setAct('boxes');
+}
+
+/** Which part of the prompt, from 1, a box belongs to: the shortest that holds its object; 0 for none. */
+function partOf(object, parts) {
+  const fitting = parts.map((part, i) => [part.length, i + 1, part]).filter(([, , part]) => part === object || part.includes(object));
+  return fitting.length ? fitting.reduce((best, one) => (one[0] < best[0] ? one : best))[1] : 0;
+}
+
+/** What a new box can be for. */
+export function names() {
+  const parts = partsOf(reading.prompt);
+  if (act === 'regions' && parts.length > 1) return parts;
+  return [...new Set(reading.objects.map(({ name }) => name))];
+}
+
+/** The number of an object's colour: as in the prompt, or by its first box. */
+export function colourOf(object) {
+  const at = names().indexOf(object);
+  if (at >= 0) return at % 6;
+  const inPrompt = reading.objects.findIndex(({ name }) => name === object || String(object).includes(name));
+  return (inPrompt >= 0 ? inPrompt : boxes.all().findIndex((one) => one.object === object)) % 6;
+}
+
+/** The request's fields that say where things go. */
+export function actsFor(prompt) {
+  const all = boxes.all();
+  if (!all.length) return given.length ? { relations: given } : {};
+  const placed = all.map(({ object, box }) => ({ object, box }));
+  if (act === 'relations') {
+    const said = boxes.asRelations();
+    return said.length ? { relations: said.map((one) => one.join(' | ')) } : {};
+  }
+  if (act === 'boxes') return { boxes: placed };
+  if (act === 'ground') return { boxes: placed, ground: { share: 0.3 } };
+  const parts = partsOf(prompt);
+  return { regions: all.map(({ object, box }) => ({ part: partOf(object, parts), box })).filter(({ part }) => part > 0) };
+}
+
+/** The prompt as a whole, then each boxed object as a part of its own. */
+function writeParts() {
+  const objects = [...new Set(boxes.all().map(({ object }) => object))];
+  setPrompt([$('prompt').value.trim(), ...objects.map((object) => (/^(an?|the|\d+) /.test(object) ? object : `${/^[aeiou]/i.test(object) ? 'an' : 'a'} ${object}`))].join(' AND '));
+}
+
+/** Says what the boxes come to. */
+export function show() {
+  const all = boxes.all();
+  const line = $('acts-said');
+  say($('layout-said'), all.length ? `${all.length} · ${KINDS.find(([kind]) => kind === act)[1].replace(/ for .*/, '').toLowerCase()}` : 'none');
+  if (!all.length && given.length) {
+    say($('layout-said'), plural(given.length, 'given relation'));
+    return line.replaceChildren(`In place of the prompt’s: ${given.map((one) => one.replaceAll(' | ', ' ')).join('; ')}. `, element('button', { type: 'button', onclick: () => give([]) }, 'As the prompt says'));
+  }
+  given = [];
+  if (!all.length) return line.replaceChildren();
+  if (act === 'relations') {
+    const said = boxes.asRelations().map((one) => one.join(' '));
+    line.replaceChildren(said.length ? `They say: ${said.join('; ')}.` : 'Two boxes of different objects make a relation.');
+  } else if (act === 'regions') {
+    const parts = partsOf($('prompt').value);
+    const lost = all.filter(({ object }) => !partOf(object, parts)).map(({ object }) => object);
+    if (parts.length < 2) line.replaceChildren('The prompt has no parts joined by AND. ', element('button', { type: 'button', onclick: writeParts }, 'Write each boxed object as a part'));
+    else if (lost.length) line.replaceChildren(`No part of the prompt names ${lost.join(', ')}.`);
+    else line.replaceChildren(`${new Set(all.map(({ object }) => partOf(object, parts))).size} of ${parts.length} parts are kept to their boxes.`);
+  } else line.replaceChildren();
+}
+
+boxes.onBoxes(show);

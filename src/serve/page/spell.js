@@ -1,0 +1,46 @@
+// A request as a command line, Python, JSON or curl, as the server writes it, to be copied.
+import { $, choice, refill, say } from './dom.js';
+import * as api from './api.js';
+import { asJson } from './form.js';
+
+const FORMS = [['command', 'Command line'], ['python', 'Python'], ['curl', 'curl'], ['json', 'JSON']];
+let form = 'command';
+let texts = {};
+
+/** Opens the dialog for what would be sent. */
+export async function openSpell(body) {
+  texts = {};
+  say($('spell-said'), '');
+  show('Writing…');
+  $('spell').showModal();
+  try {
+    texts = await api.spell(body);
+  } catch (error) {
+    // JSON needs no server.
+    texts = { json: asJson(body, 2), wrong: error.message };
+    if (!texts[form]) form = 'json';
+  }
+  show();
+}
+
+function show(waiting) {
+  refill($('spell-forms'), choice('Form', FORMS.filter(([name]) => waiting || texts[name]), form, (value) => { form = value; say($('spell-said'), ''); show(); }));
+  $('spell-text').textContent = waiting ?? texts[form] ?? '';
+  if (texts.wrong) say($('spell-said'), texts.wrong);
+  $('spell-copy').disabled = Boolean(waiting);
+}
+
+$('spell-copy').addEventListener('click', async () => {
+  const text = $('spell-text').textContent;
+  try {
+    await navigator.clipboard.writeText(text);
+    say($('spell-said'), 'Copied.');
+  } catch {
+    // Without the right to the clipboard (plain http from elsewhere) the text is selected, so that Ctrl+C takes it.
+    getSelection().selectAllChildren($('spell-text'));
+    $('spell-text').focus();
+    say($('spell-said'), 'Selected; press Ctrl+C.');
+  }
+});
+$('spell-close').addEventListener('click', () => $('spell').close());
+$('spell').addEventListener('click', (event) => { if (event.target === $('spell')) $('spell').close(); });

@@ -1,0 +1,200 @@
+//! What a client may ask for, in the words of the wire. It is no `Request` of the engine: it names no file.
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+
+/// One job: a request, made from several seeds perhaps.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wanted {
+    /// What each picture is made from.
+    pub request: RequestWanted,
+    /// A picture for each; none for the request's own seed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub seeds: Vec<Seed>,
+    /// Also without guidance, from the same seeds.
+    #[serde(default)]
+    pub plain: bool,
+    /// The best of several noises, for each seed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub search: Option<SearchWanted>,
+    /// Whether the checker looks at the finished pictures.
+    #[serde(default = "yes")]
+    pub check: bool,
+    /// A preview every so many steps; 0 for none.
+    #[serde(default = "one")]
+    pub previews: usize,
+    /// Whether attention maps, the loss and the probability of superiority are sent.
+    #[serde(default = "yes")]
+    pub maps: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn one() -> usize {
+    1
+}
+
+/// What one picture is made from. What is not said is the checkpoint's.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct RequestWanted {
+    /// The prompt as typed.
+    pub prompt: String,
+    /// What should not be there.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub negative_prompt: String,
+    /// Of the noise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<Seed>,
+    /// In pixels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub width: Option<usize>,
+    /// In pixels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub height: Option<usize>,
+    /// Denoising steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps: Option<usize>,
+    /// Classifier-free guidance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guidance_scale: Option<f64>,
+    /// By name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduler: Option<String>,
+    /// As `dog | left of | cat`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub relations: Vec<String>,
+    /// `{object, box}` each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub boxes: Vec<Value>,
+    /// `{part, box}` each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub regions: Vec<Value>,
+    /// `{share}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ground: Option<Value>,
+    /// `{method, …}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guide: Option<Value>,
+    /// By name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<String>,
+    /// By name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loras: Vec<LoraWanted>,
+    /// Layers of the text encoder that are left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clip_skip: Option<usize>,
+    /// Whose random numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noise: Option<String>,
+    /// The picture to begin with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub init: Option<Init>,
+}
+
+/// A LoRA of the server's folder.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct LoraWanted {
+    /// The file's name without its ending.
+    pub name: String,
+    /// How strongly it is merged.
+    #[serde(default = "full")]
+    pub weight: f32,
+}
+
+fn full() -> f32 {
+    1.0
+}
+
+/// A picture to begin with.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Init {
+    /// Base64, with or without `data:…;base64,` before it; after it was taken in, `sha256:` and its hash.
+    pub image: String,
+    /// In (0, 1].
+    #[serde(default = "most")]
+    pub strength: f64,
+}
+
+fn most() -> f64 {
+    0.75
+}
+
+/// Best-of-N.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct SearchWanted {
+    /// How many candidates.
+    pub best_of: usize,
+    /// What makes one good.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reward: Option<String>,
+    /// `auto`, or the numbers of steps after which half is dropped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pruning: Option<Value>,
+}
+
+/// A seed: a number, or its digits where JavaScript's numbers would lose some.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seed(pub u64);
+
+/// Above it JavaScript's numbers have gaps.
+const SAFE: u64 = (1 << 53) - 1;
+
+impl Serialize for Seed {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 <= SAFE {
+            true => serializer.serialize_u64(self.0),
+            false => serializer.serialize_str(&self.0.to_string()),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Seed {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        let seed = match &value {
+            Value::Number(number) => number.as_u64(),
+            Value::String(digits) => digits.parse().ok(),
+            _ => None,
+        };
+        let wrong = || {
+            D::Error::custom(format!(
+                "{} is no seed: a whole number from 0 to {}",
+                prepose_untrusted::printable(&value.to_string()),
+                u64::MAX
+            ))
+        };
+        seed.map(Self).ok_or_else(wrong)
+    }
+}
+
+impl Wanted {
+    /// One picture of `request`, without the page's extras.
+    pub fn of(request: RequestWanted) -> Self {
+        Self {
+            request,
+            seeds: Vec::new(),
+            plain: false,
+            search: None,
+            check: false,
+            previews: 0,
+            maps: false,
+        }
+    }
+
+    /// The seeds that it asks for.
+    pub fn seeds(&self) -> Vec<u64> {
+        match self.seeds.is_empty() {
+            true => vec![self.request.seed.map_or(0, |seed| seed.0)],
+            false => self.seeds.iter().map(|seed| seed.0).collect(),
+        }
+    }
+}

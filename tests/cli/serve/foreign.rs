@@ -1,0 +1,196 @@
+//! OpenAI's and AUTOMATIC1111's interfaces, as their clients use them; and `prepose run --endpoint` as a client.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use prepose::picture::Picture;
+use serde_json::{Value, json};
+
+use super::Server;
+use crate::run::{finish, prepose};
+
+fn picture(value: &Value) -> Picture {
+    Picture::decode(&STANDARD.decode(value.as_str().unwrap()).unwrap()).unwrap()
+}
+
+#[test]
+fn openai_clients_get_pictures() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &["--no-token", "--any-model"]);
+    let models = server.get("/v1/models").json();
+    assert_eq!(models["data"][0]["id"], "toybox");
+    let body = json!({"prompt": "a dog to the left of a cat", "model": "gpt-image-1", "n": 2, "size": "128x96", "quality": "high",
+                      "response_format": "b64_json", "seed": 5, "steps": 3, "guide": {"method": "pos"}, "unknown": 1});
+    let answer = server.post("/v1/images/generations", &body).json();
+    let data = answer["data"].as_array().unwrap();
+    assert_eq!(
+        (
+            data.len(),
+            data[0]["seed"].as_u64(),
+            data[1]["seed"].as_u64()
+        ),
+        (2, Some(5), Some(6)),
+        "{answer}"
+    );
+    let first = picture(&data[0]["b64_json"]);
+    assert_eq!(
+        (first.width, first.height, &answer["size"]),
+        (128, 96, &json!("128x96"))
+    );
+    assert_ne!(first, picture(&data[1]["b64_json"]));
+
+    let body = json!({"prompt": "a cat", "stream": true, "partial_images": 2, "steps": 6, "seed": 1, "output_format": "jpeg"});
+    let events = server.post("/v1/images/generations", &body).text();
+    let count = |kind: &str| events.matches(&format!("event: {kind}\n")).count();
+    assert_eq!(
+        (
+            count("image_generation.partial_image"),
+            count("image_generation.completed")
+        ),
+        (2, 1),
+        "{events:.300}"
+    );
+
+    let start = STANDARD
+        .decode(data[0]["b64_json"].as_str().unwrap())
+        .unwrap();
+    let mut form = Vec::new();
+    for (name, value) in [
+        ("prompt", "a dog to the right of a cat"),
+        ("strength", "0.5"),
+        ("steps", "4"),
+        ("size", "128x128"),
+    ] {
+        form.extend(
+            format!("--b\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n")
+                .into_bytes(),
+        );
+    }
+    form.extend(b"--b\r\nContent-Disposition: form-data; name=\"image[]\"; filename=\"../../x.png\"\r\nContent-Type: application/octet-stream\r\n\r\n");
+    form.extend(&start);
+    form.extend(b"\r\n--b--\r\n");
+    let kind = "Content-Type: multipart/form-data; boundary=b\n";
+    let edited = server.ask("POST", "/v1/images/edits", kind, &form);
+    assert_eq!(edited.status, 200, "{}", edited.text());
+    picture(&edited.json()["data"][0]["b64_json"]);
+}
+
+#[test]
+fn webui_clients_get_pictures() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &["--no-token"]);
+    let idle = server
+        .get("/sdapi/v1/progress?skip_current_image=true")
+        .json();
+    assert_eq!(
+        (
+            idle["progress"].as_f64(),
+            idle["state"]["job_count"].as_u64()
+        ),
+        (Some(0.0), Some(0))
+    );
+    for list in [
+        "sd-models",
+        "samplers",
+        "schedulers",
+        "loras",
+        "upscalers",
+        "latent-upscale-modes",
+        "sd-vae",
+        "sd-modules",
+        "embeddings",
+        "prompt-styles",
+        "hypernetworks",
+        "face-restorers",
+        "scripts",
+        "script-info",
+        "extensions",
+        "cmd-flags",
+        "memory",
+        "options",
+    ] {
+        assert_eq!(
+            server.get(&format!("/sdapi/v1/{list}")).status,
+            200,
+            "{list}"
+        );
+    }
+    let nulls = json!({"prompt": "a dog to the left of a cat", "negative_prompt": null, "styles": null, "seed": 4.0, "steps": 3.0, "width": 130, "height": 128,
+                       "cfg_scale": null, "sampler_name": "DPM++ 2M", "scheduler": "Karras", "batch_size": 2, "n_iter": null, "script_args": [],
+                       "override_settings": {}, "alwayson_scripts": {"prepose": {"args": [{"guide": {"method": "pos"}, "check": true}]}}});
+    let answer = server.post("/sdapi/v1/txt2img", &nulls);
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let answer = answer.json();
+    let info: Value = serde_json::from_str(answer["info"].as_str().unwrap()).unwrap();
+    assert_eq!(info["all_seeds"], json!([4, 5]));
+    assert_eq!(
+        (&info["width"], &info["sampler_name"]),
+        (&json!(128), &json!("DPM++ 2M Karras"))
+    );
+    assert!(
+        info["extra_generation_params"]["prepose"][0]["status"].is_string(),
+        "{info}"
+    );
+    assert!(info["infotexts"][0].as_str().unwrap().contains("Steps: 3"));
+    let image = answer["images"][1].as_str().unwrap();
+    let told = server
+        .post(
+            "/sdapi/v1/png-info",
+            &json!({"image": format!("data:image/png;base64,{image}")}),
+        )
+        .json();
+    assert!(told["info"].as_str().unwrap().contains("Seed: 5"), "{told}");
+    let again = json!({"prompt": "a cat", "init_images": [image], "denoising_strength": 0.5, "steps": 4, "seed": -1, "mask": null});
+    let answer = server.post("/sdapi/v1/img2img", &again);
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let missing = server.post(
+        "/sdapi/v1/txt2img",
+        &json!({"prompt": "a cat", "sampler_name": "Heun"}),
+    );
+    assert!(
+        missing.status == 400
+            && missing.json()["detail"]
+                .as_str()
+                .unwrap()
+                .contains("Euler a"),
+        "{}",
+        missing.text()
+    );
+}
+
+#[test]
+fn a_run_gets_its_pictures_from_a_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &["--no-token", "--any-model"]);
+    let prompts = folder.path().join("prompts.txt");
+    std::fs::write(&prompts, "a dog to the left of a cat\na cup above a bus\n").unwrap();
+    for (kind, base) in [("openai", "/v1"), ("webui", "")] {
+        let address = format!("http://{}{base}", server.address);
+        let mut command = prepose(&[
+            "run",
+            prompts.to_str().unwrap(),
+            "--endpoint",
+            &address,
+            "--endpoint-kind",
+            kind,
+            "--steps",
+            "2",
+        ]);
+        command
+            .args([
+                "--endpoint-model",
+                "toybox",
+                "--seeds",
+                "0,1",
+                "--quiet",
+                "--out",
+            ])
+            .arg(folder.path().join(kind));
+        if kind == "openai" {
+            command.args(["--endpoint-set", "seed={seed}"]);
+        }
+        finish(command);
+        let manifest =
+            std::fs::read_to_string(folder.path().join(kind).join("manifest.jsonl")).unwrap();
+        assert_eq!(manifest.lines().count(), 4, "{kind}");
+    }
+}

@@ -1,0 +1,270 @@
+//! The page's own interface.
+
+use std::time::Duration;
+
+use prepose::picture::Picture;
+use serde_json::{Value, json};
+
+use super::Server;
+use crate::run::{finish, prepose};
+
+fn job(server: &Server, body: &Value) -> Value {
+    let accepted = server.post("/api/jobs", body);
+    assert_eq!(accepted.status, 202, "{}", accepted.text());
+    let path = format!("/api/jobs/{}", accepted.json()["id"].as_str().unwrap());
+    loop {
+        let state = server.get(&path).json();
+        match state["status"].as_str() {
+            Some("queued" | "running") => std::thread::sleep(Duration::from_millis(50)),
+            _ => return state,
+        }
+    }
+}
+
+fn of<'a>(state: &'a Value, kind: &str) -> Vec<&'a Value> {
+    let events = state["events"].as_array().unwrap().iter();
+    events
+        .filter(|event| event[0] == kind)
+        .map(|event| &event[1])
+        .collect()
+}
+
+fn pixels(png: &[u8]) -> Vec<u8> {
+    Picture::decode(png).unwrap().rgb
+}
+
+#[test]
+fn plain_and_guided_pictures_are_those_of_the_command_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &["--no-token", "--batch", "2"]);
+    let prompt = "a dog to the left of a cat";
+    let request = json!({"prompt": prompt, "steps": 4, "guide": {"method": "pos"}});
+    let state = job(
+        &server,
+        &json!({"request": request, "seeds": [3, 4], "plain": true, "maps": false}),
+    );
+    assert_eq!(state["status"], "done", "{state}");
+    let pictures = of(&state, "picture");
+    assert_eq!(pictures.len(), 4);
+    for (kind, more) in [("plain", &[][..]), ("guided", &["--guide", "pos"])] {
+        let out = folder.path().join(kind);
+        let mut command = prepose(&[
+            "generate", prompt, "--steps", "4", "--seeds", "3,4", "--batch", "2", "--quiet",
+        ]);
+        command.args(more).arg("--out").arg(&out);
+        finish(command);
+        let mut files: Vec<_> = std::fs::read_dir(&out)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
+        files.retain(|path| path.extension().is_some_and(|ending| ending == "png"));
+        files.sort();
+        let mut served: Vec<_> = pictures
+            .iter()
+            .filter(|picture| picture["kind"] == kind)
+            .collect();
+        served.sort_by_key(|picture| picture["seed"].as_u64());
+        assert_eq!(files.len(), served.len());
+        for (file, picture) in files.iter().zip(served) {
+            let path = format!("/api/pictures/{}.png", picture["id"].as_str().unwrap());
+            let answer = server.get(&path);
+            assert!(answer.head.contains("content-type: image/png"));
+            assert!(
+                pixels(&answer.body) == pixels(&std::fs::read(file).unwrap()),
+                "{kind} {picture}"
+            );
+            assert!(picture["verdict"]["status"].is_string(), "{picture}");
+        }
+    }
+    let listed = server.get("/api/pictures?limit=3").json();
+    assert_eq!(
+        (
+            listed["total"].as_u64(),
+            listed["pictures"].as_array().unwrap().len()
+        ),
+        (Some(4), 3)
+    );
+    let page = server.get("/");
+    assert!(
+        page.status == 200
+            && page
+                .head
+                .contains("content-security-policy: default-src 'none'")
+    );
+    assert!(!page.head.contains("unsafe"));
+}
+
+#[test]
+fn steps_can_be_watched_and_searches_end_with_the_best() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &["--no-token"]);
+    let mut stream = server.connect();
+    use std::io::{BufRead, BufReader, Write};
+    write!(
+        stream,
+        "GET /api/events HTTP/1.1\r\nHost: {}\r\n\r\n",
+        server.address
+    )
+    .unwrap();
+    let mut lines = BufReader::new(stream).lines();
+    assert!(lines.any(|line| line.unwrap() == ": prepose"));
+    let request =
+        json!({"prompt": "a dog to the left of a cat", "steps": 4, "guide": {"method": "pos"}});
+    let state = job(&server, &json!({"request": request, "seeds": [1]}));
+    assert_eq!(
+        (
+            of(&state, "preview").len(),
+            of(&state, "maps").len(),
+            of(&state, "trace").len()
+        ),
+        (3, 4, 4)
+    );
+    let trace = of(&state, "trace")[0];
+    assert!(
+        trace["loss"].is_number() && trace["pos"][0].is_number(),
+        "{trace}"
+    );
+    let maps = of(&state, "maps")[0];
+    assert_eq!(
+        (&maps["objects"][0]["name"], &maps["objects"][1]["name"]),
+        (&json!("dog"), &json!("cat"))
+    );
+    let heard: Vec<String> = lines
+        .map(Result::unwrap)
+        .filter_map(|line| line.strip_prefix("event: ").map(str::to_owned))
+        .take_while(|kind| kind != "done")
+        .collect();
+    for kind in [
+        "queued", "started", "step", "preview", "maps", "trace", "picture",
+    ] {
+        assert!(heard.iter().any(|one| one == kind), "{kind} of {heard:?}");
+    }
+    let request = json!({"prompt": "a dog to the left of a cat", "steps": 8});
+    let body = json!({"request": request, "search": {"best_of": 4, "pruning": [2]}});
+    let state = job(&server, &body);
+    let rounds = of(&state, "candidates");
+    assert_eq!(rounds[0]["dropped"].as_array().unwrap().len(), 2);
+    let scores: Vec<f64> = rounds.last().unwrap()["scores"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["score"].as_f64().unwrap())
+        .collect();
+    let picture = of(&state, "picture")[0];
+    assert_eq!(scores.len(), 4);
+    assert_eq!(
+        scores[picture["lane"].as_u64().unwrap() as usize],
+        picture["score"].as_f64().unwrap()
+    );
+}
+
+#[test]
+fn what_nobody_wants_any_more_is_not_made_and_a_kill_breaks_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(folder.path(), &["--no-token"]);
+    let long = json!({"request": {"prompt": "a dog", "steps": 150}, "seeds": [1, 2, 3]});
+    let id = server.post("/api/jobs", &long).json()["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert_eq!(
+        server
+            .ask("DELETE", &format!("/api/jobs/{id}"), "", b"")
+            .status,
+        204
+    );
+    // The next one's turn comes within a step, not after 450 of them.
+    let state = job(
+        &server,
+        &json!({"request": {"prompt": "a cat", "steps": 2}}),
+    );
+    assert_eq!(state["status"], "done");
+    assert_eq!(
+        server.get(&format!("/api/jobs/{id}")).json()["status"],
+        "cancelled"
+    );
+    server.post(
+        "/api/jobs",
+        &json!({"request": {"prompt": "a cat", "steps": 2}, "seeds": [1, 2, 3, 4, 5, 6, 7, 8]}),
+    );
+    std::thread::sleep(Duration::from_millis(300));
+    server.kill();
+    let server = Server::start(folder.path(), &["--no-token"]);
+    let listed = server.get("/api/pictures?limit=100").json();
+    let pictures = listed["pictures"].as_array().unwrap();
+    assert!(!pictures.is_empty());
+    for picture in pictures {
+        let answer = server.get(&format!(
+            "/api/pictures/{}.png",
+            picture["id"].as_str().unwrap()
+        ));
+        assert_eq!(pixels(&answer.body).len(), 128 * 128 * 3);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn it_ends_when_it_is_told_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &["--no-token"]);
+    let state = job(
+        &server,
+        &json!({"request": {"prompt": "a cat", "steps": 2}}),
+    );
+    assert_eq!(state["status"], "done");
+    assert_eq!(server.terminate(), Some(0));
+}
+
+#[test]
+fn tokens_keep_callers_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let tokens = folder.path().join("tokens.txt");
+    std::fs::write(&tokens, "first-token\nsecond-token\n").unwrap();
+    let server = Server::start(folder.path(), &["--token-file", tokens.to_str().unwrap()]);
+    for path in [
+        "/api/about",
+        "/api/jobs",
+        "/v1/models",
+        "/sdapi/v1/options",
+        "/metrics",
+        "/api/events",
+        "/runs/x/report/",
+    ] {
+        assert_eq!(server.get(path).status, 401, "{path}");
+    }
+    for path in ["/", "/health", "/ready", "/openapi.json", "/page/main.js"] {
+        assert_eq!(server.get(path).status, 200, "{path}");
+    }
+    let of =
+        |token: &str| format!("Authorization: Bearer {token}\nContent-Type: application/json\n");
+    let body = json!({"request": {"prompt": "a cat", "steps": 2}}).to_string();
+    let accepted = server.ask("POST", "/api/jobs", &of("first-token"), body.as_bytes());
+    let path = format!("/api/jobs/{}", accepted.json()["id"].as_str().unwrap());
+    assert_eq!(
+        server.ask("GET", &path, &of("second-token"), b"").status,
+        404
+    );
+    assert_eq!(
+        server.ask("GET", &path, &of("first-token"), b"").status,
+        200
+    );
+    let body = json!({"token": "second-token"}).to_string();
+    let opened = server.ask(
+        "POST",
+        "/api/session",
+        "Content-Type: application/json\n",
+        body.as_bytes(),
+    );
+    assert_eq!(opened.status, 204);
+    let cookie = opened
+        .head
+        .lines()
+        .find_map(|line| line.strip_prefix("set-cookie: "))
+        .unwrap();
+    assert!(
+        cookie.contains("httponly") && cookie.contains("samesite=strict"),
+        "{cookie}"
+    );
+    let cookie = format!("Cookie: {}\n", cookie.split(';').next().unwrap());
+    assert_eq!(server.ask("GET", "/api/about", &cookie, b"").status, 200);
+}
