@@ -45,7 +45,7 @@ impl Engine {
         }
         let mut chunks = 1;
         for (positive, negative) in different.iter().flatten() {
-            chunks = chunks.max(self.text_chunks(positive, negative)?);
+            chunks = chunks.max(self.blueprint.text_chunks(positive, negative)?);
         }
         let objects = self.objects(requests)?;
         let mut encoded = Encoded {

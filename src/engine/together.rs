@@ -75,7 +75,7 @@ impl Blueprint {
         Ok((counts, !request.regions.is_empty()))
     }
 
-    fn text_chunks(&self, positive: &str, negative: &str) -> Result<usize, EngineError> {
+    pub(super) fn text_chunks(&self, positive: &str, negative: &str) -> Result<usize, EngineError> {
         let mut chunks = 1;
         let parts = parts(positive)?;
         for tokenizer in &self.tokenizers {

@@ -82,12 +82,7 @@ impl Making {
         let needs = blueprint
             .needs(request, 1, device, Memory::Keep)
             .map_err(|error| told(&error))?;
-        let wanted = needs.text_encoders
-            + needs.unet
-            + needs.adapters
-            + needs.vae
-            + needs.step.max(needs.decode)
-            + needs.guided;
+        let wanted = needs.weights() + needs.step.max(needs.decode) + needs.guided;
         while !self.loaded.is_empty() && Room::of(device).free.is_some_and(|free| free < wanted) {
             let (old, _) = self.loaded.remove(0);
             tracing::info!("{} is unloaded to make room", old.checkpoint);

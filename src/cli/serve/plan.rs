@@ -6,6 +6,7 @@ use std::sync::PoisonError;
 use prepose::engine::{Blueprint, EngineError};
 use prepose::guidance::GuidanceConfig;
 use prepose::make::{MakeError, check};
+use prepose::prompt::scene::GivenRelation;
 use prepose::request::{
     InitImage, Lora, ModelRequest, Pruning, Request, RequestError, RewardKind, SearchConfig,
 };
@@ -213,10 +214,8 @@ fn request(
     request.clip_skip = wanted.clip_skip.unwrap_or(0);
     for relation in &wanted.relations {
         let relation = relation
-            .parse()
-            .map_err(|error: prepose::prompt::scene::SceneError| {
-                Refusal::new("request.relations", error.to_string())
-            })?;
+            .parse::<GivenRelation>()
+            .map_err(|error| Refusal::new("request.relations", error.to_string()))?;
         request.relations.push(relation);
     }
     for given in &wanted.boxes {
