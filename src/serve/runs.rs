@@ -36,15 +36,14 @@ impl Runs {
         json!({"runs": runs})
     }
 
-    /// A file of a run's report: its bytes and media type. The empty path is the page.
+    /// A file of a run with a report: its bytes and media type. The empty path is the report's page, which stands in a folder of
+    /// its own and shows pictures beside that.
     pub fn file(&self, run: &str, path: &str) -> Option<(Vec<u8>, &'static str)> {
         let folder = self.folders().remove(run)?;
         let page = report(&folder)?;
-        let root = page.parent()?.to_path_buf();
         let found = match path {
             "" => page,
-            // Pictures of the run may stand beside the report's folder.
-            _ => files(&root).remove(path)?,
+            _ => files(&folder).remove(path)?,
         };
         let kind = match found.extension()?.to_str()? {
             "html" => "text/html; charset=utf-8",
@@ -92,4 +91,34 @@ fn files(root: &Path) -> BTreeMap<String, PathBuf> {
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_shows_the_pictures_beside_it_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write("secret.png", "outside");
+        write("tour/run.json", "{}");
+        write("tour/manifest.jsonl", "{}\n{}\n");
+        write("tour/report/report.html", "the page");
+        write("tour/report/plots/a.svg", "a plot");
+        write("tour/plain/images/a.png", "a picture");
+        let runs = Runs(folder.path().to_path_buf());
+        let read = |path: &str| runs.file("tour", path).map(|(bytes, _)| bytes);
+        assert_eq!(read(""), Some(b"the page".to_vec()));
+        assert_eq!(read("report/plots/a.svg"), Some(b"a plot".to_vec()));
+        assert_eq!(read("plain/images/a.png"), Some(b"a picture".to_vec()));
+        for path in ["../secret.png", "/secret.png", "report/../../secret.png"] {
+            assert_eq!(read(path), None, "{path}");
+        }
+        assert_eq!(runs.list()["runs"][0]["pictures"], 2);
+    }
 }

@@ -51,7 +51,7 @@ pub fn router(app: &Arc<App>) -> Router {
         )
         .route("/api/runs", get(native::runs))
         .route("/runs/{name}/report/", get(native::report_page))
-        .route("/runs/{name}/report/{*path}", get(native::report));
+        .route("/runs/{name}/{*path}", get(native::report));
     let openai = Router::new()
         .route("/v1/models", get(openai::models))
         .route("/v1/models/{id}", get(openai::model))
