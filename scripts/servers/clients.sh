@@ -10,7 +10,7 @@ export PREPOSE_TOKEN=clients-token
 "$prepose" serve --device flex --port 0 --out "$work/served" > "$work/address" &
 server=$!
 trap 'kill "$server" 2>/dev/null || true; wait "$server" 2>/dev/null || true; rm -rf "$work"' EXIT
-until [ -s "$work/address" ]; do sleep 0.1; done
+until grep -q "/\$" "$work/address"; do sleep 0.1; done
 address=$(sed 's#http://##; s#/.*##' "$work/address")
 "$python" "$here/clients.py" "$address" "$PREPOSE_TOKEN"
 printf 'a dog to the left of a cat\na cup above a bus\n' > "$work/prompts.txt"

@@ -190,7 +190,8 @@ fn a_run_gets_its_pictures_from_a_server() {
         }
         finish(command);
         let manifest =
-            std::fs::read_to_string(folder.path().join(kind).join("manifest.jsonl")).unwrap();
+            std::fs::read_to_string(folder.path().join(kind).join("prompt-only/manifest.jsonl"))
+                .unwrap();
         assert_eq!(manifest.lines().count(), 4, "{kind}");
     }
 }
