@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Steps from `first` to `last`, both included, counted from 0. On the command line `0-14`, `15-`, `-14`, or `7` for one.
+/// Steps from `first` to `last`, both included, counted from 0; whether these are in order is for the user of the range to
+/// say. On the command line `0-14`, `15-`, `-14`, or `7` for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StepRange {
@@ -34,20 +35,14 @@ impl FromStr for StepRange {
             })
         };
         let (first, last) = given.split_once('-').unwrap_or((given, given));
-        let range = Self {
+        Ok(Self {
             first: if first.is_empty() { 0 } else { step(first)? },
             last: if last.is_empty() {
                 None
             } else {
                 Some(step(last)?)
             },
-        };
-        match range.last {
-            Some(last) if last < range.first => {
-                Err(format!("steps are {given:?}, which end before they begin"))
-            }
-            _ => Ok(range),
-        }
+        })
     }
 }
 
@@ -76,13 +71,9 @@ mod tests {
             assert_eq!(range, StepRange { first, last });
             assert_eq!(range.to_string().parse(), Ok(range));
         }
-        for (wrong, why) in [
-            ("5-3", "end before"),
-            ("a", "look like"),
-            ("1-2-3", "look like"),
-        ] {
+        for wrong in ["a", "1-2-3", "1--2"] {
             let error = wrong.parse::<StepRange>().unwrap_err();
-            assert!(error.contains(why), "{error}");
+            assert!(error.contains("look like"), "{error}");
         }
         let range: StepRange = "2-3".parse().unwrap();
         assert_eq!(
