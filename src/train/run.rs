@@ -182,7 +182,7 @@ fn check_trainable(job: &Job, blueprint: &Blueprint) -> Result<(), TrainError> {
     training::parameters(&config, &job.recipe.kind.choice()).map_err(|source| {
         WeightsError::Training {
             path: checkpoint.path().to_owned(),
-            source,
+            source: Box::new(source),
         }
     })?;
     let factor = blueprint.vae_factor();

@@ -322,7 +322,7 @@ impl Checkpoint {
         })?
         .map_err(|source| WeightsError::Training {
             path: part.path.clone(),
-            source,
+            source: Box::new(source),
         })
     }
 

@@ -128,7 +128,7 @@ pub enum WeightsError {
         /// The checkpoint's file or folder.
         path: PathBuf,
         /// Why not.
-        source: prepose_models::training::TrainingError,
+        source: Box<prepose_models::training::TrainingError>,
     },
     /// A configuration that no network can be built from.
     #[error("{}: no network can be built from this configuration", path.display())]

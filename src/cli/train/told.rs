@@ -111,12 +111,12 @@ impl Told {
             }
             Event::Sampled(path) => {
                 if self.json {
-                    self.line(&json!({"event": "sample", "path": path}));
+                    self.line(&json!({"event": "sample", "path": path.to_string_lossy()}));
                 }
             }
             Event::Written(path) => match self.json {
-                true => self.line(&json!({"event": "written", "path": path})),
-                false => self.say(&escaped_line(&path.to_string_lossy()).to_string()),
+                true => self.line(&json!({"event": "written", "path": path.to_string_lossy()})),
+                false => self.say(&escaped_line(&path.to_string_lossy())),
             },
         }
     }

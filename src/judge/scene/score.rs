@@ -114,7 +114,7 @@ pub(crate) fn mean_in_percent(groups: &[Vec<f64>], bootstrap: &Bootstrap) -> [Ce
 }
 
 /// The columns of recalls and SGScore in a table, after its first ones.
-pub(crate) fn with_scores<'a>(first: [&'a str; 3]) -> Vec<&'a str> {
+pub(crate) fn with_scores(first: [&str; 3]) -> Vec<&str> {
     let scores = [
         "object_recall",
         "object_recall_low",

@@ -289,7 +289,7 @@ fn what_was_found_is_what_there_is_to_say() {
             .collect();
         let told = told(
             &asking,
-            &[yes.clone()],
+            std::slice::from_ref(&yes),
             Some(&checked),
             false,
             &Bootstrap::default(),
