@@ -48,11 +48,32 @@ pub struct Page {
     pub next: Option<String>,
 }
 
+/// What the history is searched by. The rest is read from the disk when it is asked for, so that memory does not grow with
+/// boxes, masks and verdicts of all that was ever made.
+struct Known {
+    caller: Caller,
+    /// In small letters.
+    prompt: String,
+    /// In small letters; empty where nothing was asked.
+    status: String,
+}
+
+impl From<&Facts> for Known {
+    fn from(facts: &Facts) -> Self {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_lowercase();
+        Self {
+            caller: facts.caller,
+            prompt: text(&facts.request["prompt"]),
+            status: text(&facts.verdict["status"]),
+        }
+    }
+}
+
 /// The folder.
 pub struct Gallery {
     folder: PathBuf,
     /// By identifier, which begins with the time.
-    known: Mutex<BTreeMap<String, Facts>>,
+    known: Mutex<BTreeMap<String, Known>>,
 }
 
 impl Gallery {
@@ -72,9 +93,8 @@ impl Gallery {
             if !is_id(id) || !folder.join(format!("{id}.png")).is_file() {
                 continue;
             }
-            let facts = read_regular(&entry.path(), MOST_FACTS).ok();
-            if let Some(facts) = facts.and_then(|bytes| serde_json::from_slice(&bytes).ok()) {
-                known.insert(id.to_owned(), facts);
+            if let Some(facts) = read_facts(&entry.path()) {
+                known.insert(id.to_owned(), Known::from(&facts));
             }
         }
         Ok(Self {
@@ -83,7 +103,7 @@ impl Gallery {
         })
     }
 
-    fn known(&self) -> MutexGuard<'_, BTreeMap<String, Facts>> {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<String, Known>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -96,29 +116,38 @@ impl Gallery {
         write_atomically(&self.folder.join(format!("{id}.png")), png)?;
         let text = json!(facts).to_string();
         write_atomically(&self.folder.join(format!("{id}.json")), text.as_bytes())?;
-        self.known().insert(id.clone(), facts);
+        self.known().insert(id.clone(), Known::from(&facts));
         Ok(id)
     }
 
-    /// What is known of the caller's picture.
-    pub fn facts(&self, caller: Caller, id: &str) -> Option<Facts> {
+    fn is_of(&self, caller: Caller, id: &str) -> bool {
         let known = self.known();
         known
             .get(id)
-            .filter(|facts| facts.caller == caller)
-            .cloned()
+            .is_some_and(|picture| picture.caller == caller)
+    }
+
+    /// What is known of the caller's picture. Reads the disk.
+    pub fn facts(&self, caller: Caller, id: &str) -> Option<Facts> {
+        // Of those that are known: made here, not by the client.
+        self.is_of(caller, id).then(|| self.stored(id)).flatten()
+    }
+
+    fn stored(&self, id: &str) -> Option<Facts> {
+        read_facts(&self.folder.join(format!("{id}.json")))
     }
 
     /// The bytes of the caller's picture.
     pub fn read(&self, caller: Caller, id: &str) -> Option<Vec<u8>> {
-        self.facts(caller, id)?;
-        // Of those that are known: made here, not by the client.
+        if !self.is_of(caller, id) {
+            return None;
+        }
         read_regular(&self.folder.join(format!("{id}.png")), MOST_PICTURE).ok()
     }
 
     /// Removes the caller's picture; false if there is none.
     pub fn remove(&self, caller: Caller, id: &str) -> bool {
-        if self.facts(caller, id).is_none() {
+        if !self.is_of(caller, id) {
             return false;
         }
         self.known().remove(id);
@@ -131,7 +160,7 @@ impl Gallery {
         true
     }
 
-    /// Up to `limit` of the caller's pictures that are older than `before` and fit.
+    /// Up to `limit` of the caller's pictures that are older than `before` and fit. Reads the disk.
     pub fn page(
         &self,
         caller: Caller,
@@ -140,36 +169,36 @@ impl Gallery {
         text: &str,
         verdict: &str,
     ) -> Page {
-        let known = self.known();
-        let text = text.to_lowercase();
-        let fits = |facts: &Facts| {
-            let prompt = facts.request["prompt"].as_str().unwrap_or_default();
-            let status = facts.verdict["status"].as_str().unwrap_or_default();
-            facts.caller == caller
-                && (text.is_empty() || prompt.to_lowercase().contains(&text))
-                && (verdict.is_empty() || status.eq_ignore_ascii_case(verdict))
+        let (text, verdict) = (text.to_lowercase(), verdict.to_lowercase());
+        let (total, mut ids) = {
+            let known = self.known();
+            let fits = |picture: &Known| {
+                picture.caller == caller
+                    && picture.prompt.contains(&text)
+                    && (verdict.is_empty() || picture.status == verdict)
+            };
+            let older = known.iter().rev().filter(|(id, picture)| {
+                before.is_none_or(|before| id.as_str() < before) && fits(picture)
+            });
+            let ids: Vec<String> = older.take(limit + 1).map(|(id, _)| id.clone()).collect();
+            (known.values().filter(|picture| fits(picture)).count(), ids)
         };
-        let total = known.values().filter(|facts| fits(facts)).count();
-        let older = known
-            .iter()
-            .rev()
-            .filter(|(id, facts)| before.is_none_or(|before| id.as_str() < before) && fits(facts));
-        let mut pictures: Vec<Value> = older
-            .take(limit + 1)
-            .map(|(id, facts)| summary(id, facts))
-            .collect();
-        let more = pictures.len() > limit;
-        pictures.truncate(limit);
-        let next = pictures
-            .last()
-            .filter(|_| more)
-            .and_then(|last| last["id"].as_str());
+        let more = ids.len() > limit;
+        ids.truncate(limit);
         Page {
-            next: next.map(str::to_owned),
-            pictures,
+            next: ids.last().filter(|_| more).cloned(),
+            // One that was removed meanwhile has no facts any more.
+            pictures: (ids.iter())
+                .filter_map(|id| Some(summary(id, &self.stored(id)?)))
+                .collect(),
             total,
         }
     }
+}
+
+fn read_facts(path: &Path) -> Option<Facts> {
+    let bytes = read_regular(path, MOST_FACTS).ok()?;
+    serde_json::from_slice(&bytes).ok()
 }
 
 fn summary(id: &str, facts: &Facts) -> Value {

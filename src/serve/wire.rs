@@ -1,14 +1,60 @@
 //! What a client may ask for, in the words of the wire. It is no `Request` of the engine: it names no file.
 
-use serde::de::Error as _;
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
+
+/// A `T` from a JSON object alone: derived code would also take a list of its fields' values in their order, which nobody means.
+pub(crate) struct Object<T>(pub T);
+
+struct ObjectVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+    type Value = Object<T>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ObjectVisitor(PhantomData))
+    }
+}
+
+fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    Object::deserialize(deserializer).map(|Object(value)| value)
+}
+
+fn object_or_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    let given = Option::<Object<T>>::deserialize(deserializer)?;
+    Ok(given.map(|Object(value)| value))
+}
+
+fn objects<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    let given = Vec::<Object<T>>::deserialize(deserializer)?;
+    Ok(given.into_iter().map(|Object(value)| value).collect())
+}
 
 /// One job: a request, made from several seeds perhaps.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Wanted {
     /// What each picture is made from.
+    #[serde(deserialize_with = "object")]
     pub request: RequestWanted,
     /// A picture for each; none for the request's own seed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -17,7 +63,11 @@ pub struct Wanted {
     #[serde(default)]
     pub plain: bool,
     /// The best of several noises, for each seed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "object_or_null",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub search: Option<SearchWanted>,
     /// Whether the checker looks at the finished pictures.
     #[serde(default = "yes")]
@@ -84,7 +134,11 @@ pub struct RequestWanted {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<String>,
     /// By name.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "objects",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub loras: Vec<LoraWanted>,
     /// Layers of the text encoder that are left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -93,7 +147,11 @@ pub struct RequestWanted {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise: Option<String>,
     /// The picture to begin with.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "object_or_null",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub init: Option<Init>,
 }
 
@@ -105,10 +163,10 @@ pub struct LoraWanted {
     pub name: String,
     /// How strongly it is merged.
     #[serde(default = "full")]
-    pub weight: f32,
+    pub weight: f64,
 }
 
-fn full() -> f32 {
+fn full() -> f64 {
     1.0
 }
 

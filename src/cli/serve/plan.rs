@@ -188,7 +188,7 @@ fn networks(shared: &Shared, model: &Model, loras: &[LoraWanted]) -> Result<Mode
         })?;
         networks.loras.push(Lora {
             path: path.clone(),
-            weight: lora.weight,
+            weight: lora.weight as f32,
         });
     }
     Ok(networks)

@@ -12,6 +12,7 @@ use serde_json::error::Category;
 
 use crate::app::Limits;
 use crate::problem::Problem;
+use crate::wire::Object;
 
 /// Whether JSON must say that it is JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,14 +85,34 @@ pub async fn json<T: DeserializeOwned>(
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
     }
     let bytes = if empty { b"{}".to_vec() } else { bytes };
-    serde_json::from_slice(&bytes).map_err(|error| {
-        let message = printable(&error.to_string()).to_string();
-        match error.classify() {
-            Category::Data => Problem::new(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                format!("the body is not what is asked for here: {message}"),
-            ),
-            _ => Problem::bad(format!("the body is no JSON: {message}")),
-        }
-    })
+    let mut reader = serde_json::Deserializer::from_slice(&bytes);
+    let Object(value) = serde_path_to_error::deserialize(&mut reader).map_err(wrong)?;
+    reader.end().map_err(|error| no_json(&error))?;
+    Ok(value)
+}
+
+fn no_json(error: &serde_json::Error) -> Problem {
+    Problem::bad(format!(
+        "the body is no JSON: {}",
+        printable(&error.to_string())
+    ))
+}
+
+/// What is wrong with a body, and in which field.
+fn wrong(error: serde_path_to_error::Error<serde_json::Error>) -> Problem {
+    let path = printable(&error.path().to_string()).to_string();
+    let error = error.into_inner();
+    if error.classify() != Category::Data {
+        return no_json(&error);
+    }
+    let message = printable(&error.to_string()).to_string();
+    let problem = |place: String| {
+        let message = format!("the body is not what is asked for here: {place}{message}");
+        Problem::new(StatusCode::UNPROCESSABLE_ENTITY, message)
+    };
+    // A dot stands for the body as a whole.
+    match &*path {
+        "." => problem(String::new()),
+        _ => problem(format!("{path}: ")).at(path),
+    }
 }

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::body::{self, Typed};
 use super::{Asking, Shared};
 use crate::app::App;
+use crate::gallery::Gallery;
 use crate::guard::COOKIE;
 use crate::jobs::{Api, Status};
 use crate::problem::Problem;
@@ -184,16 +185,16 @@ pub async fn pictures(
 ) -> Result<Response<Body>, Problem> {
     let Query(listed) = listed.map_err(|error| Problem::bad(error.body_text()))?;
     let limit = listed.limit.unwrap_or(60).clamp(1, MOST_LISTED);
-    let Some(gallery) = &app.gallery else {
+    let page = aside(&app, move |app| {
+        let Listed {
+            before, q, verdict, ..
+        } = &listed;
+        let page = |gallery: &Gallery| gallery.page(caller, before.as_deref(), limit, q, verdict);
+        Ok(app.gallery.as_ref().map(page))
+    });
+    let Some(page) = page.await? else {
         return Ok(answer(&json!({"pictures": [], "total": 0, "next": null})));
     };
-    let page = gallery.page(
-        caller,
-        listed.before.as_deref(),
-        limit,
-        &listed.q,
-        &listed.verdict,
-    );
     Ok(answer(
         &json!({"pictures": page.pictures, "total": page.total, "next": page.next}),
     ))
@@ -210,11 +211,12 @@ pub async fn picture(
     Path(name): Path<String>,
 ) -> Result<Response<Body>, Problem> {
     let Some(id) = name.strip_suffix(".png").map(str::to_owned) else {
-        let facts = app
-            .gallery
-            .as_ref()
-            .and_then(|gallery| gallery.facts(caller, &name));
-        let facts = facts.ok_or_else(no_picture)?;
+        let id = name.clone();
+        let facts = aside(&app, move |app| {
+            let gallery = app.gallery.as_ref().ok_or_else(no_picture)?;
+            gallery.facts(caller, &id).ok_or_else(no_picture)
+        })
+        .await?;
         let told = json!({
             "id": name, "request": facts.request, "verdict": facts.verdict, "cost": facts.cost, "made": facts.made,
             "kind": facts.kind, "job": facts.job,

@@ -184,7 +184,7 @@ mod tests {
     fn loras_stand_in_prompts() {
         let (text, found) = loras("a dog <lora:ink:0.5> and <lora:../x> a cat <lora:y");
         assert_eq!(text, "a dog  and  a cat <lora:y");
-        let found: Vec<(&str, f32)> = found
+        let found: Vec<(&str, f64)> = found
             .iter()
             .map(|one| (one.name.as_str(), one.weight))
             .collect();

@@ -1,45 +1,23 @@
 //! What became of each request: its events, and who is told of them.
 
+mod job;
+
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use tokio::sync::{broadcast, mpsc};
+use tokio::sync::broadcast;
 
 use crate::guard::Caller;
-use crate::random;
 use crate::studio::Finished;
+use job::is_heavy;
+pub use job::{Api, Job, Note, State, Status, now};
 
 /// Events that can be caught up with by `Last-Event-ID`.
 const RING: usize = 2000;
 /// Jobs that are remembered after they have ended.
 const ENDED: usize = 32;
-/// Bytes of previews and maps that a job keeps; of more, the oldest are forgotten.
-const PICTURES: usize = 8 << 20;
-
-/// Which interface a job came by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Api {
-    /// The page's own.
-    Native,
-    /// OpenAI's.
-    OpenAi,
-    /// AUTOMATIC1111's.
-    WebUi,
-}
-
-impl Api {
-    /// In metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Native => "native",
-            Self::OpenAi => "openai",
-            Self::WebUi => "sdapi",
-        }
-    }
-}
 
 /// One event of a job.
 #[derive(Clone, Debug)]
@@ -52,161 +30,6 @@ pub struct Event {
     pub kind: &'static str,
     /// JSON, with `job`.
     pub data: Arc<str>,
-}
-
-/// What somebody who waits for a job's pictures hears.
-#[derive(Clone, Debug)]
-pub enum Note {
-    /// A preview, as PNG.
-    Preview(Arc<[u8]>),
-    /// A picture is done, of the job's unit with that lane.
-    Picture(usize, Arc<Finished>),
-    /// All is done.
-    Done,
-    /// It failed.
-    Failed(String),
-    /// Somebody cancelled it.
-    Cancelled,
-}
-
-/// How far a job is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Status {
-    /// It waits.
-    Queued,
-    /// It is being made.
-    Running,
-    /// All pictures are there.
-    Done,
-    /// Why there are none.
-    Failed(String),
-    /// Nobody wants it any more.
-    Cancelled,
-}
-
-impl Status {
-    /// In JSON.
-    pub fn as_str(&self) -> &'static str {
-        match self {
-            Self::Queued => "queued",
-            Self::Running => "running",
-            Self::Done => "done",
-            Self::Failed(_) => "failed",
-            Self::Cancelled => "cancelled",
-        }
-    }
-
-    /// Whether nothing comes any more.
-    pub fn is_final(&self) -> bool {
-        !matches!(self, Self::Queued | Self::Running)
-    }
-}
-
-/// What is known of a job.
-#[derive(Debug)]
-pub struct State {
-    /// How far it is.
-    pub status: Status,
-    /// Of the batch at hand.
-    pub step: usize,
-    /// Of the batch at hand.
-    pub of: usize,
-    /// Units that are not done.
-    pub left: usize,
-    /// The newest preview.
-    pub preview: Option<Arc<[u8]>>,
-    log: VecDeque<(&'static str, Arc<str>)>,
-    pictures: usize,
-}
-
-/// One request that is made, waits, or was made.
-#[derive(Debug)]
-pub struct Job {
-    /// Nobody can guess it.
-    pub id: String,
-    /// Whose it is.
-    pub caller: Caller,
-    /// How it came.
-    pub api: Api,
-    /// What was asked, as it was asked.
-    pub body: Value,
-    /// Seconds since 1970.
-    pub made: u64,
-    /// What the client calls it, to ask about its progress.
-    pub task: Option<String>,
-    cancelled: AtomicBool,
-    /// Who waits for it; without one its events go to the page's stream.
-    waiter: Option<mpsc::UnboundedSender<Note>>,
-    state: Mutex<State>,
-}
-
-impl Job {
-    /// A job of `units` units.
-    pub fn new(
-        caller: Caller,
-        api: Api,
-        body: Value,
-        units: usize,
-        waiter: Option<mpsc::UnboundedSender<Note>>,
-    ) -> Self {
-        Self {
-            id: random::hex(16),
-            caller,
-            api,
-            body,
-            made: now(),
-            task: None,
-            cancelled: AtomicBool::new(false),
-            waiter,
-            state: Mutex::new(State {
-                status: Status::Queued,
-                step: 0,
-                of: 0,
-                left: units,
-                preview: None,
-                log: VecDeque::new(),
-                pictures: 0,
-            }),
-        }
-    }
-
-    /// What is known of it.
-    pub fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether anybody still wants its pictures.
-    pub fn is_wanted(&self) -> bool {
-        !self.cancelled.load(Ordering::Relaxed)
-    }
-
-    fn tell(&self, note: Note) {
-        if let Some(waiter) = &self.waiter {
-            // Whoever has gone away has cancelled it.
-            let _ = waiter.send(note);
-        }
-    }
-
-    /// All that `GET api/jobs/{id}` says.
-    pub fn whole(&self) -> Value {
-        let state = self.state();
-        let events: Vec<Value> = (state.log.iter())
-            .map(|(kind, data)| {
-                json!([
-                    kind,
-                    serde_json::from_str::<Value>(data).unwrap_or_default()
-                ])
-            })
-            .collect();
-        json!({"id": self.id, "status": state.status.as_str(), "body": self.body, "made": self.made, "events": events})
-    }
-}
-
-/// Seconds since 1970.
-pub fn now() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |passed| passed.as_secs())
 }
 
 /// All jobs.
@@ -307,28 +130,7 @@ impl Jobs {
     pub fn emit(&self, job: &Job, kind: &'static str, mut data: Value) {
         data["job"] = json!(job.id);
         let data: Arc<str> = data.to_string().into();
-        {
-            let mut state = job.state();
-            let heavy = matches!(kind, "preview" | "maps");
-            // A step is known by its number.
-            if kind == "step" {
-                state.log.retain(|(kind, _)| *kind != "step");
-            }
-            state.log.push_back((kind, data.clone()));
-            if heavy {
-                state.pictures += data.len();
-            }
-            while state.pictures > PICTURES {
-                let oldest = state
-                    .log
-                    .iter()
-                    .position(|(kind, _)| matches!(*kind, "preview" | "maps"));
-                match oldest.and_then(|at| state.log.remove(at)) {
-                    Some((_, data)) => state.pictures -= data.len(),
-                    None => break,
-                }
-            }
-        }
+        job.state().remember(kind, data.clone());
         if job.waiter.is_some() {
             return;
         }
@@ -344,7 +146,7 @@ impl Jobs {
             inner.ring.pop_front();
         }
         // Heavy ones are for those who are here; others read the job.
-        if !matches!(kind, "preview" | "maps") {
+        if !is_heavy(kind) {
             inner.ring.push_back(event.clone());
         }
         // Nobody may listen.

@@ -1,0 +1,103 @@
+//! From OpenAI's fields to ours.
+
+use serde_json::{Map, Value, json};
+
+use super::super::options;
+use super::{names, no_model};
+use crate::app::App;
+use crate::problem::{Problem, Refusal};
+use crate::wire::{RequestWanted, Wanted};
+
+/// What is wanted, in our words.
+pub fn wanted(
+    app: &App,
+    fields: &Map<String, Value>,
+    image: Option<Vec<u8>>,
+) -> Result<Wanted, Problem> {
+    let given = |name: &str| fields.get(name).filter(|value| !value.is_null());
+    let refuse = |name: &'static str, message: String| Problem::from(Refusal::new(name, message));
+    let prompt = given("prompt").ok_or_else(|| refuse("prompt", "there is no prompt".into()))?;
+    let prompt = prompt
+        .as_str()
+        .ok_or_else(|| refuse("prompt", "the prompt is a text".into()))?;
+    let mut wanted = Wanted::of(RequestWanted {
+        prompt: prompt.into(),
+        ..RequestWanted::default()
+    });
+    // Fields of ours stand beside OpenAI's, or in an object of their own, where nothing is ignored.
+    options::ours(fields, &mut wanted)?;
+    if let Some(own) = given("prepose") {
+        let own = own
+            .as_object()
+            .ok_or_else(|| refuse("prepose", "prepose is an object".into()))?;
+        let known = json!({"request": {"prompt": ""}, "search": null, "check": true});
+        for name in own.keys() {
+            let mut probe = json!({"prompt": ""});
+            probe[name.as_str()] = own[name].clone();
+            let beside = known.get(name.as_str()).is_some() && name != "request";
+            if !beside && let Err(error) = serde_json::from_value::<RequestWanted>(probe) {
+                return Err(refuse("prepose", format!("prepose: {error}")));
+            }
+        }
+        options::ours(own, &mut wanted)?;
+    }
+    if let Some(size) = given("size").filter(|size| *size != "auto") {
+        let sides = size
+            .as_str()
+            .and_then(|size| size.split_once(['x', 'X', '×']));
+        let sides = sides.and_then(|(width, height)| {
+            Some((width.trim().parse().ok()?, height.trim().parse().ok()?))
+        });
+        let (width, height) = sides.ok_or_else(|| {
+            refuse(
+                "size",
+                "size is WIDTHxHEIGHT in pixels, as 512x512, or auto".into(),
+            )
+        })?;
+        (wanted.request.width, wanted.request.height) = (Some(width), Some(height));
+    }
+    if let Some(model) = given("model") {
+        let model = model
+            .as_str()
+            .ok_or_else(|| refuse("model", "model is a name".into()))?;
+        match names(app).iter().any(|name| name == model) {
+            true => wanted.request.checkpoint = Some(model.into()),
+            false if app.any_model => {}
+            false => return Err(no_model(app, model)),
+        }
+    }
+    let pictures = match given("n") {
+        None => 1,
+        Some(n) => {
+            let n = n.as_u64().filter(|n| (1..=10).contains(n));
+            n.ok_or_else(|| refuse("n", "n is a whole number from 1 to 10".into()))? as usize
+        }
+    };
+    let streams = given("stream").is_some_and(|stream| stream == true);
+    if streams && pictures > 1 {
+        return Err(refuse(
+            "n",
+            "streams are of one picture: their events do not say which one they are of".into(),
+        ));
+    }
+    let seed = wanted
+        .request
+        .seed
+        .map_or_else(options::any_seed, |seed| seed.0);
+    wanted.seeds = options::seeds(seed, pictures);
+    wanted.previews =
+        usize::from(streams && given("partial_images").is_some_and(|partial| *partial != json!(0)));
+    if let Some(bytes) = image {
+        let strength = match given("strength") {
+            None => 0.75,
+            Some(strength) => strength.as_f64().ok_or_else(|| {
+                refuse(
+                    "strength",
+                    "strength is a number above 0 and at most 1".into(),
+                )
+            })?,
+        };
+        wanted.request.init = Some(options::init(&bytes, strength));
+    }
+    Ok(wanted)
+}

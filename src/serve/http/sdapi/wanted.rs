@@ -1,0 +1,149 @@
+//! From this interface's fields to ours.
+
+use serde_json::Value;
+
+use super::super::options;
+use super::{Fields, model_named};
+use crate::app::App;
+use crate::picture;
+use crate::problem::Refusal;
+use crate::wire::{RequestWanted, Wanted};
+
+/// A side as this engine can make it: clients send whatever they like.
+fn side(asked: usize, factor: usize) -> usize {
+    let factor = factor.max(1);
+    ((asked + factor / 2) / factor * factor).max(64)
+}
+
+/// What is wanted, in our words.
+pub fn wanted(app: &App, fields: &Fields, edits: bool) -> Result<Wanted, Refusal> {
+    let (prompt, loras) = options::loras(fields.text("prompt")?.unwrap_or_default());
+    let mut request = RequestWanted {
+        prompt,
+        loras,
+        negative_prompt: fields.text("negative_prompt")?.unwrap_or_default().into(),
+        steps: Some(fields.at_least_one("steps")?.unwrap_or(50)),
+        guidance_scale: Some(fields.number("cfg_scale")?.unwrap_or(7.0)),
+        ..RequestWanted::default()
+    };
+    for (name, way) in [
+        ("enable_hr", "a second pass at a higher resolution"),
+        ("tiling", "pictures that tile"),
+        ("restore_faces", "mending faces"),
+    ] {
+        if fields.flag(name, false) {
+            return Err(Refusal::new(
+                name,
+                format!("{name}: {way} is not supported; leave it out"),
+            ));
+        }
+    }
+    if let Some(script) = fields.text("script_name")?.filter(|name| !name.is_empty()) {
+        let script = prepose_untrusted::printable(script).to_string();
+        return Err(Refusal::new(
+            "script_name",
+            format!("there is no script {script:?}; leave it out"),
+        ));
+    }
+    let overrides = fields.get("override_settings").cloned().unwrap_or_default();
+    if let Some(model) = overrides["sd_model_checkpoint"]
+        .as_str()
+        .filter(|name| !name.is_empty())
+    {
+        request.checkpoint = Some(model_named(app, model)?);
+    }
+    let skip = overrides["CLIP_stop_at_last_layers"].as_u64().unwrap_or(1);
+    request.clip_skip = (skip > 1).then(|| skip as usize - 1);
+    let sampler = fields
+        .text("sampler_name")?
+        .or(fields.text("sampler_index")?);
+    let sampler = sampler
+        .filter(|name| !name.eq_ignore_ascii_case("automatic"))
+        .unwrap_or_default();
+    request.scheduler = options::scheduler(sampler, fields.text("scheduler")?.unwrap_or_default())?;
+
+    let about = app.studio.about();
+    let checkpoints = about["checkpoints"].as_array().cloned().unwrap_or_default();
+    let chosen = checkpoints
+        .iter()
+        .find(|one| request.checkpoint.as_deref() == one["name"].as_str());
+    let facts = chosen
+        .or_else(|| checkpoints.first())
+        .cloned()
+        .unwrap_or_default();
+    let factor = facts["factor"].as_u64().unwrap_or(8) as usize;
+    for (name, into) in [
+        ("width", &mut request.width),
+        ("height", &mut request.height),
+    ] {
+        let asked = fields.at_least_one(name)?;
+        *into = asked.map(|asked| side(asked.min(1 << 20), factor));
+    }
+    if edits {
+        request.init = Some(begin_with(fields)?);
+    }
+    let seed = fields.whole("seed")?.filter(|seed| *seed >= 0);
+    let seed = seed.map_or_else(options::any_seed, |seed| seed as u64);
+    let pictures = fields.at_least_one("batch_size")?.unwrap_or(1);
+    let pictures = pictures.saturating_mul(fields.at_least_one("n_iter")?.unwrap_or(1));
+    if pictures > app.limits.pictures {
+        let message = format!(
+            "that is {pictures} pictures; one request may ask for {}",
+            app.limits.pictures
+        );
+        return Err(Refusal::new("batch_size", message));
+    }
+    let mut wanted = Wanted::of(request);
+    own(fields, &mut wanted)?;
+    wanted.seeds = options::seeds(seed, pictures);
+    // Clients ask for the current picture while they wait.
+    wanted.previews = 5;
+    Ok(wanted)
+}
+
+/// The fields of ours: as this interface's extensions take their arguments.
+fn own(fields: &Fields, wanted: &mut Wanted) -> Result<(), Refusal> {
+    let scripts = fields.get("alwayson_scripts").and_then(Value::as_object);
+    let Some(scripts) = scripts else {
+        return Ok(());
+    };
+    let Some((_, ours)) = scripts
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case("prepose"))
+    else {
+        return Ok(());
+    };
+    let args = ours["args"]
+        .as_array()
+        .and_then(|args| args.first())
+        .and_then(Value::as_object);
+    let args = args.ok_or_else(|| {
+        Refusal::new(
+            "alwayson_scripts",
+            "prepose takes its fields as alwayson_scripts: {\"prepose\": {\"args\": [{…}]}}",
+        )
+    })?;
+    options::ours(args, wanted)
+}
+
+fn begin_with(fields: &Fields) -> Result<crate::wire::Init, Refusal> {
+    if fields.get("mask").is_some() {
+        return Err(Refusal::new(
+            "mask",
+            "masks are not supported; leave it out",
+        ));
+    }
+    let images = fields.get("init_images").and_then(Value::as_array);
+    let first = images
+        .and_then(|images| images.first())
+        .and_then(Value::as_str);
+    let first = first.ok_or_else(|| {
+        Refusal::new(
+            "init_images",
+            "init_images has no picture: give one in base64",
+        )
+    })?;
+    let bytes = picture::from_base64(first, "init_images")?;
+    let strength = fields.number("denoising_strength")?.unwrap_or(0.75);
+    Ok(options::init(&bytes, strength))
+}
