@@ -137,6 +137,10 @@ fn command(wanted: &Wanted) -> String {
     if let Some(share) = request["ground"]["share"].as_f64() {
         add(&format!("--ground={share}"), &json!(true));
     }
+    if let Some(init) = &wanted.request.init {
+        add("--init-image", &json!(init.image));
+        add("--strength", &json!(init.strength));
+    }
     let guide = &request["guide"];
     add("--guide", &guide["method"]);
     for (name, option) in [
@@ -176,10 +180,20 @@ fn python(wanted: &Wanted) -> String {
     let body = serde_json::to_string_pretty(wanted).unwrap_or_default();
     // A raw text would need no care but for its own quotes; JSON in JSON needs none.
     let literal = json!(body).to_string();
+    // The server names a file in place of the start picture's base64.
+    let start = match &wanted.request.init {
+        Some(init) => format!(
+            "with open({}, \"rb\") as file:\n    \
+                 WANTED[\"request\"][\"init\"][\"image\"] = base64.b64encode(file.read()).decode()\n",
+            json!(init.image)
+        ),
+        None => String::new(),
+    };
     format!(
-        "import json, os, time, urllib.request\n\n\
+        "import base64, json, os, time, urllib.request\n\n\
          SERVER = \"http://127.0.0.1:7861\"\n\
-         WANTED = json.loads({literal})\n\n\n\
+         WANTED = json.loads({literal})\n\
+         {start}\n\n\
          def ask(path, body=None):\n    \
              headers = {{\"Authorization\": \"Bearer \" + os.environ[\"PREPOSE_TOKEN\"], \"Content-Type\": \"application/json\"}}\n    \
              data = None if body is None else json.dumps(body).encode()\n    \

@@ -11,6 +11,7 @@ use prepose::engine::{Blueprint, Defaults, EngineError};
 use prepose::guidance::{METHODS, Needs};
 use prepose::make::BatchSize;
 use prepose::request::ModelRequest;
+use prepose::sampling::noise::NoiseKind;
 use prepose::sampling::schedulers::SchedulerKind;
 use prepose_serve::{Maker, Plan, Refusal, Studio, Wanted};
 use prepose_weights::TOYBOX;
@@ -128,6 +129,10 @@ impl Studio for Shop {
             .iter()
             .map(ToString::to_string)
             .collect();
+        let noises: Vec<String> = NoiseKind::value_variants()
+            .iter()
+            .filter_map(|kind| Some(kind.to_possible_value()?.get_name().to_owned()))
+            .collect();
         let seen = shared.detector.is_some();
         let rewards = [
             ("attention", "attention maps, which need no detector", true),
@@ -147,7 +152,7 @@ impl Studio for Shop {
             .collect();
         json!({
             "version": env!("CARGO_PKG_VERSION"), "device": shared.device.title(), "checkpoints": checkpoints,
-            "schedulers": schedulers, "methods": method_facts(), "rewards": rewards, "loras": loras, "checker": seen,
+            "schedulers": schedulers, "methods": method_facts(), "noises": noises, "rewards": rewards, "loras": loras, "checker": seen,
         })
     }
 

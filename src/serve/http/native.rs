@@ -96,20 +96,39 @@ pub async fn spell(State(app): Shared, request: Request) -> Result<Response<Body
         .and_then(|host| host.to_str().ok());
     let host = host.unwrap_or("127.0.0.1").to_owned();
     let mut wanted: Wanted = body::json(request, &app.limits, Typed::Always).await?;
-    let body = json!(wanted);
-    let [command, python] = aside(&app, move |app| {
+    let (wanted, [command, python]) = aside(&app, move |app| {
         app.plan(&mut wanted)?;
-        Ok(app.studio.spell(&wanted)?)
+        if let Some(init) = &mut wanted.request.init {
+            init.image = START.into();
+        }
+        let spelt = app.studio.spell(&wanted)?;
+        Ok((wanted, spelt))
     })
     .await?;
-    let text = serde_json::to_string_pretty(&body).unwrap_or_default();
-    let quoted = body.to_string().replace('\'', r"'\''");
-    let curl = format!(
-        "curl http://{host}/api/jobs -H \"Authorization: Bearer $PREPOSE_TOKEN\" -H 'Content-Type: application/json' -d '{quoted}'"
-    );
+    let text = serde_json::to_string_pretty(&wanted).unwrap_or_default();
+    let curl = curl(&host, &wanted);
     Ok(answer(
         &json!({"command": command, "python": python, "json": text, "curl": curl}),
     ))
+}
+
+/// What stands for a start picture where a request is spelt: its base64 would be too long to be read or pasted.
+const START: &str = "start.png";
+
+fn curl(host: &str, wanted: &Wanted) -> String {
+    let quoted = json!(wanted).to_string().replace('\'', r"'\''");
+    let asked = format!(
+        "curl http://{host}/api/jobs -H \"Authorization: Bearer $PREPOSE_TOKEN\" -H 'Content-Type: application/json' -d"
+    );
+    let image = json!({"image": START}).to_string();
+    let place = image.trim_matches(['{', '}']);
+    match quoted.split_once(place) {
+        // A picture is longer than an argument may be.
+        Some((before, after)) => format!(
+            "{{ printf %s '{before}\"image\":\"'; base64 < {START} | tr -d '\\n'; printf %s '\"{after}'; }} | {asked} @-"
+        ),
+        None => format!("{asked} '{quoted}'"),
+    }
 }
 
 pub async fn submit(

@@ -9,6 +9,8 @@ import { onReading, readAgain } from './prompt.js';
 import { draw as drawBoard, useBoard } from './board.js';
 import { useList } from './box-list.js';
 import { catchUp, watch } from './stream.js';
+import { useLoras } from './loras.js';
+import { startImage, useStart } from './start.js';
 
 const form = $('composer');
 const at = (name) => form.elements.namedItem(name);
@@ -23,8 +25,11 @@ export function useCompose(about, made) {
   options('method', [['', 'none'], ...facts.methods.map(({ name, known_as }) => [name, known_as && known_as !== name ? `${name} (${known_as})` : name])]);
   options('checkpoint', facts.checkpoints.map(({ name }) => [name, name]));
   options('scheduler', [['', 'the checkpoint’s'], ...facts.schedulers.map((name) => [name, name])]);
+  options('noise', (facts.noises ?? []).map((name) => [name, name]));
   options('reward', facts.rewards.filter(({ available }) => available !== false).map(({ name, about }) => [name, about ?? name]));
   $('checkpoint-line').hidden = facts.checkpoints.length < 2;
+  useLoras((facts.loras ?? []).map(({ name }) => name), changed);
+  useStart(changed);
   const first = checkpoint();
   bringBack({
     prompt: 'a dog to the left of a cat', seed: '0', count: 4, plain: true, method: facts.methods.some(({ name }) => name === 'pos') ? 'pos' : '',
@@ -94,7 +99,7 @@ function checkpointChanged(fill) {
 function changed() {
   const [width, height] = [Number(at('width').value) || 1, Number(at('height').value) || 1];
   $('board').style.setProperty('--aspect', `${width} / ${height}`);
-  say($('picture-said'), `${at('width').value} × ${at('height').value}, ${at('steps').value} steps`);
+  say($('picture-said'), `${at('width').value} × ${at('height').value}, ${at('steps').value} steps${startImage() ? `, from a picture` : ''}`);
   $('search-fields').hidden = !at('search').value;
   $('plain-line').hidden = !method() || Boolean(at('search').value);
   let count = '';
@@ -144,7 +149,7 @@ function problem(text, field) {
   line.textContent = text ?? '';
   if (text) line.scrollIntoView({ block: 'center' });
   // The server names fields as requests do.
-  const names = { steps: 'steps', 'guide.steps': 'guide_steps', 'guide.scale': 'scale', 'search.best_of': 'best_of', seeds: 'count' };
+  const names = { steps: 'steps', 'guide.steps': 'guide_steps', 'guide.scale': 'scale', 'search.best_of': 'best_of', seeds: 'count', 'init.strength': 'strength', 'init.image': 'start_choose' };
   const name = String(field ?? '').replace(/^request\./, '');
   const wrong = text && field ? at(names[name] ?? name) : null;
   if (!(wrong instanceof HTMLElement) || !wrong.name) return;

@@ -5,6 +5,8 @@ import { writeExact } from './png.js';
 import * as boxes from './boxes.js';
 import { act, actsFor, give, setAct } from './acts.js';
 import { setPrompt } from './prompt.js';
+import { fillLoras, loras, lorasOf } from './loras.js';
+import { fillStart, startImage } from './start.js';
 
 const form = $('composer');
 const at = (name) => form.elements.namedItem(name);
@@ -60,6 +62,11 @@ export function search() {
   return { best_of, reward: text('reward') || undefined, pruning: kind === 'prune' ? 'auto' : undefined };
 }
 
+function chosenLoras() {
+  const chosen = loras(({ name, dataset }) => { throw new FieldError(`The weight of ${dataset.lora} is no number`, name); });
+  return chosen.length ? chosen : undefined;
+}
+
 /** The request and all that goes with it, as the server takes it. */
 export function body() {
   const prompt = at('prompt').value.trim();
@@ -74,6 +81,10 @@ export function body() {
     width: numberOf('width', 'The width'), height: numberOf('height', 'The height'), steps: numberOf('steps', 'The number of steps'),
     guidance_scale: numberOf('guidance_scale', 'The guidance scale'), scheduler: text('scheduler') || undefined,
     checkpoint: text('checkpoint') || undefined,
+    noise: text('noise') || undefined,
+    clip_skip: numberOf('clip_skip', 'The number of CLIP layers left out'),
+    loras: chosenLoras(),
+    init: startImage() && { image: startImage(), strength: numberOf('strength', 'The strength') },
   };
   return {
     request, seeds: seeds(), search: searched,
@@ -84,7 +95,7 @@ export function body() {
 /** A body as JSON for people. */
 export const asJson = (given, indent) => writeExact(given, indent);
 
-const ASKED = ['prompt', 'negative_prompt', 'seed', 'width', 'height', 'steps', 'guidance_scale', 'scheduler', 'relations', 'boxes', 'regions', 'ground', 'guide', 'clip_skip', 'noise'];
+const ASKED = ['prompt', 'negative_prompt', 'seed', 'width', 'height', 'steps', 'guidance_scale', 'scheduler', 'relations', 'boxes', 'regions', 'ground', 'guide', 'clip_skip', 'noise', 'loras'];
 /** What a finished picture's request asks for, as it would be sent: without where files are and what found it. */
 export function asAsked(request) {
   const fields = Object.entries(request).filter(([name]) => ASKED.includes(name));
@@ -103,7 +114,7 @@ const set = (name, value) => {
 /** Fills the form from a request. Returns the names of what it has no field for, or no such choice. */
 export function fill(request, extras = {}) {
   const left = [];
-  const known = new Set(['prompt', 'negative_prompt', 'seed', 'width', 'height', 'steps', 'guidance_scale', 'scheduler', 'guide', 'relations', 'boxes', 'regions', 'ground', 'found', 'noise', 'model', 'checkpoint', 'clip_skip', 'vae_tiling']);
+  const known = new Set(['prompt', 'negative_prompt', 'seed', 'width', 'height', 'steps', 'guidance_scale', 'scheduler', 'guide', 'relations', 'boxes', 'regions', 'ground', 'found', 'noise', 'model', 'checkpoint', 'clip_skip', 'vae_tiling', 'loras', 'init']);
   for (const name of Object.keys(request)) if (!known.has(name)) left.push(name);
   setPrompt(typeof request.prompt === 'string' ? request.prompt : '');
   at('negative_prompt').value = typeof request.negative_prompt === 'string' ? request.negative_prompt : '';
@@ -112,8 +123,11 @@ export function fill(request, extras = {}) {
   if (!request.scheduler) at('scheduler').value = '';
   const checkpoint = request.checkpoint ?? request.model?.checkpoint;
   if (checkpoint && !set('checkpoint', checkpoint)) left.push(`checkpoint ${checkpoint}`);
-  if (request.model?.loras?.length) left.push('LoRAs');
-  if (request.clip_skip) left.push('clip skip');
+  if (!set('noise', request.noise)) at('noise').selectedIndex = 0;
+  at('clip_skip').value = Number.isInteger(request.clip_skip) && request.clip_skip > 0 ? request.clip_skip : '';
+  left.push(...fillLoras(lorasOf(request)).map((name) => `LoRA ${name}`));
+  set('strength', Number.isFinite(request.init?.strength) ? request.init.strength : undefined);
+  if (!fillStart(request.init)) left.push('start picture');
   const guided = request.guide ?? {};
   if (!set('method', guided.method ?? '')) left.push(`method ${guided.method}`);
   at('method').dispatchEvent(new Event('change', { bubbles: true }));
@@ -151,15 +165,16 @@ function fillBoxes(request) {
 export function keep() {
   const values = {};
   for (const field of form.elements) if (field.name) values[field.name] = field.type === 'checkbox' ? field.checked : field.value;
-  kept.write('form', { values, boxes: boxes.all().map(({ object, box }) => ({ object, box })), act });
+  kept.write('form', { values, boxes: boxes.all().map(({ object, box }) => ({ object, box })), act, loras: loras() });
 }
 
 /** Brings it back; for a first visit, what shows most. */
 export function bringBack(first) {
-  const { values = {}, boxes: placed = [], act: how } = kept.read('form', {});
+  const { values = {}, boxes: placed = [], act: how, loras: merged = [] } = kept.read('form', {});
   for (const [name, value] of Object.entries({ ...first, ...values })) if (name !== 'prompt') set(name, value);
   if (!at('seed').value) at('seed').value = '0';
   if (Array.isArray(placed)) boxes.replace(placed.filter(({ object, box }) => typeof object === 'string' && Array.isArray(box) && box.length === 4 && box.every(Number.isFinite)));
+  if (Array.isArray(merged)) fillLoras(lorasOf({ loras: merged }));
   if (how) setAct(how);
   setPrompt(typeof values.prompt === 'string' ? values.prompt : first.prompt);
 }

@@ -40,6 +40,7 @@ pub const FILES: &[File] = files! {
     "history.js" "text/javascript; charset=utf-8";
     "jobs.js" "text/javascript; charset=utf-8";
     "lanes.js" "text/javascript; charset=utf-8";
+    "loras.js" "text/javascript; charset=utf-8";
     "main.js" "text/javascript; charset=utf-8";
     "maps.js" "text/javascript; charset=utf-8";
     "overlay.js" "text/javascript; charset=utf-8";
@@ -50,6 +51,7 @@ pub const FILES: &[File] = files! {
     "sign-in.js" "text/javascript; charset=utf-8";
     "spell.js" "text/javascript; charset=utf-8";
     "stage.js" "text/javascript; charset=utf-8";
+    "start.js" "text/javascript; charset=utf-8";
     "stream.js" "text/javascript; charset=utf-8";
     "theme-switch.js" "text/javascript; charset=utf-8";
 };

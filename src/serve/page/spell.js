@@ -6,10 +6,12 @@ import { asJson } from './form.js';
 const FORMS = [['command', 'Command line'], ['python', 'Python'], ['curl', 'curl'], ['json', 'JSON']];
 let form = 'command';
 let texts = {};
+let begins = false;
 
 /** Opens the dialog for what would be sent. */
 export async function openSpell(body) {
   texts = {};
+  begins = Boolean(body.request.init);
   say($('spell-said'), '');
   show('Writing…');
   $('spell').showModal();
@@ -26,6 +28,8 @@ export async function openSpell(body) {
 function show(waiting) {
   refill($('spell-forms'), choice('Form', FORMS.filter(([name]) => waiting || texts[name]), form, (value) => { form = value; say($('spell-said'), ''); show(); }));
   $('spell-text').textContent = waiting ?? texts[form] ?? '';
+  // A picture is too long to be read, let alone copied.
+  if (begins && !waiting) say($('spell-said'), form === 'json' ? 'start.png stands for the start picture in base64.' : 'Reads the start picture from start.png.');
   if (texts.wrong) say($('spell-said'), texts.wrong);
   $('spell-copy').disabled = Boolean(waiting);
 }

@@ -268,3 +268,57 @@ fn tokens_keep_callers_apart() {
     let cookie = format!("Cookie: {}\n", cookie.split(';').next().unwrap());
     assert_eq!(server.ask("GET", "/api/about", &cookie, b"").status, 200);
 }
+
+/// A start picture goes into a request by its bytes; what is spelt of it reads a file, and makes the same picture.
+#[test]
+fn a_start_picture_is_sent_and_spelt() {
+    use base64::Engine as _;
+    let folder = tempfile::tempdir().unwrap();
+    let start = folder.path().join("start.png");
+    let mut command = prepose(&["generate", "a dog", "--steps", "2", "--quiet", "--out"]);
+    command.arg(&start);
+    finish(command);
+    let server = Server::start(folder.path(), &["--no-token"]);
+    let image = base64::engine::general_purpose::STANDARD.encode(std::fs::read(&start).unwrap());
+    let wanted = |strength: f64| {
+        let init = json!({"image": image, "strength": strength});
+        let request = json!({"prompt": "it's a cat", "steps": 4, "noise": "philox", "init": init});
+        json!({"request": request, "seeds": [5], "maps": false})
+    };
+    let state = job(&server, &wanted(0.6));
+    let picture = of(&state, "picture")[0]["id"].as_str().unwrap().to_owned();
+    let served = server.get(&format!("/api/pictures/{picture}.png")).body;
+    assert!(!state.to_string().contains(&image));
+
+    let spelt = server.post("/api/spell", &wanted(0.6)).json();
+    for (form, signs) in [
+        (
+            "command",
+            &["--init-image start.png --strength 0.6", "--noise philox"][..],
+        ),
+        (
+            "python",
+            &["open(\"start.png\", \"rb\")", "base64.b64encode"],
+        ),
+        ("curl", &["base64 < start.png", "-d @-"]),
+        ("json", &["\"image\": \"start.png\""]),
+    ] {
+        let text = spelt[form].as_str().unwrap();
+        assert!(!text.contains(&image), "{form}");
+        for sign in signs {
+            assert!(text.contains(sign), "{form}: {text}");
+        }
+    }
+    let command = spelt["command"].as_str().unwrap();
+    let command = command.replacen("prepose", env!("CARGO_BIN_EXE_prepose"), 1);
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", &format!("{command} --quiet --out again.png")]);
+    shell.current_dir(folder.path());
+    finish(shell);
+    let again = std::fs::read(folder.path().join("again.png")).unwrap();
+    assert!(pixels(&again) == pixels(&served));
+
+    let refused = server.post("/api/jobs", &wanted(1.5));
+    assert_eq!(refused.status, 400);
+    assert_eq!(refused.json()["error"]["param"], "request.init.strength");
+}
