@@ -184,7 +184,7 @@ impl ClipVisionModel {
     /// [`PixelsError::Narrow`] for a picture that would become a strip of more than 16,384 pixels.
     pub fn prepare(&self, pictures: &[Rgb], device: &Device) -> Result<Tensor<4>, PixelsError> {
         let side = self.config.image_size;
-        let cut = |picture: &Rgb| centre(picture, side);
+        let cut = |picture: &Rgb| middle_square(picture, side, |rest| rest / 2);
         let cut: Vec<Resized> = pictures.iter().map(cut).collect::<Result<_, _>>()?;
         Ok(pixels::batch(&cut, [side; 2], &Normalisation::CLIP, device))
     }
@@ -225,8 +225,13 @@ impl ClipVisionModel {
     }
 }
 
-/// The middle square of a picture whose shorter side was resized to `side`, as transformers' `CLIPImageProcessor` cuts it.
-fn centre(picture: &Rgb, side: usize) -> Result<Resized, PixelsError> {
+/// The middle square of a picture whose shorter side was resized (bicubic) to `side`; `half` says how much of what is left over is
+/// cut off before it: transformers' `CLIPImageProcessor` rounds down.
+pub(crate) fn middle_square(
+    picture: &Rgb,
+    side: usize,
+    half: impl Fn(usize) -> usize,
+) -> Result<Resized, PixelsError> {
     let [height, width] = picture.size();
     let long = |long: usize, short: usize| (side as f64 * long as f64 / short as f64) as usize;
     let size = match height <= width {
@@ -235,6 +240,6 @@ fn centre(picture: &Rgb, side: usize) -> Result<Resized, PixelsError> {
     };
     picture.check_target(size)?;
     let resized = pixels::resize(picture, size, Filter::Bicubic);
-    let from = size.map(|length| (length - side) / 2);
+    let from = size.map(|length| half(length - side));
     Ok(resized.crop(from, [side; 2]))
 }

@@ -21,6 +21,7 @@ mod detr;
 pub mod dinov2;
 mod footprint;
 pub mod grounding_dino;
+pub mod image_reward;
 pub mod inception;
 pub mod ip_adapter;
 mod layers;

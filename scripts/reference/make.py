@@ -42,6 +42,7 @@ CASES = {
     "audit": "audit",
     "eyes": "eyes_towers",
     "corpus/parquet": "parquet_files",
+    "eyes/image-reward": "eyes_image_reward",
     "eyes/inception": "eyes_inception",
     "eyes/owl-vit": "eyes_owl",
     "quality": "quality",

@@ -1,9 +1,9 @@
 //! `prepose score`
 
-mod clip;
 mod eyes;
 mod opse;
 mod quality;
+mod texts;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -25,6 +25,8 @@ use super::{ERROR, OK, input};
 const OPSE: &str = "opse";
 /// How well a text describes a picture, which is no rule either: there is nothing to detect.
 const CLIP_SCORE: &str = "clip-score";
+/// How well people would like a picture for its prompt.
+const IMAGE_REWARD: &str = "image-reward";
 /// What a judge says of runs' pictures.
 const JUDGE: &str = "judge";
 /// How good pictures are as sets.
@@ -41,6 +43,7 @@ macro_rules! examples {
   prepose score geneval detections.jsonl --metadata evaluation_metadata.jsonl
   prepose score pse-3d detections.jsonl --depth Depth-Anything-V2-Small-hf
   prepose score clip-score out/manifest.jsonl --clip clip-vit-base-patch32
+  prepose score image-reward out/manifest.jsonl --image-reward ImageReward.pt
   prepose score judge runs/a --judge http://localhost:8000/v1 --judge-model Qwen/Qwen3-VL-8B-Instruct
   prepose score quality runs/tour --reference photos/ --features pt_inception-2015-12-05-6726825d.pth
   prepose score opse sdxl.jsonl kandinsky.jsonl --of pse"
@@ -57,7 +60,7 @@ const EXAMPLES: &str = examples!();
 
 A box may also be COCO's \"bbox\": [x, y, width, height]. The checker's per_sample.jsonl, VISOR's results files and what
 GenEval's evaluation writes are read as well, and T2I-CompBench's prompts from file names. All of it, masks, depth and
-relations without a prompt: docs/rules.md. clip-score reads manifests, and pictures that carry their request; judge takes
+relations without a prompt: docs/rules.md. clip-score and image-reward read manifests, and pictures that carry their request; judge takes
 folders of runs (docs/judge.md), quality these and folders of pictures (docs/quality.md).
 
 Exit code 2 if a picture cannot be read or scored; the others are scored all the same.
@@ -152,6 +155,9 @@ fn rules() -> PossibleValuesParser {
     let about = "CLIPScore: how well prompts describe pictures, by a CLIP (--clip)";
     values.push(PossibleValue::new(CLIP_SCORE).help(about));
     let about =
+        "ImageReward: how well people would like pictures for their prompts (--image-reward)";
+    values.push(PossibleValue::new(IMAGE_REWARD).help(about));
+    let about =
         "what a vision-language model, or a detector, answers about runs' pictures (--judge)";
     values.push(PossibleValue::new(JUDGE).help(about));
     let about = "FID, KID, IS, CMMD, precision and recall, RKE and Vendi of whole runs or folders";
@@ -179,8 +185,8 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     if let Some(score) = args.min_score {
         ensure!(score.is_finite(), "--min-score is {score}, not a number");
     }
-    if args.rule == CLIP_SCORE {
-        return clip::run(args);
+    if args.rule == CLIP_SCORE || args.rule == IMAGE_REWARD {
+        return texts::run(args);
     }
     if args.rule == QUALITY {
         return quality::run(args, quiet);

@@ -79,7 +79,7 @@ impl FeatureExtractor {
             EyeKind::ClipVision => {
                 Network::ClipVision(Box::new(weights.load_clip_vision(device, dtype)?))
             }
-            EyeKind::DepthAnything | EyeKind::Sam => {
+            EyeKind::DepthAnything | EyeKind::Sam | EyeKind::ImageReward => {
                 let hash = weights.file_hash()?;
                 return Err(WeightsError::Unsupported {
                     path: hash.path,

@@ -4,11 +4,13 @@
 //! * [`DepthEstimator`]: Depth Anything, for rules on depth;
 //! * [`Segmenter`]: SAM, for rules on masks;
 //! * [`ClipScorer`]: how well a text describes a picture;
+//! * [`RewardScorer`]: ImageReward, how well people would like a picture for its prompt;
 //! * [`features`]: what measures of quality compare, which [`kept`] keeps in files.
 
 mod clip_score;
 mod depth;
 pub mod features;
+mod image_reward;
 pub mod kept;
 mod segment;
 
@@ -21,6 +23,7 @@ use crate::picture::Picture;
 
 pub use clip_score::{ClipScorer, PROMPT_OF_PAPER, clip_score};
 pub use depth::{DepthEstimator, eight_bits};
+pub use image_reward::RewardScorer;
 pub use segment::{MaskChoice, Segmenter};
 
 /// Why a picture could not be looked at.

@@ -134,6 +134,46 @@ fn other_networks_are_named_before_anything_is_scored() {
     refuses(folder.path(), &args, &["give a CLIP"]);
 }
 
+#[test]
+fn rewards_of_a_manifest_with_mean_and_deviation() {
+    let folder = folder(|_| ());
+    let network = eye("image-reward");
+    let line = |prompt: &str| json!({"image_path": "a.png", "prompt": prompt}).to_string();
+    let lines = [line("a dog"), line("a dog and a cat"), line("")];
+    fs::write(folder.path().join("m.jsonl"), lines.join("\n")).unwrap();
+    let args = ["score", "image-reward", "m.jsonl", "--device", "flex"];
+    let given = [&args[..], &["--image-reward", &network, "--json"]].concat();
+    let said = said(folder.path(), &given);
+    assert_eq!(
+        (&said["rule"], &said["network"]),
+        (&json!("image-reward"), &json!("image-reward"))
+    );
+    let scores = said["pictures"].as_array().unwrap().iter();
+    let scores: Vec<f64> = scores
+        .map(|picture| picture["score"].as_f64().unwrap())
+        .collect();
+    assert_eq!(scores.len(), 3);
+    let mean = scores.iter().sum::<f64>() / 3.0;
+    let variance = scores
+        .iter()
+        .map(|score| (score - mean).powi(2))
+        .sum::<f64>()
+        / 3.0;
+    let figure = |name: &str| said["figures"][name].as_f64().unwrap();
+    assert!((figure("ImageReward") - mean).abs() < 1e-9 && figure("deviation") > 0.0);
+    assert!((figure("deviation") - variance.sqrt()).abs() < 1e-9);
+
+    refuses(folder.path(), &args, &["--image-reward PATH"]);
+    let sam = eye("sam");
+    let given = [&args[..], &["--image-reward", &sam]].concat();
+    refuses(folder.path(), &given, &["give an ImageReward"]);
+    // Without BERT's vocabulary texts cannot be read.
+    let alone = folder.path().join("ImageReward.pt");
+    fs::copy(format!("{network}/ImageReward.pt"), &alone).unwrap();
+    let given = [&args[..], &["--image-reward", "ImageReward.pt"]].concat();
+    refuses(folder.path(), &given, &["vocab.txt"]);
+}
+
 /// A folder with the tiny CLIP and the tokenizer whose tokens it knows.
 fn with_clip(folder: &Path) {
     fs::create_dir(folder.join("clip")).unwrap();

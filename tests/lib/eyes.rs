@@ -6,9 +6,10 @@ use burn::tensor::{Device, FloatDType};
 use prepose::check::{BoundingBox, Mask};
 use prepose::detect::seeing::SeeingDetector;
 use prepose::detect::{Detector, RcnnDetector};
-use prepose::eyes::{ClipScorer, DepthEstimator, EyeError, MaskChoice, Segmenter};
+use prepose::eyes::{ClipScorer, DepthEstimator, EyeError, MaskChoice, RewardScorer, Segmenter};
 use prepose::picture::{Picture, PictureTensor};
-use prepose_weights::{DetectorWeights, EyeWeights};
+use prepose_models::pixels::Rgb;
+use prepose_weights::{DetectorWeights, EyeKind, EyeWeights};
 use safetensors::SafeTensors;
 use serde_json::Value;
 
@@ -240,4 +241,53 @@ fn a_tokenizer_with_more_tokens_than_the_network_is_refused() {
     let weights = EyeWeights::open(fixture("eyes/clip")).unwrap();
     let error = ClipScorer::load(&weights, &Device::flex(), F32).unwrap_err();
     assert!(error.to_string().contains("49408 tokens"), "{error}");
+}
+
+/// Pictures of three shapes with texts of three lengths, the last of which is cut, against the authors' own code.
+#[test]
+fn rewards_are_those_of_the_authors() {
+    let weights = EyeWeights::open(fixture("eyes/image-reward")).unwrap();
+    assert_eq!(weights.kind(), EyeKind::ImageReward);
+    let case = case("image-reward");
+    let sizes: Vec<[usize; 2]> = serde_json::from_value(case["pictures"].clone()).unwrap();
+    let prompts: Vec<String> = serde_json::from_value(case["prompts"].clone()).unwrap();
+    let pictures: Vec<Picture> = sizes.into_iter().map(picture).collect();
+    let worst = |of: Vec<f32>, name: &str, most: f32| {
+        let expected = expected("image-reward", name);
+        assert_eq!(of.len(), expected.len());
+        let largest = expected.iter().fold(0f32, |most, x| most.max(x.abs()));
+        for (own, other) in of.iter().zip(&expected) {
+            let off = (own - other).abs() / largest;
+            assert!(off <= most, "{name}: {own}, {other}");
+        }
+    };
+
+    let network = weights.load_image_reward(&Device::flex(), F32).unwrap();
+    let rgb = (pictures.iter())
+        .map(|Picture { width, height, rgb }| Rgb::new(*width, *height, rgb).unwrap());
+    let prepared = network.prepare(&rgb.collect::<Vec<_>>(), &Device::flex());
+    let prepared = prepared.unwrap();
+    worst(
+        prepared.clone().into_data().iter().collect(),
+        "prepared",
+        1e-6,
+    );
+    let states = network.states(prepared).into_data();
+    worst(states.iter().collect(), "states", 2e-5);
+
+    let tokenizer = weights.bert_tokenizer().unwrap();
+    let tokens: Vec<Vec<u32>> = serde_json::from_value(case["tokens"].clone()).unwrap();
+    for (prompt, tokens) in prompts.iter().zip(&tokens) {
+        let own = tokenizer.encode(prompt).unwrap();
+        assert_eq!(own[..tokens.len() - 1], tokens[..tokens.len() - 1]);
+    }
+    let scorer = RewardScorer::load(&weights, &Device::flex(), F32).unwrap();
+    assert_eq!(scorer.name(), "image-reward");
+    let each = pictures
+        .iter()
+        .map(|one| prompts.iter().map(move |text| (one, &**text)));
+    let pairs: Vec<(&Picture, &str)> = each.flatten().collect();
+    let rewards = scorer.rewards(&pairs).unwrap();
+    let rewards = rewards.into_iter().map(|reward| reward as f32);
+    worst(rewards.collect(), "rewards", 2e-5);
 }

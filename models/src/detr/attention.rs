@@ -32,13 +32,22 @@ fn merge(x: Tensor<4>) -> Tensor<3> {
 impl MultiHead {
     /// `names` are those of the layers for queries, keys, values and the result.
     pub fn load(params: &mut Params, names: [&str; 4], channels: usize, heads: usize) -> Self {
-        let [query, key, value, out] =
-            names.map(|name| Linear::load(params.pp(name), channels, channels, true));
+        Self::load_across(params, names, [channels; 2], heads)
+    }
+
+    /// As [`Self::load`], for keys and values of another width: `[C, context]`.
+    pub fn load_across(
+        params: &mut Params,
+        names: [&str; 4],
+        [channels, context]: [usize; 2],
+        heads: usize,
+    ) -> Self {
+        let mut layer = |i: usize, input| Linear::load(params.pp(names[i]), input, channels, true);
         Self {
-            query,
-            key,
-            value,
-            out,
+            query: layer(0, channels),
+            key: layer(1, context),
+            value: layer(2, context),
+            out: layer(3, channels),
             heads,
         }
     }

@@ -93,6 +93,13 @@ impl BlockNames {
         mlp: ["mlp.fc1", "mlp.fc2"],
         scales: None,
     };
+    /// BLIP's own code, queries, keys and values apart.
+    pub const BLIP: Self = Self {
+        norms: ["norm1", "norm2"],
+        attention: ["attn.q", "attn.k", "attn.v", "attn.proj"],
+        mlp: ["mlp.fc1", "mlp.fc2"],
+        scales: None,
+    };
     /// transformers' `Dinov2Layer`, as files have it.
     pub const DINOV2: Self = Self {
         norms: ["norm1", "norm2"],

@@ -8,7 +8,7 @@ use burn::tensor::FloatDType;
 use clap::ValueEnum;
 use prepose::check::rules::Case;
 use prepose::device::{DeviceSpec, OpenDevice};
-use prepose::eyes::{ClipScorer, DepthEstimator, MaskChoice, Segmenter, eight_bits};
+use prepose::eyes::{ClipScorer, DepthEstimator, MaskChoice, RewardScorer, Segmenter, eight_bits};
 use prepose::picture::Picture;
 use prepose_untrusted::read_regular;
 use prepose_weights::EyeWeights;
@@ -46,6 +46,12 @@ pub struct EyeArgs {
     /// A folder as transformers writes it, or OpenCLIP's open_clip_pytorch_model.bin.
     #[arg(long, value_name = "PATH")]
     clip: Option<PathBuf>,
+    /// An ImageReward, for image-reward.
+    ///
+    /// ImageReward.pt as its authors published it, with bert-base-uncased's vocab.txt next to it, unless some program has
+    /// downloaded bert-base-uncased.
+    #[arg(long, value_name = "PATH")]
+    image_reward: Option<PathBuf>,
     /// auto, cuda[:i], wgpu[:i], vulkan[:i], metal or flex (the CPU).
     #[arg(
         long,
@@ -76,6 +82,20 @@ impl EyeArgs {
         let device = self.device()?;
         let scorer = ClipScorer::load(&EyeWeights::open(path)?, &device.device, FloatDType::F32);
         Ok(scorer?)
+    }
+
+    /// The network for `image-reward`.
+    pub fn image_reward(&self) -> anyhow::Result<RewardScorer> {
+        let Some(path) = &self.image_reward else {
+            bail!("image-reward needs the network: --image-reward PATH");
+        };
+        let device = self.device()?;
+        let weights = EyeWeights::open(path)?;
+        Ok(RewardScorer::load(
+            &weights,
+            &device.device,
+            FloatDType::F32,
+        )?)
     }
 
     /// Where networks run.

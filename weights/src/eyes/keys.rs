@@ -17,10 +17,10 @@ pub(crate) enum Layout {
 
 /// Which network the tensors are of, and who named them.
 pub(crate) fn recognised(file: &TensorFile) -> Option<(EyeKind, Layout)> {
-    use EyeKind::{Clip, ClipVision, DepthAnything, Dinov2, Inception, Sam};
+    use EyeKind::{Clip, ClipVision, DepthAnything, Dinov2, ImageReward, Inception, Sam};
     use Layout::{Original, Transformers};
     let has = |prefix: &str| file.count(prefix) > 0;
-    let tables: [(&[&str], EyeKind, Layout); 10] = [
+    let tables: [(&[&str], EyeKind, Layout); 11] = [
         (
             &["vision_encoder.neck.", "mask_decoder."],
             Sam,
@@ -58,6 +58,11 @@ pub(crate) fn recognised(file: &TensorFile) -> Option<(EyeKind, Layout)> {
         ),
         (&["vision_model.embeddings."], ClipVision, Transformers),
         (&["Conv2d_1a_3x3.", "Mixed_7c."], Inception, Original),
+        (
+            &["blip.visual_encoder.", "blip.text_encoder.", "mlp.layers."],
+            ImageReward,
+            Original,
+        ),
     ];
     let found = tables
         .into_iter()
@@ -79,6 +84,7 @@ pub(super) fn target(kind: EyeKind, layout: Layout, key: &str) -> Target {
         (EyeKind::Dinov2, _) => dinov2(key),
         (EyeKind::Clip | EyeKind::ClipVision, _) => clip(key),
         (EyeKind::Inception, _) => whole(key),
+        (EyeKind::ImageReward, _) => image_reward(key),
     };
     let unused = |(name, _): &(String, View)| is_unused(name);
     match target {
@@ -88,10 +94,12 @@ pub(super) fn target(kind: EyeKind, layout: Layout, key: &str) -> Target {
 }
 
 /// What published files have and no network here needs: buffers, what only training uses, what only given masks need, an
-/// unused part of Depth Anything's coarsest level, and the bias of Inception's classes.
+/// unused part of Depth Anything's coarsest level, the bias of Inception's classes, and BLIP's projections for its own tasks.
 fn is_unused(name: &str) -> bool {
-    const BEGINNINGS: [&str; 6] = [
+    const BEGINNINGS: [&str; 8] = [
         "fc.bias",
+        "blip.vision_proj.",
+        "blip.text_proj.",
         "prompt_encoder.mask_embed.",
         "prompt_encoder.shared_embedding.",
         "embeddings.mask_token",
@@ -301,6 +309,16 @@ fn head_layer(rest: &str) -> Option<String> {
     Some(format!("{before}{layer}.{what}"))
 }
 
+/// The authors' names of ImageReward.
+fn image_reward(key: &str) -> Target {
+    match key.split_once("attn.qkv.") {
+        Some((block, what)) => {
+            split(["q", "k", "v"].map(|part| format!("{block}attn.{part}.{what}")))
+        }
+        None => whole(key),
+    }
+}
+
 /// OpenCLIP's names of both encoders.
 fn clip(key: &str) -> Target {
     const OUTSIDE: [(&str, &str); 5] = [
@@ -402,6 +420,18 @@ mod tests {
                 EyeKind::DepthAnything,
                 "pretrained.blocks.7.ls2.gamma",
                 "backbone.encoder.layer.7.layer_scale2.lambda1",
+            ),
+            (
+                EyeKind::ImageReward,
+                "blip.visual_encoder.blocks.3.attn.qkv.bias",
+                "blip.visual_encoder.blocks.3.attn.q.bias blip.visual_encoder.blocks.3.attn.k.bias \
+                 blip.visual_encoder.blocks.3.attn.v.bias",
+            ),
+            (EyeKind::ImageReward, "blip.text_proj.weight", "ignored"),
+            (
+                EyeKind::ImageReward,
+                "blip.text_encoder.embeddings.position_ids",
+                "ignored",
             ),
             (EyeKind::Dinov2, "mask_token", "ignored"),
             (EyeKind::Dinov2, "register_tokens", "unknown"),

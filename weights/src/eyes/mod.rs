@@ -1,5 +1,5 @@
-//! What looks at pictures besides detectors: CLIP, DINOv2, Depth Anything, SAM and Inception, from the files of transformers and of
-//! their authors.
+//! What looks at pictures besides detectors: CLIP, DINOv2, Depth Anything, SAM, Inception and ImageReward, from the files of
+//! transformers and of their authors.
 
 mod keys;
 mod shapes;
@@ -15,6 +15,7 @@ use prepose_models::clip_dual::{Clip, ClipConfig};
 use prepose_models::clip_vision::{ClipVisionConfig, ClipVisionModel};
 use prepose_models::depth_anything::{DepthAnything, DepthAnythingConfig};
 use prepose_models::dinov2::{Dinov2, Dinov2Config};
+use prepose_models::image_reward::{ImageReward, ImageRewardConfig};
 use prepose_models::inception::{Inception, InceptionConfig};
 use prepose_models::sam::{Sam, SamConfig};
 use serde::Serialize;
@@ -28,16 +29,18 @@ use crate::hub;
 use crate::part::Part;
 use crate::tokenizer::{ClipTokenizer, Padding};
 use crate::tokenizer_files;
+use crate::wordpiece::BertTokenizer;
 pub(crate) use keys::kind;
 use keys::target;
 
 /// The files that a folder may have its weights in, the first that is there.
-const WEIGHTS: [&str; 5] = [
+const WEIGHTS: [&str; 6] = [
     "model.safetensors",
     "pytorch_model.bin",
     "open_clip_model.safetensors",
     "open_clip_pytorch_model.bin",
     "model.pth",
+    "ImageReward.pt",
 ];
 const CONFIG: &str = "config.json";
 
@@ -57,16 +60,19 @@ pub enum EyeKind {
     Sam,
     /// FID's features and classes.
     Inception,
+    /// How people would like a picture for a prompt.
+    ImageReward,
 }
 
 impl EyeKind {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Clip,
         Self::ClipVision,
         Self::Dinov2,
         Self::DepthAnything,
         Self::Sam,
         Self::Inception,
+        Self::ImageReward,
     ];
 
     /// For messages: "this is {}".
@@ -78,6 +84,7 @@ impl EyeKind {
             Self::DepthAnything => "a depth network (Depth Anything)",
             Self::Sam => "a segmenter (Segment Anything)",
             Self::Inception => "an Inception-v3 (FID's)",
+            Self::ImageReward => "an ImageReward (what people like)",
         }
     }
 
@@ -90,6 +97,7 @@ impl EyeKind {
             Self::DepthAnything => "depth network",
             Self::Sam => "segmenter",
             Self::Inception => "Inception-v3",
+            Self::ImageReward => "ImageReward",
         }
     }
 
@@ -101,8 +109,9 @@ impl EyeKind {
             Self::Dinov2 => "dinov2",
             Self::DepthAnything => "depth_anything",
             Self::Sam => "sam",
-            // Nobody writes a configuration for it.
+            // Nobody writes configurations for these.
             Self::Inception => "fid-inception-v3",
+            Self::ImageReward => "image-reward",
         }
     }
 }
@@ -126,8 +135,8 @@ pub struct EyeWeights {
 impl EyeWeights {
     /// Opens a folder as transformers writes it, `OWNER/NAME` of the hub if any program has downloaded it, or a file
     /// of weights: transformers' own, or `sam_vit_b_01ec64.pth`, `depth_anything_v2_vits.pth`,
-    /// `dinov2_vitl14_pretrain.pth`, `open_clip_pytorch_model.bin` and `pt_inception-2015-12-05-6726825d.pth` as their
-    /// authors published them. A file without a `config.json` next to it is of the published network whose sizes it has.
+    /// `dinov2_vitl14_pretrain.pth`, `open_clip_pytorch_model.bin`, `ImageReward.pt` and
+    /// `pt_inception-2015-12-05-6726825d.pth` as their authors published them. A file without a `config.json` next to it is of the published network whose sizes it has.
     ///
     /// # Errors
     /// [`WeightsError`] if there is nothing there, if it is damaged, none of these networks, or its configuration makes no
@@ -169,7 +178,7 @@ impl EyeWeights {
             return Err(WeightsError::Unsupported {
                 path: path.to_path_buf(),
                 what: family::kind(&file).name().to_string(),
-                hint: "give a CLIP, a DINOv2, a Depth Anything, a SAM or FID's Inception".into(),
+                hint: "give a CLIP, a DINOv2, a Depth Anything, a SAM, an ImageReward or FID's Inception".into(),
             });
         };
         let mut part = Part::new(kind.part(), path, Value::Null, path);
@@ -209,6 +218,7 @@ impl EyeWeights {
             EyeKind::DepthAnything => self.part.config::<DepthAnythingConfig>()?.check(),
             EyeKind::Sam => self.part.config::<SamConfig>()?.check(),
             EyeKind::Inception => self.part.config::<InceptionConfig>()?.check(),
+            EyeKind::ImageReward => self.part.config::<ImageRewardConfig>()?.check(),
         };
         checked.map_err(|source| WeightsError::Config {
             path: self.part.config_path.clone(),
@@ -360,6 +370,53 @@ impl EyeWeights {
         (self.part).load(device, dtype, false, |params| Sam::load(&config, params))
     }
 
+    /// An ImageReward.
+    ///
+    /// # Errors
+    /// As [`Self::load_clip`].
+    pub fn load_image_reward(
+        &self,
+        device: &Device,
+        dtype: FloatDType,
+    ) -> Result<ImageReward, WeightsError> {
+        self.expect(EyeKind::ImageReward)?;
+        let config: ImageRewardConfig = self.part.config()?;
+        (self.part).load(device, dtype, false, |params| {
+            ImageReward::load(&config, params)
+        })
+    }
+
+    /// The tokenizer of ImageReward's texts, BERT's: `vocab.txt` or `tokenizer.json` next to the weights, or of the
+    /// `bert-base-uncased` that some program has downloaded.
+    ///
+    /// # Errors
+    /// [`WeightsError`] if there is none, it cannot be used, or the text encoder has no place for all tokens.
+    pub fn bert_tokenizer(&self) -> Result<BertTokenizer, WeightsError> {
+        let beside = Files::Folder(self.folder.clone());
+        let files = match ["tokenizer.json", "vocab.txt"].map(|name| beside.has(name)) {
+            [false, false] => (BERT.into_iter().find_map(hub::downloaded)).map(Files::Folder),
+            _ => Some(beside),
+        };
+        let files = files.ok_or_else(|| WeightsError::Folder {
+            path: self.folder.clone(),
+            what: "neither vocab.txt nor tokenizer.json is next to the weights, and no bert-base-uncased was downloaded".into(),
+            hint: "put bert-base-uncased's vocab.txt there, or run `prepose pull google-bert/bert-base-uncased`".into(),
+        })?;
+        let tokenizer = BertTokenizer::open(&files)?;
+        let config: ImageRewardConfig = self.part.config()?;
+        let (places, tokens) = (config.text_config.vocab_size, tokenizer.vocabulary());
+        if tokens > places {
+            return Err(WeightsError::Folder {
+                path: self.folder.clone(),
+                what: format!(
+                    "the tokenizer has {tokens} tokens, and the text encoder knows {places}"
+                ),
+                hint: "put bert-base-uncased's vocab.txt next to the weights".into(),
+            });
+        }
+        Ok(tokenizer)
+    }
+
     /// FID's Inception-v3.
     ///
     /// # Errors
@@ -376,6 +433,9 @@ impl EyeWeights {
         })
     }
 }
+
+/// Where BERT's vocabulary may lie: ImageReward's file has none of its own.
+const BERT: [&str; 2] = ["google-bert/bert-base-uncased", "bert-base-uncased"];
 
 /// The file of weights in a folder.
 fn weights_of(folder: &Path) -> Option<PathBuf> {

@@ -30,6 +30,7 @@ pub(super) fn config(
         EyeKind::Dinov2 => shapes.dinov2("", layout),
         EyeKind::DepthAnything => shapes.depth(layout),
         EyeKind::Inception => shapes.inception()?,
+        EyeKind::ImageReward => shapes.image_reward(),
         EyeKind::ClipVision => shapes.clip_vision(&shapes.clip_details(layout, folder)?),
         EyeKind::Clip => {
             let details = shapes.clip_details(layout, folder)?;
@@ -156,6 +157,38 @@ impl Shapes<'_> {
                 "iou_head_depth": self.blocks(&format!("{head}layers.")) + 2,
                 "layer_norm_eps": if layout == Layout::Original { 1e-5 } else { 1e-6 },
             },
+        })
+    }
+
+    /// Heads are 64 channels wide in every BLIP and every BERT that was published.
+    fn image_reward(&self) -> Value {
+        const HEAD: usize = 64;
+        let vision = |name: &str, axis| self.size(&format!("blip.visual_encoder.{name}"), axis);
+        let text = |name: &str, axis| self.size(&format!("blip.text_encoder.{name}"), axis);
+        let channels = vision("cls_token", 2);
+        let patch = vision("patch_embed.proj.weight", 2);
+        let places = vision("pos_embed", 1).saturating_sub(1);
+        let layer = "encoder.layer.0";
+        let words = "embeddings.word_embeddings.weight";
+        let head = [0, 2, 4, 6, 7].map(|i| self.size(&format!("mlp.layers.{i}.weight"), 0));
+        json!({
+            "hidden_size": channels,
+            "num_hidden_layers": self.blocks("blip.visual_encoder.blocks."),
+            "num_attention_heads": (channels / HEAD).max(1),
+            "intermediate_size": vision("blocks.0.mlp.fc1.weight", 0),
+            "image_size": places.isqrt().saturating_mul(patch),
+            "patch_size": patch,
+            "text_config": {
+                "vocab_size": text(words, 0),
+                "hidden_size": text(words, 1),
+                "num_hidden_layers": self.blocks("blip.text_encoder.encoder.layer."),
+                "num_attention_heads": (text(words, 1) / HEAD).max(1),
+                "intermediate_size": text(&format!("{layer}.intermediate.dense.weight"), 0),
+                "max_position_embeddings": text("embeddings.position_embeddings.weight", 0),
+                "type_vocab_size": 0,
+                "encoder_width": text(&format!("{layer}.crossattention.self.key.weight"), 1),
+            },
+            "head": head,
         })
     }
 
