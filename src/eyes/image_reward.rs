@@ -16,6 +16,7 @@ const MOST_TOKENS: usize = 35;
 #[derive(Debug)]
 pub struct RewardScorer {
     name: String,
+    hash: String,
     network: ImageReward,
     tokenizer: BertTokenizer,
     device: Device,
@@ -33,6 +34,7 @@ impl RewardScorer {
     ) -> Result<Self, WeightsError> {
         Ok(Self {
             name: weights.name().to_string(),
+            hash: weights.file_hash()?.sha256,
             network: weights.load_image_reward(device, dtype)?,
             tokenizer: weights.bert_tokenizer()?,
             device: device.clone(),
@@ -42,6 +44,11 @@ impl RewardScorer {
     /// What records call it.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The SHA-256 of its weights.
+    pub fn hash(&self) -> &str {
+        &self.hash
     }
 
     /// The reward of each picture for its text: about 0 on average over what people were shown, with a deviation of about 1; no

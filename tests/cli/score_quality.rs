@@ -261,3 +261,48 @@ fn what_cannot_be_measured_is_said() {
     fs::write(path.join("own/01.png"), "no picture").unwrap();
     says(&["own"], &["01.png"]);
 }
+
+#[test]
+fn rewards_need_prompts_and_have_an_interval() {
+    let folder = two(2, 2);
+    let network = fixture("eyes/image-reward");
+    let network = network.to_string_lossy();
+    fs::write(folder.path().join("p.txt"), "a dog\na cat\n").unwrap();
+    let run = [
+        "run", "p.txt", "--steps", "1", "--device", "flex", "--quiet", "--out", "run",
+    ];
+    works(folder.path(), &run);
+    let args = [
+        "score",
+        "quality",
+        "run",
+        "--json",
+        "--device",
+        "flex",
+        "--image-reward",
+        &network,
+    ];
+    let said: Value = serde_json::from_str(&works(folder.path(), &args)).unwrap();
+    let sets = said["sets"].as_array().unwrap();
+    assert_eq!((sets.len(), names(&sets[0])), (1, "ImageReward".into()));
+    let figure = &sets[0]["figures"][0];
+    let number = |name: &str| figure[name].as_f64().unwrap();
+    assert!(
+        number("low") <= number("value") && number("value") <= number("high"),
+        "{said}"
+    );
+    assert!(number("deviation") > 0.0);
+    // What a report reads.
+    let kept = fs::read_to_string(folder.path().join("run/quality/figures.json"));
+    assert!(kept.is_ok_and(|kept| kept.contains("ImageReward")));
+    let args = [
+        "score",
+        "quality",
+        "own",
+        "--device",
+        "flex",
+        "--image-reward",
+        &network,
+    ];
+    refuses(folder.path(), &args, &["own has some without"]);
+}

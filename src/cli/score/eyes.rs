@@ -46,7 +46,7 @@ pub struct EyeArgs {
     /// A folder as transformers writes it, or OpenCLIP's open_clip_pytorch_model.bin.
     #[arg(long, value_name = "PATH")]
     clip: Option<PathBuf>,
-    /// An ImageReward, for image-reward.
+    /// An ImageReward, for image-reward and quality.
     ///
     /// ImageReward.pt as its authors published it, with bert-base-uncased's vocab.txt next to it, unless some program has
     /// downloaded bert-base-uncased.
@@ -86,16 +86,19 @@ impl EyeArgs {
 
     /// The network for `image-reward`.
     pub fn image_reward(&self) -> anyhow::Result<RewardScorer> {
+        let given = self.given_image_reward()?;
+        given.context("image-reward needs the network: --image-reward PATH")
+    }
+
+    /// The same where it was named.
+    pub fn given_image_reward(&self) -> anyhow::Result<Option<RewardScorer>> {
         let Some(path) = &self.image_reward else {
-            bail!("image-reward needs the network: --image-reward PATH");
+            return Ok(None);
         };
         let device = self.device()?;
         let weights = EyeWeights::open(path)?;
-        Ok(RewardScorer::load(
-            &weights,
-            &device.device,
-            FloatDType::F32,
-        )?)
+        let scorer = RewardScorer::load(&weights, &device.device, FloatDType::F32)?;
+        Ok(Some(scorer))
     }
 
     /// Where networks run.

@@ -137,7 +137,8 @@ impl Measuring<'_> {
     }
 }
 
-fn figure(found: figures::Figure) -> Figure {
+/// A statistic as reports keep it.
+pub fn figure(found: figures::Figure) -> Figure {
     Figure {
         name: found.name.to_string(),
         value: found.estimate.value,

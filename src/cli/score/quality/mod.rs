@@ -1,6 +1,7 @@
 //! `prepose score quality`
 
 mod measure;
+mod rewards;
 mod sets;
 
 use std::io::Write;
@@ -94,10 +95,12 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         sets.extend(sets_in(path)?);
     }
     let reference = own.reference.as_deref().map(given).transpose()?;
-    let networks = match own.features.is_empty() {
-        true => vec![TOYBOX.to_string()],
-        false => own.features.clone(),
-    };
+    let mut networks = own.features.clone();
+    let rewards = args.eyes.given_image_reward()?;
+    // Who asks for rewards alone needs no features.
+    if networks.is_empty() && (rewards.is_none() || reference.is_some()) {
+        networks.push(TOYBOX.to_string());
+    }
     if own.save_statistics.is_some() {
         ensure!(
             sets.len() == 1 && networks.len() == 1,
@@ -143,6 +146,13 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
             if let Some(path) = &own.save_statistics {
                 save(path, &Moments::of(&features)?)?;
             }
+            keep(set, &found)?;
+            told.push((set.name.clone(), found));
+        }
+    }
+    if let Some(scorer) = &rewards {
+        for set in &sets {
+            let found = rewards::of(scorer, set, &settings, quiet || args.json)?;
             keep(set, &found)?;
             told.push((set.name.clone(), found));
         }
