@@ -243,31 +243,9 @@ fn endpoint(
     stop: Arc<AtomicBool>,
 ) -> anyhow::Result<Opened> {
     ensure!(args.parallel > 0, "--parallel is 0, but must be at least 1");
-    let key = args
-        .endpoint_key_env
-        .as_deref()
-        .map(Key::from_variable)
-        .transpose()?;
-    let mut timeouts = Timeouts::default();
-    if let Some(seconds) = args.patience {
-        timeouts.answer = Duration::from_secs(seconds);
-    }
-    let client = Client::new(
-        url,
-        key,
-        remote::Settings {
-            timeouts,
-            stop,
-            key_header: args.endpoint_key_header.clone(),
-            ..remote::Settings::default()
-        },
-    )?;
+    let client = client(args, url, stop)?;
     let address = client.address().to_string();
-    if let Some((name, _)) = args
-        .endpoint_set
-        .iter()
-        .find(|(name, _)| names_a_secret(name))
-    {
+    if let Some((name, _)) = (args.endpoint_set.iter()).find(|(name, _)| names_a_secret(name)) {
         // Not where the argument is read: the value would be repeated.
         bail!(
             "{} looks like a secret, and fields are kept in run.json: put it into an environment variable and name that with \
@@ -280,27 +258,7 @@ fn endpoint(
         Some(_) => Interface::ComfyUi,
         None => Interface::OpenAi,
     });
-    let extra = Extra(fields.clone());
-    let mut workflow = None;
-    let server: Box<dyn ImageServer> = match (interface, &args.workflow, &args.endpoint_model) {
-        (Interface::ComfyUi, Some(path), None) if fields.is_empty() => {
-            let (text, graph) = open_workflow(path)?;
-            workflow = Some(sha256(text.as_bytes()));
-            Box::new(ComfyUi::new(client, graph))
-        }
-        (Interface::ComfyUi, None, _) => bail!(
-            "ComfyUI needs to know what to do: --workflow FILE.json, exported in its API format"
-        ),
-        (Interface::ComfyUi, ..) => bail!(
-            "ComfyUI's model and settings are in its graph; --workflow goes without --endpoint-model and --endpoint-set"
-        ),
-        (_, Some(_), _) => bail!("--workflow is for --endpoint-kind comfyui"),
-        (Interface::OpenAi, None, Some(model)) => Box::new(OpenAiImages::new(client, model, extra)),
-        (Interface::OpenAi, None, None) => {
-            bail!("--endpoint-model NAME says which of the server's models makes the pictures")
-        }
-        (Interface::WebUi, None, model) => Box::new(WebUi::new(client, model.clone(), extra)),
-    };
+    let (server, workflow) = server(args, interface, client, &fields)?;
     let from_graph = args.workflow.as_deref().and_then(Path::file_stem);
     let from_graph = from_graph.map(|stem| stem.to_string_lossy().into_owned());
     let name = args
@@ -319,6 +277,51 @@ fn endpoint(
         workflow,
     };
     Ok(Opened::new(id, Box::new(endpoint)))
+}
+
+fn client(args: &SourceArgs, url: &str, stop: Arc<AtomicBool>) -> anyhow::Result<Client> {
+    let key = args.endpoint_key_env.as_deref().map(Key::from_variable);
+    let mut timeouts = Timeouts::default();
+    if let Some(seconds) = args.patience {
+        timeouts.answer = Duration::from_secs(seconds);
+    }
+    let settings = remote::Settings {
+        timeouts,
+        stop,
+        key_header: args.endpoint_key_header.clone(),
+        ..remote::Settings::default()
+    };
+    Ok(Client::new(url, key.transpose()?, settings)?)
+}
+
+/// What is asked, and the hash of the graph that it is asked with.
+fn server(
+    args: &SourceArgs,
+    interface: Interface,
+    client: Client,
+    fields: &Map<String, Value>,
+) -> anyhow::Result<(Box<dyn ImageServer>, Option<String>)> {
+    let extra = Extra(fields.clone());
+    let server: Box<dyn ImageServer> = match (interface, &args.workflow, &args.endpoint_model) {
+        (Interface::ComfyUi, Some(path), None) if fields.is_empty() => {
+            let (text, graph) = open_workflow(path)?;
+            let hash = sha256(text.as_bytes());
+            return Ok((Box::new(ComfyUi::new(client, graph)), Some(hash)));
+        }
+        (Interface::ComfyUi, None, _) => bail!(
+            "ComfyUI needs to know what to do: --workflow FILE.json, exported in its API format"
+        ),
+        (Interface::ComfyUi, ..) => bail!(
+            "ComfyUI's model and settings are in its graph; --workflow goes without --endpoint-model and --endpoint-set"
+        ),
+        (_, Some(_), _) => bail!("--workflow is for --endpoint-kind comfyui"),
+        (Interface::OpenAi, None, Some(model)) => Box::new(OpenAiImages::new(client, model, extra)),
+        (Interface::OpenAi, None, None) => {
+            bail!("--endpoint-model NAME says which of the server's models makes the pictures")
+        }
+        (Interface::WebUi, None, model) => Box::new(WebUi::new(client, model.clone(), extra)),
+    };
+    Ok((server, None))
 }
 
 /// A file with ComfyUI's graph: its text, and what it says.

@@ -61,24 +61,31 @@ fn quoted(text: &str) -> String {
     }
 }
 
-fn command(wanted: &Wanted) -> String {
-    let request = json!(wanted.request);
-    let mut words = vec![
-        "prepose".to_owned(),
-        "generate".into(),
-        quoted(&wanted.request.prompt),
-    ];
-    let mut add = |name: &str, value: &Value| {
+/// A command line as it grows.
+struct Words(Vec<String>);
+
+impl Words {
+    /// An option with its value; nothing for null and `false`, the option alone for `true`.
+    fn add(&mut self, option: &str, value: &Value) {
         let text = match value {
-            Value::Null => return,
-            Value::Bool(true) => return words.push(name.to_owned()),
-            Value::Bool(false) => return,
+            Value::Null | Value::Bool(false) => return,
+            Value::Bool(true) => return self.0.push(option.to_owned()),
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
-        words.extend([name.to_owned(), quoted(&text)]);
-    };
-    add("--checkpoint", &request["checkpoint"]);
+        self.0.extend([option.to_owned(), quoted(&text)]);
+    }
+
+    fn add_text(&mut self, option: &str, text: String) {
+        self.add(option, &Value::String(text));
+    }
+}
+
+fn command(wanted: &Wanted) -> String {
+    let request = json!(wanted.request);
+    let prompt = quoted(&wanted.request.prompt);
+    let mut words = Words(vec!["prepose".into(), "generate".into(), prompt]);
+    words.add("--checkpoint", &request["checkpoint"]);
     for (name, option) in [
         ("negative_prompt", "--negative-prompt"),
         ("steps", "--steps"),
@@ -87,62 +94,70 @@ fn command(wanted: &Wanted) -> String {
         ("clip_skip", "--clip-skip"),
         ("noise", "--noise"),
     ] {
-        add(option, &request[name]);
+        words.add(option, &request[name]);
     }
     if let (Some(width), Some(height)) = (wanted.request.width, wanted.request.height) {
-        add("--size", &json!(format!("{width}x{height}")));
+        words.add_text("--size", format!("{width}x{height}"));
     }
     let seeds: Vec<String> = wanted.seeds().iter().map(ToString::to_string).collect();
-    add(
-        if seeds.len() == 1 {
-            "--seed"
-        } else {
-            "--seeds"
-        },
-        &json!(seeds.join(",")),
-    );
-    for lora in &wanted.request.loras {
-        add(
-            "--lora",
-            &json!(format!("{}.safetensors:{}", lora.name, lora.weight)),
-        );
-    }
-    for relation in &wanted.request.relations {
-        add("--relation", &json!(relation));
-    }
-    let corners = |value: &Value| {
-        let corners = value["box"].as_array().cloned().unwrap_or_default();
-        corners
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join(",")
+    let option = if seeds.len() == 1 {
+        "--seed"
+    } else {
+        "--seeds"
     };
-    for one in &wanted.request.boxes {
-        add(
-            "--box",
-            &json!(format!(
-                "{}: {}",
-                one["object"].as_str().unwrap_or_default(),
-                corners(one)
-            )),
+    words.add_text(option, seeds.join(","));
+    for lora in &wanted.request.loras {
+        words.add_text(
+            "--lora",
+            format!("{}.safetensors:{}", lora.name, lora.weight),
         );
-    }
-    for one in &wanted.request.regions {
-        add(
-            "--region",
-            &json!(format!("{}: {}", one["part"], corners(one))),
-        );
-    }
-    if let Some(share) = request["ground"]["share"].as_f64() {
-        add(&format!("--ground={share}"), &json!(true));
     }
     if let Some(init) = &wanted.request.init {
-        add("--init-image", &json!(init.image));
-        add("--strength", &json!(init.strength));
+        words.add("--init-image", &json!(init.image));
+        words.add("--strength", &json!(init.strength));
     }
-    let guide = &request["guide"];
-    add("--guide", &guide["method"]);
+    places(&mut words, wanted);
+    guidance(&mut words, &request["guide"]);
+    if let Some(search) = &wanted.search {
+        words.add("--best-of", &json!(search.best_of));
+        words.add("--reward", &json!(search.reward));
+        match &search.pruning {
+            Some(Value::Array(steps)) => {
+                let steps: Vec<String> = steps.iter().map(ToString::to_string).collect();
+                words.0.push(format!("--prune={}", steps.join(",")));
+            }
+            Some(Value::String(_)) => words.0.push("--prune".into()),
+            _ => {}
+        }
+    }
+    words.0.join(" ")
+}
+
+/// What is to be where.
+fn places(words: &mut Words, wanted: &Wanted) {
+    let corners = |value: &Value| {
+        let corners = value["box"].as_array().cloned().unwrap_or_default();
+        let corners: Vec<String> = corners.iter().map(ToString::to_string).collect();
+        corners.join(",")
+    };
+    for relation in &wanted.request.relations {
+        words.add("--relation", &json!(relation));
+    }
+    for one in &wanted.request.boxes {
+        let object = one["object"].as_str().unwrap_or_default();
+        words.add_text("--box", format!("{object}: {}", corners(one)));
+    }
+    for one in &wanted.request.regions {
+        words.add_text("--region", format!("{}: {}", one["part"], corners(one)));
+    }
+    let share = wanted.request.ground.as_ref();
+    if let Some(share) = share.and_then(|ground| ground["share"].as_f64()) {
+        words.0.push(format!("--ground={share}"));
+    }
+}
+
+fn guidance(words: &mut Words, guide: &Value) {
+    words.add("--guide", &guide["method"]);
     for (name, option) in [
         ("preset", "--guide-preset"),
         ("steps", "--guide-steps"),
@@ -156,24 +171,11 @@ fn command(wanted: &Wanted) -> String {
         ("distance", "--guide-distance"),
     ] {
         match &guide[name] {
-            Value::Bool(flag) => add(option, &json!(flag.to_string())),
-            value => add(option, value),
+            Value::Bool(flag) => words.add_text(option, flag.to_string()),
+            value => words.add(option, value),
         }
     }
-    add("--guide-one-pass", &guide["one_pass"]);
-    if let Some(search) = &wanted.search {
-        add("--best-of", &json!(search.best_of));
-        add("--reward", &json!(search.reward));
-        match &search.pruning {
-            Some(Value::Array(steps)) => {
-                let steps: Vec<String> = steps.iter().map(ToString::to_string).collect();
-                add(&format!("--prune={}", steps.join(",")), &json!(true));
-            }
-            Some(Value::String(_)) => add("--prune", &json!(true)),
-            _ => {}
-        }
-    }
-    words.join(" ")
+    words.add("--guide-one-pass", &guide["one_pass"]);
 }
 
 fn python(wanted: &Wanted) -> String {
