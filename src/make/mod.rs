@@ -29,6 +29,7 @@
 mod batch;
 mod cancel;
 mod error;
+pub mod feedback;
 mod files;
 mod fingerprint;
 mod finished;

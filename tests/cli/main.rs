@@ -27,6 +27,7 @@ mod pages;
 mod parse;
 mod program;
 mod propose;
+mod refine;
 mod report;
 mod run;
 mod score;

@@ -142,3 +142,14 @@ pub struct Totals {
     pub prompt_tokens: u64,
     pub answer_tokens: u64,
 }
+
+impl Totals {
+    /// Counts those of another judging as well, with the same rounds.
+    pub fn add(&mut self, other: &Self) {
+        self.questions += other.questions;
+        self.new += other.new;
+        self.unanswered += other.unanswered;
+        self.prompt_tokens += other.prompt_tokens;
+        self.answer_tokens += other.answer_tokens;
+    }
+}

@@ -6,7 +6,7 @@ pub mod model;
 mod ots;
 pub mod pictures;
 pub mod prompted;
-mod results;
+pub mod results;
 mod runs;
 mod scene;
 mod spatialgen;

@@ -3,6 +3,7 @@
 mod annotate;
 mod attributes;
 mod compare;
+mod refine;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -26,6 +27,7 @@ use super::{ERROR, OK, interrupt};
 use annotate::Annotate;
 use attributes::Attributes;
 use compare::Compare;
+use refine::Refine;
 
 /// Scene graphs (docs/judge.md): prompts and texts of them, and graphs of captions and pictures, as Scene-Bench makes them.
 #[derive(Debug, clap::Args)]
@@ -50,6 +52,8 @@ enum Command {
     Attributes(Attributes),
     /// Judged pictures of models side by side, with the paper's figures: its tables 2, 3, 4, 7 and 9; offline
     Compare(Compare),
+    /// Draw, look, and draw again with what was missing in sight: Scene-Bench's feedback by an IP-Adapter
+    Refine(Box<Refine>),
 }
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
@@ -61,6 +65,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         Command::Classify(args) => args.run(quiet),
         Command::Attributes(args) => args.run(quiet),
         Command::Compare(args) => args.run(),
+        Command::Refine(args) => args.run(quiet),
     }
 }
 

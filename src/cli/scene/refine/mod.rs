@@ -1,0 +1,382 @@
+//! `prepose scene refine`
+
+mod page;
+mod scenes;
+mod settings;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, ensure};
+use prepose::check::rules::Options as RuleOptions;
+use prepose::engine::{Blueprint, Engine};
+use prepose::judge::oracle::Oracle;
+use prepose::judge::picture::Named;
+use prepose::judge::question::Question;
+use prepose::judge::scene::compare::{Comparison, Line, compare};
+use prepose::judge::scene::graph::{Graph, Level};
+use prepose::judge::scene::questions::{Rules, questions, vocabulary};
+use prepose::judge::scene::score::{Found, found};
+use prepose::make::feedback::Feedback;
+use prepose::make::{BatchSize, PictureMaker, PictureWriter, check};
+use prepose::output::files::{prepare_folder, write_atomically};
+use prepose::request::Request;
+use prepose_statistics::bootstrap::Bootstrap;
+use serde_json::{Value, json};
+
+use super::super::judge::asking::{RoundArgs, Totals, Who, ask_all, open_book, outcomes};
+use super::super::judge::model::ModelArgs as JudgeArgs;
+use super::super::judge::pictures::{Eyes, look, wanted};
+use super::super::judge::results::{Results, told};
+use crate::cli::interrupt;
+use crate::cli::model::{self, ModelArgs};
+use crate::cli::progress::Progress;
+use crate::cli::sampling::SamplingArgs;
+use scenes::Scene;
+
+/// Look at a picture, draw what is missing, and draw again with both in sight (Scene-Bench's feedback; docs/judge.md).
+///
+/// Each graph's picture is made and judged. Of what is missing a graph is made, and of that a reference picture; the last
+/// picture is made as the first, shown both through an IP-Adapter. All pictures are kept; the same command goes on where it
+/// was stopped.
+#[derive(Debug, clap::Args)]
+pub struct Refine {
+    /// Scene graphs (a JSON list, or one a line), or a prompt.
+    #[arg(value_name = "GRAPHS|PROMPT")]
+    scenes: String,
+    /// Where pictures, answers and tables go.
+    #[arg(short, long, value_name = "FOLDER")]
+    out: PathBuf,
+    /// Texts of the graphs to draw in place of their triples, as `scene compose` writes them.
+    #[arg(long, value_name = "FILE")]
+    texts: Option<PathBuf>,
+    /// How strongly the first picture and that of what is missing are shown; 0.5,0 is the paper's control.
+    #[arg(long, value_name = "A,B", default_value = "0.5,0.5", value_parser = parse_scales)]
+    scales: [f64; 2],
+    /// Of the noise of all pictures.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Pictures at a time: auto, or a number.
+    #[arg(long, value_name = "N", default_value = "auto")]
+    batch: BatchSize,
+    #[command(flatten)]
+    networks: ModelArgs,
+    #[command(flatten)]
+    sampling: SamplingArgs,
+    #[command(flatten)]
+    judge: JudgeArgs,
+    /// The detector that the oracle sees by, as for `check` [default: toybox].
+    #[arg(long, value_name = "NAME|FILE", help_heading = "Judge")]
+    checker: Option<String>,
+    /// How much objects count in a scene's complexity; relationships count for the rest.
+    #[arg(
+        long,
+        value_name = "0-1",
+        default_value_t = 0.0,
+        hide_short_help = true
+    )]
+    gamma: f64,
+    /// How much objects count in SGScore; relationships count for the rest.
+    #[arg(
+        long,
+        value_name = "0-1",
+        default_value_t = 0.5,
+        hide_short_help = true
+    )]
+    alpha: f64,
+    /// How often graphs are drawn again for the 95 % intervals.
+    #[arg(long, value_name = "N", default_value_t = Bootstrap::default().draws, hide_short_help = true,
+          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
+    bootstrap: usize,
+    /// One JSON object on standard output.
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_scales(text: &str) -> Result<[f64; 2], String> {
+    let scales: Option<Vec<f64>> = text
+        .split(',')
+        .map(|part| part.trim().parse().ok())
+        .collect();
+    let scales: Option<[f64; 2]> = scales.and_then(|scales| scales.try_into().ok());
+    let good = scales.filter(|all| all.iter().all(|scale| (0.0..=10.0).contains(scale)));
+    good.ok_or_else(|| "give two numbers from 0 to 10, as 0.5,0.5".into())
+}
+
+/// What was made of one scene.
+struct Refined {
+    first: Found,
+    missing: Graph,
+    /// The picture of what is missing, and the last one; none where nothing was.
+    made: Option<[PathBuf; 2]>,
+    last: Found,
+}
+
+impl Refine {
+    pub fn run(&self, quiet: bool) -> anyhow::Result<u8> {
+        self.check()?;
+        let scenes = scenes::read(&self.scenes, self.texts.as_deref())?;
+        let device = model::open(self.networks.device)?;
+        let mut networks = self.networks.request();
+        networks.dtype = self
+            .networks
+            .dtype
+            .unwrap_or_else(|| device.default_dtype());
+        device.check_dtype(networks.dtype)?;
+        let blueprint = Blueprint::open(&networks)?;
+        let mut base = blueprint.request("", &networks);
+        self.sampling.apply(&mut base);
+        base.seed = self.seed;
+        prepare_folder(&self.out)?;
+        settings::keep(&self.out, &scenes, &base, self.scales)?;
+
+        let stop = interrupt::listen()?;
+        let engine = blueprint.load(&networks, &device)?;
+        let quiet = quiet || self.json;
+        let work = Work {
+            args: self,
+            blueprint: &blueprint,
+            engine: &engine,
+            device: device.title(),
+            stop: &stop,
+            quiet,
+        };
+        let firsts = scenes.iter().map(|scene| Request {
+            prompt: scene.text.clone(),
+            ..base.clone()
+        });
+        let firsts: Vec<Request> = firsts.collect();
+        let at = |folder: &str, number: usize| {
+            self.out.join(folder).join(format!("{:05}.png", number + 1))
+        };
+        let places: Vec<PathBuf> = (0..scenes.len())
+            .map(|number| at("first", number))
+            .collect();
+        work.make(firsts.iter().cloned().zip(places.iter().cloned()).collect())?;
+        let graphs: Vec<Graph> = scenes.iter().map(|scene| scene.graph.clone()).collect();
+        let (seen, mut totals) = work.look(&graphs, &places)?;
+        if let Some(code) = self.stopped(&totals) {
+            return Ok(code);
+        }
+
+        let feedback = Feedback {
+            scales: self.scales,
+        };
+        let missing: Vec<Graph> = (graphs.iter().zip(&seen))
+            .map(|(graph, seen)| seen.missing(graph))
+            .collect();
+        let wrong: Vec<usize> = (0..graphs.len())
+            .filter(|i| !missing[*i].objects.is_empty())
+            .collect();
+        let references = wrong.iter().map(|&i| {
+            let request = feedback.reference(&firsts[i], &missing[i].prompt());
+            (request, at("missing", i))
+        });
+        work.make(references.collect())?;
+        let lasts = wrong.iter().map(|&i| {
+            let shown = [&places[i], &at("missing", i)].map(PathBuf::as_path);
+            (feedback.last(&firsts[i], shown), at("last", i))
+        });
+        work.make(lasts.collect())?;
+        let ends = (0..graphs.len()).map(|i| match wrong.contains(&i) {
+            true => at("last", i),
+            false => places[i].clone(),
+        });
+        let ends: Vec<PathBuf> = ends.collect();
+        let (last, after) = work.look(&graphs, &ends)?;
+        totals.add(&after);
+        if let Some(code) = self.stopped(&totals) {
+            return Ok(code);
+        }
+        let all = seen.into_iter().zip(missing).zip(last).enumerate();
+        let all = all.map(|(i, ((first, missing), last))| Refined {
+            made: (!missing.objects.is_empty()).then(|| [at("missing", i), at("last", i)]),
+            first,
+            missing,
+            last,
+        });
+        self.finish(&scenes, &all.collect::<Vec<_>>(), &totals)
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        for (name, value) in [("--gamma", self.gamma), ("--alpha", self.alpha)] {
+            ensure!(
+                (0.0..=1.0).contains(&value),
+                "{name} is {value}, and goes from 0 to 1"
+            );
+        }
+        ensure!(
+            !self.networks.ip_adapter.is_empty(),
+            "feedback shows pictures to the network: give --ip-adapter FILE (docs/guidance/ip-adapter.md)"
+        );
+        ensure!(
+            self.sampling.ip_picture.is_empty(),
+            "--ip-picture does not go with scene refine, which shows the pictures that it has made"
+        );
+        self.judge.check()?;
+        if !self.judge.is_oracle() {
+            self.judge.model_until(Arc::default(), 0)?;
+        }
+        Ok(())
+    }
+
+    /// The exit code where it cannot go on: a question without an answer would be taken for something that is there.
+    fn stopped(&self, totals: &Totals) -> Option<u8> {
+        let halted = interrupt::exit_code().is_some();
+        (halted || (totals.unanswered > 0 && !self.judge.is_oracle())).then(|| told(totals))
+    }
+
+    /// What is told of a graph's picture, as `prepose judge --benchmark scene` writes it.
+    fn line(&self, graph: &Graph, found: &Found) -> Value {
+        json!({
+            "id": graph.id,
+            "level": Level::of(graph.complexity(self.gamma)).as_str(),
+            "object_recall": found.object_recall(),
+            "relation_recall": found.relation_recall(),
+            "sgscore": found.sgscore(self.alpha),
+            "missing": found.missing(graph),
+        })
+    }
+
+    fn finish(&self, scenes: &[Scene], refined: &[Refined], totals: &Totals) -> anyhow::Result<u8> {
+        let bootstrap = Bootstrap {
+            draws: self.bootstrap,
+            ..Bootstrap::default()
+        };
+        let pairs = || scenes.iter().zip(refined);
+        let of = |name: &str, found: fn(&Refined) -> &Found| -> anyhow::Result<_> {
+            let lines = pairs().map(|(scene, one)| self.line(&scene.graph, found(one)));
+            let lines: Vec<Value> = lines.collect();
+            let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+            let folder = self.out.join("judged").join(name);
+            prepare_folder(&folder)?;
+            // What `scene compare` reads.
+            write_atomically(&folder.join("judged.jsonl"), text.as_bytes())?;
+            let lines = lines.into_iter().map(serde_json::from_value::<Line>);
+            Ok((name.to_owned(), lines.collect::<Result<Vec<Line>, _>>()?))
+        };
+        let models = [
+            of("first", |one| &one.first)?,
+            of("feedback", |one| &one.last)?,
+        ];
+        let mut table = compare(&models, Comparison::Feedback, &bootstrap);
+        table.name = "feedback";
+        let changes = pairs().filter_map(|(_, one)| {
+            let [before, after] = [&one.first, &one.last].map(|found| found.sgscore(self.alpha));
+            Some(vec![after? - before?])
+        });
+        let changes: Vec<Vec<f64>> = changes.collect();
+        let mut notes = Vec::new();
+        if !changes.is_empty() {
+            let change = bootstrap.mean(&changes);
+            let [mean, low, high] =
+                [change.value, change.low, change.high].map(|share| 100.0 * share);
+            notes.push(format!(
+                "feedback changes SGScore by {mean:+.1} [{low:+.1}, {high:+.1}] over {} graphs, of which {} were drawn again",
+                changes.len(),
+                refined.iter().filter(|one| one.made.is_some()).count()
+            ));
+        }
+        let results = Results {
+            lines: pairs().map(|(scene, one)| self.told(scene, one)).collect(),
+            notes,
+            tables: vec![table],
+            more: Vec::new(),
+        };
+        let html = page::page(&self.out, scenes, refined, self.alpha);
+        let path = self.out.join("index.html");
+        write_atomically(&path, html.as_bytes())
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        results.finish(&self.out, self.json, &self.judge, totals)
+    }
+
+    fn told(&self, scene: &Scene, one: &Refined) -> Value {
+        let mut line = self.line(&scene.graph, &one.last);
+        line["prompt"] = json!(scene.text);
+        line["first"] = self.line(&scene.graph, &one.first);
+        line["reference_prompt"] = json!(one.made.as_ref().map(|_| one.missing.prompt()));
+        line
+    }
+}
+
+/// What all stages share.
+struct Work<'a> {
+    args: &'a Refine,
+    blueprint: &'a Blueprint,
+    engine: &'a Engine,
+    device: String,
+    stop: &'a Arc<AtomicBool>,
+    quiet: bool,
+}
+
+impl Work<'_> {
+    /// Makes the pictures that are not there yet.
+    fn make(&self, wanted: Vec<(Request, PathBuf)>) -> anyhow::Result<()> {
+        let mut rest = Vec::new();
+        for (mut request, place) in wanted {
+            if !place.is_file() {
+                check(self.blueprint, &mut request, None, None)
+                    .with_context(|| format!("cannot draw {:?}", request.prompt))?;
+                rest.push((request, place));
+            }
+        }
+        let Some((first, _)) = rest.first() else {
+            return Ok(());
+        };
+        let batch = self.args.batch.choose(self.engine, first, 1)?;
+        let mut maker = PictureMaker::new(self.engine, batch).with_cancel(self.stop);
+        let writer = PictureWriter::new(self.device.clone(), None, None);
+        let steps = rest
+            .iter()
+            .map(|(request, _)| self.engine.steps(request) as u64);
+        let mut progress = Progress::new(steps.sum(), "steps", self.quiet);
+        let (requests, places): (Vec<Request>, Vec<PathBuf>) = rest.into_iter().unzip();
+        let mut done = 0;
+        while done < requests.len() {
+            progress.prompt(&requests[done].prompt);
+            let made = maker.make(&requests[done..], None, &mut [&mut progress])?;
+            for (picture, place) in made.pictures.iter().zip(&places[done..]) {
+                writer.save(picture, place)?;
+            }
+            done += made.pictures.len();
+        }
+        progress.finish();
+        Ok(())
+    }
+
+    /// Asks about the pictures; what was answered is kept, and not asked again.
+    fn look(&self, graphs: &[Graph], files: &[PathBuf]) -> anyhow::Result<(Vec<Found>, Totals)> {
+        let parts = questions(graphs, &vocabulary(graphs), &Rules::default());
+        let all: Vec<Question> = parts.iter().map(|part| part.question.clone()).collect();
+        let named = graphs.iter().zip(files).map(|(graph, path)| Named {
+            id: graph.id.clone(),
+            path: path.clone(),
+        });
+        let named: Vec<Named> = named.collect();
+        let judge = &self.args.judge;
+        let who = match judge.is_oracle() {
+            false => Who::Model(judge),
+            true => {
+                let eyes = Eyes {
+                    checker: self.args.checker.as_deref(),
+                    device: self.args.networks.device,
+                };
+                let cases = look(&named, &wanted(named.len(), &all), &eyes, self.quiet)?;
+                Who::Oracle(Box::new(Oracle::new(cases, RuleOptions::default())))
+            }
+        };
+        let mut book = open_book(&self.args.out)?;
+        let once = RoundArgs { judge_rounds: 1 };
+        let given = (named.as_slice(), &all);
+        let asked = ask_all(&who, once, self.stop, &mut book, given, self.quiet)?;
+        let (rounds, totals) = outcomes(asked);
+        let first = rounds.first().map_or(&[][..], Vec::as_slice);
+        Ok((found(graphs, &parts, first), totals))
+    }
+}
+
+/// A path as the page beside it names it.
+fn beside<'a>(folder: &Path, path: &'a Path) -> std::borrow::Cow<'a, str> {
+    path.strip_prefix(folder).unwrap_or(path).to_string_lossy()
+}

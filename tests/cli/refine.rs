@@ -1,0 +1,155 @@
+//! `prepose scene refine`: draw, look, draw what is missing, and draw again with both in sight. Runs offline, with tiny random networks
+//! whose pictures show nothing, so that everything is missing.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::program::{prepose_in, refuses, stderr, works};
+use crate::support::fixture;
+
+fn path(name: &str) -> String {
+    fixture(name).to_string_lossy().into_owned()
+}
+
+fn refine(more: &[&str]) -> Vec<String> {
+    let (checkpoint, adapter) = (
+        path("single-file/sd1"),
+        path("ip-adapter/plus_sd1.safetensors"),
+    );
+    let first = ["scene", "refine"];
+    let last = [
+        "--judge",
+        "oracle",
+        "-c",
+        &checkpoint,
+        "--ip-adapter",
+        &adapter,
+        "--size",
+        "48x32",
+        "--steps",
+        "2",
+        "--device",
+        "flex",
+        "--json",
+        "--out",
+        "out",
+    ];
+    let all = first.iter().chain(more).chain(&last);
+    all.map(ToString::to_string).collect()
+}
+
+fn said(folder: &Path, args: &[String]) -> Value {
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    serde_json::from_str(&works(folder, &args)).unwrap()
+}
+
+fn request(path: &Path) -> Value {
+    serde_json::to_value(prepose::output::png::read_request(path).unwrap()).unwrap()
+}
+
+#[test]
+fn what_is_missing_is_drawn_and_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let edge = json!({"source": "dog.1", "target": "cat.1", "relation": "left of"});
+    let graphs = [
+        json!({"id": "a", "objects": ["dog.1", "cat.1"], "relationships": [edge]}),
+        json!({"id": "b/c", "objects": ["cup.1"], "relationships": []}),
+    ];
+    fs::write(
+        folder.join("g.jsonl"),
+        graphs.map(|graph| format!("{graph}\n")).concat(),
+    )
+    .unwrap();
+    let args = refine(&["g.jsonl"]);
+    let told = said(folder, &args);
+    let row = |name: &str| {
+        let rows = told["feedback"].as_array().unwrap();
+        rows.iter()
+            .find(|row| row["model"] == name || row["method"] == name)
+            .cloned()
+    };
+    assert!(
+        row("first").is_some() && row("feedback").is_some(),
+        "{told}"
+    );
+    let lines = fs::read_to_string(folder.join("out/judged.jsonl")).unwrap();
+    let line: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+    assert_eq!(line["first"]["object_recall"], 0.0);
+    assert_eq!(line["reference_prompt"], "dog left of cat");
+
+    let out = folder.join("out");
+    let [first, missing, last] =
+        ["first", "missing", "last"].map(|stage| request(&out.join(stage).join("00001.png")));
+    assert_eq!(first["prompt"], "dog left of cat");
+    assert!(first["pictures"].is_null() && missing["pictures"].is_null());
+    let shown = last["pictures"].as_array().unwrap();
+    assert_eq!(shown.len(), 2);
+    for (picture, stage) in shown.iter().zip(["first", "missing"]) {
+        assert_eq!(picture["scale"], 0.5);
+        assert_eq!(picture["own_softmax"], true);
+        let path = picture["path"].as_str().unwrap();
+        assert!(path.contains(&format!("{stage}/00001.png")), "{path}");
+    }
+    assert_eq!(request(&out.join("missing/00002.png"))["prompt"], "cup");
+    let page = fs::read_to_string(out.join("index.html")).unwrap();
+    assert!(page.contains("last/00001.png") && page.contains("Missing: dog left of cat"));
+    // What it writes can be compared.
+    let judged = [
+        "scene",
+        "compare",
+        "out/judged/first",
+        "out/judged/feedback",
+        "--with",
+        "feedback",
+        "--json",
+    ];
+    assert!(works(folder, &judged).contains("feedback"));
+
+    // Made once: the same command asks and draws nothing anew, and one that was killed goes on.
+    let before = fs::read(out.join("last/00001.png")).unwrap();
+    fs::remove_file(out.join("last/00002.png")).unwrap();
+    let again = said(folder, &args);
+    assert_eq!(fs::read(out.join("last/00001.png")).unwrap(), before);
+    assert!(out.join("last/00002.png").is_file());
+    assert_eq!(again["feedback"], told["feedback"]);
+    let others = [&args[..], &["--seed".into(), "5".into()]].concat();
+    let others: Vec<&str> = others.iter().map(String::as_str).collect();
+    refuses(folder, &others, &["another seed", "--out"]);
+}
+
+#[test]
+fn a_prompt_will_do_and_wrong_input_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let told = said(folder, &refine(&["a dog above a cat", "--scales", "0.5,0"]));
+    assert!(
+        told["notes"][0].as_str().unwrap().contains("drawn again"),
+        "{told}"
+    );
+    let last = request(&folder.join("out/last/00001.png"));
+    assert_eq!(last["pictures"].as_array().unwrap().len(), 1);
+    assert_eq!(last["prompt"], "a dog above a cat");
+
+    let plain = [
+        "scene", "refine", "a dog", "--judge", "oracle", "--out", "x",
+    ];
+    refuses(folder, &plain, &["--ip-adapter FILE"]);
+    for (more, says) in [
+        (&["none.jsonl"][..], "no file none.jsonl"),
+        (&["a dog", "--texts", "t.jsonl"], "--texts"),
+        (&["a dog", "--ip-picture", "x.png"], "--ip-picture"),
+        (&["a dog", "--alpha", "2"], "--alpha"),
+    ] {
+        let args = refine(more);
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        refuses(folder, &args, &[says]);
+    }
+    let scales = prepose_in(
+        folder,
+        &["scene", "refine", "a dog", "--scales", "1", "--out", "y"],
+    );
+    assert!(stderr(&scales).contains("two numbers"));
+}
