@@ -82,6 +82,17 @@ fn main() -> Result<(), Box<dyn Error>> {
             let (seconds, out) = timed(repeats, run);
             (seconds, vec![deviation(out, read(&expected, "out")?)])
         }
+        EyeKind::ImageReward => {
+            // With one text of some length: the text encoder looks at each picture's states in every layer.
+            let network = weights.load_image_reward(&device, f32)?;
+            let ids: Vec<u32> = (read::<2>(&input, "tokens")?.into_data().iter::<f32>())
+                .map(|id| id as u32)
+                .collect();
+            let texts = vec![ids; pictures.dims()[0]];
+            let run = || network.rewards(pictures.clone(), &texts);
+            let (seconds, out) = timed(repeats, run);
+            (seconds, vec![deviation(out, read(&expected, "out")?)])
+        }
         EyeKind::Sam => {
             let network = weights.load_sam(&device, f32)?;
             let (seconds, out) = timed(repeats, || network.encode(pictures.clone()));

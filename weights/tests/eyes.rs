@@ -210,6 +210,7 @@ fn info_knows_them() {
         ("clip-vision", EyeKind::ClipVision),
         ("inception/model.safetensors", EyeKind::Inception),
         ("inception/inception.pth", EyeKind::Inception),
+        ("image-reward/ImageReward.pt", EyeKind::ImageReward),
     ] {
         let description = describe_file(&eye(path)).unwrap();
         let text = description.to_string();
@@ -260,6 +261,7 @@ fn what_is_amiss_is_named() {
             EyeKind::Clip => weights.load_clip(&device(), F32).map(|_| ()),
             EyeKind::ClipVision => weights.load_clip_vision(&device(), F32).map(|_| ()),
             EyeKind::Inception => weights.load_inception(&device(), F32).map(|_| ()),
+            EyeKind::ImageReward => weights.load_image_reward(&device(), F32).map(|_| ()),
         }
     };
     for (name, left_out) in [

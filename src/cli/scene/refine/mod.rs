@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, ensure};
+use burn::tensor::Tensor;
 use prepose::check::rules::Options as RuleOptions;
 use prepose::engine::{Blueprint, Engine};
 use prepose::judge::oracle::Oracle;
@@ -22,6 +23,7 @@ use prepose::make::feedback::Feedback;
 use prepose::make::{BatchSize, PictureMaker, PictureWriter, check};
 use prepose::output::files::{prepare_folder, write_atomically};
 use prepose::request::Request;
+use prepose::sampling::denoise::{Hook, HookError, State};
 use prepose_statistics::bootstrap::Bootstrap;
 use serde_json::{Value, json};
 
@@ -136,7 +138,6 @@ impl Refine {
         let quiet = quiet || self.json;
         let work = Work {
             args: self,
-            blueprint: &blueprint,
             engine: &engine,
             device: device.title(),
             stop: &stop,
@@ -175,8 +176,9 @@ impl Refine {
         });
         work.make(references.collect())?;
         let lasts = wrong.iter().map(|&i| {
-            let shown = [&places[i], &at("missing", i)].map(PathBuf::as_path);
-            (feedback.last(&firsts[i], shown), at("last", i))
+            let reference = at("missing", i);
+            let last = feedback.last(&firsts[i], [&places[i], &reference]);
+            (last, at("last", i))
         });
         work.make(lasts.collect())?;
         let ends = (0..graphs.len()).map(|i| match wrong.contains(&i) {
@@ -303,7 +305,6 @@ impl Refine {
 /// What all stages share.
 struct Work<'a> {
     args: &'a Refine,
-    blueprint: &'a Blueprint,
     engine: &'a Engine,
     device: String,
     stop: &'a Arc<AtomicBool>,
@@ -316,7 +317,7 @@ impl Work<'_> {
         let mut rest = Vec::new();
         for (mut request, place) in wanted {
             if !place.is_file() {
-                check(self.blueprint, &mut request, None, None)
+                check(self.engine.blueprint(), &mut request, None, None)
                     .with_context(|| format!("cannot draw {:?}", request.prompt))?;
                 rest.push((request, place));
             }
@@ -335,7 +336,8 @@ impl Work<'_> {
         let mut done = 0;
         while done < requests.len() {
             progress.prompt(&requests[done].prompt);
-            let made = maker.make(&requests[done..], None, &mut [&mut progress])?;
+            let mut steps = Steps(&mut progress);
+            let made = maker.make(&requests[done..], None, &mut [&mut steps])?;
             for (picture, place) in made.pictures.iter().zip(&places[done..]) {
                 writer.save(picture, place)?;
             }
@@ -373,6 +375,16 @@ impl Work<'_> {
         let (rounds, totals) = outcomes(asked);
         let first = rounds.first().map_or(&[][..], Vec::as_slice);
         Ok((found(graphs, &parts, first), totals))
+    }
+}
+
+/// Counts steps.
+struct Steps<'a>(&'a mut Progress);
+
+impl Hook for Steps<'_> {
+    fn after_step(&mut self, _: &mut State, denoised: &Tensor<4>) -> Result<(), HookError> {
+        self.0.advance(denoised.dims()[0] as u64);
+        Ok(())
     }
 }
 
