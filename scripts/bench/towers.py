@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""CLIP, DINOv2, Depth Anything and SAM by transformers and by prepose in turn, at full size with random weights.
+"""CLIP, DINOv2, Depth Anything and SAM by transformers, ImageReward by its authors' package, and each by prepose in turn.
+All at full size with random weights.
 
     towers.py --example target/release/examples/towers --scratch /scratch --json benches/results/towers.json clip-b32 sam-b
 
@@ -29,6 +30,12 @@ def build(name):
     """The network, and the height and width of what it looks at."""
     import transformers as tf
 
+    if name == "image-reward":
+        from cases.eyes_image_reward import build as build_reward
+
+        text = {"vocab_size": 30524}
+        network, _ = build_reward(text, img_size=224, patch_size=16, embed_dim=1024, depth=24, num_heads=16)
+        return network, 224
     kind, size = name.split("-", 1)
     if kind == "clip":
         width, depth, heads, patch, side = {
@@ -62,7 +69,16 @@ def build(name):
 BOXES = [[100.0, 120.0, 500.0, 700.0], [0.0, 0.0, 1023.0, 600.0], [300.0, 40.0, 420.0, 90.0], [5.0, 600.0, 900.0, 1000.0]]
 
 
+def tokens():
+    """As many as ImageReward's texts may have."""
+    import torch
+
+    return torch.arange(101, 136)[None]
+
+
 def forward(name, model, pictures):
+    if name == "image-reward":
+        return model.score_gard(tokens(), tokens() * 0 + 1, pictures)[:, 0]
     if name.startswith("sam"):
         return model.get_image_embeddings(pictures)
     out = model(pictures)
@@ -83,9 +99,14 @@ def measure(name, args):
     if name.startswith("depth"):
         model.head.conv3.bias.data.fill_(1.0)
     folder.mkdir(parents=True, exist_ok=True)
-    model.save_pretrained(folder)
+    if name == "image-reward":
+        torch.save(model.state_dict(), folder / "ImageReward.pt")
+    else:
+        model.save_pretrained(folder)
     pictures = torch.randn((1, 3, side, side), generator=generator(2))
     given = {"pictures": pictures}
+    if name == "image-reward":
+        given["tokens"] = tokens().float()
     with torch.no_grad():
         out = forward(name, model, pictures)
         expected = {"out": out}

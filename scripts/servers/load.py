@@ -141,7 +141,8 @@ print(json.dumps({
     "outcomes": outcomes, "seconds": round(seconds, 1), "pictures_a_second": round(outcomes["done"] / seconds, 3),
     "memory_mib": {
         "before": before >> 20, "peak": max(readings) >> 20, "after": memory() >> 20,
-        "second_tenth": int(statistics.median(readings[tenth : 2 * tenth] or readings)) >> 20, "last_tenth": int(statistics.median(readings[-tenth:])) >> 20,
+        "second_tenth": int(statistics.median(readings[tenth : 2 * tenth] or readings)) >> 20,
+        "last_tenth": int(statistics.median(readings[-tenth:])) >> 20,
     },
     **({"again": equal_again()} if asked.again else {}),
 }))

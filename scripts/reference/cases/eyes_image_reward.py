@@ -77,33 +77,38 @@ def original():
     return ImageReward, MLP, BertModel, VisionTransformer, _transform
 
 
-def make():
-    path = case_dir("eyes/image-reward")
+def build(text, **sizes):
+    """Their network with a text encoder of that configuration and a picture encoder of these sizes, and how it prepares pictures."""
     network_class, mlp, bert, vision, transform = original()
-    words = vocabulary()
-    (path / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
-    tokenizer = BertTokenizer(vocab=str(path / "vocab.txt"), do_lower_case=True)
-    # As their code adds two tokens that no prompt has.
-    config = BertConfig(
-        vocab_size=len(words) + 2, hidden_size=TEXT, num_hidden_layers=2, num_attention_heads=TEXT // 64, intermediate_size=64,
-        max_position_embeddings=64, add_cross_attention=True, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-    )
-    config.encoder_width = CHANNELS
+    config = BertConfig(add_cross_attention=True, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **text)
+    config.encoder_width = sizes["embed_dim"]
     config.is_decoder = False
-
     network = network_class.__new__(network_class)
     torch.nn.Module.__init__(network)
     network.device = "cpu"
     network.blip = torch.nn.Module()
-    network.blip.visual_encoder = vision(SIDE, patch_size=8, embed_dim=CHANNELS, depth=2, num_heads=CHANNELS // 64, mlp_ratio=0.5)
+    network.blip.visual_encoder = vision(**sizes)
     network.blip.text_encoder = bert(config=config, add_pooling_layer=False)
-    network.blip.vision_proj = torch.nn.Linear(CHANNELS, 8)
-    network.blip.text_proj = torch.nn.Linear(TEXT, 8)
-    network.blip.tokenizer = tokenizer
-    network.mlp = mlp(TEXT)
+    network.blip.vision_proj = torch.nn.Linear(sizes["embed_dim"], 8)
+    network.blip.text_proj = torch.nn.Linear(config.hidden_size, 8)
+    network.mlp = mlp(config.hidden_size)
     network.mean, network.std = 0.16717362830052426, 1.0333394966054072
+    return network.eval(), transform(sizes["img_size"])
+
+
+def make():
+    path = case_dir("eyes/image-reward")
+    words = vocabulary()
+    (path / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
+    tokenizer = BertTokenizer(vocab=str(path / "vocab.txt"), do_lower_case=True)
+    # As their code adds two tokens that no prompt has.
+    text = {
+        "vocab_size": len(words) + 2, "hidden_size": TEXT, "num_hidden_layers": 2, "num_attention_heads": TEXT // 64,
+        "intermediate_size": 64, "max_position_embeddings": 64,
+    }
+    network, preprocess = build(text, img_size=SIDE, patch_size=8, embed_dim=CHANNELS, depth=2, num_heads=CHANNELS // 64, mlp_ratio=0.5)
     network = round_to_f16(randomize(network, 71)).eval()
-    network.preprocess = transform(SIDE)
+    network.preprocess, network.blip.tokenizer = preprocess, tokenizer
     state = {name: value.half() if value.is_floating_point() else value for name, value in network.state_dict().items()}
     torch.save(state, path / "ImageReward.pt")
 
