@@ -90,6 +90,7 @@ impl Case {
         let options = RecordOptions {
             memory,
             whole: false,
+            merging: None,
         };
         let recording = self.unet.record(
             self.sample.clone(),
@@ -313,6 +314,7 @@ fn whole_output_equals_forward() {
                 let options = RecordOptions {
                     memory,
                     whole: true,
+                    merging: None,
                 };
                 let mut maps = Maps::of(&loss);
                 let recording = case.unet.record(

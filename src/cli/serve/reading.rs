@@ -84,11 +84,20 @@ fn command(wanted: &Wanted) -> String {
         ("steps", "--steps"),
         ("guidance_scale", "--guidance-scale"),
         ("scheduler", "--scheduler"),
+        ("timestep_spacing", "--timestep-spacing"),
         ("clip_skip", "--clip-skip"),
         ("noise", "--noise"),
     ] {
         add(option, &request[name]);
     }
+    let savings = &request["savings"];
+    let deep = &savings["deep_cache"];
+    match (&deep["every"], &deep["branch"]) {
+        (every, Value::Null) => add("--deep-cache", every),
+        (every, branch) => add("--deep-cache", &json!(format!("{every}:{branch}"))),
+    }
+    add("--tgate", &savings["tgate"]);
+    add("--token-merging", &savings["token_merging"]);
     if let (Some(width), Some(height)) = (wanted.request.width, wanted.request.height) {
         add("--size", &json!(format!("{width}x{height}")));
     }
@@ -150,6 +159,7 @@ fn command(wanted: &Wanted) -> String {
         ("loss", "--guide-loss"),
         ("combine", "--guide-combine"),
         ("distance", "--guide-distance"),
+        ("every", "--guide-every"),
     ] {
         match &guide[name] {
             Value::Bool(flag) => add(option, &json!(flag.to_string())),
@@ -157,6 +167,7 @@ fn command(wanted: &Wanted) -> String {
         }
     }
     add("--guide-one-pass", &guide["one_pass"]);
+    add("--guide-extrapolate", &guide["extrapolate"]);
     if let Some(search) = &wanted.search {
         add("--best-of", &json!(search.best_of));
         add("--reward", &json!(search.reward));

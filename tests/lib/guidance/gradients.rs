@@ -164,6 +164,7 @@ impl Tiny {
             loss: loss.as_ref(),
             before: &[],
             stage: Stage::Update,
+            merging: None,
         };
         let (maps, recording) = reading.run(unet, input, self.timestep, &prepared, memory);
         let gradient = recording.sample_gradient(&maps) * self.scale;
@@ -282,6 +283,7 @@ fn agree_with_autograd(
         loss: loss.as_ref(),
         before: &[],
         stage: Stage::Update,
+        merging: None,
     };
     for memory in [Memory::Keep, Memory::Recompute] {
         let run = |prepared| {

@@ -64,6 +64,8 @@ impl Case {
             steps: size("num_inference_steps"),
             guidance_scale: asked["guidance_scale"].as_f64().unwrap(),
             guidance_steps: None,
+            savings: Default::default(),
+            timestep_spacing: None,
             scheduler: None,
             eta: None,
             clip_skip: 0,
