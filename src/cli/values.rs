@@ -14,6 +14,16 @@ pub struct Seeds(pub Vec<u64>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrOff<T>(pub Option<T>);
 
+impl<T: Display> OrOff<T> {
+    /// `name` with it.
+    pub fn label(&self, name: &str) -> String {
+        match &self.0 {
+            Some(value) => format!("{name} {value}"),
+            None => format!("{name} off"),
+        }
+    }
+}
+
 impl<T: FromStr> FromStr for OrOff<T>
 where
     T::Err: Display,

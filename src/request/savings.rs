@@ -94,6 +94,17 @@ impl Savings {
     }
 }
 
+/// In the words of the options: `deep-cache 3, tgate 0.4`.
+impl fmt::Display for Savings {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let deep = self.deep_cache.map(|deep| format!("deep-cache {deep}"));
+        let gate = self.tgate.map(|gate| format!("tgate {gate}"));
+        let merging = (self.token_merging).map(|ratio| format!("token-merging {ratio}"));
+        let parts: Vec<String> = [deep, gate, merging].into_iter().flatten().collect();
+        f.write_str(&parts.join(", "))
+    }
+}
+
 impl Gate {
     /// The first step after it, of `steps`.
     pub fn step(self, steps: usize) -> usize {
@@ -204,5 +215,6 @@ mod tests {
         let both = deep(3).or(gate(Gate::Step(4))).or(deep(2));
         assert_eq!(both.deep_cache.unwrap().every, 3);
         assert_eq!(both.in_steps(9).unwrap().gate, Some(4));
+        assert_eq!(both.to_string(), "deep-cache 3, tgate 4");
     }
 }

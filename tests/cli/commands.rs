@@ -80,6 +80,7 @@ fn those_of_the_readme() {
 fn those_about_pictures() {
     for page in [
         "generate",
+        "fewer-calls",
         "search",
         "attention-maps",
         "memory",

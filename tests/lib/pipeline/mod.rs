@@ -9,6 +9,7 @@ mod gligen;
 mod hooks;
 pub mod ip_adapter;
 mod references;
+mod savings;
 mod sd2;
 
 use std::path::Path;
