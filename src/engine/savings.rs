@@ -67,7 +67,10 @@ impl Blueprint {
         }
         let changes = |picture: &crate::request::PicturePrompt| {
             let begins = picture.first_step >= gate;
-            begins || picture.last_step.is_some_and(|last| (gate - 1..texts.len() - 1).contains(&last))
+            begins
+                || picture
+                    .last_step
+                    .is_some_and(|last| (gate - 1..texts.len() - 1).contains(&last))
         };
         if request.pictures.iter().any(changes) {
             return Err(RequestError::GatedPicture { gate }.into());
@@ -83,7 +86,12 @@ impl Blueprint {
         match guided {
             // A recorded call is made of two, which leave nothing.
             Some([_, last]) if last >= gate - usize::from(one_pass) => {
-                Err(RequestError::GatedGuidance { last, gate, one_pass }.into())
+                Err(RequestError::GatedGuidance {
+                    last,
+                    gate,
+                    one_pass,
+                }
+                .into())
             }
             _ => Ok(()),
         }

@@ -56,7 +56,11 @@ mod tests {
         let mut held = Held::default();
         assert!(held.at(3, true).is_none());
         let read = |held: &Held, step, extrapolated| -> Vec<f32> {
-            held.at(step, extrapolated).unwrap().into_data().iter().collect()
+            held.at(step, extrapolated)
+                .unwrap()
+                .into_data()
+                .iter()
+                .collect()
         };
         held.push(2, of(9.0));
         held.push(2, of(1.0));

@@ -66,7 +66,10 @@ impl Savings {
     /// # Errors
     /// [`RequestError::Range`].
     pub fn in_steps(&self, steps: usize) -> Result<denoise::Savings, RequestError> {
-        if let Some(DeepCache { every: every @ ..2, .. }) = self.deep_cache {
+        if let Some(DeepCache {
+            every: every @ ..2, ..
+        }) = self.deep_cache
+        {
             return Err(range("deep cache", every, "at least 2, or off"));
         }
         let gate = self.tgate.map(|gate| gate.step(steps));
@@ -83,7 +86,11 @@ impl Savings {
         if let Some(ratio) = self.token_merging
             && !(ratio > 0.0 && ratio <= MOST_MERGED)
         {
-            return Err(range("token merging", ratio, "above 0 and at most 0.75, or off"));
+            return Err(range(
+                "token merging",
+                ratio,
+                "above 0 and at most 0.75, or off",
+            ));
         }
         Ok(denoise::Savings {
             deep_every: self.deep_cache.map(|deep| deep.every),
@@ -121,7 +128,9 @@ impl FromStr for DeepCache {
     fn from_str(text: &str) -> Result<Self, String> {
         let number = |part: &str| {
             part.parse::<usize>().map_err(|_| {
-                format!("{text:?} is no number of steps such as 3, nor one with a branch such as 3:1")
+                format!(
+                    "{text:?} is no number of steps such as 3, nor one with a branch such as 3:1"
+                )
             })
         };
         let (every, branch) = text.split_once(':').unwrap_or((text, "0"));
@@ -145,7 +154,8 @@ impl FromStr for Gate {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no step such as 10, nor a share of the steps such as 0.4");
+        let wrong =
+            || format!("{text:?} is no step such as 10, nor a share of the steps such as 0.4");
         match text.contains('.') {
             true => text.parse().map(Self::Share).map_err(|_| wrong()),
             false => text.parse().map(Self::Step).map_err(|_| wrong()),

@@ -29,6 +29,7 @@ mod program;
 mod propose;
 mod report;
 mod run;
+mod savings;
 mod score;
 mod score_eyes;
 mod score_quality;

@@ -285,7 +285,10 @@ impl UNetConfig {
     /// As [`forward_bytes`](Self::forward_bytes).
     pub fn branches(&self) -> Result<usize, ConfigError> {
         let stages = stages(&self.plan()?);
-        Ok(stages.iter().filter(|stage| **stage == Stage::Branch).count())
+        Ok(stages
+            .iter()
+            .filter(|stage| **stage == Stage::Branch)
+            .count())
     }
 
     /// Bytes that a [`Reuse`](super::Reuse) keeps of a call: what comes out of the deep part inside of a skip connection

@@ -286,7 +286,13 @@ impl UNet {
         conditioning: &PreparedConditioning,
         probe: &mut dyn AttentionProbe,
     ) -> Tensor<4> {
-        self.pass(sample, timesteps, conditioning, probe, &mut Reuse::default())
+        self.pass(
+            sample,
+            timesteps,
+            conditioning,
+            probe,
+            &mut Reuse::default(),
+        )
     }
 
     fn pass(

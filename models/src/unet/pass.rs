@@ -59,7 +59,11 @@ impl Pass<'_> {
     /// How the tokens `x` `[B, height · width, C]` are merged for self-attention, if they are.
     pub fn merging(&self, x: &Tensor<3>, size: [usize; 2]) -> Option<Merging> {
         let ratio = self.merging?;
-        let largest = self.layers.iter().map(|layer| layer.height * layer.width).max();
+        let largest = self
+            .layers
+            .iter()
+            .map(|layer| layer.height * layer.width)
+            .max();
         (largest == Some(size[0] * size[1]))
             .then(|| Merging::of(x, size, ratio))
             .flatten()

@@ -60,7 +60,8 @@ impl Reuse {
         let pictures = self.pictures;
         let rows = |count: usize, device: &Device| -> Tensor<1, Int> {
             let groups = count / pictures.max(1);
-            let rows = (0..groups).flat_map(|group| keep.iter().map(move |row| group * pictures + row));
+            let rows =
+                (0..groups).flat_map(|group| keep.iter().map(move |row| group * pictures + row));
             let rows: Vec<i32> = rows.map(|row| row as i32).collect();
             let count = rows.len();
             Tensor::from_data(TensorData::new(rows, [count]), device)
@@ -101,11 +102,18 @@ pub(super) fn mean_rows(x: Tensor<3>, pictures: usize) -> Tensor<3> {
 /// If there is no such skip connection.
 pub(super) fn seams(steps: &[Step], branch: usize) -> (usize, usize) {
     let places = |wanted: fn(&Step) -> bool| {
-        let places = steps.iter().enumerate().filter(move |(_, step)| wanted(step));
+        let places = steps
+            .iter()
+            .enumerate()
+            .filter(move |(_, step)| wanted(step));
         places.map(|(place, _)| place)
     };
     let begins = places(|step| matches!(step, Step::Branch)).nth(branch);
-    let ends = places(|step| matches!(step, Step::Concatenate)).rev().nth(branch);
-    let (begins, ends) = begins.zip(ends).expect("a skip connection that the network has");
+    let ends = places(|step| matches!(step, Step::Concatenate))
+        .rev()
+        .nth(branch);
+    let (begins, ends) = begins
+        .zip(ends)
+        .expect("a skip connection that the network has");
     (begins + 1, ends)
 }

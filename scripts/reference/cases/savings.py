@@ -1,7 +1,8 @@
-"""`fixtures/savings/`: DeepCache, T-GATE and token merging by their authors' packages in diffusers' pipeline, on sd1-tiny.
+"""`fixtures/savings/`: DeepCache, T-GATE and token merging by their authors' packages in diffusers' pipeline, on sd1-tiny and, where
+a name begins with it, on sdxl-tiny.
 
 T-GATE runs as in its paper, without the reuse of self-attention that its second version added: `sp_interval=1` and
-`fi_interval=1`. tomesd runs without its random choice.
+`fi_interval=1`. tomesd runs without its random choice, in the largest feature maps that have attention: SDXL's are halved once.
 """
 
 import diffusers
@@ -14,8 +15,8 @@ from common import FIXTURES, generator, write_case
 from DeepCache import DeepCacheSDHelper
 from diffusers import UNet2DConditionModel
 from outputs import random_like
-from scheduler_configs import SD1
-from tgate import TgateSDDeepCacheLoader, TgateSDLoader
+from scheduler_configs import SD1, SDXL
+from tgate import TgateSDDeepCacheLoader, TgateSDLoader, TgateSDXLDeepCacheLoader, TgateSDXLLoader
 
 REQUEST = {
     "prompt": "a photo of a cat on the left of a dog",
@@ -38,6 +39,9 @@ CASES = {
     "token-merging-most": ("euler", None, None, 0.75, None),
     "tgate-deep-cache": ("ddim", [3, 0], 3, None, None),
     "all": ("ddim", [2, 1], 4, 0.5, None),
+    "sdxl-deep-cache": ("euler", [3, 0], None, None, None),
+    "sdxl-tgate": ("euler", None, 3, None, None),
+    "sdxl-all": ("euler", [2, 1], 4, 0.5, None),
 }
 SCHEDULERS = {"ddim": "DDIMScheduler", "euler": "EulerDiscreteScheduler"}
 # How much is merged where PoS guidance is differentiated.
@@ -46,16 +50,20 @@ MERGED = 0.5
 
 def latents(name, dtype=torch.float32):
     scheduler, deep, gate, merged, size = CASES[name]
-    folder = FIXTURES / "sd1-tiny"
-    pipe = diffusers.StableDiffusionPipeline.from_pretrained(folder, dtype=dtype)
+    xl = name.startswith("sdxl")
+    if xl:
+        kind, options, config = diffusers.StableDiffusionXLPipeline, {"variant": "fp16", "add_watermarker": False}, SDXL
+    else:
+        kind, options, config = diffusers.StableDiffusionPipeline, {}, SD1
+    pipe = kind.from_pretrained(FIXTURES / ("sdxl-tiny" if xl else "sd1-tiny"), dtype=dtype, **options)
     pipe.set_progress_bar_config(disable=True)
-    pipe.scheduler = getattr(diffusers, SCHEDULERS[scheduler]).from_config(SD1)
+    pipe.scheduler = getattr(diffusers, SCHEDULERS[scheduler]).from_config(config)
     request = dict(REQUEST, generator=generator(SEED), output_type="latent")
     if size:
         # diffusers' pipeline wants multiples of 8, its networks do not.
         request["latents"] = torch.randn([1, 4, size[0] // 2, size[1] // 2], generator=generator(SEED), dtype=dtype)
     if merged:
-        tomesd.apply_patch(pipe, ratio=merged, use_rand=False)
+        tomesd.apply_patch(pipe, ratio=merged, use_rand=False, max_downsample=2 if xl else 1)
     if not gate:
         if deep:
             helper = DeepCacheSDHelper(pipe=pipe)
@@ -63,9 +71,10 @@ def latents(name, dtype=torch.float32):
             helper.enable()
         return pipe(**request).images
     if deep:
-        pipe = TgateSDDeepCacheLoader(pipe, cache_interval=deep[0], cache_branch_id=deep[1])
+        load = TgateSDXLDeepCacheLoader if xl else TgateSDDeepCacheLoader
+        pipe = load(pipe, cache_interval=deep[0], cache_branch_id=deep[1])
     else:
-        pipe = TgateSDLoader(pipe)
+        pipe = (TgateSDXLLoader if xl else TgateSDLoader)(pipe)
     return pipe.tgate(gate_step=gate, sp_interval=1, fi_interval=1, warm_up=0, **request).images
 
 

@@ -220,29 +220,37 @@ fn predict(
     let input = state.model_input(state.latents.clone());
     let pictures = input.dims()[0];
     let prepared = match rows > 1 && !guided {
-        true => prepared.narrow((rows - 1) * pictures, pictures),
+        true => {
+            let positive = prepared.narrow((rows - 1) * pictures, pictures);
+            match state.savings.is_gated(state.step) {
+                // Of SDXL's added conditioning, T-GATE's authors go on with that of the unconditional half.
+                true => positive.with_added(&prepared),
+                false => positive,
+            }
+        }
         false => prepared,
     };
     let timestep = [state.timestep];
-    let forward = |which, input, prepared: &_, hooks: &mut [&mut dyn Hook], reuse: Option<&mut Reuse>| {
-        let shallow = (reuse.as_ref()).is_some_and(|reuse| reuse.deep.get().is_some());
-        let probes = hooks.iter_mut().filter(|_| !shallow);
-        let probes = probes.filter_map(|hook| hook.probe(state, which));
-        let probes: Vec<_> = probes.collect();
-        if let Some(reuse) = reuse {
-            let mut probes = Probes(probes);
-            return unet.forward_reusing(input, &timestep, prepared, &mut probes, reuse);
-        }
-        // Beside a recorded half there is nothing to win, and its shape would replace the graph of the plain steps.
-        let plain = probes.is_empty() && which != Rows::Negative;
-        match graphs.filter(|_| plain) {
-            Some(graphs) => {
-                let calls = state.steps - state.step;
-                graphs.forward(unet, input, state.timestep, prepared, calls)
+    let forward =
+        |which, input, prepared: &_, hooks: &mut [&mut dyn Hook], reuse: Option<&mut Reuse>| {
+            let shallow = (reuse.as_ref()).is_some_and(|reuse| reuse.deep.get().is_some());
+            let probes = hooks.iter_mut().filter(|_| !shallow);
+            let probes = probes.filter_map(|hook| hook.probe(state, which));
+            let probes: Vec<_> = probes.collect();
+            if let Some(reuse) = reuse {
+                let mut probes = Probes(probes);
+                return unet.forward_reusing(input, &timestep, prepared, &mut probes, reuse);
             }
-            None => unet.forward_probed(input, &timestep, prepared, &mut Probes(probes)),
-        }
-    };
+            // Beside a recorded half there is nothing to win, and its shape would replace the graph of the plain steps.
+            let plain = probes.is_empty() && which != Rows::Negative;
+            match graphs.filter(|_| plain) {
+                Some(graphs) => {
+                    let calls = state.steps - state.step;
+                    graphs.forward(unet, input, state.timestep, prepared, calls)
+                }
+                None => unet.forward_probed(input, &timestep, prepared, &mut Probes(probes)),
+            }
+        };
     let recorder = (hooks.iter_mut()).position(|hook| hook.recorder(state).is_some());
     let parts = if guided { rows } else { 1 };
     let moved = hooks.iter().any(|hook| hook.moves(state));

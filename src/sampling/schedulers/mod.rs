@@ -231,7 +231,9 @@ pub enum SchedulerError {
     )]
     NoEta(SchedulerKind),
     /// A method with timesteps of its own.
-    #[error("{0} takes the timesteps that it was distilled for; leave out --timestep-spacing, or take another --scheduler")]
+    #[error(
+        "{0} takes the timesteps that it was distilled for; leave out --timestep-spacing, or take another --scheduler"
+    )]
     NoSpacing(SchedulerKind),
     /// No share.
     #[error("eta is {0}, but is a share from 0 to 1")]

@@ -273,7 +273,10 @@ fn gradients_through_merged_tokens() {
     let network = Tiny::open("sd1", &Expected::open("guidance"));
     let expected = Expected::open("savings");
     let info = &read_json(&fixture("savings/case.json"))["guided"];
-    let (name, merging) = (info["case"].as_str().unwrap(), info["token_merging"].as_f64());
+    let (name, merging) = (
+        info["case"].as_str().unwrap(),
+        info["token_merging"].as_f64(),
+    );
     let (_, config, targets) = (cases().into_iter())
         .find(|(case, ..)| case == name)
         .unwrap();
@@ -283,7 +286,10 @@ fn gradients_through_merged_tokens() {
             deviation(&losses, &expected.values("guided/losses")),
             deviation(&gradient, &expected.values("guided/gradient")),
         ];
-        println!("{memory:?}: losses {:.1e}, gradient {:.1e}", errors[0], errors[1]);
+        println!(
+            "{memory:?}: losses {:.1e}, gradient {:.1e}",
+            errors[0], errors[1]
+        );
         assert!(errors[0] < 1e-4 && errors[1] < 1e-4, "{errors:?}");
     }
     let (_, whole) = network.evaluate(&config, &targets, 0, Memory::Keep);

@@ -5,9 +5,7 @@ use prepose::attention_maps::{AttentionMaps, MapSelection};
 use prepose::guidance::GuidanceConfig;
 use prepose::guidance::maps::LayerRule;
 use prepose::guidance::pos::Pos;
-use prepose::request::{
-    DeepCache, Dtype, Gate, ModelRequest, PromptSwitch, Request, Savings,
-};
+use prepose::request::{DeepCache, Dtype, Gate, ModelRequest, PromptSwitch, Request, Savings};
 use prepose::sampling::StepRange;
 use prepose::sampling::denoise::UnetRows;
 use serde_json::Value;
@@ -16,7 +14,11 @@ use super::{Case, assert_close};
 use crate::support::fixture;
 
 fn open() -> (Case, Value) {
-    let model = ModelRequest::new(fixture("sd1-tiny").to_string_lossy(), Dtype::F32);
+    open_on("sd1-tiny")
+}
+
+fn open_on(checkpoint: &str) -> (Case, Value) {
+    let model = ModelRequest::new(fixture(checkpoint).to_string_lossy(), Dtype::F32);
     let text = std::fs::read_to_string(fixture("savings/case.json")).unwrap();
     let mut case = Case::of(&fixture("savings"), model);
     case.request.scheduler = Some("ddim".into());
@@ -84,13 +86,24 @@ impl Case {
 
 #[test]
 fn savings_are_their_authors() {
-    let (case, info) = open();
+    let ((sd1, info), (sdxl, _)) = (open(), open_on("sdxl-tiny"));
     let number = |value: &Value| value.as_u64().unwrap() as usize;
     for (name, given) in info["cases"].as_object().unwrap() {
-        let pair = |key: &str| given[key].as_array().map(|pair| [number(&pair[0]), number(&pair[1])]);
+        let case = if name.starts_with("sdxl") {
+            &sdxl
+        } else {
+            &sd1
+        };
+        let pair = |key: &str| {
+            given[key]
+                .as_array()
+                .map(|pair| [number(&pair[0]), number(&pair[1])])
+        };
         let savings = Savings {
             deep_cache: pair("deep_cache").map(|[every, branch]| DeepCache { every, branch }),
-            tgate: given["tgate"].as_u64().map(|step| Gate::Step(step as usize)),
+            tgate: given["tgate"]
+                .as_u64()
+                .map(|step| Gate::Step(step as usize)),
             token_merging: given["token_merging"].as_f64(),
         };
         let mut request = Request {
@@ -180,7 +193,9 @@ fn maps_are_those_of_all_cells_in_steps_that_run_whole() {
             ..MapSelection::default()
         });
         let request = case.saving(savings);
-        let made = case.engine.latents(std::slice::from_ref(&request), &mut [&mut maps]);
+        let made = case
+            .engine
+            .latents(std::slice::from_ref(&request), &mut [&mut maps]);
         // To look changes nothing that matters.
         let error = values(made.unwrap());
         let alone = case.made(&request);
