@@ -35,7 +35,7 @@ CASES = {
     "tgate": ("ddim", None, 3, None, None),
     "tgate-late": ("euler", None, 7, None, None),
     "token-merging": ("ddim", None, None, 0.5, None),
-    "token-merging-odd": ("ddim", None, None, 0.4, [34, 50]),
+    "token-merging-odd": ("ddim", None, None, 0.4, [36, 52]),
     "token-merging-most": ("euler", None, None, 0.75, None),
     "tgate-deep-cache": ("ddim", [3, 0], 3, None, None),
     "all": ("ddim", [2, 1], 4, 0.5, None),
@@ -61,7 +61,7 @@ def latents(name, dtype=torch.float32):
     request = dict(REQUEST, generator=generator(SEED), output_type="latent")
     if size:
         # diffusers' pipeline wants multiples of 8, its networks do not.
-        request["latents"] = torch.randn([1, 4, size[0] // 2, size[1] // 2], generator=generator(SEED), dtype=dtype)
+        request["latents"] = torch.randn([1, 4, size[0] // 4, size[1] // 4], generator=generator(SEED), dtype=dtype)
     if merged:
         tomesd.apply_patch(pipe, ratio=merged, use_rand=False, max_downsample=2 if xl else 1)
     if not gate:

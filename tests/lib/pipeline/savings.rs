@@ -168,7 +168,7 @@ fn calls_are_saved_where_nothing_is_guided() {
     // A recorded call leaves nothing, so that the one after it is whole: 0, 1, 2, 5.
     request.guide.as_mut().unwrap().one_pass = true;
     assert_eq!(case.rows(&request), [8, 8]);
-    // So is a step with another prompt, and the first without classifier-free guidance: 0, 1, 4, 5, 7.
+    // So is a step with another prompt, and the first without classifier-free guidance: 0, 1, 4, 5.
     request.guide = None;
     request.switch = Some(PromptSwitch {
         to: "a bird".into(),
@@ -187,7 +187,7 @@ fn maps_are_those_of_all_cells_in_steps_that_run_whole() {
     let seen = |savings| {
         let mut maps = AttentionMaps::new(MapSelection {
             layers: LayerRule::Size {
-                side: Some(16),
+                side: Some(8),
                 down_only: false,
             },
             ..MapSelection::default()
@@ -201,7 +201,7 @@ fn maps_are_those_of_all_cells_in_steps_that_run_whole() {
         let alone = case.made(&request);
         let largest = alone.iter().fold(0f32, |most, value| most.max(value.abs()));
         let pairs = error.iter().zip(&alone);
-        assert!(pairs.map(|(a, b)| (a - b).abs()).fold(0f32, f32::max) < 1e-5 * largest);
+        assert!(pairs.map(|(a, b)| (a - b).abs()).fold(0f32, f32::max) < 1e-4 * largest);
         maps.into_steps()
     };
     let plain = seen(Savings::default());
