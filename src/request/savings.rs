@@ -72,16 +72,20 @@ impl Savings {
         {
             return Err(range("deep cache", every, "at least 2, or off"));
         }
-        let gate = self.tgate.map(|gate| gate.step(steps));
-        if let (Some(gate), Some(step)) = (self.tgate, gate)
-            && !(1..steps).contains(&step)
+        if let Some(Gate::Share(share)) = self.tgate
+            && !(share > 0.0 && share < 1.0)
         {
-            return Err(match gate {
-                Gate::Share(share) if !(share > 0.0 && share < 1.0) => {
-                    range("tgate", share, "a share of the steps between 0 and 1")
-                }
-                _ => RequestError::Gate { gate: step, steps },
-            });
+            return Err(range(
+                "tgate",
+                share,
+                "a share of the steps between 0 and 1, or a whole number of them",
+            ));
+        }
+        let gate = self.tgate.map(|gate| gate.step(steps));
+        if let Some(gate) = gate
+            && !(1..steps).contains(&gate)
+        {
+            return Err(RequestError::Gate { gate, steps });
         }
         if let Some(ratio) = self.token_merging
             && !(ratio > 0.0 && ratio <= MOST_MERGED)
