@@ -1,9 +1,10 @@
-"""What is lost by fewer calls of the network, as a page: python scripts/report/fewer_calls.py RUN --times FILE --page docs/fewer-calls.md --json FILE
+"""What fewer calls of the network lose and save, as a page: python scripts/report/fewer_calls.py RUN --page docs/fewer-calls.md --json FILE
 
-RUN is the folder of a finished `prepose run` with `scripts/toybox/fewer_calls.toml`, FILE of --times is what
-`scripts/bench/picture_cpu.py` wrote. Of every method: relations right (VISOR's rule) and what the checker passes, and both
-against the undisturbed method of the same guidance, picture by picture, with 95 % intervals over the prompts; how far its
-pictures are from those, as the root of the mean square of the 255 levels; rows through the network, and processor time.
+RUN is the folder of a `prepose run` with methods of `scripts/toybox/fewer_calls.toml`; those that are not complete are left
+out. --times is what `scripts/bench/picture_cpu.py` wrote; without it there is no time. Of every method: relations right
+(VISOR's rule) and what the checker passes, and both against the undisturbed method of the same guidance, picture by picture,
+with 95 % intervals over the prompts; how far its pictures are from those, as the root of the mean square of the 255 levels;
+rows through the network, and processor time.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from PIL import Image
 START, END = "<!-- measured -->", "<!-- /measured -->"
 # What each method is compared with: the longest of these that its name begins with, or else the first.
 BASES = ["prompt-only", "psg", "psg-5"]
+SIGNED = ("right_difference", "passed_difference")
 
 
 def base_of(name):
@@ -82,16 +84,18 @@ def measure(name, pictures, bases, times):
         right=share(by_prompt(pictures, lambda p: p["right"])),
         passed=share(by_prompt(pictures, lambda p: p["passed"])),
         **mean,
-        cpu_seconds=round(min(times[name]), 4),
     )
-    if name != base:
+    if name in times:
+        row |= dict(cpu_seconds=round(min(times[name]), 4))
+    if name != base and base in bases:
         row |= dict(
             base=base,
             right_difference=paired(pictures, bases[base], "right"),
             passed_difference=paired(pictures, bases[base], "passed"),
             distance=distance(pictures, bases[base]),
-            cpu_share=round(min(times[name]) / min(times[base]), 3),
         )
+        if name in times and base in times:
+            row |= dict(cpu_share=round(min(times[name]) / min(times[base]), 3))
     return row
 
 
@@ -106,13 +110,13 @@ def page(result):
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for name, row in result["methods"].items():
-        signed = [f"{row[key]['percent']:+.1f} ± {row[key]['half_width']:.1f}" if key in row else "" for key in ("right_difference", "passed_difference")]
+        signed = [f"{row[key]['percent']:+.1f} ± {row[key]['half_width']:.1f}" if key in row else "" for key in SIGNED]
         cells = [percent(row["right"]), percent(row["passed"]), *signed, f"{row['distance']:.1f}" if "distance" in row else ""]
         cells += [f"{row[key]:g}" for key in ("whole", "shallow", "guided")]
-        cells += [f"{row['cpu_seconds']:.3f}", f"{row['cpu_share']:.2f}" if "cpu_share" in row else ""]
+        cells += [f"{row['cpu_seconds']:.3f}" if "cpu_seconds" in row else "", f"{row['cpu_share']:.2f}" if "cpu_share" in row else ""]
         text.append(f"| {name} | {' | '.join(cells)} |")
     first = next(iter(result["methods"].values()))
-    text += ["", f"{first['prompts']} prompts, {first['pictures']} pictures a method, {result['day']}. Commands:", ""]
+    text += ["", f"{first['prompts']} prompts, {first['pictures']} pictures a method, {result['day']}: what was finished then of", ""]
     text += ["```sh", result["command"], "```"]
     return "\n".join(text)
 
@@ -120,22 +124,27 @@ def page(result):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
-    parser.add_argument("--times", type=Path, required=True)
+    parser.add_argument("--times", type=Path)
     parser.add_argument("--page", type=Path, required=True, help=f"what stands between {START} and {END} is replaced")
     parser.add_argument("--json", type=Path, required=True)
     args = parser.parse_args()
-    times = json.loads(args.times.read_text())
+    times = json.loads(args.times.read_text()) if args.times else {}
     names = [method["name"] for method in json.loads((args.run / "run.json").read_text())["methods"]]
+    # A method is folded into its tables when it is complete.
+    names = [name for name in names if (args.run / name / "eval/scores.jsonl").exists()]
     pictures = {name: read(args.run / name) for name in names}
     notes = [json.loads(path.read_text()) for path in sorted((args.run / "provenance").iterdir())]
-    words = [f"runs/{args.run.name}" if word == str(args.run) else word for word in notes[0]["command"][1:]]
+
+    def told(note):
+        words = [f"runs/{args.run.name}" if word == str(args.run) else word for word in note["command"][1:]]
+        return "prepose " + " ".join(map(shlex.quote, words))
+
     result = dict(
         day=notes[-1]["started_utc"][:10],
-        command="prepose " + " ".join(map(shlex.quote, words)),
-        steps=times["steps"],
-        timed_pictures=times["pictures"],
-        rounds=times["rounds"],
-        methods={name: measure(name, pictures[name], pictures, times["seconds"]) for name in names},
+        command=told(notes[0]),
+        commands=list(dict.fromkeys(map(told, notes))),
+        timing={key: times.get(key) for key in ("steps", "pictures", "rounds")},
+        methods={name: measure(name, pictures[name], pictures, times.get("seconds", {})) for name in names},
     )
     args.json.write_text(json.dumps(result, indent=2) + "\n")
     text = args.page.read_text()
