@@ -104,16 +104,18 @@ def percent(value):
 
 
 def page(result):
-    text = [
-        "| method | relation right, % | PASS, % | relation right, difference | PASS, difference | picture difference | "
-        "whole rows | shallow rows | guided passes | CPU s a picture | of the undisturbed |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
+    heads = ["method", "relation right, %", "PASS, %", "relation right, difference", "PASS, difference", "picture difference"]
+    heads += ["whole rows", "shallow rows", "guided passes"]
+    timed = any("cpu_seconds" in row for row in result["methods"].values())
+    if timed:
+        heads += ["CPU s a picture", "of the undisturbed"]
+    text = [f"| {' | '.join(heads)} |", f"| --- |{' ---: |' * (len(heads) - 1)}"]
     for name, row in result["methods"].items():
         signed = [f"{row[key]['percent']:+.1f} ± {row[key]['half_width']:.1f}" if key in row else "" for key in SIGNED]
         cells = [percent(row["right"]), percent(row["passed"]), *signed, f"{row['distance']:.1f}" if "distance" in row else ""]
         cells += [f"{row[key]:g}" for key in ("whole", "shallow", "guided")]
-        cells += [f"{row['cpu_seconds']:.3f}" if "cpu_seconds" in row else "", f"{row['cpu_share']:.2f}" if "cpu_share" in row else ""]
+        if timed:
+            cells += [f"{row['cpu_seconds']:.3f}" if "cpu_seconds" in row else "", f"{row['cpu_share']:.2f}" if "cpu_share" in row else ""]
         text.append(f"| {name} | {' | '.join(cells)} |")
     first = next(iter(result["methods"].values()))
     text += ["", f"{first['prompts']} prompts, {first['pictures']} pictures a method, {result['day']}: what was finished then of", ""]
