@@ -256,6 +256,9 @@ fn one_gradient_serves_several_steps() {
     }
 }
 
+/// What the message says, and what is wrong.
+type Wrong<'a> = (&'a str, &'a dyn Fn(&mut Request));
+
 #[test]
 fn what_cannot_be_combined_is_refused() {
     let (case, _) = open();
@@ -265,7 +268,7 @@ fn what_cannot_be_combined_is_refused() {
         let blueprint = case.engine.blueprint();
         blueprint.check(&mut request).unwrap_err().to_string()
     };
-    let cases: [(&str, &dyn Fn(&mut Request)); 10] = [
+    let cases: [Wrong; 10] = [
         ("has 0 to 8", &|r| r.savings = deep(2, 9)),
         ("all 8 steps are guided", &|r| {
             r.savings = deep(2, 0);
