@@ -158,6 +158,7 @@ fn guide(
     let options = RecordOptions {
         memory,
         whole: false,
+        merging: None,
     };
     let recording = unet.record(sample.clone(), &[500.0], conditioning, &mut maps, options);
 

@@ -10,8 +10,8 @@ use burn::tensor::{FloatDType, TensorData};
 use prepose_models::attention::{AttentionProbe, LayerInfo};
 use prepose_models::params::Params;
 use prepose_models::unet::{
-    AddedConditioning, MapCotangents, Memory, Objects, PreparedConditioning, RecordOptions, UNet,
-    UNetConfig,
+    AddedConditioning, Kept, MapCotangents, Memory, Objects, PreparedConditioning, RecordOptions,
+    Reuse, UNet, UNetConfig,
 };
 use support::{FileSource, config, deviation, noise_tensor};
 
@@ -31,6 +31,8 @@ struct Case {
     conditioning: PreparedConditioning,
     sample: Tensor<4>,
     timesteps: Vec<f64>,
+    /// The share of tokens that self-attention merges.
+    merging: Option<f64>,
 }
 
 impl Case {
@@ -72,6 +74,7 @@ impl Case {
             // Odd, so that skip connections are cropped.
             sample: noise_tensor(1, [2, 4, 9, 10], &device()),
             timesteps: vec![601.0, 280.5],
+            merging: None,
         }
     }
 
@@ -81,6 +84,7 @@ impl Case {
             conditioning: self.conditioning.narrow(1, 1),
             sample: self.sample.narrow(0, 1, 1),
             timesteps: vec![self.timesteps[1]],
+            merging: self.merging,
             unet: self.unet,
         }
     }
@@ -90,6 +94,7 @@ impl Case {
         let options = RecordOptions {
             memory,
             whole: false,
+            merging: self.merging,
         };
         let recording = self.unet.record(
             self.sample.clone(),
@@ -114,8 +119,12 @@ impl Case {
 
     fn loss(&self, loss: &Loss, sample: Tensor<4>) -> Tensor<1> {
         let mut maps = Maps::of(loss);
-        self.unet
-            .forward_probed(sample, &self.timesteps, &self.conditioning, &mut maps);
+        let mut reuse = Reuse {
+            merging: self.merging,
+            ..Reuse::default()
+        };
+        let (times, told) = (&self.timesteps, &self.conditioning);
+        (self.unet).forward_reusing(sample, times, told, &mut maps, &mut reuse);
         let terms = maps.seen.iter();
         let terms = terms.map(|(&layer, map)| loss.term(layer, map.clone()));
         terms.reduce(|a, b| a + b).expect("a map")
@@ -313,6 +322,7 @@ fn whole_output_equals_forward() {
                 let options = RecordOptions {
                     memory,
                     whole: true,
+                    merging: None,
                 };
                 let mut maps = Maps::of(&loss);
                 let recording = case.unet.record(
@@ -328,6 +338,69 @@ fn whole_output_equals_forward() {
                 assert!(deviation(&gradient, &expected) < 1e-6);
             }
         }
+    }
+}
+
+/// The same through merged tokens, sample by sample.
+#[test]
+fn merged_tokens_have_the_gradients_of_autodiff() {
+    for name in ["sd1-tiny", "gligen"] {
+        let plain = Case::new(name, FloatDType::F32);
+        let loss = losses(&plain.unet).pop().unwrap();
+        let whole = plain.gradient(&loss, Memory::Keep);
+        let case = Case {
+            merging: Some(0.5),
+            ..plain
+        };
+        let expected = case.autodiff(&loss);
+        assert!(deviation(&whole, &expected) > 1e-3, "{name} merges nothing");
+        for memory in [Memory::Keep, Memory::Recompute] {
+            let error = deviation(&case.gradient(&loss, memory), &expected);
+            println!("{name} {memory:?}: {error:.1e}");
+            assert!(error < 1e-4, "{name} {memory:?}: {error}");
+        }
+        let second = case.second().gradient(&loss, Memory::Keep);
+        assert!(deviation(&second, &expected[expected.len() / 2..]) < 1e-4);
+    }
+}
+
+/// A call that leaves something is a whole one, bit for bit, and on the same input so is one that takes it.
+#[test]
+fn what_is_reused_on_the_same_input_is_what_it_was() {
+    for name in CASES {
+        let case = Case::new(name, FloatDType::F32);
+        let (unet, sample) = (&case.unet, &case.sample);
+        let plain = unet.forward_prepared(sample.clone(), &case.timesteps, &case.conditioning);
+        let plain = values(plain);
+        let call = |reuse: &mut Reuse| {
+            let mut nobody = prepose_models::attention::NoProbe;
+            let (times, told) = (&case.timesteps, &case.conditioning);
+            values(unet.forward_reusing(sample.clone(), times, told, &mut nobody, reuse))
+        };
+        assert!(call(&mut Reuse::default()) == plain, "{name}");
+        for branch in 0..unet.config().branches().unwrap() {
+            let mut reuse = Reuse {
+                branch,
+                deep: Kept::Wanted,
+                pictures: 2,
+                ..Reuse::default()
+            };
+            for which in ["left", "taken"] {
+                assert!(
+                    call(&mut reuse) == plain,
+                    "{name}, branch {branch}, {which}"
+                );
+            }
+        }
+        let mut reuse = Reuse {
+            cross: Kept::Wanted,
+            pictures: 2,
+            ..Reuse::default()
+        };
+        let left = call(&mut reuse);
+        assert!(deviation(&left, &plain) < 1e-6, "{name}");
+        assert!(reuse.cross.get().is_some());
+        assert!(call(&mut reuse) == left, "{name}");
     }
 }
 

@@ -26,6 +26,7 @@ CASES = {
     "sd2-tiny": "sd2",
     "composed": "composed",
     "fewer-calls": "fewer_calls",
+    "savings": "savings",
     "pickle": "pickle_files",
     "lora": "lora",
     "tokenizer": "tokenizer",

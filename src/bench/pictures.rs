@@ -14,7 +14,7 @@ use crate::detect::RcnnDetector;
 use crate::engine::Engine;
 use crate::guidance::GuidanceConfig;
 use crate::make::PictureMaker;
-use crate::request::Request;
+use crate::request::{Request, Savings};
 use crate::search::{RewardKind, SearchConfig};
 
 /// What goes through the engine as for a user.
@@ -44,6 +44,8 @@ pub(super) fn measure(timer: &Timer, engine: &Engine) -> Result<Times, BenchErro
             let whole = requests(&request, row.batch);
             // The networks have run before; a few steps see to the rest.
             request.steps = FIRST_STEPS.min(row.steps);
+            // They may want more steps than these.
+            request.savings = Savings::default();
             let mut now = requests(&request, row.batch);
             let mut maker = PictureMaker::new(engine, row.batch).without_halving();
             timer.time(|| {
@@ -97,6 +99,7 @@ fn request(engine: &Engine, row: &Row) -> Request {
         width: row.size,
         height: row.size,
         steps: row.steps.max(1),
+        savings: row.savings,
         scheduler: Some("ddim".into()),
         ..engine.blueprint().request(PROMPT, &row.model_request())
     }

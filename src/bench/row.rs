@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::guidance::pos::Pos;
 use crate::guidance::{GuidanceConfig, Layers, METHODS};
-use crate::request::{Dtype, ModelRequest};
+use crate::request::{Dtype, ModelRequest, Savings};
 
 /// What pictures are of: two objects with a relation, as guidance and the checker need them.
 pub const PROMPT: &str = "a dog to the left of a cat";
@@ -82,6 +82,9 @@ pub struct Row {
     pub steps: usize,
     /// Timed calls, after one that is not counted.
     pub repeats: usize,
+    /// What is left out of the UNet's calls.
+    #[serde(default, skip_serializing_if = "Savings::is_none")]
+    pub savings: Savings,
 }
 
 impl Row {
@@ -251,6 +254,7 @@ pub(crate) mod tests {
             batch: 1,
             steps: 20,
             repeats: 5,
+            savings: Savings::default(),
         }
     }
 

@@ -54,6 +54,9 @@ pub struct Cost {
     pub unet_calls: usize,
     /// Recorded passes of guidance.
     pub guided_calls: usize,
+    /// Where something is left out of the UNet's calls: rows through all of it, and through its shallow part alone. Both
+    /// halves of classifier-free guidance count.
+    pub rows: Option<[usize; 2]>,
     /// Noises that were tried.
     pub candidates: usize,
     /// The picture's share of the time of its batch, without the checker's.
@@ -75,6 +78,10 @@ pub struct Scores {
     pub unet_calls: usize,
     /// Recorded passes of guidance.
     pub guided_calls: usize,
+    /// Where something is left out of the UNet's calls: rows through all of it, and through its shallow part alone. Both
+    /// halves of classifier-free guidance count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unet_rows: Option<[usize; 2]>,
     /// Noises that were tried.
     pub candidates: usize,
     /// The picture's share of the time of its batch, without the checker's.
@@ -120,6 +127,7 @@ impl Scores {
             seed,
             unet_calls: cost.unet_calls,
             guided_calls: cost.guided_calls,
+            unet_rows: cost.rows,
             candidates: cost.candidates,
             seconds: cost.seconds,
             objects: prompt.objects.len(),

@@ -1,13 +1,13 @@
 //! How pictures are sampled: what `generate`, `run` and the experiments ask alike.
 
 use prepose::engine::Defaults;
-use prepose::request::{PicturePrompt, Request};
+use prepose::request::{DeepCache, Gate, PicturePrompt, Request, Savings};
 use prepose::sampling::StepRange;
 use prepose::sampling::noise::NoiseKind;
-use prepose::sampling::schedulers::SchedulerKind;
+use prepose::sampling::schedulers::{SchedulerKind, Spacing};
 
 use super::memory::Tiling;
-use super::values::parse_size;
+use super::values::{OrOff, parse_size};
 
 /// How pictures are sampled. What is not given is the checkpoint's own choice.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -23,12 +23,17 @@ pub struct SamplingArgs {
     /// [default: all].
     #[arg(long, value_name = "A-B", hide_short_help = true)]
     pub guidance_steps: Option<StepRange>,
+    #[command(flatten)]
+    pub savings: SavingsArgs,
     /// In pixels, 768x512 or 512 [default: the checkpoint's].
     #[arg(long, value_name = "WxH", value_parser = parse_size)]
     pub size: Option<(usize, usize)>,
     /// The scheduler [default: the checkpoint's].
     #[arg(long, value_name = "NAME", value_enum, hide_short_help = true)]
     pub scheduler: Option<SchedulerKind>,
+    /// Which timesteps the steps visit; checkpoints distilled for few steps often want trailing [default: the checkpoint's].
+    #[arg(long, value_name = "SPACING", value_enum, hide_short_help = true)]
+    pub timestep_spacing: Option<Spacing>,
     /// The share of fresh noise in each step of tcd, from 0 to 1 [default: 0.3].
     #[arg(long, value_name = "SHARE", hide_short_help = true)]
     pub eta: Option<f64>,
@@ -76,6 +81,10 @@ impl SamplingArgs {
         if self.guidance_steps.is_some() {
             request.guidance_steps = self.guidance_steps;
         }
+        request.savings = self.savings.over(request.savings);
+        if self.timestep_spacing.is_some() {
+            request.timestep_spacing = self.timestep_spacing;
+        }
         if let Some(size) = self.size {
             (request.width, request.height) = size;
         }
@@ -97,5 +106,44 @@ impl SamplingArgs {
         if let Some(noise) = self.noise {
             request.noise = noise;
         }
+    }
+}
+
+/// Leave something out of the network's calls (docs/fewer-calls.md).
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Fewer calls")]
+pub struct SavingsArgs {
+    /// DeepCache: run the deep part of the network in every N-th step only; 3:1 keeps one more skip connection fresh.
+    #[arg(long, value_name = "N[:BRANCH]|off", hide_short_help = true)]
+    pub deep_cache: Option<OrOff<DeepCache>>,
+    /// T-GATE: from this step on (10, or 0.4 of all), keep the cross-attention and end classifier-free guidance.
+    #[arg(long, value_name = "STEP|SHARE|off", hide_short_help = true)]
+    pub tgate: Option<OrOff<Gate>>,
+    /// Merge this share of the tokens, up to 0.75, in the self-attention of the largest feature maps.
+    #[arg(long, value_name = "SHARE|off", hide_short_help = true)]
+    pub token_merging: Option<OrOff<f64>>,
+}
+
+impl SavingsArgs {
+    /// What was given, and for the rest what there is.
+    pub fn over(&self, there: Savings) -> Savings {
+        fn choose<T: Copy>(given: Option<OrOff<T>>, there: Option<T>) -> Option<T> {
+            given.map_or(there, |OrOff(given)| given)
+        }
+        Savings {
+            deep_cache: choose(self.deep_cache, there.deep_cache),
+            tgate: choose(self.tgate, there.tgate),
+            token_merging: choose(self.token_merging, there.token_merging),
+        }
+    }
+
+    /// The first option that was given.
+    pub fn given(&self) -> Option<&'static str> {
+        let given = [
+            ("--deep-cache", self.deep_cache.is_some()),
+            ("--tgate", self.tgate.is_some()),
+            ("--token-merging", self.token_merging.is_some()),
+        ];
+        (given.into_iter()).find_map(|(option, given)| given.then_some(option))
     }
 }

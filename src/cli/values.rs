@@ -1,11 +1,45 @@
 //! Values that several commands take: lists of whole numbers, seeds, sizes of pictures.
 
+use std::fmt::Display;
+use std::str::FromStr;
+
 /// More numbers than this in one list are a slip of the keyboard.
 const MOST: u64 = 1_000_000;
 
 /// What [`numbers`] reads, in a type of its own: clap would take a bare `Vec` for a repeated option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seeds(pub Vec<u64>);
+
+/// A value, or `off`, which takes away what is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OrOff<T>(pub Option<T>);
+
+impl<T: Display> OrOff<T> {
+    /// `name` with it.
+    pub fn label(&self, name: &str) -> String {
+        match &self.0 {
+            Some(value) => format!("{name} {value}"),
+            None => format!("{name} off"),
+        }
+    }
+}
+
+impl<T: FromStr> FromStr for OrOff<T>
+where
+    T::Err: Display,
+{
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "off" => Ok(Self(None)),
+            text => match text.parse() {
+                Ok(value) => Ok(Self(Some(value))),
+                Err(error) => Err(error.to_string()),
+            },
+        }
+    }
+}
 
 /// As [`Seeds`], for numbers that count something: steps, heads, noises.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use super::texts::{last_prompt, parse, parts, schedule, timeline};
 use crate::guidance::boxes::ObjectBox;
 use crate::guidance::{GuidanceConfig, GuidanceError, Needs, Network, Settings, Target};
 use crate::prompt::scene::Scene;
-use crate::request::{ModelRequest, Request, RequestError};
+use crate::request::{ModelRequest, Request, RequestError, Savings};
 use crate::sampling::noise::NoiseKind;
 use crate::sampling::schedulers::{Scheduler, SchedulerKind};
 
@@ -186,7 +186,9 @@ impl Blueprint {
             steps: defaults.steps,
             guidance_scale: defaults.guidance_scale,
             guidance_steps: None,
+            savings: Savings::default(),
             scheduler: None,
+            timestep_spacing: None,
             eta: None,
             clip_skip: 0,
             noise: NoiseKind::default(),
@@ -223,6 +225,7 @@ impl Blueprint {
         }
         self.check_regions(request, most)?;
         self.check_guidance(request, steps)?;
+        self.savings(request)?;
         self.grounded(request)?;
         self.check_pictures(request, steps)?;
         if let Some(init) = &mut request.init {

@@ -19,6 +19,7 @@ mod init_image;
 mod needs;
 mod networks;
 mod pictures;
+mod savings;
 mod session;
 mod texts;
 mod together;

@@ -89,7 +89,11 @@ impl Blueprint {
             tokens: 77 + self.picture_tokens(request),
         };
         let config = |source| self.unusable(source);
-        let step = unet.forward_bytes(pass, means).map_err(config)?;
+        let savings = self.savings(request)?;
+        let deep = savings.deep_every.map(|_| savings.deep_branch);
+        let gated = if savings.gate.is_some() { pictures } else { 0 };
+        let kept = unet.kept_bytes(pass, deep, gated, means).map_err(config)?;
+        let step = unet.forward_bytes(pass, means).map_err(config)? + kept;
         let guided = match self.last_guided_layer(request)? {
             None => 0,
             Some((last, one_pass)) => {

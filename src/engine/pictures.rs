@@ -9,7 +9,7 @@ use super::fit::Task;
 use super::networks::Engine;
 use crate::picture::{Picture, PictureTensor};
 use crate::request::Request;
-use crate::sampling::denoise::Hook;
+use crate::sampling::denoise::{Hook, UnetRows};
 
 /// The pictures of a batch, and what they took.
 pub struct Generated {
@@ -19,6 +19,8 @@ pub struct Generated {
     pub tiled: bool,
     /// Recorded passes of guidance, each over the whole batch.
     pub recorded_passes: usize,
+    /// Rows through the network, of each picture.
+    pub unet_rows: UnetRows,
     /// Spent on text encoding.
     pub text_seconds: f64,
     /// Spent in the denoising loop.
@@ -61,6 +63,7 @@ impl Engine {
         let started = Instant::now();
         session.advance(usize::MAX, hooks)?;
         let recorded_passes = session.recorded_passes();
+        let unet_rows = session.unet_rows();
         let latents = session.finish()?;
         let denoise_seconds = started.elapsed().as_secs_f64();
 
@@ -79,6 +82,7 @@ impl Engine {
             pictures,
             tiled,
             recorded_passes,
+            unet_rows,
             text_seconds,
             denoise_seconds,
             decode_seconds: started.elapsed().as_secs_f64(),

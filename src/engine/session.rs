@@ -13,7 +13,7 @@ use super::networks::Engine;
 use super::texts::schedule;
 use crate::guidance::Guidance;
 use crate::request::Request;
-use crate::sampling::denoise::{Denoising, Hook, Run, draw};
+use crate::sampling::denoise::{Denoising, Hook, Run, UnetRows, draw};
 use crate::sampling::noise::NoiseSource;
 use crate::sampling::schedulers::Schedule;
 
@@ -72,6 +72,7 @@ impl Engine {
             plan,
             guidance_scale: first.guidance_scale,
             guidance_steps: first.guidance_steps,
+            savings: self.blueprint.savings(first)?,
             noise,
             graphs: captures.then_some(&self.graphs),
         };
@@ -169,6 +170,11 @@ impl Session<'_> {
         (self.plugins.iter())
             .map(|hook| hook.recorded_passes())
             .sum()
+    }
+
+    /// Rows through the network so far, of each picture that is left; guidance's own passes are not counted.
+    pub fn unet_rows(&self) -> UnetRows {
+        self.denoising.unet_rows()
     }
 
     /// Every evaluation of the guidance's loss so far: the step, from 0, and the loss of each picture that was in the batch

@@ -82,7 +82,11 @@ fn scheduler(checkpoint: &Checkpoint, request: &Request) -> Result<Scheduler, En
         .as_deref()
         .map(str::parse::<SchedulerKind>)
         .transpose()?;
-    Ok(Scheduler::from_config(checkpoint.scheduler_config(), kind)?)
+    let scheduler = Scheduler::from_config(checkpoint.scheduler_config(), kind)?;
+    Ok(match request.timestep_spacing {
+        Some(spacing) => scheduler.with_spacing(spacing)?,
+        None => scheduler,
+    })
 }
 
 /// The schedule of `request` and the index of its first step.

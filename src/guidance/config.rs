@@ -115,6 +115,12 @@ pub struct GuidanceConfig {
     /// count at once then, and nothing is repeated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub one_pass: bool,
+    /// Every so many guided steps the gradient is taken; in between the latents move by the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub every: Option<usize>,
+    /// In between, go on along the line through the last two gradients instead.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub extrapolate: bool,
     /// PoS: which loss.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<PosLoss>,
@@ -141,6 +147,8 @@ impl GuidanceConfig {
             tokens: None,
             refine: None,
             one_pass: false,
+            every: None,
+            extrapolate: false,
             loss: None,
             combine: None,
             distance: None,
@@ -179,6 +187,11 @@ impl GuidanceConfig {
             settings.one_pass = true;
             settings.refinement = Refinement::None;
         }
+        settings.every = self.every.unwrap_or(1);
+        settings.extrapolate = self.extrapolate;
+        if settings.every > 1 && matches!(settings.refinement, Refinement::Until { .. }) {
+            return Err(GuidanceError::EveryUntil(method));
+        }
         settings.layers = match (&self.layers, settings.layers) {
             (Some(Layers::Named(names)), _) => LayerRule::Named(names.clone()),
             (layers, LayerRule::Size { .. }) => LayerRule::Size {
@@ -200,6 +213,12 @@ impl GuidanceConfig {
         }
         if self.steps == Some(0) {
             return Err(range("guide steps", "0".into(), "at least 1"));
+        }
+        if self.every == Some(0) {
+            return Err(range("guide every", "0".into(), "at least 1"));
+        }
+        if self.extrapolate && self.every.is_none_or(|every| every < 2) {
+            return Err(GuidanceError::ExtrapolateAlone);
         }
         if let Some(distance) = self.distance
             && !(0.0..1.0).contains(&distance)

@@ -41,6 +41,8 @@ pub struct Reading<'a> {
     pub before: &'a [MapGroup],
     /// What the loss is asked for.
     pub stage: Stage,
+    /// The share of tokens that the network's self-attention merges, if any.
+    pub merging: Option<f64>,
 }
 
 impl Reading<'_> {
@@ -62,6 +64,7 @@ impl Reading<'_> {
         let options = RecordOptions {
             memory,
             whole: false,
+            merging: self.merging,
         };
         let recording = unet.record(input, &[timestep], conditioning, &mut recorder, options);
         let gradient = MapGradient::new(self.loss, recorder.finish(), self.before, self.stage);

@@ -21,6 +21,7 @@ pub mod config;
 pub mod conform;
 pub mod gradient;
 pub mod grounding;
+mod held;
 pub mod layout;
 pub mod maps;
 pub mod method;
@@ -86,6 +87,17 @@ pub enum GuidanceError {
         /// What it may be.
         range: &'static str,
     },
+    /// Steps that are repeated until a loss is low have no gradient to go on with.
+    #[error(
+        "{} guidance repeats each step until its loss is low, so one gradient cannot serve several steps; leave out \
+         --guide-every, or give --guide-refine false as well", .0.name()
+    )]
+    EveryUntil(Method),
+    /// Nothing between gradients.
+    #[error(
+        "--guide-extrapolate goes on between the gradients of --guide-every; give --guide-every N, at least 2"
+    )]
+    ExtrapolateAlone,
     /// More guided steps than steps.
     #[error(
         "{guided} steps cannot be guided (from step {from} on) of a run of {steps}; ask for fewer"

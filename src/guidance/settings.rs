@@ -33,6 +33,10 @@ pub struct Settings {
     pub tokens: TokenPolicy,
     /// Whether the step's own UNet call is recorded.
     pub one_pass: bool,
+    /// Every so many guided steps the gradient is taken; at least 1.
+    pub every: usize,
+    /// Whether the steps in between go on along the line through the last two gradients, or by the last one.
+    pub extrapolate: bool,
 }
 
 impl Settings {
@@ -61,6 +65,8 @@ impl Settings {
                 _ => TokenPolicy::First,
             },
             one_pass: false,
+            every: 1,
+            extrapolate: false,
         }
     }
 

@@ -5,6 +5,7 @@ use prepose_models::attention::AttentionProbe;
 use prepose_models::unet::{Memory, Recording};
 
 use super::gradient::{MapGradient, MapLoss, Reading, Stage};
+use super::held::Held;
 use super::maps::{LayerFilter, MapGroup, Recorder};
 use super::steps::Refinement;
 use super::{GuidanceError, Settings, Target};
@@ -24,6 +25,8 @@ pub struct Guidance {
     recorder: Option<Recorder>,
     pending: Option<Tensor<4>>,
     losses: Vec<(usize, Tensor<1>)>,
+    /// The gradients of each pass, where one serves several steps.
+    held: Vec<Held>,
     /// The maps of the last guided pass, and of the last one of the step before.
     maps: Vec<MapGroup>,
     maps_before: Vec<MapGroup>,
@@ -35,8 +38,10 @@ impl Guidance {
     /// # Errors
     /// [`GuidanceError::NotInThePlane`].
     pub fn new(settings: Settings, targets: Vec<Target>) -> Result<Self, GuidanceError> {
+        let passes = settings.loss.passes(&targets)?;
         Ok(Self {
-            passes: settings.loss.passes(&targets)?,
+            held: passes.iter().map(|_| Held::default()).collect(),
+            passes,
             awake: vec![true; targets.len()],
             settings,
             memory: Memory::default(),
@@ -58,6 +63,36 @@ impl Guidance {
     /// Whether this step is guided at all.
     fn guides(&self, state: &State) -> bool {
         (self.settings.from_step..self.settings.to_step).contains(&state.step)
+    }
+
+    /// Whether this guided step takes a gradient of its own.
+    fn is_fresh(&self, state: &State) -> bool {
+        let Settings {
+            every,
+            from_step,
+            refinement,
+            ..
+        } = &self.settings;
+        let refined = match refinement {
+            Refinement::AtSteps { thresholds, .. } => {
+                thresholds.iter().any(|(step, _)| *step == state.step)
+            }
+            Refinement::None | Refinement::Until { .. } => false,
+        };
+        refined || (state.step - from_step).is_multiple_of(*every)
+    }
+
+    /// Keeps a gradient for the steps to come, if they need it.
+    fn hold(&mut self, step: usize, pass: usize, gradient: &Tensor<4>) {
+        if self.settings.every > 1 {
+            self.held[pass].push(step, gradient.clone());
+        }
+    }
+
+    /// How far the latents move by the gradients of earlier steps; none if there are none.
+    fn held_movement(&self, state: &State, pass: usize) -> Option<Tensor<4>> {
+        let gradient = self.held[pass].at(state.step, self.settings.extrapolate)?;
+        Some(self.movement(state, gradient, self.passes[pass].acts_on()))
     }
 
     /// How far the latents move for a gradient with respect to the UNet's input, `[B, C, h, w]`; samples that are not
@@ -91,6 +126,7 @@ impl Guidance {
             loss: self.passes[pass].as_ref(),
             before: &self.maps_before,
             stage,
+            merging: state.merging(),
         };
         let prepared = state.positive();
         let input = state.model_input(state.latents().clone());
@@ -100,6 +136,7 @@ impl Guidance {
         self.losses.push((state.step, maps.losses.clone()));
         if chosen.contains(&true) {
             let gradient = recording.sample_gradient(&maps);
+            self.hold(state.step, pass, &gradient);
             let movement = self.movement(state, gradient, chosen);
             state.edit_latents(state.latents().clone() + movement);
         }
@@ -153,7 +190,22 @@ impl Hook for Guidance {
     }
 
     fn before_step(&mut self, state: &mut State) -> Result<(), HookError> {
-        if !self.guides(state) || self.settings.one_pass {
+        if !self.guides(state) {
+            return Ok(());
+        }
+        let fresh = self.is_fresh(state);
+        if self.settings.one_pass {
+            if !fresh && state.is_final_text() && !self.passes.is_empty() {
+                self.pending = self.held_movement(state, 0);
+            }
+            return Ok(());
+        }
+        if !fresh {
+            for pass in 0..self.passes.len() {
+                if let Some(movement) = self.held_movement(state, pass) {
+                    state.edit_latents(state.latents().clone() + movement);
+                }
+            }
             return Ok(());
         }
         self.maps_before = std::mem::take(&mut self.maps);
@@ -196,9 +248,14 @@ impl Hook for Guidance {
         Ok(())
     }
 
+    fn moves(&self, state: &State) -> bool {
+        self.guides(state)
+    }
+
     fn recorder(&mut self, state: &State) -> Option<&mut dyn AttentionProbe> {
         // Before a switch the prompt may not name the objects.
-        if !self.settings.one_pass || !self.guides(state) || !state.is_final_text() {
+        let records = self.settings.one_pass && self.guides(state) && self.is_fresh(state);
+        if !records || !state.is_final_text() {
             return None;
         }
         let loss = self.passes.first()?;
@@ -216,6 +273,7 @@ impl Hook for Guidance {
             let maps = MapGradient::new(loss.as_ref(), groups, &self.maps, Stage::Update);
             self.losses.push((state.step, maps.losses.clone()));
             let gradient = recording.sample_gradient(&maps);
+            self.hold(state.step, 0, &gradient);
             self.pending = Some(self.movement(state, gradient, acts_on));
             self.maps = maps.maps;
         }
@@ -238,6 +296,7 @@ impl Hook for Guidance {
         self.targets = keep.iter().map(|row| self.targets[*row].clone()).collect();
         self.awake = keep.iter().map(|row| self.awake[*row]).collect();
         self.maps = self.maps.iter().map(|maps| maps.select(keep)).collect();
+        self.held.iter_mut().for_each(|held| held.retain(keep));
         let passes = self.settings.loss.passes(&self.targets);
         self.passes = passes.expect("targets that were checked");
     }

@@ -171,6 +171,9 @@ impl<'a> PictureMaker<'a> {
                 cost: Cost {
                     unet_calls: self.engine.steps(request),
                     guided_calls: made.recorded_passes,
+                    // Told where they are not two a step, or one.
+                    rows: (!request.savings.is_none())
+                        .then_some([made.unet_rows.whole, made.unet_rows.shallow]),
                     candidates: 1,
                     seconds: total / requests.len() as f64,
                 },
@@ -216,6 +219,7 @@ impl<'a> PictureMaker<'a> {
         let cost = Cost {
             unet_calls: found.unet_calls,
             guided_calls: found.recorded_passes,
+            rows: None,
             candidates: search.best_of,
             seconds: started.elapsed().as_secs_f64(),
         };

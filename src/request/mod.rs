@@ -2,6 +2,7 @@
 
 mod model;
 mod picture;
+mod savings;
 mod search;
 
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use thiserror::Error;
 
 pub use model::{Adapter, Lora, ModelRequest};
 pub use picture::{BlockScale, PicturePrompt, PicturePromptError, PictureRegion};
+pub use savings::{DeepCache, Gate, Savings};
 pub use search::{Pruning, RewardKind, SearchConfig, SearchError};
 
 pub use crate::dtype::Dtype;
@@ -22,6 +24,7 @@ use crate::guidance::grounding::Grounding;
 use crate::prompt::scene::GivenRelation;
 use crate::sampling::StepRange;
 use crate::sampling::noise::NoiseKind;
+use crate::sampling::schedulers::Spacing;
 
 /// One picture, as asked for. It is stored whole in the PNG, so that the picture can be made again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -73,9 +76,15 @@ pub struct Request {
     /// prompt alone. None: in all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guidance_steps: Option<StepRange>,
+    /// What is left out of the network's calls.
+    #[serde(default, skip_serializing_if = "Savings::is_none")]
+    pub savings: Savings,
     /// The scheduler's name, as `--scheduler` takes it; none means the checkpoint's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<String>,
+    /// Which timesteps are visited; none means as the checkpoint says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timestep_spacing: Option<Spacing>,
     /// The share of fresh noise in each step of TCD, from 0 to 1; none means 0.3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eta: Option<f64>,
@@ -262,6 +271,80 @@ pub enum RequestError {
         first: usize,
         /// The run's.
         steps: usize,
+    },
+    /// T-GATE before the first step or after the last.
+    #[error("T-GATE's gate is at step {gate} of {steps}, but the first step after it must be 1 to {}", steps - 1)]
+    Gate {
+        /// Asked for.
+        gate: usize,
+        /// The run's.
+        steps: usize,
+    },
+    /// DeepCache where every step runs whole.
+    #[error(
+        "--deep-cache would save nothing: all {steps} steps are guided, and a guided step runs the whole network, as it moves \
+         what the network sees; guide fewer (--guide-steps), or leave out --deep-cache"
+    )]
+    DeepCacheGuided {
+        /// The run's.
+        steps: usize,
+    },
+    /// A skip connection that is not there.
+    #[error("--deep-cache names the skip connection {branch}, but the network has 0 to {}", branches - 1)]
+    Branch {
+        /// Asked for.
+        branch: usize,
+        /// How many there are.
+        branches: usize,
+    },
+    /// A prompt that changes when nobody reads it any more.
+    #[error(
+        "the prompt changes at step {step}, but from step {gate} on --tgate keeps what the network has read before; gate later"
+    )]
+    GatedPrompt {
+        /// Where it changes.
+        step: usize,
+        /// The first step after the gate.
+        gate: usize,
+    },
+    /// A picture that comes or goes when nobody looks any more.
+    #[error(
+        "an --ip-picture begins or ends after step {gate}, from which on --tgate keeps what the network has seen before; gate \
+         later, or change its steps"
+    )]
+    GatedPicture {
+        /// The first step after the gate.
+        gate: usize,
+    },
+    /// More than the two halves that T-GATE takes the mean of.
+    #[error(
+        "--tgate ends classifier-free guidance, and prompts joined by AND or with regions are composed by it; leave out one of \
+         the two"
+    )]
+    GatedComposition,
+    /// Classifier-free guidance that would never act.
+    #[error(
+        "--guidance-steps begins with step {first}, but --tgate ends classifier-free guidance at step {gate}; gate later, or \
+         guide earlier"
+    )]
+    GatedGuidanceSteps {
+        /// The first step with guidance.
+        first: usize,
+        /// The first step after the gate.
+        gate: usize,
+    },
+    /// Guidance by maps that the network does not use any more.
+    #[error(
+        "guidance by attention acts until step {last}, but from step {gate} on --tgate keeps the cross-attention that it would \
+         move; guide fewer steps (--guide-steps), or gate at step {} or later", last + 1 + usize::from(*one_pass)
+    )]
+    GatedGuidance {
+        /// The last guided step.
+        last: usize,
+        /// The first step after the gate.
+        gate: usize,
+        /// Whether the step's own call is recorded.
+        one_pass: bool,
     },
     /// Nothing to draw.
     #[error("the prompt is empty; say what the picture should show")]
@@ -467,7 +550,9 @@ pub(crate) mod tests {
             steps: 20,
             guidance_scale: 7.5,
             guidance_steps: None,
+            savings: Savings::default(),
             scheduler: None,
+            timestep_spacing: None,
             eta: None,
             clip_skip: 0,
             noise: NoiseKind::Torch,

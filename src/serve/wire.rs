@@ -115,6 +115,12 @@ pub struct RequestWanted {
     /// By name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<String>,
+    /// `leading`, `trailing` or `linspace`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timestep_spacing: Option<String>,
+    /// `{deep_cache, tgate, token_merging}`: what is left out of the network's calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub savings: Option<Value>,
     /// As `dog | left of | cat`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub relations: Vec<String>,

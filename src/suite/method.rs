@@ -15,7 +15,7 @@ use super::SuitePrompt;
 use crate::guidance::grounding::Grounding;
 use crate::guidance::{self, GuidanceConfig, METHODS};
 use crate::prompt::neutral::Opening;
-use crate::request::{PicturePrompt, Request};
+use crate::request::{PicturePrompt, Request, Savings};
 use crate::search::{Pruning, RewardKind, SearchConfig};
 
 /// A way of making pictures of prompts.
@@ -33,6 +33,9 @@ pub struct Method {
     /// Pictures that IP-Adapters show to the network, instead of the run's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pictures: Option<Vec<PicturePrompt>>,
+    /// What is left out of the network's calls; what it does not say is the run's.
+    #[serde(default, skip_serializing_if = "Savings::is_none")]
+    pub savings: Savings,
     /// Several noises, of which the best is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<SearchConfig>,
@@ -70,6 +73,9 @@ impl Method {
             "best-of-N",
             "best-of-N-pruned",
             "best-of-N-judge",
+            "deep-cache-N",
+            "tgate-WHEN",
+            "token-merging-SHARE",
             "delayed-order-WHEN",
             "swapped-order-WHEN",
         ];
@@ -88,6 +94,7 @@ impl Method {
             guide: None,
             ground: None,
             pictures: None,
+            savings: Savings::default(),
             search: None,
             begin: None,
         }
@@ -110,7 +117,8 @@ impl Method {
     }
 
     /// The methods in the text of a TOML file: tables `[[method]]` with `name`, `guide`
-    /// ([`GuidanceConfig`]), `ground` ([`Grounding`]), `pictures` ([`PicturePrompt`]), `search` ([`SearchConfig`]) and `begin` ([`Begin`]).
+    /// ([`GuidanceConfig`]), `ground` ([`Grounding`]), `pictures` ([`PicturePrompt`]), `savings`
+    /// ([`Savings`]), `search` ([`SearchConfig`]) and `begin` ([`Begin`]).
     ///
     /// # Errors
     /// [`MethodError`]; it names the line.
@@ -185,6 +193,7 @@ impl Method {
             guide: self.guide.clone(),
             ground: self.ground,
             pictures: (self.pictures.clone()).unwrap_or_else(|| plain.pictures.clone()),
+            savings: self.savings.or(plain.savings),
             delay_order,
             seed,
             ..plain.clone()
@@ -230,6 +239,14 @@ impl FromStr for Method {
                         return Err(twice("search"));
                     }
                 }
+                Part::Save(savings) => {
+                    let before = method.savings;
+                    method.savings = savings.or(before);
+                    // Of two of a kind one would be lost.
+                    if before.or(savings) != method.savings {
+                        return Err(twice("saving"));
+                    }
+                }
                 Part::Begin(begin) => {
                     if method.begin.replace(begin).is_some() {
                         return Err(twice("prompt change"));
@@ -247,6 +264,7 @@ enum Part {
     Ground,
     Guide(guidance::Method),
     Search(SearchConfig),
+    Save(Savings),
     Begin(Begin),
 }
 
@@ -275,6 +293,26 @@ fn parse_part(part: &str, name: &str) -> Result<Part, MethodError> {
             best_of: number(count)?,
             reward,
             pruning,
+        }));
+    }
+    let unread = |_| MethodError::Unknown { name: name.into() };
+    let nothing = Savings::default();
+    if let Some(every) = part.strip_prefix("deep-cache-") {
+        let deep_cache = Some(every.parse().map_err(unread)?);
+        return Ok(Part::Save(Savings {
+            deep_cache,
+            ..nothing
+        }));
+    }
+    if let Some(when) = part.strip_prefix("tgate-") {
+        let tgate = Some(when.parse().map_err(unread)?);
+        return Ok(Part::Save(Savings { tgate, ..nothing }));
+    }
+    if let Some(share) = part.strip_prefix("token-merging-") {
+        let ratio = share.parse::<f64>().map_err(|_| unread(String::new()))?;
+        return Ok(Part::Save(Savings {
+            token_merging: Some(ratio),
+            ..nothing
         }));
     }
     if let Some(when) = part.strip_prefix("delayed-order-") {

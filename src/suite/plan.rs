@@ -9,9 +9,10 @@ use super::method::Method;
 use super::shard::Shard;
 use super::{Suite, SuitePrompt};
 use crate::check::spatialbench::CheckerConfig;
-use crate::request::{ModelRequest, PicturePrompt};
+use crate::request::{ModelRequest, PicturePrompt, Savings};
 use crate::sampling::StepRange;
 use crate::sampling::noise::NoiseKind;
+use crate::sampling::schedulers::Spacing;
 use crate::sources::Wishes;
 use crate::sources::folder::Layout;
 
@@ -146,8 +147,14 @@ pub struct Sampling {
     /// The steps in which it acts; none are all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guidance_steps: Option<StepRange>,
+    /// What is left out of the network's calls, unless a method says something else.
+    #[serde(default, skip_serializing_if = "Savings::is_none")]
+    pub savings: Savings,
     /// The scheduler's name.
     pub scheduler: String,
+    /// Which timesteps are visited; none means as the checkpoint says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timestep_spacing: Option<Spacing>,
     /// The share of fresh noise in each step of TCD.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eta: Option<f64>,

@@ -125,6 +125,8 @@ pub(super) fn plan(prompts: usize, seeds: u64, methods: &[&str]) -> Plan {
                 steps: 1,
                 guidance_scale: 1.0,
                 guidance_steps: None,
+                savings: crate::request::Savings::default(),
+                timestep_spacing: None,
                 scheduler: "ddim".into(),
                 eta: None,
                 width: 8,

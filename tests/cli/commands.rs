@@ -50,6 +50,7 @@ const BROUGHT_ALONG: &[&str] = &[
 /// What takes gigabytes, minutes or a network, and is run by hand.
 const BY_HAND: &[&str] = &[
     "bench weights sd",
+    "scripts/toybox/fewer_calls.toml",
     "--checkpoints sd15",
     "s3://",
     // Whether there is a GPU, or somebody who answers, is the machine's own affair.
@@ -80,6 +81,7 @@ fn those_of_the_readme() {
 fn those_about_pictures() {
     for page in [
         "generate",
+        "fewer-calls",
         "search",
         "attention-maps",
         "memory",

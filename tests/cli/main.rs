@@ -30,6 +30,7 @@ mod propose;
 mod refine;
 mod report;
 mod run;
+mod savings;
 mod score;
 mod score_eyes;
 mod score_quality;

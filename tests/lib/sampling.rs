@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use burn::tensor::{Device, Tensor, TensorData};
 use prepose::sampling::noise::{NoiseKind, NoiseSource};
-use prepose::sampling::schedulers::{History, Schedule, Scheduler, SchedulerKind};
+use prepose::sampling::schedulers::{History, Schedule, Scheduler, SchedulerKind, Spacing};
 use serde_json::{Value, json};
 
 fn fixture(case: &str) -> (Value, HashMap<String, Vec<f32>>) {
@@ -141,6 +141,46 @@ fn trajectory_error(
     assert!(draws.next().is_none(), "diffusers drew more noise");
     assert_eq!(expected.len(), (schedule.len() - start + 1) * 16);
     error
+}
+
+#[test]
+fn other_spacings_follow_diffusers() {
+    let (case, expected) = fixture("schedulers");
+    let mut runs = 0;
+    for case in case["cases"].as_array().unwrap() {
+        let name = case["name"].as_str().unwrap();
+        let spacing = name.split('/').next_back().unwrap();
+        let Ok(spacing) = <Spacing as clap::ValueEnum>::from_str(spacing, false) else {
+            continue;
+        };
+        // A checkpoint that says something else.
+        let mut config = case["checkpoint_config"].clone();
+        config["timestep_spacing"] = json!(match spacing {
+            Spacing::Trailing => "leading",
+            _ => "trailing",
+        });
+        let kind: SchedulerKind = case["scheduler"].as_str().unwrap().parse().unwrap();
+        let scheduler = Scheduler::from_config(&config, Some(kind)).unwrap();
+        let scheduler = scheduler.with_spacing(spacing).unwrap();
+        for run in case["runs"].as_array().unwrap() {
+            let prefix = run["prefix"].as_str().unwrap();
+            let steps = run["steps"].as_u64().unwrap() as usize;
+            let schedule = scheduler.schedule(steps).unwrap();
+            let first = tensor(&expected["initial_noise"]) * schedule.init_noise_sigma();
+            let noise = expected.get(&format!("{prefix}/noise"));
+            let trajectory = &expected[&format!("{prefix}/trajectory")];
+            let error = trajectory_error(&schedule, 0, first, noise, trajectory);
+            assert!(error < 1e-5, "{prefix}: {error:e}");
+            runs += 1;
+        }
+    }
+    assert!(runs > 50, "{runs} trajectories");
+    for kind in ["lcm", "tcd"] {
+        let config = json!({"_class_name": "LCMScheduler"});
+        let scheduler = Scheduler::from_config(&config, Some(kind.parse().unwrap())).unwrap();
+        let error = scheduler.with_spacing(Spacing::Trailing).unwrap_err();
+        assert!(error.to_string().contains("distilled"), "{error}");
+    }
 }
 
 #[test]

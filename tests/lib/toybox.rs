@@ -36,6 +36,8 @@ fn requests(model: &ModelRequest) -> Vec<(Request, PathBuf)> {
         steps: entry["steps"].as_u64().unwrap() as usize,
         guidance_scale: entry["guidance_scale"].as_f64().unwrap(),
         guidance_steps: None,
+        savings: Default::default(),
+        timestep_spacing: None,
         scheduler: Some(entry["scheduler"].as_str().unwrap().into()),
         eta: None,
         clip_skip: 0,

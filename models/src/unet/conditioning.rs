@@ -77,6 +77,17 @@ impl PreparedConditioning {
         }
     }
 
+    /// The same with SDXL's added conditioning of the first samples of `other`.
+    pub fn with_added(&self, other: &Self) -> Self {
+        let rows = self.added.as_ref().map_or(0, |added| added.dims()[0]);
+        let added = other.added.as_ref();
+        Self {
+            id: ConditioningId::new(),
+            added: added.map(|added| added.clone().narrow(0, 0, rows)),
+            ..self.clone()
+        }
+    }
+
     /// Whether objects are told to GLIGEN's layers.
     pub fn has_objects(&self) -> bool {
         self.objects.is_some()

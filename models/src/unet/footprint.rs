@@ -279,6 +279,52 @@ impl UNetConfig {
         Ok(shape.rows as u64 * means.element * peak + self.given_bytes(&plan, shape, means))
     }
 
+    /// How many skip connections there are, the outermost first.
+    ///
+    /// # Errors
+    /// As [`forward_bytes`](Self::forward_bytes).
+    pub fn branches(&self) -> Result<usize, ConfigError> {
+        let stages = stages(&self.plan()?);
+        Ok(stages
+            .iter()
+            .filter(|stage| **stage == Stage::Branch)
+            .count())
+    }
+
+    /// Bytes that a [`Reuse`](super::Reuse) keeps of a call: what comes out of the deep part inside of a skip connection
+    /// `deep`, and what the cross-attention of one row adds, for each of the rows that they are kept for.
+    ///
+    /// # Errors
+    /// As [`forward_bytes`](Self::forward_bytes).
+    pub fn kept_bytes(
+        &self,
+        shape: PassShape,
+        deep: Option<usize>,
+        cross_rows: usize,
+        means: Means,
+    ) -> Result<u64, ConfigError> {
+        let plan = self.plan()?;
+        let stages = stages(&plan);
+        let joins = stages.iter().filter(|stage| **stage == Stage::Concatenate);
+        let at = deep.and_then(|branch| joins.count().checked_sub(branch + 1));
+        let mut walk = Walk::new(&plan, means, shape);
+        let (mut join, mut kept_deep, mut kept_cross) = (0, 0, 0);
+        for stage in stages {
+            if stage == Stage::Concatenate {
+                if at == Some(join) {
+                    kept_deep = walk.x.elements();
+                }
+                join += 1;
+            }
+            if matches!(stage, Stage::Attend { .. }) {
+                kept_cross += walk.x.elements();
+            }
+            walk.take(stage, None);
+        }
+        let elements = kept_deep * shape.rows as u64 + kept_cross * cross_rows as u64;
+        Ok(means.element * elements)
+    }
+
     /// The cross-attention layers of a pass over latents of `height` × `width`, in the order of execution, with the
     /// names that [`UNet::cross_attention_names`](super::UNet::cross_attention_names) gives them.
     ///
@@ -347,6 +393,7 @@ mod tests {
         assert_eq!(count(|stage| matches!(stage, Stage::Resnet { .. })), 22);
         assert_eq!(count(|stage| matches!(stage, Stage::Branch)), 12);
         assert_eq!(count(|stage| matches!(stage, Stage::Concatenate)), 12);
+        assert_eq!(UNetConfig::default().branches().unwrap(), 12);
     }
 
     #[test]
@@ -377,6 +424,11 @@ mod tests {
                     }
                 )
         );
+        // DeepCache keeps 320 channels of 64×64 positions for each row, T-GATE what 16 layers add to one row.
+        let kept = |deep, cross| config.kept_bytes(shape, deep, cross, means).unwrap();
+        assert_eq!(kept(Some(0), 0), 2 * 320 * 64 * 64 * 2);
+        let layers = 5 * 320 * 4096 + 5 * 640 * 1024 + 5 * 1280 * 256 + 1280 * 64;
+        assert_eq!(kept(None, 1), layers * 2);
         // The scores of 64×64 positions, twice, for 2 rows of 8 heads in f16.
         let scores = bytes(
             shape,

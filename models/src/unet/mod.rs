@@ -8,9 +8,11 @@ mod flops;
 mod footprint;
 mod graph;
 mod grounding;
+mod merging;
 mod pass;
 mod pictures;
 mod record;
+mod reuse;
 mod steps;
 mod time;
 mod transformer;
@@ -24,7 +26,9 @@ pub use flops::UNetFlops;
 pub use footprint::{CrossAttention, PassShape};
 pub use graph::{GraphUse, StepGraphs};
 pub use grounding::{MOST_OBJECTS, Objects};
+pub use merging::MOST_MERGED;
 pub use record::{MapCotangents, Memory, RecordOptions, Recording};
+pub use reuse::{Kept, Reuse};
 
 use crate::attention::{AttentionProbe, ContextAttention, LayerInfo, NoProbe, Place};
 use crate::config::ConfigError;
@@ -34,6 +38,7 @@ use blocks::{BlockOptions, DownBlock, MidBlock, UpBlock};
 use conditioning::ConditioningId;
 use grounding::PositionNet;
 use pass::{CrossLayer, Pass};
+use reuse::{Cross, mean_rows, seams};
 use steps::{Step, Steps};
 use time::{TimeProjections, TimestepEmbedding, guidance_embedding};
 use transformer::Transformer2d;
@@ -256,6 +261,23 @@ impl UNet {
         self.forward_embedded(sample, timesteps, conditioning, probe)
     }
 
+    /// [`forward_probed`](Self::forward_probed) with fewer tokens, or with what an earlier call left in `reuse`; what is
+    /// wanted of this one it leaves there. Of layers that do not run, `probe` sees nothing.
+    ///
+    /// # Panics
+    /// If shapes do not fit together, or there is no such skip connection.
+    pub fn forward_reusing(
+        &self,
+        sample: Tensor<4>,
+        timesteps: &[f64],
+        conditioning: &PreparedConditioning,
+        probe: &mut dyn AttentionProbe,
+        reuse: &mut Reuse,
+    ) -> Tensor<4> {
+        let timesteps = self.embed_timesteps(timesteps, &sample);
+        self.pass(sample, timesteps, conditioning, probe, reuse)
+    }
+
     /// As [`forward_probed`](Self::forward_probed) for timesteps that are on the device already.
     fn forward_embedded(
         &self,
@@ -263,6 +285,23 @@ impl UNet {
         timesteps: Tensor<2>,
         conditioning: &PreparedConditioning,
         probe: &mut dyn AttentionProbe,
+    ) -> Tensor<4> {
+        self.pass(
+            sample,
+            timesteps,
+            conditioning,
+            probe,
+            &mut Reuse::default(),
+        )
+    }
+
+    fn pass(
+        &self,
+        sample: Tensor<4>,
+        timesteps: Tensor<2>,
+        conditioning: &PreparedConditioning,
+        probe: &mut dyn AttentionProbe,
+        reuse: &mut Reuse,
     ) -> Tensor<4> {
         let layers = self.layer_infos(&sample, conditioning);
         let wanted: Vec<_> = layers.iter().map(|layer| probe.wants(layer)).collect();
@@ -278,8 +317,36 @@ impl UNet {
             branches: Vec::new(),
             tape: None,
             end: None,
+            merging: reuse.merging,
+            cross: match &reuse.cross {
+                Kept::Off => Cross::Compute,
+                Kept::Wanted => Cross::Keep(Vec::with_capacity(layers.len())),
+                Kept::There(kept) => Cross::Take(kept),
+            },
         };
-        self.run_on(&self.steps(), self.input(sample), &mut pass)
+        let (steps, x) = (self.steps(), self.input(sample));
+        let output = match &reuse.deep {
+            Kept::Off => self.run_on(&steps, x, &mut pass),
+            Kept::Wanted => {
+                let (before, after) = steps.split_at(seams(&steps, reuse.branch).1);
+                let deep = run(before, x, &mut pass);
+                let output = self.run_on(after, deep.clone(), &mut pass);
+                reuse.deep = Kept::There(deep);
+                output
+            }
+            Kept::There(deep) => {
+                let (begins, ends) = seams(&steps, reuse.branch);
+                // For its skip connections.
+                run(&steps[..begins], x, &mut pass);
+                self.run_on(&steps[ends..], deep.clone(), &mut pass)
+            }
+        };
+        if let Cross::Keep(kept) = pass.cross {
+            let pictures = reuse.pictures;
+            let kept = kept.into_iter().map(|kept| mean_rows(kept, pictures));
+            reuse.cross = Kept::There(kept.collect());
+        }
+        output
     }
 
     /// The sample in the type of the first step.
@@ -289,8 +356,7 @@ impl UNet {
 
     /// From the state before `steps`, the last ones of all, to the output.
     fn run_on(&self, steps: &[Step], x: Tensor<4>, pass: &mut Pass) -> Tensor<4> {
-        let x = (steps.iter()).try_fold(x, |x, step| step.forward(x, pass));
-        let x = x.expect("a pass without an end reaches the output");
+        let x = run(steps, x, pass);
         let x = self.conv_norm_out.forward_silu(x);
         self.conv_out.forward(x).cast(DType::F32)
     }
@@ -357,6 +423,12 @@ impl UNet {
             })
         })
     }
+}
+
+/// The state after `steps` of a pass without an end.
+fn run(steps: &[Step], x: Tensor<4>, pass: &mut Pass) -> Tensor<4> {
+    let x = (steps.iter()).try_fold(x, |x, step| step.forward(x, pass));
+    x.expect("a pass without an end goes through all steps")
 }
 
 struct TransformerPlace {

@@ -6,6 +6,8 @@ use std::collections::VecDeque;
 use burn::prelude::*;
 use prepose_kernels as kernels;
 
+use super::merging::Merging;
+use super::reuse::Cross;
 use crate::attention::{AttentionProbe, ContextAttention, KeyValue, LayerInfo, Place};
 use crate::ip_adapter::PictureLayer;
 use crate::resnet::TimeShift;
@@ -40,6 +42,10 @@ pub(crate) struct Pass<'a> {
     pub tape: Option<Tape>,
     /// The cross-attention layer that the pass ends in, if it shall not run to the output.
     pub end: Option<usize>,
+    /// The share of tokens that self-attention merges in the largest feature maps that attend.
+    pub merging: Option<f64>,
+    /// Whether cross-attention is computed.
+    pub cross: Cross<'a>,
 }
 
 impl Pass<'_> {
@@ -48,6 +54,34 @@ impl Pass<'_> {
         if let Some(tape) = &mut self.tape {
             tape.0.push_back(Box::new(x.clone()));
         }
+    }
+
+    /// How the tokens `x` `[B, height · width, C]` are merged for self-attention, if they are.
+    pub fn merging(&self, x: &Tensor<3>, size: [usize; 2]) -> Option<Merging> {
+        let ratio = self.merging?;
+        let largest = self
+            .layers
+            .iter()
+            .map(|layer| layer.height * layer.width)
+            .max();
+        (largest == Some(size[0] * size[1]))
+            .then(|| Merging::of(x, size, ratio))
+            .flatten()
+    }
+
+    /// What an earlier call has for the cross-attention layer.
+    pub fn taken(&self, layer: usize) -> Option<Tensor<3>> {
+        match &self.cross {
+            Cross::Take(kept) => Some(kept[layer].clone()),
+            Cross::Compute | Cross::Keep(_) => None,
+        }
+    }
+
+    /// Shows the probe where `queries` attend, for a layer whose result is taken from elsewhere.
+    pub fn observe(&mut self, layer: usize, queries: Tensor<4>) {
+        let KeyValue { key, value } = self.context[layer].clone();
+        let (_, probabilities) = kernels::attention_with_probs(queries, key, value);
+        self.probe.record(&self.layers[layer], probabilities);
     }
 
     /// `queries` `[B, heads, height · width, D]` attend to the text and to pictures; the result is added `onto` the residual
@@ -81,7 +115,15 @@ impl Pass<'_> {
             }
             None => y,
         };
-        Some(attention.finish(y, onto))
+        Some(match &mut self.cross {
+            Cross::Keep(kept) => {
+                let nothing = Tensor::zeros(onto.dims(), (&onto.device(), onto.dtype()));
+                let found = attention.finish(y, nothing);
+                kept.push(found.clone());
+                onto + found
+            }
+            Cross::Compute | Cross::Take(_) => attention.finish(y, onto),
+        })
     }
 }
 

@@ -11,6 +11,7 @@ use burn::prelude::*;
 use burn::tensor::DType;
 
 use super::pass::{Pass, Tape};
+use super::reuse::Cross;
 use super::steps::Gradient;
 use super::{PreparedConditioning, UNet};
 use crate::attention::{AttentionProbe, LayerInfo, NoProbe};
@@ -29,13 +30,15 @@ pub enum Memory {
 }
 
 /// How [`UNet::record`] runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct RecordOptions {
     /// What is kept for the gradient, and what is computed again.
     pub memory: Memory,
     /// Run on to the output, without recording, after the last layer that the probe wants. Otherwise
     /// the pass ends there.
     pub whole: bool,
+    /// As [`Reuse::merging`](super::Reuse::merging).
+    pub merging: Option<f64>,
 }
 
 /// The gradient of a loss with respect to the probabilities of cross-attention layers. Implemented
@@ -61,6 +64,7 @@ pub struct Recording<'a> {
     layers: Vec<LayerInfo<'a>>,
     wanted: Vec<bool>,
     memory: Memory,
+    merging: Option<f64>,
     /// What the recorded steps kept, in the order of execution.
     tapes: Vec<Tape>,
     output: Option<Tensor<4>>,
@@ -98,6 +102,8 @@ impl UNet {
             branches: Vec::new(),
             tape: None,
             end: last.filter(|_| !options.whole),
+            merging: options.merging,
+            cross: Cross::Compute,
         };
         let steps = self.steps();
         let recorded = steps
@@ -125,6 +131,7 @@ impl UNet {
             layers,
             wanted,
             memory: options.memory,
+            merging: options.merging,
             tapes,
             output,
             sample: shape,
@@ -180,6 +187,8 @@ impl Recording<'_> {
                     branches: Vec::new(),
                     tape: Some(Tape::default()),
                     end: last(&self.wanted),
+                    merging: self.merging,
+                    cross: Cross::Compute,
                 };
                 step.keep_again(tape.read(), &mut pass);
                 tape = pass.tape.unwrap_or_default();

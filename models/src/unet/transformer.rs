@@ -5,6 +5,7 @@ use burn::prelude::*;
 use prepose_kernels as kernels;
 
 use super::grounding::{Fuser, Kept};
+use super::merging::Merging;
 use super::pass::{Pass, Tape};
 use crate::attention::{
     AttentionShape, ContextAttention, DIFFUSERS_NAMES, KeyValue, SelfAttention,
@@ -236,22 +237,49 @@ impl TransformerBlock {
         pass: &mut Pass,
     ) -> Option<(Tensor<3>, Tensor<3>)> {
         pass.keep(&x);
+        let [_, height, width, _] = x.dims();
         let x = tokens(x);
-        let [query, key, value] = self.attn1.project(self.norm1.forward(x.clone()));
+        let merging = pass.merging(&x, [height, width]);
+        pass.keep(&merging);
+        let normed = self.norm1.forward(x.clone());
+        let normed = match &merging {
+            Some(merging) => merging.merge(normed),
+            None => normed,
+        };
+        let [query, key, value] = self.attn1.project(normed);
         pass.keep(&query);
         pass.keep(&key);
         pass.keep(&value);
         let y = kernels::attention(query, key, value);
         pass.keep(&y);
-        let mut x = self.attn1.finish(y, x);
+        let mut x = match &merging {
+            Some(merging) => {
+                let [batch, heads, merged, width] = y.dims();
+                let nothing = [batch, merged, heads * width];
+                let nothing = Tensor::zeros(nothing, (&x.device(), x.dtype()));
+                merging.spread(self.attn1.finish(y, nothing)) + x
+            }
+            None => self.attn1.finish(y, x),
+        };
         if let (Some(fuser), Some(objects)) = (&self.fuser, pass.objects) {
             x = fuser.forward(x, &objects[layer], pass);
         }
 
-        pass.keep(&x);
-        let query = self.attn2.queries(self.norm2.forward(x.clone()));
-        pass.keep(&query);
-        let x = pass.cross_attention(layer, &self.attn2, query, x)?;
+        let x = match pass.taken(layer) {
+            Some(taken) => {
+                if pass.wanted[layer] {
+                    let query = self.attn2.queries(self.norm2.forward(x.clone()));
+                    pass.observe(layer, query);
+                }
+                x + taken
+            }
+            None => {
+                pass.keep(&x);
+                let query = self.attn2.queries(self.norm2.forward(x.clone()));
+                pass.keep(&query);
+                pass.cross_attention(layer, &self.attn2, query, x)?
+            }
+        };
 
         pass.keep(&x);
         let gate = self.ff.open(self.norm3.forward(x.clone()));
@@ -270,6 +298,7 @@ impl TransformerBlock {
     ) -> Option<Tensor<4>> {
         let x: Tensor<4> = tape.read();
         let shape = x.dims();
+        let merging: Option<Merging> = tape.read();
         let [query, key, value, y] = [(); 4].map(|()| tape.read());
         let fuser = self.fuser.as_ref().filter(|_| known.grounded);
         let fused = fuser.map(|fuser| (fuser, Kept::read(&mut tape)));
@@ -308,9 +337,17 @@ impl TransformerBlock {
             None => grad,
         };
 
-        let inner = self.attn1.finish_input_grad(grad.clone());
+        let inner = match &merging {
+            Some(merging) => merging.spread_input_grad(grad.clone()),
+            None => grad.clone(),
+        };
+        let inner = self.attn1.finish_input_grad(inner);
         let (query, key, value) = kernels::attention_input_grads(inner, query, key, value, y);
         let inner = self.attn1.project_input_grad([query, key, value]);
+        let inner = match &merging {
+            Some(merging) => merging.merge_input_grad(inner),
+            None => inner,
+        };
         let grad = self.norm1.input_grad(inner, tokens(x)) + grad;
         Some(grad.reshape(shape))
     }

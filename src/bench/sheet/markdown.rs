@@ -108,6 +108,9 @@ fn speeds(sheet: &Sheet, text: &mut String) {
     for outcome in rows {
         let row = &outcome.row;
         let what = match row.what {
+            What::Picture if !row.savings.is_none() => {
+                format!("picture, {} steps, {}", row.steps, row.savings)
+            }
             What::Picture => format!("picture, {} steps", row.steps),
             What::Search => format!("best of {} by the checker, {} steps", BEST_OF, row.steps),
             What::Start => format!("start to picture, {} steps, {}", row.steps, row.variant),

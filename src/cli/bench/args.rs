@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use anyhow::ensure;
 use prepose::bench::row::{What, guided_variants};
 use prepose::device::DeviceSpec;
-use prepose::request::Dtype;
+use prepose::request::{Dtype, Savings};
+
+use crate::cli::sampling::SavingsArgs;
 
 /// Measure networks, pictures, guidance and memory on a device, and write DEVICE-DATE.json and .md.
 ///
@@ -43,11 +45,13 @@ pub struct Args {
     /// These guided steps only, by their beginning: pos, boxdiff ...
     #[arg(long, value_delimiter = ',')]
     pub guidance: Vec<String>,
+    #[command(flatten)]
+    pub savings: SavingsArgs,
     /// How long it may take, as 8m or 1h.
     #[arg(long, default_value = "8m")]
     pub budget: humantime::Duration,
     /// The same rows as in the JSON of another sheet, with nothing cut as long as there is time.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["checkpoints", "dtypes", "batches", "size", "steps", "repeat", "only", "guidance"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["checkpoints", "dtypes", "batches", "size", "steps", "repeat", "only", "guidance", "deep_cache", "tgate", "token_merging"])]
     pub like: Option<PathBuf>,
     /// The folder for the two files; nothing there is overwritten.
     #[arg(
@@ -87,6 +91,7 @@ impl Args {
             "--steps is {}, but must be between 1 and 1000",
             self.steps
         );
+        (self.savings.over(Savings::default())).in_steps(self.steps)?;
         ensure!(
             guided_variants()
                 .iter()

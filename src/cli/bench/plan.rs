@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, ensure};
 use prepose::bench::row::{BEST_OF, Row, TOKENS, What, guided_variants};
 use prepose::engine::Blueprint;
-use prepose::request::{Dtype, ModelRequest};
+use prepose::request::{Dtype, ModelRequest, Savings};
 use prepose_models::unet::UNetConfig;
 
 use super::args::Args;
@@ -100,6 +100,7 @@ impl Subject {
             batch,
             steps: args.steps,
             repeats: args.repeat,
+            savings: Savings::default(),
         }
     }
 
@@ -129,10 +130,20 @@ impl Subject {
             repeats: row.repeats.min(3),
             ..row
         };
-        rows.push(few(row(What::Picture, first)));
+        let savings = args.savings.over(Savings::default());
+        let pictures = |batch| {
+            let plain = row(What::Picture, batch);
+            let saving = (!savings.is_none()).then(|| Row {
+                variant: savings.to_string(),
+                savings,
+                ..plain.clone()
+            });
+            std::iter::once(plain).chain(saving).map(few)
+        };
+        rows.extend(pictures(first));
         for &batch in more {
             rows.push(row(What::Unet, batch));
-            rows.push(few(row(What::Picture, batch)));
+            rows.extend(pictures(batch));
         }
         // The checker in the binary knows what the toybox draws and nothing else.
         if self.name == "toybox" && first_type {
@@ -172,6 +183,7 @@ pub fn matmul(dtype: Dtype, is_cpu: bool, args: &Args) -> Option<Row> {
         batch: 1,
         steps: 0,
         repeats: args.repeat,
+        savings: Savings::default(),
     })
 }
 

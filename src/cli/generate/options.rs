@@ -72,6 +72,12 @@ pub struct GuideArgs {
     /// Record the step's own UNet call instead of one before it: cheaper, and the correction comes a step late.
     #[arg(long, requires = "guided", hide_short_help = true)]
     guide_one_pass: bool,
+    /// Take the gradient in every N-th guided step only, and move by the last one in between [default: 1].
+    #[arg(long, value_name = "N", requires = "guided", hide_short_help = true)]
+    guide_every: Option<usize>,
+    /// Between the gradients of --guide-every, go on along the line through the last two instead.
+    #[arg(long, requires = "guided", hide_short_help = true)]
+    guide_extrapolate: bool,
     /// Smooth the maps: true or false [default: the preset's].
     #[arg(long, value_name = "BOOL", requires = "guided", hide_short_help = true)]
     guide_smoothing: Option<bool>,
@@ -206,6 +212,8 @@ impl GuideArgs {
         put(&self.guide_loss, &mut config.loss);
         put(&self.guide_combine, &mut config.combine);
         put(&self.guide_distance, &mut config.distance);
+        put(&self.guide_every, &mut config.every);
+        config.extrapolate |= self.guide_extrapolate;
         config.one_pass |= self.guide_one_pass;
     }
 }

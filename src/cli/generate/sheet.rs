@@ -11,13 +11,13 @@ use prepose::guidance::Method;
 use prepose::output::files::{parent, prepare_folder};
 use prepose::output::sheet;
 use prepose::picture::Picture;
-use prepose::request::Request;
+use prepose::request::{DeepCache, Gate, Request};
 use prepose::sampling::schedulers::SchedulerKind;
 use prepose_draw::grid::Grid;
 
 use super::options::GuideArgs;
 use super::targets::names_picture;
-use crate::cli::values::numbers;
+use crate::cli::values::{OrOff, numbers};
 
 /// Pixels of the largest sheet; its bytes are three times as many.
 const MOST_PIXELS: usize = 1 << 28;
@@ -33,7 +33,8 @@ pub struct SheetArgs {
     /// What changes across the sheet: seed=0-3, guide=none,pos, ...
     ///
     /// seed=0-3, steps=10,20, guidance-scale=3,7.5, scheduler=ddim,euler, guide=none,pos, guide-scale=10,20,
-    /// guide-steps=5,10, strength=0.4,0.8 or clip-skip=0,1.
+    /// guide-steps=5,10, guide-every=1,2, deep-cache=off,3, tgate=off,0.4, token-merging=off,0.5, strength=0.4,0.8 or
+    /// clip-skip=0,1.
     #[arg(
         long,
         value_name = "AXIS=LIST",
@@ -224,6 +225,10 @@ enum Change {
     Guide(Option<Method>),
     GuideScale(f64),
     GuideSteps(usize),
+    GuideEvery(usize),
+    DeepCache(OrOff<DeepCache>),
+    Gate(OrOff<Gate>),
+    TokenMerging(OrOff<f64>),
     Strength(f64),
     ClipSkip(usize),
 }
@@ -232,7 +237,7 @@ enum Change {
 type ReadValue = fn(&str) -> Option<Change>;
 
 /// The axes, and how a value of each is read.
-const AXES: [(&str, ReadValue); 9] = [
+const AXES: [(&str, ReadValue); 13] = [
     ("seed", |text| Some(Change::Seed(text.parse().ok()?))),
     ("steps", |text| Some(Change::Steps(text.parse().ok()?))),
     ("guidance-scale", |text| {
@@ -252,6 +257,16 @@ const AXES: [(&str, ReadValue); 9] = [
     }),
     ("guide-steps", |text| {
         Some(Change::GuideSteps(text.parse().ok()?))
+    }),
+    ("guide-every", |text| {
+        Some(Change::GuideEvery(text.parse().ok()?))
+    }),
+    ("deep-cache", |text| {
+        Some(Change::DeepCache(text.parse().ok()?))
+    }),
+    ("tgate", |text| Some(Change::Gate(text.parse().ok()?))),
+    ("token-merging", |text| {
+        Some(Change::TokenMerging(text.parse().ok()?))
     }),
     ("strength", |text| Some(Change::Strength(number(text)?))),
     ("clip-skip", |text| {
@@ -309,6 +324,10 @@ impl Change {
             Change::Guide(Some(method)) => method.name().into(),
             Change::GuideScale(scale) => format!("guide scale {scale}"),
             Change::GuideSteps(steps) => format!("{steps} guided steps"),
+            Change::GuideEvery(steps) => format!("guide every {steps}"),
+            Change::DeepCache(deep) => deep.label("deep cache"),
+            Change::Gate(gate) => gate.label("tgate"),
+            Change::TokenMerging(ratio) => ratio.label("token merging"),
             Change::Strength(strength) => format!("strength {strength}"),
             Change::ClipSkip(layers) => format!("clip skip {layers}"),
         })
@@ -331,6 +350,13 @@ impl Change {
                 Some(config) => config.steps = Some(*steps),
                 None => bail!("guide-steps {unguided}"),
             },
+            Change::GuideEvery(steps) => match &mut request.guide {
+                Some(config) => config.every = Some(*steps),
+                None => bail!("guide-every {unguided}"),
+            },
+            Change::DeepCache(OrOff(deep)) => request.savings.deep_cache = *deep,
+            Change::Gate(OrOff(gate)) => request.savings.tgate = *gate,
+            Change::TokenMerging(OrOff(ratio)) => request.savings.token_merging = *ratio,
             Change::Strength(strength) => match &mut request.init {
                 Some(init) => init.strength = *strength,
                 None => bail!("strength is for pictures with a start picture: give --init-image"),
@@ -352,6 +378,9 @@ mod tests {
         assert_eq!(labels, ["no guidance", "pos"]);
         let axis: Axis = "seed=0-2,7".parse().unwrap();
         assert_eq!(axis.values.len(), 4);
+        let axis: Axis = "deep-cache=off,3:1".parse().unwrap();
+        let labels: Vec<_> = axis.values.iter().filter_map(Change::label).collect();
+        assert_eq!(labels, ["deep cache off", "deep cache 3:1"]);
         for wrong in [
             "seed",
             "sead=1",

@@ -340,6 +340,7 @@ fn refuse_misplaced(settings: &Settings) -> anyhow::Result<()> {
         source,
         ..
     } = settings;
+    let savings = sampling.savings.given();
     let engine = [
         ("--checkpoint", model.checkpoint.is_some()),
         ("--config", model.config.is_some()),
@@ -349,12 +350,14 @@ fn refuse_misplaced(settings: &Settings) -> anyhow::Result<()> {
         ("--ip-picture", !sampling.ip_picture.is_empty()),
         ("--dtype", model.dtype.is_some()),
         ("--scheduler", sampling.scheduler.is_some()),
+        ("--timestep-spacing", sampling.timestep_spacing.is_some()),
         ("--eta", sampling.eta.is_some()),
         ("--guidance-steps", sampling.guidance_steps.is_some()),
         ("--clip-skip", sampling.clip_skip.is_some()),
         ("--noise", sampling.noise.is_some()),
         ("--vae-tiling", sampling.vae_tiling.is_some()),
         ("--save-attention-maps", settings.save_attention_maps),
+        (savings.unwrap_or_default(), savings.is_some()),
     ];
     let wishes = [
         ("--steps", sampling.steps.is_some()),

@@ -2,7 +2,7 @@
 
 use anyhow::{bail, ensure};
 use prepose::engine::Blueprint;
-use prepose::request::ModelRequest;
+use prepose::request::{ModelRequest, Savings};
 use prepose::suite::examiner::labels;
 use prepose::suite::method::Method;
 use prepose::suite::plan::{Plan, RunConfig, Sampling, SourceId};
@@ -88,6 +88,8 @@ pub fn plan(
         steps: asked.steps.unwrap_or(defaults.steps),
         guidance_scale: asked.guidance_scale.unwrap_or(defaults.guidance_scale),
         guidance_steps: asked.guidance_steps,
+        savings: asked.savings.over(Savings::default()),
+        timestep_spacing: asked.timestep_spacing,
         eta: asked.eta,
         scheduler: blueprint.scheduler_name(kind.as_deref())?,
         width,

@@ -10,6 +10,7 @@ use prepose::prompt::scene::GivenRelation;
 use prepose::request::{
     InitImage, Lora, ModelRequest, Pruning, Request, RequestError, RewardKind, SearchConfig,
 };
+use prepose::sampling::schedulers::SchedulerError;
 use prepose::search::AttentionScorer;
 use prepose_serve::{Kind, LoraWanted, Plan, Refusal, RequestWanted, SearchWanted, Unit, Wanted};
 use serde::de::DeserializeOwned;
@@ -212,6 +213,12 @@ fn request(
     request.guidance_scale = wanted.guidance_scale.unwrap_or(request.guidance_scale);
     request.scheduler.clone_from(&wanted.scheduler);
     request.clip_skip = wanted.clip_skip.unwrap_or(0);
+    if let Some(spacing) = &wanted.timestep_spacing {
+        request.timestep_spacing = Some(value(&json!(spacing), "request.timestep_spacing")?);
+    }
+    if let Some(savings) = &wanted.savings {
+        request.savings = value(savings, "request.savings")?;
+    }
     for relation in &wanted.relations {
         let relation = relation
             .parse::<GivenRelation>()
@@ -307,9 +314,19 @@ fn refused(error: &EngineError, otherwise: &'static str) -> Refusal {
             "steps" => "request.steps",
             "guidance scale" => "request.guidance_scale",
             "strength" => "request.init.strength",
+            "deep cache" | "tgate" | "token merging" => "request.savings",
             _ => otherwise,
         },
         EngineError::Request(RequestError::ClipSkip { .. }) => "request.clip_skip",
+        EngineError::Request(
+            RequestError::Gate { .. }
+            | RequestError::Branch { .. }
+            | RequestError::DeepCacheGuided { .. }
+            | RequestError::GatedPrompt { .. }
+            | RequestError::GatedComposition
+            | RequestError::GatedGuidance { .. },
+        ) => "request.savings",
+        EngineError::Scheduler(SchedulerError::NoSpacing(_)) => "request.timestep_spacing",
         EngineError::Request(RequestError::Region { .. } | RequestError::SmallRegion { .. }) => {
             "request.regions"
         }

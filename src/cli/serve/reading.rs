@@ -91,11 +91,13 @@ fn command(wanted: &Wanted) -> String {
         ("steps", "--steps"),
         ("guidance_scale", "--guidance-scale"),
         ("scheduler", "--scheduler"),
+        ("timestep_spacing", "--timestep-spacing"),
         ("clip_skip", "--clip-skip"),
         ("noise", "--noise"),
     ] {
         words.add(option, &request[name]);
     }
+    savings(&mut words, &request["savings"]);
     if let (Some(width), Some(height)) = (wanted.request.width, wanted.request.height) {
         words.add_text("--size", format!("{width}x{height}"));
     }
@@ -131,6 +133,17 @@ fn command(wanted: &Wanted) -> String {
         }
     }
     words.0.join(" ")
+}
+
+/// What is left out of calls.
+fn savings(words: &mut Words, savings: &Value) {
+    let deep = &savings["deep_cache"];
+    match (&deep["every"], &deep["branch"]) {
+        (every, Value::Null) => words.add("--deep-cache", every),
+        (every, branch) => words.add_text("--deep-cache", format!("{every}:{branch}")),
+    }
+    words.add("--tgate", &savings["tgate"]);
+    words.add("--token-merging", &savings["token_merging"]);
 }
 
 /// What is to be where.
@@ -169,6 +182,7 @@ fn guidance(words: &mut Words, guide: &Value) {
         ("loss", "--guide-loss"),
         ("combine", "--guide-combine"),
         ("distance", "--guide-distance"),
+        ("every", "--guide-every"),
     ] {
         match &guide[name] {
             Value::Bool(flag) => words.add_text(option, flag.to_string()),
@@ -176,6 +190,7 @@ fn guidance(words: &mut Words, guide: &Value) {
         }
     }
     words.add("--guide-one-pass", &guide["one_pass"]);
+    words.add("--guide-extrapolate", &guide["extrapolate"]);
 }
 
 fn python(wanted: &Wanted) -> String {

@@ -238,7 +238,7 @@ impl ConditioningPlan {
     }
 
     /// What acts at `step` besides the text.
-    fn acting(&self, step: usize) -> Acting {
+    pub(super) fn acting(&self, step: usize) -> Acting {
         Acting {
             objects: step < self.grounded,
             pictures: self
@@ -249,7 +249,7 @@ impl ConditioningPlan {
         }
     }
 
-    fn text(&self, step: usize) -> usize {
+    pub(super) fn text(&self, step: usize) -> usize {
         self.steps[step.min(self.steps.len() - 1)]
     }
 

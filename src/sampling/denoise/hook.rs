@@ -5,6 +5,7 @@ use prepose_models::attention::{AttentionProbe, LayerInfo};
 use prepose_models::unet::{PreparedConditioning, Recording, UNet};
 
 use super::conditioning::{Conditioning, ConditioningPlan};
+use super::savings::Savings;
 use crate::sampling::StepRange;
 use crate::sampling::schedulers::{History, Schedule};
 
@@ -27,6 +28,7 @@ pub struct State<'a> {
     pub(super) plan: ConditioningPlan,
     pub(super) guidance_scale: f64,
     pub(super) guidance_steps: Option<StepRange>,
+    pub(super) savings: Savings,
 }
 
 impl State<'_> {
@@ -72,8 +74,13 @@ impl State<'_> {
 
     /// Whether classifier-free guidance acts in this step, if there is any.
     pub fn is_guided(&self) -> bool {
-        self.guidance_steps
-            .is_none_or(|steps| steps.contains(self.step))
+        let asked = (self.guidance_steps).is_none_or(|steps| steps.contains(self.step));
+        asked && !self.savings.is_gated(self.step)
+    }
+
+    /// The share of tokens that the network's self-attention merges in this run, for a guidance's own forward passes.
+    pub fn merging(&self) -> Option<f64> {
+        self.savings.merging
     }
 
     /// The noise level of this step as σ = √(1 − ᾱ) / √ᾱ.
@@ -125,7 +132,14 @@ pub trait Hook {
         Ok(())
     }
 
-    /// Asked before each UNet call of the step: an observer of its cross-attention, which will see
+    /// Whether the hook moves the latents of this step by what it sees in the network. The network then runs whole, whatever
+    /// earlier steps have left: what they left is from before the move. The same for every picture, so that one does not
+    /// depend on its neighbours.
+    fn moves(&self, _state: &State) -> bool {
+        false
+    }
+
+    /// Asked before each UNet call of the step that runs the whole network: an observer of its cross-attention, which will see
     /// these `rows` of classifier-free guidance.
     fn probe(&mut self, _state: &State, _rows: Rows) -> Option<&mut dyn AttentionProbe> {
         None

@@ -4,9 +4,10 @@
 mod conditioning;
 mod hook;
 mod pictures;
+mod savings;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use prepose_models::unet::{RecordOptions, StepGraphs, UNet};
+use prepose_models::unet::{RecordOptions, Reuse, StepGraphs, UNet};
 use thiserror::Error;
 
 use super::StepRange;
@@ -16,6 +17,8 @@ pub use conditioning::{Composition, Conditioning, ConditioningPlan, TextConditio
 use hook::Probes;
 pub use hook::{Hook, HookError, Rows, State};
 pub use pictures::PictureGroup;
+use savings::Saving;
+pub use savings::{Savings, UnetRows};
 
 /// Why a run did not end with latents.
 #[derive(Debug, Error)]
@@ -53,6 +56,8 @@ pub struct Run<'a> {
     pub guidance_scale: f64,
     /// The steps in which it acts; none are all.
     pub guidance_steps: Option<StepRange>,
+    /// What is left out of the network's calls.
+    pub savings: Savings,
     /// One source a picture, for schedulers that add noise on the way.
     pub noise: Vec<NoiseSource>,
     /// The network's captured calls, which stand in for calls that no hook observes or records.
@@ -74,6 +79,7 @@ impl<'a> Run<'a> {
             start: self.start,
             noise: self.noise,
             graphs: self.graphs,
+            saving: Saving::new(self.savings, self.latents.dims()[0]),
             state: State {
                 unet: self.unet,
                 step: 0,
@@ -86,6 +92,7 @@ impl<'a> Run<'a> {
                 plan: self.plan,
                 guidance_scale: self.guidance_scale,
                 guidance_steps: self.guidance_steps,
+                savings: self.savings,
             },
         };
         for hook in hooks.iter_mut() {
@@ -104,6 +111,7 @@ pub struct Denoising<'a> {
     next: usize,
     noise: Vec<NoiseSource>,
     graphs: Option<&'a StepGraphs>,
+    saving: Saving,
 }
 
 impl Denoising<'_> {
@@ -115,6 +123,11 @@ impl Denoising<'_> {
     /// The latents after the steps taken so far, f32 [B, C, h, w].
     pub fn latents(&self) -> &Tensor<4> {
         &self.state.latents
+    }
+
+    /// Rows through the network so far, of each picture that is left; guidance's own passes are not counted.
+    pub fn unet_rows(&self) -> UnetRows {
+        self.saving.rows()
     }
 
     /// Takes up to `steps` more steps. `hooks` must be those that the run began with.
@@ -148,6 +161,7 @@ impl Denoising<'_> {
         state.latents = state.latents.clone().select(0, rows.clone());
         state.history.select(&rows);
         state.plan.select(&rows);
+        self.saving.retain(keep);
         self.noise = keep.iter().map(|&row| self.noise[row].clone()).collect();
         for hook in hooks.iter_mut() {
             hook.retain(keep);
@@ -171,7 +185,7 @@ impl Denoising<'_> {
         for hook in hooks.iter_mut() {
             hook.before_unet(state)?;
         }
-        let mut prediction = predict(state, hooks, self.graphs)?;
+        let mut prediction = predict(state, hooks, self.graphs, &mut self.saving)?;
         for hook in hooks.iter_mut() {
             prediction = hook.after_prediction(state, prediction)?;
         }
@@ -196,6 +210,7 @@ fn predict(
     state: &mut State,
     hooks: &mut [&mut dyn Hook],
     graphs: Option<&StepGraphs>,
+    saving: &mut Saving,
 ) -> Result<Tensor<4>, HookError> {
     let (unet, scale) = (state.unet, state.guidance_scale);
     let prepared = state.plan.prepare(state.step, unet, scale).clone();
@@ -205,30 +220,50 @@ fn predict(
     let input = state.model_input(state.latents.clone());
     let pictures = input.dims()[0];
     let prepared = match rows > 1 && !guided {
-        true => prepared.narrow((rows - 1) * pictures, pictures),
+        true => {
+            let positive = prepared.narrow((rows - 1) * pictures, pictures);
+            match state.savings.is_gated(state.step) {
+                // Of SDXL's added conditioning, T-GATE's authors go on with that of the unconditional half.
+                true => positive.with_added(&prepared),
+                false => positive,
+            }
+        }
         false => prepared,
     };
     let timestep = [state.timestep];
-    let forward = |rows, input, prepared: &_, hooks: &mut [&mut dyn Hook]| {
-        let probes = hooks.iter_mut().filter_map(|hook| hook.probe(state, rows));
-        let probes: Vec<_> = probes.collect();
-        // Beside a recorded half there is nothing to win, and its shape would replace the graph of the plain steps.
-        let plain = probes.is_empty() && rows != Rows::Negative;
-        match graphs.filter(|_| plain) {
-            Some(graphs) => {
-                let calls = state.steps - state.step;
-                graphs.forward(unet, input, state.timestep, prepared, calls)
+    let forward =
+        |which, input, prepared: &_, hooks: &mut [&mut dyn Hook], reuse: Option<&mut Reuse>| {
+            let shallow = (reuse.as_ref()).is_some_and(|reuse| reuse.deep.get().is_some());
+            let probes = hooks.iter_mut().filter(|_| !shallow);
+            let probes = probes.filter_map(|hook| hook.probe(state, which));
+            let probes: Vec<_> = probes.collect();
+            if let Some(reuse) = reuse {
+                let mut probes = Probes(probes);
+                return unet.forward_reusing(input, &timestep, prepared, &mut probes, reuse);
             }
-            None => unet.forward_probed(input, &timestep, prepared, &mut Probes(probes)),
-        }
-    };
+            // Beside a recorded half there is nothing to win, and its shape would replace the graph of the plain steps.
+            let plain = probes.is_empty() && which != Rows::Negative;
+            match graphs.filter(|_| plain) {
+                Some(graphs) => {
+                    let calls = state.steps - state.step;
+                    graphs.forward(unet, input, state.timestep, prepared, calls)
+                }
+                None => unet.forward_probed(input, &timestep, prepared, &mut Probes(probes)),
+            }
+        };
     let recorder = (hooks.iter_mut()).position(|hook| hook.recorder(state).is_some());
+    let parts = if guided { rows } else { 1 };
+    let moved = hooks.iter().any(|hook| hook.moves(state));
     let (negative, positive) =
         match recorder {
-            None if !guided => return Ok(forward(Rows::Positive, input, &prepared, hooks)),
+            None if !guided => {
+                let reuse = saving.call(state, parts, moved);
+                return Ok(forward(Rows::Positive, input, &prepared, hooks, reuse));
+            }
             None => {
                 let input = Tensor::cat(vec![input; rows], 0);
-                let output = forward(Rows::Both { pictures }, input, &prepared, hooks);
+                let reuse = saving.call(state, parts, moved);
+                let output = forward(Rows::Both { pictures }, input, &prepared, hooks, reuse);
                 let part = |row: usize| output.clone().narrow(0, row * pictures, pictures);
                 if let Some(composition) = composition {
                     return Ok(compose(&composition, scale, rows, part));
@@ -236,9 +271,12 @@ fn predict(
                 (part(0), part(1))
             }
             Some(recorder) => {
+                saving.recorded(parts);
                 let negative = guided.then(|| {
                     let prepared = prepared.narrow(0, pictures);
-                    forward(Rows::Negative, input.clone(), &prepared, hooks)
+                    let mut merging = saving.merging_alone();
+                    let merging = merging.as_mut();
+                    forward(Rows::Negative, input.clone(), &prepared, hooks, merging)
                 });
                 let probes = hooks.iter_mut().enumerate().filter_map(|(index, hook)| {
                     match index == recorder {
@@ -250,6 +288,7 @@ fn predict(
                 let prepared = prepared.narrow(if guided { pictures } else { 0 }, pictures);
                 let options = RecordOptions {
                     whole: true,
+                    merging: state.merging(),
                     ..RecordOptions::default()
                 };
                 let recording = unet.record(input, &timestep, &prepared, &mut probes, options);

@@ -100,6 +100,17 @@ impl Scheduler {
         })
     }
 
+    /// The same with other timesteps, as diffusers' `from_config(…, timestep_spacing=…)`.
+    ///
+    /// # Errors
+    /// [`SchedulerError::NoSpacing`] for methods that take timesteps of their own.
+    pub fn with_spacing(self, spacing: Spacing) -> Result<Self, SchedulerError> {
+        match self.kind.is_distilled() {
+            true => Err(SchedulerError::NoSpacing(self.kind)),
+            false => Ok(Self { spacing, ..self }),
+        }
+    }
+
     /// The method.
     pub fn kind(&self) -> SchedulerKind {
         self.kind

@@ -33,6 +33,7 @@ use std::str::FromStr;
 pub use config::Scheduler;
 pub use history::History;
 pub use schedule::{Schedule, StepOutput};
+pub use timesteps::Spacing;
 
 /// How a solver of more than first order weighs the change of its predictions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -229,6 +230,11 @@ pub enum SchedulerError {
         "eta is the share of fresh noise in each step of tcd; {0} has none: leave out --eta, or take --scheduler tcd"
     )]
     NoEta(SchedulerKind),
+    /// A method with timesteps of its own.
+    #[error(
+        "{0} takes the timesteps that it was distilled for; leave out --timestep-spacing, or take another --scheduler"
+    )]
+    NoSpacing(SchedulerKind),
     /// No share.
     #[error("eta is {0}, but is a share from 0 to 1")]
     Eta(f64),

@@ -1,10 +1,10 @@
 //! Which timesteps and noise levels are visited: the spacings of Lin et al. 2024 (table 2) as diffusers computes
 //! them with NumPy, and the noise levels of Karras et al. 2022.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-/// `timestep_spacing`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+/// Which timesteps a number of steps visits: `timestep_spacing` in `scheduler_config.json`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Spacing {
     /// From the last timestep to the first, both included.

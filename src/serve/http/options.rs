@@ -76,12 +76,14 @@ pub fn scheduler(sampler: &str, schedule: &str) -> Result<Option<String>, Refusa
 /// # Errors
 /// One of them is not of its kind.
 pub fn ours(fields: &serde_json::Map<String, Value>, wanted: &mut Wanted) -> Result<(), Refusal> {
-    const REQUEST: [&str; 14] = [
+    const REQUEST: [&str; 16] = [
         "negative_prompt",
         "seed",
         "steps",
         "guidance_scale",
         "scheduler",
+        "timestep_spacing",
+        "savings",
         "relations",
         "boxes",
         "regions",

@@ -95,7 +95,7 @@ export function body() {
 /** A body as JSON for people. */
 export const asJson = (given, indent) => writeExact(given, indent);
 
-const ASKED = ['prompt', 'negative_prompt', 'seed', 'width', 'height', 'steps', 'guidance_scale', 'scheduler', 'relations', 'boxes', 'regions', 'ground', 'guide', 'clip_skip', 'noise', 'loras'];
+const ASKED = ['prompt', 'negative_prompt', 'seed', 'width', 'height', 'steps', 'guidance_scale', 'scheduler', 'relations', 'boxes', 'regions', 'ground', 'guide', 'clip_skip', 'noise', 'loras', 'timestep_spacing', 'savings'];
 /** What a finished picture's request asks for, as it would be sent: without where files are and what found it. */
 export function asAsked(request) {
   const fields = Object.entries(request).filter(([name]) => ASKED.includes(name));
@@ -133,7 +133,7 @@ export function fill(request, extras = {}) {
   at('method').dispatchEvent(new Event('change', { bubbles: true }));
   set('preset', guided.preset ?? 'default');
   for (const [field, value] of [['guide_steps', guided.steps], ['from_step', guided.from_step], ['scale', guided.scale], ['refine', guided.refine], ['loss', guided.loss], ['combine', guided.combine], ['distance', guided.distance]]) at(field).value = value ?? '';
-  for (const name of ['resolution', 'smoothing', 'layers', 'tokens']) if (guided[name] !== undefined) left.push(`guide ${name}`);
+  for (const name of ['resolution', 'smoothing', 'layers', 'tokens', 'every', 'extrapolate']) if (guided[name] !== undefined) left.push(`guide ${name}`);
   if (guided.one_pass) left.push('guide one_pass');
   const search = extras.search;
   set('search', search ? (search.pruning ? 'prune' : 'full') : '');

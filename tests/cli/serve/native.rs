@@ -95,6 +95,48 @@ fn plain_and_guided_pictures_are_those_of_the_command_line() {
 }
 
 #[test]
+fn what_is_left_out_is_said_as_on_the_command_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &["--no-token"]);
+    let savings = json!({"deep_cache": {"every": 2}, "tgate": 2, "token_merging": 0.5});
+    let guide = json!({"method": "pos", "steps": 2, "every": 2});
+    let prompt = "a dog to the left of a cat";
+    let request = json!({"prompt": prompt, "steps": 4, "seed": 3, "guide": guide, "savings": savings,
+                         "timestep_spacing": "trailing"});
+    let state = job(
+        &server,
+        &json!({"request": request, "maps": false, "check": false}),
+    );
+    assert_eq!(state["status"], "done", "{state}");
+    let id = of(&state, "picture")[0]["id"].as_str().unwrap();
+    let served = server.get(&format!("/api/pictures/{id}.png")).body;
+    let file = folder.path().join("a.png");
+    let mut command = prepose(&["generate", prompt, "--steps", "4", "--seed", "3", "--quiet"]);
+    command.args(["--guide", "pos", "--guide-steps", "2", "--guide-every", "2"]);
+    command.args([
+        "--deep-cache",
+        "2",
+        "--tgate",
+        "2",
+        "--token-merging",
+        "0.5",
+    ]);
+    command
+        .args(["--timestep-spacing", "trailing"])
+        .arg("--out")
+        .arg(&file);
+    finish(command);
+    assert!(pixels(&served) == pixels(&std::fs::read(file).unwrap()));
+    let mut wrong = request;
+    wrong["savings"]["tgate"] = json!(1);
+    let refused = server.post("/api/jobs", &json!({"request": wrong}));
+    assert_eq!(
+        (refused.status, refused.json()["error"]["param"].as_str()),
+        (400, Some("request.savings"))
+    );
+}
+
+#[test]
 fn steps_can_be_watched_and_searches_end_with_the_best() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &["--no-token"]);

@@ -142,6 +142,18 @@ impl Tiny {
         from: usize,
         memory: Memory,
     ) -> (Vec<f32>, Vec<f32>) {
+        self.evaluate_merged(config, targets, from, memory, None)
+    }
+
+    /// The same where the network's self-attention merges tokens.
+    fn evaluate_merged(
+        &self,
+        config: &GuidanceConfig,
+        targets: &[Target],
+        from: usize,
+        memory: Memory,
+        merging: Option<f64>,
+    ) -> (Vec<f32>, Vec<f32>) {
         let (latents, context, added) = self.narrow(from, targets.len());
         let unet = self.engine.unet();
         let prepared = unet.prepare(context, added.as_ref());
@@ -164,6 +176,7 @@ impl Tiny {
             loss: loss.as_ref(),
             before: &[],
             stage: Stage::Update,
+            merging,
         };
         let (maps, recording) = reading.run(unet, input, self.timestep, &prepared, memory);
         let gradient = recording.sample_gradient(&maps) * self.scale;
@@ -254,6 +267,35 @@ fn gradients_through_sdxl() {
     latent_gradients("sdxl");
 }
 
+/// PoS through a network that merges tokens, against tomesd under PyTorch's autograd.
+#[test]
+fn gradients_through_merged_tokens() {
+    let network = Tiny::open("sd1", &Expected::open("guidance"));
+    let expected = Expected::open("savings");
+    let info = &read_json(&fixture("savings/case.json"))["guided"];
+    let (name, merging) = (
+        info["case"].as_str().unwrap(),
+        info["token_merging"].as_f64(),
+    );
+    let (_, config, targets) = (cases().into_iter())
+        .find(|(case, ..)| case == name)
+        .unwrap();
+    for memory in [Memory::Keep, Memory::Recompute] {
+        let (losses, gradient) = network.evaluate_merged(&config, &targets, 0, memory, merging);
+        let errors = [
+            deviation(&losses, &expected.values("guided/losses")),
+            deviation(&gradient, &expected.values("guided/gradient")),
+        ];
+        println!(
+            "{memory:?}: losses {:.1e}, gradient {:.1e}",
+            errors[0], errors[1]
+        );
+        assert!(errors[0] < 1e-4 && errors[1] < 1e-4, "{errors:?}");
+    }
+    let (_, whole) = network.evaluate(&config, &targets, 0, Memory::Keep);
+    assert!(deviation(&whole, &expected.values("guided/gradient")) > 1e-2);
+}
+
 /// PoS through further layers of a network, against PyTorch's autograd: the losses of the first conditioning and their
 /// gradient, which is another one with the second. `info` is the case's guidance.
 fn agree_with_autograd(
@@ -282,6 +324,7 @@ fn agree_with_autograd(
         loss: loss.as_ref(),
         before: &[],
         stage: Stage::Update,
+        merging: None,
     };
     for memory in [Memory::Keep, Memory::Recompute] {
         let run = |prepared| {

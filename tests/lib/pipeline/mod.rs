@@ -9,6 +9,7 @@ mod gligen;
 mod hooks;
 pub mod ip_adapter;
 mod references;
+mod savings;
 mod sd2;
 
 use std::path::Path;
@@ -64,6 +65,8 @@ impl Case {
             steps: size("num_inference_steps"),
             guidance_scale: asked["guidance_scale"].as_f64().unwrap(),
             guidance_steps: None,
+            savings: Default::default(),
+            timestep_spacing: None,
             scheduler: None,
             eta: None,
             clip_skip: 0,
