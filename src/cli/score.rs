@@ -3,7 +3,7 @@
 mod clip;
 mod eyes;
 mod opse;
-mod quality;
+pub mod quality;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
