@@ -92,20 +92,35 @@ fn a_cure_is_measured_and_goes_on_after_kills() {
         serde_json::from_str::<Value>(&text.unwrap()).unwrap()["samples"].clone()
     };
     assert_eq!(samples("control"), 2 * kept);
-    assert_eq!((samples("mirror"), samples("exchange")), (Value::from(4 * kept), Value::from(4 * kept)));
+    assert_eq!(
+        (samples("mirror"), samples("exchange")),
+        (Value::from(4 * kept), Value::from(4 * kept))
+    );
     let lines = fs::read_to_string(folder.join("whole/samples.jsonl")).unwrap();
-    assert!(lines.contains(" to the left of ") || lines.contains(" to the right of "), "{lines}");
+    assert!(
+        lines.contains(" to the left of ") || lines.contains(" to the right of "),
+        "{lines}"
+    );
 
     let arms = found["arms"].as_array().unwrap();
-    let names: Vec<&str> = arms.iter().map(|arm| arm["arm"].as_str().unwrap()).collect();
+    let names: Vec<&str> = arms
+        .iter()
+        .map(|arm| arm["arm"].as_str().unwrap())
+        .collect();
     assert_eq!(names, ["before", "control", "mirror", "exchange"]);
     for arm in arms {
-        assert_eq!((&arm["neutral"]["pictures"], &arm["stated"]), (&Value::from(2), &Value::from(2)));
+        assert_eq!(
+            (&arm["neutral"]["pictures"], &arm["stated"]),
+            (&Value::from(2), &Value::from(2))
+        );
         assert!(arm["distance"]["value"][0].is_number(), "{arm}");
     }
     assert!(arms[0]["figures"][0]["change"].is_null());
     let page = fs::read_to_string(folder.join("whole/results/cure.md")).unwrap();
-    assert!(page.contains("| exchange |") && page.contains("published: Qwen-Image (SFT)"), "{page}");
+    assert!(
+        page.contains("| exchange |") && page.contains("published: Qwen-Image (SFT)"),
+        "{page}"
+    );
 
     // Killed while pictures are made, and while a LoRA is trained, it ends the same.
     let killed = args(&["--by", "exchange", "--out", "killed", "--json"]);
@@ -121,13 +136,20 @@ fn a_cure_is_measured_and_goes_on_after_kills() {
     for name in ["before", "control", "exchange"] {
         assert_eq!(arm(&again, name), arm(&found, name), "{name}");
     }
-    let lora = |out: &str| fs::read(folder.join(out).join("trained/exchange/state.safetensors")).unwrap();
+    let lora =
+        |out: &str| fs::read(folder.join(out).join("trained/exchange/state.safetensors")).unwrap();
     assert_eq!(lora("killed"), lora("whole"));
 
     // What is done is not done again, and another kind of flips is added to it.
-    let told = works(folder, &args(&["--by", "mirror", "--out", "killed", "--json"]));
+    let told = works(
+        folder,
+        &args(&["--by", "mirror", "--out", "killed", "--json"]),
+    );
     assert_eq!(stages(&told), ["train mirror", "measure mirror"]);
-    assert_eq!(arm(&results(&folder.join("killed")), "mirror"), arm(&found, "mirror"));
+    assert_eq!(
+        arm(&results(&folder.join("killed")), "mirror"),
+        arm(&found, "mirror")
+    );
 
     // The pictures of a run are trained on as well; what they show is not measured.
     let taken = "ots cure --with-sides --pairs whole/pairs --most-prompts 2 --seeds 0 --steps 8 --train-steps 2 --train-batch 2 \
@@ -137,8 +159,18 @@ fn a_cure_is_measured_and_goes_on_after_kills() {
     assert_eq!(taken["pairs"], found["pairs"]);
 
     let other = args(&["--train-rate", "0.5", "--out", "killed"]);
-    refuses(folder, &other, &["killed has another cure", "recipe.rate.peak is 0.001 there and 0.5 here"]);
-    let lock = File::options().append(true).open(folder.join("killed/lock")).unwrap();
+    refuses(
+        folder,
+        &other,
+        &[
+            "killed has another cure",
+            "recipe.rate.peak is 0.001 there and 0.5 here",
+        ],
+    );
+    let lock = File::options()
+        .append(true)
+        .open(folder.join("killed/lock"))
+        .unwrap();
     lock.lock().unwrap();
     refuses(folder, &killed, &["another cure is at work in killed"]);
 }
@@ -153,19 +185,38 @@ fn what_makes_no_sense_is_refused() {
     refused(&["--checker", "none"], &["--checker none sees nothing"]);
     refused(&["--every", "2"], &["--most-prompts and --most-pairs"]);
     refused(&["--shard", "0/2"], &["no shards"]);
-    refused(&["--lora", "a.safetensors"], &["--lora changes the checkpoint"]);
+    refused(
+        &["--lora", "a.safetensors"],
+        &["--lora changes the checkpoint"],
+    );
     refused(&["--by", "exchange,exchange"], &["names the same twice"]);
     refused(&["--by", "turning"], &["turning", "mirror", "exchange"]);
     refused(&["--most-prompts", "1"], &["--most-prompts is 1"]);
-    refused(&["--suite", "spatialbench-uc"], &["do not just name two objects"]);
-    refused(&["--suite", "ots-objects", "--most-prompts", "9999"], &["too few pairs"]);
-    refused(&["--features", "nowhere"], &["cannot use --features nowhere"]);
+    refused(
+        &["--suite", "spatialbench-uc"],
+        &["do not just name two objects"],
+    );
+    refused(
+        &["--suite", "ots-objects", "--most-prompts", "9999"],
+        &["too few pairs"],
+    );
+    refused(
+        &["--features", "nowhere"],
+        &["cannot use --features nowhere"],
+    );
     refused(&["--rank", "0"], &["rank"]);
     let pairs = "ots cure --pairs nowhere --device flex --out none";
-    refuses(folder, &pairs.split(' ').collect::<Vec<_>>(), &["--pairs nowhere is no run"]);
+    refuses(
+        folder,
+        &pairs.split(' ').collect::<Vec<_>>(),
+        &["--pairs nowhere is no run"],
+    );
     assert!(!folder.join("none").exists(), "nothing is begun");
     let shown = works(folder, &args(&["--recipe", "--out", "none"]));
     let shown: Value = serde_json::from_str(&shown).unwrap();
-    assert_eq!((&shown["recipe"]["batch"], &shown["with_sides"]), (&Value::from(2), &Value::from(true)));
+    assert_eq!(
+        (&shown["recipe"]["batch"], &shown["with_sides"]),
+        (&Value::from(2), &Value::from(true))
+    );
     assert!(!folder.join("none").exists(), "nothing is begun");
 }

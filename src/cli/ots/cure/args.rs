@@ -65,12 +65,7 @@ pub struct Args {
     )]
     pub pairs: Option<PathBuf>,
     /// Pairs of objects that training pictures are made of, at most; they are in both orders, and never measured.
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 128,
-        help_heading = "Cure"
-    )]
+    #[arg(long, value_name = "N", default_value_t = 128, help_heading = "Cure")]
     pub most_pairs: usize,
     /// Training pictures are made from each of these, 0-7 or 1,5,9.
     #[arg(
@@ -82,12 +77,7 @@ pub struct Args {
     )]
     pub pair_seeds: Seeds,
     /// Neutral prompts that are measured, at most, and as many with a side.
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 264,
-        help_heading = "Cure"
-    )]
+    #[arg(long, value_name = "N", default_value_t = 264, help_heading = "Cure")]
     pub most_prompts: usize,
     /// The network whose features say how far pictures are from those that were trained on (docs/quality.md).
     #[arg(
@@ -115,6 +105,15 @@ pub struct Args {
     /// The rank of linear layers' changes [default: 32 as in table 12; toybox: 16].
     #[arg(long, value_name = "N", help_heading = "Cure", hide_short_help = true)]
     pub rank: Option<usize>,
+    /// Which layers are changed [default: all as in table 12; toybox: text].
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHICH",
+        help_heading = "Cure",
+        hide_short_help = true
+    )]
+    pub layers: Option<Layers>,
     /// Of everything that a training draws.
     #[arg(
         long,
@@ -163,7 +162,9 @@ impl Args {
             "a cure is about what a checker sees; --checker none sees nothing"
         );
         if settings.every != 1 || settings.limit.is_some() {
-            bail!("what is measured and trained on must not overlap: give --most-prompts and --most-pairs instead of --every and --limit");
+            bail!(
+                "what is measured and trained on must not overlap: give --most-prompts and --most-pairs instead of --every and --limit"
+            );
         }
         ensure!(
             settings.shard.is_none() && settings.shards.is_none(),
@@ -214,7 +215,10 @@ impl Args {
                 alpha: rank as f64,
                 conv_rank,
                 conv_alpha: conv_rank as f64,
-                layers: Layers::All,
+                layers: self.layers.unwrap_or(match is_toybox {
+                    true => Layers::Text,
+                    false => Layers::All,
+                }),
             },
             optimizer: Rule::AdamW8bit(AdamW {
                 beta1: 0.9,
@@ -223,11 +227,15 @@ impl Args {
                 weight_decay: 1e-4,
             }),
             rate: Rate {
-                peak: self.train_rate.unwrap_or(if is_toybox { 1e-3 } else { 1e-4 }),
+                peak: self
+                    .train_rate
+                    .unwrap_or(if is_toybox { 1e-3 } else { 1e-4 }),
                 warmup: 0,
                 decay: Decay::Constant,
             },
-            steps: self.train_steps.unwrap_or(if is_toybox { 400 } else { 10_000 }),
+            steps: self
+                .train_steps
+                .unwrap_or(if is_toybox { 400 } else { 10_000 }),
             batch: self.train_batch.unwrap_or(if is_toybox { 8 } else { 1 }),
             accumulate: 1,
             clip: 1.0,

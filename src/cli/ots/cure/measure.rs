@@ -31,15 +31,22 @@ impl Cure<'_> {
     /// Makes the pictures of an arm, and has them looked at.
     pub fn measure(&self, name: &str, pairs: &Pairs) -> anyhow::Result<Arm> {
         let lora = (name != BEFORE).then(|| self.lora(name));
-        let [neutral, stated] = [("neutral", &self.split.neutral), ("stated", &self.split.stated)]
-            .map(|(kind, suite)| {
-                let place = format!("measured/{name}/{kind}");
-                let mut settings = self.settings(&place, lora.clone());
-                settings.seeds = Some(Seeds(seeds(self.args)));
-                let folder =
-                    carry_out_suite(suite.clone(), vec![Method::prompt_only()], &settings, self.quiet)?;
-                anyhow::Ok(pictures(&folder)?)
-            });
+        let [neutral, stated] = [
+            ("neutral", &self.split.neutral),
+            ("stated", &self.split.stated),
+        ]
+        .map(|(kind, suite)| {
+            let place = format!("measured/{name}/{kind}");
+            let mut settings = self.settings(&place, lora.clone());
+            settings.seeds = Some(Seeds(seeds(self.args)));
+            let folder = carry_out_suite(
+                suite.clone(),
+                vec![Method::prompt_only()],
+                &settings,
+                self.quiet,
+            )?;
+            anyhow::Ok(pictures(&folder)?)
+        });
         Ok(Arm {
             name: name.to_owned(),
             neutral: neutral?,

@@ -95,7 +95,13 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let mut stages = Stages::open(&cure.out, args.settings.json, quiet)?;
     let pairs = stages.take("pairs", || match taken {
         Some(folder) => pairs::gather(&folder, &cure.out, args.with_sides),
-        None => pairs::make(&cure.settings("pairs", None), &cure.split.train, args, &cure.out, cure.quiet),
+        None => pairs::make(
+            &cure.settings("pairs", None),
+            &cure.split.train,
+            args,
+            &cure.out,
+            cure.quiet,
+        ),
     })?;
     let trained = std::iter::once((CONTROL, Flips::None))
         .chain(args.by.iter().map(|by| (by.name(), by.flips())));
@@ -171,7 +177,10 @@ impl Cure<'_> {
     fn settings(&self, folder: &str, lora: Option<PathBuf>) -> crate::cli::run::Settings {
         let mut settings = self.args.settings.clone();
         settings.out = self.out.join(folder).to_string_lossy().into_owned();
-        settings.model.lora = lora.map(|path| Lora { path, weight: 1.0 }).into_iter().collect();
+        settings.model.lora = lora
+            .map(|path| Lora { path, weight: 1.0 })
+            .into_iter()
+            .collect();
         settings.known_objects = false;
         settings.json = false;
         settings

@@ -75,7 +75,9 @@ pub fn make(
     let mut settings = settings.clone();
     settings.seeds = Some(args.pair_seeds.clone());
     let folder = carry_out_suite(suite.clone(), vec![Method::prompt_only()], &settings, quiet)?;
-    let (pairs, counts) = seen(&folder, |method, picture| Ok(format!("pairs/{method}/{picture}")))?;
+    let (pairs, counts) = seen(&folder, |method, picture| {
+        Ok(format!("pairs/{method}/{picture}"))
+    })?;
     list(&pairs, counts, args.with_sides, out, &folder)
 }
 
@@ -145,7 +147,9 @@ fn list(
     );
     let all = lines(pairs, with_sides);
     counts.samples = all.len();
-    let text = all.iter().map(|line| Ok(serde_json::to_string(line)? + "\n"));
+    let text = all
+        .iter()
+        .map(|line| Ok(serde_json::to_string(line)? + "\n"));
     let text = text.collect::<anyhow::Result<String>>()?;
     write_atomically(&out.join(SAMPLES), text.as_bytes())?;
     Ok(Pairs {

@@ -51,7 +51,8 @@ impl Split {
             let mut part = suite.clone();
             part.name = format!("{}-{what}", suite.name);
             part.pictures_per_prompt = 1;
-            part.prompts.retain(|prompt| names(prompt).is_some_and(|names| wanted(&names)));
+            part.prompts
+                .retain(|prompt| names(prompt).is_some_and(|names| wanted(&names)));
             part.thin(part.prompts.len() / most.max(1), Some(most));
             part
         };
@@ -100,7 +101,12 @@ fn stated(neutral: &Suite) -> Suite {
     Suite {
         name: format!("{}-stated", neutral.name),
         version: neutral.version.clone(),
-        prompts: neutral.prompts.iter().enumerate().filter_map(prompt).collect(),
+        prompts: neutral
+            .prompts
+            .iter()
+            .enumerate()
+            .filter_map(prompt)
+            .collect(),
         pictures_per_prompt: 1,
     }
 }
@@ -115,11 +121,16 @@ mod tests {
     fn no_pair_is_trained_on_and_measured() {
         let suite = sets::open("ots-objects").unwrap();
         let split = Split::new(&suite, None, 30, 40).unwrap();
-        let of = |suite: &Suite| -> HashSet<Names> {
-            suite.prompts.iter().filter_map(names).collect()
-        };
-        assert_eq!((split.train.prompts.len(), of(&split.train).len()), (60, 30));
-        assert_eq!((split.neutral.prompts.len(), of(&split.neutral).len()), (40, 20));
+        let of =
+            |suite: &Suite| -> HashSet<Names> { suite.prompts.iter().filter_map(names).collect() };
+        assert_eq!(
+            (split.train.prompts.len(), of(&split.train).len()),
+            (60, 30)
+        );
+        assert_eq!(
+            (split.neutral.prompts.len(), of(&split.neutral).len()),
+            (40, 20)
+        );
         assert!(of(&split.train).is_disjoint(&of(&split.neutral)));
         assert_eq!(of(&split.stated), of(&split.neutral));
         // Of each pair both say the same, in the one order and in the other, and both words come as often.

@@ -37,7 +37,9 @@ impl Stages {
             }
         };
         // A kill may have left half a line at the end.
-        let known = text.lines().map_while(|line| serde_json::from_str(line).ok());
+        let known = text
+            .lines()
+            .map_while(|line| serde_json::from_str(line).ok());
         Ok(Self {
             known: known.collect(),
             path,
@@ -48,7 +50,9 @@ impl Stages {
 
     /// Whether a stage came to its end.
     pub fn is_done(&self, stage: &str) -> bool {
-        self.known.iter().any(|line| line.done && line.stage == stage)
+        self.known
+            .iter()
+            .any(|line| line.done && line.stage == stage)
     }
 
     /// Does a stage. One that is done is done again, as it may find its files damaged, but counts once.

@@ -121,7 +121,8 @@ impl Counts {
     }
 
     fn sum<'a>(all: impl IntoIterator<Item = &'a Self>) -> Self {
-        all.into_iter().fold(Self::default(), |sum, one| sum.plus(one))
+        all.into_iter()
+            .fold(Self::default(), |sum, one| sum.plus(one))
     }
 
     fn both(&self) -> Stated {
@@ -227,7 +228,9 @@ fn measured(
     let bootstrap = Bootstrap::default();
     let groups: Vec<Counts> = counts.values().copied().collect();
     let matched: Option<Vec<[Counts; 2]>> = first.map(|first| {
-        let both = counts.iter().filter_map(|(pair, now)| Some([*first.get(pair)?, *now]));
+        let both = counts
+            .iter()
+            .filter_map(|(pair, now)| Some([*first.get(pair)?, *now]));
         both.collect()
     });
     let ends = |estimate: Estimate| [estimate.value, estimate.low, estimate.high];
@@ -301,7 +304,14 @@ fn table(measured: &[Measured]) -> Table {
 /// All figures, one a row, for programs.
 fn figures(measured: &[Measured]) -> Table {
     let columns = [
-        "run", "figure", "value", "low", "high", "change", "change_low", "change_high",
+        "run",
+        "figure",
+        "value",
+        "low",
+        "high",
+        "change",
+        "change_low",
+        "change_high",
     ];
     let cells = |ends: Option<[f64; 3]>| match ends {
         Some(ends) => ends.map(Cell::Percent),
@@ -391,11 +401,17 @@ mod tests {
     fn arms_are_compared_picture_by_picture() {
         let before = arm("before", |_, _| "left", Some(false));
         // The object decides instead of the order: as often left as right.
-        let cured = arm("cured", |_, second| if second { "right" } else { "left" }, None);
+        let cured = arm(
+            "cured",
+            |_, second| if second { "right" } else { "left" },
+            None,
+        );
         let (measured, results) = cure(&[before.clone(), cured]);
         let figure = |arm: usize, name: &str| {
             let mut all = measured[arm].figures.iter();
-            all.find(|figure| figure.name == name).expect("it is there").clone()
+            all.find(|figure| figure.name == name)
+                .expect("it is there")
+                .clone()
         };
         assert_eq!(figure(0, "homogenization").value, Some([100.0; 3]));
         assert_eq!(figure(0, "homogenization").change, None);
@@ -410,13 +426,23 @@ mod tests {
         let places = measured[1].neutral;
         assert_eq!((places.pictures, places.left, places.right), (80, 40, 40));
         let markdown = results.markdown();
-        assert!(markdown.contains("100.0 [100.0, 100.0]") && markdown.contains("published: FLUX-dev"), "{markdown}");
+        assert!(
+            markdown.contains("100.0 [100.0, 100.0]") && markdown.contains("published: FLUX-dev"),
+            "{markdown}"
+        );
 
         // One pair of four turns round: the change has an interval, as other pairs might have.
-        let some = arm("some", |pair, _| if pair % 4 == 0 { "right" } else { "left" }, Some(false));
+        let some = arm(
+            "some",
+            |pair, _| if pair % 4 == 0 { "right" } else { "left" },
+            Some(false),
+        );
         let (measured, _) = cure(&[before, some]);
         let [value, low, high] = measured[1].figures[0].change.expect("both are there");
         assert_eq!(value, -50.0);
-        assert!(low < -50.0 && high > -50.0 && low > -100.0 && high < 0.0, "{low} {high}");
+        assert!(
+            low < -50.0 && high > -50.0 && low > -100.0 && high < 0.0,
+            "{low} {high}"
+        );
     }
 }
