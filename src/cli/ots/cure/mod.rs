@@ -6,6 +6,7 @@ mod pairs;
 mod prompts;
 mod stages;
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
@@ -64,7 +65,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     args.check()?;
     let recipe = args.recipe()?;
     if args.recipe {
-        println!("{:#}", show(args, &recipe)?);
+        writeln!(std::io::stdout().lock(), "{:#}", show(args, &recipe)?)?;
         return Ok(OK);
     }
     let detectors = DetectorSpecs::open(&args.settings)?;
@@ -236,7 +237,8 @@ impl Cure<'_> {
             write_atomically(&folder.join(name), text.as_bytes())?;
         }
         if self.args.settings.json {
-            println!("{}", json!({"event": "results", "results": value}));
+            let line = json!({"event": "results", "results": value});
+            writeln!(std::io::stdout().lock(), "{line}")?;
         } else if !self.quiet {
             experiment::print(&results, &folder.to_string_lossy())?;
         }

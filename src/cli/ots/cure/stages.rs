@@ -1,6 +1,7 @@
 //! The parts of a cure: which are done, and how long they took.
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -63,7 +64,9 @@ impl Stages {
     ) -> anyhow::Result<T> {
         let known = self.is_done(stage);
         if !known && self.json {
-            println!("{}", json!({"event": "stage", "stage": stage}));
+            let line = json!({"event": "stage", "stage": stage});
+            // A reader that has gone away does not stop a cure.
+            let _ = writeln!(std::io::stdout().lock(), "{line}");
         } else if !known && !self.quiet {
             eprintln!("{stage}");
         }
