@@ -58,9 +58,7 @@ const BY_HAND: &[&str] = &[
     // It does not end by itself; tests/cli/serve starts it.
     "prepose serve",
     // It trains for minutes; tests/cli/cure.rs has a small one.
-    "ots cure --with-sides --out",
-    "ots cure --with-sides --by",
-    "ots cure --by",
+    "ots cure",
     "runs/cure/",
     "curl ",
     // Servers, programs and folders that are somebody's own.
