@@ -70,11 +70,12 @@ def aims(found):
         value, low, high = figure(arm, "homogenization")["value"]
         pictures = arm["neutral"]["pictures"]
         how = "reached" if value < 20 and pictures >= 500 else "not reached"
-        lines.append(f"* `{name}`, homogenization below 20 on at least 500 pictures: {how}; {value:.1f} [{low:.1f}, {high:.1f}] on {pictures}.")
+        seen = f"{value:.1f} [{low:.1f}, {high:.1f}] on {pictures}"
+        lines.append(f"* `{name}`, homogenization below 20 on at least 500 pictures: {how}; {seen}.")
         for side, words in (("left_of", "left of"), ("right_of", "right of"), ("sides", "both together")):
             change = figure(arm, side)["change"]
             how = "reached" if change[0] >= -2 else "not reached"
-            lines.append(f"* `{name}`, \"{words}\" loses at most 2 points: {how}; {ends(change, True)}.")
+            lines.append(f'* `{name}`, "{words}" loses at most 2 points: {how}; {ends(change, True)}.')
         minutes = (found["seconds"]["pairs"] + found["seconds"][f"train {name}"]) / 60
         how = "reached" if minutes <= 30 else "not reached"
         lines.append(f"* `{name}`, pictures and training in at most 30 minutes: {how}; {minutes:.0f} minutes as the machine was then.")
@@ -89,9 +90,32 @@ def aims(found):
     return lines
 
 
-def page(found, plot):
-    settings, pairs, recipe = found["settings"], found["pairs"], found["settings"]["recipe"]
-    lora = recipe["kind"]["lora"]
+def opening(found):
+    settings, pairs = found["settings"], found["pairs"]
+    sides = "each also with a caption that says which is left or right" if settings["with_sides"] else "without captions that say a side"
+    made = "of a run" if settings["pairs"] else f"of {settings['most_pairs']} pairs of objects in both orders"
+    about = [f"* `{arm['arm']}`: {ABOUT[arm['arm']]}" for arm in found["arms"]]
+    return [
+        "# A cure for the bias of order",
+        "",
+        "What table 6 of [Order Is Not Layout](https://arxiv.org/abs/2603.03714) shows, on the toybox: a LoRA is trained on pictures of",
+        "two things, each also flipped, so that no order of mention goes with a side. [How to](../cure.md) do it with another checkpoint.",
+        "This page is made by `scripts/report/cure.py` from what the command wrote.",
+        "",
+        "```sh",
+        command(found),
+        "```",
+        "",
+        f"Of {pairs['pictures']} pictures {made}, {pairs['kept']} show the two once each, apart and side by side,",
+        f"{pairs['first_left']} of them with the first-mentioned one on the left. Those are trained on, {sides}:",
+        f"{pairs['samples']} samples before flips. No pair of objects that is measured was trained on.",
+        "",
+        *about,
+        "",
+    ]
+
+
+def tables(found, plot):
     names = list(NAMES)
     rows = [[arm["arm"]] + [ends(figure(arm, name)["value"]) for name in names] for arm in found["arms"]]
     changes = [[arm["arm"]] + [ends(figure(arm, name)["change"], True) for name in names] for arm in found["arms"][1:]]
@@ -99,37 +123,14 @@ def page(found, plot):
     for arm in found["arms"]:
         places, distance = arm["neutral"], arm["distance"]
         far = "–" if distance is None else "{:.2f} [{:.2f}, {:.2f}]".format(*distance["value"])
-        quality.append([arm["arm"], *(str(places[key]) for key in ("pictures", "left", "right", "invalid")), str(arm["stated"]), far])
+        counts = [str(places[key]) for key in ("pictures", "left", "right", "invalid")]
+        quality.append([arm["arm"], *counts, str(arm["stated"]), far])
     measure = next((arm["distance"]["name"] for arm in found["arms"] if arm["distance"]), "distance")
-    minutes = [[stage, f"{seconds / 60:.1f}"] for stage, seconds in found["seconds"].items()]
-    sides = "each also with a caption that says which is left or right" if settings["with_sides"] else "without captions that say a side"
-    about = [f"* `{arm['arm']}`: {ABOUT[arm['arm']]};" for arm in found["arms"]]
-    about[-1] = about[-1][:-1] + "."
-    return "\n".join([
-        "# A cure for the bias of order",
-        "",
-        "What table 6 of [Order Is Not Layout](https://arxiv.org/abs/2603.03714) shows, on the toybox: a LoRA is trained on pictures of two",
-        "things, each also flipped, so that no order of mention goes with a side. [How to](../cure.md) do it with another checkpoint.",
-        "This page is made by `scripts/report/cure.py` from what the command wrote.",
-        "",
-        "```sh",
-        command(found),
-        "```",
-        "",
-        f"Of {pairs['pictures']} pictures of {settings['most_pairs']} pairs of objects in both orders, {pairs['kept']} show the two once each, apart and side by",
-        f"side, {pairs['first_left']} of them with the first-mentioned one on the left. Those are trained on, {sides}: {pairs['samples']} samples",
-        "before flips. No pair of objects that is measured was trained on.",
-        "",
-        *about,
-        "",
-        "## What was aimed at",
-        "",
-        *aims(found),
-        "",
+    return [
         "## Before and after",
         "",
-        "Percent, with 95 % intervals over pairs of objects. Homogenization is that of neutral prompts; aligned prompts say that the first-mentioned",
-        "one is to the left, reversed that it is to the right, and count where both objects are found, or of all pictures.",
+        "Percent, with 95 % intervals over pairs of objects. Homogenization is that of neutral prompts; aligned prompts say that the",
+        "first-mentioned one is to the left, reversed that it is to the right, and count where both objects are found, or of all pictures.",
         "",
         *table(["", *NAMES.values()], rows),
         "",
@@ -137,24 +138,40 @@ def page(found, plot):
         "",
         *table(["", *NAMES.values()], changes),
         "",
-        "Where the first-mentioned object of neutral prompts is, and how far those pictures are from all that were made to train on, by the features of",
-        "the toybox's detector:",
+        "Where the first-mentioned object of neutral prompts is, and how far those pictures are from all that were made to train on, as",
+        "a network's features have it:",
         "",
         *table(["", "neutral pictures", "left", "right", "invalid", "pictures with a side", measure], quality),
         "",
         *([f"![Where the first-mentioned object is]({plot})", ""] if plot else []),
-        "The paper, text to image: FLUX-dev's homogenization fell from 88.8 to 47.4, Qwen-Image's from 91.6 to 50.8; reversed correctness rose from 24.7 to",
-        "49.3 and from 28.2 to 57.7. There prompts do not say a side, the world settles it, and a language model judges.",
+        "The paper, text to image: FLUX-dev's homogenization fell from 88.8 to 47.4, Qwen-Image's from 91.6 to 50.8; reversed correctness",
+        "rose from 24.7 to 49.3 and from 28.2 to 57.7. There prompts do not say a side, the world settles it, and a language model judges.",
         "",
+    ]
+
+
+def how(found):
+    settings, recipe = found["settings"], found["settings"]["recipe"]
+    lora, rate = recipe["kind"]["lora"], recipe["rate"]
+    minutes = [[stage, f"{seconds / 60:.1f}"] for stage, seconds in found["seconds"].items()]
+    threads = "1 thread" if found["threads"] == 1 else f"{found['threads']} threads"
+    return [
         "## How",
         "",
-        f"Rank {lora['rank']} ({lora['conv_rank']} in convolutions) in all layers of the UNet, 8-bit AdamW with rate {recipe['rate']['peak']:g}, {recipe['steps']} steps of",
-        f"{recipe['batch']} samples, timesteps by the sigmoid of a normal number; table 12 has rank 32 and 16, 1e-4, 10000 steps of 1. Pictures of",
-        f"{settings['steps'] or 50} steps, on {found['device']} with {found['threads']} thread{'s' if found['threads'] != 1 else ''}, beside other work on the same machine.",
+        f"Rank {lora['rank']} ({lora['conv_rank']} in convolutions), layers: {lora['layers']}; 8-bit AdamW with rate {rate['peak']:g}",
+        f"({rate['decay']}), {recipe['steps']} steps of {recipe['batch']} samples, timesteps by the sigmoid of a normal number. Table 12",
+        "has rank 32 and 16, 1e-4, 10000 steps of 1.",
+        f"Pictures of {settings['steps'] or 50} steps; {found['device']}, {threads}, beside other work on the same machine.",
+        "What was killed is not counted.",
         "",
         *table(["stage", "minutes"], minutes),
         "",
-    ])
+    ]
+
+
+def page(found, plot):
+    lines = [*opening(found), "## What was aimed at", "", *aims(found), "", *tables(found, plot), *how(found)]
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def main():

@@ -65,7 +65,7 @@ pub struct Args {
     )]
     pub pairs: Option<PathBuf>,
     /// Pairs of objects that training pictures are made of, at most; they are in both orders, and never measured.
-    #[arg(long, value_name = "N", default_value_t = 256, help_heading = "Cure")]
+    #[arg(long, value_name = "N", default_value_t = 128, help_heading = "Cure")]
     pub most_pairs: usize,
     /// Training pictures are made from each of these, 0-7 or 1,5,9.
     #[arg(
@@ -88,7 +88,7 @@ pub struct Args {
         hide_short_help = true
     )]
     pub features: String,
-    /// Steps of the optimiser [default: 10000 as in table 12; toybox: 3000].
+    /// Steps of the optimiser [default: 10000 as in table 12; toybox: 1200].
     #[arg(long, value_name = "N", help_heading = "Cure")]
     pub train_steps: Option<u64>,
     /// Samples in a step [default: 1 as in table 12; toybox: 8].
@@ -236,7 +236,7 @@ impl Args {
             },
             steps: self
                 .train_steps
-                .unwrap_or(if is_toybox { 3000 } else { 10_000 }),
+                .unwrap_or(if is_toybox { 1200 } else { 10_000 }),
             batch: self.train_batch.unwrap_or(if is_toybox { 8 } else { 1 }),
             accumulate: 1,
             clip: 1.0,
