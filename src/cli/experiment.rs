@@ -15,7 +15,7 @@ use super::run::{Settings, carry_out};
 const WIDTH: usize = 100;
 
 /// The folder within the run's for tables and plots.
-const FOLDER: &str = "results";
+pub const FOLDER: &str = "results";
 
 /// Carries out a run of `suite` by `methods`, or goes on with it, and shows what it came to.
 pub fn run(
@@ -55,13 +55,19 @@ pub fn show(
         folder.store().put(&name, text.as_bytes())?;
     }
     if !quiet && !settings.json {
-        let mut stdout = std::io::stdout().lock();
-        match stdout.is_terminal() {
-            true => write!(stdout, "{}", results.text(WIDTH))?,
-            false => write!(stdout, "{}", results.markdown())?,
-        }
         let location = folder.store().location();
-        writeln!(stdout, "\nwritten to {location}/{FOLDER}")?;
+        print(&results, &format!("{location}/{FOLDER}"))?;
     }
+    Ok(())
+}
+
+/// Shows results, which were written to `location`.
+pub fn print(results: &Results, location: &str) -> anyhow::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.is_terminal() {
+        true => write!(stdout, "{}", results.text(WIDTH))?,
+        false => write!(stdout, "{}", results.markdown())?,
+    }
+    writeln!(stdout, "\nwritten to {location}")?;
     Ok(())
 }

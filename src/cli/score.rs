@@ -2,7 +2,7 @@
 
 mod eyes;
 mod opse;
-mod quality;
+pub mod quality;
 mod texts;
 
 use std::io::Write;

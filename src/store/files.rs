@@ -1,6 +1,6 @@
 //! Writing files so that a reader never sees half of one.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -58,6 +58,30 @@ pub fn prepare_folder(folder: &Path) -> Result<(), WriteError> {
             path: folder.to_path_buf(),
             source,
         })
+}
+
+/// Takes `folder`, which is there, for this process alone, until what is returned is dropped or the process ends, however it
+/// ends; none if another process has it. On file systems without locks everybody gets it.
+///
+/// # Errors
+/// The file of the lock cannot be made.
+pub fn lock(folder: &Path) -> Result<Option<FolderLock>, WriteError> {
+    let path = folder.join(LOCK);
+    let file = OpenOptions::new().create(true).append(true).open(&path);
+    let file = file.map_err(|source| WriteError::File { path, source })?;
+    Ok(match file.try_lock() {
+        Err(TryLockError::WouldBlock) => None,
+        Ok(()) | Err(TryLockError::Error(_)) => Some(FolderLock { _file: file }),
+    })
+}
+
+/// The file that is locked; it stays, as removing it would let two processes lock two files of that name.
+const LOCK: &str = "lock";
+
+/// A folder that no other process takes by [`lock`].
+#[derive(Debug)]
+pub struct FolderLock {
+    _file: File,
 }
 
 /// Writes `bytes` to `path` through a temporary file beside it and a rename: afterwards `path`

@@ -64,6 +64,17 @@ pub enum TrainError {
         /// Only what differs.
         differences: String,
     },
+    /// Another process trains in the folder.
+    #[error("another training is at work in {}; wait for its end, or give another folder", .0.display())]
+    Taken(PathBuf),
+    /// Captions in the other order were asked for, and there are none.
+    #[error(
+        "no caption names two objects in an order that can be turned round, as \"a dog and a cat\" and \"a cat and a dog\"; the first is {first:?}"
+    )]
+    NoExchange {
+        /// The first caption.
+        first: String,
+    },
     /// The network predicts what no loss here is for.
     #[error(
         "this checkpoint predicts clean latents, and only those that predict noise or velocity can be trained"

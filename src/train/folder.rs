@@ -6,6 +6,7 @@
 //! OUT/state.safetensors      weights, moments, averages and the place in the data, after the last state that was kept
 //! OUT/log.jsonl              a line a step: loss, learning rate, the gradient's length
 //! OUT/samples/NN-STEP.png    sample pictures
+//! OUT/lock                   locked while a process trains here
 //! OUT/cache/                 latents and states of captions
 //! OUT/training.html          curves and pictures
 //! OUT/lora.safetensors, OUT/pytorch_lora_weights.safetensors, or OUT/checkpoint/
@@ -17,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use prepose_dataset::Skipped;
 use prepose_optimizer::rule::Trained;
-use prepose_store::files::{append_line, prepare_folder, write_atomically};
+use prepose_store::files::{FolderLock, append_line, lock, prepare_folder, write_atomically};
 use prepose_untrusted::read_text;
 use prepose_weights::{Checkpoint, LoraFormat, LoraLayer};
 use serde::{Deserialize, Serialize};
@@ -27,9 +28,10 @@ use super::error::TrainError;
 use super::recipe::{Kind, Recipe, differences};
 use super::trainer::{Step, Trainer};
 
-/// A training's folder.
+/// A training's folder, which is this process's alone.
 pub struct Folder {
     path: PathBuf,
+    _lock: FolderLock,
 }
 
 /// What decides what comes out, as it is written down.
@@ -50,12 +52,13 @@ pub struct Settings {
 }
 
 impl Folder {
-    /// Makes the folder if there is none.
+    /// Makes the folder if there is none, and takes it.
     ///
     /// # Errors
-    /// It cannot be made, or nothing can be written there.
+    /// It cannot be made, nothing can be written there, or another process trains in it.
     pub fn new(path: &Path) -> Result<Self, TrainError> {
         prepare_folder(path)?;
+        let lock = lock(path)?.ok_or_else(|| TrainError::Taken(path.to_owned()))?;
         // What a kill has left of files that were being written.
         let left = fs::read_dir(path).into_iter().flatten().flatten();
         for entry in
@@ -68,6 +71,7 @@ impl Folder {
         }
         Ok(Self {
             path: path.to_owned(),
+            _lock: lock,
         })
     }
 

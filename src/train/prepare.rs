@@ -81,6 +81,12 @@ impl Prepared {
         fits.collect()
     }
 
+    /// Whether a picture comes with another caption than its own.
+    pub fn has_exchanged(&self) -> bool {
+        let other = |item: &Item| item.caption != self.samples[item.sample].sample.caption;
+        self.items.iter().any(other)
+    }
+
     /// How many pictures there are.
     pub fn pictures(&self) -> usize {
         self.samples.len()

@@ -17,6 +17,8 @@ use super::error::TrainError;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Layers {
+    /// Keys and values of the text: how captions are read, and not how pictures are drawn
+    Text,
     /// Queries, keys, values and outputs of attention
     Attention,
     /// All linear layers of the transformers
@@ -63,6 +65,7 @@ impl Kind {
                 conv_alpha,
                 layers,
             } => Choice::Lora(match layers {
+                Layers::Text => Lora::text(*rank, *alpha),
                 Layers::Attention => Lora::attention(*rank, *alpha),
                 Layers::Transformers => Lora::transformers(*rank, *alpha),
                 Layers::All => Lora::everything(*rank, *alpha, (*conv_rank, *conv_alpha)),

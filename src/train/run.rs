@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use prepose_dataset::look::look;
+use prepose_dataset::order::Flips;
 use prepose_dataset::{Options, Skipped};
 use prepose_models::training;
 use prepose_weights::WeightsError;
@@ -103,9 +104,8 @@ pub fn run(
     tell: &mut dyn FnMut(Event),
 ) -> Result<(), TrainError> {
     let recipe = &job.recipe;
-    recipe.check()?;
     let blueprint = Blueprint::open(&job.model)?;
-    check_trainable(job, &blueprint)?;
+    check_trainable(recipe, &blueprint)?;
     let fingerprint = blueprint.fingerprint();
     let dataset = prepose_dataset::open(&job.data, &job.options)?;
     tell(Event::Looking(dataset.samples.len()));
@@ -124,6 +124,12 @@ pub fn run(
         cache,
         fingerprint.clone(),
     )?;
+    if recipe.flips == Flips::Exchange && !data.has_exchanged() {
+        let first = data.items.first().map(|item| item.caption.clone());
+        return Err(TrainError::NoExchange {
+            first: first.unwrap_or_default(),
+        });
+    }
     let settings = Settings {
         recipe: recipe.clone(),
         checkpoint: job.model.checkpoint.clone(),
@@ -176,17 +182,21 @@ pub fn run(
 }
 
 /// Refuses what this checkpoint cannot be trained to, before anything is loaded.
-fn check_trainable(job: &Job, blueprint: &Blueprint) -> Result<(), TrainError> {
+///
+/// # Errors
+/// Settings out of range, layers that are not there, sizes that latents cannot have.
+pub fn check_trainable(recipe: &Recipe, blueprint: &Blueprint) -> Result<(), TrainError> {
+    recipe.check()?;
     let checkpoint = blueprint.checkpoint();
     let config = checkpoint.unet_config()?;
-    training::parameters(&config, &job.recipe.kind.choice()).map_err(|source| {
+    training::parameters(&config, &recipe.kind.choice()).map_err(|source| {
         WeightsError::Training {
             path: checkpoint.path().to_owned(),
             source: Box::new(source),
         }
     })?;
     let factor = blueprint.vae_factor();
-    let sizes = job.recipe.sizes;
+    let sizes = recipe.sizes;
     let step = sizes.buckets.map(|buckets| buckets.step);
     for side in sizes.resolution.into_iter().chain(step) {
         if side == 0 || !side.is_multiple_of(factor) {

@@ -58,6 +58,9 @@ const BY_HAND: &[&str] = &[
     "://localhost",
     // It does not end by itself; tests/cli/serve starts it.
     "prepose serve",
+    // It trains for minutes; tests/cli/cure.rs has a small one.
+    "ots cure",
+    "runs/cure/",
     "curl ",
     // Servers, programs and folders that are somebody's own.
     "--endpoint",
@@ -125,6 +128,7 @@ fn those_about_checking() {
 #[test]
 fn those_about_training() {
     run_page("docs/training.md");
+    run_page("docs/cure.md");
 }
 
 #[test]

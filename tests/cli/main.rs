@@ -13,6 +13,7 @@ mod check_pictures;
 mod check_records;
 mod commands;
 mod corpus;
+mod cure;
 mod detect;
 mod experiments;
 mod first_day;

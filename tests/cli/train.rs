@@ -417,3 +417,44 @@ fn what_cannot_be_trained_is_refused() {
         &["1 of 7 pictures", "3.png", "--most-skipped"],
     );
 }
+
+#[test]
+fn captions_are_exchanged_and_a_folder_has_one_training_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    provide(folder);
+    let exchanged = [
+        "--flips",
+        "exchange",
+        "--timesteps",
+        "sigmoid",
+        "--steps",
+        "1",
+        "--json",
+        "--out",
+        "out",
+    ];
+    let told = works(folder, &small(&exchanged));
+    // Each of the seven captions names two things, and can be turned round.
+    assert!(told.contains("\"samples\":14"), "{told}");
+
+    let lock = fs::File::options()
+        .append(true)
+        .open(folder.join("out/lock"))
+        .unwrap();
+    lock.lock().unwrap();
+    let wrong = ["another training is at work in out"];
+    refuses(folder, &small(&exchanged), &wrong);
+    drop(lock);
+    works(folder, &small(&exchanged));
+
+    for number in 0..7 {
+        fs::write(folder.join(format!("photos/{number}.txt")), "a dog").unwrap();
+    }
+    fs::create_dir_all(folder.join("alone")).unwrap();
+    refuses(
+        folder,
+        &small(&["--flips", "exchange", "--steps", "1", "--out", "alone"]),
+        &["no caption names two objects", "the first is \"a dog\""],
+    );
+}

@@ -29,6 +29,7 @@ pub struct Lora {
     pub targets: Vec<String>,
 }
 
+const TEXT: [&str; 2] = ["attn2.to_k", "attn2.to_v"];
 const ATTENTION: [&str; 4] = ["to_q", "to_k", "to_v", "to_out.0"];
 const TRANSFORMERS: [&str; 4] = ["ff.net.0.proj", "ff.net.2", "proj_in", "proj_out"];
 const RESNETS: [&str; 6] = [
@@ -48,6 +49,11 @@ impl Lora {
             conv: None,
             targets: targets.concat().into_iter().map(String::from).collect(),
         }
+    }
+
+    /// The projections of the text to keys and values: how captions are read, and not how pictures are drawn.
+    pub fn text(rank: usize, alpha: f64) -> Self {
+        Self::of(rank, alpha, &[&TEXT])
     }
 
     /// The four projections of every attention layer.

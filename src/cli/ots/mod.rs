@@ -1,5 +1,6 @@
 //! `prepose ots`
 
+mod cure;
 mod edit;
 mod moments;
 mod propose;
@@ -32,6 +33,8 @@ enum Command {
     Correctness(Correctness),
     /// Image to image: who in a picture of two does what an instruction asks for
     Edit(edit::Args),
+    /// A cure: a LoRA that is trained on flipped pairs, before and after, beside a control
+    Cure(Box<cure::Args>),
     /// More cases for correctness, by a language model
     Propose(propose::Args),
 }
@@ -182,6 +185,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
             ots::correctness,
         ),
         Command::Edit(args) => edit::run(args, quiet),
+        Command::Cure(args) => cure::run(args, quiet),
         Command::Propose(args) => propose::run(args, quiet),
     }
 }

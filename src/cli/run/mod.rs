@@ -36,7 +36,8 @@ pub use args::{Args, Settings};
 pub use detectors::DetectorSpecs;
 pub use elsewhere::{Opened, open_workflow};
 use judged::{check_judge, judge_finished, open_model};
-use plan::{plan, plan_elsewhere, prompts, shard};
+pub use plan::prompts;
+use plan::{plan, plan_elsewhere, shard};
 pub use watch::RunProgress;
 use watch::{Totals, summary};
 

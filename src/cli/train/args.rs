@@ -75,17 +75,29 @@ pub enum Schedule {
     Cosine,
 }
 
-/// Mirror images.
+/// Flipped samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FlipArg {
     /// None
     None,
-    /// Of pictures whose captions name no side
+    /// Mirror images of pictures whose captions name no side
     WithoutSides,
-    /// Of all; left is right in the captions of mirror images, and right is left
+    /// Mirror images of all; left is right in their captions, and right is left
     Swap,
-    /// Of all, with the captions as they are
+    /// Mirror images of all, with the captions as they are
     All,
+    /// The same pictures with their two objects named in the other order
+    Exchange,
+}
+
+/// Which noise levels are trained how often.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum TimestepArg {
+    /// All as often
+    #[default]
+    Uniform,
+    /// Mostly the middle: the sigmoid of a normal number, as in table 12 of Order Is Not Layout
+    Sigmoid,
 }
 
 /// What all trainings have in common.
@@ -153,7 +165,7 @@ struct Pictures {
     /// Small pictures are not enlarged: they get a bucket of their own size.
     #[arg(long, requires = "buckets", hide_short_help = true)]
     no_upscale: bool,
-    /// Mirror images as samples of their own.
+    /// Mirror images, or captions in the other order, as samples of their own.
     #[arg(long, value_name = "WHICH", value_enum, default_value = "none")]
     flips: FlipArg,
     /// What the captions' column or key is called.
@@ -253,6 +265,9 @@ struct Noise {
     /// min-SNR weights with this gamma; 5 is usual [default: all noise levels count the same].
     #[arg(long, value_name = "GAMMA")]
     min_snr: Option<f64>,
+    /// Which noise levels are trained how often.
+    #[arg(long, value_enum, default_value_t, conflicts_with = "layout_share")]
+    timesteps: TimestepArg,
     /// Draw this share of the timesteps with a bias to high noise, where layouts are decided, and the others around the middle.
     #[arg(long, value_name = "SHARE")]
     layout_share: Option<f64>,
@@ -344,10 +359,11 @@ impl Common {
                     .noise
                     .min_snr
                     .map_or(Weighting::Even, Weighting::MinSnr),
-                timesteps: self
-                    .noise
-                    .layout_share
-                    .map_or(Timesteps::Uniform, Timesteps::Layout),
+                timesteps: match (self.noise.layout_share, self.noise.timesteps) {
+                    (Some(share), _) => Timesteps::Layout(share),
+                    (None, TimestepArg::Uniform) => Timesteps::Uniform,
+                    (None, TimestepArg::Sigmoid) => Timesteps::Sigmoid,
+                },
                 offset: self.noise.offset_noise,
                 dropout: self.noise.dropout,
                 flips: match self.pictures.flips {
@@ -355,6 +371,7 @@ impl Common {
                     FlipArg::WithoutSides => Flips::Both(SideWords::LeaveOut),
                     FlipArg::Swap => Flips::Both(SideWords::Swap),
                     FlipArg::All => Flips::Both(SideWords::Keep),
+                    FlipArg::Exchange => Flips::Exchange,
                 },
                 sizes: Sizes {
                     resolution,

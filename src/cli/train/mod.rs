@@ -8,7 +8,7 @@ use prepose::train::run::{Job, run as train};
 
 use super::{OK, interrupt, model};
 use args::{Common, LoraArgs, UnetArgs};
-use told::Told;
+pub use told::Told;
 
 /// Train a LoRA, or the UNet itself, on pictures with captions (docs/training.md).
 ///

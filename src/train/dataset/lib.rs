@@ -5,6 +5,7 @@
 //! * [`look`]: which pictures can be read, how large they are, and which are the same;
 //! * [`bucket`]: the sizes that pictures are brought to;
 //! * [`sides`]: captions that name left or right, which a mirror image would belie;
+//! * [`pairs`]: pictures of two things, with captions that leave their sides open and such that say them;
 //! * [`order`]: what is trained when, by the seed alone.
 //!
 //! It knows neither networks nor tensors. A picture that cannot be read is named and left out; of too many of them the whole is
@@ -19,6 +20,7 @@ mod listed;
 pub mod look;
 mod open;
 pub mod order;
+pub mod pairs;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod runs;

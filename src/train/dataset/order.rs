@@ -6,13 +6,14 @@
 use std::collections::BTreeMap;
 
 use prepose_optimizer::draws::{Draws, Purpose};
+use prepose_scene::neutral::swapped as exchanged;
 use serde::{Deserialize, Serialize};
 
 use crate::bucket::Size;
 use crate::look::Looked;
 use crate::sides::{SideWords, names_a_side, swapped};
 
-/// Whether mirror images are samples of their own.
+/// What each picture comes as besides itself with its caption.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Flips {
@@ -21,9 +22,13 @@ pub enum Flips {
     None,
     /// Each picture comes as it is and as its mirror image.
     Both(SideWords),
+    /// Each picture comes with its caption, and with one that names its two objects in the other order and says the same:
+    /// "a dog and a cat" and "a cat and a dog", "a dog left of a cat" and "a cat right of a dog". There is none where the
+    /// caption cannot be turned round by rule.
+    Exchange,
 }
 
-/// A picture or its mirror image.
+/// A picture or its mirror image, with a caption.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
     /// Which of the samples.
@@ -39,22 +44,26 @@ pub fn items(samples: &[Looked], flips: Flips) -> Vec<Item> {
     let mut items = Vec::new();
     for (sample, looked) in samples.iter().enumerate() {
         let caption = &looked.sample.caption;
-        let mirror = match flips {
+        let mirrored = |caption: String| (true, caption);
+        let other = match flips {
             Flips::None => None,
-            Flips::Both(_) if !names_a_side(caption) => Some(caption.clone()),
+            Flips::Both(_) if !names_a_side(caption) => Some(mirrored(caption.clone())),
             Flips::Both(SideWords::LeaveOut) => None,
-            Flips::Both(SideWords::Swap) => Some(swapped(caption)),
-            Flips::Both(SideWords::Keep) => Some(caption.clone()),
+            Flips::Both(SideWords::Swap) => Some(mirrored(swapped(caption))),
+            Flips::Both(SideWords::Keep) => Some(mirrored(caption.clone())),
+            Flips::Exchange => exchanged(caption).ok().map(|caption| (false, caption)),
         };
-        let both = [(false, Some(caption.clone())), (true, mirror)];
+        let both: Vec<Item> = [Some((false, caption.clone())), other]
+            .into_iter()
+            .flatten()
+            .map(|(flipped, caption)| Item {
+                sample,
+                flipped,
+                caption,
+            })
+            .collect();
         for _ in 0..looked.sample.repeats {
-            items.extend(both.iter().filter_map(|(flipped, caption)| {
-                Some(Item {
-                    sample,
-                    flipped: *flipped,
-                    caption: caption.clone()?,
-                })
-            }));
+            items.extend_from_slice(&both);
         }
     }
     items

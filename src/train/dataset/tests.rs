@@ -4,11 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use prepose_optimizer::draws::Draws;
+use prepose_scene::Relation;
 use serde_json::Value;
 
 use crate::bucket::{Buckets, Fit, Sizes};
 use crate::look::{Looked, look};
 use crate::order::{Flips, Order, items};
+use crate::pairs::{Pair, lines, with_relation};
 use crate::sides::{SideWords, names_a_side, swapped};
 use crate::{Dataset, DatasetError, Layout, Options, open};
 
@@ -405,9 +407,9 @@ fn samples(captions: &[&str]) -> Vec<Looked> {
 
 #[test]
 fn mirror_images_do_not_lie() {
-    let samples = samples(&["a dog and a cat", "a dog to the left of a cat"]);
+    let both = samples(&["a dog and a cat", "a dog to the left of a cat"]);
     let told = |flips| -> Vec<(usize, bool, String)> {
-        let items = items(&samples, flips);
+        let items = items(&both, flips);
         items
             .into_iter()
             .map(|item| (item.sample, item.flipped, item.caption))
@@ -431,7 +433,23 @@ fn mirror_images_do_not_lie() {
         swapped[3],
         (1, true, "a dog to the right of a cat".to_owned())
     );
-    assert_eq!(told(Flips::Both(SideWords::Keep))[3], (1, true, side));
+    assert_eq!(
+        told(Flips::Both(SideWords::Keep))[3],
+        (1, true, side.clone())
+    );
+    // In the other order the same is said of the same picture.
+    let [other, turned] = ["a cat and a dog", "a cat to the right of a dog"].map(str::to_owned);
+    assert_eq!(
+        told(Flips::Exchange),
+        [
+            (0, false, neutral),
+            (0, false, other),
+            (1, false, side),
+            (1, false, turned)
+        ]
+    );
+    // One thing has no other order.
+    assert_eq!(items(&samples(&["a dog"]), Flips::Exchange).len(), 1);
 }
 
 #[test]
@@ -455,4 +473,40 @@ fn an_epoch_has_everything_once_in_batches_of_one_size() {
     assert_eq!(first, Order::new(Draws(5), 4, sizes.clone()).epoch(0));
     assert_ne!(first, order.epoch(1));
     assert_ne!(first, Order::new(Draws(6), 4, sizes).epoch(0));
+}
+
+#[test]
+fn pairs_say_which_is_where() {
+    let pair = |file: &str, caption: &str, first_is_left| Pair {
+        file: file.into(),
+        caption: caption.into(),
+        first_is_left,
+    };
+    let pairs = [
+        pair("0.png", "a photo of a cat and a dog.", true),
+        pair("1.png", "a photo of a cat and a dog.", true),
+        pair("2.png", "An apple and two red cars", false),
+        pair("3.png", "one desk is occupied and one boat is clean", false),
+    ];
+    let said = |with_sides| -> Vec<(String, String)> {
+        let lines = lines(&pairs, with_sides).into_iter();
+        lines.map(|line| (line.file_name, line.text)).collect()
+    };
+    assert_eq!(said(false).len(), 4);
+    let sides: Vec<_> = (said(true).into_iter())
+        .filter(|line| !said(false).contains(line))
+        .collect();
+    let expected = [
+        ("0.png", "a photo of a cat to the left of a dog."),
+        ("1.png", "a photo of a dog to the right of a cat."),
+        ("2.png", "An apple to the right of two red cars"),
+    ];
+    // The last cannot say it by rule.
+    assert_eq!(
+        sides,
+        expected.map(|(file, text)| (file.to_owned(), text.to_owned()))
+    );
+    assert_eq!(with_relation("a dog and a cat", Relation::Above), None);
+    assert_eq!(with_relation("a dog left of a cat", Relation::LeftOf), None);
+    assert_eq!(with_relation("a dog", Relation::LeftOf), None);
 }

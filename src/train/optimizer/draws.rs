@@ -71,6 +71,19 @@ pub enum Timesteps {
     /// This share of the samples is drawn with a bias to high noise, where layouts are decided (the share of timesteps above t
     /// is `1 − t^(5/3)`), and the others mostly in the middle, where it is decided what things are: as the toybox was trained.
     Layout(f64),
+    /// `1 / (1 + e^−z)` of a normal z: mostly the middle, as the fine-tuning of Order Is Not Layout (arXiv 2603.03714, table 12)
+    /// has it.
+    Sigmoid,
+}
+
+fn sigmoid(value: f64) -> f64 {
+    1.0 / (1.0 + (-value).exp())
+}
+
+/// A normal number of two uniform ones (Box and Muller 1958).
+fn normal([radius, angle]: [f64; 2]) -> f64 {
+    let radius = (-2.0 * (1.0 - radius).ln()).sqrt();
+    radius * (std::f64::consts::TAU * angle).cos()
 }
 
 impl Timesteps {
@@ -80,12 +93,8 @@ impl Timesteps {
         let place = match self {
             Self::Uniform => uniform(0),
             Self::Layout(share) if uniform(0) < share => uniform(1).powf(0.6),
-            Self::Layout(_) => {
-                // Box and Muller.
-                let radius = (-2.0 * (1.0 - uniform(2)).ln()).sqrt();
-                let normal = radius * (std::f64::consts::TAU * uniform(3)).cos();
-                1.0 / (1.0 + (-0.8 * normal).exp())
-            }
+            Self::Layout(_) => sigmoid(0.8 * normal([uniform(2), uniform(3)])),
+            Self::Sigmoid => sigmoid(normal([uniform(2), uniform(3)])),
         };
         ((place * count as f64) as usize).min(count.saturating_sub(1))
     }

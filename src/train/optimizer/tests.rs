@@ -362,5 +362,9 @@ fn timesteps_are_drawn_as_asked() {
     assert!((share(Timesteps::Layout(1.0), 700) - (1.0 - 0.7f64.powf(5.0 / 3.0))).abs() < 0.01);
     // sigmoid(0.8 z) > 0.7: z > 1.0591
     assert!((share(Timesteps::Layout(0.0), 700) - 0.1448).abs() < 0.01);
+    // sigmoid(z) > 0.7: z > 0.8473
+    assert!((share(Timesteps::Sigmoid, 700) - 0.1984).abs() < 0.01);
+    assert!((share(Timesteps::Sigmoid, 500) - 0.5).abs() < 0.01);
+    assert!((0..20_000).all(|number| Timesteps::Sigmoid.draw(Draws(2), number, 10) < 10));
     assert!((0..20_000).all(|number| Timesteps::Layout(0.3).draw(Draws(2), number, 10) < 10));
 }

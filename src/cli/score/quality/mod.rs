@@ -21,8 +21,10 @@ use prepose_statistics::bootstrap::Bootstrap;
 use prepose_untrusted::{escaped, read_regular};
 use serde_json::json;
 
-use self::measure::{Against, Measuring};
-use self::sets::{PictureSet, sets_in};
+use self::measure::Against;
+pub use self::measure::Measuring;
+use self::sets::PictureSet;
+pub use self::sets::sets_in;
 use super::{Args, QUALITY, table};
 use crate::cli::OK;
 use crate::cli::input::count;
