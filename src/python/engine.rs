@@ -126,7 +126,7 @@ impl Drop for Free<'_> {
 }
 
 /// A checkpoint on a device.
-#[pyclass(frozen, subclass, module = "prepose._prepose")]
+#[pyclass(frozen, module = "prepose._prepose")]
 pub struct Engine(pub Arc<Loaded>);
 
 #[pymethods]

@@ -80,6 +80,7 @@ fn _prepose(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(options, module)?)?;
     module.add_function(wrap_pyfunction!(devices, module)?)?;
     module.add_function(wrap_pyfunction!(checker::_decide, module)?)?;
+    module.add_function(wrap_pyfunction!(picture::png_of, module)?)?;
     module.add_function(wrap_pyfunction!(pipeline::open_pipeline, module)?)?;
     module.add_function(wrap_pyfunction!(data::parse_prompt, module)?)?;
     module.add_function(wrap_pyfunction!(data::rules, module)?)?;

@@ -261,3 +261,14 @@ fn whole(py: Python, width: usize, height: usize, rgb: Vec<u8>) -> PyResult<Pixe
     }
     Ok(Pixels { width, height, rgb })
 }
+
+/// The file of a picture from anywhere; of one of ours with its request.
+#[pyfunction]
+pub fn png_of<'py>(py: Python<'py>, picture: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+    if let Ok(own) = picture.cast::<Picture>() {
+        return own.get().png(py);
+    }
+    let encoded = png::encode_plain(&Given::from(picture)?.pixels);
+    let encoded = encoded.map_err(|error| error::of(py, Class::Picture, error))?;
+    Ok(PyBytes::new(py, &encoded))
+}
