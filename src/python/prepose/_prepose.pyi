@@ -8,6 +8,8 @@ import numpy
 from numpy.typing import NDArray
 from PIL.Image import Image
 
+__version__: str
+
 _Path = Union[str, os.PathLike[str]]
 
 @final

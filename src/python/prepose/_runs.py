@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from typing import Any, Optional, Union
 
@@ -68,20 +69,15 @@ def read_run(*locations: Path, eval: Optional[str] = None, bootstrap: Optional[i
 def _frame(rows: list[dict[str, Any]], kind: Optional[str]) -> Any:
     if kind not in (None, "pandas", "polars", "dicts"):
         raise OptionError(f"frame is {kind!r}; there are 'pandas', 'polars' and 'dicts'")
-    if kind in (None, "pandas"):
+    for library in ("pandas", "polars"):
+        if kind not in (None, library):
+            continue
         try:
-            import pandas
-
-            return pandas.DataFrame(rows)
+            # Neither is needed, and types of neither are.
+            frames: Any = importlib.import_module(library)
         except ImportError:
             if kind:
                 raise
-    if kind in (None, "polars"):
-        try:
-            import polars
-
-            return polars.DataFrame(rows, infer_schema_length=None)
-        except ImportError:
-            if kind:
-                raise
+            continue
+        return frames.DataFrame(rows) if library == "pandas" else frames.DataFrame(rows, infer_schema_length=None)
     return rows
