@@ -79,13 +79,13 @@ rmdir "$package/usr/share/zsh/site-functions"
     echo "License: MIT or Apache-2.0"
     echo " LICENSE-MIT, LICENSE-APACHE and NOTICE.md lie beside this file."
 } >"$package/usr/share/doc/prepose/copyright"
-printf 'prepose (%s) unstable; urgency=medium\n\n  * See CHANGELOG.md.\n\n -- prepose <prepose@localhost>  %s\n' \
+printf 'prepose (%s) unstable; urgency=medium\n\n  * See CHANGELOG.md.\n\n -- prepose <maintainers@prepose.invalid>  %s\n' \
     "$version" "$(date -u -R -d "@$SOURCE_DATE_EPOCH")" | gzip -9n >"$package/usr/share/doc/prepose/changelog.gz"
 cat >"$package/DEBIAN/control" <<EOF
 Package: prepose
 Version: $version
 Architecture: $architecture
-Maintainer: prepose <prepose@localhost>
+Maintainer: prepose <maintainers@prepose.invalid>
 Section: graphics
 Priority: optional
 Installed-Size: $(du -sk --apparent-size "$package/usr" | cut -f1)

@@ -14,7 +14,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 root=$PWD
 
-quick= wheel= torch=
+quick="" wheel="" torch=""
 while [ $# -gt 0 ]; do
     case $1 in
         --quick) quick=1 ;;

@@ -47,27 +47,27 @@ pub(super) fn always_skipped(family: Family) -> usize {
 fn options(model: &ModelRequest) -> LoadOptions {
     LoadOptions {
         config: model.config.clone(),
-            vae: model.vae.clone(),
-            gligen: model.gligen.clone(),
-            adapters: model
-                .adapters
-                .iter()
-                .map(|adapter| AdapterSpec {
-                    path: adapter.path.clone(),
-                    encoder: adapter.encoder.clone(),
-                })
-                .collect(),
-            prediction: model.prediction,
-            loras: model
-                .loras
-                .iter()
-                .map(|lora| LoraSpec {
-                    path: lora.path.clone(),
-                    weight: lora.weight,
-                })
-                .collect(),
-            allow_mismatch: model.allow_mismatch,
-        }
+        vae: model.vae.clone(),
+        gligen: model.gligen.clone(),
+        adapters: model
+            .adapters
+            .iter()
+            .map(|adapter| AdapterSpec {
+                path: adapter.path.clone(),
+                encoder: adapter.encoder.clone(),
+            })
+            .collect(),
+        prediction: model.prediction,
+        loras: model
+            .loras
+            .iter()
+            .map(|lora| LoraSpec {
+                path: lora.path.clone(),
+                weight: lora.weight,
+            })
+            .collect(),
+        allow_mismatch: model.allow_mismatch,
+    }
 }
 
 /// A checkpoint before its weights are read: enough to check a request.

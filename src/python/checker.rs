@@ -7,9 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use prepose::check::Detection;
 use prepose::check::ask::{Questions, RuleQuestion};
 use prepose::check::spatialbench::record::{DetectorRecord, Detectors};
-use prepose::check::spatialbench::{
-    CheckerConfig, Question, Record, Rule, Secondary, Size, joint,
-};
+use prepose::check::spatialbench::{CheckerConfig, Question, Record, Rule, Secondary, Size, joint};
 use prepose::cli::check::{self, Args};
 use prepose::detect::checker::{Asked, Checked, Checker as Eyes};
 use prepose::engine::final_prompt;
@@ -24,10 +22,31 @@ use crate::values::{json_of, to_python};
 use crate::words;
 
 /// Options of `check` that are not about who looks and decides.
-pub const NOT_HERE: [&str; 25] = [
-    "prompt", "relation", "manifest", "records", "out", "strict", "json", "judge", "judge_model", "judge_as",
-    "judge_key", "dialect", "temperature", "max_tokens", "judge_seed", "thinking", "largest", "concurrency",
-    "judge_timeout", "attempts", "price", "judge_extra", "judge_rounds", "judge_asks", "depth_maps",
+pub const NOT_HERE: [&str; 24] = [
+    "attempts",
+    "concurrency",
+    "dialect",
+    "json",
+    "judge",
+    "judge_as",
+    "judge_asks",
+    "judge_extra",
+    "judge_key",
+    "judge_model",
+    "judge_rounds",
+    "judge_seed",
+    "judge_timeout",
+    "largest",
+    "manifest",
+    "max_tokens",
+    "out",
+    "price",
+    "prompt",
+    "records",
+    "relation",
+    "strict",
+    "temperature",
+    "thinking",
 ];
 
 /// Detectors and a rule: whether pictures show what was asked for.
@@ -82,7 +101,11 @@ impl Wanted {
 impl Checker {
     #[new]
     #[pyo3(signature = (checker = None, **options))]
-    fn new(py: Python, checker: Option<&Bound<PyAny>>, options: Option<&Bound<PyDict>>) -> PyResult<Self> {
+    fn new(
+        py: Python,
+        checker: Option<&Bound<PyAny>>,
+        options: Option<&Bound<PyDict>>,
+    ) -> PyResult<Self> {
         let options = match options {
             Some(options) => options.copy()?,
             None => PyDict::new(py),
@@ -95,10 +118,14 @@ impl Checker {
         let args: Args = words::read("Checker", &nothing, Some(&options), &NOT_HERE)?;
         let eyes = without_gil(py, Class::Check, || check::open_checker(&args))?;
         Ok(Self {
-            chosen: options.get_item("checker")?.is_some_and(|name| !name.is_none()),
+            chosen: options
+                .get_item("checker")?
+                .is_some_and(|name| !name.is_none()),
             name: eyes.primary.name().to_owned(),
             vocabulary: eyes.primary.vocabulary().map(<[String]>::to_vec),
-            sees_depth: options.get_item("depth")?.is_some_and(|depth| !depth.is_none()),
+            sees_depth: options
+                .get_item("depth")?
+                .is_some_and(|depth| !depth.is_none()),
             eyes: Mutex::new(eyes),
         })
     }
@@ -136,7 +163,8 @@ impl Checker {
             let asked: Vec<Asked> = some.iter_mut().filter_map(|one| one.asked.take()).collect();
             let checked = eyes.check(&asked)?;
             let told = some.iter().zip(&asked).zip(&checked);
-            told.map(|((one, asked), checked)| one.told(eyes, asked, checked)).collect()
+            told.map(|((one, asked), checked)| one.told(eyes, asked, checked))
+                .collect()
         })?;
         told.iter().map(|told| to_python(py, told)).collect()
     }
@@ -152,7 +180,10 @@ impl Checker {
         use prepose::picture::PictureTensor;
 
         if self.vocabulary.is_none() && phrases.is_empty() {
-            let said = format!("{} finds what it is asked for; say it with phrases=[\"a dog\"]", self.name);
+            let said = format!(
+                "{} finds what it is asked for; say it with phrases=[\"a dog\"]",
+                self.name
+            );
             return Err(error::new(py, Class::Option, said));
         }
         let given = Given::all(pictures)?;
@@ -160,7 +191,9 @@ impl Checker {
             let tensors: Vec<_> = (some.iter())
                 .map(|one| one.pixels.to_tensor(&eyes.device))
                 .collect();
-            let found = eyes.primary.detect(&tensors, &vec![phrases.clone(); some.len()])?;
+            let found = eyes
+                .primary
+                .detect(&tensors, &vec![phrases.clone(); some.len()])?;
             let told = found.iter().map(|found| Ok(serde_json::to_value(found)?));
             told.collect()
         })?;
@@ -198,10 +231,16 @@ impl Checker {
                 final_prompt(request).map_err(|error| error::of(py, Class::Option, error))?
             }
             (None, None) if relations.is_empty() => {
-                let said = format!("{id} does not say what it should show, as PNGs by prepose do; say it with prompt or relation");
+                let said = format!(
+                    "{id} does not say what it should show, as PNGs by prepose do; say it with prompt or relation"
+                );
                 return Err(error::new(py, Class::Check, said));
             }
-            (None, None) => relations.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+            (None, None) => relations
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(", "),
         };
         let scene = scene_of(py, &prompt, relations)?;
         let questions = Questions::of_scene(&scene, self.vocabulary.as_deref(), self.sees_depth);
@@ -209,7 +248,9 @@ impl Checker {
             asked: Some(Asked {
                 picture: given.pixels,
                 questions: questions.checker,
-                others: (questions.rules.iter()).flat_map(|rule| rule.objects.clone()).collect(),
+                others: (questions.rules.iter())
+                    .flat_map(|rule| rule.objects.clone())
+                    .collect(),
                 depth: !questions.rules.is_empty(),
             }),
             rules: questions.rules,
@@ -241,7 +282,9 @@ impl Checker {
 /// Why the records together say what they say: by the first that says so.
 fn reason(records: &[Record]) -> Option<&str> {
     let (verdict, _) = joint(records)?;
-    let first = records.iter().find(|record| record.verdict_raw == verdict)?;
+    let first = records
+        .iter()
+        .find(|record| record.verdict_raw == verdict)?;
     first.verdict_reason.as_deref()
 }
 

@@ -21,11 +21,38 @@ use crate::words;
 pub const NOT_OF_PARSE: [&str; 1] = ["json"];
 
 /// Options of `score` that are of its other uses.
-pub const NOT_OF_SCORE: [&str; 34] = [
-    "json", "clip", "clip_prompt", "of", "rounds", "batch", "seed", "judge", "judge_model", "judge_as", "judge_key",
-    "dialect", "temperature", "max_tokens", "judge_seed", "thinking", "largest", "concurrency", "judge_timeout",
-    "attempts", "price", "judge_extra", "judge_rounds", "judge_asks", "checker", "reference", "features", "cmmd", "eye",
-    "clip_model", "bootstrap", "keep", "splits", "neighbours",
+pub const NOT_OF_SCORE: [&str; 31] = [
+    "attempts",
+    "batch",
+    "checker",
+    "clip",
+    "clip_prompt",
+    "concurrency",
+    "dialect",
+    "draws",
+    "features",
+    "json",
+    "judge",
+    "judge_as",
+    "judge_asks",
+    "judge_extra",
+    "judge_key",
+    "judge_model",
+    "judge_rounds",
+    "judge_seed",
+    "judge_timeout",
+    "largest",
+    "max_tokens",
+    "neighbours",
+    "of",
+    "price",
+    "reference",
+    "rke_width",
+    "rounds",
+    "save_statistics",
+    "seed",
+    "temperature",
+    "thinking",
 ];
 
 /// What is read from a prompt.
@@ -80,7 +107,10 @@ pub fn open_suite<'py>(
 ) -> PyResult<(String, String, usize, Vec<Bound<'py, PyAny>>)> {
     let suite = without_gil(py, Class::Run, || {
         let name = name_or_path.to_string_lossy();
-        anyhow::ensure!(name != "-", "standard input is no set of prompts here; give a file");
+        anyhow::ensure!(
+            name != "-",
+            "standard input is no set of prompts here; give a file"
+        );
         Ok(sets::open(&name)?)
     })?;
     let prompts = suite.prompts.iter().map(|prompt| {
@@ -88,7 +118,12 @@ pub fn open_suite<'py>(
         to_python(py, &said.map_err(|error| error::of(py, Class::Run, error))?)
     });
     let prompts = prompts.collect::<PyResult<_>>()?;
-    Ok((suite.name, suite.version, suite.pictures_per_prompt, prompts))
+    Ok((
+        suite.name,
+        suite.version,
+        suite.pictures_per_prompt,
+        prompts,
+    ))
 }
 
 /// Runs and what they came to: pictures, the checker's records, tables, and what a reader should know, each as JSON's types.
@@ -107,7 +142,10 @@ pub fn read_runs<'py>(
         seed: seed.unwrap_or(usual.seed),
     };
     if !(1..=1_000_000).contains(&bootstrap.draws) {
-        let said = format!("bootstrap is {}; it has to be from 1 to 1000000", bootstrap.draws);
+        let said = format!(
+            "bootstrap is {}; it has to be from 1 to 1000000",
+            bootstrap.draws
+        );
         return Err(error::new(py, Class::Option, said));
     }
     let said = without_gil(py, Class::Run, || {
@@ -152,9 +190,10 @@ fn pictures(report: &Report) -> anyhow::Result<Vec<Value>> {
     for method in &report.methods {
         for picture in &method.pictures {
             let place = &report.places[picture.place];
-            let file = picture.image.as_ref().map(|image| {
-                format!("{}/{}{image}", place.store.location(), place.folder)
-            });
+            let file = picture
+                .image
+                .as_ref()
+                .map(|image| format!("{}/{}{image}", place.store.location(), place.folder));
             let prompt = &report.prompts.list()[picture.prompt];
             let verdict = method.verdict(picture);
             let reason = picture.records.iter().map(|&at| &method.records[at]);
@@ -165,15 +204,26 @@ fn pictures(report: &Report) -> anyhow::Result<Vec<Value>> {
             row.insert("prompt".into(), json!(prompt.prompt));
             row.insert("seed".into(), json!(picture.seed));
             row.insert("verdict".into(), json!(verdict.map(|(verdict, _)| verdict)));
-            row.insert("confidence".into(), json!(verdict.map(|(_, confidence)| confidence)));
-            let reason = reason.filter(|record| Some(record.verdict_raw) == verdict.map(|(one, _)| one));
-            let reason = reason.filter_map(|record| record.verdict_reason.as_deref()).next();
+            row.insert(
+                "confidence".into(),
+                json!(verdict.map(|(_, confidence)| confidence)),
+            );
+            let reason =
+                reason.filter(|record| Some(record.verdict_raw) == verdict.map(|(one, _)| one));
+            let reason = reason
+                .filter_map(|record| record.verdict_reason.as_deref())
+                .next();
             row.insert("reason".into(), json!(reason));
             row.insert("width".into(), json!(picture.size.map(|[width, _]| width)));
-            row.insert("height".into(), json!(picture.size.map(|[_, height]| height)));
+            row.insert(
+                "height".into(),
+                json!(picture.size.map(|[_, height]| height)),
+            );
             row.insert("path".into(), json!(file));
             if let Value::Object(scores) = serde_json::to_value(&picture.scores)? {
-                let new = scores.into_iter().filter(|(name, _)| !name.ends_with("_id") && name != "seed");
+                let new = scores
+                    .into_iter()
+                    .filter(|(name, _)| !name.ends_with("_id") && name != "seed");
                 row.extend(new);
             }
             rows.push(Value::Object(row));

@@ -30,10 +30,28 @@ pub struct EngineArgs {
 }
 
 /// Options of `generate` that are files of the command line's, or the engine's own.
-pub const NOT_HERE: [&str; 23] = [
-    "prompts", "out", "model", "manifest", "json", "preview_every", "keep_previews", "x", "y", "grid", "checkpoint",
-    "config", "vae", "gligen", "ip_adapter", "prediction", "lora", "allow_mismatch", "dtype", "device", "no_graphs",
-    "guide_save_memory", "grid_labels",
+pub const NOT_HERE: [&str; 21] = [
+    "allow_mismatch",
+    "checkpoint",
+    "config",
+    "device",
+    "dtype",
+    "gligen",
+    "grid",
+    "guide_save_memory",
+    "ip_adapter",
+    "json",
+    "keep_previews",
+    "lora",
+    "manifest",
+    "no_graphs",
+    "out",
+    "prediction",
+    "preview_every",
+    "prompts",
+    "vae",
+    "x",
+    "y",
 ];
 
 /// Stands where the command line has a folder for attention maps; nothing is written.
@@ -148,9 +166,15 @@ impl Engine {
     }
 
     /// What `options` ask for, checked: the pictures of these prompts.
-    fn _order(&self, py: Python, prompts: Vec<String>, options: &Bound<PyDict>) -> PyResult<Making> {
+    fn _order(
+        &self,
+        py: Python,
+        prompts: Vec<String>,
+        options: &Bound<PyDict>,
+    ) -> PyResult<Making> {
         if let Some(prompt) = prompts.iter().find(|prompt| prompt.trim() == "-") {
-            let said = format!("the prompt {prompt:?} says nothing; say what the picture should show");
+            let said =
+                format!("the prompt {prompt:?} says nothing; say what the picture should show");
             return Err(error::new(py, Class::Option, said));
         }
         let options = options.copy()?;
@@ -175,12 +199,25 @@ impl Engine {
 
     /// The pictures of these requests, checked.
     #[pyo3(signature = (requests, batch = "auto"))]
-    fn _order_again(&self, py: Python, requests: Vec<Bound<Request>>, batch: &str) -> PyResult<Making> {
+    fn _order_again(
+        &self,
+        py: Python,
+        requests: Vec<Bound<Request>>,
+        batch: &str,
+    ) -> PyResult<Making> {
         let batch: BatchSize = batch.parse().map_err(|error: String| {
-            error::new(py, Class::Option, format!("batch is {batch:?}, but {error}"))
+            error::new(
+                py,
+                Class::Option,
+                format!("batch is {batch:?}, but {error}"),
+            )
         })?;
         if requests.is_empty() {
-            return Err(error::new(py, Class::Option, "there is no request to make a picture of"));
+            return Err(error::new(
+                py,
+                Class::Option,
+                "there is no request to make a picture of",
+            ));
         }
         let requests = requests.iter().map(|request| Wanted {
             model: self.0.model.clone(),
@@ -244,6 +281,11 @@ impl Engine {
     }
 
     fn __repr__(&self) -> String {
-        format!("<Engine {:?} on {} in {}>", self.checkpoint(), self.device_name(), self.dtype())
+        format!(
+            "<Engine {:?} on {} in {}>",
+            self.checkpoint(),
+            self.device_name(),
+            self.dtype()
+        )
     }
 }

@@ -64,7 +64,9 @@ pub fn new(py: Python, class: Class, message: impl Into<String>) -> PyErr {
 pub fn of_clap(error: &clap::Error) -> PyErr {
     let said = error.render().to_string();
     let said = said.strip_prefix("error: ").unwrap_or(&said);
-    let end = said.find("\n\nUsage:").or_else(|| said.find("\n\nFor more information"));
+    let end = said
+        .find("\n\nUsage:")
+        .or_else(|| said.find("\n\nFor more information"));
     let said = said[..end.unwrap_or(said.len())].trim();
     Python::attach(|py| new(py, Class::Option, message([said.to_owned()])))
 }

@@ -75,12 +75,15 @@ impl Judge {
             checked: None,
         };
         for (id, path, prompt) in pictures {
-            let scene = Scene::parse(&prompt).map_err(|error| error::of(py, Class::Option, error))?;
+            let scene =
+                Scene::parse(&prompt).map_err(|error| error::of(py, Class::Option, error))?;
             all.shown.push(of_scene(&id, &prompt, &scene));
             all.named.push(Named { id, path });
         }
         let args = Arc::clone(&self.0);
-        let said = without_gil(py, Class::Judge, move || until_interrupted(move |stop| args.ask(all, &stop)))?;
+        let said = without_gil(py, Class::Judge, move || {
+            until_interrupted(move |stop| args.ask(all, &stop))
+        })?;
         to_python(py, &said)
     }
 
@@ -95,7 +98,8 @@ impl JudgeArgs {
             checker: self.checker.as_deref(),
             device: self.device,
         };
-        let (results, totals) = (self.judge).judge(pictures, self.out.as_deref(), &eyes, stop, true)?;
+        let (results, totals) =
+            (self.judge).judge(pictures, self.out.as_deref(), &eyes, stop, true)?;
         Ok(json!({
             "lines": results.lines,
             "notes": results.notes,

@@ -39,11 +39,23 @@ fn main(py: Python, arguments: Vec<OsString>) -> u8 {
 fn options() -> BTreeMap<&'static str, Vec<String>> {
     BTreeMap::from([
         ("Engine", words::names::<engine::EngineArgs>(&[])),
-        ("generate", words::names::<prepose::cli::generate::Args>(&engine::NOT_HERE)),
-        ("Checker", words::names::<prepose::cli::check::Args>(&checker::NOT_HERE)),
+        (
+            "generate",
+            words::names::<prepose::cli::generate::Args>(&engine::NOT_HERE),
+        ),
+        (
+            "Checker",
+            words::names::<prepose::cli::check::Args>(&checker::NOT_HERE),
+        ),
         ("Judge", words::names::<judge::JudgeArgs>(&[])),
-        ("parse", words::names::<prepose::cli::parse::Args>(&data::NOT_OF_PARSE)),
-        ("score", words::names::<prepose::cli::score::Args>(&data::NOT_OF_SCORE)),
+        (
+            "parse",
+            words::names::<prepose::cli::parse::Args>(&data::NOT_OF_PARSE),
+        ),
+        (
+            "score",
+            words::names::<prepose::cli::score::Args>(&data::NOT_OF_SCORE),
+        ),
     ])
 }
 
@@ -56,7 +68,11 @@ fn devices(py: Python) -> Vec<(String, Option<String>, Option<String>)> {
         for device in listing.devices {
             all.push(match device {
                 Ok(device) => (device.spec.to_string(), Some(device.name), None),
-                Err(problem) => (listing.backend.name().into(), None, Some(problem.to_string())),
+                Err(problem) => (
+                    listing.backend.name().into(),
+                    None,
+                    Some(problem.to_string()),
+                ),
             });
         }
     }

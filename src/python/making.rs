@@ -254,7 +254,10 @@ impl Step {
     /// The pictures that are expected, decoded: a list of `PIL.Image.Image`.
     fn preview<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let pictures = without_gil(py, Class::Engine, || {
-            let decoded = self.loaded.networks.decode(self.denoised.clone(), self.tiling);
+            let decoded = self
+                .loaded
+                .networks
+                .decode(self.denoised.clone(), self.tiling);
             Ok(decoded?)
         })?;
         pictures.iter().map(|picture| pil(py, picture)).collect()
@@ -264,4 +267,3 @@ impl Step {
         format!("<Step {} of {}>", self.index + 1, self.steps)
     }
 }
-

@@ -66,12 +66,19 @@ impl AttentionMaps {
     }
 
     /// The maps of one object, by its name or number: float32 [steps, rows, columns].
-    fn __getitem__<'py>(&self, py: Python<'py>, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    fn __getitem__<'py>(
+        &self,
+        py: Python<'py>,
+        object: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let index = match object.extract::<String>() {
             Ok(name) => match self.objects.iter().position(|known| *known == name) {
                 Some(index) => index,
                 None => {
-                    let said = format!("there is no map of {name:?}; there are {}", self.objects.join(", "));
+                    let said = format!(
+                        "there is no map of {name:?}; there are {}",
+                        self.objects.join(", ")
+                    );
                     return Err(pyo3::exceptions::PyKeyError::new_err(said));
                 }
             },
@@ -79,12 +86,20 @@ impl AttentionMaps {
                 let index: isize = object.extract()?;
                 let count = self.objects.len() as isize;
                 let index = if index < 0 { index + count } else { index };
-                usize::try_from(index).ok().filter(|index| *index < self.objects.len()).ok_or_else(|| {
-                    pyo3::exceptions::PyIndexError::new_err(format!("there are maps of {count} objects"))
-                })?
+                usize::try_from(index)
+                    .ok()
+                    .filter(|index| *index < self.objects.len())
+                    .ok_or_else(|| {
+                        pyo3::exceptions::PyIndexError::new_err(format!(
+                            "there are maps of {count} objects"
+                        ))
+                    })?
             }
         };
-        let whole = py.import("builtins")?.getattr("slice")?.call1((py.None(),))?;
+        let whole = py
+            .import("builtins")?
+            .getattr("slice")?
+            .call1((py.None(),))?;
         self.array(py)?.get_item((whole, index))
     }
 
@@ -93,6 +108,10 @@ impl AttentionMaps {
     }
 
     fn __repr__(&self) -> String {
-        format!("<AttentionMaps of {} over {} steps>", self.objects.join(", "), self.steps.len())
+        format!(
+            "<AttentionMaps of {} over {} steps>",
+            self.objects.join(", "),
+            self.steps.len()
+        )
     }
 }

@@ -176,7 +176,9 @@ impl Given {
         Err(error::new(
             py,
             Class::Picture,
-            format!("a {kind} is no picture: give a path, a file's bytes, an image of PIL, or an array, uint8 [height, width, 3]"),
+            format!(
+                "a {kind} is no picture: give a path, a file's bytes, an image of PIL, or an array, uint8 [height, width, 3]"
+            ),
         ))
     }
 
@@ -232,7 +234,11 @@ fn decoded(py: Python, bytes: &[u8], what: &str) -> PyResult<Pixels> {
 fn from_pil(image: &Bound<PyAny>) -> PyResult<Pixels> {
     let image = image.call_method1("convert", ("RGB",))?;
     let (width, height): (usize, usize) = image.getattr("size")?.extract()?;
-    let rgb: Vec<u8> = image.call_method0("tobytes")?.cast::<PyBytes>()?.as_bytes().to_vec();
+    let rgb: Vec<u8> = image
+        .call_method0("tobytes")?
+        .cast::<PyBytes>()?
+        .as_bytes()
+        .to_vec();
     whole(image.py(), width, height, rgb)
 }
 
@@ -244,12 +250,19 @@ fn from_array(array: &Bound<PyAny>) -> PyResult<Pixels> {
     match shape[..] {
         [height, width, 3] if kind == "uint8" => {
             let bytes = array.call_method0("tobytes")?;
-            whole(py, width, height, bytes.cast::<PyBytes>()?.as_bytes().to_vec())
+            whole(
+                py,
+                width,
+                height,
+                bytes.cast::<PyBytes>()?.as_bytes().to_vec(),
+            )
         }
         _ => Err(error::new(
             py,
             Class::Picture,
-            format!("an array of {kind} and shape {shape:?} is no picture; one is uint8 [height, width, 3], from 0 to 255"),
+            format!(
+                "an array of {kind} and shape {shape:?} is no picture; one is uint8 [height, width, 3], from 0 to 255"
+            ),
         )),
     }
 }

@@ -46,7 +46,9 @@ fn stored(py: Python, name: &str, kind: &str) -> PyResult<StoredType> {
         // Text encoders keep the numbers of their positions; networks do not ask for them.
         "int64" => StoredType::Other("I64", 64),
         _ => {
-            let said = format!("{name} is of {kind}; weights are float32, float16, bfloat16 or float64, so convert the pipeline with pipe.to(dtype)");
+            let said = format!(
+                "{name} is of {kind}; weights are float32, float16, bfloat16 or float64, so convert the pipeline with pipe.to(dtype)"
+            );
             return Err(error::new(py, Class::Checkpoint, said));
         }
     })
@@ -63,7 +65,12 @@ pub fn open_pipeline(
     tensors: BTreeMap<String, Vec<Tensor>>,
     options: &Bound<PyDict>,
 ) -> PyResult<Engine> {
-    let args: EngineArgs = words::read("from_pipeline", &[], Some(options), &["checkpoint", "config"])?;
+    let args: EngineArgs = words::read(
+        "from_pipeline",
+        &[],
+        Some(options),
+        &["checkpoint", "config"],
+    )?;
     let mut folder = MemoryFolder {
         name: name.clone(),
         texts,

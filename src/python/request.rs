@@ -99,11 +99,20 @@ impl Request {
     }
 
     fn __eq__(&self, other: &Bound<PyAny>) -> bool {
-        other.cast::<Self>().is_ok_and(|other| other.get().0 == self.0)
+        other
+            .cast::<Self>()
+            .is_ok_and(|other| other.get().0 == self.0)
     }
 
     fn __repr__(&self) -> String {
-        let Wanted { prompt, seed, steps, width, height, .. } = &self.0;
+        let Wanted {
+            prompt,
+            seed,
+            steps,
+            width,
+            height,
+            ..
+        } = &self.0;
         format!("<Request {prompt:?}, seed {seed}, {steps} steps, {width}x{height}>")
     }
 }

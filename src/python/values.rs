@@ -50,7 +50,11 @@ impl Array {
     }
 }
 
-const F32: &str = if cfg!(target_endian = "little") { "<f4" } else { ">f4" };
+const F32: &str = if cfg!(target_endian = "little") {
+    "<f4"
+} else {
+    ">f4"
+};
 
 /// What NumPy's array interface, version 3, says of numbers that nobody may change.
 pub fn interface<'py>(
@@ -69,7 +73,10 @@ pub fn interface<'py>(
 
 /// An object with an array interface as `numpy.ndarray`.
 pub fn numpy_of(object: Bound<PyAny>) -> PyResult<Bound<PyAny>> {
-    object.py().import("numpy")?.call_method1("asarray", (object,))
+    object
+        .py()
+        .import("numpy")?
+        .call_method1("asarray", (object,))
 }
 
 /// JSON as dictionaries, lists, texts and numbers.
@@ -108,5 +115,6 @@ pub fn json_of(value: &Bound<PyAny>) -> PyResult<String> {
     let json = value.py().import("json")?;
     let keywords = PyDict::new(value.py());
     keywords.set_item("allow_nan", false)?;
-    json.call_method("dumps", (value,), Some(&keywords))?.extract()
+    json.call_method("dumps", (value,), Some(&keywords))?
+        .extract()
 }

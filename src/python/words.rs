@@ -74,11 +74,7 @@ fn option<'a>(
     })
 }
 
-fn of_option(
-    option: &clap::Arg,
-    keyword: &str,
-    value: &Bound<PyAny>,
-) -> PyResult<Vec<OsString>> {
+fn of_option(option: &clap::Arg, keyword: &str, value: &Bound<PyAny>) -> PyResult<Vec<OsString>> {
     if value.is_none() {
         return Ok(Vec::new());
     }
@@ -92,7 +88,9 @@ fn of_option(
     };
     if let Ok(flag) = value.cast::<PyBool>() {
         let takes_value = option.get_action().takes_values();
-        let needs_value = option.get_num_args().is_some_and(|values| values.min_values() > 0);
+        let needs_value = option
+            .get_num_args()
+            .is_some_and(|values| values.min_values() > 0);
         return Ok(match (takes_value, needs_value, flag.is_true()) {
             (false, _, true) | (true, false, true) => vec![alone()],
             (true, true, flag) => vec![with(OsStr::new(if flag { "true" } else { "false" }))],
@@ -139,7 +137,10 @@ fn several<'py>(keyword: &str, value: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<
     }
     let each: Vec<_> = value.try_iter()?.collect::<PyResult<_>>()?;
     // ("dog", "left of", "cat") is one relation, ["dog | left of | cat"] a list of them.
-    let parts = |one: &Bound<PyAny>| one.extract::<String>().is_ok_and(|text| !text.contains('|'));
+    let parts = |one: &Bound<PyAny>| {
+        one.extract::<String>()
+            .is_ok_and(|text| !text.contains('|'))
+    };
     match keyword == "relation" && value.is_instance_of::<PyTuple>() && each.iter().all(parts) {
         true => Ok(vec![value.clone()]),
         false => Ok(each),

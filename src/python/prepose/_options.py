@@ -151,5 +151,6 @@ class ScoreOptions(TypedDict, total=False):
     size: Union[int, str, tuple[int, int]]
     metadata: Path
     masks: Path
+    mask_choice: str
     depth: Path
     device: str

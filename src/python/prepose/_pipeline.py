@@ -31,20 +31,32 @@ def parts(pipeline: Any) -> tuple[str, dict[str, bytes], dict[str, list[Tensor]]
     index = {name: value for name, value in dict(pipeline.config).items() if name not in components}
     index.update({name: _class_of(part) for name, part in components.items()})
     index["_class_name"] = type(pipeline).__name__
+    name = str(pipeline.config.get("_name_or_path") or type(pipeline).__name__)
+    index.update(_hints(name))
     texts = {"model_index.json": json.dumps(index, default=str).encode()}
     tensors: dict[str, list[Tensor]] = {}
-    for name, file in WEIGHTS.items():
-        part = components.get(name)
+    for part_name, file in WEIGHTS.items():
+        part = components.get(part_name)
         if part is None:
             continue
-        config = part if name in ("unet", "vae") else part.config
-        texts[f"{name}/config.json"] = config.to_json_string().encode()
-        tensors[f"{name}/{file}"] = [_tensor(key, value) for key, value in part.state_dict().items()]
+        config = part if part_name in ("unet", "vae") else part.config
+        texts[f"{part_name}/config.json"] = config.to_json_string().encode()
+        tensors[f"{part_name}/{file}"] = [_tensor(key, value) for key, value in part.state_dict().items()]
     texts["scheduler/scheduler_config.json"] = pipeline.scheduler.to_json_string().encode()
-    for name in ("tokenizer", "tokenizer_2"):
-        if components.get(name) is not None:
-            texts.update(_files(name, components[name]))
-    return str(pipeline.config.get("_name_or_path") or type(pipeline).__name__), texts, tensors
+    for part_name in ("tokenizer", "tokenizer_2"):
+        if components.get(part_name) is not None:
+            texts.update(_files(part_name, components[part_name]))
+    return name, texts, tensors
+
+
+def _hints(folder: str) -> dict[str, Any]:
+    """What a folder says to prepose alone, which diffusers passes over: the guidance scale that it is best run with."""
+    try:
+        with open(os.path.join(folder, "model_index.json"), encoding="utf-8") as file:
+            index = json.load(file)
+    except (OSError, ValueError):
+        return {}
+    return {"_prepose": index["_prepose"]} if isinstance(index, dict) and "_prepose" in index else {}
 
 
 def _class_of(part: Any) -> list[Any]:

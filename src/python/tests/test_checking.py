@@ -16,7 +16,7 @@ def test_pictures_of_all_kinds(checker, guided, tmp_path):
     kinds = [guided, tmp_path / "a.png", str(tmp_path / "a.png"), (tmp_path / "a.png").read_bytes(), guided.pil(), guided.array]
     checked = checker.check(kinds, prompt=PROMPT)
     assert len(checked) == len(kinds)
-    assert len({(one.verdict, one.confidence, tuple(one.detections)) for one in checked}) == 1
+    assert all((one.verdict, one.confidence, one.detections) == (checked[0].verdict, checked[0].confidence, checked[0].detections) for one in checked)
     # Views that are not in one piece, and palettes.
     mirrored = checker.detect(guided.array[:, ::-1])[0]
     assert mirrored == checker.detect(guided.array[:, ::-1].copy())[0]

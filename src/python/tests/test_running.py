@@ -26,8 +26,8 @@ def test_a_callback_sees_each_step(engine):
     assert sigmas == sorted(sigmas, reverse=True)
     latents, denoised, preview = seen[-1][4:]
     assert latents.shape == denoised.shape and latents.dtype == numpy.float32 and latents.ndim == 4
-    # After the last step the expected picture is the picture.
-    assert numpy.array_equal(numpy.asarray(preview[0]), picture.array)
+    # In the last step the expected picture is nearly the picture.
+    assert numpy.abs(numpy.asarray(preview[0]).astype(int) - picture.array).mean() < 2
 
 
 def test_what_a_callback_raises_is_raised(engine):
@@ -99,7 +99,7 @@ def test_ctrl_c_ends_it_after_the_step():
             if step.index == 1:
                 os.kill(os.getpid(), signal.SIGINT)
         try:
-            engine.generate("a dog", seed=1, steps=1000, callback=callback)
+            engine.generate("a dog", seed=1, steps=999, callback=callback)
         except KeyboardInterrupt:
             print("interrupted", len(steps) < 5)
         print(len(engine.generate("a dog", seed=1, steps=1)))
@@ -133,7 +133,7 @@ def test_engines_are_not_pickled(engine):
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 def test_the_command_ends_on_ctrl_c(tmp_path):
-    words = ["generate", "a dog", "--steps", "1000", "--device", "flex", "-o", str(tmp_path / "never.png"), "-v"]
+    words = ["generate", "a dog", "--steps", "999", "--device", "flex", "-o", str(tmp_path / "never.png"), "-v"]
     running = subprocess.Popen([sys.executable, "-m", "prepose", *words], stderr=subprocess.PIPE, text=True)
     # Once the networks are loaded it listens.
     for line in running.stderr:

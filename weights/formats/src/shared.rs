@@ -38,7 +38,8 @@ impl SharedTensors {
             return Err(broken(format!("these are {} tensors", tensors.len())));
         }
         for (name, (info, bytes)) in &tensors {
-            let elements = TensorInfo::elements_of(&info.shape).filter(|_| info.shape.len() <= MAX_AXES);
+            let elements =
+                TensorInfo::elements_of(&info.shape).filter(|_| info.shape.len() <= MAX_AXES);
             let size = elements.and_then(|elements| elements.checked_mul(info.dtype.bits() / 8));
             let there = (**bytes).as_ref().len();
             if size != Some(there) {
