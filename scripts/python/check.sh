@@ -28,14 +28,14 @@ done
 # CPython from 3.9 on, each version once, the oldest first; abi3 is not for free-threaded ones.
 pythons() {
     local python
-    for python in "${PYENV_ROOT:-$HOME/.pyenv}"/versions/*/bin/python3 $(compgen -c python3. | sort -u) python3; do
+    for python in "${PYENV_ROOT:-$HOME/.pyenv}"/versions/*/bin/python3 $(compgen -c python3 | grep -xE "python3(\.[0-9]+)?" | sort -u); do
         "$python" - <<'EOF' 2>/dev/null || true
 import sys, sysconfig
 if sys.version_info >= (3, 9) and sys.implementation.name == "cpython" and not sysconfig.get_config_var("Py_GIL_DISABLED"):
     import ensurepip, venv
     print(sys.version_info[1], sys.executable)
 EOF
-    done | sort -n -s -k1,1 -u
+    done | grep -E '^[0-9]+ /' | sort -n -s -k1,1 -u
 }
 
 scratch=$(mktemp -d)
