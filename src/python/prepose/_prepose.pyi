@@ -8,7 +8,30 @@ import numpy
 from numpy.typing import NDArray
 from PIL.Image import Image
 
-__all__: list[str]
+__all__ = [
+    "Array",
+    "AttentionMaps",
+    "Checker",
+    "Engine",
+    "Judge",
+    "Making",
+    "Picture",
+    "Request",
+    "Step",
+    "__version__",
+    "_decide",
+    "all_suites",
+    "devices",
+    "main",
+    "open_pipeline",
+    "open_suite",
+    "options",
+    "parse_prompt",
+    "png_of",
+    "read_runs",
+    "rules",
+    "score_texts",
+]
 __version__: str
 
 _Path = Union[str, os.PathLike[str]]
