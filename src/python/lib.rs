@@ -1,11 +1,11 @@
 //! prepose as a Python module: the library's functions with Python's types. The package around it is in `prepose/`, and
-//! nothing is decided here: options are read by the command line's own rules ([`words`]), and pictures, verdicts and tables
+//! nothing is decided here: options are read by the command line's own rules (`words`), and pictures, verdicts and tables
 //! come from the functions that the command line calls.
 //!
-//! * [`engine`], [`making`], [`request`], [`picture`], [`maps`]: pictures;
-//! * [`pipeline`]: networks that PyTorch holds;
-//! * [`checker`], [`judge`], [`data`]: whether they show what was asked for, and everything that needs no engine;
-//! * [`error`], [`values`], [`words`]: between the two languages.
+//! * `engine`, `making`, `request`, `picture`, `maps`: pictures;
+//! * `pipeline`: networks that PyTorch holds;
+//! * `checker`, `judge`, `data`: whether they show what was asked for, and everything that needs no engine;
+//! * `error`, `values`, `words`: between the two languages.
 
 #![warn(clippy::unwrap_used)]
 
