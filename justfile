@@ -22,7 +22,7 @@ test-fast FILTER="":
 lint:
     cargo fmt --all --check
     cargo clippy {{ cpu }} --workspace --all-targets -- -D warnings
-    ruff check scripts
+    ruff check scripts src/python
     typos
 
 # Licences, sources and advisories of the dependencies
@@ -56,6 +56,14 @@ toybox OUT:
 # Kernels on software Vulkan, or those of one PART
 vulkan *PART:
     scripts/gpu/software-vulkan.sh {{ PART }}
+
+# The Python package: its wheel, tested on the oldest and the newest Python
+python *OPTIONS:
+    scripts/python/check.sh {{ OPTIONS }}
+
+# An archive and a Debian package for Linux
+linux *OPTIONS:
+    scripts/package/linux.sh {{ OPTIONS }}
 
 # The archive for machines with CUDA and no network
 package:

@@ -135,6 +135,9 @@
 
 #![warn(clippy::unwrap_used)]
 
+// The command line calls the library as any other program does.
+extern crate self as prepose;
+
 /// What a picture shows, and whether that is what was asked for: the rules of `prepose-check`, and detectors.
 pub mod check {
     pub use prepose_check::*;
@@ -154,6 +157,8 @@ pub use prepose_store as store;
 
 pub mod attention_maps;
 pub mod bench;
+#[doc(hidden)]
+pub mod cli;
 pub mod detect;
 pub mod device;
 pub mod dtype;

@@ -2,11 +2,9 @@
 
 #![warn(clippy::unwrap_used)]
 
-mod cli;
-
 #[global_allocator]
 static ALLOCATOR: prepose::memory::HostAllocator = prepose::memory::HostAllocator;
 
 fn main() -> std::process::ExitCode {
-    cli::main()
+    prepose::cli::main()
 }

@@ -3,7 +3,7 @@
 mod agree;
 mod audit;
 mod bench;
-mod check;
+pub mod check;
 mod checker;
 mod colour;
 mod completions;
@@ -13,18 +13,18 @@ mod detecting;
 mod devices;
 mod experiment;
 mod extract;
-mod generate;
+pub mod generate;
 mod info;
 mod input;
 mod interrupt;
-mod judge;
+pub mod judge;
 mod looking;
-mod memory;
+pub mod memory;
 mod merge;
-mod model;
+pub mod model;
 mod opse;
 mod ots;
-mod parse;
+pub mod parse;
 mod progress;
 mod psg;
 mod pull;
@@ -32,11 +32,11 @@ mod report;
 mod run;
 mod sampling;
 mod scene;
-mod score;
+pub mod score;
 mod selftest;
 mod serve;
 mod spatialgen;
-mod suites;
+pub mod suites;
 mod toybox;
 mod train;
 mod values;
@@ -135,9 +135,8 @@ enum Command {
     Completions(completions::Args),
 }
 
-/// The program's arguments. `prepose help --help` is `prepose help`, whose command clap makes, and which takes no options.
-fn arguments() -> Vec<OsString> {
-    let mut arguments: Vec<OsString> = std::env::args_os().collect();
+/// `prepose help --help` is `prepose help`, whose command clap makes, and which takes no options.
+fn without_help_of_help(mut arguments: Vec<OsString>) -> Vec<OsString> {
     if arguments.get(1).is_some_and(|first| first == "help") {
         arguments.retain(|one| one != "--help" && one != "-h");
     }
@@ -146,7 +145,13 @@ fn arguments() -> Vec<OsString> {
 
 /// Runs the program on its own arguments and returns its exit code.
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse_from(arguments()) {
+    ExitCode::from(main_with(std::env::args_os().collect()))
+}
+
+/// Runs the program on these arguments, its name first, and returns its exit code. Logging and the handling of panics and
+/// signals are the program's own from then on, so it is for processes that do nothing else.
+pub fn main_with(arguments: Vec<OsString>) -> u8 {
+    let cli = match Cli::try_parse_from(without_help_of_help(arguments)) {
         Ok(cli) => cli,
         Err(error) => return refused(&error),
     };
@@ -182,7 +187,7 @@ pub fn main() -> ExitCode {
         Command::Serve(args) => serve::run(args, cli.quiet),
         Command::Completions(args) => completions::run(args),
     };
-    let code = result.unwrap_or_else(|error| {
+    result.unwrap_or_else(|error| {
         // `| head` has seen enough, and the work is not done.
         if is_closed_output(&error) {
             return NO_READER;
@@ -191,20 +196,24 @@ pub fn main() -> ExitCode {
         let message = message(error.chain().map(ToString::to_string));
         anstream::eprintln!("{} {message}", colour::paint(colour::ERROR, "error:"));
         interrupt::exit_code().unwrap_or(ERROR)
-    });
-    ExitCode::from(code)
+    })
 }
 
 /// Prints what clap says instead of arguments: help, the version, or what is wrong. What it quotes may be long or hold
 /// control characters.
-fn refused(error: &clap::Error) -> ExitCode {
+fn refused(error: &clap::Error) -> u8 {
     let plain = error.render().to_string();
     let shown = message([plain.clone()]);
     if !error.use_stderr() || shown == plain {
-        error.exit();
+        // Nobody may be reading it, and nothing more can be said then.
+        let _ = error.print();
+    } else {
+        anstream::eprintln!("{shown}");
     }
-    anstream::eprintln!("{shown}");
-    ExitCode::from(ERROR)
+    match error.use_stderr() {
+        true => ERROR,
+        false => OK,
+    }
 }
 
 fn start_log(cli: &Cli) {

@@ -85,6 +85,16 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     Ok(code)
 }
 
+/// What is read from the first of the prompts, as `--json` has it.
+///
+/// # Errors
+/// A checkpoint or a prompt that cannot be read.
+pub fn json(args: &Args) -> anyhow::Result<Value> {
+    let tokenizers = tokenizers(args.checkpoint.as_deref())?;
+    let prompt = args.prompts.first().map_or("", String::as_str);
+    Ok(read(prompt, args, &tokenizers)?.json())
+}
+
 /// The tokenizers of a checkpoint, of which nothing else is read.
 fn tokenizers(checkpoint: Option<&str>) -> anyhow::Result<Vec<ClipTokenizer>> {
     let default = if cfg!(feature = "toybox") {

@@ -191,24 +191,14 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     if args.rule == QUALITY {
         return quality::run(args, quiet);
     }
-    let mut reader = match &args.metadata {
-        Some(path) => Reader::with_geneval_metadata(&read(path)?)
-            .with_context(|| format!("cannot use {}", path.display()))?,
-        None => Reader::default(),
-    };
-    reader.size = args.size;
-    let options = Options {
-        published: args.published.unwrap_or(false),
-        min_score: args.min_score,
-    };
-    let eyes = Eyes::open(&args.eyes, options.published)?;
+    let asked = Asked::new(args)?;
     if args.rule == OPSE {
-        return opse::compare(args, &reader, &options, &eyes);
+        return opse::compare(args, &asked);
     }
-    let scored = score(&args.rule, &args.files, &reader, &options, &eyes)?;
+    let scored = asked.of_files(&args.rule, &args.files)?;
     let mut out = std::io::stdout().lock();
     if args.json {
-        writeln!(out, "{}", scored.json(&args.rule, &options))?;
+        writeln!(out, "{}", scored.json(&args.rule, &asked.options))?;
     } else {
         write!(out, "{}", table(&scored.rows()))?;
     }
@@ -223,48 +213,80 @@ struct Scored {
     unread: Vec<(Place, String)>,
 }
 
-fn score(
-    rule: &str,
-    files: &[PathBuf],
-    reader: &Reader,
-    options: &Options,
-    eyes: &Eyes,
-) -> anyhow::Result<Scored> {
-    let rule = by_name(rule).with_context(|| format!("there is no rule {rule:?}"))?;
-    let texts = files
-        .iter()
-        .map(|path| read(path))
-        .collect::<Result<Vec<_>, _>>()?;
-    let (mut pictures, mut unread) = (Vec::new(), Vec::new());
-    let all = files
-        .iter()
-        .zip(&texts)
-        .flat_map(|(path, text)| reader.read(path, text));
-    let mut cases = all.filter_map(|(place, case)| {
-        let case = case.map_err(anyhow::Error::from);
-        match case.and_then(|case| eyes.complete(case)) {
-            Ok(case) => {
-                pictures.push((place, case.id.clone()));
-                Some(case)
-            }
-            Err(error) => {
-                unread.push((place, format!("{error:#}")));
-                None
-            }
-        }
-    });
-    let report = rule.score(&mut cases, options);
-    drop(cases);
-    let scored = Scored {
-        report,
-        pictures,
-        unread,
-    };
-    if scored.pictures.is_empty() {
-        scored.told();
-        bail!("there is no picture in {}", list(files));
+/// How detections are read and scored.
+struct Asked {
+    reader: Reader,
+    options: Options,
+    eyes: Eyes,
+}
+
+/// What a published rule says of the pictures that texts describe, each with the name of its file: as `--json` has it.
+///
+/// # Errors
+/// Options that cannot be used; no picture in the texts.
+pub fn of_texts(args: &Args, texts: &[(PathBuf, String)]) -> anyhow::Result<serde_json::Value> {
+    let asked = Asked::new(args)?;
+    let scored = asked.of_texts(&args.rule, texts)?;
+    Ok(scored.json(&args.rule, &asked.options))
+}
+
+impl Asked {
+    fn new(args: &Args) -> anyhow::Result<Self> {
+        let mut reader = match &args.metadata {
+            Some(path) => Reader::with_geneval_metadata(&read(path)?)
+                .with_context(|| format!("cannot use {}", path.display()))?,
+            None => Reader::default(),
+        };
+        reader.size = args.size;
+        let options = Options {
+            published: args.published.unwrap_or(false),
+            min_score: args.min_score,
+        };
+        Ok(Self {
+            eyes: Eyes::open(&args.eyes, options.published)?,
+            reader,
+            options,
+        })
     }
-    Ok(scored)
+
+    fn of_files(&self, rule: &str, files: &[PathBuf]) -> anyhow::Result<Scored> {
+        let texts = files.iter().map(|path| Ok((path.clone(), read(path)?)));
+        let texts: Vec<_> = texts.collect::<anyhow::Result<_>>()?;
+        let scored = self.of_texts(rule, &texts)?;
+        if scored.pictures.is_empty() {
+            scored.told();
+            bail!("there is no picture in {}", list(files));
+        }
+        Ok(scored)
+    }
+
+    fn of_texts(&self, rule: &str, texts: &[(PathBuf, String)]) -> anyhow::Result<Scored> {
+        let rule = by_name(rule).with_context(|| format!("there is no rule {rule:?}"))?;
+        let (mut pictures, mut unread) = (Vec::new(), Vec::new());
+        let all = texts
+            .iter()
+            .flat_map(|(path, text)| self.reader.read(path, text));
+        let mut cases = all.filter_map(|(place, case)| {
+            let case = case.map_err(anyhow::Error::from);
+            match case.and_then(|case| self.eyes.complete(case)) {
+                Ok(case) => {
+                    pictures.push((place, case.id.clone()));
+                    Some(case)
+                }
+                Err(error) => {
+                    unread.push((place, format!("{error:#}")));
+                    None
+                }
+            }
+        });
+        let report = rule.score(&mut cases, &self.options);
+        drop(cases);
+        Ok(Scored {
+            report,
+            pictures,
+            unread,
+        })
+    }
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {

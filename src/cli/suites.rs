@@ -82,7 +82,8 @@ fn relations(suite: &Suite) -> BTreeMap<String, usize> {
     counts
 }
 
-fn as_json(set: &Set) -> serde_json::Value {
+/// A set of the list.
+pub fn as_json(set: &Set) -> serde_json::Value {
     let suite = set.suite();
     json!({
         "name": set.name,

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use prepose_weights::tokenizer::ClipTokenizer;
-use prepose_weights::{AdapterSpec, Checkpoint, Family, LoadOptions, LoraSpec, WeightsError};
+use prepose_weights::{
+    AdapterSpec, Checkpoint, Family, LoadOptions, LoraSpec, MemoryFolder, WeightsError,
+};
 use sha2::{Digest, Sha256};
 
 use super::adapters::SeenPictures;
@@ -41,6 +43,33 @@ pub(super) fn always_skipped(family: Family) -> usize {
     }
 }
 
+/// What goes into the networks of `model` besides its checkpoint.
+fn options(model: &ModelRequest) -> LoadOptions {
+    LoadOptions {
+        config: model.config.clone(),
+        vae: model.vae.clone(),
+        gligen: model.gligen.clone(),
+        adapters: model
+            .adapters
+            .iter()
+            .map(|adapter| AdapterSpec {
+                path: adapter.path.clone(),
+                encoder: adapter.encoder.clone(),
+            })
+            .collect(),
+        prediction: model.prediction,
+        loras: model
+            .loras
+            .iter()
+            .map(|lora| LoraSpec {
+                path: lora.path.clone(),
+                weight: lora.weight,
+            })
+            .collect(),
+        allow_mismatch: model.allow_mismatch,
+    }
+}
+
 /// A checkpoint before its weights are read: enough to check a request.
 pub struct Blueprint {
     pub(super) checkpoint: Arc<Checkpoint>,
@@ -53,30 +82,16 @@ pub struct Blueprint {
 impl Blueprint {
     /// Opens the checkpoint of `model`, its tokenizers and its configuration.
     pub fn open(model: &ModelRequest) -> Result<Self, EngineError> {
-        let options = LoadOptions {
-            config: model.config.clone(),
-            vae: model.vae.clone(),
-            gligen: model.gligen.clone(),
-            adapters: model
-                .adapters
-                .iter()
-                .map(|adapter| AdapterSpec {
-                    path: adapter.path.clone(),
-                    encoder: adapter.encoder.clone(),
-                })
-                .collect(),
-            prediction: model.prediction,
-            loras: model
-                .loras
-                .iter()
-                .map(|lora| LoraSpec {
-                    path: lora.path.clone(),
-                    weight: lora.weight,
-                })
-                .collect(),
-            allow_mismatch: model.allow_mismatch,
-        };
-        let checkpoint = Checkpoint::open(Path::new(&model.checkpoint), &options)?;
+        let options = options(model);
+        Self::of(Checkpoint::open(Path::new(&model.checkpoint), &options)?)
+    }
+
+    /// The same of networks that another library holds in this process; `model` says what else goes into them.
+    pub fn from_memory(folder: MemoryFolder, model: &ModelRequest) -> Result<Self, EngineError> {
+        Self::of(Checkpoint::from_memory(folder, &options(model))?)
+    }
+
+    fn of(checkpoint: Checkpoint) -> Result<Self, EngineError> {
         Ok(Self {
             tokenizers: checkpoint.tokenizers()?,
             vae_factor: checkpoint.vae_config()?.downscale(),

@@ -12,7 +12,7 @@ use prepose_check::audit::labels::Label;
 use prepose_check::prompt::SuitePrompt;
 use prepose_check::sample::Scores;
 use prepose_check::spatialbench::tables::Run;
-use prepose_check::spatialbench::{Record, Verdict};
+use prepose_check::spatialbench::{Record, Verdict, joint};
 use prepose_store::Store;
 
 /// Runs and what they came to.
@@ -155,17 +155,7 @@ impl Method {
     /// What the checker says of a picture, all its relations together: it passes if they all do and fails if one does. The
     /// confidence is that of the least sure. None if nobody looked.
     pub fn verdict(&self, picture: &Picture) -> Option<(Verdict, f64)> {
-        let records = || picture.records.iter().map(|&i| &self.records[i]);
-        let all = |wanted| records().all(|record| record.verdict_raw == wanted);
-        let conf = records().map(|record| record.conf).reduce(f64::min)?;
-        let verdict = if records().any(|record| record.verdict_raw == Verdict::Fail) {
-            Verdict::Fail
-        } else if all(Verdict::Pass) {
-            Verdict::Pass
-        } else {
-            Verdict::Undecidable
-        };
-        Some((verdict, conf))
+        joint(picture.records.iter().map(|&i| &self.records[i]))
     }
 }
 

@@ -17,7 +17,7 @@ use serde_json::Value;
 use crate::agreement;
 use crate::error::WeightsError;
 use crate::family::Family;
-use crate::files::Files;
+use crate::files::{Files, MemoryFolder};
 use crate::folder::open_folder;
 use crate::gligen;
 use crate::hash::{FileHash, hash_file};
@@ -106,7 +106,29 @@ impl Checkpoint {
     /// SDXL, if its configurations make no sense or do not belong together, or if the autoencoder,
     /// an IP-Adapter or a LoRA of the options cannot be used with it.
     pub fn open(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Self, WeightsError> {
-        let (name, path, mut parts) = Self::find(path.as_ref(), options)?;
+        let (name, path, parts) = Self::find(path.as_ref(), options)?;
+        Self::with(name, path, parts, options)
+    }
+
+    /// Opens what another library holds in this process. Its tensors are read when networks are loaded, also later, and
+    /// have to stay as they are.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn from_memory(folder: MemoryFolder, options: &LoadOptions) -> Result<Self, WeightsError> {
+        let name = folder.name.clone();
+        let path = PathBuf::from(&name);
+        refuse_config(&path, options)?;
+        let parts = open_folder(Files::Memory(Arc::new(folder)))?;
+        Self::with(name, path, parts, options)
+    }
+
+    fn with(
+        name: String,
+        path: PathBuf,
+        mut parts: Parts,
+        options: &LoadOptions,
+    ) -> Result<Self, WeightsError> {
         if let Some(vae) = &options.vae {
             parts.vae = open_vae(vae, parts.family)?;
         }

@@ -1,5 +1,6 @@
 //! The files of a folder, on the disk or in the binary, and the JSON in them.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -24,6 +25,25 @@ pub(crate) enum Files {
         name: &'static str,
         files: &'static [(&'static str, &'static [u8])],
     },
+    /// What another library holds in this process.
+    Memory(Arc<MemoryFolder>),
+}
+
+/// A diffusers folder in memory: networks that another library has loaded.
+#[derive(Debug, Default)]
+pub struct MemoryFolder {
+    /// What it is called.
+    pub name: String,
+    /// Configurations and tokenizers, by their paths below the folder: `unet/config.json`.
+    pub texts: BTreeMap<String, Vec<u8>>,
+    /// Tensors, by the paths that their files would have: `unet/diffusion_pytorch_model.safetensors`.
+    pub tensors: BTreeMap<String, Arc<TensorFile>>,
+}
+
+impl MemoryFolder {
+    fn has(&self, name: &str) -> bool {
+        self.texts.contains_key(name) || self.tensors.contains_key(name)
+    }
 }
 
 impl Files {
@@ -32,6 +52,7 @@ impl Files {
         match self {
             Self::Folder(path) => path.join(name),
             Self::Embedded { name: root, .. } => Path::new(root).join(name),
+            Self::Memory(folder) => Path::new(&folder.name).join(name),
         }
     }
 
@@ -40,12 +61,13 @@ impl Files {
             // A link that leads nowhere is there, and reading it says what is wrong.
             Self::Folder(path) => path.join(name).symlink_metadata().is_ok(),
             Self::Embedded { .. } => self.embedded(name).is_some(),
+            Self::Memory(folder) => folder.has(name),
         }
     }
 
     fn embedded(&self, name: &str) -> Option<&'static [u8]> {
         match self {
-            Self::Folder(_) => None,
+            Self::Folder(_) | Self::Memory(_) => None,
             Self::Embedded { files, .. } => files
                 .iter()
                 .find(|(n, _)| *n == name)
@@ -55,19 +77,18 @@ impl Files {
 
     pub fn read(&self, name: &str) -> Result<Vec<u8>, WeightsError> {
         let path = self.path(name);
-        match self {
+        let there = match self {
             Self::Folder(_) => {
-                read_regular(&path, MAX_TEXT).map_err(|source| WeightsError::Io { path, source })
+                return read_regular(&path, MAX_TEXT)
+                    .map_err(|source| WeightsError::Io { path, source });
             }
-            Self::Embedded { .. } => {
-                self.embedded(name)
-                    .map(<[u8]>::to_vec)
-                    .ok_or_else(|| WeightsError::Io {
-                        path,
-                        source: std::io::ErrorKind::NotFound.into(),
-                    })
-            }
-        }
+            Self::Embedded { .. } => self.embedded(name).map(<[u8]>::to_vec),
+            Self::Memory(folder) => folder.texts.get(name).cloned(),
+        };
+        there.ok_or_else(|| WeightsError::Io {
+            path,
+            source: std::io::ErrorKind::NotFound.into(),
+        })
     }
 
     pub fn json(&self, name: &str) -> Result<Value, WeightsError> {
@@ -76,6 +97,11 @@ impl Files {
 
     pub fn tensors(&self, name: &str) -> Result<Arc<TensorFile>, WeightsError> {
         let path = self.path(name);
+        if let Self::Memory(folder) = self
+            && let Some(file) = folder.tensors.get(name)
+        {
+            return Ok(Arc::clone(file));
+        }
         let file = match self.embedded(name) {
             Some(bytes) => TensorFile::from_bytes(path, bytes)?,
             None => TensorFile::open(&path)?,

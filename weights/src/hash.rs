@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use prepose_formats::TensorFile;
+use prepose_formats::{TensorFile, TensorPart};
 use prepose_untrusted::open_regular;
 use serde::Serialize;
 use sha1::Sha1;
@@ -34,10 +34,19 @@ pub fn sha256_file(path: &Path) -> Result<String, WeightsError> {
     })
 }
 
-/// The hash of an open file: of the embedded bytes, where it is in the binary.
+/// The hash of an open file: of the embedded bytes, where it is in the binary; of names, types, shapes and values, where it is
+/// in memory.
 pub(crate) fn hash_file(file: &TensorFile) -> Result<FileHash, WeightsError> {
     let sha256 = match file.embedded_bytes() {
         Some(bytes) => hex(&Sha256::digest(bytes)),
+        None if file.is_shared() => {
+            let mut hasher = Sha256::new();
+            for (name, info) in file.tensors() {
+                hasher.update(format!("{name} {} {:?}\n", info.dtype, info.shape));
+                file.pieces(name, TensorPart::WHOLE, &mut |piece| hasher.update(piece));
+            }
+            hex(&hasher.finalize())
+        }
         None => sha256_file(file.path())?,
     };
     Ok(FileHash {

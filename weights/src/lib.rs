@@ -46,12 +46,13 @@ pub use detr::{DetrKind, GroundingDinoWeights, RtDetrWeights, detr_kind};
 pub use error::{Mismatch, Misshaped, WeightsError};
 pub use eyes::{EyeKind, EyeWeights};
 pub use family::{Family, FileKind};
+pub use files::MemoryFolder;
 pub use hash::{FileHash, sha256_file};
 pub use ip_adapter::{AdapterSpec, AdapterWeights};
 pub use lora::{LoraFormat, LoraLayer, LoraSpec};
 pub use owl_vit::OwlVitWeights;
 pub use prediction::Prediction;
-pub use prepose_formats::FormatError;
+pub use prepose_formats::{FormatError, SharedBytes, StoredType, TensorFile, TensorInfo};
 pub use random::RandomCheckpoint;
 #[cfg(feature = "toybox")]
 pub use toybox::TOYBOX;

@@ -20,7 +20,7 @@ mod yaml;
 
 pub use config::{CheckerConfig, ConfigError};
 pub use metrics::{Buckets, Counts, Metrics, Provenance, metrics_json};
-pub use record::{Record, RecordError, Redecided, read_records, write_records};
+pub use record::{Record, RecordError, Redecided, joint, read_records, write_records};
 pub use rule::{
     Components, Decision, Geometry, Look, Question, RelationError, Rule, Secondary, Selected, Size,
 };

@@ -199,6 +199,29 @@ pub fn write_records(records: &[Record]) -> serde_json::Result<String> {
     Ok(text)
 }
 
+/// What the records of one picture say together: it passes if all relations do and fails if one does. The confidence is that
+/// of the least sure. None without records.
+pub fn joint<'a>(records: impl IntoIterator<Item = &'a Record>) -> Option<(Verdict, f64)> {
+    let mut joint: Option<(Verdict, f64)> = None;
+    for Record {
+        verdict_raw, conf, ..
+    } in records
+    {
+        joint = Some(match joint {
+            None => (*verdict_raw, *conf),
+            Some((so_far, least)) => {
+                let verdict = match (so_far, *verdict_raw) {
+                    (Verdict::Fail, _) | (_, Verdict::Fail) => Verdict::Fail,
+                    (Verdict::Pass, Verdict::Pass) => Verdict::Pass,
+                    _ => Verdict::Undecidable,
+                };
+                (verdict, least.min(*conf))
+            }
+        });
+    }
+    joint
+}
+
 impl Record {
     /// A record of a picture that was looked at; the decision is still to be [`set`](Self::set).
     pub fn new(

@@ -312,15 +312,21 @@ pub(super) fn of_the_toybox(inputs: &mut Inputs) {
     let problems = &mut inputs.problems;
     inputs.samples.retain(|sample| {
         let request = png::read_request(&sample.path).ok();
-        let other = request.map(|request| request.model.checkpoint);
-        let Some(other) = other.filter(|other| other != TOYBOX) else {
+        let other = request.and_then(|request| refusal_of_the_toybox(&request.model.checkpoint));
+        let Some(why) = other else {
             return true;
         };
-        let why = format!(
-            "{other} made it, and the toybox's detector knows the toybox's pictures only; choose another with \
-             --checker (such as frcnn-v2), or use it all the same with --checker toybox"
-        );
         problems.push(Told::new(sample.path.display(), why));
         false
     });
+}
+
+/// Why the toybox's detector does not look unasked at a picture by this checkpoint; none for the toybox's own.
+pub fn refusal_of_the_toybox(checkpoint: &str) -> Option<String> {
+    (checkpoint != TOYBOX).then(|| {
+        format!(
+            "{checkpoint} made it, and the toybox's detector knows the toybox's pictures only; choose another with \
+             --checker (such as frcnn-v2), or use it all the same with --checker toybox"
+        )
+    })
 }

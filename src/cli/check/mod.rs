@@ -11,9 +11,11 @@ mod told;
 use std::path::PathBuf;
 
 pub(super) use inputs::pictures_in;
+pub use inputs::refusal_of_the_toybox;
+pub use pictures::open_checker;
 pub(super) use pictures::read_picture;
 use prepose::prompt::scene::GivenRelation;
-pub(super) use records::read_config;
+pub use records::read_config;
 
 use super::detecting::DetectingArgs;
 use super::judge::prompted::PromptedArgs;

@@ -32,21 +32,13 @@ use crate::cli::{ERROR, NO, OK, checker, colour};
 
 /// Checks what the arguments name.
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
-    args.detecting.check()?;
     args.judge.check("")?;
-    let (maps, network) = depths(args.depth.as_deref());
-    let looking = Looking::open(args.masks.as_deref(), network)?;
+    let opened = Opened::new(args)?;
     let depth = Depths {
-        maps,
-        seen: looking.sees_depth(),
+        maps: depths(args.depth.as_deref()).0,
+        seen: opened.looking.sees_depth(),
     };
-    let config = match &args.config {
-        Some(path) => read_config(path)?,
-        None => CheckerConfig::default(),
-    };
-    let primary = checker::open(args.checker.as_deref().unwrap_or(TOYBOX))?;
-    let secondary = args.secondary.as_deref().map(checker::open).transpose()?;
-    let labels = primary.vocabulary();
+    let labels = opened.primary.vocabulary();
     let mut inputs = match &args.manifest {
         Some(file) => manifest::from_manifest(file, labels.as_deref(), depth)?,
         None => {
@@ -72,8 +64,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
             if let Some(out) = &args.out {
                 prepare_folder(out)?;
             }
-            let mut checker = load(args, config, &primary, secondary.as_ref())?;
-            checker.primary = looking.complete(checker.primary, &checker.device)?;
+            let checker = opened.load(args)?;
             let mut told = (&mut records, &mut answers);
             let failure = look(args, &checker, &mut inputs, &mut told, quiet);
             if let (Some(out), false) = (&args.out, answers.is_empty()) {
@@ -209,46 +200,74 @@ fn finish(
     Ok(())
 }
 
-/// Loads the detectors; what is written beside the records names what looked.
-fn load(
-    args: &Args,
-    mut config: CheckerConfig,
-    primary: &OpenDetector,
-    secondary: Option<&OpenDetector>,
-) -> anyhow::Result<Checker> {
-    let opened = device::open(args.detecting.device)?;
-    let load = |weights: &OpenDetector, config: &mut DetectorConfig| {
-        let detector = checker::load(weights, &opened.device, &config.params)?;
-        checker::name_in(config, weights);
-        anyhow::Ok(detector)
-    };
-    let primary = load(primary, &mut config.detector.primary)?;
-    let secondary = match secondary {
-        Some(weights) => Some(load(
-            weights,
-            config.detector.secondary.get_or_insert_default(),
-        )?),
-        None => {
-            if let Some(named) = config.detector.secondary.take() {
-                tracing::warn!(
-                    "the configuration's secondary detector, {:?}, does not run without --secondary; nothing \
-                     disagrees, and confidences are higher for it",
-                    named.kind
-                );
+/// What the arguments name to look at pictures and to decide, without its weights.
+struct Opened {
+    config: CheckerConfig,
+    primary: OpenDetector,
+    secondary: Option<OpenDetector>,
+    looking: Looking,
+}
+
+/// The detectors and the rule that the arguments name, loaded.
+///
+/// # Errors
+/// What they name cannot be used.
+pub fn open_checker(args: &Args) -> anyhow::Result<Checker> {
+    Opened::new(args)?.load(args)
+}
+
+impl Opened {
+    fn new(args: &Args) -> anyhow::Result<Self> {
+        args.detecting.check()?;
+        let (_, network) = depths(args.depth.as_deref());
+        Ok(Self {
+            looking: Looking::open(args.masks.as_deref(), network)?,
+            config: match &args.config {
+                Some(path) => read_config(path)?,
+                None => CheckerConfig::default(),
+            },
+            primary: checker::open(args.checker.as_deref().unwrap_or(TOYBOX))?,
+            secondary: args.secondary.as_deref().map(checker::open).transpose()?,
+        })
+    }
+
+    /// Loads the detectors; what is written beside the records names what looked.
+    fn load(&self, args: &Args) -> anyhow::Result<Checker> {
+        let opened = device::open(args.detecting.device)?;
+        let load = |weights: &OpenDetector, config: &mut DetectorConfig| {
+            let detector = checker::load(weights, &opened.device, &config.params)?;
+            checker::name_in(config, weights);
+            anyhow::Ok(detector)
+        };
+        let mut config = self.config.clone();
+        let primary = load(&self.primary, &mut config.detector.primary)?;
+        let secondary = match &self.secondary {
+            Some(weights) => Some(load(
+                weights,
+                config.detector.secondary.get_or_insert_default(),
+            )?),
+            None => {
+                if let Some(named) = config.detector.secondary.take() {
+                    tracing::warn!(
+                        "the configuration's secondary detector, {:?}, does not run without --secondary; nothing \
+                         disagrees, and confidences are higher for it",
+                        named.kind
+                    );
+                }
+                None
             }
-            None
-        }
-    };
-    Ok(Checker {
-        primary,
-        secondary,
-        rule: Rule {
-            config,
-            published: args.published.unwrap_or(false),
-        },
-        device: opened.device,
-        batch: args.detecting.batch,
-    })
+        };
+        Ok(Checker {
+            primary: self.looking.complete(primary, &opened.device)?,
+            secondary,
+            rule: Rule {
+                config,
+                published: args.published.unwrap_or(false),
+            },
+            device: opened.device,
+            batch: args.detecting.batch,
+        })
+    }
 }
 
 /// Everything that follows from the records.

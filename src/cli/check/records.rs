@@ -95,7 +95,7 @@ fn read_text(path: &Path) -> anyhow::Result<String> {
 }
 
 /// The thresholds in a `checker_config.yaml`.
-pub(in crate::cli) fn read_config(path: &Path) -> anyhow::Result<CheckerConfig> {
+pub fn read_config(path: &Path) -> anyhow::Result<CheckerConfig> {
     CheckerConfig::from_yaml(&read_text(path)?)
         .with_context(|| format!("cannot use {}", path.display()))
 }

@@ -2,13 +2,15 @@
 
 use std::path::PathBuf;
 
-use anyhow::bail;
+use anyhow::{bail, ensure};
 use prepose::make::BatchSize;
+use prepose::output::png;
 use prepose::prompt::scene::Extractor;
+use prepose::request::Request;
 
 use super::options::{ChangeArgs, GuideArgs, MapArgs, SearchArgs};
 use super::sheet::SheetArgs;
-use crate::cli::memory::RunningArgs;
+use crate::cli::memory::{RunningArgs, Tiling};
 use crate::cli::model::ModelArgs;
 use crate::cli::sampling::SamplingArgs;
 use crate::cli::values::{Seeds, parse_seeds};
@@ -172,6 +174,52 @@ fn parse_seed(text: &str) -> Result<Seed, String> {
 }
 
 impl Args {
+    /// Refuses numbers that mean nothing.
+    ///
+    /// # Errors
+    /// One of them is zero.
+    pub fn check(&self) -> anyhow::Result<()> {
+        for (name, value) in [
+            ("--preview-every", self.preview_every),
+            ("--attention-every", Some(self.maps.attention_every)),
+        ] {
+            ensure!(value != Some(0), "{name} is 0, but must be at least 1");
+        }
+        Ok(())
+    }
+
+    /// The request of the picture that is made again, if one is.
+    ///
+    /// # Errors
+    /// It carries none.
+    pub fn stored(&self) -> anyhow::Result<Option<Request>> {
+        Ok(self.again.as_deref().map(png::read_request).transpose()?)
+    }
+
+    /// Pictures at a time.
+    pub fn batch(&self) -> BatchSize {
+        self.batch
+    }
+
+    /// Whether all finished candidates of a search are kept.
+    pub fn keeps_all(&self) -> bool {
+        self.search.keep_all
+    }
+
+    /// Whether a picture that is made again goes through the autoencoder as it did, whatever memory there is.
+    pub(super) fn stays_tiled(&self) -> bool {
+        let Self {
+            again, sampling, ..
+        } = self;
+        again.is_some() && sampling.vae_tiling.is_none() && sampling.size.is_none()
+    }
+
+    /// Whether pictures are decoded in tiles when memory runs out without.
+    pub(super) fn tiles_when_short(&self) -> bool {
+        let tiling = self.sampling.vae_tiling.unwrap_or(Tiling::Auto);
+        !self.stays_tiled() && tiling == Tiling::Auto
+    }
+
     /// Whom to ask for the prompts' relations.
     ///
     /// # Errors

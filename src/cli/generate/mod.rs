@@ -11,14 +11,14 @@ mod targets;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
+use burn::tensor::Device;
 use prepose::check::spatialbench::config::DetectorParams;
 use prepose::detect::{Detector, OpenDetector};
 use prepose::engine::{Blueprint, Engine};
 use prepose::make::{MapOptions, PictureMaker, PictureWriter, check, picture_reward, reward_kind};
 use prepose::output::files::prepare_folder;
-use prepose::output::png;
-use prepose::request::{Request, SearchConfig};
+use prepose::request::{ModelRequest, Request, SearchConfig};
 use prepose_untrusted::printable;
 use prepose_weights::TOYBOX;
 
@@ -38,49 +38,42 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let started = Instant::now();
     let Planned {
         blueprint,
-        mut requests,
-        search,
-        detector,
-        looking,
-        maps,
+        mut order,
         targets,
-        layout,
     } = Planned::new(args)?;
     let device = model::open(args.model.device)?;
     if args.model.dtype.is_none() && args.again.is_none() {
-        for request in &mut requests {
+        for request in &mut order.requests {
             request.model.dtype = device.default_dtype();
         }
     }
-    let networks = requests[0].model.clone();
+    let networks = order.requests[0].model.clone();
     device.check_dtype(networks.dtype)?;
-    let sheet = args.sheet.grid.as_deref().zip(layout);
-    let sheet = sheet.map(|(path, layout)| Sheet::new(path, layout, &requests));
+    let sheet = args.sheet.grid.as_deref().zip(order.layout.take());
+    let sheet = sheet.map(|(path, layout)| Sheet::new(path, layout, &order.requests));
     let sheet = sheet.transpose()?;
     let stop = interrupt::listen()?;
 
     let fingerprint = blueprint.fingerprint();
     let engine = args.running.apply(blueprint.load(&networks, &device)?);
-    let params = DetectorParams::default();
-    let load = |weights: OpenDetector| {
-        let detector = checker::load(&weights, &device.device, &params)?;
-        looking.complete(detector, &device.device)
-    };
-    let judge = detector.map(load).transpose()?;
+    let judge = order.load_detector(&device.device)?;
     tracing::info!(
         "loaded in {:.1} s on {}",
         started.elapsed().as_secs_f64(),
         device.name
     );
-    let engine = choose_tiling(args, engine, &mut requests)?;
-    let batch = args.batch.choose(&engine, &requests[0], 1)?;
+    let tiles_when_short = args.tiles_when_short();
+    let engine = engine.tiling_when_short(tiles_when_short);
+    order.choose_tiling(args, &engine)?;
+    let batch = args.batch.choose(&engine, &order.requests[0], 1)?;
     let mut maker = PictureMaker::new(&engine, batch)
         .with_judge(judge.as_ref().map(|judge| &**judge as &dyn Detector))
-        .with_maps(maps)
-        .keeping_all(args.search.keep_all)
+        .with_maps(order.maps)
+        .keeping_all(args.keeps_all())
         .with_cancel(&stop)
         .with_fingerprint(fingerprint);
 
+    let (requests, search) = (order.requests, order.search);
     let steps = requests.iter().map(|request| {
         let steps = engine.steps(request);
         search
@@ -103,44 +96,68 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     made.map(|()| OK)
 }
 
-/// What is to be made. All that can be wrong without a look at the weights is found here.
+/// What is to be made, and where it goes. All that can be wrong without a look at the weights is found here.
 struct Planned {
     blueprint: Blueprint,
-    /// At least one.
-    requests: Vec<Request>,
-    search: Option<SearchConfig>,
-    /// Of the judge that the search needs.
-    detector: Option<OpenDetector>,
-    /// What looks besides it.
-    looking: Looking,
-    maps: Option<MapOptions>,
+    order: Order,
     /// The file of each picture.
     targets: Vec<PathBuf>,
-    /// The order of the requests on a sheet, if there is one.
-    layout: Option<Layout>,
 }
 
 impl Planned {
     fn new(args: &Args) -> anyhow::Result<Self> {
-        for (name, value) in [
-            ("--preview-every", args.preview_every),
-            ("--attention-every", Some(args.maps.attention_every)),
-        ] {
-            if value == Some(0) {
-                bail!("{name} is 0, but must be at least 1");
-            }
-        }
-        let extractor = args.extractor()?;
-        let stored = args.again.as_deref().map(png::read_request).transpose()?;
+        args.check()?;
+        let stored = args.stored()?;
         let mut model = args.model.request();
         if let Some(stored) = &stored {
             model.clone_from(&stored.model);
             args.model.apply(&mut model);
         }
         let blueprint = Blueprint::open(&model)?;
-        let requests = match (&args.again, &stored) {
-            (Some(path), Some(stored)) => requests::again(args, path, stored)?,
-            _ => requests::fresh(args, &model, &blueprint)?,
+        let order = Order::new(args, stored.as_ref(), &model, &blueprint)?;
+        if let (Some(_), Some(folder)) = (&order.maps, &args.maps.attention_maps) {
+            prepare_folder(folder)?;
+        }
+        let targets = targets(&args.out, &order.requests)?;
+        Ok(Self {
+            blueprint,
+            order,
+            targets,
+        })
+    }
+}
+
+/// What the options ask of a checkpoint that is open.
+pub struct Order {
+    /// At least one, checked.
+    pub requests: Vec<Request>,
+    /// How the noise of each is searched for.
+    pub search: Option<SearchConfig>,
+    /// Which attention maps are read.
+    pub maps: Option<MapOptions>,
+    /// Of the judge that the search needs.
+    detector: Option<OpenDetector>,
+    /// What looks besides it.
+    looking: Looking,
+    /// The order of the requests on a sheet, if there is one.
+    layout: Option<Layout>,
+}
+
+impl Order {
+    /// What `args` ask of `blueprint`, which is that of `model`; `stored` is the request of the picture that is made again.
+    ///
+    /// # Errors
+    /// All that can be wrong without a look at the weights.
+    pub fn new(
+        args: &Args,
+        stored: Option<&Request>,
+        model: &ModelRequest,
+        blueprint: &Blueprint,
+    ) -> anyhow::Result<Self> {
+        let extractor = args.extractor()?;
+        let requests = match (&args.again, stored) {
+            (Some(path), Some(stored)) => requests::again(args, path, stored, model)?,
+            _ => requests::fresh(args, model, blueprint)?,
         };
         // Without a sheet the same picture may be asked for twice.
         let (mut requests, layout) = match args.sheet.grid {
@@ -151,19 +168,40 @@ impl Planned {
             None => (requests, None),
         };
         if let Some(extractor) = &extractor {
-            give_relations(extractor, &blueprint, &mut requests)?;
+            give_relations(extractor, blueprint, &mut requests)?;
         }
-        let search = args.search.config();
-        let detector = args.search.detector()?;
-        let labels = (detector.as_ref()).and_then(OpenDetector::vocabulary);
-        let looking = args.search.looking()?;
-        for request in &mut requests {
-            check(&blueprint, request, search.as_ref(), labels.as_deref())?;
-            let kind = search
-                .as_ref()
-                .and_then(|search| reward_kind(search.reward));
-            if let Some(kind) = kind.filter(|_| !looking.sees_depth()) {
-                let reward = picture_reward(&blueprint, request, kind, labels.as_deref())?;
+        let mut order = Self {
+            requests,
+            search: args.search.config(),
+            maps: args.maps.options(),
+            detector: args.search.detector()?,
+            looking: args.search.looking()?,
+            layout,
+        };
+        order.check(blueprint)?;
+        if model.checkpoint == TOYBOX {
+            toybox::warn_of_blobs(order.requests.iter().map(Request::final_prompt))?;
+        }
+        if let Some(maps) = &order.maps {
+            for request in &order.requests {
+                let checked = maps.check(blueprint, request);
+                checked.with_context(|| match args.maps.attention_words.is_empty() {
+                    true => "--attention-maps shows the prompt's objects, unless --attention-words names words of it",
+                    false => "--attention-words",
+                })?;
+            }
+        }
+        Ok(order)
+    }
+
+    fn check(&mut self, blueprint: &Blueprint) -> anyhow::Result<()> {
+        let labels = (self.detector.as_ref()).and_then(OpenDetector::vocabulary);
+        let search = self.search.as_ref();
+        for request in &mut self.requests {
+            check(blueprint, request, search, labels.as_deref())?;
+            let kind = search.and_then(|search| reward_kind(search.reward));
+            if let Some(kind) = kind.filter(|_| !self.looking.sees_depth()) {
+                let reward = picture_reward(blueprint, request, kind, labels.as_deref())?;
                 ensure!(
                     !reward.needs_depth(),
                     "\"{}\" is about depth, which --reward relations sees with --depth, a Depth Anything (docs/eyes.md)",
@@ -171,46 +209,37 @@ impl Planned {
                 );
             }
         }
-        if model.checkpoint == TOYBOX {
-            toybox::warn_of_blobs(requests.iter().map(Request::final_prompt))?;
-        }
-        let maps = args.maps.options();
-        if let (Some(maps), Some(folder)) = (&maps, &args.maps.attention_maps) {
-            for request in &requests {
-                let checked = maps.check(&blueprint, request);
-                checked.with_context(|| match args.maps.attention_words.is_empty() {
-                    true => "--attention-maps shows the prompt's objects, unless --attention-words names words of it",
-                    false => "--attention-words",
-                })?;
-            }
-            prepare_folder(folder)?;
-        }
-        let targets = targets(&args.out, &requests)?;
-        Ok(Self {
-            blueprint,
-            requests,
-            search,
-            detector,
-            looking,
-            maps,
-            targets,
-            layout,
-        })
+        Ok(())
     }
-}
 
-/// Whether pictures go through the autoencoder in tiles; one that is made again is made as it was, unless something
-/// else is asked for.
-fn choose_tiling(args: &Args, engine: Engine, requests: &mut [Request]) -> anyhow::Result<Engine> {
-    let asked = args.sampling.vae_tiling;
-    let stays = args.again.is_some() && asked.is_none() && args.sampling.size.is_none();
-    let tiling = asked.unwrap_or(Tiling::Auto);
-    let engine = engine.tiling_when_short(!stays && tiling == Tiling::Auto);
-    if !stays {
-        let tiling = tiling.choose(&engine, &requests[0])?;
-        for request in requests {
-            request.vae_tiling = tiling;
-        }
+    /// The detector that scores the candidates of the search, where one does.
+    ///
+    /// # Errors
+    /// Weights that cannot be loaded.
+    pub fn load_detector(
+        &self,
+        device: &Device,
+    ) -> anyhow::Result<Option<Box<dyn Detector + Send>>> {
+        let load = |weights| {
+            let detector = checker::load(weights, device, &DetectorParams::default())?;
+            self.looking.complete(detector, device)
+        };
+        self.detector.as_ref().map(load).transpose()
     }
-    Ok(engine)
+
+    /// Decides whether pictures go through the autoencoder in tiles; one that is made again is made as it was, unless
+    /// something else is asked for.
+    ///
+    /// # Errors
+    /// What there is cannot be found out.
+    pub fn choose_tiling(&mut self, args: &Args, engine: &Engine) -> anyhow::Result<()> {
+        if !args.stays_tiled() {
+            let tiling = args.sampling.vae_tiling.unwrap_or(Tiling::Auto);
+            let tiling = tiling.choose(engine, &self.requests[0])?;
+            for request in &mut self.requests {
+                request.vae_tiling = tiling;
+            }
+        }
+        Ok(())
+    }
 }

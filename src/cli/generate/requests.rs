@@ -40,8 +40,13 @@ pub fn fresh(
     Ok(requests)
 }
 
-/// The request of the picture at `path`, with whatever else is asked for; as it is where nothing is.
-pub fn again(args: &Args, path: &Path, stored: &Request) -> anyhow::Result<Vec<Request>> {
+/// The request of the picture at `path`, for the networks `model`, with whatever else is asked for; as it is where nothing is.
+pub fn again(
+    args: &Args,
+    path: &Path,
+    stored: &Request,
+    model: &ModelRequest,
+) -> anyhow::Result<Vec<Request>> {
     let mut base = stored.clone();
     if let (Some(init), None) = (&mut base.init, &args.init_image) {
         find(&mut init.path, path, "--init-image")?;
@@ -61,7 +66,10 @@ pub fn again(args: &Args, path: &Path, stored: &Request) -> anyhow::Result<Vec<R
     let seeds = seeds(args).unwrap_or_else(|| vec![base.seed]);
     let mut requests = Vec::with_capacity(prompts.len() * seeds.len());
     for prompt in prompts {
-        let mut request = base.clone();
+        let mut request = Request {
+            model: model.clone(),
+            ..base.clone()
+        };
         if request.prompt != prompt {
             // Both were about the other prompt.
             request.relations.clear();

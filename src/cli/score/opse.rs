@@ -3,22 +3,19 @@
 use std::io::Write;
 
 use anyhow::ensure;
-use prepose::check::rules::Options;
 use prepose::check::rules::opse::{Clock, Opse, OpseError, SplitMix};
-use prepose::check::rules::read::Reader;
 use prepose_untrusted::escaped;
 use serde_json::json;
 
-use super::eyes::Eyes;
-use super::{Args, OPSE, score, table};
+use super::{Args, Asked, OPSE, table};
 use crate::cli::OK;
 
 /// OPSE over pictures that are there already: a round draws some of a model's at random.
-pub fn compare(args: &Args, reader: &Reader, options: &Options, eyes: &Eyes) -> anyhow::Result<u8> {
+pub fn compare(args: &Args, asked: &Asked) -> anyhow::Result<u8> {
     let mut code = OK;
     let mut scores = Vec::new();
     for file in &args.files {
-        let scored = score(&args.of, std::slice::from_ref(file), reader, options, eyes)?;
+        let scored = asked.of_files(&args.of, std::slice::from_ref(file))?;
         code = code.max(scored.told());
         let found = scored.report.outcomes.iter().flatten();
         let found: Vec<f64> = found.filter_map(|outcome| outcome.score).collect();
@@ -32,7 +29,7 @@ pub fn compare(args: &Args, reader: &Reader, options: &Options, eyes: &Eyes) -> 
     let opse = Opse {
         batch: args.batch,
         rounds: args.rounds,
-        clock: if options.published {
+        clock: if asked.options.published {
             Clock::Published
         } else {
             Clock::Rounds
@@ -60,7 +57,7 @@ pub fn compare(args: &Args, reader: &Reader, options: &Options, eyes: &Eyes) -> 
         let result = json!({
             "rule": OPSE,
             "of": args.of,
-            "published": options.published,
+            "published": asked.options.published,
             "best": best,
             "models": models.collect::<Vec<_>>(),
             "chosen": comparison.chosen,

@@ -9,6 +9,7 @@ use crate::error::FormatError;
 use crate::info::{TensorInfo, TensorPart};
 use crate::pytorch::PytorchFile;
 use crate::safetensors::SafetensorsFile;
+use crate::shared::{SharedBytes, SharedTensors};
 use crate::sniff::{Content, content_of_weights};
 
 /// An open file of tensors. Opening reads names, types and shapes only.
@@ -23,6 +24,7 @@ pub struct TensorFile {
 enum Format {
     Safetensors(SafetensorsFile),
     Pytorch(PytorchFile),
+    Shared(SharedTensors),
 }
 
 impl TensorFile {
@@ -46,6 +48,26 @@ impl TensorFile {
         Self::read_from(path, FileBytes::Memory(bytes.into()))
     }
 
+    /// Tensors that another library holds in this process, which are no file; `path` names them in messages.
+    ///
+    /// # Errors
+    /// A tensor that does not have the bytes of its shape; none, or too many.
+    pub fn shared(
+        path: PathBuf,
+        tensors: BTreeMap<String, (TensorInfo, SharedBytes)>,
+    ) -> Result<Self, FormatError> {
+        Ok(Self {
+            format: Format::Shared(SharedTensors::new(&path, tensors)?),
+            bytes: FileBytes::Memory(Cow::Borrowed(&[])),
+            path,
+        })
+    }
+
+    /// Whether it is no file, but what another library holds.
+    pub fn is_shared(&self) -> bool {
+        matches!(self.format, Format::Shared(_))
+    }
+
     fn read_from(path: PathBuf, bytes: FileBytes) -> Result<Self, FormatError> {
         let all = bytes.as_slice();
         let format = match content_of_weights(&path, all)? {
@@ -62,7 +84,7 @@ impl TensorFile {
     /// The whole file, if it is in the binary.
     pub fn embedded_bytes(&self) -> Option<&'static [u8]> {
         match self.bytes {
-            FileBytes::Memory(Cow::Borrowed(bytes)) => Some(bytes),
+            FileBytes::Memory(Cow::Borrowed(bytes)) if !self.is_shared() => Some(bytes),
             _ => None,
         }
     }
@@ -72,11 +94,12 @@ impl TensorFile {
         &self.path
     }
 
-    /// The format's name: `safetensors` or `PyTorch`.
+    /// The format's name: `safetensors` or `PyTorch`, or `memory` of what is no file.
     pub fn format(&self) -> &'static str {
         match self.format {
             Format::Safetensors(_) => "safetensors",
             Format::Pytorch(_) => "PyTorch",
+            Format::Shared(_) => "memory",
         }
     }
 
@@ -85,6 +108,7 @@ impl TensorFile {
         match &self.format {
             Format::Safetensors(file) => Box::new(file.tensors()),
             Format::Pytorch(file) => Box::new(file.tensors()),
+            Format::Shared(file) => Box::new(file.tensors()),
         }
     }
 
@@ -98,6 +122,7 @@ impl TensorFile {
         match &self.format {
             Format::Safetensors(file) => file.info(name),
             Format::Pytorch(file) => file.info(name),
+            Format::Shared(file) => file.info(name),
         }
     }
 
@@ -105,7 +130,7 @@ impl TensorFile {
     pub fn metadata(&self) -> Option<&BTreeMap<String, String>> {
         match &self.format {
             Format::Safetensors(file) => Some(file.metadata()),
-            Format::Pytorch(_) => None,
+            Format::Pytorch(_) | Format::Shared(_) => None,
         }
     }
 
@@ -120,6 +145,7 @@ impl TensorFile {
         match &self.format {
             Format::Safetensors(file) => file.pieces(&self.bytes, name, part, take),
             Format::Pytorch(file) => file.pieces(&self.bytes, name, part, take),
+            Format::Shared(file) => file.pieces(name, part, take),
         }
     }
 }

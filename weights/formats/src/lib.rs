@@ -14,6 +14,7 @@ mod info;
 pub mod npz;
 mod pytorch;
 mod safetensors;
+mod shared;
 mod sniff;
 mod zip;
 
@@ -24,6 +25,7 @@ pub use dtype::StoredType;
 pub use error::FormatError;
 pub use file::TensorFile;
 pub use info::{TensorInfo, TensorPart};
+pub use shared::SharedBytes;
 
 /// The most tensors that a file may have, and the most entries of its metadata; checkpoints have a few thousand.
 pub const MAX_TENSORS: usize = 1 << 16;

@@ -1,0 +1,190 @@
+"""Making pictures."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Optional, Union
+
+from prepose import _prepose
+from prepose._prepose import Picture, Request, Step
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from prepose._options import EngineOptions, GenerateOptions
+
+Prompts = Union[str, Sequence[str]]
+Callback = Optional[Callable[[Step], object]]
+Path = Union[str, "os.PathLike[str]"]
+
+
+class Pictures(list[Picture]):
+    """Finished pictures, in order; of a search the best of each, or with `keep_all` all of them, best first.
+
+    Attributes:
+        candidates: of each search all its candidates, as dictionaries with index, seed, score and the steps that were taken.
+    """
+
+    def __init__(self, pictures: Iterable[Picture] = (), candidates: Iterable[list[dict[str, Any]]] = ()) -> None:
+        super().__init__(pictures)
+        self.candidates: list[list[dict[str, Any]]] = list(candidates)
+
+    def save(self, folder: Path) -> list[str]:
+        """Writes each as `prompt-seed.png` into `folder`, which is made if need be; returns the paths."""
+        os.makedirs(folder, exist_ok=True)
+        paths: list[str] = []
+        for picture in self:
+            words = "".join(letter if letter.isalnum() else "-" for letter in picture.prompt.lower())
+            stem = "-".join(part for part in words.split("-") if part)[:60] or "picture"
+            path = os.path.join(os.fspath(folder), f"{stem}-{picture.seed}.png")
+            number = 2
+            while path in paths or os.path.exists(path):
+                path = os.path.join(os.fspath(folder), f"{stem}-{picture.seed}-{number}.png")
+                number += 1
+            picture.save(path)
+            paths.append(path)
+        return paths
+
+
+class Engine:
+    """A checkpoint on a device.
+
+    Args:
+        checkpoint: a diffusers folder, a .safetensors or .ckpt file, a name that `prepose pull` fetched, or "toybox", the
+            checkpoint inside the package, which is the default.
+        options: those of `prepose generate` under "Networks": device, dtype, lora, vae, config, gligen, ip_adapter,
+            prediction, allow_mismatch, no_graphs, guide_save_memory.
+
+    Threads take turns: one of them makes pictures at a time, and the others wait. It cannot be used after a fork.
+
+    Raises:
+        CheckpointError: the checkpoint cannot be used.
+        DeviceError: there is no such device, or it does not compute in that type.
+        OptionError: an option makes no sense.
+    """
+
+    _native: _prepose.Engine
+
+    def __init__(self, checkpoint: Optional[Path] = None, **options: Unpack[EngineOptions]) -> None:
+        self._native = _prepose.Engine(checkpoint=checkpoint, **options)
+
+    @classmethod
+    def from_pipeline(cls, pipeline: Any, **options: Unpack[EngineOptions]) -> Engine:
+        """The networks of a `diffusers` pipeline (StableDiffusionPipeline, StableDiffusionXLPipeline), with its scheduler.
+
+        Weights are read where PyTorch holds them, without a file between; only those on another device than the CPU are
+        brought to the host first. Do not change the pipeline's weights while the engine is in use: the autoencoder's encoder
+        and, when memory is short, the text encoders are read when they are needed. `options` as for `Engine`, without
+        checkpoint and config.
+        """
+        from prepose._pipeline import parts
+
+        engine = cls.__new__(cls)
+        engine._native = _prepose.open_pipeline(*parts(pipeline), dict(options))
+        return engine
+
+    @property
+    def checkpoint(self) -> str:
+        """As it was named."""
+        return self._native.checkpoint
+
+    @property
+    def device(self) -> str:
+        """As `device` names it: "cuda:0", "flex" (the CPU)."""
+        return self._native.device
+
+    @property
+    def device_name(self) -> str:
+        """The device with the name of the hardware, as pictures carry it."""
+        return self._native.device_name
+
+    @property
+    def dtype(self) -> str:
+        """The type of the weights: "f32", "f16" or "bf16"."""
+        return self._native.dtype
+
+    @property
+    def sha256(self) -> str:
+        """Of the checkpoint's files, as pictures carry it; waits until they are read."""
+        return self._native.sha256
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """Width and height in pixels, steps and guidance_scale where nothing else is asked for."""
+        return self._native.defaults
+
+    def __repr__(self) -> str:
+        return repr(self._native)
+
+    def __reduce__(self) -> Any:
+        return self._native.__reduce__()
+
+    def requests(self, prompt: Prompts = (), **options: Unpack[GenerateOptions]) -> list[Request]:
+        """What `generate` would make with these options, checked, without making it."""
+        return self._native._order(_prompts(prompt), dict(options)).requests
+
+    def generate(
+        self,
+        prompt: Prompts = (),
+        *,
+        callback: Callback = None,
+        **options: Unpack[GenerateOptions],
+    ) -> Pictures:
+        """Makes pictures: one for each prompt and seed.
+
+        Args:
+            prompt: what they should show, or several of that. With `again="picture.png"` it may be left out.
+            callback: called with a `Step` after each step of each batch. What it raises ends the making, and is raised.
+            options: those of `prepose generate`, with underscores. Often used:
+                seed, seeds: a number, or a list of them [random];
+                steps, guidance_scale, size (a side, or width and height), scheduler, negative_prompt;
+                guide ("pos", "boxdiff", …) with guide_steps, guide_scale, …; relation; box; region; ground;
+                best_of, prune, reward, checker, keep_all: try several noises and keep the best;
+                attention_maps=True with attention_words, attention_resolution, …: see `Picture.maps`;
+                init_image with strength; switch_to, switch_at, delay_order; again; batch.
+
+        Ctrl-C ends it after the step at hand with `KeyboardInterrupt`. Other threads of Python go on meanwhile.
+
+        Raises:
+            OptionError, PictureError: found before anything is computed.
+            OutOfMemoryError, EngineError: on the way.
+        """
+        pictures = Pictures()
+        making = self._native._order(_prompts(prompt), dict(options))
+        while (made := making.next(callback)) is not None:
+            pictures.extend(made[0])
+            if made[1]:
+                pictures.candidates.append(made[1])
+        return pictures
+
+    def iterate(
+        self,
+        prompt: Prompts = (),
+        *,
+        callback: Callback = None,
+        **options: Unpack[GenerateOptions],
+    ) -> Iterator[Picture]:
+        """As `generate`, but each picture is given out as soon as its batch is done. Mistakes are told at once."""
+        return _each(self._native._order(_prompts(prompt), dict(options)), callback)
+
+    def make(
+        self,
+        requests: Union[Request, Sequence[Request]],
+        *,
+        batch: Union[str, int] = "auto",
+        callback: Callback = None,
+    ) -> Pictures:
+        """Makes a picture of each request, with this engine's networks. The same request gives the same picture."""
+        if isinstance(requests, Request):
+            requests = [requests]
+        return Pictures(_each(self._native._order_again(list(requests), str(batch)), callback))
+
+
+def _prompts(prompt: Prompts) -> list[str]:
+    return [prompt] if isinstance(prompt, str) else list(prompt)
+
+
+def _each(making: _prepose.Making, callback: Callback) -> Iterator[Picture]:
+    while (made := making.next(callback)) is not None:
+        yield from made[0]

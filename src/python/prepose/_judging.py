@@ -1,0 +1,105 @@
+"""Questions about pictures to vision-language models, or to a detector in their place."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Optional, Union
+
+from prepose import _prepose
+from prepose._errors import JudgeError, PictureError
+from prepose._prepose import Picture
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from prepose._options import JudgeOptions
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What was answered about pictures.
+
+    Attributes:
+        lines: of each picture what was asked and answered: objects and relations (True, False, or None where the answer was
+            invalid), sgscore, and OTS-Bench's figure and code where the prompt is one of its kind.
+        notes: what a reader should know.
+        questions, new, unanswered: how many there were, how many of them were not in the book of answers, and how many have no
+            valid answer.
+        prompt_tokens, answer_tokens: what the model has read and written.
+    """
+
+    lines: list[dict[str, Any]]
+    notes: list[str] = field(repr=False)
+    questions: int
+    new: int
+    unanswered: int
+    prompt_tokens: int
+    answer_tokens: int
+
+
+class Judge:
+    """Answers questions about pictures as OTS-Bench and Scene-Bench ask them.
+
+    Args:
+        judge: the address of an OpenAI-compatible server, such as "http://localhost:8000/v1", with `judge_model`; or "oracle":
+            by a detector and geometry, offline.
+        options: those of `prepose score judge` and `check --judge`: judge_model, judge_key, judge_asks ("ots", "scene", "all"),
+            judge_rounds, dialect, temperature, max_tokens, concurrency, …; checker and device for the oracle; out, a folder in
+            which answers are kept and not asked for again.
+
+    Raises:
+        OptionError: options that make no sense together.
+    """
+
+    def __init__(self, judge: str = "oracle", **options: Unpack[JudgeOptions]) -> None:
+        self._native = _prepose.Judge(judge, **options)
+
+    @property
+    def name(self) -> str:
+        """The model's name, or "oracle"."""
+        return self._native.name
+
+    def ask(self, pictures: Any, *, prompt: Union[str, Sequence[str], None] = None) -> Judged:
+        """Asks about each picture whether it shows what its prompt says. Ctrl-C ends it.
+
+        Args:
+            pictures: one or a list: a `Picture`, a path, a file's bytes, `PIL.Image.Image`, or an array, uint8 [height, width, 3].
+            prompt: one for all or one for each, unless pictures say it themselves.
+
+        Raises:
+            JudgeError: the server cannot be asked, or there is nothing to ask.
+            PictureError: a picture that is none, or that has no prompt.
+        """
+        given = [pictures] if _is_one(pictures) else list(pictures)
+        prompts: list[Optional[str]] = [prompt] * len(given) if prompt is None or isinstance(prompt, str) else list(prompt)
+        if len(prompts) != len(given):
+            raise JudgeError(f"there are {len(given)} pictures and {len(prompts)} prompts; give one for all, or one for each")
+        with tempfile.TemporaryDirectory() as folder:
+            asked = [_file(number, one, own, folder) for number, (one, own) in enumerate(zip(given, prompts))]
+            return Judged(**self._native._ask(asked))
+
+    def __repr__(self) -> str:
+        return repr(self._native)
+
+
+def _is_one(pictures: Any) -> bool:
+    return isinstance(pictures, (str, bytes, os.PathLike, Picture)) or hasattr(pictures, "getbands") or hasattr(pictures, "__array_interface__")
+
+
+def _file(number: int, picture: Any, prompt: Optional[str], folder: str) -> tuple[str, str, str]:
+    """A picture's id, its file, and its prompt."""
+    path: Optional[str] = os.fspath(picture) if isinstance(picture, (str, os.PathLike)) else None
+    if prompt is None and isinstance(picture, Picture):
+        prompt = picture.prompt
+    if prompt is None and path is not None:
+        prompt = _prepose.Request.from_png(path).prompt
+    if prompt is None:
+        raise PictureError(f"picture {number} does not say what it should show; say it with prompt")
+    if path is None:
+        path = os.path.join(folder, f"{number}.png")
+        with open(path, "wb") as file:
+            file.write(_prepose.png_of(picture))
+    return str(number), path, prompt

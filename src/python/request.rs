@@ -1,0 +1,118 @@
+//! Requests: everything that decides one picture.
+
+use std::path::PathBuf;
+
+use prepose::output::png;
+use prepose::request::Request as Wanted;
+use pyo3::prelude::*;
+use serde_json::Value;
+
+use crate::error::{self, Class};
+use crate::values::{json_of, to_python};
+
+/// Everything that decides what one picture looks like; a PNG by prepose carries it.
+#[pyclass(frozen, module = "prepose._prepose")]
+#[derive(Clone)]
+pub struct Request(pub Wanted);
+
+impl Request {
+    fn value(&self, py: Python) -> PyResult<Value> {
+        serde_json::to_value(&self.0).map_err(|error| error::of(py, Class::Option, error))
+    }
+}
+
+#[pymethods]
+impl Request {
+    /// From what `to_dict` or `to_json` gave.
+    #[new]
+    fn new(fields: &Bound<PyAny>) -> PyResult<Self> {
+        let text = match fields.extract::<String>() {
+            Ok(text) => text,
+            Err(_) => json_of(fields)?,
+        };
+        let read = serde_json::from_str(&text).map_err(|error| {
+            let error = anyhow::Error::new(error).context("this is no request");
+            error::of(fields.py(), Class::Option, error)
+        });
+        read.map(Self)
+    }
+
+    /// The request of the PNG at `path`.
+    #[staticmethod]
+    fn from_png(py: Python, path: PathBuf) -> PyResult<Self> {
+        let read = png::read_request(&path);
+        read.map(Self)
+            .map_err(|error| error::of(py, Class::Picture, error))
+    }
+
+    fn to_json(&self, py: Python) -> PyResult<String> {
+        Ok(self.value(py)?.to_string())
+    }
+
+    fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        to_python(py, &self.value(py)?)
+    }
+
+    /// The same with other values in some fields.
+    #[pyo3(signature = (**fields))]
+    fn replace(&self, py: Python, fields: Option<&Bound<pyo3::types::PyDict>>) -> PyResult<Self> {
+        let all = self.to_dict(py)?;
+        if let Some(fields) = fields {
+            all.call_method1("update", (fields,))?;
+        }
+        Self::new(&all)
+    }
+
+    #[getter]
+    fn prompt(&self) -> &str {
+        &self.0.prompt
+    }
+
+    #[getter]
+    fn negative_prompt(&self) -> &str {
+        &self.0.negative_prompt
+    }
+
+    #[getter]
+    fn seed(&self) -> u64 {
+        self.0.seed
+    }
+
+    #[getter]
+    fn steps(&self) -> usize {
+        self.0.steps
+    }
+
+    #[getter]
+    fn width(&self) -> usize {
+        self.0.width
+    }
+
+    #[getter]
+    fn height(&self) -> usize {
+        self.0.height
+    }
+
+    #[getter]
+    fn guidance_scale(&self) -> f64 {
+        self.0.guidance_scale
+    }
+
+    fn __eq__(&self, other: &Bound<PyAny>) -> bool {
+        other
+            .cast::<Self>()
+            .is_ok_and(|other| other.get().0 == self.0)
+    }
+
+    fn __repr__(&self) -> String {
+        let Wanted {
+            prompt,
+            seed,
+            steps,
+            width,
+            height,
+            ..
+        } = &self.0;
+        format!("<Request {prompt:?}, seed {seed}, {steps} steps, {width}x{height}>")
+    }
+}
