@@ -1,21 +1,22 @@
 //! The two ways in which right operands lie in memory.
 
 use super::operand::Columns;
+use super::simd::Element;
 #[cfg(target_arch = "x86_64")]
 use super::simd::{Level, level};
 use super::tile::GROUP;
 
 /// The transpose of a row-major matrix: column `j` lies at `j · stride` with unit stride along the
 /// summed axis. A weight `[Out, In]`, or the keys of attention. All columns that are packed must exist.
-pub(crate) struct Transposed {
-    pub from: *const f32,
+pub(crate) struct Transposed<E> {
+    pub from: *const E,
     pub stride: usize,
 }
 
 // SAFETY: only read.
-unsafe impl Sync for Transposed {}
+unsafe impl<E: Element> Sync for Transposed<E> {}
 
-impl Columns for Transposed {
+impl<E: Element> Columns<E> for Transposed<E> {
     unsafe fn pack(
         &self,
         col: usize,
@@ -26,41 +27,45 @@ impl Columns for Transposed {
         stride: usize,
     ) {
         let from = self.from.wrapping_add(col * self.stride + k0);
-        let mut k = 0;
+        // The next word of each column.
+        let mut word = 0;
         #[cfg(target_arch = "x86_64")]
-        if cols == GROUP && level() == Level::Avx512 {
-            while k + 16 <= kc {
-                // SAFETY: the level says that AVX-512F is there; sixteen of the caller's columns and rows remain, and
-                // `to` has room for them.
-                unsafe { transpose16(from.add(k), self.stride, to.add(k * stride), stride) };
-                k += 16;
+        if cols == GROUP && level() >= Level::Avx512 {
+            let bytes = self.stride * size_of::<E>();
+            while (word + 16) * E::PER_WORD <= kc {
+                let from = from.wrapping_add(word * E::PER_WORD);
+                // SAFETY: the level says that AVX-512F is there; sixteen of the caller's columns and sixteen words of each
+                // remain, and `to` has room for them.
+                unsafe { transpose16(from.cast(), bytes, to.add(word * stride), stride) };
+                word += 16;
             }
         }
         for j in 0..GROUP {
-            for k in k..kc {
-                // SAFETY: column `j` and row `k` are among the caller's where they are read, and `to` has room for a group.
-                unsafe {
-                    *to.add(k * stride + j) = if j < cols {
-                        *from.add(j * self.stride + k)
-                    } else {
-                        0.0
-                    };
-                }
+            for word in word..kc.div_ceil(E::PER_WORD) {
+                let k = word * E::PER_WORD;
+                let element = |k: usize| match j < cols && k < kc {
+                    // SAFETY: column `j` and row `k` are among the caller's.
+                    true => unsafe { *from.add(j * self.stride + k) },
+                    false => E::narrow(0.0),
+                };
+                // SAFETY: `to` has room for a group of each row.
+                unsafe { *to.add(word * stride + j) = E::word(element(k), element(k + 1)) };
             }
         }
     }
 }
 
-/// Transposes a 16 × 16 block in registers: 4 × 4 blocks inside 128-bit lanes, then the lanes.
+/// Transposes a 16 × 16 block of words in registers: 4 × 4 blocks inside 128-bit lanes, then the lanes.
 ///
 /// # Safety
-/// The processor must have AVX-512F; `from` must have, and `to` have room for, 16 rows of 16 elements.
+/// The processor must have AVX-512F; `from` must have 16 rows of 16 words, `from_bytes` apart, and `to` room for as many,
+/// `to_stride` words apart. Words need no alignment.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
-unsafe fn transpose16(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
+unsafe fn transpose16(from: *const u8, from_bytes: usize, to: *mut f32, to_stride: usize) {
     use core::arch::x86_64::*;
     // SAFETY: row `i` of the caller's sixteen.
-    let load = |i: usize| unsafe { _mm512_loadu_ps(from.add(i * from_stride)) };
+    let load = |i: usize| unsafe { _mm512_loadu_ps(from.add(i * from_bytes).cast()) };
     let mut rows: [__m512; 16] = core::array::from_fn(load);
     for i in (0..16).step_by(4) {
         let [a, b, c, d] = [rows[i], rows[i + 1], rows[i + 2], rows[i + 3]];
@@ -98,8 +103,8 @@ unsafe fn transpose16(from: *const f32, from_stride: usize, to: *mut f32, to_str
 /// position `k % taps`. Kernel size 1 makes it a plain batch of row-major matrices, for values of
 /// attention and channel-first activations in a linear layer.
 #[derive(Clone, Copy)]
-pub(crate) struct Patches {
-    pub from: *const f32,
+pub(crate) struct Patches<E> {
+    pub from: *const E,
     pub height: usize,
     pub width: usize,
     /// Elements from one channel to the next, and from one sample to the next.
@@ -116,7 +121,7 @@ pub(crate) struct Patches {
 }
 
 // SAFETY: only read.
-unsafe impl Sync for Patches {}
+unsafe impl<E: Element> Sync for Patches<E> {}
 
 /// Largest kernel, in taps.
 pub(crate) const MAX_TAPS: usize = 49;
@@ -126,14 +131,23 @@ pub(crate) const MAX_TAPS: usize = 49;
 #[derive(Clone, Copy)]
 struct Tap {
     mask: u16,
-    /// The offsets are `offsets[0] + i`, and only the first is set.
-    contiguous: bool,
+    /// The offsets are `offsets[0] + i · step`, and only the first is set; 0 if they are not.
+    step: u8,
     offsets: [i32; GROUP],
 }
 
-impl Patches {
+impl Tap {
+    fn offset(&self, lane: usize) -> isize {
+        match self.step {
+            0 => self.offsets[lane] as isize,
+            step => self.offsets[0] as isize + lane as isize * step as isize,
+        }
+    }
+}
+
+impl<E: Element> Patches<E> {
     /// The rows of a row-major matrix with `cols` columns and `stride` elements between rows.
-    pub(crate) fn rows(from: *const f32, stride: usize, cols: usize) -> Self {
+    pub(crate) fn rows(from: *const E, stride: usize, cols: usize) -> Self {
         Self {
             from,
             height: 1,
@@ -164,18 +178,21 @@ impl Patches {
         let (row, column) = (pixel / self.out_width, pixel % self.out_width);
         let [rows, columns] = self.kernel.map(|n| n as isize);
         let positions = (0..rows).flat_map(|down| (0..columns).map(move |right| (down, right)));
-        if self.stride == 1 && column + cols <= self.out_width {
+        if self.stride <= 2 && column + cols <= self.out_width {
             // All in one output row: a run of neighbours, cut off at the borders.
-            let (y, x) = (row as isize - above, column as isize - before);
+            let step = self.stride as isize;
+            let (y, x) = (row as isize * step - above, column as isize * step - before);
             let run = |from: isize, to: isize| {
-                let bits = |n: isize| ((1u32 << n.clamp(0, cols as isize)) - 1) as u16;
+                // The first lane that is not before `n`.
+                let lane = |n: isize| (n + step - 1).div_euclid(step).clamp(0, cols as isize);
+                let bits = |n: isize| ((1u32 << lane(n)) - 1) as u16;
                 bits(to) & !bits(from)
             };
             for (tap, (down, right)) in taps.iter_mut().zip(positions) {
                 let (y, x) = (y + down, x + right);
                 let inside = (0..height).contains(&y);
                 tap.mask = if inside { run(-x, width - x) } else { 0 };
-                tap.contiguous = true;
+                tap.step = self.stride as u8;
                 tap.offsets[0] = (y * width + x) as i32;
             }
             return;
@@ -207,12 +224,12 @@ impl Patches {
                 tap.offsets[i] = (sample + y * width + x) as i32;
                 contiguous &= tap.offsets[i] == tap.offsets[0] + i as i32;
             }
-            (tap.mask, tap.contiguous) = (mask, contiguous);
+            (tap.mask, tap.step) = (mask, u8::from(contiguous));
         }
     }
 }
 
-impl Columns for Patches {
+impl<E: Element> Columns<E> for Patches<E> {
     unsafe fn pack(
         &self,
         col: usize,
@@ -228,7 +245,7 @@ impl Columns for Patches {
         }
         let mut taps = [Tap {
             mask: 0,
-            contiguous: true,
+            step: 1,
             offsets: [0; GROUP],
         }; MAX_TAPS];
         let taps = &mut taps[..count];
@@ -236,95 +253,210 @@ impl Columns for Patches {
         let from = self
             .from
             .wrapping_add(col / self.plane * self.sample_stride);
+        let rows = TapRows {
+            from,
+            channel_stride: self.channel_stride,
+            taps,
+            channel: k0 / count,
+            index: k0 % count,
+        };
         #[cfg(target_arch = "x86_64")]
-        if level() == Level::Avx512 {
-            // SAFETY: the level says that AVX-512F is there; the taps were made for these columns, and the rest is the
+        if level() >= Level::Avx512 {
+            // SAFETY: the level says that AVX-512 is there; the taps were made for these columns, and the rest is the
             // caller's contract.
             return unsafe {
-                pack_taps_avx512(from, self.channel_stride, taps, k0, kc, to, stride)
+                match E::PER_WORD {
+                    1 => pack_taps_avx512(rows.cast(), kc, to, stride),
+                    _ => pack_pairs_avx512(rows.cast(), kc, to, stride),
+                }
             };
         }
         // SAFETY: the taps were made for these columns; the rest is the caller's contract.
-        unsafe { pack_taps(from, self.channel_stride, taps, k0, kc, to, stride) }
+        unsafe { pack_taps(rows, kc, to, stride) }
     }
 }
 
-/// Copies what the taps say for rows `k0..k0 + kc`.
+/// What the taps say, row after row.
+struct TapRows<'a, E> {
+    from: *const E,
+    channel_stride: usize,
+    taps: &'a [Tap],
+    channel: usize,
+    index: usize,
+}
+
+impl<'a, E> TapRows<'a, E> {
+    #[cfg(target_arch = "x86_64")]
+    fn cast<T>(self) -> TapRows<'a, T> {
+        let Self {
+            from,
+            channel_stride,
+            taps,
+            channel,
+            index,
+        } = self;
+        TapRows {
+            from: from.cast(),
+            channel_stride,
+            taps,
+            channel,
+            index,
+        }
+    }
+
+    /// The next row: its tap, and the channel it is in.
+    #[inline(always)]
+    fn next(&mut self) -> (&'a Tap, *const E) {
+        let tap = &self.taps[self.index];
+        let from = self.from.wrapping_add(self.channel * self.channel_stride);
+        self.index += 1;
+        if self.index == self.taps.len() {
+            (self.channel, self.index) = (self.channel + 1, 0);
+        }
+        (tap, from)
+    }
+}
+
+/// Copies the next `kc` rows.
 ///
 /// # Safety
-/// `from` must have the channels of these rows, in which all offsets lie that a mask has; `to` must have
-/// room for `kc` rows of a group, `stride` elements apart.
-unsafe fn pack_taps(
-    from: *const f32,
-    channel_stride: usize,
-    taps: &[Tap],
-    k0: usize,
-    kc: usize,
-    to: *mut f32,
-    stride: usize,
-) {
-    let (mut channel, mut index) = (k0 / taps.len(), k0 % taps.len());
-    for k in 0..kc {
-        let tap = &taps[index];
-        let from = from.wrapping_add(channel * channel_stride);
-        // SAFETY: row `k` is one of the caller's; only lanes in the mask are read, and those lie inside the channel.
-        unsafe {
-            let to = to.add(k * stride);
-            if tap.contiguous && tap.mask == u16::MAX {
-                let from = from.offset(tap.offsets[0] as isize);
-                core::ptr::copy_nonoverlapping(from, to, GROUP);
-            } else {
-                for i in 0..GROUP {
-                    let offset = match tap.contiguous {
-                        true => tap.offsets[0] as isize + i as isize,
-                        false => tap.offsets[i] as isize,
-                    };
-                    let inside = (tap.mask >> i) & 1 == 1;
-                    *to.add(i) = if inside { *from.offset(offset) } else { 0.0 };
-                }
-            }
+/// `rows` must have the channels of these rows, in which all offsets lie that a mask has; `to` must have
+/// room for their words in a group, `stride` words apart.
+unsafe fn pack_taps<E: Element>(mut rows: TapRows<'_, E>, kc: usize, to: *mut f32, stride: usize) {
+    let zeros = [E::narrow(0.0); GROUP];
+    for k in (0..kc).step_by(E::PER_WORD) {
+        let mut both = [zeros; 2];
+        for (row, _) in both.iter_mut().zip(k..kc.min(k + E::PER_WORD)) {
+            let (tap, from) = rows.next();
+            // SAFETY: only lanes in the mask are read, and those lie inside the channel.
+            unsafe { read_row(tap, from, row) };
         }
-        index += 1;
-        if index == taps.len() {
-            (channel, index) = (channel + 1, 0);
+        let to = to.wrapping_add(k / E::PER_WORD * stride);
+        for (i, (first, second)) in both[0].into_iter().zip(both[1]).enumerate() {
+            // SAFETY: `to` has room for a group of each row.
+            unsafe { *to.add(i) = E::word(first, second) };
         }
     }
 }
 
-/// As [`pack_taps`], with masked loads and gathers.
+/// The lanes of a row that are in the tap's mask.
+///
+/// # Safety
+/// Those must lie in the channel that is at `from`.
+#[inline(always)]
+unsafe fn read_row<E: Copy>(tap: &Tap, from: *const E, to: &mut [E; GROUP]) {
+    // SAFETY: the caller's elements.
+    unsafe {
+        if tap.step == 1 && tap.mask == u16::MAX {
+            *to = from
+                .offset(tap.offset(0))
+                .cast::<[E; GROUP]>()
+                .read_unaligned();
+            return;
+        }
+        for (i, to) in to.iter_mut().enumerate() {
+            if (tap.mask >> i) & 1 == 1 {
+                *to = *from.offset(tap.offset(i));
+            }
+        }
+    }
+}
+
+/// As [`pack_taps`] of f32, with masked loads and gathers.
 ///
 /// # Safety
 /// As for [`pack_taps`], on a processor with AVX-512F.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
-unsafe fn pack_taps_avx512(
-    from: *const f32,
-    channel_stride: usize,
-    taps: &[Tap],
-    k0: usize,
-    kc: usize,
-    to: *mut f32,
-    stride: usize,
-) {
+unsafe fn pack_taps_avx512(mut rows: TapRows<'_, f32>, kc: usize, to: *mut f32, stride: usize) {
     use core::arch::x86_64::*;
-    let (mut channel, mut index) = (k0 / taps.len(), k0 % taps.len());
+    let lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     for k in 0..kc {
-        let tap = &taps[index];
-        let from = from.wrapping_add(channel * channel_stride);
-        // SAFETY: row `k` is one of the caller's; lanes outside the mask are not read, and those in it lie inside the
-        // channel.
+        let (tap, from) = rows.next();
+        // SAFETY: lanes outside the mask are not read, and those in it lie inside the channel; the row is the caller's.
         unsafe {
-            let row = if tap.contiguous {
-                _mm512_maskz_loadu_ps(tap.mask, from.wrapping_offset(tap.offsets[0] as isize))
+            let row = if tap.step == 1 {
+                _mm512_maskz_loadu_ps(tap.mask, from.wrapping_offset(tap.offset(0)))
             } else {
-                let offsets = _mm512_loadu_si512(tap.offsets.as_ptr().cast());
+                let offsets = match tap.step {
+                    0 => _mm512_loadu_si512(tap.offsets.as_ptr().cast()),
+                    step => {
+                        let steps = _mm512_mullo_epi32(lanes, _mm512_set1_epi32(step.into()));
+                        _mm512_add_epi32(steps, _mm512_set1_epi32(tap.offsets[0]))
+                    }
+                };
                 _mm512_mask_i32gather_ps::<4>(_mm512_setzero_ps(), tap.mask, offsets, from.cast())
             };
             _mm512_storeu_ps(to.add(k * stride), row);
         }
-        index += 1;
-        if index == taps.len() {
-            (channel, index) = (channel + 1, 0);
+    }
+}
+
+/// As [`pack_taps`] of elements of 16 bits, of which two rows are interleaved.
+///
+/// # Safety
+/// As for [`pack_taps`], on a processor with AVX-512F, BW and VL.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+unsafe fn pack_pairs_avx512(mut rows: TapRows<'_, u16>, kc: usize, to: *mut f32, stride: usize) {
+    use core::arch::x86_64::*;
+    for k in 0..kc / 2 {
+        let (tap, from) = rows.next();
+        // SAFETY: the rows are the caller's.
+        let first = unsafe { row_of_halves(tap, from) };
+        let (tap, from) = rows.next();
+        // SAFETY: as above; `to` has room for a group of each row of words.
+        unsafe {
+            let second = _mm512_slli_epi32::<16>(row_of_halves(tap, from));
+            let both = _mm512_or_si512(first, second);
+            _mm512_storeu_si512(to.add(k * stride).cast(), both);
         }
     }
+    if kc % 2 == 1 {
+        let (tap, from) = rows.next();
+        // SAFETY: as above.
+        unsafe {
+            let row = row_of_halves(tap, from);
+            _mm512_storeu_si512(to.add(kc / 2 * stride).cast(), row);
+        }
+    }
+}
+
+/// A row of elements of 16 bits, each in the lower half of a lane.
+///
+/// # Safety
+/// As for [`pack_pairs_avx512`].
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+unsafe fn row_of_halves(tap: &Tap, from: *const u16) -> core::arch::x86_64::__m512i {
+    use core::arch::x86_64::*;
+    // SAFETY: lanes outside the mask are not read, and those in it lie inside the channel.
+    unsafe {
+        let at = from.wrapping_offset(tap.offset(0));
+        match tap.step {
+            1 => _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(tap.mask, at.cast())),
+            2 => {
+                // Every second element: the lower halves of words, of which only these are read.
+                let mask = every_second_bit(tap.mask);
+                _mm512_maskz_loadu_epi16(mask, at.cast())
+            }
+            _ => {
+                let mut row = [0u16; GROUP];
+                read_row(tap, from, &mut row);
+                _mm512_cvtepu16_epi32(_mm256_loadu_si256(row.as_ptr().cast()))
+            }
+        }
+    }
+}
+
+/// Each bit of `mask` as the first of two.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn every_second_bit(mask: u16) -> u32 {
+    let mut x = u32::from(mask);
+    x = (x | x << 8) & 0x00ff_00ff;
+    x = (x | x << 4) & 0x0f0f_0f0f;
+    x = (x | x << 2) & 0x3333_3333;
+    (x | x << 1) & 0x5555_5555
 }
