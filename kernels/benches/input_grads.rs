@@ -10,7 +10,7 @@ use burn::tensor::{DType, Device, Distribution, Tensor};
 use prepose_kernels::*;
 
 fn random<const D: usize>(shape: [usize; D]) -> Tensor<D> {
-    let x = Tensor::random(shape, Distribution::Normal(0.0, 1.0), &Device::flex());
+    let x = Tensor::<D>::random(shape, Distribution::Normal(0.0, 1.0), &Device::flex());
     match std::env::args().any(|argument| argument == "--bf16") {
         true => x.cast(DType::BF16),
         false => x,

@@ -46,7 +46,7 @@ pub fn pointwise_onto(
     onto: Tensor<4>,
 ) -> Tensor<4> {
     if let Some(y) = recorded::conv2d(&x, &weight, bias.as_ref(), 1, 0) {
-        return y + onto;
+        return crate::add(y, onto);
     }
     #[cfg(feature = "gpu")]
     if crate::prefers_channels_last(&x.device()) {
@@ -57,7 +57,7 @@ pub fn pointwise_onto(
         // Under autodiff.
         return plain::conv2d(x, weight, bias, 1, 0) + onto;
     }
-    conv2d(x, weight, bias, 1, 0) + onto
+    crate::add(conv2d(x, weight, bias, 1, 0), onto)
 }
 
 /// [`conv2d`] with results below zero set to zero.

@@ -35,7 +35,7 @@ fn affine(
 ) -> Tensor<3> {
     if let Some(y) = recorded::linear(&x, &weight, bias.as_ref()) {
         return match onto {
-            Some(onto) => y + onto,
+            Some(onto) => crate::add(y, onto),
             None => y,
         };
     }
@@ -51,7 +51,7 @@ fn affine(
     let y = by_type!([x, weight], fast_linear(&x, &weight, bias.as_ref()))
         .unwrap_or_else(|| plain::linear(x, weight, bias));
     match onto {
-        Some(onto) => y + onto,
+        Some(onto) => crate::add(y, onto),
         None => y,
     }
 }

@@ -278,7 +278,7 @@ impl TransformerBlock {
         let grad = grad.map(|grad| {
             let (grad, x3) = (tokens(grad), tape.read());
             let inner = self.ff.input_grad(grad.clone(), tape.read());
-            self.norm3.input_grad(inner, x3) + grad
+            kernels::add(self.norm3.input_grad(inner, x3), grad)
         });
 
         if grad.is_none() && grad_probabilities.is_none() {
@@ -300,7 +300,7 @@ impl TransformerBlock {
         let inner = self.attn2.queries_input_grad(inner);
         let inner = self.norm2.input_grad(inner, x2);
         let grad = match grad {
-            Some(grad) => inner + grad,
+            Some(grad) => kernels::add(inner, grad),
             None => inner,
         };
         let grad = match fused {
@@ -311,7 +311,7 @@ impl TransformerBlock {
         let inner = self.attn1.finish_input_grad(grad.clone());
         let (query, key, value) = kernels::attention_input_grads(inner, query, key, value, y);
         let inner = self.attn1.project_input_grad([query, key, value]);
-        let grad = self.norm1.input_grad(inner, tokens(x)) + grad;
+        let grad = kernels::add(self.norm1.input_grad(inner, tokens(x)), grad);
         Some(grad.reshape(shape))
     }
 }
