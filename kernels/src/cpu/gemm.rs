@@ -390,28 +390,42 @@ unsafe fn write<V: Vector, E: Element>(
     }
     let mut out = MaybeUninit::<[f32; 8 * 3 * GROUP]>::uninit();
     let width = 3 * GROUP;
-    let at = out.as_mut_ptr().cast::<f32>();
-    let linear = Bias {
-        relu: false,
-        ..bias
-    };
-    // SAFETY: `out` has room for three groups of eight rows, which is the most that a tile has.
-    unsafe { tile::<V, E, f32>(left, panel, groups_from(at), width, sums, linear) };
+    if plus {
+        let at = out.as_mut_ptr().cast::<f32>();
+        let linear = Bias {
+            relu: false,
+            ..bias
+        };
+        // SAFETY: `out` has room for three groups of eight rows, which is the most that a tile has.
+        unsafe { tile::<V, E, f32>(left, panel, groups_from(at), width, sums, linear) };
+        for j in 0..cols {
+            let (to, ld) = target.column(row, col + j);
+            for i in 0..left.rows {
+                // SAFETY: the tile has written this row and column of `out`, and the target has them.
+                unsafe { put(to.add(i * ld), *at.add(i * width + j), bias.relu) };
+            }
+        }
+        return;
+    }
+    let at = out.as_mut_ptr().cast::<E>();
+    let groups = [0, 1, 2].map(|i| at.wrapping_add(i * GROUP));
+    // SAFETY: as above; elements are no larger than f32.
+    unsafe { tile::<V, E, E>(left, panel, groups, width, sums, bias) };
     for j in 0..cols {
         let (to, ld) = target.column(row, col + j);
         for i in 0..left.rows {
-            // SAFETY: the tile has written this row and column of `out`, and the target has them.
-            unsafe { put(to.add(i * ld), *at.add(i * width + j), plus, bias.relu) };
+            // SAFETY: as above.
+            unsafe { *to.add(i * ld) = *at.add(i * width + j) };
         }
     }
 }
 
-/// Writes `value`, or adds it to the number that is there; below zero it becomes zero if `relu`.
+/// Adds `value` to the number that is there; below zero it becomes zero if `relu`.
 #[inline(always)]
-unsafe fn put<E: Element>(to: *mut E, value: f32, plus: bool, relu: bool) {
-    // SAFETY: the caller's element, which holds a number if `plus`.
+unsafe fn put<E: Element>(to: *mut E, value: f32, relu: bool) {
+    // SAFETY: the caller's element, which holds a number.
     unsafe {
-        let value = if plus { (*to).widen() + value } else { value };
+        let value = (*to).widen() + value;
         // NaN stays NaN.
         *to = E::narrow(if relu && value < 0.0 { 0.0 } else { value });
     }

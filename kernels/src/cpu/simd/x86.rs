@@ -234,6 +234,22 @@ impl Vector for __m256 {
         }
     }
     #[inline(always)]
+    unsafe fn store_bf16(self, to: *mut bf16) {
+        // SAFETY: the caller's room for 8 elements of 16 bits; `multiversion` has checked for AVX2.
+        unsafe {
+            let bits = rounded(self);
+            // Both lanes of 128 bits are packed by themselves.
+            let packed = _mm256_permute4x64_epi64::<0b1000>(_mm256_packus_epi32(bits, bits));
+            _mm_storeu_si128(to.cast(), _mm256_castsi256_si128(packed));
+        }
+    }
+    #[inline(always)]
+    fn pairs_bf16(self, second: Self) -> Self {
+        let [low, high] = [self, second].map(rounded);
+        // SAFETY: `multiversion` has checked for AVX2.
+        unsafe { _mm256_castsi256_ps(_mm256_or_si256(low, _mm256_slli_epi32::<16>(high))) }
+    }
+    #[inline(always)]
     fn halves(self) -> [Self; 2] {
         // SAFETY: `multiversion` has checked for AVX2.
         unsafe {
@@ -242,5 +258,22 @@ impl Vector for __m256 {
             let high = _mm256_and_si256(bits, _mm256_set1_epi32(-0x1_0000));
             [_mm256_castsi256_ps(low), _mm256_castsi256_ps(high)]
         }
+    }
+}
+
+/// The nearest bf16, ties to even, in the lower half of each lane.
+#[inline(always)]
+fn rounded(x: __m256) -> __m256i {
+    // SAFETY: `multiversion` has checked for AVX2.
+    unsafe {
+        let bits = _mm256_castps_si256(x);
+        let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
+        let half = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
+        let up = _mm256_castsi256_ps(_mm256_add_epi32(bits, half));
+        // Rounding would carry a NaN into the sign.
+        let quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x0040_0000));
+        let nan = _mm256_cmp_ps::<_CMP_UNORD_Q>(x, x);
+        let both = _mm256_blendv_ps(up, _mm256_castsi256_ps(quiet), nan);
+        _mm256_srli_epi32::<16>(_mm256_castps_si256(both))
     }
 }
