@@ -309,12 +309,9 @@ pub fn attention_query_grad(
     let _span = profile::span(Family::Attention, &q, || {
         attention_flops(q.dims(), k.dims()[2], 2 + usize::from(grad.is_some()))
     });
-    let narrow = |tensor: &Option<Tensor<4>>| match tensor {
-        Some(tensor) => tensor.dtype() == DType::BF16,
-        None => true,
-    };
     let cpu = |grad: Option<&Tensor<4>>, probs: Option<&Tensor<4>>| {
-        if narrow(&grad.cloned()) && narrow(&probs.cloned()) {
+        let mut gradients = grad.into_iter().chain(probs);
+        if gradients.all(|grad| grad.dtype() == DType::BF16) {
             by_type!([q, k, v], fast_query_grad(grad, probs, [&q, &k, &v]))
         } else {
             fast_query_grad::<f32>(grad, probs, [&q, &k, &v])

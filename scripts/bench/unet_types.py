@@ -10,8 +10,8 @@ process of its own, `--rounds` times in turn with the others; the fastest call c
 held after its weights were there; OpenVINO is measured on a model that was converted before. Errors are against PyTorch's
 f32: the largest as a share of the largest element, and the root of the mean square as a share of that of the elements.
 
-Exit code 1 if bf16 takes more than `--limit` (0.55) of the time of our own f32, or if its errors are larger than those of
-PyTorch's bf16.
+Exit code 1 if bf16 takes more than `--limit` (0.55) of the time of our own f32, or if the root of its mean square error is
+larger than that of PyTorch's bf16. (The largest of some ten thousand errors is a matter of chance.)
 """
 
 import argparse
@@ -187,9 +187,9 @@ def main():
     print(f"bf16 over f32: {ratio:.2f}, {'within' if fine else 'ABOVE'} {args.limit}")
     if "torch bf16" in table:
         ours, theirs = (table[f"{who} bf16"]["errors"] for who in ("prepose", "torch"))
-        closer = all(a <= b for a, b in zip(ours, theirs, strict=True))
+        closer = ours[1] <= theirs[1]
         fine &= closer
-        print(f"errors of bf16: {'no larger' if closer else 'LARGER'} than PyTorch's")
+        print(f"errors of bf16, mean square: {'no larger' if closer else 'LARGER'} than PyTorch's")
     if args.json:
         words = {name: value for name, value in vars(args).items() if name not in ("bench", "unet", "json")}
         report = {"processor": processor(), "options": words, "sides": table, "ratio": round(ratio, 3)}
