@@ -1,16 +1,20 @@
 //! Each operation and its input gradient at the shapes of SD1.5 and of the toybox: CPU milliseconds of
 //! both, the least of several runs taken in turns, and their ratio. An argument picks the lines that
-//! contain it.
+//! contain it; `--bf16` computes in that type.
 //!
 //! ```text
 //! RAYON_NUM_THREADS=1 cargo bench -p prepose-kernels --no-default-features --bench input_grads
 //! ```
 
-use burn::tensor::{Device, Distribution, Tensor};
+use burn::tensor::{DType, Device, Distribution, Tensor};
 use prepose_kernels::*;
 
 fn random<const D: usize>(shape: [usize; D]) -> Tensor<D> {
-    Tensor::random(shape, Distribution::Normal(0.0, 1.0), &Device::flex())
+    let x = Tensor::<D>::random(shape, Distribution::Normal(0.0, 1.0), &Device::flex());
+    match std::env::args().any(|argument| argument == "--bf16") {
+        true => x.cast(DType::BF16),
+        false => x,
+    }
 }
 
 /// CPU seconds of this process; of the wall clock where the system does not tell.

@@ -1,11 +1,13 @@
-//! The operations at the shapes of SD1.5 and of the toybox: fast path, plain reference, wall and CPU
-//! milliseconds, the least of several runs. `torch_ops.py` does the same in PyTorch.
+//! The operations at the shapes of SD1.5 and of the toybox: fast path in f32 and in bf16, plain reference in f32, wall and CPU
+//! milliseconds, the least of several runs. `torch_ops.py` does the same in PyTorch. `--fast` leaves out the
+//! references; another argument chooses operations by what is in their name.
 //!
 //! ```text
 //! RAYON_NUM_THREADS=2 cargo bench -p prepose-kernels --no-default-features
+//! RAYON_NUM_THREADS=1 cargo bench -p prepose-kernels --no-default-features --bench ops -- --fast conv
 //! ```
 
-use burn::tensor::{Device, Distribution, Tensor};
+use burn::tensor::{DType, Device, Distribution, Tensor};
 use prepose_kernels as fast;
 use prepose_kernels::plain;
 use std::time::Instant;
@@ -43,27 +45,51 @@ fn cpu_seconds() -> f64 {
     0.0
 }
 
-fn report<T>(name: &str, operations: usize, fast: &dyn Fn() -> T, plain: &dyn Fn() -> T) {
-    let (fast, plain) = (time(operations, fast), time(operations, plain));
-    println!(
-        "{name:44} {:10.3} {:10.3} {:10.3} {:10.3}",
-        fast.0 * 1e3,
-        fast.1 * 1e3,
-        plain.0 * 1e3,
-        plain.1 * 1e3
+/// Times `fast` in both types, in turns, and the reference.
+fn report<T>(name: &str, operations: usize, fast: [&dyn Fn() -> T; 2], plain: &dyn Fn() -> T) {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let wanted = |argument: &String| argument.starts_with('-') || name.contains(argument);
+    if !arguments.iter().all(wanted) {
+        return;
+    }
+    let rounds = fast.map(|fast| [time(operations, fast), time(operations, fast)]);
+    let [wide, narrow] = rounds.map(|[a, b]| (a.0.min(b.0), a.1.min(b.1)));
+    print!(
+        "{name:44} {:9.3} {:9.3} {:9.3} {:9.3} {:6.2}",
+        wide.0 * 1e3,
+        wide.1 * 1e3,
+        narrow.0 * 1e3,
+        narrow.1 * 1e3,
+        narrow.1 / wide.1
     );
+    if !arguments.iter().any(|argument| argument == "--fast") {
+        let plain = time(operations, plain);
+        print!(" {:9.3} {:9.3}", plain.0 * 1e3, plain.1 * 1e3);
+    }
+    println!();
+}
+
+fn narrow<const D: usize>(x: &Tensor<D>) -> Tensor<D> {
+    x.clone().cast(DType::BF16)
 }
 
 fn linear(m: usize, k: usize, n: usize) {
     let (x, w, b) = (random([1, m, k]), random([n, k]), random([n]));
     let args = || (x.clone(), w.clone(), Some(b.clone()));
+    let halves = (narrow(&x), narrow(&w), narrow(&b));
     report(
         &format!("linear {m}x{k}->{n}"),
         2 * m * k * n,
-        &|| {
-            let (x, w, b) = args();
-            fast::linear(x, w, b)
-        },
+        [
+            &|| {
+                let (x, w, b) = args();
+                fast::linear(x, w, b)
+            },
+            &|| {
+                let (x, w, b) = halves.clone();
+                fast::linear(x, w, Some(b))
+            },
+        ],
         &|| {
             let (x, w, b) = args();
             plain::linear(x, w, b)
@@ -75,13 +101,20 @@ fn conv(batch: usize, cin: usize, cout: usize, size: usize, k: usize, stride: us
     let x = random([batch, cin, size, size]);
     let (w, b) = (random([cout, cin, k, k]), random([cout]));
     let args = || (x.clone(), w.clone(), Some(b.clone()));
+    let halves = (narrow(&x), narrow(&w), narrow(&b));
     report(
         &format!("conv {batch}x{cin}->{cout} {size}² k{k} s{stride}"),
         2 * batch * cin * cout * k * k * (size / stride).pow(2),
-        &|| {
-            let (x, w, b) = args();
-            fast::conv2d(x, w, b, stride, k / 2)
-        },
+        [
+            &|| {
+                let (x, w, b) = args();
+                fast::conv2d(x, w, b, stride, k / 2)
+            },
+            &|| {
+                let (x, w, b) = halves.clone();
+                fast::conv2d(x, w, Some(b), stride, k / 2)
+            },
+        ],
         &|| {
             let (x, w, b) = args();
             plain::conv2d(x, w, b, stride, k / 2)
@@ -92,10 +125,14 @@ fn conv(batch: usize, cin: usize, cout: usize, size: usize, k: usize, stride: us
 fn attention(batch: usize, heads: usize, n: usize, m: usize, d: usize) {
     let rows = |n| random([batch, n, heads, d]).swap_dims(1, 2);
     let (q, k, v) = (rows(n), rows(m), rows(m));
+    let halves = (narrow(&q), narrow(&k), narrow(&v));
     report(
         &format!("attention {batch}x{heads}x{n}x{m}x{d}"),
         4 * batch * heads * n * m * d,
-        &|| fast::attention(q.clone(), k.clone(), v.clone()),
+        [
+            &|| fast::attention(q.clone(), k.clone(), v.clone()),
+            &|| fast::attention(halves.0.clone(), halves.1.clone(), halves.2.clone()),
+        ],
         &|| plain::attention(q.clone(), k.clone(), v.clone()),
     );
 }
@@ -109,17 +146,22 @@ fn group_norm(batch: usize, channels: usize, size: usize) {
         eps: 1e-5,
         silu: true,
     };
+    let half = narrow(&x);
     report(
         &format!("group_norm+silu {batch}x{channels} {size}²"),
         16 * batch * channels * size * size,
-        &|| fast::group_norm(x.clone(), &norm),
+        [&|| fast::group_norm(x.clone(), &norm), &|| {
+            fast::group_norm(half.clone(), &norm)
+        }],
         &|| plain::group_norm(x.clone(), &norm),
     );
 }
 
 fn main() {
     let threads = rayon::current_num_threads();
-    println!("{threads} threads: fast wall ms, fast cpu ms, plain wall ms, plain cpu ms");
+    println!(
+        "{threads} threads: f32 wall ms, cpu ms, bf16 wall ms, cpu ms, ratio, plain wall ms, cpu ms"
+    );
     for [m, k, n] in [
         [1024, 1024, 1024],
         [8192, 320, 320],
@@ -154,17 +196,22 @@ fn main() {
     group_norm(2, 128, 16);
     group_norm(1, 128, 256);
     let (x, w, b) = (random([1, 8192, 320]), random([320]), random([320]));
+    let half = narrow(&x);
     report(
         "layer_norm 8192x320",
         8 * 8192 * 320,
-        &|| fast::layer_norm(x.clone(), w.clone(), b.clone(), 1e-5),
+        [
+            &|| fast::layer_norm(x.clone(), w.clone(), b.clone(), 1e-5),
+            &|| fast::layer_norm(half.clone(), w.clone(), b.clone(), 1e-5),
+        ],
         &|| plain::layer_norm(x.clone(), w.clone(), b.clone(), 1e-5),
     );
     let x = random([1, 8192, 2560]);
+    let half = narrow(&x);
     report(
         "geglu 8192x1280",
         40 * 8192 * 1280,
-        &|| fast::geglu(x.clone()),
+        [&|| fast::geglu(x.clone()), &|| fast::geglu(half.clone())],
         &|| plain::geglu(x.clone()),
     );
 }

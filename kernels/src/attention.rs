@@ -4,7 +4,8 @@ use crate::cpu::attention::forward::{Attention, Grid};
 use crate::cpu::attention::input_grads::InputGrads;
 use crate::cpu::attention::query_grad::QueryGrad;
 use crate::cpu::attention::{Heads, Sizes};
-use crate::flex::{Operand, filled, filled_with_layout};
+use crate::cpu::simd::Element;
+use crate::flex::{Operand, by_type, filled, filled_with_layout};
 use crate::plain;
 use crate::profile::{self, Family, attention_flops};
 use crate::recorded;
@@ -21,7 +22,7 @@ pub fn attention(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>) -> Tensor<4> {
         attention_flops(q.dims(), k.dims()[2], 2)
     });
     fast!(
-        fast(&q, &k, &v, false, false).map(|(out, _)| out),
+        by_type!([q, k, v], fast(&q, &k, &v, false, false)).map(|(out, _)| out),
         crate::cube::attention([&q, &k, &v], false)
     )
     .unwrap_or_else(|| plain::attention(q, k, v))
@@ -33,7 +34,7 @@ pub fn causal_attention(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>) -> Tensor<4> {
         attention_flops(q.dims(), k.dims()[2], 2)
     });
     fast!(
-        fast(&q, &k, &v, true, false).map(|(out, _)| out),
+        by_type!([q, k, v], fast(&q, &k, &v, true, false)).map(|(out, _)| out),
         crate::cube::attention([&q, &k, &v], true)
     )
     .unwrap_or_else(|| plain::causal_attention(q, k, v))
@@ -45,7 +46,8 @@ pub fn attention_with_probs(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>) -> (Tensor
         attention_flops(q.dims(), k.dims()[2], 2)
     });
     fast!(
-        fast(&q, &k, &v, false, true).and_then(|(out, probs)| Some((out, probs?))),
+        by_type!([q, k, v], fast(&q, &k, &v, false, true))
+            .and_then(|(out, probs)| Some((out, probs?))),
         crate::cube::attention_with_probs([&q, &k, &v])
     )
     .unwrap_or_else(|| plain::attention_with_probs(q, k, v))
@@ -85,14 +87,14 @@ fn fast_grid(
     if batch * heads * queries * width == 0 {
         return None;
     }
-    let (q_rows, k, v) = (rows(q)?, rows(k)?, rows(v)?);
+    let (q_rows, k, v) = (rows::<f32>(q)?, rows(k)?, rows(v)?);
     // Backwards, so that the parts of the keys of a row lie in their order. The scores are divided by √D later.
     let table = positions.clone().cast(DType::F32).flip([0]) * (width as f64).sqrt();
     let parts = q
         .clone()
         .reshape([batch * heads, queries, width])
         .cast(DType::F32);
-    let parts = Operand::new(&crate::linear(parts, table, None))?.contiguous();
+    let parts = Operand::<f32>::new(&crate::linear(parts, table, None))?.contiguous();
     let problem = |out| Attention {
         q: heads_of(&q_rows),
         k: heads_of(&k),
@@ -118,7 +120,7 @@ fn fast_grid(
 
 /// The result, laid out as `[B, N, H, D]` so that merging the heads afterwards copies nothing, and
 /// the probabilities if they are asked for.
-fn fast(
+fn fast<E: Element>(
     q: &Tensor<4>,
     k: &Tensor<4>,
     v: &Tensor<4>,
@@ -135,7 +137,10 @@ fn fast(
     if batch * heads * queries * keys * width == 0 || (causal && queries != keys) {
         return None;
     }
-    let (q_rows, k, v) = (rows(q)?, rows(k)?, rows(v)?);
+    if !width.is_multiple_of(E::PER_WORD) {
+        return fast::<f32>(q, k, v, causal, with_probs);
+    }
+    let (q_rows, k, v) = (rows::<E>(q)?, rows(k)?, rows(v)?);
     let problem = |out, probs| Attention {
         q: heads_of(&q_rows),
         k: heads_of(&k),
@@ -172,15 +177,19 @@ fn fast(
     }
 }
 
-/// An operand whose rows of `D` elements are runs.
-fn rows(tensor: &Tensor<4>) -> Option<Operand> {
-    let operand = Operand::new(tensor)?;
+/// An operand whose rows of `D` elements are runs, which begin whole words apart if `D` elements are whole words.
+fn rows<E: Element>(tensor: &Tensor<4>) -> Option<Operand<E>> {
+    let operand = Operand::<E>::new(tensor)?;
     let strides: [isize; 4] = operand.strides();
     let runs = strides[3] == 1 && strides.iter().all(|&stride| stride >= 0);
-    Some(if runs { operand } else { operand.contiguous() })
+    let words = strides[2] % E::PER_WORD as isize == 0;
+    Some(match runs && words {
+        true => operand,
+        false => operand.contiguous(),
+    })
 }
 
-fn heads_of(rows: &Operand) -> Heads {
+fn heads_of<E: Element>(rows: &Operand<E>) -> Heads<E> {
     let [batch, head, row, _] = rows.strides::<4>().map(|stride| stride as usize);
     Heads {
         at: rows.as_ptr(),
@@ -214,13 +223,16 @@ pub fn attention_input_grads(
         attention_flops(q.dims(), k.dims()[2], 5)
     });
     fast!(
-        fast_input_grads(&grad, [&q, &k, &v], &out),
+        by_type!(
+            [grad, q, k, v, out],
+            fast_input_grads(&grad, [&q, &k, &v], &out)
+        ),
         crate::cube::attention_input_grads(&grad, [&q, &k, &v], &out)
     )
     .unwrap_or_else(|| plain::attention_input_grads(grad, q, k, v, out))
 }
 
-fn fast_input_grads(
+fn fast_input_grads<E: Element>(
     grad: &Tensor<4>,
     [q, k, v]: [&Tensor<4>; 3],
     out: &Tensor<4>,
@@ -234,7 +246,10 @@ fn fast_input_grads(
     if q.shape().num_elements() * k.shape().num_elements() == 0 {
         return None;
     }
-    let (grad, out) = (rows(grad)?, rows(out)?);
+    if !sizes.width.is_multiple_of(E::PER_WORD) {
+        return fast_input_grads::<f32>(grad, [q, k, v], out);
+    }
+    let (grad, out) = (rows::<E>(grad)?, rows(out)?);
     let (q_rows, k_rows, v_rows) = (rows(q)?, rows(k)?, rows(v)?);
     let (mut of_k, mut of_v) = (None, None);
     let key_layout = || heads_inside(k.dims());
@@ -294,14 +309,22 @@ pub fn attention_query_grad(
     let _span = profile::span(Family::Attention, &q, || {
         attention_flops(q.dims(), k.dims()[2], 2 + usize::from(grad.is_some()))
     });
+    let cpu = |grad: Option<&Tensor<4>>, probs: Option<&Tensor<4>>| {
+        let mut gradients = grad.into_iter().chain(probs);
+        if gradients.all(|grad| grad.dtype() == DType::BF16) {
+            by_type!([q, k, v], fast_query_grad(grad, probs, [&q, &k, &v]))
+        } else {
+            fast_query_grad::<f32>(grad, probs, [&q, &k, &v])
+        }
+    };
     fast!(
-        fast_query_grad(grad.as_ref(), grad_probs.as_ref(), [&q, &k, &v]),
+        cpu(grad.as_ref(), grad_probs.as_ref()),
         crate::cube::attention_query_grad(grad.as_ref(), grad_probs.as_ref(), [&q, &k, &v])
     )
     .unwrap_or_else(|| plain::attention_query_grad(grad, grad_probs, q, k, v))
 }
 
-fn fast_query_grad(
+fn fast_query_grad<E: Element>(
     grad: Option<&Tensor<4>>,
     grad_probs: Option<&Tensor<4>>,
     [q, k, v]: [&Tensor<4>; 3],
@@ -323,7 +346,10 @@ fn fast_query_grad(
     if nothing || q.shape().num_elements() * k.shape().num_elements() == 0 {
         return None;
     }
-    let (q_rows, k, v) = (rows(q)?, rows(k)?, rows(v)?);
+    if !sizes.width.is_multiple_of(E::PER_WORD) {
+        return fast_query_grad::<f32>(grad, grad_probs, [q, k, v]);
+    }
+    let (q_rows, k, v) = (rows::<E>(q)?, rows(k)?, rows(v)?);
     // Outside is `None` for a tensor that has no fast path, inside for no tensor.
     let of = |tensor: Option<&Tensor<4>>| match tensor {
         Some(tensor) => rows(tensor).map(Some),

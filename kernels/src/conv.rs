@@ -3,7 +3,8 @@
 use crate::cpu::columns::{MAX_TAPS, Patches, Transposed};
 use crate::cpu::gemm::{Gemm, Target};
 use crate::cpu::operand::{Columns, Rows};
-use crate::flex::{Operand, filled};
+use crate::cpu::simd::Element;
+use crate::flex::{Operand, by_type, filled};
 use crate::plain;
 use crate::profile::{self, Family, conv_flops};
 use crate::recorded;
@@ -27,7 +28,10 @@ pub fn conv2d(
         flops(&x, &weight, stride, padding)
     });
     fast!(
-        fast_conv2d(&x, &weight, bias.as_ref(), stride, padding, false),
+        by_type!(
+            [x, weight],
+            fast_conv2d(&x, &weight, bias.as_ref(), stride, padding, false)
+        ),
         crate::cube::pointwise(&x, &weight, bias.as_ref(), [stride, padding], None)
     )
     .unwrap_or_else(|| plain::conv2d(x, weight, bias, stride, padding))
@@ -42,7 +46,7 @@ pub fn pointwise_onto(
     onto: Tensor<4>,
 ) -> Tensor<4> {
     if let Some(y) = recorded::conv2d(&x, &weight, bias.as_ref(), 1, 0) {
-        return y + onto;
+        return crate::add(y, onto);
     }
     #[cfg(feature = "gpu")]
     if crate::prefers_channels_last(&x.device()) {
@@ -53,7 +57,7 @@ pub fn pointwise_onto(
         // Under autodiff.
         return plain::conv2d(x, weight, bias, 1, 0) + onto;
     }
-    conv2d(x, weight, bias, 1, 0) + onto
+    crate::add(conv2d(x, weight, bias, 1, 0), onto)
 }
 
 /// [`conv2d`] with results below zero set to zero.
@@ -67,8 +71,11 @@ pub fn conv2d_relu(
     let _span = profile::span(Family::Convolution, &x, || {
         flops(&x, &weight, stride, padding)
     });
-    fast_conv2d(&x, &weight, bias.as_ref(), stride, padding, true)
-        .unwrap_or_else(|| plain::conv2d_relu(x, weight, bias, stride, padding))
+    by_type!(
+        [x, weight],
+        fast_conv2d(&x, &weight, bias.as_ref(), stride, padding, true)
+    )
+    .unwrap_or_else(|| plain::conv2d_relu(x, weight, bias, stride, padding))
 }
 
 fn flops(x: &Tensor<4>, weight: &Tensor<4>, stride: usize, padding: usize) -> u64 {
@@ -78,7 +85,7 @@ fn flops(x: &Tensor<4>, weight: &Tensor<4>, stride: usize, padding: usize) -> u6
     conv_flops([batch, outputs, size(height), size(width)], inputs, kernel)
 }
 
-fn fast_conv2d(
+fn fast_conv2d<E: Element>(
     x: &Tensor<4>,
     weight: &Tensor<4>,
     bias: Option<&Tensor<1>>,
@@ -101,10 +108,10 @@ fn fast_conv2d(
         "conv2d: channels of the input and of the weight"
     );
     let pointwise = kernel == 1 && stride == 1 && padding == 0;
-    let from = Pictures::new(x, pointwise)?;
-    let weight = Operand::new(weight)?.contiguous();
+    let from = Pictures::<E>::new(x, pointwise)?;
+    let weight = Operand::<E>::new(weight)?.contiguous();
     let bias = match bias {
-        Some(bias) => Some(Operand::new(bias)?.contiguous()),
+        Some(bias) => Some(Operand::<f32>::new(bias)?.contiguous()),
         None => None,
     };
     let out_height = (height + 2 * padding - kernel) / stride + 1;
@@ -153,8 +160,8 @@ fn fast_conv2d(
 }
 
 /// Pictures `[B, C, H, W]` from which patches can be taken without a copy.
-struct Pictures {
-    operand: Operand,
+struct Pictures<E> {
+    operand: Operand<E>,
     size: [usize; 2],
     /// For kernels of one pixel, which see a plane as one run.
     pointwise: bool,
@@ -164,10 +171,10 @@ struct Pictures {
     strides: [usize; 3],
 }
 
-impl Pictures {
+impl<E: Element> Pictures<E> {
     fn new(x: &Tensor<4>, pointwise: bool) -> Option<Self> {
         let [batch, _, height, width] = x.dims();
-        let mut operand = Operand::new(x)?;
+        let mut operand = Operand::<E>::new(x)?;
         let whole_planes = |[b, c, h, w]: [isize; 4]| {
             b >= 0 && c >= 0 && (h == width as isize || height == 1) && (w == 1 || width == 1)
         };
@@ -192,7 +199,7 @@ impl Pictures {
     /// Whether patches with `plane` columns for each sample can be taken.
     fn offsets_fit(&self, plane: usize) -> bool {
         let [height, width] = self.size;
-        Patches::offsets_fit(plane, self.strides[0], height * width)
+        Patches::<E>::offsets_fit(plane, self.strides[0], height * width)
     }
 
     /// A column for each pixel of pictures of size `out`, of the neighbourhoods `kernel` that start
@@ -203,7 +210,7 @@ impl Pictures {
         kernel: [usize; 2],
         stride: usize,
         padding: [isize; 2],
-    ) -> Box<dyn Columns> {
+    ) -> Box<dyn Columns<E>> {
         let from = self.operand.as_ptr();
         let [sample_stride, channel_stride, pixel] = self.strides;
         if self.channels_last {
@@ -246,7 +253,10 @@ pub fn conv2d_input_grad(
         conv_flops(grad.dims(), input[1], weight.dims()[2])
     });
     fast!(
-        fast_conv2d_input_grad(&grad, &weight, input, stride, padding),
+        by_type!(
+            [grad, weight],
+            fast_conv2d_input_grad(&grad, &weight, input, stride, padding)
+        ),
         crate::cube::pointwise_input_grad(&grad, &weight, [stride, padding])
     )
     .unwrap_or_else(|| plain::conv2d_input_grad(grad, weight, input, stride, padding))
@@ -282,7 +292,7 @@ impl Phase {
 
 /// A convolution of the gradient, with the weight read across and its taps in reverse. With a stride,
 /// the pixels of the input fall into phases that meet different taps: one product for each.
-fn fast_conv2d_input_grad(
+fn fast_conv2d_input_grad<E: Element>(
     grad: &Tensor<4>,
     weight: &Tensor<4>,
     input: [usize; 4],
@@ -305,8 +315,8 @@ fn fast_conv2d_input_grad(
         [input[0], out_channels, size(height), size(width), input[1]],
         "conv2d_input_grad: gradient and weight for an input of shape {input:?}"
     );
-    let from = Pictures::new(grad, kernel == 1 && stride == 1 && padding == 0)?;
-    let weight = Operand::new(weight)?.contiguous();
+    let from = Pictures::<E>::new(grad, kernel == 1 && stride == 1 && padding == 0)?;
+    let weight = Operand::<E>::new(weight)?.contiguous();
     if !from.offsets_fit((height / stride) * (width / stride)) {
         return None;
     }
@@ -316,7 +326,7 @@ fn fast_conv2d_input_grad(
     // SAFETY: sizes and channels agree, as was asserted. Every pixel of the result is in one phase, and each product
     // writes all pixels of its phase.
     Some(unsafe {
-        filled(input, grad.dtype(), |to| {
+        filled(input, grad.dtype(), |to: *mut E| {
             for (down, right) in phases(height).flat_map(|y| phases(width).map(move |x| (y, x))) {
                 let taps: Vec<usize> = (0..down.taps)
                     .flat_map(|i| (0..right.taps).map(move |j| (i, j)))

@@ -54,8 +54,8 @@ fn fast_weight_grad(
         1 => grad.clone(),
         _ => grad.clone().swap_dims(0, 1),
     };
-    let by_output = Operand::new(&by_output)?.contiguous();
-    let from = Operand::new(x)?.contiguous();
+    let by_output = Operand::<f32>::new(&by_output)?.contiguous();
+    let from = Operand::<f32>::new(x)?.contiguous();
     let pointwise = kernel == 1 && stride == 1 && padding == 0;
     let unrolled = Unrolled {
         from: from.as_ptr(),
@@ -100,7 +100,7 @@ fn fast_weight_grad(
 pub fn conv2d_bias_grad(grad: Tensor<4>) -> Tensor<1> {
     let _span = profile::span(Family::Other, &grad, || 0);
     let [batch, outputs, height, width] = grad.dims();
-    let fast = Operand::new(&grad).map(|from| {
+    let fast = Operand::<f32>::new(&grad).map(|from| {
         let from = from.contiguous();
         let sums = sums::of_planes(from.as_slice(), [batch, outputs, height * width]);
         // SAFETY: there is a sum for each output.

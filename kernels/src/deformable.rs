@@ -55,9 +55,9 @@ fn fast(
     let [batch, _, heads, width] = values.dims();
     let [_, queries, _, samples] = weights.dims();
     let dtype = values.dtype();
-    let values = Operand::new(values)?.contiguous();
-    let locations = Operand::new(locations)?.contiguous();
-    let weights = Operand::new(weights)?.contiguous();
+    let values = Operand::<f32>::new(values)?.contiguous();
+    let locations = Operand::<f32>::new(locations)?.contiguous();
+    let weights = Operand::<f32>::new(weights)?.contiguous();
     let sampling = Sampling {
         values: values.as_slice(),
         locations: locations.as_slice(),

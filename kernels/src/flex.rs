@@ -1,8 +1,11 @@
 //! Between Burn's tensors on the CPU backend `flex` and the kernels in [`crate::cpu`].
 
+use crate::cpu::simd::Element as Computed;
+
 use burn::backend::flex::{FlexTensor, Layout};
 use burn::backend::{BackendTensor, DispatchTensorKind, Flex};
 use burn::tensor::{Bytes, DType, Element, Shape, Tensor};
+use core::marker::PhantomData;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use rayon::prelude::*;
@@ -10,10 +13,26 @@ use rayon::prelude::*;
 /// Elements that a thread converts at a time.
 const CHUNK: usize = 1 << 16;
 
-/// An operand on `flex` outside autodiff, of type f32 or made so.
-pub(crate) struct Operand(FlexTensor);
+/// Calls `$function::<E>` with `E` = bf16 if all of the tensors are of this type, else with f32. Operands that are of another
+/// type than `E` are converted.
+macro_rules! by_type {
+    ([$($tensor:expr),+ $(,)?], $function:ident($($arg:expr),* $(,)?)) => {
+        if [$($tensor.dtype()),+].iter().all(|dtype| *dtype == burn::tensor::DType::BF16) {
+            $function::<half::bf16>($($arg),*)
+        } else {
+            $function::<f32>($($arg),*)
+        }
+    };
+}
+pub(crate) use by_type;
 
-impl Operand {
+/// An operand on `flex` outside autodiff, of type `E` or made so.
+pub(crate) struct Operand<E = f32> {
+    tensor: FlexTensor,
+    element: PhantomData<E>,
+}
+
+impl<E: Computed> Operand<E> {
     /// `None` if the tensor is on another backend, under autodiff, or neither f32 nor f16 nor bf16.
     pub(crate) fn new<const D: usize>(tensor: &Tensor<D>) -> Option<Self> {
         let DispatchTensorKind::Flex(BackendTensor::Float(tensor)) =
@@ -21,21 +40,34 @@ impl Operand {
         else {
             return None;
         };
-        match tensor.dtype() {
-            DType::F32 => Some(Self(tensor)),
-            DType::F16 => Some(Self(widen::<f16>(&tensor, |from, to| {
-                from.convert_to_f32_slice(to);
-            }))),
-            DType::BF16 => Some(Self(widen::<bf16>(&tensor, |from, to| {
-                from.convert_to_f32_slice(to);
-            }))),
-            _ => None,
+        let wide = match tensor.dtype() {
+            dtype if dtype == E::DTYPE => return Some(Self::of(tensor)),
+            DType::F32 => tensor,
+            DType::F16 => widen::<f16>(&tensor, |from, to| from.convert_to_f32_slice(to)),
+            DType::BF16 => widen::<bf16>(&tensor, |from, to| from.convert_to_f32_slice(to)),
+            _ => return None,
+        };
+        if E::DTYPE == DType::F32 {
+            return Some(Self::of(wide));
+        }
+        let wide = wide.to_contiguous();
+        let from = wide.as_slice::<f32>().expect("a contiguous f32 tensor");
+        let narrow: Vec<E> = from.iter().copied().map(E::narrow).collect();
+        let layout = Layout::contiguous(wide.layout().shape().clone());
+        let bytes = Bytes::from_elems(narrow);
+        Some(Self::of(FlexTensor::new(bytes, layout, E::DTYPE)))
+    }
+
+    fn of(tensor: FlexTensor) -> Self {
+        Self {
+            tensor,
+            element: PhantomData,
         }
     }
 
     /// Elements between neighbours along each axis.
     pub(crate) fn strides<const D: usize>(&self) -> [isize; D] {
-        self.0
+        self.tensor
             .layout()
             .strides()
             .try_into()
@@ -43,22 +75,24 @@ impl Operand {
     }
 
     /// The elements from the first one on; which are part of the tensor depends on its strides.
-    pub(crate) fn as_ptr(&self) -> *const f32 {
-        self.0.storage::<f32>()[self.0.layout().start_offset()..].as_ptr()
+    pub(crate) fn as_ptr(&self) -> *const E {
+        self.tensor.storage::<E>()[self.tensor.layout().start_offset()..].as_ptr()
     }
 
     /// The same tensor with its elements one after the other, copied only if they are not.
     pub(crate) fn contiguous(self) -> Self {
-        if self.0.is_contiguous() {
+        if self.tensor.is_contiguous() {
             self
         } else {
-            Self(self.0.to_contiguous())
+            Self::of(self.tensor.to_contiguous())
         }
     }
 
     /// The elements of a contiguous tensor.
-    pub(crate) fn as_slice(&self) -> &[f32] {
-        self.0.as_slice().expect("a contiguous f32 tensor")
+    pub(crate) fn as_slice(&self) -> &[E] {
+        self.tensor
+            .as_slice()
+            .expect("a contiguous tensor of this type")
     }
 }
 
@@ -79,15 +113,15 @@ fn widen<T: Element + bytemuck::Pod + Sync>(
     FlexTensor::new(Bytes::from_elems(to), layout, DType::F32)
 }
 
-/// A result of `shape` whose elements `fill` writes to the pointer it gets, contiguously, rounded to
-/// `dtype`.
+/// A result of `shape` whose elements `fill` writes to the pointer it gets, contiguously; of f32 rounded to `dtype`, which
+/// otherwise must be that of `E`.
 ///
 /// # Safety
 /// `fill` must write all elements of `shape`.
-pub(crate) unsafe fn filled<const D: usize>(
+pub(crate) unsafe fn filled<E: Computed, const D: usize>(
     shape: [usize; D],
     dtype: DType,
-    fill: impl FnOnce(*mut f32),
+    fill: impl FnOnce(*mut E),
 ) -> Tensor<D> {
     // SAFETY: a contiguous layout has no gaps, and the rest is this function's contract.
     unsafe { filled_with_layout(Layout::contiguous(Shape::from(shape)), dtype, fill) }
@@ -97,36 +131,41 @@ pub(crate) unsafe fn filled<const D: usize>(
 ///
 /// # Safety
 /// `fill` must write all elements.
-pub(crate) unsafe fn filled_with_layout<const D: usize>(
+pub(crate) unsafe fn filled_with_layout<E: Computed, const D: usize>(
     layout: Layout,
     dtype: DType,
-    fill: impl FnOnce(*mut f32),
+    fill: impl FnOnce(*mut E),
 ) -> Tensor<D> {
     let len = layout.num_elements();
-    let mut data = Vec::<f32>::with_capacity(len);
+    let mut data = Vec::<E>::with_capacity(len);
     use_huge_pages(&mut data);
     fill(data.as_mut_ptr());
     // SAFETY: there is capacity for `len`, and `fill` has written them all.
     unsafe { data.set_len(len) };
-    let bytes = match dtype {
-        DType::F16 => Bytes::from_elems(narrow(&data, f16::ZERO, |from, to| {
-            to.convert_from_f32_slice(from);
-        })),
-        DType::BF16 => Bytes::from_elems(narrow(&data, bf16::ZERO, |from, to| {
-            to.convert_from_f32_slice(from);
-        })),
-        _ => Bytes::from_elems(data),
+    let bytes = if dtype == E::DTYPE {
+        Bytes::from_elems(data)
+    } else {
+        let wide: &[f32] = bytemuck::cast_slice(&data);
+        match dtype {
+            DType::F16 => Bytes::from_elems(narrow(wide, f16::ZERO, |from, to| {
+                to.convert_from_f32_slice(from);
+            })),
+            DType::BF16 => Bytes::from_elems(narrow(wide, bf16::ZERO, |from, to| {
+                to.convert_from_f32_slice(from);
+            })),
+            _ => unreachable!("operands are f32, f16 or bf16"),
+        }
     };
     Tensor::from_primitive::<Flex>(FlexTensor::new(bytes, layout, dtype))
 }
 
 /// Large results come fresh from the system each time, and the first touch of each 4 KiB page costs
 /// as much as computing what goes there; with pages of 2 MiB it does not.
-fn use_huge_pages(data: &mut Vec<f32>) {
+fn use_huge_pages<E>(data: &mut Vec<E>) {
     #[cfg(target_os = "linux")]
     {
         const HUGE: usize = 2 << 20;
-        let size = data.capacity() * size_of::<f32>();
+        let size = data.capacity() * size_of::<E>();
         let start = data.as_mut_ptr() as usize;
         let (first, end) = (start.next_multiple_of(HUGE), (start + size) / HUGE * HUGE);
         if end > first + HUGE {

@@ -42,6 +42,7 @@ mod recorded;
 mod resize;
 mod roi_align;
 pub mod selftest;
+mod sum;
 mod tape;
 #[cfg(test)]
 mod tests;
@@ -70,4 +71,5 @@ pub use overwrite::overwrite;
 pub use plain::{GroupNorm, Levels, RoiAlign, tokens_to_picture};
 pub use resize::{upsample_nearest2x, upsample_nearest2x_input_grad};
 pub use roi_align::roi_align;
+pub use sum::add;
 pub use top_k::top_k;

@@ -3,8 +3,9 @@
 use crate::cpu::columns::{Patches, Transposed};
 use crate::cpu::gemm::{Gemm, Target};
 use crate::cpu::operand::{Columns, Rows};
+use crate::cpu::simd::Element;
 use crate::cpu::sums;
-use crate::flex::{Operand, filled};
+use crate::flex::{Operand, by_type, filled};
 use crate::plain;
 use crate::profile::{self, Family, linear_flops};
 use crate::recorded;
@@ -34,7 +35,7 @@ fn affine(
 ) -> Tensor<3> {
     if let Some(y) = recorded::linear(&x, &weight, bias.as_ref()) {
         return match onto {
-            Some(onto) => y + onto,
+            Some(onto) => crate::add(y, onto),
             None => y,
         };
     }
@@ -47,10 +48,10 @@ fn affine(
     if let Some(y) = crate::cube::linear(&x, &weight, bias.as_ref(), onto.as_ref()) {
         return y;
     }
-    let y =
-        fast_linear(&x, &weight, bias.as_ref()).unwrap_or_else(|| plain::linear(x, weight, bias));
+    let y = by_type!([x, weight], fast_linear(&x, &weight, bias.as_ref()))
+        .unwrap_or_else(|| plain::linear(x, weight, bias));
     match onto {
-        Some(onto) => y + onto,
+        Some(onto) => crate::add(y, onto),
         None => y,
     }
 }
@@ -59,8 +60,8 @@ fn affine(
 const TRANSPOSE_TOKENS: core::ops::Range<usize> = 5..64;
 
 /// Tokens `[B, N, C]` in one of the two ways in which they can be multiplied without a copy.
-struct Tokens {
-    operand: Operand,
+struct Tokens<E> {
+    operand: Operand<E>,
     count: usize,
     /// Elements from one sample, token and channel to the next.
     strides: [usize; 3],
@@ -69,13 +70,14 @@ struct Tokens {
     channels_first: bool,
 }
 
-impl Tokens {
+impl<E: Element> Tokens<E> {
     fn new(x: &Tensor<3>) -> Option<Self> {
         let [batch, count, channels] = x.dims();
-        let mut operand = Operand::new(x)?;
+        let mut operand = Operand::<E>::new(x)?;
         let [sample, token, channel] = operand.strides();
         let channels_first = token == 1 && channel > 1 && sample >= 0;
-        let channels_first = channels_first && Patches::offsets_fit(count, sample as usize, count);
+        let channels_first =
+            channels_first && Patches::<E>::offsets_fit(count, sample as usize, count);
         let one_stride = channel == 1 && token >= 0;
         let one_stride = one_stride && (batch == 1 || sample == count as isize * token);
         let strides = if channels_first || one_stride {
@@ -94,7 +96,7 @@ impl Tokens {
     }
 
     /// One row for each channel, one column for each token.
-    fn columns(&self) -> Box<dyn Columns> {
+    fn columns(&self) -> Box<dyn Columns<E>> {
         let from = self.operand.as_ptr();
         let [sample, token, channel] = self.strides;
         if self.channels_first {
@@ -112,7 +114,7 @@ impl Tokens {
     }
 
     /// One row for each token. Not for channels first.
-    fn rows(&self) -> Rows<'_> {
+    fn rows(&self) -> Rows<'_, E> {
         Rows::Along {
             from: self.operand.as_ptr(),
             stride: self.strides[1],
@@ -120,17 +122,21 @@ impl Tokens {
     }
 }
 
-fn fast_linear(x: &Tensor<3>, weight: &Tensor<2>, bias: Option<&Tensor<1>>) -> Option<Tensor<3>> {
+fn fast_linear<E: Element>(
+    x: &Tensor<3>,
+    weight: &Tensor<2>,
+    bias: Option<&Tensor<1>>,
+) -> Option<Tensor<3>> {
     let [batch, tokens, inputs] = x.dims();
     let [outputs, columns] = weight.dims();
     assert_eq!(
         inputs, columns,
         "linear: width of the input and of the weight"
     );
-    let from = Tokens::new(x)?;
-    let weight = Operand::new(weight)?.contiguous();
+    let from = Tokens::<E>::new(x)?;
+    let weight = Operand::<E>::new(weight)?.contiguous();
     let bias = match bias {
-        Some(bias) => Some(Operand::new(bias)?.contiguous()),
+        Some(bias) => Some(Operand::<f32>::new(bias)?.contiguous()),
         None => None,
     };
     let bias = bias.as_ref().map(Operand::as_slice);
@@ -186,18 +192,19 @@ pub fn linear_input_grad(grad: Tensor<3>, weight: Tensor<2>) -> Tensor<3> {
             weight.dims()[0],
         )
     });
-    fast_linear_input_grad(&grad, &weight).unwrap_or_else(|| plain::linear_input_grad(grad, weight))
+    by_type!([grad, weight], fast_linear_input_grad(&grad, &weight))
+        .unwrap_or_else(|| plain::linear_input_grad(grad, weight))
 }
 
-fn fast_linear_input_grad(grad: &Tensor<3>, weight: &Tensor<2>) -> Option<Tensor<3>> {
+fn fast_linear_input_grad<E: Element>(grad: &Tensor<3>, weight: &Tensor<2>) -> Option<Tensor<3>> {
     let [batch, tokens, outputs] = grad.dims();
     let [rows, inputs] = weight.dims();
     assert_eq!(
         outputs, rows,
         "linear_input_grad: width of the gradient and rows of the weight"
     );
-    let from = Tokens::new(grad)?;
-    let weight = Operand::new(weight)?.contiguous();
+    let from = Tokens::<E>::new(grad)?;
+    let weight = Operand::<E>::new(weight)?.contiguous();
     // SAFETY: the operands are `[batch · tokens, outputs]` and `[outputs, inputs]`, as was asserted, and lie as `Tokens`
     // and `contiguous` say; the product writes all of `[batch · tokens, inputs]`.
     Some(unsafe {
@@ -261,8 +268,8 @@ fn fast_linear_weight_grad(grad: &Tensor<3>, x: &Tensor<3>) -> Option<Tensor<2>>
         return None;
     }
     let (from, x) = (
-        Operand::new(grad)?.contiguous(),
-        Operand::new(x)?.contiguous(),
+        Operand::<f32>::new(grad)?.contiguous(),
+        Operand::<f32>::new(x)?.contiguous(),
     );
     // SAFETY: the operands have `batch · tokens` rows of `outputs` and of `inputs` elements; the product writes all of
     // `[outputs, inputs]`.
@@ -293,7 +300,7 @@ fn fast_linear_weight_grad(grad: &Tensor<3>, x: &Tensor<3>) -> Option<Tensor<2>>
 pub fn linear_bias_grad(grad: Tensor<3>) -> Tensor<1> {
     let _span = profile::span(Family::Other, &grad, || 0);
     let [batch, tokens, outputs] = grad.dims();
-    let fast = Operand::new(&grad).map(|from| {
+    let fast = Operand::<f32>::new(&grad).map(|from| {
         let from = from.contiguous();
         let sums = sums::of_columns(from.as_slice(), batch * tokens, outputs);
         // SAFETY: there is a sum for each output.

@@ -16,7 +16,7 @@ pub fn max_pool3x3(x: Tensor<4>) -> Tensor<4> {
 
 fn fast_max_pool3x3(x: &Tensor<4>) -> Option<Tensor<4>> {
     let [batch, channels, height, width] = x.dims();
-    let from = Operand::new(x)?.contiguous();
+    let from = Operand::<f32>::new(x)?.contiguous();
     let shape = [batch, channels, height.div_ceil(2), width.div_ceil(2)];
     // SAFETY: the result has a plane of half the size, rounded up, for each of the operand, and all are written.
     Some(unsafe {

@@ -16,7 +16,7 @@ pub fn nms(boxes: Tensor<3>, threshold: f64) -> Tensor<2, Bool> {
     let _span = profile::span(Family::Other, &boxes, || 0);
     let [batch, n, coordinates] = boxes.dims();
     assert_eq!(coordinates, 4, "nms: corners of a box");
-    let Some(operand) = Operand::new(&boxes) else {
+    let Some(operand) = Operand::<f32>::new(&boxes) else {
         return fast!(None, crate::cube::nms(&boxes, threshold))
             .unwrap_or_else(|| plain::nms(boxes, threshold));
     };

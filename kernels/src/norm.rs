@@ -2,7 +2,8 @@
 
 use crate::cpu::norm as cpu;
 use crate::cpu::norm_grad;
-use crate::flex::{Operand, filled};
+use crate::cpu::simd::Element;
+use crate::flex::{Operand, by_type, filled};
 use crate::plain::{self, GroupNorm};
 use crate::profile::{self, Family};
 use crate::recorded;
@@ -22,7 +23,7 @@ pub fn group_norm(x: Tensor<4>, norm: &GroupNorm) -> Tensor<4> {
         return x;
     }
     fast!(
-        fast_group_norm(&x, norm),
+        by_type!([x], fast_group_norm(&x, norm)),
         crate::cube::group_norm(
             &x,
             norm.groups,
@@ -42,8 +43,8 @@ pub(crate) fn check(x: &Tensor<4>, norm: &GroupNorm) {
     );
 }
 
-fn fast_group_norm(x: &Tensor<4>, norm: &GroupNorm) -> Option<Tensor<4>> {
-    let from = Operand::new(x)?.contiguous();
+fn fast_group_norm<E: Element>(x: &Tensor<4>, norm: &GroupNorm) -> Option<Tensor<4>> {
+    let from = Operand::<E>::new(x)?.contiguous();
     let parameters = Parameters::new(x, norm, "group_norm")?;
     // SAFETY: the operand has these dimensions, none of which is 0 as the caller has seen to, and each of its elements is
     // one of the result.
@@ -102,13 +103,13 @@ pub fn layer_norm(x: Tensor<3>, weight: Tensor<1>, bias: Tensor<1>, eps: f64) ->
         return x;
     }
     fast!(
-        fast_layer_norm(&x, &weight, &bias, eps),
+        by_type!([x], fast_layer_norm(&x, &weight, &bias, eps)),
         crate::cube::layer_norm(&x, &weight, &bias, eps)
     )
     .unwrap_or_else(|| plain::layer_norm(x, weight, bias, eps))
 }
 
-fn fast_layer_norm(
+fn fast_layer_norm<E: Element>(
     x: &Tensor<3>,
     weight: &Tensor<1>,
     bias: &Tensor<1>,
@@ -120,10 +121,10 @@ fn fast_layer_norm(
         [[channels]; 2],
         "layer_norm: weight and bias"
     );
-    let from = Operand::new(x)?.contiguous();
+    let from = Operand::<E>::new(x)?.contiguous();
     let (weight, bias) = (
-        Operand::new(weight)?.contiguous(),
-        Operand::new(bias)?.contiguous(),
+        Operand::<f32>::new(weight)?.contiguous(),
+        Operand::<f32>::new(bias)?.contiguous(),
     );
     let (weight, bias) = (weight.as_slice(), bias.as_slice());
     // SAFETY: the operand has `batch · tokens` rows of `channels` elements, at least one as the caller has seen to, and so
@@ -149,7 +150,7 @@ pub fn group_norm_input_grad(grad: Tensor<4>, x: Tensor<4>, norm: &GroupNorm) ->
         return grad;
     }
     fast!(
-        fast_group_norm_input_grad(&grad, &x, norm),
+        by_type!([grad, x], fast_group_norm_input_grad(&grad, &x, norm)),
         crate::cube::group_norm_input_grad(
             &grad,
             &x,
@@ -162,13 +163,13 @@ pub fn group_norm_input_grad(grad: Tensor<4>, x: Tensor<4>, norm: &GroupNorm) ->
     .unwrap_or_else(|| plain::group_norm_input_grad(grad, x, norm))
 }
 
-fn fast_group_norm_input_grad(
+fn fast_group_norm_input_grad<E: Element>(
     grad: &Tensor<4>,
     x: &Tensor<4>,
     norm: &GroupNorm,
 ) -> Option<Tensor<4>> {
-    let from_grad = Operand::new(grad)?.contiguous();
-    let from = Operand::new(x)?.contiguous();
+    let from_grad = Operand::<E>::new(grad)?.contiguous();
+    let from = Operand::<E>::new(x)?.contiguous();
     let parameters = Parameters::new(x, norm, "group_norm_input_grad")?;
     // SAFETY: the operands have these dimensions, none of which is 0 as the caller has seen to, and so has the result, all
     // of which is written.
@@ -198,22 +199,25 @@ pub fn layer_norm_input_grad(
         return grad;
     }
     fast!(
-        fast_layer_norm_input_grad(&grad, &x, &weight, eps),
+        by_type!(
+            [grad, x],
+            fast_layer_norm_input_grad(&grad, &x, &weight, eps)
+        ),
         crate::cube::layer_norm_input_grad(&grad, &x, &weight, eps)
     )
     .unwrap_or_else(|| plain::layer_norm_input_grad(grad, x, weight, eps))
 }
 
-fn fast_layer_norm_input_grad(
+fn fast_layer_norm_input_grad<E: Element>(
     grad: &Tensor<3>,
     x: &Tensor<3>,
     weight: &Tensor<1>,
     eps: f64,
 ) -> Option<Tensor<3>> {
     let [batch, tokens, _] = x.dims();
-    let from_grad = Operand::new(grad)?.contiguous();
-    let from = Operand::new(x)?.contiguous();
-    let weight = Operand::new(weight)?.contiguous();
+    let from_grad = Operand::<E>::new(grad)?.contiguous();
+    let from = Operand::<E>::new(x)?.contiguous();
+    let weight = Operand::<f32>::new(weight)?.contiguous();
     // SAFETY: the operands have `batch · tokens` rows as long as the weight, with at least one element as the caller has
     // seen to; each row of the result is written.
     Some(unsafe {

@@ -38,8 +38,8 @@ fn fast_group_norm_grads(
         return None;
     }
     let [batch, channels, ..] = x.dims();
-    let from_grad = Operand::new(grad)?.contiguous();
-    let from = Operand::new(x)?.contiguous();
+    let from_grad = Operand::<f32>::new(grad)?.contiguous();
+    let from = Operand::<f32>::new(x)?.contiguous();
     let parameters = Parameters::new(x, norm, "group_norm_grads")?;
     let mut parts = vec![0.0; batch * 2 * channels];
     // SAFETY: the operands have these dimensions, none of which is 0, and so has the result, all of which is written.
@@ -58,7 +58,7 @@ fn fast_group_norm_grads(
 pub fn layer_norm_param_grads(grad: Tensor<3>, x: Tensor<3>, eps: f64) -> (Tensor<1>, Tensor<1>) {
     let _span = profile::span(Family::Norm, &x, || 0);
     assert_eq!(grad.dims(), x.dims(), "layer_norm_param_grads: gradient");
-    let operands = Operand::new(&grad).zip(Operand::new(&x));
+    let operands = Operand::<f32>::new(&grad).zip(Operand::<f32>::new(&x));
     let fast = operands.map(|(from_grad, from)| {
         let (from_grad, from) = (from_grad.contiguous(), from.contiguous());
         let width = x.dims()[2];

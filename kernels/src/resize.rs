@@ -1,7 +1,8 @@
 //! Nearest-neighbour enlargement.
 
 use crate::cpu::resize;
-use crate::flex::{Operand, filled};
+use crate::cpu::simd::Element;
+use crate::flex::{Operand, by_type, filled};
 use crate::plain;
 use crate::profile::{self, Family};
 use crate::recorded;
@@ -13,13 +14,16 @@ pub fn upsample_nearest2x(x: Tensor<4>) -> Tensor<4> {
         return y;
     }
     let _span = profile::span(Family::Other, &x, || 0);
-    fast!(fast_upsample(&x), crate::cube::upsample_nearest2x(&x))
-        .unwrap_or_else(|| plain::upsample_nearest2x(x))
+    fast!(
+        by_type!([x], fast_upsample(&x)),
+        crate::cube::upsample_nearest2x(&x)
+    )
+    .unwrap_or_else(|| plain::upsample_nearest2x(x))
 }
 
-fn fast_upsample(x: &Tensor<4>) -> Option<Tensor<4>> {
+fn fast_upsample<E: Element>(x: &Tensor<4>) -> Option<Tensor<4>> {
     let [batch, channels, height, width] = x.dims();
-    let from = Operand::new(x)?.contiguous();
+    let from = Operand::<E>::new(x)?.contiguous();
     let rows = batch * channels * height;
     // SAFETY: the operand has `rows` rows of `width`; all four elements of the result for each of its own are written.
     Some(unsafe {
@@ -42,15 +46,15 @@ pub fn upsample_nearest2x_input_grad(grad: Tensor<4>) -> Tensor<4> {
         "upsample_nearest2x_input_grad: a gradient of {height} × {width} pixels is of no doubled picture"
     );
     fast!(
-        fast_upsample_input_grad(&grad),
+        by_type!([grad], fast_upsample_input_grad(&grad)),
         crate::cube::upsample_nearest2x_input_grad(&grad)
     )
     .unwrap_or_else(|| plain::upsample_nearest2x_input_grad(grad))
 }
 
-fn fast_upsample_input_grad(grad: &Tensor<4>) -> Option<Tensor<4>> {
+fn fast_upsample_input_grad<E: Element>(grad: &Tensor<4>) -> Option<Tensor<4>> {
     let [batch, channels, height, width] = grad.dims();
-    let from = Operand::new(grad)?.contiguous();
+    let from = Operand::<E>::new(grad)?.contiguous();
     let shape = [batch, channels, height / 2, width / 2];
     // SAFETY: height and width are even, as the caller has asserted, so that each element of the result has four of the
     // gradient; all are written.

@@ -42,10 +42,10 @@ fn fast_roi_align(levels: &[Tensor<4>], rois: &Tensor<2>, options: &RoiAlign) ->
     let [count, _] = rois.dims();
     let operands: Option<Vec<_>> = levels
         .iter()
-        .map(|level| Some(Operand::new(level)?.contiguous()))
+        .map(|level| Some(Operand::<f32>::new(level)?.contiguous()))
         .collect();
     let operands = operands?;
-    let rois = Operand::new(rois)?.contiguous();
+    let rois = Operand::<f32>::new(rois)?.contiguous();
     let levels: Vec<_> = levels
         .iter()
         .zip(&operands)

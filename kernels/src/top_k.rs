@@ -19,7 +19,7 @@ pub fn top_k(x: Tensor<2>, k: usize, floor: f32) -> (Tensor<2>, Tensor<2, Int>) 
     let [rows, columns] = x.dims();
     assert!(k > 0 && columns > 0, "top_k: {k} of {columns} columns");
     let (device, dtype) = (x.device(), x.dtype());
-    let best = match Operand::new(&x) {
+    let best = match Operand::<f32>::new(&x) {
         Some(operand) => select(operand.contiguous().as_slice(), columns, k, floor),
         None => {
             let data = x.cast(DType::F32).into_data();

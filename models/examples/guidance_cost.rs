@@ -9,7 +9,8 @@
 //! Prints one line of JSON: the seconds of each repetition, those that the processor worked on it
 //! (of all threads together), and by how many bytes the process grew meanwhile. `plain` is one call with a batch of two (both halves of classifier-free guidance),
 //! `reference` reads all maps that are `--maps` high (default: as those of the last down block with
-//! cross-attention), `cheapest` reads that block alone.
+//! cross-attention), `cheapest` reads that block alone. `--given` names a safetensors file with `sample` and `context` to be
+//! taken in place of random numbers, `--result` a file for the elements of the result, f32 one after the other.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -26,7 +27,8 @@ use prepose_models::unet::{Memory, PreparedConditioning, RecordOptions, UNet, UN
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 
 const USAGE: &str = "guidance_cost UNET_FOLDER [--variant plain|reference|cheapest] [--size N] \
-                     [--maps N] [--batch N] [--repeat N] [--memory keep|recompute] [--dtype f32|f16]";
+                     [--maps N] [--batch N] [--repeat N] [--memory keep|recompute] \
+                     [--dtype f32|f16|bf16] [--given FILE] [--result FILE]";
 const TOKENS: usize = 77;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -53,8 +55,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let dtype = match option("--dtype", "f32").as_str() {
         "f32" => FloatDType::F32,
         "f16" => FloatDType::F16,
-        other => return Err(format!("--dtype {other}: f32 or f16").into()),
+        "bf16" => FloatDType::BF16,
+        other => return Err(format!("--dtype {other}: f32, f16 or bf16").into()),
     };
+    let [given, result] = ["--given", "--result"].map(|name| option(name, ""));
     if !options.is_empty() || !["plain", "reference", "cheapest"].contains(&variant.as_str()) {
         return Err(USAGE.into());
     }
@@ -72,9 +76,23 @@ fn main() -> Result<(), Box<dyn Error>> {
     let random = |shape: [usize; 3]| {
         Tensor::<3>::random(shape, burn::tensor::Distribution::Normal(0.0, 1.0), &device)
     };
-    let conditioning = unet.prepare(random([rows, TOKENS, width]), None);
-    let sample = random([rows * config.in_channels, size, size]);
-    let sample = sample.reshape([rows, config.in_channels, size, size]);
+    let shape = [rows, config.in_channels, size, size];
+    let (sample, context) = match given.as_str() {
+        "" => {
+            let sample = random([rows * config.in_channels, size, size]).reshape(shape);
+            (sample, random([rows, TOKENS, width]))
+        }
+        path => {
+            let mut file = Checkpoint::open(Path::new(path))?;
+            let mut read = |name| file.read(name).ok_or(format!("{path} has no {name}"));
+            let (sample, context) = (read("sample")?, read("context")?);
+            (
+                Tensor::from_data(sample, &device),
+                Tensor::from_data(context, &device),
+            )
+        }
+    };
+    let conditioning = unet.prepare(context, None);
     let run = || match variant.as_str() {
         "plain" => unet.forward_prepared(sample.clone(), &[500.0], &conditioning),
         _ => {
@@ -85,19 +103,25 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let before = Process::reset_peak()?;
     let (mut seconds, mut cpu) = (Vec::new(), Vec::new());
+    let mut last = Vec::new();
     for _ in 0..repeat + 1 {
         let (start, used) = (Instant::now(), Process::cpu()?);
-        let result = run().to_data();
+        let data = run().cast(DType::F32).to_data();
         seconds.push(start.elapsed().as_secs_f64());
         cpu.push(Process::cpu()? - used);
-        let mut values = result.iter::<f32>();
-        assert!(values.all(f32::is_finite), "not finite");
+        last = data.iter::<f32>().collect();
+        assert!(last.iter().all(|x| x.is_finite()), "not finite");
     }
-    let peak = Process::now()?.peak - before.resident;
+    if !result.is_empty() {
+        let bytes: Vec<u8> = last.iter().flat_map(|x| x.to_le_bytes()).collect();
+        std::fs::write(&result, bytes)?;
+    }
+    let highest = Process::now()?.peak;
+    let peak = highest - before.resident;
     // The first one also touches memory for the first time.
     let (seconds, cpu) = (&seconds[1..], &cpu[1..]);
     let report = serde_json::json!({
-        "variant": variant, "seconds": seconds, "cpu": cpu, "peak": peak,
+        "variant": variant, "seconds": seconds, "cpu": cpu, "peak": peak, "process": highest,
     });
     println!("{report}");
     Ok(())

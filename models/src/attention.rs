@@ -170,7 +170,8 @@ impl SelfAttention {
         let [query, key, value] = grads.map(|grad| self.output.join_heads(grad));
         let channels = query.dims()[2];
         let of_part = |part: usize, grad| self.to_qkv.rows_input_grad(grad, part * channels);
-        of_part(0, query) + of_part(1, key) + of_part(2, value)
+        let of_query_and_key = kernels::add(of_part(0, query), of_part(1, key));
+        kernels::add(of_query_and_key, of_part(2, value))
     }
 }
 

@@ -73,7 +73,7 @@ impl ResnetBlock {
         let h = self.conv2.forward(self.norm2.forward_silu(h));
         match &self.conv_shortcut {
             Some(shortcut) => shortcut.pointwise_onto(x, h),
-            None => x + h,
+            None => kernels::add(x, h),
         }
     }
 
@@ -88,7 +88,7 @@ impl ResnetBlock {
             Some(shortcut) => shortcut.input_grad(grad, input),
             None => grad,
         };
-        inner + shortcut
+        kernels::add(inner, shortcut)
     }
 }
 

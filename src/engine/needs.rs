@@ -200,9 +200,12 @@ pub(super) fn bytes(dtype: Dtype) -> u64 {
 /// How `device` computes in `dtype`.
 fn means(device: &OpenDevice, dtype: Dtype) -> Means {
     match device.is_cpu() {
-        // Narrow operands are widened on the way.
+        // f16 is widened on the way.
         true => Means {
-            element: 4,
+            element: match dtype {
+                Dtype::Bf16 => 2,
+                Dtype::F32 | Dtype::F16 => 4,
+            },
             scores: false,
             relayout: false,
         },

@@ -1,41 +1,46 @@
-//! Left operands that do not lie row by row: weights read across, copied so that the rows of a tile lie
-//! together.
+//! Left operands that cannot be read where they lie: weights read across, and rows that are no whole words. They are copied
+//! so that the rows of a tile lie together.
 
 use super::operand::Rows;
 use super::scratch::Scratch;
-use super::simd::Vector;
+use super::simd::{Element, Vector};
 use super::tile::Left;
 use core::marker::PhantomData;
 
-/// Copies that are used again are kept up to this many elements (8 MiB).
+/// Copies that are used again are kept up to this many words (8 MiB).
 const KEPT: usize = 1 << 21;
 
 /// Copies of blocks of rows.
-pub(super) struct Across<'a, V> {
-    operand: Rows<'a>,
+///
+/// Of f32 read across, whole runs are copied as they lie, of which the tile reads the taps in their order. Of bf16 read
+/// across, the elements of a word come from different places. Those of a single tap lie as `[words, rows]`, everything
+/// else as `[rows, words]`.
+pub(super) struct Across<'a, V, E> {
+    operand: Rows<'a, E>,
     copies: Scratch,
     offsets: Scratch,
-    /// Summed elements of all rows, if every block has a place of its own.
+    /// Words of all rows, if every block has a place of its own.
     kept: Option<usize>,
     vector: PhantomData<V>,
 }
 
-impl<'a, V: Vector> Across<'a, V> {
+impl<'a, V: Vector, E: Element> Across<'a, V, E> {
     /// For `rows` rows of `k` summed elements in blocks of up to `kc` of them, which are used again
     /// for other columns if `reused`. Takes nothing for rows that are read where they lie.
     #[inline(always)]
     pub(super) fn new(
-        operand: Rows<'a>,
+        operand: Rows<'a, E>,
         (rows, k): (usize, usize),
         kc: usize,
         reused: bool,
     ) -> Self {
         let rows = rows.next_multiple_of(V::TILE_ROWS);
-        let kept = (reused && rows * k <= KEPT).then_some(k);
-        let (len, kc) = match operand {
-            Rows::Along { .. } => (0, 0),
-            Rows::Across { .. } if kept.is_some() => (rows * k, kc),
-            Rows::Across { .. } => (V::TILE_ROWS * kc, kc),
+        let [k_words, kc] = [k, kc].map(|k| k.div_ceil(E::PER_WORD));
+        let kept = (reused && rows * k_words <= KEPT).then_some(k_words);
+        let (len, kc) = match operand.in_place(k) {
+            true => (0, 0),
+            false if kept.is_some() => (rows * k_words, kc),
+            false => (V::TILE_ROWS * kc, kc),
         };
         let mut offsets = Scratch::take(kc);
         if let Rows::Across { kernel, taps, .. } = operand {
@@ -57,14 +62,13 @@ impl<'a, V: Vector> Across<'a, V> {
         }
     }
 
-    /// `kc` elements from `k0` of `rows` rows from `row`, where the first row of all is `first_row`:
-    /// whole runs, of which the tile reads the taps in their order, or just the taps. They are copied
+    /// `kc` elements from `k0` of `rows` rows from `row`, where the first row of all is `first_row`. They are copied
     /// unless copies are kept and these are not `new`.
     ///
     /// # Safety
     /// The operand must have these rows and summed elements. `rows` is at most [`Vector::TILE_ROWS`], of
-    /// which `row` is a multiple from `first_row` on; `kc` is at most what [`Across::new`] was given; and
-    /// what is not `new` must have been copied before.
+    /// which `row` is a multiple from `first_row` on; `k0` is a multiple of the operand's run; `kc` is at most what
+    /// [`Across::new`] was given; and what is not `new` must have been copied before.
     #[inline(always)]
     pub(super) unsafe fn rows(
         &mut self,
@@ -72,40 +76,76 @@ impl<'a, V: Vector> Across<'a, V> {
         (k0, kc): (usize, usize),
         new: bool,
     ) -> Left {
-        let Rows::Across {
-            from,
-            stride,
-            kernel,
-            taps,
-        } = self.operand
-        else {
-            unreachable!("rows with unit stride are read where they lie");
+        let place = self.kept.map_or(0, |words| {
+            (row - first_row) * words + k0 / E::PER_WORD * V::TILE_ROWS
+        });
+        let to = self.copies.as_mut_ptr().wrapping_add(place);
+        let copied = !new && self.kept.is_some();
+        let words = kc.div_ceil(E::PER_WORD);
+        let by_row = Left {
+            at: to,
+            stride: words,
+            rows,
+            offsets: core::ptr::null(),
+        };
+        let (from, stride, kernel, taps) = match self.operand {
+            Rows::Along { from, stride } => {
+                if !copied {
+                    for j in 0..rows {
+                        // SAFETY: row `row + j` has the elements, and each row of the copy has room for whole words.
+                        unsafe {
+                            let from = from.add((row + j) * stride + k0);
+                            words_of(from, kc, to.add(j * words));
+                        }
+                    }
+                }
+                return by_row;
+            }
+            Rows::Across {
+                from,
+                stride,
+                kernel,
+                taps,
+            } => (from, stride, kernel, taps),
         };
         let run = taps.len().max(1);
-        let place = self
-            .kept
-            .map_or(0, |k| (row - first_row) * k + k0 * V::TILE_ROWS);
-        let to = self.copies.as_mut_ptr().wrapping_add(place);
+        let from = from.wrapping_add(k0 / run * stride + row * kernel);
+        if E::PER_WORD > 1 {
+            if run > 1 {
+                if !copied {
+                    // SAFETY: as below; each row of the copy has room for whole words.
+                    unsafe { by_rows(from, to.cast(), (stride, kernel, taps), rows, kc) };
+                }
+                return by_row;
+            }
+            if !copied {
+                // SAFETY: as below; words of `TILE_ROWS` rows have room.
+                unsafe { pairs_of_outputs::<V, E>(from, to, (stride, kernel, taps), rows, kc) };
+            }
+            return Left {
+                stride: 1,
+                offsets: self.offsets.as_mut_ptr().cast(),
+                ..by_row
+            };
+        }
         let left = Left {
-            at: to,
             stride: run,
-            rows,
             offsets: self.offsets.as_mut_ptr().cast(),
+            ..by_row
         };
-        if !new && self.kept.is_some() {
+        if copied {
             return left;
         }
-        let whole = rows == V::TILE_ROWS;
+        // Words of f32 are elements.
+        let (from, whole) = (from.cast::<f32>(), rows == V::TILE_ROWS);
         for i in 0..kc / run {
             // SAFETY: the caller's rows exist, which is `rows · kernel` elements of each summed output, and `to` is in a
             // block of `TILE_ROWS · kc` elements: the copies have one, or one for each block of the caller's.
             unsafe {
-                let from = from.add((k0 / run + i) * stride + row * kernel);
+                let from = from.add(i * stride);
                 let to = to.add(i * V::TILE_ROWS * run);
                 // The next rows lie behind these, in pieces too short for the processor to foresee.
-                for line in 0..(V::TILE_ROWS * kernel).div_ceil(16) {
-                    prefetch(from.wrapping_add(V::TILE_ROWS * kernel + line * 16));
-                }
+                prefetch_rows(from, V::TILE_ROWS * kernel);
                 match (run < kernel, whole, V::TILE_ROWS) {
                     (true, true, 8) => pick::<8>(from, to, kernel, taps),
                     (true, true, 6) => pick::<6>(from, to, kernel, taps),
@@ -123,6 +163,107 @@ impl<'a, V: Vector> Across<'a, V> {
             }
         }
         left
+    }
+}
+
+/// Copies `kc` elements, and zeros up to a whole word.
+///
+/// # Safety
+/// `from` must have them, and `to` room for their words.
+#[inline(always)]
+unsafe fn words_of<E: Element>(from: *const E, kc: usize, to: *mut f32) {
+    // SAFETY: the caller's elements and room.
+    unsafe {
+        let to = to.cast::<E>();
+        core::ptr::copy_nonoverlapping(from, to, kc);
+        for k in kc..kc.next_multiple_of(E::PER_WORD) {
+            *to.add(k) = E::narrow(0.0);
+        }
+    }
+}
+
+/// The taps of the rows of a weight, `kc` elements row after row, each of them whole words.
+///
+/// # Safety
+/// `from` must have `rows · kernel` elements of `kc / taps.len()` outputs, `stride` apart; `to` must have room.
+#[inline(always)]
+unsafe fn by_rows<E: Element>(
+    from: *const E,
+    to: *mut E,
+    (stride, kernel, taps): (usize, usize, &[usize]),
+    rows: usize,
+    kc: usize,
+) {
+    let width = kc.next_multiple_of(E::PER_WORD);
+    // A convolution with a 3 × 3 kernel turns it by half.
+    let turned = kernel == 9 && taps.iter().rev().copied().eq(0..9);
+    for i in 0..kc / taps.len() {
+        let (from, to) = (
+            from.wrapping_add(i * stride),
+            to.wrapping_add(i * taps.len()),
+        );
+        prefetch_rows(from, rows * kernel);
+        for j in 0..rows {
+            // SAFETY: row `j` of output `i` is the caller's, and so are its taps.
+            unsafe {
+                let (from, to) = (from.add(j * kernel), to.add(j * width));
+                if turned {
+                    let mut eight = from.cast::<[E; 8]>().read_unaligned();
+                    eight.reverse();
+                    *to = *from.add(8);
+                    to.add(1).cast::<[E; 8]>().write_unaligned(eight);
+                } else {
+                    for (t, tap) in taps.iter().enumerate() {
+                        *to.add(t) = *from.add(*tap);
+                    }
+                }
+            }
+        }
+    }
+    for k in kc..width {
+        for j in 0..rows {
+            // SAFETY: each row has room for whole words.
+            unsafe { *to.add(j * width + k) = E::narrow(0.0) };
+        }
+    }
+}
+
+/// Words of neighbouring outputs at a single tap, for each of them all rows of a tile.
+///
+/// # Safety
+/// As for [`by_rows`] with one tap; `to` must have room for the words of [`Vector::TILE_ROWS`] rows.
+#[inline(always)]
+unsafe fn pairs_of_outputs<V: Vector, E: Element>(
+    from: *const E,
+    to: *mut f32,
+    (stride, kernel, taps): (usize, usize, &[usize]),
+    rows: usize,
+    kc: usize,
+) {
+    let from = from.wrapping_add(taps.first().copied().unwrap_or(0));
+    for i in (0..kc).step_by(2) {
+        let (first, second) = (
+            from.wrapping_add(i * stride),
+            from.wrapping_add((i + 1) * stride),
+        );
+        let to = to.wrapping_add(i / 2 * V::TILE_ROWS);
+        // SAFETY: output `i` is the caller's, and so is the next if there is one; of each there are `rows` elements.
+        unsafe {
+            if kernel == 1 && rows == 8 && i + 1 < kc {
+                let (first, second) = (first.cast::<[E; 8]>(), second.cast::<[E; 8]>());
+                let (first, second) = (first.read_unaligned(), second.read_unaligned());
+                let words: [f32; 8] = core::array::from_fn(|j| E::word(first[j], second[j]));
+                to.cast::<[f32; 8]>().write_unaligned(words);
+                continue;
+            }
+            for j in 0..rows {
+                let second = match i + 1 < kc {
+                    true => *second.add(j * kernel),
+                    false => E::narrow(0.0),
+                };
+                *to.add(j) = E::word(*first.add(j * kernel), second);
+            }
+        }
     }
 }
 
@@ -158,9 +299,19 @@ unsafe fn copy<const SIZE: usize>(from: *const f32, to: *mut f32, count: usize) 
     }
 }
 
+/// Asks for the `count` elements that follow as many from `from`; any address will do.
+#[inline(always)]
+fn prefetch_rows<E>(from: *const E, count: usize) {
+    let bytes = count * size_of::<E>();
+    let next = from.cast::<u8>().wrapping_add(bytes);
+    for line in 0..bytes.div_ceil(64) {
+        prefetch(next.wrapping_add(line * 64));
+    }
+}
+
 /// Asks for a cache line ahead of its use; any address will do.
 #[inline(always)]
-fn prefetch(at: *const f32) {
+fn prefetch(at: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint, which reads nothing.
     unsafe {

@@ -1,6 +1,6 @@
 //! The elementwise functions, the gated one and its gradient.
 
-use super::simd::{Vector, distribution, gelu, map, multiversion, sigmoid, silu};
+use super::simd::{Element, Vector, distribution, gelu, map, multiversion, sigmoid, silu};
 use super::tasks::{From, To, each};
 
 /// A function of single elements.
@@ -16,7 +16,12 @@ pub(crate) enum Activation {
 ///
 /// # Safety
 /// `from` and `to` must cover them; they may be the same.
-pub(crate) unsafe fn activate(activation: Activation, from: *const f32, to: *mut f32, len: usize) {
+pub(crate) unsafe fn activate<E: Element>(
+    activation: Activation,
+    from: *const E,
+    to: *mut E,
+    len: usize,
+) {
     let (from, to) = (From(from), To(to));
     let block = 1 << 14;
     each(len.div_ceil(block), len, |i| {
@@ -29,23 +34,24 @@ pub(crate) unsafe fn activate(activation: Activation, from: *const f32, to: *mut
 
 multiversion! {
     /// [`activate`] on this thread, with its contract.
-    unsafe fn activate_block(activation: Activation, from: *const f32, to: *mut f32, len: usize) = activate_body
+    unsafe fn activate_block<E>(activation: Activation, from: *const E, to: *mut E, len: usize) = activate_body
 }
 
 #[inline(always)]
-unsafe fn activate_body<V: Vector>(
+unsafe fn activate_body<V: Vector, E: Element>(
     activation: Activation,
-    from: *const f32,
-    to: *mut f32,
+    from: *const E,
+    to: *mut E,
     len: usize,
 ) {
     // SAFETY: the caller's `len` elements.
     unsafe {
         match activation {
-            Activation::Silu => map!(V, from, to, len, |x| silu(x)),
-            Activation::Gelu => map!(V, from, to, len, |x| gelu(x)),
+            Activation::Silu => map!(V, E, from, to, len, |x| silu(x)),
+            Activation::Gelu => map!(V, E, from, to, len, |x| gelu(x)),
             Activation::QuickGelu => {
-                map!(V, from, to, len, |x| x.mul(sigmoid(x.mul(V::splat(1.702)))));
+                map!(V, E, from, to, len, |x| x
+                    .mul(sigmoid(x.mul(V::splat(1.702)))));
             }
         }
     }
@@ -55,7 +61,7 @@ unsafe fn activate_body<V: Vector>(
 ///
 /// # Safety
 /// `from` must cover `rows · 2 · width` elements, `to` half of them.
-pub(crate) unsafe fn geglu(from: *const f32, to: *mut f32, rows: usize, width: usize) {
+pub(crate) unsafe fn geglu<E: Element>(from: *const E, to: *mut E, rows: usize, width: usize) {
     let (from, to) = (From(from), To(to));
     let block = (8192 / width.max(1)).max(1);
     each(rows.div_ceil(block), rows * width, |i| {
@@ -72,18 +78,18 @@ multiversion! {
     ///
     /// # Safety
     /// `from` must have `2 · width` elements, and `to` room for `width`.
-    unsafe fn geglu_row(from: *const f32, to: *mut f32, width: usize) = geglu_body
+    unsafe fn geglu_row<E>(from: *const E, to: *mut E, width: usize) = geglu_body
 }
 
 #[inline(always)]
-unsafe fn geglu_body<V: Vector>(from: *const f32, to: *mut f32, width: usize) {
+unsafe fn geglu_body<V: Vector, E: Element>(from: *const E, to: *mut E, width: usize) {
     let gate = from.wrapping_add(width);
     let mut i = 0;
     while i + V::LANES <= width {
         // SAFETY: a whole vector remains of both halves and of the result.
         unsafe {
-            let (a, b) = (V::load(from.add(i)), V::load(gate.add(i)));
-            a.mul(gelu(b)).store(to.add(i));
+            let (a, b): (V, V) = (E::load(from.add(i)), E::load(gate.add(i)));
+            E::store(a.mul(gelu(b)), to.add(i));
         }
         i += V::LANES;
     }
@@ -91,11 +97,11 @@ unsafe fn geglu_body<V: Vector>(from: *const f32, to: *mut f32, width: usize) {
         let rest = width - i;
         // SAFETY: `rest` elements remain of both halves and of the result, less than a vector.
         unsafe {
-            let (a, b) = (
-                V::load_first(from.add(i), rest),
-                V::load_first(gate.add(i), rest),
+            let (a, b): (V, V) = (
+                E::load_first(from.add(i), rest),
+                E::load_first(gate.add(i), rest),
             );
-            a.mul(gelu(b)).store_first(to.add(i), rest);
+            E::store_first(a.mul(gelu(b)), to.add(i), rest);
         }
     }
 }
@@ -105,10 +111,10 @@ unsafe fn geglu_body<V: Vector>(from: *const f32, to: *mut f32, width: usize) {
 ///
 /// # Safety
 /// `grad` must cover `rows · width` elements, `from` and `to` twice as many.
-pub(crate) unsafe fn geglu_input_grad(
-    grad: *const f32,
-    from: *const f32,
-    to: *mut f32,
+pub(crate) unsafe fn geglu_input_grad<E: Element>(
+    grad: *const E,
+    from: *const E,
+    to: *mut E,
     rows: usize,
     width: usize,
 ) {
@@ -128,14 +134,14 @@ multiversion! {
     ///
     /// # Safety
     /// `grad` must have `width` elements, `from` twice as many, and `to` room for those.
-    unsafe fn geglu_grad_row(grad: *const f32, from: *const f32, to: *mut f32, width: usize) = geglu_grad_body
+    unsafe fn geglu_grad_row<E>(grad: *const E, from: *const E, to: *mut E, width: usize) = geglu_grad_body
 }
 
 #[inline(always)]
-unsafe fn geglu_grad_body<V: Vector>(
-    grad: *const f32,
-    from: *const f32,
-    to: *mut f32,
+unsafe fn geglu_grad_body<V: Vector, E: Element>(
+    grad: *const E,
+    from: *const E,
+    to: *mut E,
     width: usize,
 ) {
     let (gate, to_gate) = (from.wrapping_add(width), to.wrapping_add(width));
@@ -143,10 +149,10 @@ unsafe fn geglu_grad_body<V: Vector>(
     while i + V::LANES <= width {
         // SAFETY: a whole vector remains of the gradient and of both halves.
         unsafe {
-            let (g, a) = (V::load(grad.add(i)), V::load(from.add(i)));
-            let (of_value, of_gate) = gated(g, a, V::load(gate.add(i)));
-            of_value.store(to.add(i));
-            of_gate.store(to_gate.add(i));
+            let (g, a): (V, V) = (E::load(grad.add(i)), E::load(from.add(i)));
+            let (of_value, of_gate) = gated(g, a, E::load(gate.add(i)));
+            E::store(of_value, to.add(i));
+            E::store(of_gate, to_gate.add(i));
         }
         i += V::LANES;
     }
@@ -154,13 +160,13 @@ unsafe fn geglu_grad_body<V: Vector>(
         let rest = width - i;
         // SAFETY: `rest` elements remain of each, less than a vector.
         unsafe {
-            let (g, a) = (
-                V::load_first(grad.add(i), rest),
-                V::load_first(from.add(i), rest),
+            let (g, a): (V, V) = (
+                E::load_first(grad.add(i), rest),
+                E::load_first(from.add(i), rest),
             );
-            let (of_value, of_gate) = gated(g, a, V::load_first(gate.add(i), rest));
-            of_value.store_first(to.add(i), rest);
-            of_gate.store_first(to_gate.add(i), rest);
+            let (of_value, of_gate) = gated(g, a, E::load_first(gate.add(i), rest));
+            E::store_first(of_value, to.add(i), rest);
+            E::store_first(of_gate, to_gate.add(i), rest);
         }
     }
 }

@@ -1,21 +1,23 @@
 //! The two ways in which right operands lie in memory.
 
 use super::operand::Columns;
+use super::simd::Element;
 #[cfg(target_arch = "x86_64")]
 use super::simd::{Level, level};
+use super::taps::{self, Tap, TapRows};
 use super::tile::GROUP;
 
 /// The transpose of a row-major matrix: column `j` lies at `j · stride` with unit stride along the
 /// summed axis. A weight `[Out, In]`, or the keys of attention. All columns that are packed must exist.
-pub(crate) struct Transposed {
-    pub from: *const f32,
+pub(crate) struct Transposed<E> {
+    pub from: *const E,
     pub stride: usize,
 }
 
 // SAFETY: only read.
-unsafe impl Sync for Transposed {}
+unsafe impl<E: Element> Sync for Transposed<E> {}
 
-impl Columns for Transposed {
+impl<E: Element> Columns<E> for Transposed<E> {
     unsafe fn pack(
         &self,
         col: usize,
@@ -26,41 +28,45 @@ impl Columns for Transposed {
         stride: usize,
     ) {
         let from = self.from.wrapping_add(col * self.stride + k0);
-        let mut k = 0;
+        // The next word of each column.
+        let mut word = 0;
         #[cfg(target_arch = "x86_64")]
-        if cols == GROUP && level() == Level::Avx512 {
-            while k + 16 <= kc {
-                // SAFETY: the level says that AVX-512F is there; sixteen of the caller's columns and rows remain, and
-                // `to` has room for them.
-                unsafe { transpose16(from.add(k), self.stride, to.add(k * stride), stride) };
-                k += 16;
+        if cols == GROUP && level() >= Level::Avx512 {
+            let bytes = self.stride * size_of::<E>();
+            while (word + 16) * E::PER_WORD <= kc {
+                let from = from.wrapping_add(word * E::PER_WORD);
+                // SAFETY: the level says that AVX-512F is there; sixteen of the caller's columns and sixteen words of each
+                // remain, and `to` has room for them.
+                unsafe { transpose16(from.cast(), bytes, to.add(word * stride), stride) };
+                word += 16;
             }
         }
         for j in 0..GROUP {
-            for k in k..kc {
-                // SAFETY: column `j` and row `k` are among the caller's where they are read, and `to` has room for a group.
-                unsafe {
-                    *to.add(k * stride + j) = if j < cols {
-                        *from.add(j * self.stride + k)
-                    } else {
-                        0.0
-                    };
-                }
+            for word in word..kc.div_ceil(E::PER_WORD) {
+                let k = word * E::PER_WORD;
+                let element = |k: usize| match j < cols && k < kc {
+                    // SAFETY: column `j` and row `k` are among the caller's.
+                    true => unsafe { *from.add(j * self.stride + k) },
+                    false => E::narrow(0.0),
+                };
+                // SAFETY: `to` has room for a group of each row.
+                unsafe { *to.add(word * stride + j) = E::word(element(k), element(k + 1)) };
             }
         }
     }
 }
 
-/// Transposes a 16 × 16 block in registers: 4 × 4 blocks inside 128-bit lanes, then the lanes.
+/// Transposes a 16 × 16 block of words in registers: 4 × 4 blocks inside 128-bit lanes, then the lanes.
 ///
 /// # Safety
-/// The processor must have AVX-512F; `from` must have, and `to` have room for, 16 rows of 16 elements.
+/// The processor must have AVX-512F; `from` must have 16 rows of 16 words, `from_bytes` apart, and `to` room for as many,
+/// `to_stride` words apart. Words need no alignment.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
-unsafe fn transpose16(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
+unsafe fn transpose16(from: *const u8, from_bytes: usize, to: *mut f32, to_stride: usize) {
     use core::arch::x86_64::*;
     // SAFETY: row `i` of the caller's sixteen.
-    let load = |i: usize| unsafe { _mm512_loadu_ps(from.add(i * from_stride)) };
+    let load = |i: usize| unsafe { _mm512_loadu_ps(from.add(i * from_bytes).cast()) };
     let mut rows: [__m512; 16] = core::array::from_fn(load);
     for i in (0..16).step_by(4) {
         let [a, b, c, d] = [rows[i], rows[i + 1], rows[i + 2], rows[i + 3]];
@@ -98,8 +104,8 @@ unsafe fn transpose16(from: *const f32, from_stride: usize, to: *mut f32, to_str
 /// position `k % taps`. Kernel size 1 makes it a plain batch of row-major matrices, for values of
 /// attention and channel-first activations in a linear layer.
 #[derive(Clone, Copy)]
-pub(crate) struct Patches {
-    pub from: *const f32,
+pub(crate) struct Patches<E> {
+    pub from: *const E,
     pub height: usize,
     pub width: usize,
     /// Elements from one channel to the next, and from one sample to the next.
@@ -116,24 +122,14 @@ pub(crate) struct Patches {
 }
 
 // SAFETY: only read.
-unsafe impl Sync for Patches {}
+unsafe impl<E: Element> Sync for Patches<E> {}
 
 /// Largest kernel, in taps.
 pub(crate) const MAX_TAPS: usize = 49;
 
-/// What one tap reads for a group of columns, relative to the channel: lane `i` is read at
-/// `offsets[i]` if bit `i` of `mask` is set and is zero otherwise.
-#[derive(Clone, Copy)]
-struct Tap {
-    mask: u16,
-    /// The offsets are `offsets[0] + i`, and only the first is set.
-    contiguous: bool,
-    offsets: [i32; GROUP],
-}
-
-impl Patches {
+impl<E: Element> Patches<E> {
     /// The rows of a row-major matrix with `cols` columns and `stride` elements between rows.
-    pub(crate) fn rows(from: *const f32, stride: usize, cols: usize) -> Self {
+    pub(crate) fn rows(from: *const E, stride: usize, cols: usize) -> Self {
         Self {
             from,
             height: 1,
@@ -164,18 +160,21 @@ impl Patches {
         let (row, column) = (pixel / self.out_width, pixel % self.out_width);
         let [rows, columns] = self.kernel.map(|n| n as isize);
         let positions = (0..rows).flat_map(|down| (0..columns).map(move |right| (down, right)));
-        if self.stride == 1 && column + cols <= self.out_width {
+        if self.stride <= 2 && column + cols <= self.out_width {
             // All in one output row: a run of neighbours, cut off at the borders.
-            let (y, x) = (row as isize - above, column as isize - before);
+            let step = self.stride as isize;
+            let (y, x) = (row as isize * step - above, column as isize * step - before);
             let run = |from: isize, to: isize| {
-                let bits = |n: isize| ((1u32 << n.clamp(0, cols as isize)) - 1) as u16;
+                // The first lane that is not before `n`.
+                let lane = |n: isize| (n + step - 1).div_euclid(step).clamp(0, cols as isize);
+                let bits = |n: isize| ((1u32 << lane(n)) - 1) as u16;
                 bits(to) & !bits(from)
             };
             for (tap, (down, right)) in taps.iter_mut().zip(positions) {
                 let (y, x) = (y + down, x + right);
                 let inside = (0..height).contains(&y);
                 tap.mask = if inside { run(-x, width - x) } else { 0 };
-                tap.contiguous = true;
+                tap.step = self.stride as u8;
                 tap.offsets[0] = (y * width + x) as i32;
             }
             return;
@@ -207,12 +206,12 @@ impl Patches {
                 tap.offsets[i] = (sample + y * width + x) as i32;
                 contiguous &= tap.offsets[i] == tap.offsets[0] + i as i32;
             }
-            (tap.mask, tap.contiguous) = (mask, contiguous);
+            (tap.mask, tap.step) = (mask, u8::from(contiguous));
         }
     }
 }
 
-impl Columns for Patches {
+impl<E: Element> Columns<E> for Patches<E> {
     unsafe fn pack(
         &self,
         col: usize,
@@ -228,7 +227,7 @@ impl Columns for Patches {
         }
         let mut taps = [Tap {
             mask: 0,
-            contiguous: true,
+            step: 1,
             offsets: [0; GROUP],
         }; MAX_TAPS];
         let taps = &mut taps[..count];
@@ -236,95 +235,14 @@ impl Columns for Patches {
         let from = self
             .from
             .wrapping_add(col / self.plane * self.sample_stride);
-        #[cfg(target_arch = "x86_64")]
-        if level() == Level::Avx512 {
-            // SAFETY: the level says that AVX-512F is there; the taps were made for these columns, and the rest is the
-            // caller's contract.
-            return unsafe {
-                pack_taps_avx512(from, self.channel_stride, taps, k0, kc, to, stride)
-            };
-        }
+        let rows = TapRows {
+            from,
+            channel_stride: self.channel_stride,
+            taps,
+            channel: k0 / count,
+            index: k0 % count,
+        };
         // SAFETY: the taps were made for these columns; the rest is the caller's contract.
-        unsafe { pack_taps(from, self.channel_stride, taps, k0, kc, to, stride) }
-    }
-}
-
-/// Copies what the taps say for rows `k0..k0 + kc`.
-///
-/// # Safety
-/// `from` must have the channels of these rows, in which all offsets lie that a mask has; `to` must have
-/// room for `kc` rows of a group, `stride` elements apart.
-unsafe fn pack_taps(
-    from: *const f32,
-    channel_stride: usize,
-    taps: &[Tap],
-    k0: usize,
-    kc: usize,
-    to: *mut f32,
-    stride: usize,
-) {
-    let (mut channel, mut index) = (k0 / taps.len(), k0 % taps.len());
-    for k in 0..kc {
-        let tap = &taps[index];
-        let from = from.wrapping_add(channel * channel_stride);
-        // SAFETY: row `k` is one of the caller's; only lanes in the mask are read, and those lie inside the channel.
-        unsafe {
-            let to = to.add(k * stride);
-            if tap.contiguous && tap.mask == u16::MAX {
-                let from = from.offset(tap.offsets[0] as isize);
-                core::ptr::copy_nonoverlapping(from, to, GROUP);
-            } else {
-                for i in 0..GROUP {
-                    let offset = match tap.contiguous {
-                        true => tap.offsets[0] as isize + i as isize,
-                        false => tap.offsets[i] as isize,
-                    };
-                    let inside = (tap.mask >> i) & 1 == 1;
-                    *to.add(i) = if inside { *from.offset(offset) } else { 0.0 };
-                }
-            }
-        }
-        index += 1;
-        if index == taps.len() {
-            (channel, index) = (channel + 1, 0);
-        }
-    }
-}
-
-/// As [`pack_taps`], with masked loads and gathers.
-///
-/// # Safety
-/// As for [`pack_taps`], on a processor with AVX-512F.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f")]
-unsafe fn pack_taps_avx512(
-    from: *const f32,
-    channel_stride: usize,
-    taps: &[Tap],
-    k0: usize,
-    kc: usize,
-    to: *mut f32,
-    stride: usize,
-) {
-    use core::arch::x86_64::*;
-    let (mut channel, mut index) = (k0 / taps.len(), k0 % taps.len());
-    for k in 0..kc {
-        let tap = &taps[index];
-        let from = from.wrapping_add(channel * channel_stride);
-        // SAFETY: row `k` is one of the caller's; lanes outside the mask are not read, and those in it lie inside the
-        // channel.
-        unsafe {
-            let row = if tap.contiguous {
-                _mm512_maskz_loadu_ps(tap.mask, from.wrapping_offset(tap.offsets[0] as isize))
-            } else {
-                let offsets = _mm512_loadu_si512(tap.offsets.as_ptr().cast());
-                _mm512_mask_i32gather_ps::<4>(_mm512_setzero_ps(), tap.mask, offsets, from.cast())
-            };
-            _mm512_storeu_ps(to.add(k * stride), row);
-        }
-        index += 1;
-        if index == taps.len() {
-            (channel, index) = (channel + 1, 0);
-        }
+        unsafe { taps::pack(rows, kc, to, stride) }
     }
 }

@@ -16,6 +16,7 @@ pub(crate) mod roi_align;
 mod scratch;
 pub(crate) mod simd;
 pub(crate) mod sums;
+mod taps;
 mod tasks;
 pub(crate) mod tile;
 pub(crate) mod unrolled;

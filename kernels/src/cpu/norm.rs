@@ -1,6 +1,6 @@
 //! Group and layer normalisation.
 
-use super::simd::{Vector, map, multiversion, silu};
+use super::simd::{Element, Vector, map, multiversion, silu};
 use super::tasks::{From, To, each};
 
 /// Elements summed in f32 before the sums go to f64.
@@ -23,7 +23,7 @@ impl GroupNorm<'_> {
     ///
     /// # Safety
     /// Both must cover `batch · channels · plane` elements, and there must be one.
-    pub(crate) unsafe fn run(&self, from: *const f32, to: *mut f32) {
+    pub(crate) unsafe fn run<E: Element>(&self, from: *const E, to: *mut E) {
         let per_group = self.channels / self.groups;
         let size = per_group * self.plane;
         let elements = self.batch * self.channels * self.plane;
@@ -49,9 +49,9 @@ impl GroupNorm<'_> {
 ///
 /// # Safety
 /// `from` must have `len` elements, and at least one.
-pub(super) unsafe fn moments(from: *const f32, len: usize) -> (f64, f64) {
+pub(super) unsafe fn moments<E: Element>(from: *const E, len: usize) -> (f64, f64) {
     // SAFETY: the caller has at least one element.
-    let around = unsafe { *from };
+    let around = unsafe { *from }.widen();
     let (mut sum, mut squares) = (0.0, 0.0);
     for start in (0..len).step_by(CHUNK) {
         let mut part = [0.0f32; 2];
@@ -72,12 +72,12 @@ multiversion! {
     ///
     /// # Safety
     /// `from` must have `len` elements.
-    unsafe fn chunk_sums(from: *const f32, len: usize, around: f32, out: &mut [f32; 2]) = chunk_sums_body
+    unsafe fn chunk_sums<E>(from: *const E, len: usize, around: f32, out: &mut [f32; 2]) = chunk_sums_body
 }
 
 #[inline(always)]
-pub(super) unsafe fn chunk_sums_body<V: Vector>(
-    from: *const f32,
+pub(super) unsafe fn chunk_sums_body<V: Vector, E: Element>(
+    from: *const E,
     len: usize,
     around: f32,
     out: &mut [f32; 2],
@@ -89,7 +89,8 @@ pub(super) unsafe fn chunk_sums_body<V: Vector>(
     while i + step <= len {
         for j in 0..4 {
             // SAFETY: four whole vectors remain.
-            let x = unsafe { V::load(from.add(i + j * V::LANES)) }.sub(V::splat(around));
+            let x: V = unsafe { E::load(from.add(i + j * V::LANES)) };
+            let x = x.sub(V::splat(around));
             sums[j] = sums[j].add(x);
             squares[j] = x.mul_add(x, squares[j]);
         }
@@ -101,7 +102,7 @@ pub(super) unsafe fn chunk_sums_body<V: Vector>(
     }
     while i < len {
         // SAFETY: `i` is below `len`.
-        let x = unsafe { *from.add(i) } - around;
+        let x = unsafe { *from.add(i) }.widen() - around;
         out[0] += x;
         out[1] += x * x;
         i += 1;
@@ -113,13 +114,13 @@ multiversion! {
     ///
     /// # Safety
     /// `from` must have, and `to` have room for, `len` elements.
-    unsafe fn affine(from: *const f32, to: *mut f32, len: usize, factor: f32, addend: f32, activate: bool) = affine_body
+    unsafe fn affine<E>(from: *const E, to: *mut E, len: usize, factor: f32, addend: f32, activate: bool) = affine_body
 }
 
 #[inline(always)]
-unsafe fn affine_body<V: Vector>(
-    from: *const f32,
-    to: *mut f32,
+unsafe fn affine_body<V: Vector, E: Element>(
+    from: *const E,
+    to: *mut E,
     len: usize,
     factor: f32,
     addend: f32,
@@ -129,9 +130,9 @@ unsafe fn affine_body<V: Vector>(
     // SAFETY: the caller's `len` elements.
     unsafe {
         if activate {
-            map!(V, from, to, len, |x| silu(x.mul_add(factor, addend)));
+            map!(V, E, from, to, len, |x| silu(x.mul_add(factor, addend)));
         } else {
-            map!(V, from, to, len, |x| x.mul_add(factor, addend));
+            map!(V, E, from, to, len, |x| x.mul_add(factor, addend));
         }
     }
 }
@@ -140,9 +141,9 @@ unsafe fn affine_body<V: Vector>(
 ///
 /// # Safety
 /// `from` must have, and `to` have room for, the rows; `bias` must be as long as `weight`, and not empty.
-pub(crate) unsafe fn layer_norm(
-    from: *const f32,
-    to: *mut f32,
+pub(crate) unsafe fn layer_norm<E: Element>(
+    from: *const E,
+    to: *mut E,
     rows: usize,
     weight: &[f32],
     bias: &[f32],
@@ -166,13 +167,13 @@ multiversion! {
     ///
     /// # Safety
     /// As for [`layer_norm`].
-    unsafe fn normalise(from: *const f32, to: *mut f32, rows: usize, weight: &[f32], bias: &[f32], eps: f32) = normalise_body
+    unsafe fn normalise<E>(from: *const E, to: *mut E, rows: usize, weight: &[f32], bias: &[f32], eps: f32) = normalise_body
 }
 
 #[inline(always)]
-unsafe fn normalise_body<V: Vector>(
-    from: *const f32,
-    to: *mut f32,
+unsafe fn normalise_body<V: Vector, E: Element>(
+    from: *const E,
+    to: *mut E,
     rows: usize,
     weight: &[f32],
     bias: &[f32],
@@ -182,26 +183,28 @@ unsafe fn normalise_body<V: Vector>(
     for row in 0..rows {
         let (from, to) = (from.wrapping_add(row * width), to.wrapping_add(row * width));
         // SAFETY: the caller's row has `width` elements, and at least one.
-        let (mean, variance) = unsafe { row_moments::<V>(from, width) };
+        let (mean, variance) = unsafe { row_moments::<V, E>(from, width) };
         let inverse = 1.0 / (variance + eps).sqrt();
         let mut i = 0;
         while i + V::LANES <= width {
             // SAFETY: a whole vector remains in the row, and so it does in weight and bias.
             unsafe {
-                let x = V::load(from.add(i))
-                    .sub(V::splat(mean))
-                    .mul(V::splat(inverse));
+                let x: V = E::load(from.add(i));
+                let x = x.sub(V::splat(mean)).mul(V::splat(inverse));
                 let y = x.mul_add(
                     V::load(weight.as_ptr().add(i)),
                     V::load(bias.as_ptr().add(i)),
                 );
-                y.store(to.add(i));
+                E::store(y, to.add(i));
             }
             i += V::LANES;
         }
         while i < width {
             // SAFETY: `i` is below `width`.
-            unsafe { *to.add(i) = (*from.add(i) - mean) * inverse * weight[i] + bias[i] };
+            unsafe {
+                let x = ((*from.add(i)).widen() - mean) * inverse;
+                *to.add(i) = E::narrow(x * weight[i] + bias[i]);
+            }
             i += 1;
         }
     }
@@ -212,12 +215,16 @@ unsafe fn normalise_body<V: Vector>(
 /// # Safety
 /// `from` must have `width` elements, and at least one.
 #[inline(always)]
-pub(super) unsafe fn row_moments<V: Vector>(from: *const f32, width: usize) -> (f32, f32) {
+pub(super) unsafe fn row_moments<V: Vector, E: Element>(
+    from: *const E,
+    width: usize,
+) -> (f32, f32) {
     let mut sums = [0.0; 2];
     // SAFETY: the caller's elements.
     let around = unsafe {
-        chunk_sums_body::<V>(from, width, *from, &mut sums);
-        *from
+        let around = (*from).widen();
+        chunk_sums_body::<V, E>(from, width, around, &mut sums);
+        around
     };
     let mean = sums[0] / width as f32;
     let variance = (sums[1] / width as f32 - mean * mean).max(0.0);

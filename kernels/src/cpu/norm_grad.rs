@@ -1,8 +1,20 @@
 //! Input gradients of the normalisations.
 
 use super::norm::{CHUNK, GroupNorm, moments, row_moments};
-use super::simd::{Vector, multiversion, sigmoid};
+use super::scratch::Scratch;
+use super::simd::{Element, Vector, multiversion, sigmoid};
 use super::tasks::{From, To, each};
+
+/// Where a gradient of `len` elements is kept in f32 until it is projected: where the result goes if that is of this type,
+/// else in the scratch.
+fn kept<E: Element>(to: *mut E, len: usize) -> (Scratch, *mut f32) {
+    if E::PER_WORD == 1 {
+        return (Scratch::take(0), to.cast());
+    }
+    let mut scratch = Scratch::take(len);
+    let at = scratch.as_mut_ptr();
+    (scratch, at)
+}
 
 impl GroupNorm<'_> {
     /// Writes the gradient with respect to the input `from` to `to`, given that of the result; and to `parameters`, if
@@ -10,11 +22,11 @@ impl GroupNorm<'_> {
     ///
     /// # Safety
     /// The first three must cover `batch · channels · plane` elements, and there must be one.
-    pub(crate) unsafe fn run_input_grad(
+    pub(crate) unsafe fn run_input_grad<E: Element>(
         &self,
-        grad: *const f32,
-        from: *const f32,
-        to: *mut f32,
+        grad: *const E,
+        from: *const E,
+        to: *mut E,
         parameters: Option<&mut [f32]>,
     ) {
         let of_parameters = parameters.map(|parameters| {
@@ -31,6 +43,7 @@ impl GroupNorm<'_> {
             let (mean, variance) = unsafe { moments(from.at(i * size), size) };
             let inverse = 1.0 / (variance + self.eps).sqrt();
             let mut sums = [0.0; 2];
+            let (_scratch, kept) = kept(to.at(i * size), size);
             for c in 0..per_group {
                 let weight = self.weight[channel + c] as f64;
                 let affine = Affine {
@@ -40,13 +53,14 @@ impl GroupNorm<'_> {
                     mean: mean as f32,
                     silu: self.silu,
                 };
-                let start = i * size + c * self.plane;
                 let mut both = [0.0; 2];
                 for at in (0..self.plane).step_by(CHUNK) {
-                    let (at, len) = (start + at, CHUNK.min(self.plane - at));
+                    let len = CHUNK.min(self.plane - at);
+                    let inside = c * self.plane + at;
+                    let (at, to) = (i * size + inside, kept.wrapping_add(inside));
                     let mut part = [0.0; 2];
                     // SAFETY: these elements belong to channel `c` of the group, which this task alone writes.
-                    unsafe { scale(grad.at(at), from.at(at), to.at(at), len, affine, &mut part) };
+                    unsafe { scale(grad.at(at), from.at(at), to, len, affine, &mut part) };
                     both[0] += part[0] as f64;
                     both[1] += part[1] as f64;
                 }
@@ -71,7 +85,7 @@ impl GroupNorm<'_> {
             };
             let to = to.at(i * size);
             // SAFETY: the group, all of which `scale` has written.
-            unsafe { project(to, from.at(i * size), to, size, projection) };
+            unsafe { project(kept, from.at(i * size), to, size, projection) };
         });
     }
 }
@@ -92,13 +106,13 @@ multiversion! {
     ///
     /// # Safety
     /// `grad` and `from` must have, and `to` have room for, `len` elements.
-    unsafe fn scale(grad: *const f32, from: *const f32, to: *mut f32, len: usize, affine: Affine, sums: &mut [f32; 2]) = scale_body
+    unsafe fn scale<E>(grad: *const E, from: *const E, to: *mut f32, len: usize, affine: Affine, sums: &mut [f32; 2]) = scale_body
 }
 
 #[inline(always)]
-unsafe fn scale_body<V: Vector>(
-    grad: *const f32,
-    from: *const f32,
+unsafe fn scale_body<V: Vector, E: Element>(
+    grad: *const E,
+    from: *const E,
     to: *mut f32,
     len: usize,
     affine: Affine,
@@ -111,12 +125,12 @@ unsafe fn scale_body<V: Vector>(
         // SAFETY: `count` elements remain.
         unsafe {
             // Past the end the gradient is zero, and so is all that comes of it.
-            let (g, x) = if count == V::LANES {
-                (V::load(grad.add(i)), V::load(from.add(i)))
+            let (g, x): (V, V) = if count == V::LANES {
+                (E::load(grad.add(i)), E::load(from.add(i)))
             } else {
                 (
-                    V::load_first(grad.add(i), count),
-                    V::load_first(from.add(i), count),
+                    E::load_first(grad.add(i), count),
+                    E::load_first(from.add(i), count),
                 )
             };
             let mut g = g;
@@ -173,14 +187,14 @@ multiversion! {
     ///
     /// # Safety
     /// `grad` and `from` must have, and `to` have room for, `len` elements.
-    unsafe fn project(grad: *const f32, from: *const f32, to: *mut f32, len: usize, projection: Projection) = project_body
+    unsafe fn project<E>(grad: *const f32, from: *const E, to: *mut E, len: usize, projection: Projection) = project_body
 }
 
 #[inline(always)]
-unsafe fn project_body<V: Vector>(
+unsafe fn project_body<V: Vector, E: Element>(
     grad: *const f32,
-    from: *const f32,
-    to: *mut f32,
+    from: *const E,
+    to: *mut E,
     len: usize,
     projection: Projection,
 ) {
@@ -188,8 +202,8 @@ unsafe fn project_body<V: Vector>(
     while i + V::LANES <= len {
         // SAFETY: a whole vector remains.
         unsafe {
-            let (g, x) = (V::load(grad.add(i)), V::load(from.add(i)));
-            projection.of(g, x).store(to.add(i));
+            let (g, x) = (V::load(grad.add(i)), E::load(from.add(i)));
+            E::store(projection.of::<V>(g, x), to.add(i));
         }
         i += V::LANES;
     }
@@ -199,9 +213,9 @@ unsafe fn project_body<V: Vector>(
         unsafe {
             let (g, x) = (
                 V::load_first(grad.add(i), rest),
-                V::load_first(from.add(i), rest),
+                E::load_first(from.add(i), rest),
             );
-            projection.of(g, x).store_first(to.add(i), rest);
+            E::store_first(projection.of::<V>(g, x), to.add(i), rest);
         }
     }
 }
@@ -211,10 +225,10 @@ unsafe fn project_body<V: Vector>(
 ///
 /// # Safety
 /// All pointers must cover the rows, and rows must have an element.
-pub(crate) unsafe fn layer_norm_input_grad(
-    grad: *const f32,
-    from: *const f32,
-    to: *mut f32,
+pub(crate) unsafe fn layer_norm_input_grad<E: Element>(
+    grad: *const E,
+    from: *const E,
+    to: *mut E,
     rows: usize,
     weight: &[f32],
     eps: f32,
@@ -236,14 +250,14 @@ multiversion! {
     ///
     /// # Safety
     /// `grad` and `from` must have, and `to` have room for, as many elements as `weight`, and at least one.
-    unsafe fn layer_norm_row(grad: *const f32, from: *const f32, to: *mut f32, weight: &[f32], eps: f32) = layer_norm_body
+    unsafe fn layer_norm_row<E>(grad: *const E, from: *const E, to: *mut E, weight: &[f32], eps: f32) = layer_norm_body
 }
 
 #[inline(always)]
-unsafe fn layer_norm_body<V: Vector>(
-    grad: *const f32,
-    from: *const f32,
-    to: *mut f32,
+unsafe fn layer_norm_body<V: Vector, E: Element>(
+    grad: *const E,
+    from: *const E,
+    to: *mut E,
     weight: &[f32],
     eps: f32,
 ) {
@@ -251,27 +265,29 @@ unsafe fn layer_norm_body<V: Vector>(
     let whole = width / V::LANES * V::LANES;
     let rest = width - whole;
     let weight = weight.as_ptr();
+    let (_scratch, kept) = kept(to, width);
     // SAFETY: the caller's row.
-    let (mean, variance) = unsafe { row_moments::<V>(from, width) };
+    let (mean, variance) = unsafe { row_moments::<V, E>(from, width) };
     let inverse = 1.0 / (variance + eps).sqrt();
     let (mut sum, mut along) = (V::splat(0.0), V::splat(0.0));
     for i in (0..whole).step_by(V::LANES) {
         // SAFETY: whole vectors of the row and of the weight.
         unsafe {
-            let g = V::load(grad.add(i)).mul(V::load(weight.add(i)));
-            g.store(to.add(i));
+            let (g, x): (V, V) = (E::load(grad.add(i)), E::load(from.add(i)));
+            let g = g.mul(V::load(weight.add(i)));
+            g.store(kept.add(i));
             sum = sum.add(g);
-            along = g.mul_add(V::load(from.add(i)).sub(V::splat(mean)), along);
+            along = g.mul_add(x.sub(V::splat(mean)), along);
         }
     }
     if rest > 0 {
         // SAFETY: the `rest` elements behind them, less than a vector.
         unsafe {
-            let g =
-                V::load_first(grad.add(whole), rest).mul(V::load_first(weight.add(whole), rest));
-            g.store_first(to.add(whole), rest);
+            let g: V = E::load_first(grad.add(whole), rest);
+            let g = g.mul(V::load_first(weight.add(whole), rest));
+            g.store_first(kept.add(whole), rest);
             sum = sum.add(g);
-            let x = V::load_first(from.add(whole), rest);
+            let x: V = E::load_first(from.add(whole), rest);
             along = g.mul_add(x.sub(V::splat(mean)), along);
         }
     }
@@ -283,5 +299,5 @@ unsafe fn layer_norm_body<V: Vector>(
         addend: -mean_grad * inverse,
     };
     // SAFETY: the caller's row, all of which was written above.
-    unsafe { project_body::<V>(to, from, to, width, projection) };
+    unsafe { project_body::<V, E>(kept, from, to, width, projection) };
 }

@@ -47,7 +47,7 @@ unsafe fn add_rows_body<V: Vector>(grad: &[f32], from: &[f32], sums: &mut [f32],
     let (of_weight, of_bias) = sums.split_at_mut(width);
     for (grad, from) in grad.chunks_exact(width).zip(from.chunks_exact(width)) {
         // SAFETY: a row has `width` elements, and at least one.
-        let (mean, variance) = unsafe { row_moments::<V>(from.as_ptr(), width) };
+        let (mean, variance) = unsafe { row_moments::<V, f32>(from.as_ptr(), width) };
         let inverse = 1.0 / (variance + eps).sqrt();
         let all = grad
             .iter()

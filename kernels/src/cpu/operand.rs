@@ -1,37 +1,56 @@
 //! How the operands of a matrix product lie in memory.
 
+use super::simd::Element;
+
 /// How the left operand lies in memory.
 #[derive(Clone, Copy)]
-pub(crate) enum Rows<'a> {
+pub(crate) enum Rows<'a, E> {
     /// Unit stride along the summed axis, `stride` elements between rows.
-    Along { from: *const f32, stride: usize },
+    Along { from: *const E, stride: usize },
     /// A weight `[Out, In, kernel]` whose rows are the inputs, summed over outputs and `taps`: element
     /// (row, k) lies at `k / taps.len() · stride + row · kernel + taps[k % taps.len()]`.
     Across {
-        from: *const f32,
+        from: *const E,
         stride: usize,
         kernel: usize,
         taps: &'a [usize],
     },
 }
 
-impl Rows<'_> {
-    /// The summed elements come in runs of this many that blocks do not divide.
+impl<E: Element> Rows<'_, E> {
+    /// The summed elements come in runs of this many that blocks do not divide: whole taps, and whole words.
     pub(super) fn run(&self) -> usize {
         match self {
-            Self::Along { .. } => 1,
-            Self::Across { taps, .. } => taps.len().max(1),
+            Self::Along { .. } => E::PER_WORD,
+            Self::Across { taps, .. } => {
+                let taps = taps.len().max(1);
+                if taps.is_multiple_of(E::PER_WORD) {
+                    taps
+                } else {
+                    taps * E::PER_WORD
+                }
+            }
+        }
+    }
+
+    /// Whether rows of `k` elements can be read where they lie: they are whole words, and so is what is between them.
+    pub(super) fn in_place(&self, k: usize) -> bool {
+        match self {
+            Self::Along { stride, .. } => {
+                stride.is_multiple_of(E::PER_WORD) && k.is_multiple_of(E::PER_WORD)
+            }
+            Self::Across { .. } => false,
         }
     }
 }
 
-/// The right operand: a matrix of which blocks can be packed.
-pub(crate) trait Columns: Sync {
+/// The right operand: a matrix of elements `E` of which blocks can be packed.
+pub(crate) trait Columns<E>: Sync {
     /// Writes rows `k0..k0 + kc` of the columns from `col` to `col + cols` (at most [`GROUP`](super::tile::GROUP)) to
-    /// `to`, one row every `stride` elements, padded with zeros to a whole group.
+    /// `to`, in words, one row of words every `stride` words, padded with zeros to a whole group and whole words.
     ///
     /// # Safety
-    /// `to` must have room for that; rows and columns must exist.
+    /// `to` must have room for that; rows and columns must exist, and `k0` must be a multiple of [`Element::PER_WORD`].
     unsafe fn pack(
         &self,
         col: usize,

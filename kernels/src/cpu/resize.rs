@@ -1,13 +1,13 @@
 //! Nearest-neighbour enlargement.
 
-use super::simd::{Vector, multiversion};
+use super::simd::{Element, Vector, multiversion};
 use super::tasks::{From, To, each};
 
 /// Writes each row of `width` elements twice, each element twice.
 ///
 /// # Safety
 /// `from` must cover `rows · width` elements, `to` four times as many.
-pub(crate) unsafe fn double(from: *const f32, to: *mut f32, rows: usize, width: usize) {
+pub(crate) unsafe fn double<E: Element>(from: *const E, to: *mut E, rows: usize, width: usize) {
     let (from, to) = (From(from), To(to));
     let block = (8192 / width.max(1)).max(1);
     each(rows.div_ceil(block), 4 * rows * width, |i| {
@@ -17,7 +17,7 @@ pub(crate) unsafe fn double(from: *const f32, to: *mut f32, rows: usize, width: 
                 let (from, to) = (from.at(row * width), to.at(4 * row * width));
                 for x in 0..width {
                     let value = *from.add(x);
-                    to.add(2 * x).cast::<[f32; 2]>().write_unaligned([value; 2]);
+                    to.add(2 * x).cast::<[E; 2]>().write_unaligned([value; 2]);
                 }
                 core::ptr::copy_nonoverlapping(to, to.add(2 * width), 2 * width);
             }
@@ -30,7 +30,7 @@ pub(crate) unsafe fn double(from: *const f32, to: *mut f32, rows: usize, width: 
 ///
 /// # Safety
 /// `to` must cover `rows · width` elements, `from` four times as many.
-pub(crate) unsafe fn halve(from: *const f32, to: *mut f32, rows: usize, width: usize) {
+pub(crate) unsafe fn halve<E: Element>(from: *const E, to: *mut E, rows: usize, width: usize) {
     let (from, to) = (From(from), To(to));
     let block = (4096 / width.max(1)).max(1);
     each(rows.div_ceil(block), 4 * rows * width, |i| {
@@ -46,18 +46,18 @@ multiversion! {
     ///
     /// # Safety
     /// `from` must have `4 · width` elements, and `to` room for `width`.
-    unsafe fn halve_row(from: *const f32, to: *mut f32, width: usize) = halve_body
+    unsafe fn halve_row<E>(from: *const E, to: *mut E, width: usize) = halve_body
 }
 
 /// The compiler finds the vectors here, for which it knows the instruction set.
 #[inline(always)]
-unsafe fn halve_body<V: Vector>(from: *const f32, to: *mut f32, width: usize) {
+unsafe fn halve_body<V: Vector, E: Element>(from: *const E, to: *mut E, width: usize) {
     // SAFETY: the caller's two rows of `2 · width` elements, and room for `width` more elsewhere.
     let (upper, lower, to) = unsafe {
         (
             core::slice::from_raw_parts(from, 2 * width),
             core::slice::from_raw_parts(from.add(2 * width), 2 * width),
-            core::slice::from_raw_parts_mut(to.cast::<core::mem::MaybeUninit<f32>>(), width),
+            core::slice::from_raw_parts_mut(to.cast::<core::mem::MaybeUninit<E>>(), width),
         )
     };
     for ((to, a), b) in to
@@ -65,6 +65,7 @@ unsafe fn halve_body<V: Vector>(from: *const f32, to: *mut f32, width: usize) {
         .zip(upper.chunks_exact(2))
         .zip(lower.chunks_exact(2))
     {
-        to.write((a[0] + a[1]) + (b[0] + b[1]));
+        let [a, b] = [a, b].map(|pair| pair[0].widen() + pair[1].widen());
+        to.write(E::narrow(a + b));
     }
 }

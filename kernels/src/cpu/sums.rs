@@ -1,4 +1,7 @@
-//! Sums over all but one axis: of runs in f32, of those in f64.
+//! Sums over all but one axis: of runs in f32, of those in f64. And sums of two tensors.
+
+use super::simd::{Element, Vector, multiversion};
+use super::tasks::{From, To, each};
 
 /// Elements summed in f32.
 const RUN: usize = 256;
@@ -48,4 +51,42 @@ fn of_run(run: &[f32]) -> f64 {
     }
     let rest: f64 = rest.iter().copied().map(f64::from).sum();
     rest + lanes.into_iter().map(f64::from).sum::<f64>()
+}
+
+/// Writes the sums of `len` elements of `a` and `b`.
+///
+/// # Safety
+/// `a` and `b` must have them, and `to` room for as many.
+pub(crate) unsafe fn add<E: Element>(a: *const E, b: *const E, to: *mut E, len: usize) {
+    let (a, b, to) = (From(a), From(b), To(to));
+    let block = 1 << 15;
+    each(len.div_ceil(block), len, |i| {
+        let first = i * block;
+        let count = block.min(len - first);
+        // SAFETY: `first + count` is at most `len`, and this task alone writes these elements.
+        unsafe { add_block(a.at(first), b.at(first), to.at(first), count) };
+    });
+}
+
+multiversion! {
+    /// [`add`] on this thread, with its contract.
+    unsafe fn add_block<E>(a: *const E, b: *const E, to: *mut E, len: usize) = add_body
+}
+
+#[inline(always)]
+unsafe fn add_body<V: Vector, E: Element>(a: *const E, b: *const E, to: *mut E, len: usize) {
+    let mut i = 0;
+    while i + V::LANES <= len {
+        // SAFETY: a whole vector remains.
+        unsafe {
+            let (x, y): (V, V) = (E::load(a.add(i)), E::load(b.add(i)));
+            E::store(x.add(y), to.add(i));
+        }
+        i += V::LANES;
+    }
+    while i < len {
+        // SAFETY: `i` is below `len`.
+        unsafe { *to.add(i) = E::narrow((*a.add(i)).widen() + (*b.add(i)).widen()) };
+        i += 1;
+    }
 }

@@ -1,5 +1,6 @@
 //! Work on independent parts of tensors, on as many threads as it is worth.
 
+use super::simd::Element;
 use rayon::prelude::*;
 
 /// Elements below which one thread does it all.
@@ -16,26 +17,26 @@ pub(super) fn each(count: usize, elements: usize, f: impl Fn(usize) + Sync + Sen
 
 /// A source shared by tasks.
 #[derive(Clone, Copy)]
-pub(super) struct From(pub *const f32);
+pub(super) struct From<E>(pub *const E);
 /// A destination of which every task writes its own part.
 #[derive(Clone, Copy)]
-pub(super) struct To(pub *mut f32);
+pub(super) struct To<E>(pub *mut E);
 // SAFETY: what it points to is only read while tasks have it, and is no thread's own.
-unsafe impl Send for From {}
+unsafe impl<E: Element> Send for From<E> {}
 // SAFETY: as for `Send`.
-unsafe impl Sync for From {}
+unsafe impl<E: Element> Sync for From<E> {}
 // SAFETY: no two tasks write to the same elements, which are no thread's own.
-unsafe impl Send for To {}
+unsafe impl<E: Element> Send for To<E> {}
 // SAFETY: as for `Send`.
-unsafe impl Sync for To {}
+unsafe impl<E: Element> Sync for To<E> {}
 
-impl From {
-    pub(super) fn at(self, i: usize) -> *const f32 {
+impl<E: Element> From<E> {
+    pub(super) fn at(self, i: usize) -> *const E {
         self.0.wrapping_add(i)
     }
 }
-impl To {
-    pub(super) fn at(self, i: usize) -> *mut f32 {
+impl<E: Element> To<E> {
+    pub(super) fn at(self, i: usize) -> *mut E {
         self.0.wrapping_add(i)
     }
 }

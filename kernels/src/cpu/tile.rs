@@ -1,25 +1,42 @@
-//! The register tile of the matrix products: some rows times a panel of up to 48 columns.
+//! The register tile of the matrix products: some rows times a panel of up to 48 columns. Operands are words of 32 bits: an
+//! f32, or two bf16 that follow each other along the summed axis ([`Element`]).
 
-use super::simd::{Level, Vector, level};
+use super::simd::{Element, Level, Vector, level};
 
 /// Columns are packed in groups of this many.
 pub(crate) const GROUP: usize = 16;
 
 /// Groups in each panel when `groups` are dealt out evenly over the fewest panels.
 pub(crate) fn panels(groups: usize) -> impl Iterator<Item = usize> {
-    let widest = if level() == Level::Avx512 { 3 } else { 1 };
+    let widest = if level() >= Level::Avx512 { 3 } else { 1 };
     let count = groups.div_ceil(widest);
     (0..count).map(move |i| groups * (i + 1) / count - groups * i / count)
 }
 
-/// Some rows of the left operand: element (row, k) lies at `row · stride + offsets[k]`, or
-/// `row · stride + k` if `offsets` is null. All that a product sums must exist.
+/// Some rows of the left operand: word (row, k) lies at `row · stride + offsets[k]`, or
+/// `row · stride + k` if `offsets` is null. All that a product sums must exist; nothing need be aligned.
 #[derive(Clone, Copy)]
 pub(crate) struct Left {
     pub at: *const f32,
     pub stride: usize,
     pub rows: usize,
     pub offsets: *const u32,
+}
+
+/// What a product is added to: a row of each group, and how far its rows are apart.
+#[derive(Clone, Copy)]
+pub(crate) struct Partial {
+    pub at: [*const f32; 3],
+    pub ld: usize,
+}
+
+impl Partial {
+    pub(crate) fn at(to: [*mut f32; 3], ld: usize) -> Self {
+        Self {
+            at: to.map(|to| to.cast_const()),
+            ld,
+        }
+    }
 }
 
 impl Left {
@@ -33,7 +50,7 @@ impl Left {
     }
 }
 
-/// A packed panel: `kc` rows of `groups` (1 to 3) times [`GROUP`] columns, one row after the other.
+/// A packed panel: `kc` rows of `groups` (1 to 3) times [`GROUP`] columns of words, one row after the other.
 #[derive(Clone, Copy)]
 pub(crate) struct Panel {
     pub at: *const f32,
@@ -58,14 +75,14 @@ impl Bias {
     };
 }
 
-/// `left` times `columns` columns in panels that follow each other, each with `kc` rows, written or
+/// `left` times `columns` columns in panels that follow each other, each with `kc` rows of words of `E`, written or
 /// added to the rows from `to`, which have room for the columns rounded up to whole groups.
 ///
 /// # Safety
-/// `packed` must be what [`super::gemm::pack`] made of `kc` rows of the columns, `left` must have `kc`
-/// elements in each row, and `to` `left.rows` rows, `ld` elements apart, that hold numbers if `plus`.
+/// `packed` must be what [`super::gemm::pack`] made of `kc` rows of words of the columns, `left` must have `kc`
+/// words in each row, and `to` `left.rows` rows, `ld` elements apart, that hold numbers if `plus`.
 #[inline(always)]
-pub(crate) unsafe fn product<V: Vector>(
+pub(crate) unsafe fn product<V: Vector, E: Element>(
     left: Left,
     packed: *const f32,
     columns: usize,
@@ -74,6 +91,46 @@ pub(crate) unsafe fn product<V: Vector>(
     ld: usize,
     plus: bool,
 ) {
+    let product = Product {
+        left,
+        packed,
+        columns,
+        kc,
+        to,
+        ld,
+        plus,
+    };
+    // SAFETY: this function's contract.
+    unsafe { V::product::<E>(&product) }
+}
+
+/// The operands of [`product`].
+#[derive(Clone, Copy)]
+pub(crate) struct Product {
+    left: Left,
+    packed: *const f32,
+    columns: usize,
+    kc: usize,
+    to: *mut f32,
+    ld: usize,
+    plus: bool,
+}
+
+/// [`product`], to be compiled for the vectors.
+///
+/// # Safety
+/// As for that.
+#[inline(always)]
+pub(crate) unsafe fn product_body<V: Vector, E: Element>(product: &Product) {
+    let Product {
+        left,
+        packed,
+        columns,
+        kc,
+        to,
+        ld,
+        plus,
+    } = *product;
     let mut row = 0;
     while row < left.rows {
         let part = Left {
@@ -90,71 +147,125 @@ pub(crate) unsafe fn product<V: Vector>(
             };
             let to = to.wrapping_add(row * ld + group * GROUP);
             let to = [to, to.wrapping_add(GROUP), to.wrapping_add(2 * GROUP)];
+            let plus = plus.then(|| Partial::at(to, ld));
             // SAFETY: the caller's operands, from row `row` and group `group` on; `to` has room for whole groups.
-            unsafe { tile::<V>(part, panel, to, ld, plus, Bias::NONE) };
+            unsafe {
+                tile_body::<V, E, f32>(&Tile {
+                    left: part,
+                    panel,
+                    to,
+                    ld,
+                    plus,
+                    bias: Bias::NONE,
+                });
+            }
             group += groups;
         }
         row += part.rows;
     }
 }
 
-/// `left · panel + bias`, written or added to the rows from each of `to` (one pointer for each
+/// `left · panel + plus + bias` of words of `E`, written as `T` to the rows from each of `to` (one pointer for each
 /// group of columns) with `ld` elements between rows.
 ///
 /// # Safety
-/// `left` must have `panel.kc` elements in each row; `to` room for `left.rows` rows of `panel.groups`
-/// groups, with numbers in them if `plus`; biases that are not null one element for each row or column.
+/// `left` must have `panel.kc` words in each row; `to` room for `left.rows` rows of `panel.groups`
+/// groups, and `plus`, which may lie there, as many numbers; biases that are not null one element for each row or column.
 /// `panel` must come from [`panels`] at the level that `V` is for.
 #[inline(always)]
-pub(crate) unsafe fn tile<V: Vector>(
+pub(crate) unsafe fn tile<V: Vector, E: Element, T: Element>(
     left: Left,
     panel: Panel,
-    to: [*mut f32; 3],
+    to: [*mut T; 3],
     ld: usize,
-    plus: bool,
+    plus: Option<Partial>,
     bias: Bias,
 ) {
+    let tile = Tile {
+        left,
+        panel,
+        to,
+        ld,
+        plus,
+        bias,
+    };
+    // SAFETY: this function's contract.
+    unsafe { V::tile::<E, T>(&tile) }
+}
+
+/// The operands of [`tile`].
+#[derive(Clone, Copy)]
+pub(crate) struct Tile<T> {
+    left: Left,
+    panel: Panel,
+    to: [*mut T; 3],
+    ld: usize,
+    plus: Option<Partial>,
+    bias: Bias,
+}
+
+/// [`tile`], to be compiled for the vectors.
+///
+/// # Safety
+/// As for that.
+#[inline(always)]
+pub(crate) unsafe fn tile_body<V: Vector, E: Element, T: Element>(tile: &Tile<T>) {
+    let Tile {
+        left,
+        panel,
+        to,
+        ld,
+        plus,
+        bias,
+    } = *tile;
     // SAFETY: this function's own contract; offsets are only read if there are some.
     unsafe {
         if left.offsets.is_null() {
-            tile_of::<V, false>(left, panel, to, ld, plus, bias);
+            tile_of::<V, E, T, false>(left, panel, to, ld, plus, bias);
         } else {
-            tile_of::<V, true>(left, panel, to, ld, plus, bias);
+            tile_of::<V, E, T, true>(left, panel, to, ld, plus, bias);
         }
     }
 }
 
 /// [`tile`], with its contract, for left operands with (`ACROSS`) or without offsets.
 #[inline(always)]
-unsafe fn tile_of<V: Vector, const ACROSS: bool>(
+unsafe fn tile_of<V: Vector, E: Element, T: Element, const ACROSS: bool>(
     left: Left,
     panel: Panel,
-    to: [*mut f32; 3],
+    to: [*mut T; 3],
     ld: usize,
-    plus: bool,
+    plus: Option<Partial>,
     bias: Bias,
 ) {
     // The widths are constants of V, so one arm remains.
     // SAFETY: the contract of `tile`; each arm's vectors are as wide as the panel's groups.
     unsafe {
         match (V::LANES, panel.groups) {
-            (16, 3) => rows::<V, ACROSS, 8, 3>(left, panel, to, ld, plus, bias),
-            (16, 2) => rows::<V, ACROSS, 8, 2>(left, panel, to, ld, plus, bias),
-            (16, _) => rows::<V, ACROSS, 8, 1>(left, panel, to, ld, plus, bias),
-            (8, _) => rows::<V, ACROSS, 6, 2>(left, panel, to, ld, plus, bias),
-            _ => rows::<V, ACROSS, 4, 4>(left, panel, to, ld, plus, bias),
+            (16, 3) => rows::<V, E, T, ACROSS, 8, 3>(left, panel, to, ld, plus, bias),
+            (16, 2) => rows::<V, E, T, ACROSS, 8, 2>(left, panel, to, ld, plus, bias),
+            (16, _) => rows::<V, E, T, ACROSS, 8, 1>(left, panel, to, ld, plus, bias),
+            (8, _) => rows::<V, E, T, ACROSS, 6, 2>(left, panel, to, ld, plus, bias),
+            _ => rows::<V, E, T, ACROSS, 4, 4>(left, panel, to, ld, plus, bias),
         }
     }
 }
 
 /// [`tile_of`] in parts of at most `ROWS` rows, for a panel of `VECTORS` vectors.
 #[inline(always)]
-unsafe fn rows<V: Vector, const ACROSS: bool, const ROWS: usize, const VECTORS: usize>(
+unsafe fn rows<
+    V: Vector,
+    E: Element,
+    T: Element,
+    const ACROSS: bool,
+    const ROWS: usize,
+    const VECTORS: usize,
+>(
     mut left: Left,
     panel: Panel,
-    mut to: [*mut f32; 3],
+    mut to: [*mut T; 3],
     ld: usize,
-    plus: bool,
+    mut plus: Option<Partial>,
     mut bias: Bias,
 ) {
     let mut remaining = left.rows;
@@ -162,18 +273,23 @@ unsafe fn rows<V: Vector, const ACROSS: bool, const ROWS: usize, const VECTORS: 
         // SAFETY: the contract of `tile`; at least as many rows remain as the kernel takes.
         let done = unsafe {
             if remaining >= ROWS {
-                kernel::<V, ACROSS, ROWS, VECTORS>(left, panel, to, ld, plus, bias)
+                kernel::<V, E, T, ACROSS, ROWS, VECTORS>(left, panel, to, ld, plus, bias)
             } else if remaining >= 4 {
-                kernel::<V, ACROSS, 4, VECTORS>(left, panel, to, ld, plus, bias)
+                kernel::<V, E, T, ACROSS, 4, VECTORS>(left, panel, to, ld, plus, bias)
             } else if remaining >= 2 {
-                kernel::<V, ACROSS, 2, VECTORS>(left, panel, to, ld, plus, bias)
+                kernel::<V, E, T, ACROSS, 2, VECTORS>(left, panel, to, ld, plus, bias)
             } else {
-                kernel::<V, ACROSS, 1, VECTORS>(left, panel, to, ld, plus, bias)
+                kernel::<V, E, T, ACROSS, 1, VECTORS>(left, panel, to, ld, plus, bias)
             }
         };
         remaining -= done;
         left.at = left.at.wrapping_add(done * left.stride);
         to = to.map(|to| to.wrapping_add(done * ld));
+        if let Some(plus) = &mut plus {
+            for at in &mut plus.at {
+                *at = at.wrapping_add(done * plus.ld);
+            }
+        }
         if !bias.row.is_null() {
             bias.row = bias.row.wrapping_add(done);
         }
@@ -198,19 +314,26 @@ macro_rules! unroll {
 /// The register tile: `ROWS` × `VECTORS` accumulators, at most 8 × 4. Returns `ROWS`, which `left` must
 /// have; otherwise the contract is that of [`tile`].
 #[inline(always)]
-unsafe fn kernel<V: Vector, const ACROSS: bool, const ROWS: usize, const VECTORS: usize>(
+unsafe fn kernel<
+    V: Vector,
+    E: Element,
+    T: Element,
+    const ACROSS: bool,
+    const ROWS: usize,
+    const VECTORS: usize,
+>(
     left: Left,
     panel: Panel,
-    to: [*mut f32; 3],
+    to: [*mut T; 3],
     ld: usize,
-    plus: bool,
+    plus: Option<Partial>,
     bias: Bias,
 ) -> usize {
     let width = VECTORS * V::LANES;
     let mut sums = [[V::splat(0.0); VECTORS]; ROWS];
     let mut right = panel.at;
     for k in 0..panel.kc {
-        // SAFETY: the panel has `kc` rows of `width` elements, and each of the `ROWS` rows on the left (and `offsets`,
+        // SAFETY: the panel has `kc` rows of `width` words, and each of the `ROWS` rows on the left (and `offsets`,
         // if `ACROSS`) has `kc`.
         unsafe {
             let mut columns = [V::splat(0.0); VECTORS];
@@ -224,9 +347,9 @@ unsafe fn kernel<V: Vector, const ACROSS: bool, const ROWS: usize, const VECTORS
             };
             let at = left.at.add(offset);
             unroll!(I < ROWS, {
-                let factor = V::splat(*at.add(I * left.stride));
+                let factor = V::splat(at.add(I * left.stride).read_unaligned());
                 unroll!(J < VECTORS, {
-                    sums[I][J] = factor.mul_add(columns[J], sums[I][J])
+                    sums[I][J] = E::dot(factor, columns[J], sums[I][J])
                 });
             });
             right = right.add(width);
@@ -234,13 +357,15 @@ unsafe fn kernel<V: Vector, const ACROSS: bool, const ROWS: usize, const VECTORS
     }
     unroll!(I < ROWS, {
         unroll!(J < VECTORS, {
-            // SAFETY: `to` has `ROWS` rows of the group that `lane` is in; so have biases that are not null.
+            // SAFETY: `to` has `ROWS` rows of the group that `lane` is in; so have what is added and biases that are not
+            // null.
             unsafe {
                 let lane = J * V::LANES;
                 let to = to[lane / GROUP].add(I * ld + lane % GROUP);
                 let mut sum = sums[I][J];
-                if plus {
-                    sum = sum.add(V::load(to));
+                if let Some(plus) = plus {
+                    let at = plus.at[lane / GROUP].add(I * plus.ld + lane % GROUP);
+                    sum = sum.add(V::load(at));
                 }
                 if !bias.row.is_null() {
                     sum = sum.add(V::splat(*bias.row.add(I)));
@@ -251,7 +376,7 @@ unsafe fn kernel<V: Vector, const ACROSS: bool, const ROWS: usize, const VECTORS
                 if bias.relu {
                     sum = V::splat(0.0).max(sum);
                 }
-                sum.store(to);
+                T::store(sum, to);
             }
         });
     });

@@ -21,7 +21,7 @@ pub(crate) struct Unrolled {
 // SAFETY: only read.
 unsafe impl Sync for Unrolled {}
 
-impl Columns for Unrolled {
+impl Columns<f32> for Unrolled {
     unsafe fn pack(
         &self,
         col: usize,

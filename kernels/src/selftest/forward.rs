@@ -46,6 +46,10 @@ pub const OPERATIONS: &[Operation] = &[
         run: activations,
     },
     Operation {
+        name: "add",
+        run: sums,
+    },
+    Operation {
         name: "upsample_nearest2x",
         run: upsample,
     },
@@ -261,6 +265,15 @@ fn activations(trial: &mut Trial) {
         quick_gelu(x),
         &of(reference::quick_gelu),
     );
+}
+
+fn sums(trial: &mut Trial) {
+    for case @ [b, n, c] in [[2, 77, 40], [1, 3, 5]] {
+        let (x, x64) = trial.tensor([b, n, c]);
+        let (y, y64) = trial.tensor([b, n, c]);
+        let want: Vec<f64> = x64.iter().zip(&y64).map(|(x, y)| x + y).collect();
+        trial.compare(format!("{case:?}"), add(x, y), &want);
+    }
 }
 
 fn upsample(trial: &mut Trial) {

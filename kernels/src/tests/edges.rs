@@ -79,10 +79,10 @@ fn levels_have_pixels() {
 
 #[test]
 fn patches_are_refused_that_32_bits_cannot_address() {
-    assert!(Patches::offsets_fit(64, 1 << 29, 64));
+    assert!(Patches::<f32>::offsets_fit(64, 1 << 29, 64));
     // A group of 16 columns meets 16 samples of one pixel.
-    assert!(Patches::offsets_fit(1, 1 << 26, 1));
-    assert!(!Patches::offsets_fit(1, 1 << 28, 1));
-    assert!(!Patches::offsets_fit(64, 0, 1 << 31));
-    assert!(!Patches::offsets_fit(64, usize::MAX, 1));
+    assert!(Patches::<f32>::offsets_fit(1, 1 << 26, 1));
+    assert!(!Patches::<f32>::offsets_fit(1, 1 << 28, 1));
+    assert!(!Patches::<f32>::offsets_fit(64, 0, 1 << 31));
+    assert!(!Patches::<f32>::offsets_fit(64, usize::MAX, 1));
 }

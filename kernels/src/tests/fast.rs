@@ -20,12 +20,12 @@ fn plain_tolerance(dtype: DType) -> f64 {
 #[test]
 fn only_plain_flex_floats_take_the_fast_path() {
     let x = random([2, 3], 1, DType::F32);
-    assert!(Operand::new(&x).is_some());
-    assert!(Operand::new(&x.clone().cast(DType::F16)).is_some());
-    assert!(Operand::new(&x.clone().cast(DType::F64)).is_none());
+    assert!(Operand::<f32>::new(&x).is_some());
+    assert!(Operand::<f32>::new(&x.clone().cast(DType::F16)).is_some());
+    assert!(Operand::<f32>::new(&x.clone().cast(DType::F64)).is_none());
     let tracked = Tensor::<2>::from_data(x.clone().into_data(), &Device::flex().autodiff());
-    assert!(Operand::new(&tracked).is_none());
-    assert!(Operand::new(&tracked.require_grad()).is_none());
+    assert!(Operand::<f32>::new(&tracked).is_none());
+    assert!(Operand::<f32>::new(&tracked.require_grad()).is_none());
 }
 
 #[test]

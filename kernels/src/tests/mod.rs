@@ -11,6 +11,7 @@ mod gpu;
 mod gradients;
 mod input_gradients;
 mod layout;
+mod narrow;
 mod parameter_gradients;
 mod simd;
 mod stand_ins;

@@ -307,7 +307,7 @@ impl TransformerBlock {
         let grad = grad.map(|grad| {
             let (grad, x3) = (tokens(grad), tape.read());
             let inner = self.ff.input_grad(grad.clone(), tape.read());
-            self.norm3.input_grad(inner, x3) + grad
+            kernels::add(self.norm3.input_grad(inner, x3), grad)
         });
 
         if grad.is_none() && grad_probabilities.is_none() {
@@ -329,7 +329,7 @@ impl TransformerBlock {
         let inner = self.attn2.queries_input_grad(inner);
         let inner = self.norm2.input_grad(inner, x2);
         let grad = match grad {
-            Some(grad) => inner + grad,
+            Some(grad) => kernels::add(inner, grad),
             None => inner,
         };
         let grad = match fused {
@@ -348,7 +348,7 @@ impl TransformerBlock {
             Some(merging) => merging.merge_input_grad(inner),
             None => inner,
         };
-        let grad = self.norm1.input_grad(inner, tokens(x)) + grad;
+        let grad = kernels::add(self.norm1.input_grad(inner, tokens(x)), grad);
         Some(grad.reshape(shape))
     }
 }

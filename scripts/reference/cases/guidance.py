@@ -129,15 +129,16 @@ def network_gradients(family, dtype):
 def make():
     tensors = {}
     map_losses(tensors)
-    deviations = {}
+    deviations = {"f32": {}, "bf16": {}}
     for family in NETWORKS:
-        found = network_gradients(family, torch.float32)
         exact = network_gradients(family, torch.float64)
-        deviations[family] = {
-            name: float(f"{(found[name] - exact[name]).abs().max() / exact[name].abs().max():.1e}")
-            for name in found
-            if name.endswith("gradient")
-        }
+        for name, dtype in (("f32", torch.float32), ("bf16", torch.bfloat16)):
+            found = network_gradients(family, dtype)
+            deviations[name][family] = {
+                name: float(f"{(found[name].double() - exact[name]).abs().max() / exact[name].abs().max():.1e}")
+                for name in found
+                if name.endswith("gradient")
+            }
         tensors |= exact
     info = {
         "cases": {name: {"config": config, "targets": wanted} for name, (config, wanted) in CASES.items()},
@@ -145,6 +146,7 @@ def make():
             family: {"resolution": side, "timestep": timestep, "scale": scale}
             for family, (_, side, timestep, scale) in NETWORKS.items()
         },
-        "relative_deviation_of_f32_from_f64": deviations,
+        "relative_deviation_of_f32_from_f64": deviations["f32"],
+        "relative_deviation_of_bf16_from_f64": deviations["bf16"],
     }
     write_case("guidance", tensors, info)

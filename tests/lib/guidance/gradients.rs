@@ -8,6 +8,7 @@ use prepose::guidance::gradient::{MapGradient, Reading, Stage};
 use prepose::guidance::layout::Layout;
 use prepose::guidance::maps::MapGroup;
 use prepose::guidance::{GuidanceConfig, Network, Target};
+use prepose::request::{Dtype, ModelRequest};
 use prepose_models::attention::{LayerInfo, Place};
 use prepose_models::ip_adapter::{PictureRow, RegionMask};
 use prepose_models::unet::{
@@ -93,6 +94,10 @@ struct Tiny {
 
 impl Tiny {
     fn open(family: &str, expected: &Expected) -> Self {
+        Self::open_as(family, expected, Dtype::F32)
+    }
+
+    fn open_as(family: &str, expected: &Expected, dtype: Dtype) -> Self {
         let info = &read_json(&fixture("guidance/case.json"))["networks"][family];
         let key = |name: &str| format!("{family}/{name}");
         let added = (family == "sdxl").then(|| AddedConditioning {
@@ -100,9 +105,10 @@ impl Tiny {
             time_ids: expected.tensor(&key("time_ids")),
         });
         Self {
-            engine: Rc::new(engine(
-                &fixture(&format!("{family}-tiny")).to_string_lossy(),
-            )),
+            engine: Rc::new(engine_of(ModelRequest::new(
+                fixture(&format!("{family}-tiny")).to_string_lossy(),
+                dtype,
+            ))),
             latents: expected.tensor(&key("latents")),
             context: expected.tensor(&key("context")),
             added,
@@ -255,6 +261,29 @@ fn central_differences_through_sd1() {
 #[test]
 fn central_differences_through_sdxl() {
     central_differences("sdxl");
+}
+
+/// Through networks in bf16, the gradients are no further from those in f64 than PyTorch's are in bf16: over all cases
+/// together (the mean of the logarithms), since the roundings of a single one are a matter of chance.
+#[test]
+fn gradients_in_bf16() {
+    let expected = Expected::open("guidance");
+    let info = read_json(&fixture("guidance/case.json"));
+    for family in ["sd1", "sdxl"] {
+        let network = Tiny::open_as(family, &expected, Dtype::Bf16);
+        let mut distance = 0.0;
+        for (name, config, targets) in cases() {
+            let (_, gradient) = network.evaluate(&config, &targets, 0, Memory::Keep);
+            let key = format!("{family}/{name}/gradient");
+            let ours = deviation(&gradient, &expected.values(&key));
+            let theirs = &info["relative_deviation_of_bf16_from_f64"][family][&key];
+            let theirs = theirs.as_f64().unwrap();
+            println!("{family} {name}: {ours:.1e}, PyTorch {theirs:.1e}");
+            assert!(f64::from(ours) < 3.0 * theirs, "{family} {name}: {ours}");
+            distance += (f64::from(ours) / theirs).ln();
+        }
+        assert!(distance <= 0.0, "{family}: the errors are larger");
+    }
 }
 
 #[test]

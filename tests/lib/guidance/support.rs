@@ -124,7 +124,10 @@ pub fn model(checkpoint: &str) -> ModelRequest {
 }
 
 pub fn engine(checkpoint: &str) -> Engine {
-    let model = model(checkpoint);
+    engine_of(model(checkpoint))
+}
+
+pub fn engine_of(model: ModelRequest) -> Engine {
     let device = device::open("flex".parse().unwrap()).unwrap();
     Blueprint::open(&model)
         .unwrap()

@@ -1,9 +1,9 @@
 //! Attention in tiles with a running softmax, so that no more than a strip of scores exists at a time
 //! (Milakov & Gimelshein 2018; Dao et al. 2022).
 
-use super::{Heads, pack_across, pack_rows, scaled, softmax};
+use super::{Heads, Strided, left, pack_across, pack_rows, scaled, softmax, words};
 use crate::cpu::scratch::Scratch;
-use crate::cpu::simd::{Vector, exp2, multiversion};
+use crate::cpu::simd::{Element, Vector, exp2, multiversion};
 use crate::cpu::tile::{GROUP, Left, product};
 use core::f32::consts::LOG2_E;
 use rayon::prelude::*;
@@ -25,13 +25,13 @@ fn block(width: usize) -> usize {
     (BLOCK / width / GROUP * GROUP).clamp(GROUP, KEYS)
 }
 
-/// `softmax(q kᵀ / √D) v`.
-pub(crate) struct Attention {
-    pub q: Heads,
-    pub k: Heads,
-    pub v: Heads,
+/// `softmax(q kᵀ / √D) v`. Rows of queries must be whole words, and so must be what is between them.
+pub(crate) struct Attention<E> {
+    pub q: Heads<E>,
+    pub k: Heads<E>,
+    pub v: Heads<E>,
     /// Where the result goes, `[B, N, H, D]`.
-    pub out: *mut f32,
+    pub out: *mut E,
     pub batch: usize,
     pub heads: usize,
     pub queries: usize,
@@ -39,7 +39,7 @@ pub(crate) struct Attention {
     pub width: usize,
     pub causal: bool,
     /// Where the probabilities `[B, H, N, M]` go, or null. Not together with `causal`.
-    pub probs: *mut f32,
+    pub probs: *mut E,
     /// What is added to the scores. Not together with `causal` or `probs`.
     pub grid: Option<Grid>,
 }
@@ -83,12 +83,12 @@ impl Grid {
 }
 
 // SAFETY: the inputs are only read, and no two tasks of `run`, which alone writes, write the same rows.
-unsafe impl Sync for Attention {}
+unsafe impl<E: Element> Sync for Attention<E> {}
 
 /// The packed keys and values of one head, and the block of queries to answer.
 #[derive(Clone, Copy)]
-struct Task<'a> {
-    problem: &'a Attention,
+struct Task<'a, E> {
+    problem: &'a Attention<E>,
     batch: usize,
     head: usize,
     /// Panels of the transposed keys, block after block.
@@ -100,9 +100,9 @@ struct Task<'a> {
 }
 
 // SAFETY: as for `Attention`; the packed keys and values are only read.
-unsafe impl Sync for Task<'_> {}
+unsafe impl<E: Element> Sync for Task<'_, E> {}
 
-impl Attention {
+impl<E: Element> Attention<E> {
     /// Computes the attention on Rayon's threads.
     ///
     /// # Safety
@@ -131,22 +131,24 @@ impl Attention {
     unsafe fn head(&self, pair: usize, parallel: bool) {
         let (batch, head) = (pair / self.heads, pair % self.heads);
         let depth = self.width.next_multiple_of(GROUP);
-        let keys_size = self.keys.next_multiple_of(GROUP) * self.width;
-        let mut scratch = Scratch::take(keys_size.next_multiple_of(GROUP) + self.keys * depth);
+        let width = words::<E>(self.width);
+        let keys_size = self.keys.next_multiple_of(GROUP) * width;
+        let values_size = words::<E>(self.keys) * depth;
+        let mut scratch = Scratch::take(keys_size.next_multiple_of(GROUP) + values_size);
         let keys = scratch.as_mut_ptr();
         let values = keys.wrapping_add(keys_size.next_multiple_of(GROUP));
-        let of_head = |rows: &Heads| (rows.head(batch, head), rows.strides[2]);
+        let of_head = |rows: &Heads<E>| (rows.head(batch, head), rows.strides[2]);
         let (key_rows, value_rows) = (of_head(&self.k), of_head(&self.v));
         let size = block(self.width);
         for key in (0..self.keys).step_by(size) {
             let count = size.min(self.keys - key);
-            let (width, keys) = (self.width, keys.wrapping_add(key * self.width));
-            // SAFETY: a block takes `width` rows of its keys in whole groups. Only in the last block are keys no whole
+            let keys = keys.wrapping_add(key * width);
+            // SAFETY: a block takes `width` words of its keys in whole groups. Only in the last block are keys no whole
             // groups, so that all blocks take `keys_size`; the head has these keys.
-            unsafe { pack_across(key_rows, (key, count), width, keys) };
-            let values = values.wrapping_add(key * depth);
-            // SAFETY: a block takes `depth` columns for each of its values, of which the head has these.
-            unsafe { pack_rows(value_rows, (key, count), width, values) };
+            unsafe { pack_across(key_rows, (key, count), self.width, keys) };
+            let values = values.wrapping_add(words::<E>(key) * depth);
+            // SAFETY: a block takes `depth` columns for each word of its values, of which the head has these.
+            unsafe { pack_rows(value_rows, (key, count), self.width, values) };
         }
         let task = Task {
             problem: self,
@@ -185,11 +187,11 @@ multiversion! {
     /// # Safety
     /// As for [`Attention::run`]; keys and values must be packed as in [`Attention::head`], the head must
     /// have the queries, and nobody else may write to their rows of the outputs.
-    unsafe fn answer(task: Task<'_>) = answer_body
+    unsafe fn answer<E>(task: Task<'_, E>) = answer_body
 }
 
 #[inline(always)]
-unsafe fn answer_body<V: Vector>(task: Task<'_>) {
+unsafe fn answer_body<V: Vector, E: Element>(task: Task<'_, E>) {
     let Attention {
         queries: all_queries,
         keys: all_keys,
@@ -234,11 +236,12 @@ unsafe fn answer_body<V: Vector>(task: Task<'_>) {
     while key < end {
         let keys = block.min(all_keys - key);
         let padded = keys.next_multiple_of(GROUP);
-        let left = Left::along(queries, query_stride, task.count);
-        let packed = task.keys.wrapping_add(key * width);
+        let of_queries = left((queries, query_stride), task.count);
+        let depth_words = words::<E>(width);
+        let packed = task.keys.wrapping_add(key * depth_words);
         // SAFETY: this block of keys is packed there, each query has `width` elements, and `scores` has `count` rows of
         // `widest` elements, which is at least `padded`.
-        unsafe { product::<V>(left, packed, keys, width, scores, padded, false) };
+        unsafe { product::<V, E>(of_queries, packed, keys, depth_words, scores, padded, false) };
         for i in 0..task.count {
             if let Some(grid) = task.problem.grid {
                 let head = task.batch * task.problem.heads + task.head;
@@ -254,7 +257,7 @@ unsafe fn answer_body<V: Vector>(task: Task<'_>) {
             }
             let (largest, total) = (largest.wrapping_add(i), total.wrapping_add(i));
             // SAFETY: the product has written the row; `largest` and `total` were set above.
-            let shrink = unsafe { softmax::<V>(line, padded, scale, largest, total) };
+            let shrink = unsafe { softmax::<V, E>(line, padded, scale, largest, total) };
             if shrink != 1.0 {
                 let line = sums.wrapping_add(i * depth);
                 for j in (0..depth).step_by(V::LANES) {
@@ -264,11 +267,22 @@ unsafe fn answer_body<V: Vector>(task: Task<'_>) {
                 }
             }
         }
-        let left = Left::along(scores, padded, task.count);
-        let packed = task.values.wrapping_add(key * depth);
-        // SAFETY: this block of values is packed there, each row of scores has `keys` elements, and `sums` has `count`
-        // rows of `depth` elements that were set above.
-        unsafe { product::<V>(left, packed, width, keys, sums, depth, true) };
+        // Elements now, in rows as far apart as before.
+        let of_scores = Left::along(scores, padded, task.count);
+        let packed = task.values.wrapping_add(words::<E>(key) * depth);
+        // SAFETY: this block of values is packed there, each row of scores has `keys` elements and zeros up to `padded`,
+        // and `sums` has `count` rows of `depth` elements that were set above.
+        unsafe {
+            product::<V, E>(
+                of_scores,
+                packed,
+                width,
+                words::<E>(keys),
+                sums,
+                depth,
+                true,
+            );
+        }
         key += keys;
     }
     for i in 0..task.count {
@@ -277,7 +291,7 @@ unsafe fn answer_body<V: Vector>(task: Task<'_>) {
         // SAFETY: row `i` of the sums has at least `width` elements, and so has the query's row of the result.
         unsafe {
             let factor = 1.0 / *total.add(i);
-            scaled(
+            scaled::<V, E>(
                 sums.add(i * depth),
                 task.problem.out.add(at * width),
                 width,
@@ -287,7 +301,10 @@ unsafe fn answer_body<V: Vector>(task: Task<'_>) {
     }
     if !task.problem.probs.is_null() {
         // SAFETY: `scores`, no longer needed, has a row for the widest block, and every query has its maximum and sum.
-        unsafe { probabilities::<V>(&task, queries, scores, largest, total, scale) };
+        unsafe {
+            let queries = (queries, query_stride);
+            probabilities::<V, E>(&task, queries, scores, largest, total, scale);
+        }
     }
 }
 
@@ -297,16 +314,16 @@ unsafe fn answer_body<V: Vector>(task: Task<'_>) {
 /// As for [`answer`]; `line` must have room for the scores of one query to a block of keys, `largest` and
 /// `total` hold every query's maximum and sum.
 #[inline(always)]
-unsafe fn probabilities<V: Vector>(
-    task: &Task<'_>,
-    queries: *const f32,
+unsafe fn probabilities<V: Vector, E: Element>(
+    task: &Task<'_, E>,
+    (queries, stride): Strided<E>,
     line: *mut f32,
     largest: *const f32,
     total: *const f32,
     scale: f32,
 ) {
     let problem = task.problem;
-    let stride = problem.q.strides[2];
+    let width = words::<E>(problem.width);
     for i in 0..task.count {
         let row = task.first + i;
         let at = (task.batch * problem.heads + task.head) * problem.queries + row;
@@ -314,25 +331,24 @@ unsafe fn probabilities<V: Vector>(
         for key in (0..problem.keys).step_by(block) {
             let keys = block.min(problem.keys - key);
             let padded = keys.next_multiple_of(GROUP);
-            let left = Left::along(queries.wrapping_add(i * stride), stride, 1);
-            let packed = task.keys.wrapping_add(key * problem.width);
+            let of_query = left((queries.wrapping_add(i * stride), stride), 1);
+            let packed = task.keys.wrapping_add(key * width);
             // SAFETY: this block of keys is packed there, and `line` has room for `padded` scores.
-            unsafe { product::<V>(left, packed, keys, problem.width, line, padded, false) };
+            unsafe { product::<V, E>(of_query, packed, keys, width, line, padded, false) };
             // SAFETY: every query has its maximum and sum.
             let (largest, total) = unsafe { (*largest.add(i), *total.add(i)) };
-            let factor = V::splat(1.0 / total);
             for j in (0..padded).step_by(V::LANES) {
                 let at = line.wrapping_add(j);
                 // SAFETY: the product has written `padded` scores, which are whole vectors.
                 let score = unsafe { V::load(at) };
                 let x = score.mul_add(V::splat(scale), V::splat(-largest));
                 // SAFETY: as above.
-                unsafe { exp2(x).mul(factor).store(at) };
+                unsafe { exp2(x).store(at) };
             }
             // SAFETY: the query's row of the probabilities has `keys` elements from `key` on.
             unsafe {
                 let to = problem.probs.add(at * problem.keys + key);
-                core::ptr::copy_nonoverlapping(line, to, keys);
+                scaled::<V, E>(line, to, keys, 1.0 / total);
             }
         }
     }

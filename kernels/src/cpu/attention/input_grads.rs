@@ -5,9 +5,10 @@
 
 use super::work::{Operands, Work};
 use super::{
-    Heads, QUERIES, Sizes, Strided, dot, mask, pack_across, pack_rows, row, scaled, softmax,
+    Heads, QUERIES, Sizes, Strided, dot, left, mask, pack_across, pack_rows, row, scaled, softmax,
+    words,
 };
-use crate::cpu::simd::{Vector, exp2, multiversion};
+use crate::cpu::simd::{Element, Vector, exp2, multiversion};
 use crate::cpu::tile::{GROUP, Left, product};
 
 /// Up to this many keys are one block: the softmax of a query is then complete in one tile.
@@ -19,25 +20,25 @@ fn block_of(keys: usize) -> usize {
     if keys <= ONE_BLOCK { keys } else { KEYS }
 }
 
-/// Gradients of self-attention.
-pub(crate) struct InputGrads {
+/// Gradients of self-attention. Rows of queries and of the gradient must be whole words, and so must be what is between them.
+pub(crate) struct InputGrads<E> {
     pub sizes: Sizes,
     /// Of the result, and the result.
-    pub grad: Heads,
-    pub out: Heads,
-    pub q: Heads,
-    pub k: Heads,
-    pub v: Heads,
+    pub grad: Heads<E>,
+    pub out: Heads<E>,
+    pub q: Heads<E>,
+    pub k: Heads<E>,
+    pub v: Heads<E>,
     /// Where the gradients go, `[B, N, H, D]` and `[B, M, H, D]`.
-    pub q_grad: *mut f32,
-    pub k_grad: *mut f32,
-    pub v_grad: *mut f32,
+    pub q_grad: *mut E,
+    pub k_grad: *mut E,
+    pub v_grad: *mut E,
 }
 
 // SAFETY: the inputs are only read, and no two tasks of `run`, which alone writes, write the same rows.
-unsafe impl Sync for InputGrads {}
+unsafe impl<E: Element> Sync for InputGrads<E> {}
 
-impl InputGrads {
+impl<E: Element> InputGrads<E> {
     /// Computes the gradients on Rayon's threads.
     ///
     /// # Safety
@@ -52,38 +53,40 @@ impl InputGrads {
             width,
             ..
         } = self.sizes;
-        // Every part after the first adds to gradients of keys and values of its own.
+        // Several parts have gradients of keys and values of their own, which are summed afterwards.
         let size = batch * heads * keys * width;
-        let mut others = vec![0.0f32; 2 * (parts - 1) * size];
-        let at = Shared(others.as_mut_ptr());
+        let mut sums = vec![0.0f32; if parts > 1 { 2 * parts * size } else { 0 }];
+        let at = Shared(sums.as_mut_ptr());
         self.sizes.each(parts, |batch, head, (part, first, count)| {
-            let (k_grad, v_grad) = match part {
-                0 => (self.k_grad, self.v_grad),
-                _ => {
-                    let to = at.get().wrapping_add(2 * (part - 1) * size);
-                    (to, to.wrapping_add(size))
-                }
-            };
+            let sums = (parts > 1).then(|| {
+                let to = at.get().wrapping_add(2 * part * size);
+                [to, to.wrapping_add(size)]
+            });
             let task = Task {
                 problem: self,
                 batch,
                 head,
                 first,
                 count,
-                k_grad,
-                v_grad,
+                sums,
             };
             // SAFETY: every task has its own head or part of the queries, and each part its own gradients of keys and
-            // values: the caller's for the first, and `size` elements each of `others` for the rest.
+            // values: the caller's if there is one, else `size` elements each of `sums`.
             unsafe { differentiate(task) };
         });
+        let Some((first, others)) = sums.split_at_mut_checked(2 * size) else {
+            return;
+        };
         for part in others.chunks(2 * size) {
-            let (k_part, v_part) = part.split_at(size);
-            for (to, part) in [(self.k_grad, k_part), (self.v_grad, v_part)] {
-                for (i, x) in part.iter().enumerate() {
-                    // SAFETY: the caller's `size` elements, all of which the first part has written.
-                    unsafe { *to.add(i) += x };
-                }
+            for (sum, x) in first.iter_mut().zip(part) {
+                *sum += x;
+            }
+        }
+        let (of_keys, of_values) = first.split_at(size);
+        for (to, sums) in [(self.k_grad, of_keys), (self.v_grad, of_values)] {
+            for (i, x) in sums.iter().enumerate() {
+                // SAFETY: the caller's `size` elements.
+                unsafe { *to.add(i) = E::narrow(*x) };
             }
         }
     }
@@ -104,20 +107,20 @@ impl Shared {
 
 /// Some queries of one head.
 #[derive(Clone, Copy)]
-struct Task<'a> {
-    problem: &'a InputGrads,
+struct Task<'a, E> {
+    problem: &'a InputGrads<E>,
     batch: usize,
     head: usize,
     first: usize,
     count: usize,
-    k_grad: *mut f32,
-    v_grad: *mut f32,
+    /// Where the gradients of keys and values go if not to the problem's.
+    sums: Option<[*mut f32; 2]>,
 }
 
-impl Task<'_> {
-    fn operands(&self) -> Operands {
-        let of_head = |rows: &Heads| (rows.head(self.batch, self.head), rows.strides[2]);
-        let of_task = |rows: &Heads| {
+impl<E: Element> Task<'_, E> {
+    fn operands(&self) -> Operands<E> {
+        let of_head = |rows: &Heads<E>| (rows.head(self.batch, self.head), rows.strides[2]);
+        let of_task = |rows: &Heads<E>| {
             let (at, stride) = of_head(rows);
             (at.wrapping_add(self.first * stride), stride)
         };
@@ -141,14 +144,14 @@ multiversion! {
     /// The gradient of some queries of a head, and what they add to those of its keys and values.
     ///
     /// # Safety
-    /// As for [`InputGrads::run`]; the head must have the queries, `k_grad` and `v_grad` must have room for
-    /// the gradients of all keys and values, and nobody else may write to what is the head's in them or to
-    /// the gradients of the queries.
-    unsafe fn differentiate(task: Task<'_>) = differentiate_body
+    /// As for [`InputGrads::run`]; the head must have the queries, `sums`, if given, must have room for
+    /// the gradients of all keys and values, and nobody else may write to what is the head's in them (or else in the
+    /// problem's) or to the gradients of the queries.
+    unsafe fn differentiate<E>(task: Task<'_, E>) = differentiate_body
 }
 
 #[inline(always)]
-unsafe fn differentiate_body<V: Vector>(task: Task<'_>) {
+unsafe fn differentiate_body<V: Vector, E: Element>(task: Task<'_, E>) {
     let sizes = &task.problem.sizes;
     let (keys, block) = (sizes.keys, block_of(sizes.keys));
     let blocks = || {
@@ -158,17 +161,17 @@ unsafe fn differentiate_body<V: Vector>(task: Task<'_>) {
     let work = Work::new(task.operands(), sizes, task.count, block);
     // SAFETY: this function's contract, and `work` is the task's own. What each call needs the one before it has written.
     unsafe {
-        begin::<V>(&task, &work);
+        begin::<V, E>(&task, &work);
         if keys > block {
             for keys in blocks() {
-                summarise::<V>(&task, &work, keys);
+                summarise::<V, E>(&task, &work, keys);
             }
         }
         for keys in blocks() {
-            differentiate_block::<V>(&task, &work, keys);
-            write_key_grads(&task, &work, keys);
+            differentiate_block::<V, E>(&task, &work, keys);
+            write_key_grads::<V, E>(&task, &work, keys);
         }
-        write_query_grads(&task, &work);
+        write_query_grads::<V, E>(&task, &work);
     }
 }
 
@@ -177,7 +180,7 @@ unsafe fn differentiate_body<V: Vector>(task: Task<'_>) {
 /// # Safety
 /// As for [`differentiate`]; `work` must be the task's.
 #[inline(always)]
-unsafe fn begin<V: Vector>(task: &Task<'_>, work: &Work) {
+unsafe fn begin<V: Vector, E: Element>(task: &Task<'_, E>, work: &Work<E>) {
     for i in 0..QUERIES {
         // SAFETY: there are that many offsets.
         unsafe { *work.offsets.add(i) = (i * work.ld) as u32 };
@@ -188,7 +191,7 @@ unsafe fn begin<V: Vector>(task: &Task<'_>, work: &Work) {
         unsafe {
             *work.largest.add(i) = f32::NEG_INFINITY;
             *work.total.add(i) = 0.0;
-            *work.along.add(i) = dot::<V>(grad, out, task.problem.sizes.width);
+            *work.along.add(i) = dot::<V, E>(grad, out, task.problem.sizes.width);
         }
     }
 }
@@ -198,15 +201,19 @@ unsafe fn begin<V: Vector>(task: &Task<'_>, work: &Work) {
 /// # Safety
 /// As for [`differentiate`], after [`begin`] and the blocks before; there must be such a block.
 #[inline(always)]
-unsafe fn summarise<V: Vector>(task: &Task<'_>, work: &Work, (key, count): (usize, usize)) {
+unsafe fn summarise<V: Vector, E: Element>(
+    task: &Task<'_, E>,
+    work: &Work<E>,
+    (key, count): (usize, usize),
+) {
     let sizes = task.problem.sizes;
     // SAFETY: the head has these keys, and there is room for the largest block.
     unsafe { pack_across(work.operands.k, (key, count), sizes.width, work.keys_across) };
     for (i, rows) in task.tiles() {
-        let left = Left::along(row(work.operands.q, i), work.operands.q.1, rows);
-        let (scores, width) = (work.scores, sizes.width);
+        let left = left((row(work.operands.q, i), work.operands.q.1), rows);
+        let (scores, width) = (work.scores, words::<E>(sizes.width));
         // SAFETY: the keys are packed, and the tile has room for these scores in whole groups.
-        unsafe { product::<V>(left, work.keys_across, count, width, scores, work.ld, false) };
+        unsafe { product::<V, E>(left, work.keys_across, count, width, scores, work.ld, false) };
         for j in 0..rows {
             let line = scores.wrapping_add(j * work.ld);
             // SAFETY: the product has written the row, and the query has its maximum and sum.
@@ -214,7 +221,7 @@ unsafe fn summarise<V: Vector>(task: &Task<'_>, work: &Work, (key, count): (usiz
                 mask(line, count);
                 let (largest, total) = (work.largest.add(i + j), work.total.add(i + j));
                 let padded = count.next_multiple_of(GROUP);
-                softmax::<V>(line, padded, sizes.scale(), largest, total);
+                softmax::<V, f32>(line, padded, sizes.scale(), largest, total);
             }
         }
     }
@@ -227,9 +234,9 @@ unsafe fn summarise<V: Vector>(task: &Task<'_>, work: &Work, (key, count): (usiz
 /// As for [`differentiate`], after [`begin`], [`summarise`] of all blocks if there are several, and this
 /// function of the blocks before; there must be such a block.
 #[inline(always)]
-unsafe fn differentiate_block<V: Vector>(
-    task: &Task<'_>,
-    work: &Work,
+unsafe fn differentiate_block<V: Vector, E: Element>(
+    task: &Task<'_, E>,
+    work: &Work<E>,
     (key, count): (usize, usize),
 ) {
     let sizes = task.problem.sizes;
@@ -241,22 +248,34 @@ unsafe fn differentiate_block<V: Vector>(
         pack_rows(work.operands.k, (key, count), width, work.key_rows);
     }
     for (i, rows) in task.tiles() {
-        let along = |of: Strided| Left::along(row(of, i), of.1, rows);
+        let along = |of: Strided<E>| left((row(of, i), of.1), rows);
+        let width_words = words::<E>(width);
         let (q, grad) = (along(work.operands.q), along(work.operands.grad));
         // SAFETY: keys and values are packed, the queries have rows of `width` elements, and both tiles have room for
         // `count` columns in whole groups, which the products write and `slopes` then needs.
         unsafe {
-            product::<V>(q, work.keys_across, count, width, work.scores, ld, false);
-            product::<V>(
+            product::<V, E>(
+                q,
+                work.keys_across,
+                count,
+                width_words,
+                work.scores,
+                ld,
+                false,
+            );
+            product::<V, E>(
                 grad,
                 work.values_across,
                 count,
-                width,
+                width_words,
                 work.slopes,
                 ld,
                 false,
             );
-            slopes::<V>(task, work, (i, rows), count);
+            slopes::<V, E>(task, work, (i, rows), count);
+            if E::PER_WORD > 1 {
+                as_words::<V, E>(work, rows, count.next_multiple_of(GROUP));
+            }
         }
         // SAFETY: the task has these queries, and there is room for a tile's.
         unsafe {
@@ -275,10 +294,19 @@ unsafe fn differentiate_block<V: Vector>(
         // `depth` elements, and hold numbers after the first block of keys or the first tile of queries.
         unsafe {
             let to = work.query_sums.add(i * depth);
-            product::<V>(left, work.key_rows, width, count, to, depth, key > 0);
-            let (slopes, probs) = (down(work.slopes), down(work.scores));
-            product::<V>(slopes, work.query_rows, width, rows, to_keys, depth, i > 0);
-            product::<V>(probs, work.grad_rows, width, rows, to_values, depth, i > 0);
+            product::<V, E>(
+                left,
+                work.key_rows,
+                width,
+                words::<E>(count),
+                to,
+                depth,
+                key > 0,
+            );
+            let (slopes, probs) = (down(work.slopes_down), down(work.scores));
+            let rows = words::<E>(rows);
+            product::<V, E>(slopes, work.query_rows, width, rows, to_keys, depth, i > 0);
+            product::<V, E>(probs, work.grad_rows, width, rows, to_values, depth, i > 0);
         }
     }
 }
@@ -289,7 +317,12 @@ unsafe fn differentiate_block<V: Vector>(
 /// # Safety
 /// As for [`differentiate_block`]; both tiles must hold `rows` rows of `count` numbers in whole groups.
 #[inline(always)]
-unsafe fn slopes<V: Vector>(task: &Task<'_>, work: &Work, (i, rows): (usize, usize), count: usize) {
+unsafe fn slopes<V: Vector, E: Element>(
+    task: &Task<'_, E>,
+    work: &Work<E>,
+    (i, rows): (usize, usize),
+    count: usize,
+) {
     let sizes = task.problem.sizes;
     let padded = count.next_multiple_of(GROUP);
     for j in 0..rows {
@@ -312,7 +345,7 @@ unsafe fn slopes<V: Vector>(task: &Task<'_>, work: &Work, (i, rows): (usize, usi
                 }
             } else {
                 mask(scores, count);
-                softmax::<V>(scores, padded, sizes.scale(), largest, total);
+                softmax::<V, f32>(scores, padded, sizes.scale(), largest, total);
                 let factor = V::splat(1.0 / *total);
                 for x in (0..padded).step_by(V::LANES) {
                     let p = V::load(scores.add(x)).mul(factor);
@@ -325,12 +358,49 @@ unsafe fn slopes<V: Vector>(task: &Task<'_>, work: &Work, (i, rows): (usize, usi
     }
 }
 
+/// Makes words of the tiles: of the slopes along the keys, where they lie, and along the queries; of the probabilities along the
+/// queries, where they lie.
+///
+/// # Safety
+/// Both tiles must hold `rows` rows of `padded` numbers, a multiple of [`GROUP`].
+#[inline(always)]
+unsafe fn as_words<V: Vector, E: Element>(work: &Work<E>, rows: usize, padded: usize) {
+    for j in (0..rows).step_by(2) {
+        let (here, next) = (j * work.ld, (j + 1) * work.ld);
+        for (from, to) in [(work.scores, work.scores), (work.slopes, work.slopes_down)] {
+            for x in (0..padded).step_by(V::LANES) {
+                // SAFETY: both rows have `padded` elements, if there is a second; words go to rows that lie no later than
+                // these, or to another tile.
+                unsafe {
+                    let second = match j + 1 < rows {
+                        true => V::load(from.add(next + x)),
+                        false => V::splat(0.0),
+                    };
+                    let words = V::load(from.add(here + x)).pairs_bf16(second);
+                    words.store(to.add(j / 2 * work.ld + x));
+                }
+            }
+        }
+    }
+    for j in 0..rows {
+        let line = work.slopes.wrapping_add(j * work.ld);
+        for x in (0..padded).step_by(V::LANES) {
+            // SAFETY: the row has `padded` elements; only what was read is overwritten.
+            unsafe { E::store(V::load(line.add(x)), line.cast::<E>().add(x)) };
+        }
+    }
+}
+
 /// Writes the sums for the block of `count` keys from `key` to the gradients of keys and values.
 ///
 /// # Safety
 /// As for [`differentiate`], after [`differentiate_block`] of the block.
 #[inline(always)]
-unsafe fn write_key_grads(task: &Task<'_>, work: &Work, (key, count): (usize, usize)) {
+unsafe fn write_key_grads<V: Vector, E: Element>(
+    task: &Task<'_, E>,
+    work: &Work<E>,
+    (key, count): (usize, usize),
+) {
     let sizes = task.problem.sizes;
     let (width, factor) = (sizes.width, (sizes.width as f32).sqrt().recip());
     for i in 0..count {
@@ -338,8 +408,14 @@ unsafe fn write_key_grads(task: &Task<'_>, work: &Work, (key, count): (usize, us
         let sums = i * sizes.depth();
         // SAFETY: the block's sums have this row, and the gradients the row of this key and head.
         unsafe {
-            scaled(work.key_sums.add(sums), task.k_grad.add(at), width, factor);
-            scaled(work.value_sums.add(sums), task.v_grad.add(at), width, 1.0);
+            let (of_key, of_value) = (work.key_sums.add(sums), work.value_sums.add(sums));
+            if let Some([k_grad, v_grad]) = task.sums {
+                scaled::<V, f32>(of_key, k_grad.add(at), width, factor);
+                scaled::<V, f32>(of_value, v_grad.add(at), width, 1.0);
+            } else {
+                scaled::<V, E>(of_key, task.problem.k_grad.add(at), width, factor);
+                scaled::<V, E>(of_value, task.problem.v_grad.add(at), width, 1.0);
+            }
         }
     }
 }
@@ -349,7 +425,7 @@ unsafe fn write_key_grads(task: &Task<'_>, work: &Work, (key, count): (usize, us
 /// # Safety
 /// As for [`differentiate`], after [`differentiate_block`] of all blocks.
 #[inline(always)]
-unsafe fn write_query_grads(task: &Task<'_>, work: &Work) {
+unsafe fn write_query_grads<V: Vector, E: Element>(task: &Task<'_, E>, work: &Work<E>) {
     let sizes = task.problem.sizes;
     let (width, factor) = (sizes.width, (sizes.width as f32).sqrt().recip());
     for i in 0..task.count {
@@ -358,7 +434,7 @@ unsafe fn write_query_grads(task: &Task<'_>, work: &Work) {
         // SAFETY: the sums have a row for each query, and the gradient the row of this query and head.
         unsafe {
             let sums = work.query_sums.add(i * sizes.depth());
-            scaled(sums, task.problem.q_grad.add(at), width, factor);
+            scaled::<V, E>(sums, task.problem.q_grad.add(at), width, factor);
         }
     }
 }

@@ -8,8 +8,8 @@ mod work;
 use super::columns::{Patches, Transposed};
 use super::gemm;
 use super::scratch::Scratch;
-use super::simd::{Vector, exp2};
-use super::tile::GROUP;
+use super::simd::{Element, Vector, exp2};
+use super::tile::{GROUP, Left};
 use core::f32::consts::LOG2_E;
 use rayon::prelude::*;
 
@@ -20,21 +20,35 @@ const SERIAL: usize = 1 << 19;
 
 /// A tensor `[B, H, N, D]` with unit stride along `D`.
 #[derive(Clone, Copy)]
-pub(crate) struct Heads {
-    pub at: *const f32,
+pub(crate) struct Heads<E> {
+    pub at: *const E,
     /// Elements between batches, heads and rows.
     pub strides: [usize; 3],
 }
 
-impl Heads {
-    fn head(&self, batch: usize, head: usize) -> *const f32 {
+impl<E: Element> Heads<E> {
+    fn head(&self, batch: usize, head: usize) -> *const E {
         self.at
             .wrapping_add(batch * self.strides[0] + head * self.strides[1])
     }
 }
 
 /// Rows of an operand, and how many elements they are apart.
-type Strided = (*const f32, usize);
+type Strided<E> = (*const E, usize);
+
+/// Words that hold `count` elements.
+#[inline(always)]
+fn words<E: Element>(count: usize) -> usize {
+    count.div_ceil(E::PER_WORD)
+}
+
+/// `rows` rows as a left operand.
+///
+/// Rows of bf16 must be whole words, and so must be what is between them.
+#[inline(always)]
+fn left<E: Element>((at, stride): Strided<E>, rows: usize) -> Left {
+    Left::along(at.cast(), stride / E::PER_WORD, rows)
+}
 
 /// Shapes of `q` `[B, H, N, D]` and of `k` and `v` `[B, H, M, D]`.
 #[derive(Clone, Copy)]
@@ -91,8 +105,13 @@ impl Sizes {
 /// Packs `count` rows from `first`, of `width` elements, as columns.
 ///
 /// # Safety
-/// The rows must exist, and `to` must have room for `width` rows of them in whole groups.
-unsafe fn pack_across((from, stride): Strided, rows: (usize, usize), width: usize, to: *mut f32) {
+/// The rows must exist, and `to` must have room for the words of `width` rows of them in whole groups.
+unsafe fn pack_across<E: Element>(
+    (from, stride): Strided<E>,
+    rows: (usize, usize),
+    width: usize,
+    to: *mut f32,
+) {
     // SAFETY: this function's contract.
     unsafe { gemm::pack(&Transposed { from, stride }, rows, (0, width), to) };
 }
@@ -100,8 +119,13 @@ unsafe fn pack_across((from, stride): Strided, rows: (usize, usize), width: usiz
 /// Packs `count` rows from `first`, of `width` elements, as rows.
 ///
 /// # Safety
-/// The rows must exist, and `to` must have room for them with `width` in whole groups.
-unsafe fn pack_rows((from, stride): Strided, rows: (usize, usize), width: usize, to: *mut f32) {
+/// The rows must exist, and `to` must have room for their words with `width` in whole groups.
+unsafe fn pack_rows<E: Element>(
+    (from, stride): Strided<E>,
+    rows: (usize, usize),
+    width: usize,
+    to: *mut f32,
+) {
     // SAFETY: this function's contract.
     unsafe { gemm::pack(&Patches::rows(from, stride, width), (0, width), rows, to) };
 }
@@ -120,7 +144,7 @@ fn pieces<const N: usize>(lens: [usize; N]) -> (Scratch, [*mut f32; N]) {
 
 /// Row `i` of rows that start at `at`, `stride` elements apart.
 #[inline(always)]
-fn row((at, stride): Strided, i: usize) -> *const f32 {
+fn row<E: Element>((at, stride): Strided<E>, i: usize) -> *const E {
     at.wrapping_add(i * stride)
 }
 
@@ -136,13 +160,13 @@ unsafe fn mask(scores: *mut f32, keys: usize) {
     }
 }
 
-/// Replaces the scores of one query by `2^(scale · score − largest)`, with the running maximum (of
-/// the scaled scores) and sum brought up to date. Returns by what earlier sums must be multiplied.
+/// Replaces the scores of one query by `2^(scale · score − largest)`, as elements `E` that follow each other, with the running
+/// maximum (of the scaled scores) and sum brought up to date. Returns by what earlier sums must be multiplied.
 ///
 /// # Safety
 /// `line` must have `keys` elements, a multiple of [`GROUP`]; `largest` and `total` point to one each.
 #[inline(always)]
-unsafe fn softmax<V: Vector>(
+unsafe fn softmax<V: Vector, E: Element>(
     line: *mut f32,
     keys: usize,
     scale: f32,
@@ -161,19 +185,18 @@ unsafe fn softmax<V: Vector>(
     if now == f32::NEG_INFINITY {
         // Nothing to be seen yet: a zero row, and nothing to rescale.
         for j in (0..keys).step_by(V::LANES) {
-            // SAFETY: as above.
-            unsafe { V::splat(0.0).store(line.add(j)) };
+            // SAFETY: as above; elements are no larger than scores.
+            unsafe { E::store(V::splat(0.0), line.cast::<E>().add(j)) };
         }
         return 1.0;
     }
     let mut sum = V::splat(0.0);
     for j in (0..keys).step_by(V::LANES) {
-        let at = line.wrapping_add(j);
         // SAFETY: as above.
-        let score = unsafe { V::load(at) };
+        let score = unsafe { V::load(line.add(j)) };
         let y = exp2(score.mul_add(V::splat(scale), V::splat(-now)));
-        // SAFETY: as above.
-        unsafe { y.store(at) };
+        // SAFETY: as above; elements are no larger than scores, so that only what was read is overwritten.
+        unsafe { E::store(y, line.cast::<E>().add(j)) };
         sum = sum.add(y);
     }
     let shrink = if before == now {
@@ -191,10 +214,17 @@ unsafe fn softmax<V: Vector>(
 /// # Safety
 /// `from` must have them, and `to` room for them.
 #[inline(always)]
-unsafe fn scaled(from: *const f32, to: *mut f32, len: usize, factor: f32) {
-    for i in 0..len {
+unsafe fn scaled<V: Vector, E: Element>(from: *const f32, to: *mut E, len: usize, factor: f32) {
+    let mut i = 0;
+    while i + V::LANES <= len {
+        // SAFETY: a whole vector remains.
+        unsafe { E::store(V::load(from.add(i)).mul(V::splat(factor)), to.add(i)) };
+        i += V::LANES;
+    }
+    while i < len {
         // SAFETY: `i` is below `len`.
-        unsafe { *to.add(i) = *from.add(i) * factor };
+        unsafe { *to.add(i) = E::narrow(*from.add(i) * factor) };
+        i += 1;
     }
 }
 
@@ -203,17 +233,18 @@ unsafe fn scaled(from: *const f32, to: *mut f32, len: usize, factor: f32) {
 /// # Safety
 /// `a` and `b` must have `len` elements.
 #[inline(always)]
-unsafe fn dot<V: Vector>(a: *const f32, b: *const f32, len: usize) -> f32 {
+unsafe fn dot<V: Vector, E: Element>(a: *const E, b: *const E, len: usize) -> f32 {
     let (mut sum, mut i) = (V::splat(0.0), 0);
     let mut rest = 0.0;
     while i + V::LANES <= len {
         // SAFETY: a whole vector remains.
-        sum = unsafe { V::load(a.add(i)).mul_add(V::load(b.add(i)), sum) };
+        let (x, y): (V, V) = unsafe { (E::load(a.add(i)), E::load(b.add(i))) };
+        sum = x.mul_add(y, sum);
         i += V::LANES;
     }
     while i < len {
         // SAFETY: `i` is below `len`.
-        rest += unsafe { *a.add(i) * *b.add(i) };
+        rest += unsafe { (*a.add(i)).widen() * (*b.add(i)).widen() };
         i += 1;
     }
     sum.sum() + rest

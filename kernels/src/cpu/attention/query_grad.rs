@@ -2,29 +2,31 @@
 //! context are one block, so that the softmax of a query is complete at once.
 
 use super::{
-    Heads, QUERIES, Sizes, Strided, mask, pack_across, pack_rows, pieces, row, scaled, softmax,
+    Heads, QUERIES, Sizes, Strided, left, mask, pack_across, pack_rows, pieces, row, scaled,
+    softmax, words,
 };
-use crate::cpu::simd::{Vector, multiversion};
+use crate::cpu::simd::{Element, Vector, multiversion};
 use crate::cpu::tile::{GROUP, Left, product};
 
-/// The gradient of attention with respect to its queries.
-pub(crate) struct QueryGrad {
+/// The gradient of attention with respect to its queries. Rows of queries and of the gradient of the result must be whole
+/// words, and so must be what is between them.
+pub(crate) struct QueryGrad<E> {
     pub sizes: Sizes,
     /// The gradient of the result `[B, H, N, D]`; none counts as zero.
-    pub grad: Option<Heads>,
+    pub grad: Option<Heads<E>>,
     /// The gradient of the probabilities `[B, H, N, M]`; none counts as zero.
-    pub grad_probs: Option<Heads>,
-    pub q: Heads,
-    pub k: Heads,
-    pub v: Heads,
+    pub grad_probs: Option<Heads<E>>,
+    pub q: Heads<E>,
+    pub k: Heads<E>,
+    pub v: Heads<E>,
     /// Where the gradient goes, `[B, N, H, D]`.
-    pub q_grad: *mut f32,
+    pub q_grad: *mut E,
 }
 
 // SAFETY: the inputs are only read, and no two tasks of `run`, which alone writes, write the same rows.
-unsafe impl Sync for QueryGrad {}
+unsafe impl<E: Element> Sync for QueryGrad<E> {}
 
-impl QueryGrad {
+impl<E: Element> QueryGrad<E> {
     /// Computes the gradient on Rayon's threads.
     ///
     /// # Safety
@@ -45,12 +47,12 @@ multiversion! {
     /// # Safety
     /// As for [`QueryGrad::run`]; the head must have the queries, and nobody else may write to their rows of
     /// the result.
-    unsafe fn differentiate_queries(problem: &QueryGrad, head: (usize, usize), queries: (usize, usize)) = queries_body
+    unsafe fn differentiate_queries<E>(problem: &QueryGrad<E>, head: (usize, usize), queries: (usize, usize)) = queries_body
 }
 
 #[inline(always)]
-unsafe fn queries_body<V: Vector>(
-    problem: &QueryGrad,
+unsafe fn queries_body<V: Vector, E: Element>(
+    problem: &QueryGrad<E>,
     (batch, head): (usize, usize),
     (first, all): (usize, usize),
 ) {
@@ -59,14 +61,14 @@ unsafe fn queries_body<V: Vector>(
     let depth = sizes.depth();
     let padded = keys.next_multiple_of(GROUP);
     let (_scratch, [keys_across, values_across, key_rows, scores, slopes, sums]) = pieces([
-        padded * width,
-        padded * width,
-        padded * depth,
+        padded * words::<E>(width),
+        padded * words::<E>(width),
+        words::<E>(keys) * depth,
         QUERIES * padded,
         QUERIES * padded,
         QUERIES * depth,
     ]);
-    let rows_of = |heads: &Heads| (heads.head(batch, head), heads.strides[2]);
+    let rows_of = |heads: &Heads<E>| (heads.head(batch, head), heads.strides[2]);
     let (q, k, v) = (
         rows_of(&problem.q),
         rows_of(&problem.k),
@@ -82,16 +84,17 @@ unsafe fn queries_body<V: Vector>(
     }
     for i in (0..all).step_by(QUERIES) {
         let rows = QUERIES.min(all - i);
-        let left = |of: Strided| Left::along(row(of, first + i), of.1, rows);
+        let of = |of: Strided<E>| left((row(of, first + i), of.1), rows);
+        let width_words = words::<E>(width);
         // SAFETY: keys and values are packed, the head has these queries, and the scratch has room for a tile of scores.
         unsafe {
-            product::<V>(left(q), keys_across, keys, width, scores, padded, false);
+            product::<V, E>(of(q), keys_across, keys, width_words, scores, padded, false);
             if let Some(grad) = grad {
-                product::<V>(
-                    left(grad),
+                product::<V, E>(
+                    of(grad),
                     values_across,
                     keys,
-                    width,
+                    width_words,
                     slopes,
                     padded,
                     false,
@@ -106,18 +109,22 @@ unsafe fn queries_body<V: Vector>(
             // result; the gradient of the probabilities has a row of `keys` elements for this query.
             unsafe {
                 add_given(slopes, given, grad.is_some(), keys);
-                slopes_of_query::<V>(scores, slopes, keys, sizes.scale());
+                slopes_of_query::<V, E>(scores, slopes, keys, sizes.scale());
             }
         }
         let left = Left::along(slopes, padded, rows);
-        // SAFETY: the keys are packed, the slopes have `rows` rows of `keys` elements, and the sums room for as many.
-        unsafe { product::<V>(left, key_rows, width, keys, sums, depth, false) };
+        // SAFETY: the keys are packed, the slopes have `rows` rows of `keys` elements with zeros up to whole words, and the
+        // sums room for as many.
+        unsafe { product::<V, E>(left, key_rows, width, words::<E>(keys), sums, depth, false) };
         let factor = (width as f32).sqrt().recip();
         for j in 0..rows {
             let query = batch * sizes.queries + first + i + j;
             let at = (query * sizes.heads + head) * width;
             // SAFETY: the product has written row `j` of the sums, and the result has the row of this query and head.
-            unsafe { scaled(sums.add(j * depth), problem.q_grad.add(at), width, factor) };
+            unsafe {
+                let sums = sums.add(j * depth);
+                scaled::<V, E>(sums, problem.q_grad.add(at), width, factor);
+            }
         }
     }
 }
@@ -129,12 +136,17 @@ unsafe fn queries_body<V: Vector>(
 /// `slopes` must have room for `keys` elements in whole groups, with numbers in them if they are `there`;
 /// `given` must have `keys` elements. One of them must be there.
 #[inline(always)]
-unsafe fn add_given(slopes: *mut f32, given: Option<*const f32>, there: bool, keys: usize) {
+unsafe fn add_given<E: Element>(
+    slopes: *mut f32,
+    given: Option<*const E>,
+    there: bool,
+    keys: usize,
+) {
     if let Some(given) = given {
         for x in 0..keys {
             // SAFETY: both have `keys` elements, and what is not there is not read.
             unsafe {
-                let given = *given.add(x);
+                let given = (*given.add(x)).widen();
                 *slopes.add(x) = if there { *slopes.add(x) + given } else { given };
             }
         }
@@ -146,19 +158,24 @@ unsafe fn add_given(slopes: *mut f32, given: Option<*const f32>, there: bool, ke
     }
 }
 
-/// Replaces the slopes of a query, which hold `∂P`, by `P ∘ (∂P − rowsum(P ∘ ∂P))`, and its scores by
-/// probabilities that are not yet divided by their sum.
+/// Replaces the slopes of a query, which hold `∂P`, by `P ∘ (∂P − rowsum(P ∘ ∂P))` as elements `E` that follow each other, and
+/// its scores by probabilities that are not yet divided by their sum.
 ///
 /// # Safety
 /// Both must have `keys` numbers, and the slopes zeros behind them, in whole groups.
 #[inline(always)]
-unsafe fn slopes_of_query<V: Vector>(scores: *mut f32, slopes: *mut f32, keys: usize, scale: f32) {
+unsafe fn slopes_of_query<V: Vector, E: Element>(
+    scores: *mut f32,
+    slopes: *mut f32,
+    keys: usize,
+    scale: f32,
+) {
     let padded = keys.next_multiple_of(GROUP);
     let (mut largest, mut total) = (f32::NEG_INFINITY, 0.0);
     // SAFETY: the caller's scores have `padded` elements.
     unsafe {
         mask(scores, keys);
-        softmax::<V>(scores, padded, scale, &mut largest, &mut total);
+        softmax::<V, f32>(scores, padded, scale, &mut largest, &mut total);
     }
     let mut along = V::splat(0.0);
     for x in (0..padded).step_by(V::LANES) {
@@ -168,11 +185,11 @@ unsafe fn slopes_of_query<V: Vector>(scores: *mut f32, slopes: *mut f32, keys: u
     let factor = 1.0 / total;
     let (along, factor) = (V::splat(along.sum() * factor), V::splat(factor));
     for x in (0..padded).step_by(V::LANES) {
-        // SAFETY: as above.
+        // SAFETY: as above; elements are no larger than slopes, so that only what was read is overwritten.
         unsafe {
             let p = V::load(scores.add(x)).mul(factor);
             let slope = V::load(slopes.add(x)).sub(along);
-            p.mul(slope).store(slopes.add(x));
+            E::store(p.mul(slope), slopes.cast::<E>().add(x));
         }
     }
 }

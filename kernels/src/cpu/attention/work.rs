@@ -1,23 +1,24 @@
 //! What the gradients of self-attention compute in.
 
-use super::{QUERIES, Sizes, Strided, pieces};
+use super::{QUERIES, Sizes, Strided, pieces, words};
 use crate::cpu::scratch::Scratch;
+use crate::cpu::simd::Element;
 use crate::cpu::tile::GROUP;
 
 /// The operands of a task.
-pub(super) struct Operands {
+pub(super) struct Operands<E> {
     /// The rows of its queries.
-    pub q: Strided,
-    pub grad: Strided,
-    pub out: Strided,
+    pub q: Strided<E>,
+    pub grad: Strided<E>,
+    pub out: Strided<E>,
     /// All rows of its head.
-    pub k: Strided,
-    pub v: Strided,
+    pub k: Strided<E>,
+    pub v: Strided<E>,
 }
 
 /// A task's operands and working memory.
-pub(super) struct Work {
-    pub operands: Operands,
+pub(super) struct Work<E> {
+    pub operands: Operands<E>,
     /// A block of keys and values, packed across, and its keys packed row by row.
     pub keys_across: *mut f32,
     pub values_across: *mut f32,
@@ -31,8 +32,10 @@ pub(super) struct Work {
     /// A tile of scores, which become probabilities, and of their gradients: rows of `ld`.
     pub scores: *mut f32,
     pub slopes: *mut f32,
+    /// The slopes as words of neighbouring queries: those themselves if a word is an element.
+    pub slopes_down: *mut f32,
     pub ld: usize,
-    /// Where in a column of a tile each row lies.
+    /// Where in a column of a tile each word lies.
     pub offsets: *mut u32,
     /// Of each of the task's queries the gradient (rows of `depth`), the largest score, the sum of the softmax, and
     /// `rowsum(g ∘ result)`.
@@ -44,18 +47,20 @@ pub(super) struct Work {
     _scratch: [Scratch; 4],
 }
 
-impl Work {
+impl<E: Element> Work<E> {
     /// For a task with `count` queries and blocks of up to `block` keys.
-    pub(super) fn new(operands: Operands, sizes: &Sizes, count: usize, block: usize) -> Self {
+    pub(super) fn new(operands: Operands<E>, sizes: &Sizes, count: usize, block: usize) -> Self {
         let (width, depth) = (sizes.width, sizes.depth());
         let padded = block.next_multiple_of(GROUP);
         // One more group in each row of scores keeps columns of them out of a single cache set.
         let ld = padded + GROUP;
-        let (across, [keys_across, values_across]) = pieces([padded * width; 2]);
-        let (sums, [key_rows, key_sums, value_sums]) = pieces([padded * depth; 3]);
-        let rows = QUERIES * depth;
-        let (tile, [query_rows, grad_rows, scores, slopes, offsets]) =
-            pieces([rows, rows, QUERIES * ld, QUERIES * ld, QUERIES]);
+        let (across, [keys_across, values_across]) = pieces([padded * words::<E>(width); 2]);
+        let (sums, [key_rows, key_sums, value_sums]) =
+            pieces([words::<E>(padded) * depth, padded * depth, padded * depth]);
+        let (rows, tile) = (words::<E>(QUERIES) * depth, QUERIES * ld);
+        let down = if E::PER_WORD > 1 { words::<E>(tile) } else { 0 };
+        let (tile, [query_rows, grad_rows, scores, slopes, slopes_down, offsets]) =
+            pieces([rows, rows, tile, tile, down, QUERIES]);
         let (queries, [query_sums, largest, total, along]) =
             pieces([count * depth, count, count, count]);
         Self {
@@ -69,6 +74,7 @@ impl Work {
             grad_rows,
             scores,
             slopes,
+            slopes_down: if E::PER_WORD > 1 { slopes_down } else { slopes },
             ld,
             offsets: offsets.cast(),
             query_sums,

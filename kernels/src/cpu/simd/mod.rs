@@ -1,21 +1,66 @@
-//! Vectors of f32 for three instruction sets, and the functions of them that the kernels need.
+//! Vectors of f32 for four instruction sets, the types they are read from and written to, and the functions of them that
+//! the kernels need.
 //!
 //! A kernel is written once, generic over [`Vector`] and `#[inline(always)]`; the macro
 //! [`multiversion`] compiles it for AVX-512, for AVX2 with FMA, and for whatever the target
-//! guarantees, and picks one when it is called.
+//! guarantees, and picks one when it is called. Kernels that are generic over the [`Element`] of their operands too are also
+//! compiled for AVX-512 with the instructions of bf16.
 
+mod element;
 mod functions;
 mod vector;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+pub(crate) use element::Element;
 pub(crate) use functions::{distribution, exp2, gelu, sigmoid, silu};
 pub(crate) use vector::{Portable, Vector};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86::Wide;
 
 /// Defines `fn name(arguments) -> result` that runs `body::<V>(arguments)` with the widest vectors
-/// the processor has. `body` must be an `unsafe` generic function marked `#[inline(always)]`; its
-/// contract is that of the function.
+/// the processor has, or `fn name<E>(arguments)` that runs `body::<V, E>(arguments)` for an [`Element`]. `body` must be an
+/// `unsafe` generic function marked `#[inline(always)]`; its contract is that of the function.
 macro_rules! multiversion {
+    ($(#[$meta:meta])* $vis:vis unsafe fn $name:ident<$E:ident>($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? = $body:ident) => {
+        $(#[$meta])*
+        #[allow(clippy::too_many_arguments)]
+        $vis unsafe fn $name<$E: $crate::cpu::simd::Element>($($arg: $ty),*) $(-> $ret)? {
+            #[cfg(target_arch = "x86_64")]
+            {
+                use $crate::cpu::simd::{Element, Level, Wide};
+                #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx512bf16,fma")]
+                #[allow(clippy::too_many_arguments)]
+                unsafe fn widest<$E: Element>($($arg: $ty),*) $(-> $ret)? {
+                    // SAFETY: the caller keeps the contract of the body, whose vectors take AVX-512 with bf16, enabled here.
+                    unsafe { $body::<$E::Widest, $E>($($arg),*) }
+                }
+                #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,fma")]
+                #[allow(clippy::too_many_arguments)]
+                unsafe fn wide<$E: Element>($($arg: $ty),*) $(-> $ret)? {
+                    // SAFETY: the caller keeps the contract of the body, whose vectors take AVX-512F, enabled here.
+                    unsafe { $body::<Wide<false>, $E>($($arg),*) }
+                }
+                #[target_feature(enable = "avx2,fma")]
+                #[allow(clippy::too_many_arguments)]
+                unsafe fn middle<$E: Element>($($arg: $ty),*) $(-> $ret)? {
+                    // SAFETY: the caller keeps the contract of the body, whose vectors take AVX2 and FMA, enabled here.
+                    unsafe { $body::<core::arch::x86_64::__m256, $E>($($arg),*) }
+                }
+                match $crate::cpu::simd::level() {
+                    // SAFETY: `level` has found every feature of `widest`; the rest is the caller's contract.
+                    Level::Avx512Bf16 if $E::PER_WORD > 1 => return unsafe { widest::<$E>($($arg),*) },
+                    // SAFETY: `level` has found every feature of `wide`; the rest is the caller's contract.
+                    Level::Avx512 | Level::Avx512Bf16 => return unsafe { wide::<$E>($($arg),*) },
+                    // SAFETY: `level` has found every feature of `middle`; the rest is the caller's contract.
+                    Level::Avx2 => return unsafe { middle::<$E>($($arg),*) },
+                    Level::Portable => {}
+                }
+            }
+            // SAFETY: the caller keeps the contract of the body, and `Portable` takes no special instructions.
+            unsafe { $body::<$crate::cpu::simd::Portable, $E>($($arg),*) }
+        }
+    };
     ($(#[$meta:meta])* $vis:vis unsafe fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? = $body:ident) => {
         $(#[$meta])*
         #[allow(clippy::too_many_arguments)]
@@ -26,7 +71,7 @@ macro_rules! multiversion {
                 #[allow(clippy::too_many_arguments)]
                 unsafe fn wide($($arg: $ty),*) $(-> $ret)? {
                     // SAFETY: the caller keeps the contract of the body, whose vectors take AVX-512F, enabled here.
-                    unsafe { $body::<core::arch::x86_64::__m512>($($arg),*) }
+                    unsafe { $body::<$crate::cpu::simd::Wide<false>>($($arg),*) }
                 }
                 #[target_feature(enable = "avx2,fma")]
                 #[allow(clippy::too_many_arguments)]
@@ -35,8 +80,10 @@ macro_rules! multiversion {
                     unsafe { $body::<core::arch::x86_64::__m256>($($arg),*) }
                 }
                 match $crate::cpu::simd::level() {
-                    // SAFETY: `level` has found every feature of `wide`; the rest is the caller's contract.
-                    $crate::cpu::simd::Level::Avx512 => return unsafe { wide($($arg),*) },
+                    $crate::cpu::simd::Level::Avx512 | $crate::cpu::simd::Level::Avx512Bf16 => {
+                        // SAFETY: `level` has found every feature of `wide`; the rest is the caller's contract.
+                        return unsafe { wide($($arg),*) };
+                    }
                     // SAFETY: `level` has found every feature of `middle`; the rest is the caller's contract.
                     $crate::cpu::simd::Level::Avx2 => return unsafe { middle($($arg),*) },
                     $crate::cpu::simd::Level::Portable => {}
@@ -49,32 +96,34 @@ macro_rules! multiversion {
 }
 pub(crate) use multiversion;
 
-/// Writes `$f` of each vector of `$from` to `$to`, where both must have `$len` elements and may be the
+/// Writes `$f` of each vector of the `$E` of `$from` to `$to`, where both must have `$len` elements and may be the
 /// same. A macro, because a closure would not be compiled for the instruction set of the function around it.
 macro_rules! map {
-    ($V:ident, $from:expr, $to:expr, $len:expr, |$x:ident| $f:expr) => {{
-        let (from, to, len): (*const f32, *mut f32, usize) = ($from, $to, $len);
+    ($V:ident, $E:ident, $from:expr, $to:expr, $len:expr, |$x:ident| $f:expr) => {{
+        let (from, to, len): (*const $E, *mut $E, usize) = ($from, $to, $len);
         let mut i = 0;
         while i + $V::LANES <= len {
-            let $x = $V::load(from.add(i));
-            $f.store(to.add(i));
+            let $x: $V = $E::load(from.add(i));
+            $E::store($f, to.add(i));
             i += $V::LANES;
         }
         if i < len {
-            let $x = $V::load_first(from.add(i), len - i);
-            $f.store_first(to.add(i), len - i);
+            let $x: $V = $E::load_first(from.add(i), len - i);
+            $E::store_first($f, to.add(i), len - i);
         }
     }};
 }
 pub(crate) use map;
 
-/// Which of the three versions of every kernel runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Which version of every kernel runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 pub(crate) enum Level {
-    Avx512,
-    Avx2,
     Portable,
+    Avx2,
+    Avx512,
+    /// With products of pairs of bf16.
+    Avx512Bf16,
 }
 
 /// The best version for this processor.
@@ -90,7 +139,11 @@ pub(crate) fn level() -> Level {
         && is_x86_feature_detected!("avx512vl")
         && is_x86_feature_detected!("fma")
     {
-        Level::Avx512
+        if is_x86_feature_detected!("avx512bf16") {
+            Level::Avx512Bf16
+        } else {
+            Level::Avx512
+        }
     } else if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
         Level::Avx2
     } else {
@@ -117,7 +170,12 @@ pub(crate) mod forced {
     /// packed for a level, so that it must not change while another test computes.
     pub(crate) fn each(f: impl Fn(Level) + Sync) {
         let best = super::level();
-        for level in [Level::Portable, Level::Avx2, Level::Avx512] {
+        for level in [
+            Level::Portable,
+            Level::Avx2,
+            Level::Avx512,
+            Level::Avx512Bf16,
+        ] {
             let threads = rayon::ThreadPoolBuilder::new()
                 .start_handler(move |_| LEVEL.set(Some(level)))
                 .build()

@@ -1,10 +1,64 @@
 //! What a vector can do, and the vectors of every processor.
 
+use super::Element;
+use crate::cpu::tile::{self, Product, Tile};
+use half::bf16;
+
+/// The register tiles for a vector, out of line: there is much code in them, of which one copy for each vector is enough.
+pub(crate) trait Tiles: Sized {
+    /// # Safety
+    /// As for [`tile::tile`].
+    unsafe fn tile<E: Element, T: Element>(tile: &Tile<T>);
+    /// # Safety
+    /// As for [`tile::product`].
+    unsafe fn product<E: Element>(product: &Product);
+}
+
+/// Implements [`Tiles`] with the features that the vector needs.
+macro_rules! tiles {
+    ($vector:ty, #[$features:meta]) => {
+        impl Tiles for $vector {
+            unsafe fn tile<E: Element, T: Element>(tile: &Tile<T>) {
+                #[$features]
+                unsafe fn compiled<E: Element, T: Element>(tile: &Tile<T>) {
+                    // SAFETY: this function's contract; the features are those of the vectors.
+                    unsafe { tile::tile_body::<$vector, E, T>(tile) }
+                }
+                // SAFETY: `multiversion` has checked for the features; the rest is this function's contract.
+                unsafe { compiled::<E, T>(tile) }
+            }
+            unsafe fn product<E: Element>(product: &Product) {
+                #[$features]
+                unsafe fn compiled<E: Element>(product: &Product) {
+                    // SAFETY: this function's contract; the features are those of the vectors.
+                    unsafe { tile::product_body::<$vector, E>(product) }
+                }
+                // SAFETY: `multiversion` has checked for the features; the rest is this function's contract.
+                unsafe { compiled::<E>(product) }
+            }
+        }
+    };
+}
+tiles!(Portable, #[inline(never)]);
+#[cfg(target_arch = "x86_64")]
+mod x86_tiles {
+    use super::*;
+    use crate::cpu::simd::Wide;
+    use core::arch::x86_64::__m256;
+
+    tiles!(__m256, #[target_feature(enable = "avx2,fma")]);
+    tiles!(Wide<false>, #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,fma")]);
+    tiles!(
+        Wide<true>,
+        #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx512bf16,fma")]
+    );
+}
+
 /// A vector of [`Vector::LANES`] f32.
 ///
 /// The methods compile to instructions that not every processor has. They may only be reached
 /// through a function made by [`multiversion`](super::multiversion), which checks.
-pub(crate) trait Vector: Copy {
+pub(crate) trait Vector: Tiles + Copy {
     /// Number of f32 in a vector; divides 16.
     const LANES: usize;
     /// Rows of the register tile that suits the number of registers.
@@ -66,6 +120,87 @@ pub(crate) trait Vector: Copy {
         }
     }
 
+    /// Reads a vector of bf16; `from` needs no alignment.
+    ///
+    /// # Safety
+    /// `from` must point to [`Vector::LANES`] elements.
+    #[inline(always)]
+    unsafe fn load_bf16(from: *const bf16) -> Self {
+        let mut lanes = [0.0f32; 16];
+        for (i, lane) in lanes.iter_mut().enumerate().take(Self::LANES) {
+            // SAFETY: `i` is below the number of lanes.
+            *lane = unsafe { from.add(i).read_unaligned() }.to_f32();
+        }
+        // SAFETY: a vector has at most sixteen lanes.
+        unsafe { Self::load(lanes.as_ptr()) }
+    }
+
+    /// Writes the vector rounded to bf16, ties to even; `to` needs no alignment.
+    ///
+    /// # Safety
+    /// `to` must have room for [`Vector::LANES`] elements.
+    #[inline(always)]
+    unsafe fn store_bf16(self, to: *mut bf16) {
+        // SAFETY: the caller's room.
+        unsafe { self.store_first_bf16(to, Self::LANES) };
+    }
+
+    /// As [`Vector::load_first`], of bf16.
+    ///
+    /// # Safety
+    /// `from` must point to `count` elements, which are no more than [`Vector::LANES`].
+    #[inline(always)]
+    unsafe fn load_first_bf16(from: *const bf16, count: usize) -> Self {
+        let mut lanes = [bf16::ZERO; 16];
+        // SAFETY: the caller's elements, of which a vector has at most sixteen.
+        unsafe {
+            core::ptr::copy_nonoverlapping(from, lanes.as_mut_ptr(), count);
+            Self::load_bf16(lanes.as_ptr())
+        }
+    }
+
+    /// As [`Vector::store_first`], rounded to bf16.
+    ///
+    /// # Safety
+    /// `to` must have room for `count` elements, which are no more than [`Vector::LANES`].
+    #[inline(always)]
+    unsafe fn store_first_bf16(self, to: *mut bf16, count: usize) {
+        let mut lanes = [0.0f32; 16];
+        // SAFETY: a vector has at most sixteen lanes.
+        unsafe { self.store(lanes.as_mut_ptr()) };
+        for (i, lane) in lanes.iter().enumerate().take(count) {
+            // SAFETY: the caller has room for `count` elements.
+            unsafe { to.add(i).write_unaligned(bf16::from_f32(*lane)) };
+        }
+    }
+
+    /// Pairs of bf16 as the bits of each lane: `self` rounded in the lower half, `second` in the upper.
+    #[inline(always)]
+    fn pairs_bf16(self, second: Self) -> Self {
+        let mut lanes = [[0.0f32; 16]; 2];
+        // SAFETY: a vector has at most sixteen lanes.
+        unsafe {
+            self.store(lanes[0].as_mut_ptr());
+            second.store(lanes[1].as_mut_ptr());
+        }
+        let mut pairs = [0.0f32; 16];
+        for (i, pair) in pairs.iter_mut().enumerate().take(Self::LANES) {
+            let [low, high] = [0, 1].map(|j| u32::from(bf16::from_f32(lanes[j][i]).to_bits()));
+            *pair = f32::from_bits(low | high << 16);
+        }
+        // SAFETY: as above.
+        unsafe { Self::load(pairs.as_ptr()) }
+    }
+
+    /// The lower and the upper bf16 of each lane of pairs.
+    fn halves(self) -> [Self; 2];
+
+    /// `sum` plus both products of each lane's pairs of bf16.
+    #[inline(always)]
+    fn dot_bf16(self, other: Self, sum: Self) -> Self {
+        dot_of_halves(self, other, sum)
+    }
+
     #[inline(always)]
     fn fold(self, f: impl Fn(f32, f32) -> f32) -> f32 {
         let mut lanes = [0.0; 16];
@@ -92,6 +227,13 @@ pub(crate) trait Vector: Copy {
     fn largest(self) -> f32 {
         self.fold(f32::max)
     }
+}
+
+/// [`Vector::dot_bf16`] in f32, for processors that have no instruction for it.
+#[inline(always)]
+pub(super) fn dot_of_halves<V: Vector>(a: V, b: V, sum: V) -> V {
+    let ([a_low, a_high], [b_low, b_high]) = (a.halves(), b.halves());
+    a_low.mul_add(b_low, a_high.mul_add(b_high, sum))
 }
 
 /// Four f32 in plain Rust, for processors without AVX2; the compiler turns them into SSE or NEON.
@@ -176,5 +318,12 @@ impl Vector for Portable {
     #[inline(always)]
     fn copy_sign(self, sign: Self) -> Self {
         core::array::from_fn(|i| self[i].copysign(sign[i]))
+    }
+    #[inline(always)]
+    fn halves(self) -> [Self; 2] {
+        [
+            self.map(|x| f32::from_bits(x.to_bits() << 16)),
+            self.map(|x| f32::from_bits(x.to_bits() & 0xffff_0000)),
+        ]
     }
 }

@@ -1,10 +1,19 @@
 //! The vectors of AVX-512 and of AVX2 with FMA.
 
-use super::vector::Vector;
+use super::vector::{Tiles, Vector, dot_of_halves};
 use core::arch::x86_64::*;
+use core::mem::transmute;
+use half::bf16;
 
 /// Methods that are one instruction each, of vectors to a vector.
 macro_rules! instructions {
+    ($(Self: $name:ident($this:ident $(, $other:ident)*) = $instruction:expr;)*) => {$(
+        #[inline(always)]
+        fn $name($this $(, $other: Self)*) -> Self {
+            // SAFETY: the processor has the instruction: `multiversion` has checked (see `Vector`).
+            unsafe { Self($instruction($this.0 $(, $other.0)*)) }
+        }
+    )*};
     ($($name:ident($this:ident $(, $other:ident)*) = $instruction:expr;)*) => {$(
         #[inline(always)]
         fn $name($this $(, $other: Self)*) -> Self {
@@ -14,46 +23,54 @@ macro_rules! instructions {
     )*};
 }
 
-impl Vector for __m512 {
+/// Sixteen f32; with the instructions of AVX512-BF16 if `BF16`.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct Wide<const BF16: bool>(__m512);
+
+impl<const BF16: bool> Vector for Wide<BF16>
+where
+    Self: Tiles,
+{
     const LANES: usize = 16;
     const TILE_ROWS: usize = 8;
 
     #[inline(always)]
     unsafe fn load(from: *const f32) -> Self {
         // SAFETY: the caller's 16 elements, which need no alignment; `multiversion` has checked for AVX-512F.
-        unsafe { _mm512_loadu_ps(from) }
+        unsafe { Self(_mm512_loadu_ps(from)) }
     }
     #[inline(always)]
     unsafe fn store(self, to: *mut f32) {
         // SAFETY: as in `load`.
-        unsafe { _mm512_storeu_ps(to, self) }
+        unsafe { _mm512_storeu_ps(to, self.0) }
     }
     #[inline(always)]
     fn splat(x: f32) -> Self {
         // SAFETY: `multiversion` has checked for AVX-512F.
-        unsafe { _mm512_set1_ps(x) }
+        unsafe { Self(_mm512_set1_ps(x)) }
     }
     instructions! {
-        add(self, other) = _mm512_add_ps;
-        sub(self, other) = _mm512_sub_ps;
-        mul(self, other) = _mm512_mul_ps;
-        div(self, other) = _mm512_div_ps;
-        max(self, other) = _mm512_max_ps;
-        min(self, other) = _mm512_min_ps;
-        mul_add(self, a, b) = _mm512_fmadd_ps;
-        round(self) = _mm512_roundscale_ps::<0x08>;
+        Self: add(self, other) = _mm512_add_ps;
+        Self: sub(self, other) = _mm512_sub_ps;
+        Self: mul(self, other) = _mm512_mul_ps;
+        Self: div(self, other) = _mm512_div_ps;
+        Self: max(self, other) = _mm512_max_ps;
+        Self: min(self, other) = _mm512_min_ps;
+        Self: mul_add(self, a, b) = _mm512_fmadd_ps;
+        Self: round(self) = _mm512_roundscale_ps::<0x08>;
     }
     #[inline(always)]
     fn exp2_integer(self) -> Self {
         // SAFETY: `multiversion` has checked for AVX-512F.
-        unsafe { _mm512_scalef_ps(_mm512_set1_ps(1.0), self) }
+        unsafe { Self(_mm512_scalef_ps(_mm512_set1_ps(1.0), self.0)) }
     }
     #[inline(always)]
     fn zero_where_below(self, x: Self, limit: f32) -> Self {
         // SAFETY: `multiversion` has checked for AVX-512F.
         unsafe {
-            let keep = _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(x, _mm512_set1_ps(limit));
-            _mm512_maskz_mov_ps(keep, self)
+            let keep = _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(x.0, _mm512_set1_ps(limit));
+            Self(_mm512_maskz_mov_ps(keep, self.0))
         }
     }
     #[inline(always)]
@@ -61,10 +78,97 @@ impl Vector for __m512 {
         // SAFETY: `multiversion` has checked for AVX-512F.
         unsafe {
             let mask = _mm512_set1_epi32(i32::MIN);
-            let magnitude = _mm512_andnot_si512(mask, _mm512_castps_si512(self));
-            let sign = _mm512_and_si512(mask, _mm512_castps_si512(sign));
-            _mm512_castsi512_ps(_mm512_or_si512(magnitude, sign))
+            let magnitude = _mm512_andnot_si512(mask, _mm512_castps_si512(self.0));
+            let sign = _mm512_and_si512(mask, _mm512_castps_si512(sign.0));
+            Self(_mm512_castsi512_ps(_mm512_or_si512(magnitude, sign)))
         }
+    }
+    #[inline(always)]
+    unsafe fn load_bf16(from: *const bf16) -> Self {
+        // SAFETY: the caller's 16 elements of 16 bits.
+        let narrow = unsafe { _mm256_loadu_si256(from.cast()) };
+        widen(narrow)
+    }
+    #[inline(always)]
+    unsafe fn load_first_bf16(from: *const bf16, count: usize) -> Self {
+        // SAFETY: lanes outside the mask are not read; the caller has `count` elements.
+        let narrow = unsafe { _mm256_maskz_loadu_epi16(first(count), from.cast()) };
+        widen(narrow)
+    }
+    #[inline(always)]
+    unsafe fn store_bf16(self, to: *mut bf16) {
+        // SAFETY: the caller's room for 16 elements of 16 bits.
+        unsafe { _mm256_storeu_si256(to.cast(), narrow(self)) };
+    }
+    #[inline(always)]
+    unsafe fn store_first_bf16(self, to: *mut bf16, count: usize) {
+        // SAFETY: lanes outside the mask are not written; the caller has room for `count` elements.
+        unsafe { _mm256_mask_storeu_epi16(to.cast(), first(count), narrow(self)) };
+    }
+    #[inline(always)]
+    fn pairs_bf16(self, second: Self) -> Self {
+        let [low, high] = [self, second].map(narrow);
+        // SAFETY: `multiversion` has checked for AVX-512F.
+        unsafe {
+            let high = _mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(high));
+            let both = _mm512_or_si512(_mm512_cvtepu16_epi32(low), high);
+            Self(_mm512_castsi512_ps(both))
+        }
+    }
+    #[inline(always)]
+    fn halves(self) -> [Self; 2] {
+        // SAFETY: `multiversion` has checked for AVX-512F.
+        unsafe {
+            let bits = _mm512_castps_si512(self.0);
+            let low = _mm512_slli_epi32::<16>(bits);
+            let high = _mm512_and_si512(bits, _mm512_set1_epi32(-0x1_0000));
+            [low, high].map(|bits| Self(_mm512_castsi512_ps(bits)))
+        }
+    }
+    #[inline(always)]
+    fn dot_bf16(self, other: Self, sum: Self) -> Self {
+        if !BF16 {
+            return dot_of_halves(self, other, sum);
+        }
+        // SAFETY: vectors are numbers; `multiversion` has checked for AVX512-BF16.
+        unsafe {
+            let [a, b] = [self, other].map(|x| transmute::<__m512, __m512bh>(x.0));
+            Self(_mm512_dpbf16_ps(sum.0, a, b))
+        }
+    }
+}
+
+/// A mask of the first `count` of 16 lanes.
+#[inline(always)]
+fn first(count: usize) -> u16 {
+    ((1u32 << count) - 1) as u16
+}
+
+#[inline(always)]
+fn widen<const BF16: bool>(narrow: __m256i) -> Wide<BF16> {
+    // SAFETY: `multiversion` has checked for AVX-512F.
+    unsafe {
+        let bits = _mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(narrow));
+        Wide(_mm512_castsi512_ps(bits))
+    }
+}
+
+/// Rounds to the nearest bf16, ties to even. The instruction takes numbers below 2⁻¹²⁶ as 0.
+#[inline(always)]
+fn narrow<const BF16: bool>(x: Wide<BF16>) -> __m256i {
+    // SAFETY: `multiversion` has checked for AVX-512F, and for AVX512-BF16 if `BF16`; vectors are numbers.
+    unsafe {
+        if BF16 {
+            return transmute::<__m256bh, __m256i>(_mm512_cvtneps_pbh(x.0));
+        }
+        let bits = _mm512_castps_si512(x.0);
+        let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
+        let half = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff));
+        let rounded = _mm512_add_epi32(bits, half);
+        // Rounding would carry a NaN into the sign.
+        let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x.0, x.0);
+        let rounded = _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x0040_0000));
+        _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(rounded))
     }
 }
 
@@ -120,5 +224,56 @@ impl Vector for __m256 {
             let mask = _mm256_set1_ps(-0.0);
             _mm256_or_ps(_mm256_andnot_ps(mask, self), _mm256_and_ps(mask, sign))
         }
+    }
+    #[inline(always)]
+    unsafe fn load_bf16(from: *const bf16) -> Self {
+        // SAFETY: the caller's 8 elements of 16 bits; `multiversion` has checked for AVX2.
+        unsafe {
+            let narrow = _mm_loadu_si128(from.cast());
+            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(narrow)))
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_bf16(self, to: *mut bf16) {
+        // SAFETY: the caller's room for 8 elements of 16 bits; `multiversion` has checked for AVX2.
+        unsafe {
+            let bits = rounded(self);
+            // Both lanes of 128 bits are packed by themselves.
+            let packed = _mm256_permute4x64_epi64::<0b1000>(_mm256_packus_epi32(bits, bits));
+            _mm_storeu_si128(to.cast(), _mm256_castsi256_si128(packed));
+        }
+    }
+    #[inline(always)]
+    fn pairs_bf16(self, second: Self) -> Self {
+        let [low, high] = [self, second].map(rounded);
+        // SAFETY: `multiversion` has checked for AVX2.
+        unsafe { _mm256_castsi256_ps(_mm256_or_si256(low, _mm256_slli_epi32::<16>(high))) }
+    }
+    #[inline(always)]
+    fn halves(self) -> [Self; 2] {
+        // SAFETY: `multiversion` has checked for AVX2.
+        unsafe {
+            let bits = _mm256_castps_si256(self);
+            let low = _mm256_slli_epi32::<16>(bits);
+            let high = _mm256_and_si256(bits, _mm256_set1_epi32(-0x1_0000));
+            [_mm256_castsi256_ps(low), _mm256_castsi256_ps(high)]
+        }
+    }
+}
+
+/// The nearest bf16, ties to even, in the lower half of each lane.
+#[inline(always)]
+fn rounded(x: __m256) -> __m256i {
+    // SAFETY: `multiversion` has checked for AVX2.
+    unsafe {
+        let bits = _mm256_castps_si256(x);
+        let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
+        let half = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
+        let up = _mm256_castsi256_ps(_mm256_add_epi32(bits, half));
+        // Rounding would carry a NaN into the sign.
+        let quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x0040_0000));
+        let nan = _mm256_cmp_ps::<_CMP_UNORD_Q>(x, x);
+        let both = _mm256_blendv_ps(up, _mm256_castsi256_ps(quiet), nan);
+        _mm256_srli_epi32::<16>(_mm256_castps_si256(both))
     }
 }
