@@ -184,11 +184,10 @@ impl Given {
 
     /// One picture, or the pictures of a list.
     pub fn all(object: &Bound<PyAny>) -> PyResult<Vec<Self>> {
-        let is_picture = |name| object.hasattr(name);
         let is_list = object.hasattr("__iter__")?
-            && !is_picture("__array_interface__")?
-            && !is_picture("__array__")?
-            && !is_picture("getbands")?
+            && !object.hasattr("__array_interface__")?
+            && !object.hasattr("__array__")?
+            && !object.hasattr("getbands")?
             && object.extract::<String>().is_err()
             && object.cast::<PyBytes>().is_err();
         match is_list {
