@@ -138,8 +138,12 @@ fn other_networks_are_named_before_anything_is_scored() {
 fn rewards_of_a_manifest_with_mean_and_deviation() {
     let folder = folder(|_| ());
     let network = eye("image-reward");
-    let line = |prompt: &str| json!({"image_path": "a.png", "prompt": prompt}).to_string();
-    let lines = [line("a dog"), line("a dog and a cat"), line("")];
+    // A manifest's last line of a picture is the one that counts.
+    for name in ["b.png", "c.png"] {
+        fs::copy(folder.path().join("a.png"), folder.path().join(name)).unwrap();
+    }
+    let line = |path: &str, prompt: &str| json!({"image_path": path, "prompt": prompt}).to_string();
+    let lines = [line("a.png", "a dog"), line("b.png", "a dog and a cat"), line("c.png", "")];
     fs::write(folder.path().join("m.jsonl"), lines.join("\n")).unwrap();
     let args = ["score", "image-reward", "m.jsonl", "--device", "flex"];
     let given = [&args[..], &["--image-reward", &network, "--json"]].concat();

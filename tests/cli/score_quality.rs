@@ -293,7 +293,7 @@ fn rewards_need_prompts_and_have_an_interval() {
     );
     assert!(number("deviation") > 0.0);
     // What a report reads.
-    let kept = fs::read_to_string(folder.path().join("run/quality/figures.json"));
+    let kept = fs::read_to_string(folder.path().join("run/prompt-only/quality/figures.json"));
     assert!(kept.is_ok_and(|kept| kept.contains("ImageReward")));
     let args = [
         "score",

@@ -65,6 +65,7 @@ const WITHOUT_TENSORS: [(&str, &[&str]); 15] = [
             "prepose-corpus",
             "prepose-draw",
             "prepose-optimizer",
+            "prepose-scene",
             "prepose-untrusted",
         ],
     ),

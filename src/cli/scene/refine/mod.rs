@@ -21,7 +21,7 @@ use prepose::judge::scene::questions::{Rules, questions, vocabulary};
 use prepose::judge::scene::score::{Found, found};
 use prepose::make::feedback::Feedback;
 use prepose::make::{BatchSize, PictureMaker, PictureWriter, check};
-use prepose::output::files::{prepare_folder, write_atomically};
+use prepose::output::files::{parent, prepare_folder, write_atomically};
 use prepose::request::Request;
 use prepose::sampling::denoise::{Hook, HookError, State};
 use prepose_statistics::bootstrap::Bootstrap;
@@ -339,6 +339,7 @@ impl Work<'_> {
             let mut steps = Steps(&mut progress);
             let made = maker.make(&requests[done..], None, &mut [&mut steps])?;
             for (picture, place) in made.pictures.iter().zip(&places[done..]) {
+                prepare_folder(parent(place))?;
                 writer.save(picture, place)?;
             }
             done += made.pictures.len();
