@@ -143,7 +143,11 @@ fn rewards_of_a_manifest_with_mean_and_deviation() {
         fs::copy(folder.path().join("a.png"), folder.path().join(name)).unwrap();
     }
     let line = |path: &str, prompt: &str| json!({"image_path": path, "prompt": prompt}).to_string();
-    let lines = [line("a.png", "a dog"), line("b.png", "a dog and a cat"), line("c.png", "")];
+    let lines = [
+        line("a.png", "a dog"),
+        line("b.png", "a dog and a cat"),
+        line("c.png", ""),
+    ];
     fs::write(folder.path().join("m.jsonl"), lines.join("\n")).unwrap();
     let args = ["score", "image-reward", "m.jsonl", "--device", "flex"];
     let given = [&args[..], &["--image-reward", &network, "--json"]].concat();

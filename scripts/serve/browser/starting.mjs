@@ -2,7 +2,7 @@
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, renameSync, existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { accessible, api, assert, fillForm, finished, loaded, open, serve, shot, step, work } from './harness.mjs';
+import { accessible, api, assert, faults, fillForm, finished, loaded, open, serve, shot, step, work } from './harness.mjs';
 
 /** A folder with two LoRAs, trained for a step each by the program itself. */
 function loras() {
@@ -55,9 +55,11 @@ export async function starting() {
   const bytes = await page.evaluate(async (id) => [...new Uint8Array(await (await fetch(`api/pictures/${id}.png`)).arrayBuffer())], first.id);
   await chosen('mine.png', Buffer.from(bytes));
   await page.waitForFunction(() => document.getElementById('start-said').textContent === 'mine.png');
+  faults.expected = /400/;
   await fillForm(page, { strength: '1.5' });
   await page.click('#go');
   await page.waitForFunction(() => document.querySelector('#composer [name=strength]').getAttribute('aria-invalid') === 'true');
+  faults.expected = null;
   await page.click('#start-remove');
   assert.equal(await page.locator('#start-image').isHidden(), true);
   assert.equal(await page.evaluate(() => document.activeElement.id), 'start-choose');
@@ -78,15 +80,16 @@ export async function starting() {
   assert.deepEqual(merged.loras, [{ name: 'second', weight: 0.8 }]);
   assert.equal(merged.init, undefined);
   await page.reload();
-  await page.waitForSelector('[aria-label="Weight of second"]');
+  await page.waitForSelector('[aria-label="Weight of second"]', { state: 'attached' });
   assert.equal(await page.getByLabel('Weight of second').inputValue(), '0.8', 'a reload keeps them');
   step('LoRAs of the server with their weights, over a reload');
 
   const last = (await api(page, 'pictures?limit=1')).body.pictures[0];
+  await page.evaluate(() => { document.getElementById('picture-settings').open = true; });
   await page.getByRole('button', { name: 'Leave second out' }).click();
   await page.evaluate((id) => { location.hash = `#/history/${id}`; }, last.id);
   await page.getByRole('button', { name: 'Use request' }).click();
-  await page.waitForSelector('[aria-label="Weight of second"]');
+  await page.waitForSelector('[aria-label="Weight of second"]', { state: 'attached' });
   assert.equal(await page.getByLabel('Weight of second').inputValue(), '0.8');
   assert.equal(await page.inputValue('#noise'), 'philox');
   await loaded(page);

@@ -30,18 +30,18 @@ struct Pair {
 /// What compares a picture with its prompt.
 enum Network<'a> {
     /// The cosine, with words before the prompt.
-    Clip(ClipScorer, &'a str),
+    Clip(Box<ClipScorer>, &'a str),
     /// The reward.
-    ImageReward(RewardScorer),
+    ImageReward(Box<RewardScorer>),
 }
 
 impl<'a> Network<'a> {
     fn open(args: &'a Args) -> anyhow::Result<Self> {
         if args.rule == IMAGE_REWARD {
-            return Ok(Self::ImageReward(args.eyes.image_reward()?));
+            return Ok(Self::ImageReward(Box::new(args.eyes.image_reward()?)));
         }
         let before = args.clip_prompt.as_deref().unwrap_or(PROMPT_OF_PAPER);
-        Ok(Self::Clip(args.eyes.clip()?, before))
+        Ok(Self::Clip(Box::new(args.eyes.clip()?), before))
     }
 
     /// The words of what it says, as they stand in JSON: the rule, the network's name, and the settings.

@@ -73,7 +73,7 @@ impl Cure<'_> {
         let against = measuring.reference(reference, set)?;
         let (_, found) = measuring.of(set, Some(&against))?;
         let named = |name: &&str| found.figures.iter().find(|figure| figure.name == **name);
-        Ok(DISTANCES.iter().find_map(|name| named(name)).map(|figure| {
+        Ok(DISTANCES.iter().find_map(named).map(|figure| {
             let estimate = Estimate {
                 value: figure.value,
                 low: figure.low,
