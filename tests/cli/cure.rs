@@ -46,6 +46,7 @@ fn kill_at(folder: &Path, args: &[&str], event: &str, stage: &str) {
         .unwrap();
     let told = BufReader::new(program.stdout.take().unwrap());
     let mut current = String::new();
+    let mut seen = false;
     for line in told.lines() {
         let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
         if line["event"] == "stage" {
@@ -53,11 +54,13 @@ fn kill_at(folder: &Path, args: &[&str], event: &str, stage: &str) {
         }
         if line["event"] == event && current == stage {
             program.kill().unwrap();
-            assert!(!program.wait().unwrap().success(), "{event} of {stage}");
-            return;
+            seen = true;
+            break;
         }
     }
-    panic!("there was no {event} of {stage}");
+    let ended = program.wait().unwrap();
+    assert!(seen, "there was no {event} of {stage}");
+    assert!(!ended.success(), "{event} of {stage}");
 }
 
 #[test]
