@@ -25,9 +25,19 @@ function loras() {
 export async function starting() {
   const server = await serve({ folder: join(work, 'begun'), more: ['--loras', loras()] });
   const page = await open(server);
+  /** Makes a picture and waits until it is in the history: the job before it may still be on show. */
+  const make = async () => {
+    const first = async () => (await api(page, 'pictures?limit=1')).body.pictures[0]?.id;
+    const before = await first();
+    await page.click('#go');
+    for (let tries = 0; await first() === before; tries++) {
+      assert.ok(tries < 600, 'no picture came');
+      await page.waitForTimeout(200);
+    }
+    await finished(page);
+  };
   await fillForm(page, { prompt: 'a dog', method: '', seed: 4, count: 1, search: '', steps: 6 });
-  await page.click('#go');
-  await finished(page);
+  await make();
   const first = (await api(page, 'pictures?limit=1')).body.pictures[0];
   await page.evaluate((id) => { location.hash = `#/history/${id}`; }, first.id);
   await page.getByRole('button', { name: 'Start from it' }).click();
@@ -37,8 +47,7 @@ export async function starting() {
   await page.locator('#start-settings').scrollIntoViewIfNeeded();
   await shot(page, 'light-start');
   await accessible(page, 'a start picture');
-  await page.click('#go');
-  await finished(page);
+  await make();
   const newest = async () => (await api(page, `pictures/${(await api(page, 'pictures?limit=1')).body.pictures[0].id}`)).body.request;
   const begun = await newest();
   assert.match(begun.init.image, /^sha256:[0-9a-f]{64}$/);
@@ -74,8 +83,7 @@ export async function starting() {
   await page.locator('#lora-list').scrollIntoViewIfNeeded();
   await shot(page, 'light-loras');
   await accessible(page, 'LoRAs');
-  await page.click('#go');
-  await finished(page);
+  await make();
   const merged = await newest();
   assert.deepEqual(merged.loras, [{ name: 'second', weight: 0.8 }]);
   assert.equal(merged.init, undefined);
