@@ -131,7 +131,11 @@ impl Refine {
         self.sampling.apply(&mut base);
         base.seed = self.seed;
         prepare_folder(&self.out)?;
-        settings::keep(&self.out, &scenes, &base, self.scales)?;
+        let judge = [
+            self.judge.name(),
+            self.checker.as_deref().unwrap_or_default(),
+        ];
+        settings::keep(&self.out, &scenes, &base, self.scales, judge)?;
 
         let stop = interrupt::listen()?;
         let engine = blueprint.load(&networks, &device)?;

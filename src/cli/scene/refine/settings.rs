@@ -23,12 +23,13 @@ pub fn keep(
     scenes: &[Scene],
     base: &Request,
     scales: [f64; 2],
+    [judge, checker]: [&str; 2],
 ) -> anyhow::Result<()> {
     let scenes = scenes
         .iter()
         .map(|scene| json!({"graph": scene.graph, "text": scene.text}));
     let settings = json!({
-        "scenes": scenes.collect::<Vec<_>>(), "request": base, "scales": scales,
+        "scenes": scenes.collect::<Vec<_>>(), "request": base, "scales": scales, "judge": judge, "checker": checker,
     });
     let path = folder.join(FILE);
     if !path.exists() {
