@@ -16,6 +16,7 @@ mod corpus;
 mod cure;
 mod detect;
 mod experiments;
+mod eyes;
 mod first_day;
 mod generate;
 mod generate_again;

@@ -184,6 +184,8 @@ pub struct Totals {
     reasons: BTreeMap<String, usize>,
     /// Pictures whose relation was not decided at all.
     undecided: usize,
+    /// Pictures that were scored in depth, the sum of their PSE and that of their T2I-CompBench scores.
+    in_depth: (usize, f64, f64),
     /// The width and height that were asked for of a source.
     pub asked_size: Option<[u32; 2]>,
     /// Pictures of another size, by their width and height.
@@ -203,6 +205,7 @@ impl Totals {
             seconds: 0.0,
             reasons: BTreeMap::new(),
             undecided: 0,
+            in_depth: (0, 0.0, 0.0),
             asked_size: None,
             other_sizes: BTreeMap::new(),
         }
@@ -217,6 +220,10 @@ impl Totals {
         }
         if self.checked && sample.records.is_empty() && sample.manifest.relation.is_some() {
             self.undecided += 1;
+        }
+        if let (Some(pse), Some(t2i)) = (sample.scores.pse_3d, sample.scores.t2i_3d) {
+            let (pictures, pse_sum, t2i_sum) = self.in_depth;
+            self.in_depth = (pictures + 1, pse_sum + pse, t2i_sum + t2i);
         }
         let (width, height) = (
             sample.manifest.gen_params.width,
@@ -299,11 +306,24 @@ impl Totals {
                 each.collect::<Vec<_>>().join(", ")
             ));
         }
+        let (pictures, pse, t2i) = self.in_depth;
         if self.undecided > 0 {
+            let way_out = match pictures {
+                0 => " (--depth does, with a Depth Anything)",
+                _ => "",
+            };
             lines.push(format!(
-                "no verdict on {}: boxes do not show what is in front of or behind something (`prepose score` with \
-                 depth maps does)",
+                "no verdict on {}: boxes do not show what is in front of or behind something{way_out}",
                 self.undecided
+            ));
+        }
+        if pictures > 0 {
+            let mean = |sum: f64| sum / pictures as f64;
+            lines.push(format!(
+                "in depth, {}: PSE {:.3}, T2I-CompBench {:.3}",
+                count(pictures, "picture"),
+                mean(pse),
+                mean(t2i)
             ));
         }
         lines
