@@ -109,7 +109,10 @@ impl RunFolder {
     }
 
     /// The lines of a file that can be read; none if it is not there.
-    pub(super) fn lines<T: serde::de::DeserializeOwned>(&self, name: &str) -> Result<Vec<T>, FolderError> {
+    pub(super) fn lines<T: serde::de::DeserializeOwned>(
+        &self,
+        name: &str,
+    ) -> Result<Vec<T>, FolderError> {
         let text = self.text(name)?;
         Ok(text
             .lines()

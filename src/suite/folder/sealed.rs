@@ -12,7 +12,11 @@ use crate::suite::sample::Sample;
 impl RunFolder {
     /// Those of some jobs whose files in `samples/` are there, and they and theirs as they were written, by the jobs'
     /// indices.
-    pub(super) fn sealed(&self, state: &State, jobs: &[Job]) -> Result<HashMap<usize, Finished>, FolderError> {
+    pub(super) fn sealed(
+        &self,
+        state: &State,
+        jobs: &[Job],
+    ) -> Result<HashMap<usize, Finished>, FolderError> {
         let named = jobs.iter().map(|job| (job, self.sample_name(*job)));
         let there: Vec<(&Job, String)> = named
             .filter(|(_, name)| state.entries.contains_key(name))

@@ -145,7 +145,12 @@ impl RunFolder {
         self.listed_in(&state.ledger, state.method, id)
     }
 
-    pub(super) fn listed_in(&self, ledger: &Ledger, method: usize, id: &str) -> Vec<(String, Listed)> {
+    pub(super) fn listed_in(
+        &self,
+        ledger: &Ledger,
+        method: usize,
+        id: &str,
+    ) -> Vec<(String, Listed)> {
         let folder = self.method_folder(method);
         let picture = format!("{folder}/images/{id}.png");
         let maps = format!("{folder}/maps/{id}-");

@@ -66,7 +66,10 @@ impl Reading<'_> {
     }
 
     /// The lines of a file; none if it is not there.
-    pub(super) fn lines<T: serde::de::DeserializeOwned>(&self, file: &str) -> Result<Vec<T>, SourceError> {
+    pub(super) fn lines<T: serde::de::DeserializeOwned>(
+        &self,
+        file: &str,
+    ) -> Result<Vec<T>, SourceError> {
         let Some(text) = self.text(file)? else {
             return Ok(Vec::new());
         };
@@ -74,7 +77,10 @@ impl Reading<'_> {
     }
 
     /// The records of every folder that a checker wrote, by the folders' names.
-    pub(super) fn evaluations(&self, masks: &mut Masks) -> Result<BTreeMap<String, Vec<Record>>, SourceError> {
+    pub(super) fn evaluations(
+        &self,
+        masks: &mut Masks,
+    ) -> Result<BTreeMap<String, Vec<Record>>, SourceError> {
         let mut folders: Vec<&str> = self
             .found
             .below(self.folder)

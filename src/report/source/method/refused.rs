@@ -18,7 +18,11 @@ struct Why {
 
 impl Reading<'_> {
     /// What lies in `refused/{method}_{prompt_id}_seed{seed}.json`.
-    pub(super) fn refused(&self, method: &str, prompts: &mut Prompts) -> Result<Vec<Refused>, SourceError> {
+    pub(super) fn refused(
+        &self,
+        method: &str,
+        prompts: &mut Prompts,
+    ) -> Result<Vec<Refused>, SourceError> {
         let folder = format!("{}refused/", self.folder);
         let mut ids: Vec<&str> = (self.found.below(&folder))
             .filter_map(|name| name.strip_suffix(".json"))
