@@ -1,9 +1,10 @@
 //! Two-dimensional convolution.
 
 use crate::cpu::columns::{MAX_TAPS, Patches, Transposed};
-use crate::cpu::gemm::{Gemm, Target};
+use crate::cpu::gemm::Gemm;
 use crate::cpu::operand::{Columns, Rows};
 use crate::cpu::simd::Element;
+use crate::cpu::target::Target;
 use crate::flex::{Operand, by_type, filled};
 use crate::plain;
 use crate::profile::{self, Family, conv_flops};

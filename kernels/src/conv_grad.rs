@@ -1,8 +1,9 @@
 //! Gradients of the convolution to its weight and bias.
 
-use crate::cpu::gemm::{Gemm, Target};
+use crate::cpu::gemm::Gemm;
 use crate::cpu::operand::Rows;
 use crate::cpu::sums;
+use crate::cpu::target::Target;
 use crate::cpu::unrolled::Unrolled;
 use crate::flex::{Operand, filled};
 use crate::plain;

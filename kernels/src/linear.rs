@@ -1,10 +1,11 @@
 //! The affine layer.
 
 use crate::cpu::columns::{Patches, Transposed};
-use crate::cpu::gemm::{Gemm, Target};
+use crate::cpu::gemm::Gemm;
 use crate::cpu::operand::{Columns, Rows};
 use crate::cpu::simd::Element;
 use crate::cpu::sums;
+use crate::cpu::target::Target;
 use crate::flex::{Operand, by_type, filled};
 use crate::plain;
 use crate::profile::{self, Family, linear_flops};

@@ -11,6 +11,8 @@ mod error;
 mod fold;
 mod received;
 mod refused;
+mod said;
+mod sealed;
 mod state;
 
 use std::collections::{HashMap, HashSet};

@@ -1,114 +1,28 @@
 //! One network's parameters: which it has, where each is stored, and how it gets from there into
 //! the network.
 
+mod entry;
+mod source;
+
 use std::collections::{BTreeMap, HashMap, HashSet, btree_map};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use burn::prelude::Device;
 use burn::tensor::{FloatDType, TensorData};
-use prepose_formats::{TensorFile, TensorPart};
+use prepose_formats::TensorFile;
 use prepose_models::params::{ParamSource, Params, Wanted, outline_of};
 use prepose_models::{ConfigError, wrong_key};
 use prepose_untrusted::printable;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::delta::{Delta, merge};
+use crate::delta::Delta;
 use crate::error::{Mismatch, Misshaped, WeightsError};
 use crate::family::Family;
 use crate::files::Files;
-use crate::tensors;
-
-/// How a stored tensor becomes a parameter.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum View {
-    /// As it is.
-    Whole,
-    /// One of several equal parts along the first axis: fused query, key and value.
-    Rows { index: usize, of: usize },
-    /// With its two axes exchanged: stored input first.
-    Transposed,
-    /// Without trailing axes of 1: a 1×1 convolution that is a linear layer here.
-    Linear,
-}
-
-/// A stored tensor under the name by which the network asks for it.
-#[derive(Debug, Clone)]
-pub(crate) struct Entry {
-    pub file: Arc<TensorFile>,
-    pub key: String,
-    pub view: View,
-}
-
-impl Entry {
-    /// The shape that the network sees.
-    pub fn shape(&self) -> Vec<usize> {
-        let mut shape = self
-            .file
-            .info(&self.key)
-            .map(|info| info.shape.clone())
-            .unwrap_or_default();
-        match self.view {
-            View::Whole => {}
-            View::Rows { of, .. } => {
-                if let Some(rows) = shape.first_mut() {
-                    // Not divisible: leave the shape, which then fits nothing and is reported.
-                    if *rows % of == 0 {
-                        *rows /= of;
-                    }
-                }
-            }
-            View::Transposed => shape.reverse(),
-            View::Linear => {
-                while shape.len() > 2 && shape.last() == Some(&1) {
-                    shape.pop();
-                }
-            }
-        }
-        shape
-    }
-
-    /// The values, and whether all are finite.
-    fn read(&self) -> Result<(TensorData, bool), WeightsError> {
-        let part = match self.view {
-            View::Rows { index, of } => TensorPart { index, of },
-            _ => TensorPart::WHOLE,
-        };
-        let values = tensors::read(&self.file, &self.key, part)?;
-        let data = match self.view {
-            View::Transposed => transpose(values.data),
-            View::Linear => values.data.reshape_to(self.shape()),
-            _ => values.data,
-        };
-        Ok((data, values.finite))
-    }
-}
-
-/// Gives the same values another shape of the same size.
-trait ReshapeTo {
-    fn reshape_to(self, shape: Vec<usize>) -> Self;
-}
-
-impl ReshapeTo for TensorData {
-    fn reshape_to(self, shape: Vec<usize>) -> Self {
-        let (bytes, _, dtype) = self.into_parts();
-        TensorData::from_bytes(bytes, shape, dtype)
-    }
-}
-
-/// A matrix with its axes exchanged, in f32.
-fn transpose(data: TensorData) -> TensorData {
-    let [rows, columns] = [data.shape()[0], data.shape()[1]];
-    let values: Vec<f32> = data.iter::<f32>().collect();
-    let mut out = vec![0.0; values.len()];
-    for (row, line) in values.chunks_exact(columns).enumerate() {
-        for (column, value) in line.iter().enumerate() {
-            out[column * rows + row] = *value;
-        }
-    }
-    TensorData::new(out, [columns, rows])
-}
+pub(crate) use entry::{Entry, View};
+use source::PartSource;
 
 /// How many numbers are made up where a mismatch is allowed, if the file does not have more itself: beyond that it is
 /// another network's, and zeros alone could fill the memory.
@@ -230,11 +144,7 @@ impl Part {
             source,
         };
         self.refuse_mismatch(allow_mismatch, wanted, &build)?;
-        let mut source = PartSource {
-            part: self,
-            non_finite: Vec::new(),
-            error: None,
-        };
+        let mut source = PartSource::new(self);
         let network = build(Params::new(&mut source, device, dtype)).map_err(refused)?;
         source.finish()?;
         Ok(network)
@@ -248,11 +158,7 @@ impl Part {
         make: impl FnOnce(&mut dyn ParamSource) -> T,
     ) -> Result<T, WeightsError> {
         self.refuse_mismatch(allow_mismatch, |_| true, &of)?;
-        let mut source = PartSource {
-            part: self,
-            non_finite: Vec::new(),
-            error: None,
-        };
+        let mut source = PartSource::new(self);
         let made = make(&mut source);
         source.finish()?;
         Ok(made)
@@ -355,60 +261,4 @@ pub(crate) struct Parts {
     pub index: Value,
     /// Where each text encoder's tokenizer is, if the checkpoint has its own.
     pub tokenizers: Vec<Option<Files>>,
-}
-
-/// The source that networks are built from. What is missing or of another shape has been reported before, and is zero.
-struct PartSource<'a> {
-    part: &'a Part,
-    non_finite: Vec<String>,
-    error: Option<WeightsError>,
-}
-
-impl PartSource<'_> {
-    fn read(&mut self, name: &str, entry: &Entry) -> Result<TensorData, WeightsError> {
-        let (data, finite) = entry.read()?;
-        if !finite {
-            self.non_finite.push(entry.key.clone());
-        }
-        match self.part.deltas.get(name) {
-            Some(deltas) => merge(data, deltas),
-            None => Ok(data),
-        }
-    }
-
-    fn finish(self) -> Result<(), WeightsError> {
-        if let Some(error) = self.error {
-            return Err(error);
-        }
-        if !self.non_finite.is_empty() {
-            return Err(WeightsError::NonFinite {
-                path: self.part.path.clone(),
-                part: self.part.name.to_string(),
-                tensors: self.non_finite,
-            });
-        }
-        Ok(())
-    }
-}
-
-impl ParamSource for PartSource<'_> {
-    fn take(&mut self, name: &str, shape: &[usize]) -> TensorData {
-        let zeros = || TensorData::zeros::<f32, _>(shape.to_vec());
-        let part = self.part;
-        // After the first failure there is nothing to gain from reading on.
-        let Some(entry) = part.entries.get(name).filter(|_| self.error.is_none()) else {
-            return zeros();
-        };
-        if entry.shape() != shape {
-            return zeros();
-        }
-        self.read(name, entry).unwrap_or_else(|error| {
-            self.error = Some(error);
-            zeros()
-        })
-    }
-
-    fn contains(&self, name: &str) -> bool {
-        self.part.entries.contains_key(name)
-    }
 }

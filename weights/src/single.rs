@@ -23,46 +23,29 @@ use crate::prediction::Prediction;
 pub(crate) fn open_single(path: &Path, options: &LoadOptions) -> Result<Parts, WeightsError> {
     let file = Arc::new(TensorFile::open(path)?);
     let kind = family::kind(&file);
+    let unsupported = |what: &str, hint: &str| WeightsError::Unsupported {
+        path: path.to_path_buf(),
+        what: what.into(),
+        hint: hint.into(),
+    };
     let FileKind::Checkpoint(family) = kind else {
-        return Err(WeightsError::Unsupported {
-            path: path.to_path_buf(),
-            what: kind.name().into(),
-            hint: kind.way_out().into(),
-        });
+        return Err(unsupported(kind.name(), kind.way_out()));
     };
     let mut names = file.names().map(|key| canonical(&file, key));
     if options.vae.is_none() && !names.any(|name| name.starts_with(VAE)) {
-        return Err(WeightsError::Unsupported {
-            path: path.to_path_buf(),
-            what: "a checkpoint without an autoencoder".into(),
-            hint: "give one with --vae".into(),
-        });
+        return Err(unsupported(
+            "a checkpoint without an autoencoder",
+            "give one with --vae",
+        ));
     }
     let files = options.config.clone().map(Files::Folder);
     let configs = files
         .clone()
         .map_or(Configs::Embedded(family), Configs::Folder);
-    let part = |name| -> Result<Part, WeightsError> {
-        let (config, config_path) = configs.get(name)?;
-        Ok(Part::new(name, path, config, &config_path))
-    };
-
-    let mut unet = part("unet")?;
+    let mut networks = Networks::new(family, path, &configs)?;
     if file.names().any(is_gligen) {
-        unet.config["attention_type"] = json!("gated");
+        networks.unet.config["attention_type"] = json!("gated");
     }
-    let vae = part("vae")?;
-    let mut text = vec![part("text_encoder")?];
-    if family == Family::Sdxl {
-        text.push(part("text_encoder_2")?);
-    }
-    let mut networks = Networks {
-        family,
-        unet,
-        vae,
-        text,
-        strays: Vec::new(),
-    };
     networks.sort(&file);
     let Networks {
         mut unet,
@@ -112,6 +95,26 @@ struct Networks {
 }
 
 impl Networks {
+    /// Those of the family, without parameters.
+    fn new(family: Family, path: &Path, configs: &Configs) -> Result<Self, WeightsError> {
+        let part = |name| -> Result<Part, WeightsError> {
+            let (config, config_path) = configs.get(name)?;
+            Ok(Part::new(name, path, config, &config_path))
+        };
+        let (unet, vae) = (part("unet")?, part("vae")?);
+        let mut text = vec![part("text_encoder")?];
+        if family == Family::Sdxl {
+            text.push(part("text_encoder_2")?);
+        }
+        Ok(Self {
+            family,
+            unet,
+            vae,
+            text,
+            strays: Vec::new(),
+        })
+    }
+
     /// Gives each tensor of `file` to its network.
     fn sort(&mut self, file: &Arc<TensorFile>) {
         let blocks = UnetBlocks::of(&self.unet.config);

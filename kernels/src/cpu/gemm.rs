@@ -15,8 +15,8 @@ use super::across::Across;
 use super::operand::{Columns, Rows};
 use super::scratch::Scratch;
 use super::simd::{Element, Vector, multiversion};
+use super::target::{Place, Target, groups_from, write};
 use super::tile::{Bias, GROUP, Left, Panel, Partial, panels, tile};
-use core::mem::MaybeUninit;
 use rayon::prelude::*;
 
 /// Summed elements per block: eight rows of the left operand then stay in a 32 KiB cache.
@@ -29,86 +29,6 @@ const fn block_groups<E: Element>() -> usize {
 }
 /// Multiply-adds (about 30 µs of one core) below which waking a second thread costs more than it brings.
 const SERIAL: usize = 1 << 21;
-
-/// Where the product goes.
-#[derive(Clone, Copy)]
-pub(crate) enum Target<E> {
-    /// Element (row, col) lies at `row · ld + (col / plane) · sample + col % plane`: a row-major
-    /// matrix when `plane` is the number of columns, a batch of pictures otherwise.
-    Planes {
-        to: *mut E,
-        ld: usize,
-        plane: usize,
-        sample: usize,
-    },
-    /// As `Planes` with `width` pixels in each row of a plane, of which the neighbours are written
-    /// `step` pixels apart along both axes: one phase of a picture with `line` pixels in
-    /// each row.
-    Phase {
-        to: *mut E,
-        ld: usize,
-        plane: usize,
-        sample: usize,
-        width: usize,
-        step: usize,
-        line: usize,
-    },
-    /// Element (row, col) lies at `col · ld + row`.
-    Transposed { to: *mut E, ld: usize },
-}
-
-impl<E: Element> Target<E> {
-    /// A row-major matrix.
-    pub(crate) fn rows(to: *mut E, columns: usize) -> Self {
-        Self::Planes {
-            to,
-            ld: columns,
-            plane: columns,
-            sample: 0,
-        }
-    }
-
-    /// Where element (`row`, `col`) lies, and how many elements after it the one of the next row.
-    #[inline(always)]
-    fn column(&self, row: usize, col: usize) -> (*mut E, usize) {
-        match *self {
-            Self::Planes {
-                to,
-                ld,
-                plane,
-                sample,
-            } => {
-                let (index, pixel) = split(col, plane);
-                (to.wrapping_add(index * sample + pixel + row * ld), ld)
-            }
-            Self::Phase {
-                to,
-                ld,
-                plane,
-                sample,
-                width,
-                step,
-                line,
-            } => {
-                let (index, pixel) = split(col, plane);
-                let (y, x) = (pixel / width, pixel % width);
-                let at = index * sample + (y * line + x) * step + row * ld;
-                (to.wrapping_add(at), ld)
-            }
-            Self::Transposed { to, ld } => (to.wrapping_add(col * ld + row), 1),
-        }
-    }
-}
-
-/// The plane that a column lies in, and where in it. Where there is one plane, no time goes into a division.
-#[inline(always)]
-fn split(col: usize, plane: usize) -> (usize, usize) {
-    if col < plane {
-        (0, col)
-    } else {
-        (col / plane, col % plane)
-    }
-}
 
 /// `left · right + bias` with `left` `[m, k]`, `right` `[k, n]`.
 pub(crate) struct Gemm<'a, E> {
@@ -330,103 +250,5 @@ unsafe fn multiply_body<V: Vector, E: Element>(gemm: &Gemm<'_, E>, range: Range)
             }
         }
         col += cols;
-    }
-}
-
-/// Three groups that follow each other.
-#[inline(always)]
-fn groups_from(to: *mut f32) -> [*mut f32; 3] {
-    [0, 1, 2].map(|i| to.wrapping_add(i * GROUP))
-}
-
-/// Where a tile goes, and whether it is added to the f32 that are there.
-#[derive(Clone, Copy)]
-struct Place {
-    row: usize,
-    col: usize,
-    cols: usize,
-    plus: bool,
-}
-
-/// Multiplies one tile, adds `sums` and writes it to the target.
-///
-/// # Safety
-/// Operands, sums and biases as for [`tile`], with at most [`Vector::TILE_ROWS`] rows; the place must lie in the
-/// target, for `left.rows` rows, and hold numbers, which must be f32, if it says `plus`. Not both sums and `plus`.
-#[inline(always)]
-unsafe fn write<V: Vector, E: Element>(
-    target: &Target<E>,
-    left: Left,
-    panel: Panel,
-    place: Place,
-    sums: Option<Partial>,
-    bias: Bias,
-) {
-    let Place {
-        row,
-        col,
-        cols,
-        plus,
-    } = place;
-    if let Target::Planes {
-        to,
-        ld,
-        plane,
-        sample,
-    } = *target
-    {
-        let mut groups = [core::ptr::null_mut(); 3];
-        let mut direct = cols == panel.groups * GROUP;
-        for (i, group) in groups.iter_mut().enumerate().take(panel.groups) {
-            let (index, pixel) = split(col + i * GROUP, plane);
-            direct &= pixel + GROUP <= plane;
-            *group = to.wrapping_add(index * sample + pixel + row * ld);
-        }
-        if direct {
-            let there = plus.then(|| Partial::at(groups.map(|group| group.cast()), ld));
-            // SAFETY: every group is whole and lies in one plane, so that its columns follow each other in the place.
-            return unsafe { tile::<V, E, E>(left, panel, groups, ld, sums.or(there), bias) };
-        }
-    }
-    let mut out = MaybeUninit::<[f32; 8 * 3 * GROUP]>::uninit();
-    let width = 3 * GROUP;
-    if plus {
-        let at = out.as_mut_ptr().cast::<f32>();
-        let linear = Bias {
-            relu: false,
-            ..bias
-        };
-        // SAFETY: `out` has room for three groups of eight rows, which is the most that a tile has.
-        unsafe { tile::<V, E, f32>(left, panel, groups_from(at), width, sums, linear) };
-        for j in 0..cols {
-            let (to, ld) = target.column(row, col + j);
-            for i in 0..left.rows {
-                // SAFETY: the tile has written this row and column of `out`, and the target has them.
-                unsafe { put(to.add(i * ld), *at.add(i * width + j), bias.relu) };
-            }
-        }
-        return;
-    }
-    let at = out.as_mut_ptr().cast::<E>();
-    let groups = [0, 1, 2].map(|i| at.wrapping_add(i * GROUP));
-    // SAFETY: as above; elements are no larger than f32.
-    unsafe { tile::<V, E, E>(left, panel, groups, width, sums, bias) };
-    for j in 0..cols {
-        let (to, ld) = target.column(row, col + j);
-        for i in 0..left.rows {
-            // SAFETY: as above.
-            unsafe { *to.add(i * ld) = *at.add(i * width + j) };
-        }
-    }
-}
-
-/// Adds `value` to the number that is there; below zero it becomes zero if `relu`.
-#[inline(always)]
-unsafe fn put<E: Element>(to: *mut E, value: f32, relu: bool) {
-    // SAFETY: the caller's element, which holds a number.
-    unsafe {
-        let value = (*to).widen() + value;
-        // NaN stays NaN.
-        *to = E::narrow(if relu && value < 0.0 { 0.0 } else { value });
     }
 }

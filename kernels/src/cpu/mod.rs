@@ -17,6 +17,7 @@ mod scratch;
 pub(crate) mod simd;
 pub(crate) mod sums;
 mod taps;
+pub(crate) mod target;
 mod tasks;
 pub(crate) mod tile;
 pub(crate) mod unrolled;

@@ -1,8 +1,10 @@
 //! `prepose check`
 
+mod check_run;
 mod inputs;
 mod judged;
 mod manifest;
+mod opened;
 mod pictures;
 mod records;
 mod results;
@@ -10,10 +12,10 @@ mod told;
 
 use std::path::PathBuf;
 
+pub(super) use check_run::read_picture;
 pub(super) use inputs::pictures_in;
 pub use inputs::refusal_of_the_toybox;
-pub use pictures::open_checker;
-pub(super) use pictures::read_picture;
+pub use opened::open_checker;
 use prepose::prompt::scene::GivenRelation;
 pub use records::read_config;
 

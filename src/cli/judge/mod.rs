@@ -8,7 +8,7 @@ pub mod pictures;
 pub mod prompted;
 pub mod results;
 mod runs;
-mod scene;
+pub mod scene;
 mod spatialgen;
 
 use std::path::PathBuf;

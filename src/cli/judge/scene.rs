@@ -10,7 +10,7 @@ use prepose::judge::scene::graph::{Level, read};
 use prepose::judge::scene::questions::{Part, Rules, questions, vocabulary};
 use prepose::judge::scene::score::{Found, by_class, by_level, found};
 use prepose_untrusted::read_text_or_stdin;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::judging;
 use super::results::Results;
@@ -23,6 +23,20 @@ pub struct Options {
     /// The scene graphs: a JSON list, or one a line (docs/judge.md).
     #[arg(long, value_name = "FILE")]
     graphs: Option<PathBuf>,
+    #[command(flatten)]
+    scoring: Scoring,
+    /// Wrong options of a question about a relationship, beside that there is none to be seen.
+    #[arg(long, value_name = "N", default_value_t = Rules::default().distractors, hide_short_help = true,
+          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=20))]
+    distractors: usize,
+    /// Draws the wrong options, and the right one's place among them.
+    #[arg(long, value_name = "N", default_value_t = Rules::default().seed, hide_short_help = true)]
+    question_seed: u64,
+}
+
+/// How much objects count, and what is told of a picture with that.
+#[derive(Debug, clap::Args)]
+pub struct Scoring {
     /// How much objects count in a scene's complexity; relationships count for the rest.
     #[arg(
         long,
@@ -38,24 +52,38 @@ pub struct Options {
         default_value_t = 0.5,
         hide_short_help = true
     )]
-    alpha: f64,
-    /// Wrong options of a question about a relationship, beside that there is none to be seen.
-    #[arg(long, value_name = "N", default_value_t = Rules::default().distractors, hide_short_help = true,
-          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=20))]
-    distractors: usize,
-    /// Draws the wrong options, and the right one's place among them.
-    #[arg(long, value_name = "N", default_value_t = Rules::default().seed, hide_short_help = true)]
-    question_seed: u64,
+    pub alpha: f64,
+}
+
+impl Scoring {
+    /// # Errors
+    /// A share that is none.
+    pub fn check(&self) -> anyhow::Result<()> {
+        for (name, value) in [("--gamma", self.gamma), ("--alpha", self.alpha)] {
+            ensure!(
+                (0.0..=1.0).contains(&value),
+                "{name} is {value}, and goes from 0 to 1"
+            );
+        }
+        Ok(())
+    }
+
+    /// A graph's line in `judged.jsonl`, by what was found in its picture.
+    pub fn line(&self, graph: &Graph, found: &Found) -> Value {
+        json!({
+            "id": graph.id,
+            "level": Level::of(graph.complexity(self.gamma)).as_str(),
+            "object_recall": found.object_recall(),
+            "relation_recall": found.relation_recall(),
+            "sgscore": found.sgscore(self.alpha),
+            "missing": found.missing(graph),
+        })
+    }
 }
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let options = &args.scene;
-    for (name, value) in [("--gamma", options.gamma), ("--alpha", options.alpha)] {
-        ensure!(
-            (0.0..=1.0).contains(&value),
-            "{name} is {value}, and goes from 0 to 1"
-        );
-    }
+    options.scoring.check()?;
     let Some(path) = &options.graphs else {
         bail!("--benchmark scene needs --graphs FILE: what should be in the pictures");
     };
@@ -98,24 +126,16 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let table = by_level(
         &graphs,
         &seen,
-        options.gamma,
-        options.alpha,
+        options.scoring.gamma,
+        options.scoring.alpha,
         &args.bootstrap(),
     );
-    let line = |(graph, found): (&Graph, &Found)| {
-        json!({
-            "id": graph.id,
-            "level": Level::of(graph.complexity(options.gamma)).as_str(),
-            "object_recall": found.object_recall(),
-            "relation_recall": found.relation_recall(),
-            "sgscore": found.sgscore(options.alpha),
-            "missing": found.missing(graph),
-        })
-    };
     let mut published = compare(&[], Comparison::Feedback, &args.bootstrap());
     published.name = "published";
     let results = Results {
-        lines: graphs.iter().zip(&seen).map(line).collect(),
+        lines: (graphs.iter().zip(&seen))
+            .map(|(graph, found)| options.scoring.line(graph, found))
+            .collect(),
         notes: answers.notes(),
         tables: vec![table, answers.table(), published],
         more: by_class(&graphs, &seen).into(),

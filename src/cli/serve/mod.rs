@@ -1,5 +1,6 @@
 //! `prepose serve`
 
+mod batch;
 mod eye;
 mod maker;
 mod plan;

@@ -12,7 +12,7 @@ use prepose::sampling::denoise::{Hook, HookError, State};
 use prepose_serve::{Trouble, Unit, Watch};
 use serde_json::json;
 
-use super::maker::{Studio, trouble};
+use super::batch::{Studio, trouble};
 use super::plan::told;
 
 /// Candidates at a time, at most.

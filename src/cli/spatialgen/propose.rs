@@ -84,15 +84,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
                 .map(move |number| (format!("{name}-{number:03}"), scene.clone(), number))
         })
         .collect();
-    let mut open: Vec<Wanted> = (wanted.iter())
-        .filter(|(id, ..)| !items.contains_key(id))
-        .map(|(id, scene, number)| Wanted {
-            id: id.clone(),
-            scene: scene.clone(),
-            number: *number,
-            faults: Vec::new(),
-        })
-        .collect();
+    let mut open = open(&wanted, &items);
     let (model, stop) = args.model.model_at(1.0)?;
     let folder = parent(&args.out);
     if !folder.as_os_str().is_empty() {
@@ -145,6 +137,18 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         return Ok(code);
     }
     Ok(if open.is_empty() { OK } else { ERROR })
+}
+
+/// Those of the `wanted` that are not there yet.
+fn open(wanted: &[(String, String, usize)], there: &HashMap<String, Item>) -> Vec<Wanted> {
+    let open = wanted.iter().filter(|(id, ..)| !there.contains_key(id));
+    open.map(|(id, scene, number)| Wanted {
+        id: id.clone(),
+        scene: scene.clone(),
+        number: *number,
+        faults: Vec::new(),
+    })
+    .collect()
 }
 
 /// Asks for all that is open.

@@ -3,14 +3,11 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{FolderError, RunFolder};
-use crate::check::json;
-use crate::check::seal::{self, Sealed};
-use crate::check::spatialbench::{Record, read_records};
 use crate::output::manifest::ManifestLine;
 use crate::store::Entry;
 use crate::store::ledger::{Damage, Ledger, Listed, Look};
 use crate::suite::plan::Job;
-use crate::suite::sample::{Sample, Scores, sample_of};
+use crate::suite::sample::Sample;
 
 /// Samples that are read at once.
 const AT_ONCE: usize = 256;
@@ -110,7 +107,7 @@ impl RunFolder {
     }
 
     /// Whether a folded picture and what is beside it are as they were written.
-    fn has_picture(&self, state: &State, id: &str) -> bool {
+    pub(super) fn has_picture(&self, state: &State, id: &str) -> bool {
         let name = format!("{}/images/{id}.png", self.method_folder(state.method));
         !state.bad.contains(id)
             && state
@@ -144,11 +141,16 @@ impl RunFolder {
     }
 
     /// What the ledger says of a picture and of what is beside it.
-    fn listed_files(&self, state: &State, id: &str) -> Vec<(String, Listed)> {
+    pub(super) fn listed_files(&self, state: &State, id: &str) -> Vec<(String, Listed)> {
         self.listed_in(&state.ledger, state.method, id)
     }
 
-    fn listed_in(&self, ledger: &Ledger, method: usize, id: &str) -> Vec<(String, Listed)> {
+    pub(super) fn listed_in(
+        &self,
+        ledger: &Ledger,
+        method: usize,
+        id: &str,
+    ) -> Vec<(String, Listed)> {
         let folder = self.method_folder(method);
         let picture = format!("{folder}/images/{id}.png");
         let maps = format!("{folder}/maps/{id}-");
@@ -196,192 +198,6 @@ impl RunFolder {
             }
         }
         Ok(())
-    }
-
-    /// Those of some jobs whose files in `samples/` are there, and they and theirs as they were written, by the jobs'
-    /// indices.
-    fn sealed(&self, state: &State, jobs: &[Job]) -> Result<HashMap<usize, Finished>, FolderError> {
-        let named = jobs.iter().map(|job| (job, self.sample_name(*job)));
-        let there: Vec<(&Job, String)> = named
-            .filter(|(_, name)| state.entries.contains_key(name))
-            .collect();
-        let names: Vec<String> = there.iter().map(|(_, name)| name.clone()).collect();
-        let mut found = HashMap::new();
-        for ((job, name), bytes) in there.iter().zip(self.store.get_all(&names)?) {
-            let Some(sealed) = bytes.and_then(|bytes| Sealed::read(&bytes)) else {
-                continue;
-            };
-            let written = state.entries[name].modified;
-            if sealed.sample.manifest.sample_id == self.plan.sample_id(**job)
-                && let Some(files) = self.sealed_files(state, **job, &sealed, written)?
-            {
-                let sample = Sample {
-                    index: job.index,
-                    ..sealed.sample
-                };
-                found.insert(job.index, Finished { sample, files });
-            }
-        }
-        Ok(found)
-    }
-
-    /// The files that a seal names, if they are as they were when it was `written`.
-    fn sealed_files(
-        &self,
-        state: &State,
-        job: Job,
-        sealed: &Sealed,
-        written: Option<i64>,
-    ) -> Result<Option<Vec<(String, Listed)>>, FolderError> {
-        let folder = self.method_folder(job.method);
-        let mut files = Vec::with_capacity(sealed.files.len());
-        for file in &sealed.files {
-            let name = format!("{folder}/{}", file.name);
-            let Some(entry) = state
-                .entries
-                .get(&name)
-                .filter(|entry| entry.bytes == file.bytes)
-            else {
-                return Ok(None);
-            };
-            let listed = Listed {
-                bytes: file.bytes,
-                sha256: file.sha256.clone(),
-                modified: entry.modified,
-                lines: None,
-                note: None,
-                text: None,
-            };
-            // The files are written before the seal.
-            let older = entry
-                .modified
-                .zip(written)
-                .is_some_and(|(file, seal)| file <= seal);
-            if (state.look == Look::Whole || !older)
-                && !self
-                    .store
-                    .get(&name)?
-                    .is_some_and(|bytes| listed.is(&bytes))
-            {
-                return Ok(None);
-            }
-            files.push((name, listed));
-        }
-        let picture = self.picture_name(job);
-        Ok(files
-            .iter()
-            .any(|(name, _)| *name == picture)
-            .then_some(files))
-    }
-
-    /// The samples in a method's files whose lines are as they were written, by their ids.
-    fn folded(&self, state: &State) -> Result<HashMap<String, Sample>, FolderError> {
-        let method = state.method;
-        let folder = self.method_folder(method);
-        let mut read = self.read_lines(method)?;
-        let listed = state.ledger.get(&self.manifest_name(method)).is_some();
-        let whole = |id: &String, sample: &mut Sample| {
-            let picture = format!("{folder}/images/{id}.png");
-            let known = state
-                .ledger
-                .get(&picture)
-                .and_then(|listed| listed.lines.as_ref());
-            match known {
-                Some(known) => seal::digest(sample).is_ok_and(|digest| digest == *known),
-                // A run of which nothing is listed yet.
-                None => !listed && !sample.scores.sample_id.is_empty(),
-            }
-        };
-        read.retain(whole);
-        Ok(read)
-    }
-
-    /// The samples in a method's files, by their ids; what one of the files lacks is empty, and lines that cannot be
-    /// read are passed over.
-    pub(super) fn read_lines(&self, method: usize) -> Result<HashMap<String, Sample>, FolderError> {
-        let manifest: Vec<ManifestLine> = self.lines(&self.manifest_name(method))?;
-        if manifest.is_empty() {
-            return Ok(HashMap::new());
-        }
-        let mut records: HashMap<String, Vec<Record>> = HashMap::new();
-        for line in self.text(&self.eval(method, "per_sample.jsonl"))?.lines() {
-            for record in read_records(line).unwrap_or_default() {
-                let id = sample_of(&record.sample_id).to_string();
-                records.entry(id).or_default().push(record);
-            }
-        }
-        let scores: Vec<Scores> = self.lines(&self.eval(method, "scores.jsonl"))?;
-        let mut scores: HashMap<String, Scores> = (scores.into_iter())
-            .map(|scores| (scores.sample_id.clone(), scores))
-            .collect();
-        let samples = manifest.into_iter().map(|manifest| {
-            let id = manifest.sample_id.clone();
-            let sample = Sample {
-                index: 0,
-                records: records.remove(&id).unwrap_or_default(),
-                scores: scores.remove(&id).unwrap_or_default(),
-                manifest,
-            };
-            (id, sample)
-        });
-        Ok(samples.collect())
-    }
-
-    /// Pictures of a method that are as they were written while what is said of them is not, with what is left of their
-    /// lines. Those whose records alone were lost can be completed without being made again.
-    pub(in crate::suite) fn unsaid(&self, jobs: &[Job]) -> Result<Vec<(Job, Sample)>, FolderError> {
-        let Some(first) = jobs.first() else {
-            return Ok(Vec::new());
-        };
-        let records = self.eval(first.method, "per_sample.jsonl");
-        let state = self.state(first.method, Look::Quick)?;
-        if state.is_whole(&records) || state.ledger.get(&records).is_none() {
-            return Ok(Vec::new());
-        }
-        let mut left = self.read_lines(first.method)?;
-        let mut found = Vec::new();
-        for &job in jobs {
-            let id = self.plan.sample_id(job);
-            if self.has_picture(&state, &id)
-                && let Some(sample) = left.remove(&id)
-                && !sample.scores.sample_id.is_empty()
-            {
-                found.push((job, sample));
-            }
-        }
-        Ok(found)
-    }
-
-    /// Writes down what is known of a picture that is there and listed, if that is what was known of it once.
-    pub(in crate::suite) fn say_again(
-        &self,
-        job: Job,
-        sample: &Sample,
-    ) -> Result<bool, FolderError> {
-        let ledger = self.ledger()?;
-        let picture = ledger.get(&self.picture_name(job));
-        let known = picture.and_then(|listed| listed.lines.as_ref());
-        if known.is_none_or(|known| !seal::digest(sample).is_ok_and(|digest| digest == *known)) {
-            return Ok(false);
-        }
-        let files = self.listed_in(&ledger, job.method, &self.plan.sample_id(job));
-        self.seal(job, &files, sample)?;
-        Ok(true)
-    }
-
-    /// The lines of a file that can be read; none if it is not there.
-    fn lines<T: serde::de::DeserializeOwned>(&self, name: &str) -> Result<Vec<T>, FolderError> {
-        let text = self.text(name)?;
-        Ok(text
-            .lines()
-            .filter_map(|line| json::from_str(line).ok())
-            .collect())
-    }
-
-    /// A file's text; empty if it is not there.
-    fn text(&self, name: &str) -> Result<String, FolderError> {
-        let bytes = self.store.get(name)?.unwrap_or_default();
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 }
 

@@ -2,13 +2,16 @@
 
 use burn::prelude::Device;
 use burn::tensor::FloatDType;
+use prepose_models::ConfigError;
 use prepose_models::clip_dual::{Clip, ClipConfig};
 use prepose_models::clip_vision::ClipVisionModel;
-use prepose_models::depth_anything::{DepthAnything, DepthAnythingConfig};
-use prepose_models::dinov2::{Dinov2, Dinov2Config};
+use prepose_models::depth_anything::DepthAnything;
+use prepose_models::dinov2::Dinov2;
 use prepose_models::image_reward::{ImageReward, ImageRewardConfig};
-use prepose_models::inception::{Inception, InceptionConfig};
-use prepose_models::sam::{Sam, SamConfig};
+use prepose_models::inception::Inception;
+use prepose_models::params::Params;
+use prepose_models::sam::Sam;
+use serde::de::DeserializeOwned;
 
 use super::{EyeKind, EyeWeights};
 use crate::error::WeightsError;
@@ -22,15 +25,26 @@ use crate::wordpiece::BertTokenizer;
 const BERT: [&str; 2] = ["google-bert/bert-base-uncased", "bert-base-uncased"];
 
 impl EyeWeights {
+    /// The network that `build` makes of its configuration and parameters, if that is what this is.
+    fn load<C: DeserializeOwned, T>(
+        &self,
+        kind: EyeKind,
+        device: &Device,
+        dtype: FloatDType,
+        build: impl Fn(&C, Params) -> Result<T, ConfigError>,
+    ) -> Result<T, WeightsError> {
+        self.expect(kind)?;
+        let config = self.part.config()?;
+        (self.part).load(device, dtype, false, |params| build(&config, params))
+    }
+
     /// Both encoders of a CLIP.
     ///
     /// # Errors
     /// [`WeightsError`] if it is another network; with every tensor that is missing, left over or of another shape than
     /// the configuration says; or if weights are not finite.
     pub fn load_clip(&self, device: &Device, dtype: FloatDType) -> Result<Clip, WeightsError> {
-        self.expect(EyeKind::Clip)?;
-        let config: ClipConfig = self.part.config()?;
-        (self.part).load(device, dtype, false, |params| Clip::load(&config, params))
+        self.load(EyeKind::Clip, device, dtype, Clip::load)
     }
 
     /// The tokenizer of a CLIP's texts: its own, or the one of all published ones.
@@ -42,17 +56,30 @@ impl EyeWeights {
         let own = tokenizer_files::own(&files, ".")?;
         let tokenizer = own.unwrap_or_else(|| ClipTokenizer::clip(Padding::EndOfText));
         let config: ClipConfig = self.part.config()?;
-        let (places, tokens) = (config.text_config.vocab_size, tokenizer.vocabulary());
-        if tokens > places {
-            return Err(WeightsError::Folder {
-                path: self.folder.clone(),
-                what: format!(
-                    "the tokenizer has {tokens} tokens, and the text encoder knows {places}"
-                ),
-                hint: "put vocab.json and merges.txt of this network next to its weights".into(),
-            });
-        }
+        let remedy = "put vocab.json and merges.txt of this network next to its weights";
+        self.refuse_tokens(
+            tokenizer.vocabulary(),
+            config.text_config.vocab_size,
+            remedy,
+        )?;
         Ok(tokenizer)
+    }
+
+    /// Refuses a tokenizer with more tokens than the text encoder has places.
+    fn refuse_tokens(
+        &self,
+        tokens: usize,
+        places: usize,
+        remedy: &str,
+    ) -> Result<(), WeightsError> {
+        if tokens <= places {
+            return Ok(());
+        }
+        Err(WeightsError::Folder {
+            path: self.folder.clone(),
+            what: format!("the tokenizer has {tokens} tokens, and the text encoder knows {places}"),
+            hint: remedy.into(),
+        })
     }
 
     /// The picture encoder of a CLIP, or one alone.
@@ -76,9 +103,7 @@ impl EyeWeights {
     /// # Errors
     /// As [`Self::load_clip`].
     pub fn load_dinov2(&self, device: &Device, dtype: FloatDType) -> Result<Dinov2, WeightsError> {
-        self.expect(EyeKind::Dinov2)?;
-        let config: Dinov2Config = self.part.config()?;
-        (self.part).load(device, dtype, false, |params| Dinov2::load(&config, params))
+        self.load(EyeKind::Dinov2, device, dtype, Dinov2::load)
     }
 
     /// A Depth Anything.
@@ -90,11 +115,7 @@ impl EyeWeights {
         device: &Device,
         dtype: FloatDType,
     ) -> Result<DepthAnything, WeightsError> {
-        self.expect(EyeKind::DepthAnything)?;
-        let config: DepthAnythingConfig = self.part.config()?;
-        (self.part).load(device, dtype, false, |params| {
-            DepthAnything::load(&config, params)
-        })
+        self.load(EyeKind::DepthAnything, device, dtype, DepthAnything::load)
     }
 
     /// A SAM.
@@ -102,9 +123,7 @@ impl EyeWeights {
     /// # Errors
     /// As [`Self::load_clip`].
     pub fn load_sam(&self, device: &Device, dtype: FloatDType) -> Result<Sam, WeightsError> {
-        self.expect(EyeKind::Sam)?;
-        let config: SamConfig = self.part.config()?;
-        (self.part).load(device, dtype, false, |params| Sam::load(&config, params))
+        self.load(EyeKind::Sam, device, dtype, Sam::load)
     }
 
     /// An ImageReward.
@@ -116,11 +135,7 @@ impl EyeWeights {
         device: &Device,
         dtype: FloatDType,
     ) -> Result<ImageReward, WeightsError> {
-        self.expect(EyeKind::ImageReward)?;
-        let config: ImageRewardConfig = self.part.config()?;
-        (self.part).load(device, dtype, false, |params| {
-            ImageReward::load(&config, params)
-        })
+        self.load(EyeKind::ImageReward, device, dtype, ImageReward::load)
     }
 
     /// The tokenizer of ImageReward's texts, BERT's: `vocab.txt` or `tokenizer.json` next to the weights, or of the
@@ -141,16 +156,12 @@ impl EyeWeights {
         })?;
         let tokenizer = BertTokenizer::open(&files)?;
         let config: ImageRewardConfig = self.part.config()?;
-        let (places, tokens) = (config.text_config.vocab_size, tokenizer.vocabulary());
-        if tokens > places {
-            return Err(WeightsError::Folder {
-                path: self.folder.clone(),
-                what: format!(
-                    "the tokenizer has {tokens} tokens, and the text encoder knows {places}"
-                ),
-                hint: "put bert-base-uncased's vocab.txt next to the weights".into(),
-            });
-        }
+        let remedy = "put bert-base-uncased's vocab.txt next to the weights";
+        self.refuse_tokens(
+            tokenizer.vocabulary(),
+            config.text_config.vocab_size,
+            remedy,
+        )?;
         Ok(tokenizer)
     }
 
@@ -163,10 +174,6 @@ impl EyeWeights {
         device: &Device,
         dtype: FloatDType,
     ) -> Result<Inception, WeightsError> {
-        self.expect(EyeKind::Inception)?;
-        let config: InceptionConfig = self.part.config()?;
-        (self.part).load(device, dtype, false, |params| {
-            Inception::load(&config, params)
-        })
+        self.load(EyeKind::Inception, device, dtype, Inception::load)
     }
 }

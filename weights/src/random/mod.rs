@@ -5,12 +5,14 @@
 //! of activations from layer to layer; scales of norms lie around 1, biases and embeddings are small. So networks
 //! of any depth compute finite numbers of ordinary size, in f16 as well.
 
+mod disk;
+mod layout;
 mod values;
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use burn::tensor::{FloatDType, TensorData};
 use prepose_models::ConfigError;
@@ -24,17 +26,15 @@ use serde_json::{Map, Value, json};
 use crate::configs::standard;
 use crate::error::WeightsError;
 use crate::family::Family;
-use crate::files::Files;
 use crate::part::{Part, Parts};
 use crate::tokenizer::clip_files;
 use crate::tokenizer_files::paddings;
+use disk::{free_space, giga, make, write, write_json};
+use layout::{NamedFiles, model_index, tokenizer_files};
 use values::{BLOCK, Values};
 
 /// Elements that are made and written at a time.
 const CHUNK: usize = 1 << 22;
-
-/// Files by their names.
-type NamedFiles = Vec<(&'static str, Vec<u8>)>;
 
 /// A checkpoint that is still to be written.
 pub struct RandomCheckpoint {
@@ -315,99 +315,4 @@ fn tensors<C: DeserializeOwned, T>(
 
 fn elements(tensor: &Wanted) -> u64 {
     tensor.shape.iter().map(|&n| n as u64).product()
-}
-
-/// diffusers' `model_index.json`.
-fn model_index(family: Family, scheduler: &Value) -> Value {
-    let nothing = json!([null, null]);
-    let diffusers = |class: &Value| json!(["diffusers", class]);
-    let transformers = |class: &str| json!(["transformers", class]);
-    let common = json!({
-        "scheduler": diffusers(&scheduler["_class_name"]),
-        "text_encoder": transformers("CLIPTextModel"),
-        "tokenizer": transformers("CLIPTokenizer"),
-        "unet": diffusers(&json!("UNet2DConditionModel")),
-        "vae": diffusers(&json!("AutoencoderKL")),
-        "feature_extractor": nothing,
-        "image_encoder": nothing,
-    });
-    let own = match family {
-        Family::Sd1 | Family::Sd2 => json!({
-            "_class_name": "StableDiffusionPipeline",
-            "safety_checker": nothing,
-            "requires_safety_checker": false,
-        }),
-        Family::Sdxl => json!({
-            "_class_name": "StableDiffusionXLPipeline",
-            "force_zeros_for_empty_prompt": true,
-            "text_encoder_2": transformers("CLIPTextModelWithProjection"),
-            "tokenizer_2": transformers("CLIPTokenizer"),
-        }),
-    };
-    let entries = [own, common].into_iter().filter_map(|part| match part {
-        Value::Object(entries) => Some(entries),
-        _ => None,
-    });
-    Value::Object(entries.flatten().collect())
-}
-
-/// The files of a checkpoint's tokenizer, if it has its own.
-fn tokenizer_files(files: &Files, folder: &str) -> Result<NamedFiles, WeightsError> {
-    const NAMES: [&str; 5] = [
-        "vocab.json",
-        "merges.txt",
-        "tokenizer.json",
-        "tokenizer_config.json",
-        "special_tokens_map.json",
-    ];
-    let there = NAMES
-        .into_iter()
-        .map(|name| (name, format!("{folder}/{name}")));
-    there
-        .filter(|(_, path)| files.has(path))
-        .map(|(name, path)| Ok((name, files.read(&path)?)))
-        .collect()
-}
-
-fn write_json(path: &Path, value: &Value) -> Result<(), WeightsError> {
-    let mut text = format!("{value:#}");
-    text.push('\n');
-    write(path, text.as_bytes())
-}
-
-fn write(path: &Path, bytes: &[u8]) -> Result<(), WeightsError> {
-    std::fs::write(path, bytes).map_err(|source| WeightsError::Write {
-        path: path.to_path_buf(),
-        source,
-    })
-}
-
-fn make(folder: &Path) -> Result<(), WeightsError> {
-    std::fs::create_dir_all(folder).map_err(|source| WeightsError::Write {
-        path: PathBuf::from(folder),
-        source,
-    })
-}
-
-fn giga(bytes: u64) -> f64 {
-    bytes as f64 / 1e9
-}
-
-/// Bytes that are free on the disk of `folder`, where the system tells.
-fn free_space(folder: &Path) -> Option<u64> {
-    #[cfg(target_os = "linux")]
-    {
-        use std::os::unix::ffi::OsStrExt;
-        let path = std::ffi::CString::new(folder.as_os_str().as_bytes()).ok()?;
-        // SAFETY: all zeros is a value of this plain structure.
-        let mut answer: libc::statvfs = unsafe { std::mem::zeroed() };
-        // SAFETY: the path ends with a zero, and the answer is written to a structure that lives here.
-        let failed = unsafe { libc::statvfs(path.as_ptr(), &mut answer) } != 0;
-        (!failed).then(|| answer.f_bavail * answer.f_frsize)
-    }
-    #[cfg(not(target_os = "linux"))]
-    {
-        let _ = folder;
-        None
-    }
 }

@@ -16,7 +16,7 @@ use prepose::judge::oracle::Oracle;
 use prepose::judge::picture::Named;
 use prepose::judge::question::Question;
 use prepose::judge::scene::compare::{Comparison, Line, compare};
-use prepose::judge::scene::graph::{Graph, Level};
+use prepose::judge::scene::graph::Graph;
 use prepose::judge::scene::questions::{Rules, questions, vocabulary};
 use prepose::judge::scene::score::{Found, found};
 use prepose::make::feedback::Feedback;
@@ -31,6 +31,7 @@ use super::super::judge::asking::{RoundArgs, Totals, Who, ask_all, open_book, ou
 use super::super::judge::model::ModelArgs as JudgeArgs;
 use super::super::judge::pictures::{Eyes, look, wanted};
 use super::super::judge::results::{Results, told};
+use super::super::judge::scene::Scoring;
 use crate::cli::interrupt;
 use crate::cli::model::{self, ModelArgs};
 use crate::cli::progress::Progress;
@@ -71,22 +72,8 @@ pub struct Refine {
     /// The detector that the oracle sees by, as for `check` [default: toybox].
     #[arg(long, value_name = "NAME|FILE", help_heading = "Judge")]
     checker: Option<String>,
-    /// How much objects count in a scene's complexity; relationships count for the rest.
-    #[arg(
-        long,
-        value_name = "0-1",
-        default_value_t = 0.0,
-        hide_short_help = true
-    )]
-    gamma: f64,
-    /// How much objects count in SGScore; relationships count for the rest.
-    #[arg(
-        long,
-        value_name = "0-1",
-        default_value_t = 0.5,
-        hide_short_help = true
-    )]
-    alpha: f64,
+    #[command(flatten)]
+    scoring: Scoring,
     /// How often graphs are drawn again for the 95 % intervals.
     #[arg(long, value_name = "N", default_value_t = Bootstrap::default().draws, hide_short_help = true,
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
@@ -152,11 +139,8 @@ impl Refine {
             ..base.clone()
         });
         let firsts: Vec<Request> = firsts.collect();
-        let at = |folder: &str, number: usize| {
-            self.out.join(folder).join(format!("{:05}.png", number + 1))
-        };
         let places: Vec<PathBuf> = (0..scenes.len())
-            .map(|number| at("first", number))
+            .map(|number| self.place("first", number))
             .collect();
         work.make(firsts.iter().cloned().zip(places.iter().cloned()).collect())?;
         let graphs: Vec<Graph> = scenes.iter().map(|scene| scene.graph.clone()).collect();
@@ -165,31 +149,10 @@ impl Refine {
             return Ok(code);
         }
 
-        let feedback = Feedback {
-            scales: self.scales,
-        };
         let missing: Vec<Graph> = (graphs.iter().zip(&seen))
             .map(|(graph, seen)| seen.missing(graph))
             .collect();
-        let wrong: Vec<usize> = (0..graphs.len())
-            .filter(|i| !missing[*i].objects.is_empty())
-            .collect();
-        let references = wrong.iter().map(|&i| {
-            let request = feedback.reference(&firsts[i], &missing[i].prompt());
-            (request, at("missing", i))
-        });
-        work.make(references.collect())?;
-        let lasts = wrong.iter().map(|&i| {
-            let reference = at("missing", i);
-            let last = feedback.last(&firsts[i], [&places[i], &reference]);
-            (last, at("last", i))
-        });
-        work.make(lasts.collect())?;
-        let ends = (0..graphs.len()).map(|i| match wrong.contains(&i) {
-            true => at("last", i),
-            false => places[i].clone(),
-        });
-        let ends: Vec<PathBuf> = ends.collect();
+        let ends = work.draw_again(&firsts, &places, &missing)?;
         let (last, after) = work.look(&graphs, &ends)?;
         totals.add(&after);
         if let Some(code) = self.stopped(&totals) {
@@ -197,7 +160,8 @@ impl Refine {
         }
         let all = seen.into_iter().zip(missing).zip(last).enumerate();
         let all = all.map(|(i, ((first, missing), last))| Refined {
-            made: (!missing.objects.is_empty()).then(|| [at("missing", i), at("last", i)]),
+            made: (!missing.objects.is_empty())
+                .then(|| ["missing", "last"].map(|folder| self.place(folder, i))),
             first,
             missing,
             last,
@@ -205,13 +169,13 @@ impl Refine {
         self.finish(&scenes, &all.collect::<Vec<_>>(), &totals)
     }
 
+    /// Where the picture of a scene goes, by the scene's number from 0.
+    fn place(&self, folder: &str, number: usize) -> PathBuf {
+        self.out.join(folder).join(format!("{:05}.png", number + 1))
+    }
+
     fn check(&self) -> anyhow::Result<()> {
-        for (name, value) in [("--gamma", self.gamma), ("--alpha", self.alpha)] {
-            ensure!(
-                (0.0..=1.0).contains(&value),
-                "{name} is {value}, and goes from 0 to 1"
-            );
-        }
+        self.scoring.check()?;
         ensure!(
             !self.networks.ip_adapter.is_empty(),
             "feedback shows pictures to the network: give --ip-adapter FILE (docs/guidance/ip-adapter.md)"
@@ -233,18 +197,6 @@ impl Refine {
         (halted || (totals.unanswered > 0 && !self.judge.is_oracle())).then(|| told(totals))
     }
 
-    /// What is told of a graph's picture, as `prepose judge --benchmark scene` writes it.
-    fn line(&self, graph: &Graph, found: &Found) -> Value {
-        json!({
-            "id": graph.id,
-            "level": Level::of(graph.complexity(self.gamma)).as_str(),
-            "object_recall": found.object_recall(),
-            "relation_recall": found.relation_recall(),
-            "sgscore": found.sgscore(self.alpha),
-            "missing": found.missing(graph),
-        })
-    }
-
     fn finish(&self, scenes: &[Scene], refined: &[Refined], totals: &Totals) -> anyhow::Result<u8> {
         let bootstrap = Bootstrap {
             draws: self.bootstrap,
@@ -252,7 +204,7 @@ impl Refine {
         };
         let pairs = || scenes.iter().zip(refined);
         let of = |name: &str, found: fn(&Refined) -> &Found| -> anyhow::Result<_> {
-            let lines = pairs().map(|(scene, one)| self.line(&scene.graph, found(one)));
+            let lines = pairs().map(|(scene, one)| self.scoring.line(&scene.graph, found(one)));
             let lines: Vec<Value> = lines.collect();
             let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
             let folder = self.out.join("judged").join(name);
@@ -269,7 +221,8 @@ impl Refine {
         let mut table = compare(&models, Comparison::Feedback, &bootstrap);
         table.name = "feedback";
         let changes = pairs().filter_map(|(_, one)| {
-            let [before, after] = [&one.first, &one.last].map(|found| found.sgscore(self.alpha));
+            let [before, after] =
+                [&one.first, &one.last].map(|found| found.sgscore(self.scoring.alpha));
             Some(vec![after? - before?])
         });
         let changes: Vec<Vec<f64>> = changes.collect();
@@ -290,7 +243,7 @@ impl Refine {
             tables: vec![table],
             more: Vec::new(),
         };
-        let html = page::page(&self.out, scenes, refined, self.alpha);
+        let html = page::page(&self.out, scenes, refined, self.scoring.alpha);
         let path = self.out.join("index.html");
         write_atomically(&path, html.as_bytes())
             .with_context(|| format!("cannot write {}", path.display()))?;
@@ -298,9 +251,9 @@ impl Refine {
     }
 
     fn told(&self, scene: &Scene, one: &Refined) -> Value {
-        let mut line = self.line(&scene.graph, &one.last);
+        let mut line = self.scoring.line(&scene.graph, &one.last);
         line["prompt"] = json!(scene.text);
-        line["first"] = self.line(&scene.graph, &one.first);
+        line["first"] = self.scoring.line(&scene.graph, &one.first);
         line["reference_prompt"] = json!(one.made.as_ref().map(|_| one.missing.prompt()));
         line
     }
@@ -316,6 +269,41 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
+    /// Where something is `missing` in the first picture, draws that, and then the scene again with both in sight. Returns
+    /// where each scene's last picture is.
+    fn draw_again(
+        &self,
+        firsts: &[Request],
+        places: &[PathBuf],
+        missing: &[Graph],
+    ) -> anyhow::Result<Vec<PathBuf>> {
+        let feedback = Feedback {
+            scales: self.args.scales,
+        };
+        let wrong: Vec<usize> = (0..missing.len())
+            .filter(|i| !missing[*i].objects.is_empty())
+            .collect();
+        let references = wrong.iter().map(|&i| {
+            let request = feedback.reference(&firsts[i], &missing[i].prompt());
+            (request, self.args.place("missing", i))
+        });
+        self.make(references.collect())?;
+        let lasts = wrong.iter().map(|&i| {
+            let reference = self.args.place("missing", i);
+            let last = feedback.last(&firsts[i], [&places[i], &reference]);
+            (last, self.args.place("last", i))
+        });
+        self.make(lasts.collect())?;
+        let ends = places
+            .iter()
+            .enumerate()
+            .map(|(i, first)| match wrong.contains(&i) {
+                true => self.args.place("last", i),
+                false => first.clone(),
+            });
+        Ok(ends.collect())
+    }
+
     /// Makes the pictures that are not there yet.
     fn make(&self, wanted: Vec<(Request, PathBuf)>) -> anyhow::Result<()> {
         let mut rest = Vec::new();

@@ -77,21 +77,7 @@ enum Given {
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let own = &args.quality;
-    ensure!(
-        (1..=1_000_000).contains(&own.draws),
-        "--draws is {}; it has to be from 1 to 1000000",
-        own.draws
-    );
-    ensure!(
-        own.neighbours > 0,
-        "--neighbours is 0; the first is the least"
-    );
-    if let Some(width) = own.rke_width {
-        ensure!(
-            width.is_finite() && width > 0.0,
-            "--rke-width is {width}; it has to be above 0"
-        );
-    }
+    let settings = settings(args)?;
     let mut sets = Vec::new();
     for path in &args.files {
         sets.extend(sets_in(path)?);
@@ -111,18 +97,6 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
             networks.len()
         );
     }
-    let settings = Settings {
-        neighbours: own.neighbours,
-        sigma: own.rke_width,
-        subsets: Subsets {
-            seed: args.seed,
-            ..Subsets::default()
-        },
-        bootstrap: Bootstrap {
-            draws: own.draws,
-            seed: args.seed,
-        },
-    };
     let device = args.eyes.device()?.device;
     let mut told = Vec::new();
     for network in &networks {
@@ -161,6 +135,38 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     }
     say(args, &told)?;
     Ok(OK)
+}
+
+/// How figures are computed.
+fn settings(args: &Args) -> anyhow::Result<Settings> {
+    let own = &args.quality;
+    ensure!(
+        (1..=1_000_000).contains(&own.draws),
+        "--draws is {}; it has to be from 1 to 1000000",
+        own.draws
+    );
+    ensure!(
+        own.neighbours > 0,
+        "--neighbours is 0; the first is the least"
+    );
+    if let Some(width) = own.rke_width {
+        ensure!(
+            width.is_finite() && width > 0.0,
+            "--rke-width is {width}; it has to be above 0"
+        );
+    }
+    Ok(Settings {
+        neighbours: own.neighbours,
+        sigma: own.rke_width,
+        subsets: Subsets {
+            seed: args.seed,
+            ..Subsets::default()
+        },
+        bootstrap: Bootstrap {
+            draws: own.draws,
+            seed: args.seed,
+        },
+    })
 }
 
 /// What `--reference` names.

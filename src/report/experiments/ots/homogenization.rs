@@ -81,16 +81,6 @@ pub fn homogenization(pictures: &Pictures, direction: Direction) -> Results {
         row.resize(columns.len(), Cell::Empty);
         rows.push(row);
     }
-    let plot = Parts {
-        title: "Where the first-mentioned object is".into(),
-        label: "share of all pictures".into(),
-        parts: vec![
-            (left.into(), Ink::Series(0)),
-            (right.into(), Ink::Series(1)),
-            ("invalid".into(), Ink::Undecided),
-        ],
-        rows: bars,
-    };
     Results {
         name: "homogenization",
         note: format!(
@@ -101,7 +91,22 @@ pub fn homogenization(pictures: &Pictures, direction: Direction) -> Results {
             beside = direction.arrangement()
         ),
         tables: vec![Table::new("homogenization", &columns, rows.into_iter())],
-        plots: vec![("places", plot.draw())],
+        plots: vec![("places", places(direction, bars).draw())],
+    }
+}
+
+/// How often the first-mentioned object is where, by method and kind of pair.
+fn places(direction: Direction, rows: Vec<(String, Vec<usize>)>) -> Parts {
+    let [left, right] = direction.words();
+    Parts {
+        title: "Where the first-mentioned object is".into(),
+        label: "share of all pictures".into(),
+        parts: vec![
+            (left.into(), Ink::Series(0)),
+            (right.into(), Ink::Series(1)),
+            ("invalid".into(), Ink::Undecided),
+        ],
+        rows,
     }
 }
 

@@ -15,7 +15,6 @@ pub fn wanted(
     image: Option<Vec<u8>>,
 ) -> Result<Wanted, Problem> {
     let given = |name: &str| fields.get(name).filter(|value| !value.is_null());
-    let refuse = |name: &'static str, message: String| Problem::from(Refusal::new(name, message));
     let prompt = given("prompt").ok_or_else(|| refuse("prompt", "there is no prompt".into()))?;
     let prompt = prompt
         .as_str()
@@ -27,33 +26,10 @@ pub fn wanted(
     // Fields of ours stand beside OpenAI's, or in an object of their own, where nothing is ignored.
     options::ours(fields, &mut wanted)?;
     if let Some(own) = given("prepose") {
-        let own = own
-            .as_object()
-            .ok_or_else(|| refuse("prepose", "prepose is an object".into()))?;
-        let known = json!({"request": {"prompt": ""}, "search": null, "check": true});
-        for name in own.keys() {
-            let mut probe = json!({"prompt": ""});
-            probe[name.as_str()] = own[name].clone();
-            let beside = known.get(name.as_str()).is_some() && name != "request";
-            if !beside && let Err(error) = serde_json::from_value::<RequestWanted>(probe) {
-                return Err(refuse("prepose", format!("prepose: {error}")));
-            }
-        }
-        options::ours(own, &mut wanted)?;
+        options::ours(own_object(own)?, &mut wanted)?;
     }
-    if let Some(size) = given("size").filter(|size| *size != "auto") {
-        let sides = size
-            .as_str()
-            .and_then(|size| size.split_once(['x', 'X', '×']));
-        let sides = sides.and_then(|(width, height)| {
-            Some((width.trim().parse().ok()?, height.trim().parse().ok()?))
-        });
-        let (width, height) = sides.ok_or_else(|| {
-            refuse(
-                "size",
-                "size is WIDTHxHEIGHT in pixels, as 512x512, or auto".into(),
-            )
-        })?;
+    if let Some(asked) = given("size").filter(|size| *size != "auto") {
+        let (width, height) = size(asked)?;
         (wanted.request.width, wanted.request.height) = (Some(width), Some(height));
     }
     if let Some(model) = given("model") {
@@ -100,4 +76,41 @@ pub fn wanted(
         wanted.request.init = Some(options::init(&bytes, strength));
     }
     Ok(wanted)
+}
+
+fn refuse(name: &'static str, message: String) -> Problem {
+    Problem::from(Refusal::new(name, message))
+}
+
+/// The object of our own fields, if it has no others.
+fn own_object(own: &Value) -> Result<&Map<String, Value>, Problem> {
+    let own = own
+        .as_object()
+        .ok_or_else(|| refuse("prepose", "prepose is an object".into()))?;
+    let known = json!({"request": {"prompt": ""}, "search": null, "check": true});
+    for name in own.keys() {
+        let mut probe = json!({"prompt": ""});
+        probe[name.as_str()] = own[name].clone();
+        let beside = known.get(name.as_str()).is_some() && name != "request";
+        if !beside && let Err(error) = serde_json::from_value::<RequestWanted>(probe) {
+            return Err(refuse("prepose", format!("prepose: {error}")));
+        }
+    }
+    Ok(own)
+}
+
+/// Width and height in pixels.
+fn size(asked: &Value) -> Result<(usize, usize), Problem> {
+    let sides = asked
+        .as_str()
+        .and_then(|size| size.split_once(['x', 'X', '×']));
+    let sides = sides.and_then(|(width, height)| {
+        Some((width.trim().parse().ok()?, height.trim().parse().ok()?))
+    });
+    sides.ok_or_else(|| {
+        refuse(
+            "size",
+            "size is WIDTHxHEIGHT in pixels, as 512x512, or auto".into(),
+        )
+    })
 }

@@ -26,25 +26,7 @@ pub fn wanted(app: &App, fields: &Fields, edits: bool) -> Result<Wanted, Refusal
         guidance_scale: Some(fields.number("cfg_scale")?.unwrap_or(7.0)),
         ..RequestWanted::default()
     };
-    for (name, way) in [
-        ("enable_hr", "a second pass at a higher resolution"),
-        ("tiling", "pictures that tile"),
-        ("restore_faces", "mending faces"),
-    ] {
-        if fields.flag(name, false) {
-            return Err(Refusal::new(
-                name,
-                format!("{name}: {way} is not supported; leave it out"),
-            ));
-        }
-    }
-    if let Some(script) = fields.text("script_name")?.filter(|name| !name.is_empty()) {
-        let script = prepose_untrusted::printable(script).to_string();
-        return Err(Refusal::new(
-            "script_name",
-            format!("there is no script {script:?}; leave it out"),
-        ));
-    }
+    refuse_unsupported(fields)?;
     let overrides = fields.get("override_settings").cloned().unwrap_or_default();
     if let Some(model) = overrides["sd_model_checkpoint"]
         .as_str()
@@ -99,6 +81,30 @@ pub fn wanted(app: &App, fields: &Fields, edits: bool) -> Result<Wanted, Refusal
     // Clients ask for the current picture while they wait.
     wanted.previews = 5;
     Ok(wanted)
+}
+
+/// Refuses what would change the picture and is not there.
+fn refuse_unsupported(fields: &Fields) -> Result<(), Refusal> {
+    for (name, way) in [
+        ("enable_hr", "a second pass at a higher resolution"),
+        ("tiling", "pictures that tile"),
+        ("restore_faces", "mending faces"),
+    ] {
+        if fields.flag(name, false) {
+            return Err(Refusal::new(
+                name,
+                format!("{name}: {way} is not supported; leave it out"),
+            ));
+        }
+    }
+    if let Some(script) = fields.text("script_name")?.filter(|name| !name.is_empty()) {
+        let script = prepose_untrusted::printable(script).to_string();
+        return Err(Refusal::new(
+            "script_name",
+            format!("there is no script {script:?}; leave it out"),
+        ));
+    }
+    Ok(())
 }
 
 /// The fields of ours: as this interface's extensions take their arguments.
