@@ -48,6 +48,15 @@ impl RunInfo {
         serde_json::from_value(size.clone()).ok()
     }
 
+    /// Whether its prompts are those of SpatialBench-UC, unchanged.
+    pub(crate) fn is_spatialbench_uc(&self) -> bool {
+        let name = self
+            .config
+            .as_ref()
+            .and_then(|config| config.pointer("/suite/name"));
+        name.and_then(Value::as_str) == Some("spatialbench-uc")
+    }
+
     /// The last part of its first location; of a shard, the run's.
     pub fn name(&self) -> String {
         self.name_with(1)

@@ -7,7 +7,8 @@ use prepose::check::spatialbench::tables::{self, Run};
 use prepose::check::spatialbench::{Record, read_records};
 use serde_json::Value;
 
-use super::{data, page};
+use super::made::finished;
+use super::{csv, data, page};
 use crate::program::{refuses, works};
 use crate::support::{fixture, released};
 
@@ -107,4 +108,24 @@ fn the_released_bundle_gives_the_papers_tables() {
         &["report", &given[0], "-o", "x", "--eval", "evil"],
         &["no method has a folder evil"],
     );
+}
+
+#[test]
+fn what_the_paper_says_stands_beside_runs_of_its_prompts() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    finished(&run);
+    works(folder.path(), &["report", "run"]);
+    assert!(!run.join("report/tables/published.csv").exists());
+    let config = fs::read_to_string(run.join("run.json")).unwrap();
+    let mut config: Value = serde_json::from_str(&config).unwrap();
+    config["suite"]["name"] = "spatialbench-uc".into();
+    fs::write(run.join("run.json"), config.to_string()).unwrap();
+    works(folder.path(), &["report", "run", "--out", "again"]);
+    let published = csv(&folder.path().join("again"), "published");
+    assert_eq!(
+        published[2],
+        ["SD 1.4 + GLIGEN", "0.5160", "0.5200", "0.9930"].map(String::from)
+    );
+    assert_eq!(published.len(), 3);
 }
