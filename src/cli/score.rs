@@ -1,36 +1,28 @@
 //! `prepose score`
 
 mod eyes;
+mod known;
 mod opse;
 pub mod quality;
+mod robustness;
 mod texts;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
-use clap::builder::{PossibleValue, PossibleValuesParser};
 use prepose::check::rules::read::{Place, Reader};
-use prepose::check::rules::{Options, Outcome, RULES, Report, Rule, RuleError, Value, by_name};
+use prepose::check::rules::{Options, Outcome, Report, RuleError, Value, by_name};
 use prepose_untrusted::read_text_or_stdin;
 use serde_json::{Map, json};
 
 use self::eyes::{EyeArgs, Eyes};
+use self::known::{CLIP_SCORE, IMAGE_REWARD, JUDGE, OPSE, QUALITY, names, rules};
 use self::quality::QualityArgs;
 use super::judge::prompted::{self, PromptedArgs};
 use super::values::parse_size;
 use super::{ERROR, OK, input};
 
-/// The comparison of models, which is no rule but is made of one.
-const OPSE: &str = "opse";
-/// How well a text describes a picture, which is no rule either: there is nothing to detect.
-const CLIP_SCORE: &str = "clip-score";
-/// How well people would like a picture for its prompt.
-const IMAGE_REWARD: &str = "image-reward";
-/// What a judge says of runs' pictures.
-const JUDGE: &str = "judge";
-/// How good pictures are as sets.
-const QUALITY: &str = "quality";
 /// Different errors that are told.
 const MOST_ERRORS: usize = 20;
 
@@ -46,7 +38,8 @@ macro_rules! examples {
   prepose score image-reward out/manifest.jsonl --image-reward ImageReward.pt
   prepose score judge runs/a --judge http://localhost:8000/v1 --judge-model Qwen/Qwen3-VL-8B-Instruct
   prepose score quality runs/tour --reference photos/ --features pt_inception-2015-12-05-6726825d.pth
-  prepose score opse sdxl.jsonl kandinsky.jsonl --of pse"
+  prepose score opse sdxl.jsonl kandinsky.jsonl --of pse
+  prepose score pse-detectors grounding-dino.jsonl mask-rcnn.jsonl"
     };
 }
 const EXAMPLES: &str = examples!();
@@ -121,7 +114,7 @@ pub struct Args {
         hide_short_help = true
     )]
     batch: usize,
-    /// What pictures are drawn.
+    /// What is drawn at random: pictures for opse, and what happens to masks for pse-corruptions.
     #[arg(
         long,
         value_name = "N",
@@ -146,33 +139,6 @@ pub struct Args {
     quality: QualityArgs,
 }
 
-/// The rules with a line on each.
-fn rules() -> PossibleValuesParser {
-    let rule = |rule: &dyn Rule| PossibleValue::new(rule.name()).help(rule.about());
-    let mut values: Vec<_> = RULES.into_iter().map(rule).collect();
-    let about = "which of several models is best, a file each, by looking at few of their pictures";
-    values.push(PossibleValue::new(OPSE).help(about));
-    let about = "CLIPScore: how well prompts describe pictures, by a CLIP (--clip)";
-    values.push(PossibleValue::new(CLIP_SCORE).help(about));
-    let about =
-        "ImageReward: how well people would like pictures for their prompts (--image-reward)";
-    values.push(PossibleValue::new(IMAGE_REWARD).help(about));
-    let about =
-        "what a vision-language model, or a detector, answers about runs' pictures (--judge)";
-    values.push(PossibleValue::new(JUDGE).help(about));
-    let about = "FID, KID, IS, CMMD, precision and recall, RKE and Vendi of whole runs or folders";
-    values.push(PossibleValue::new(QUALITY).help(about));
-    PossibleValuesParser::new(values)
-}
-
-fn names() -> PossibleValuesParser {
-    PossibleValuesParser::new(
-        RULES
-            .into_iter()
-            .map(|rule| PossibleValue::new(rule.name())),
-    )
-}
-
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     if args.rule == JUDGE {
         let eyes = (args.checker.as_deref(), args.eyes.device);
@@ -192,8 +158,11 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         return quality::run(args, quiet);
     }
     let asked = Asked::new(args)?;
-    if args.rule == OPSE {
-        return opse::compare(args, &asked);
+    match args.rule.as_str() {
+        OPSE => return opse::compare(args, &asked),
+        robustness::CORRUPTIONS => return robustness::corruptions(args, &asked),
+        robustness::DETECTORS => return robustness::detectors(args, &asked),
+        _ => {}
     }
     let scored = asked.of_files(&args.rule, &args.files)?;
     let mut out = std::io::stdout().lock();

@@ -36,6 +36,7 @@ mod savings;
 mod score;
 mod score_eyes;
 mod score_quality;
+mod score_robustness;
 mod selftest;
 #[cfg(unix)]
 mod serve;

@@ -4,7 +4,9 @@
 //! is done only with [`Options::published`]; `docs/rules.md` lists it all.
 
 mod case;
+pub mod corruption;
 pub mod depth;
+pub mod detectors;
 pub mod geneval;
 pub mod hrs;
 pub mod opse;

@@ -38,11 +38,27 @@ pub fn of_relation(
     stated: &StatedRelation,
     options: &Options,
 ) -> Result<Outcome, RuleError> {
+    of_changed(case, stated, options, &mut |_, mask| mask)
+}
+
+/// As [`of_relation`], of what `change` makes of each object's mask; it is told the object's name.
+///
+/// # Errors
+/// Those of [`of_relation`].
+pub(super) fn of_changed(
+    case: &Case,
+    stated: &StatedRelation,
+    options: &Options,
+    change: &mut dyn FnMut(&str, Mask) -> Mask,
+) -> Result<Outcome, RuleError> {
     let (subject, object) = case.names(stated, Pse.name(), KNOWN)?;
     if subject.eq_ignore_ascii_case(object) {
         return Err(RuleError::SameName(subject.to_owned()));
     }
-    let mask = |name| case.cover(&case.found_with(name, options, MIN_SCORE));
+    let mut mask = |name: &str| -> Result<Option<Mask>, RuleError> {
+        let mask = case.cover(&case.found_with(name, options, MIN_SCORE))?;
+        Ok(mask.map(|mask| change(name, mask)))
+    };
     let (first, second) = (mask(subject)?, mask(object)?);
     Ok(match (first, second) {
         (Some(a), Some(b)) if a.area() > 0 && b.area() > 0 => {
@@ -72,7 +88,7 @@ pub fn of_case(case: &Case, options: &Options) -> Result<Outcome, RuleError> {
 /// The worst of a picture's relations.
 pub(super) fn worst(
     case: &Case,
-    score: impl Fn(&StatedRelation) -> Result<Outcome, RuleError>,
+    score: impl FnMut(&StatedRelation) -> Result<Outcome, RuleError>,
 ) -> Result<Outcome, RuleError> {
     let outcomes: Vec<Outcome> = case.relations.iter().map(score).collect::<Result<_, _>>()?;
     let worst = outcomes.into_iter().min_by(|a, b| {
