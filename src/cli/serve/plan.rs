@@ -2,6 +2,7 @@
 
 mod refusal;
 mod request;
+mod second;
 
 use std::sync::PoisonError;
 
@@ -17,6 +18,8 @@ use super::studio::{Model, Shared};
 pub use refusal::told;
 use refusal::{refused, refused_make};
 use request::{model_of, networks, request, search_of};
+pub use second::Second;
+use second::second_pass;
 
 /// Checkpoints that are kept open to check requests.
 const OPENED: usize = 8;
@@ -42,6 +45,10 @@ pub fn plan(shared: &Shared, wanted: &Wanted) -> Result<Plan, Refusal> {
             "that reward needs a detector, and the server has none (--checker)",
         ));
     }
+    if search.is_some() && wanted.second_pass.is_some() {
+        let message = "a search has no second pass; make one from the picture that it finds";
+        return Err(Refusal::new("second_pass", message));
+    }
     let kinds = match (&search, &request.guide) {
         (Some(_), _) => vec![Kind::Candidate],
         (None, Some(_)) if wanted.plain => vec![Kind::Plain, Kind::Guided],
@@ -51,6 +58,7 @@ pub fn plan(shared: &Shared, wanted: &Wanted) -> Result<Plan, Refusal> {
     let mut units = Vec::new();
     let mut steps = 0;
     let mut lane = 0;
+    let mut size = [request.width, request.height];
     for seed in wanted.seeds() {
         for &kind in &kinds {
             let mut one = Request {
@@ -77,9 +85,23 @@ pub fn plan(shared: &Shared, wanted: &Wanted) -> Result<Plan, Refusal> {
             steps = blueprint
                 .steps(&one)
                 .map_err(|error| refused(&error, "request.steps"))?;
+            let mut cost = one.width * one.height * steps;
+            let second = wanted.second_pass.as_ref();
+            let second = second.map(|pass| second_pass(blueprint, &one, pass, shared));
+            let second = second.transpose()?;
+            if let Some(Second {
+                request,
+                steps: more,
+                ..
+            }) = &second
+            {
+                size = [request.width, request.height];
+                steps += more;
+                cost += request.width * request.height * more;
+            }
             let candidates = search.as_ref().map_or(1, |search| search.best_of);
             units.push(Unit {
-                key: key(blueprint, &one, wanted, units.len())?,
+                key: key(blueprint, &one, second.as_ref(), wanted, units.len())?,
                 seed,
                 kind,
                 candidates,
@@ -88,18 +110,14 @@ pub fn plan(shared: &Shared, wanted: &Wanted) -> Result<Plan, Refusal> {
                 check: wanted.check && shared.detector.is_some(),
                 previews: wanted.previews,
                 maps: wanted.maps,
-                request: said(&wire, &one, model),
-                cost: (one.width * one.height * steps * candidates) as u64,
-                order: json!({"request": one, "search": search}),
+                request: said(&wire, &one, wanted, model),
+                cost: (cost * candidates) as u64,
+                order: json!({"request": one, "search": search, "second": second}),
             });
             lane += candidates;
         }
     }
-    Ok(Plan {
-        units,
-        steps,
-        size: [request.width, request.height],
-    })
+    Ok(Plan { units, steps, size })
 }
 
 /// The checkpoint with its LoRAs, opened once; the last one used stands last.
@@ -126,28 +144,35 @@ fn blueprint_of<'a>(
 fn key(
     blueprint: &Blueprint,
     request: &Request,
+    second: Option<&Second>,
     wanted: &Wanted,
     number: usize,
 ) -> Result<String, Refusal> {
-    let shape = blueprint
-        .batch_shape(request)
-        .map_err(|error| refused(&error, "request.prompt"))?;
+    let shape = |request: &Request| {
+        let shape = blueprint.batch_shape(request);
+        shape.map_err(|error| refused(&error, "request.prompt"))
+    };
+    let larger = second.map(|second| shape(&second.request)).transpose()?;
+    let shape = shape(request)?;
     // Layers whose maps are read take another path through the kernels.
     let scored =
         wanted.maps && AttentionScorer::for_batch(blueprint, std::slice::from_ref(request)).is_ok();
     let alone = wanted.search.as_ref().map(|_| number);
-    let text = format!("{shape:?} {} {scored} {alone:?}", wanted.maps);
+    let text = format!("{shape:?} {larger:?} {} {scored} {alone:?}", wanted.maps);
     Ok(format!("{:x}", Sha256::digest(text)))
 }
 
 /// The request as it is told: in the words of the wire, with what was left to the checkpoint.
-fn said(wire: &RequestWanted, request: &Request, model: &Model) -> Value {
+fn said(wire: &RequestWanted, request: &Request, wanted: &Wanted, model: &Model) -> Value {
     let mut said = json!(wire);
     said["width"] = json!(request.width);
     said["height"] = json!(request.height);
     said["steps"] = json!(request.steps);
     said["guidance_scale"] = json!(request.guidance_scale);
     said["checkpoint"] = json!(model.name);
+    if let Some(second) = &wanted.second_pass {
+        said["second_pass"] = json!(second);
+    }
     if let Some(init) = &wire.init {
         // The bytes are the client's; their hash says which they were.
         said["init"] = json!({"image": init.image, "strength": init.strength});

@@ -24,6 +24,17 @@ pub const SCHEDULES: [(&str, &str); 3] = [
     ("normal", "Normal"),
 ];
 
+/// Ours, and AUTOMATIC1111's for what makes a picture larger before a second pass: latents, pixels.
+pub const UPSCALERS: [(&str, &str); 7] = [
+    ("latent", "Latent"),
+    ("latent-antialiased", "Latent (antialiased)"),
+    ("latent-bicubic", "Latent (bicubic)"),
+    ("latent-bicubic-antialiased", "Latent (bicubic antialiased)"),
+    ("latent-nearest", "Latent (nearest)"),
+    ("latent-nearest-exact", "Latent (nearest-exact)"),
+    ("lanczos", "Lanczos"),
+];
+
 /// Our scheduler for a sampler and a schedule as AUTOMATIC1111's clients name them; none for the checkpoint's own.
 ///
 /// # Errors
@@ -76,11 +87,12 @@ pub fn scheduler(sampler: &str, schedule: &str) -> Result<Option<String>, Refusa
 /// # Errors
 /// One of them is not of its kind.
 pub fn ours(fields: &serde_json::Map<String, Value>, wanted: &mut Wanted) -> Result<(), Refusal> {
-    const REQUEST: [&str; 16] = [
+    const REQUEST: [&str; 17] = [
         "negative_prompt",
         "seed",
         "steps",
         "guidance_scale",
+        "guidance_steps",
         "scheduler",
         "timestep_spacing",
         "savings",
