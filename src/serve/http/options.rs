@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::problem::Refusal;
-use crate::wire::{Init, LoraWanted, RequestWanted, SearchWanted, Seed, Wanted};
+use crate::wire::{Init, LoraWanted, RequestWanted, SearchWanted, SecondPassWanted, Seed, Wanted};
 
 /// Ours, then `sampler_name` of AUTOMATIC1111, and what else clients send for it.
 pub const SAMPLERS: [(&str, &str, &[&str]); 8] = [
@@ -117,6 +117,10 @@ pub fn ours(fields: &serde_json::Map<String, Value>, wanted: &mut Wanted) -> Res
     if let Some(search) = fields.get("search").filter(|value| !value.is_null()) {
         wanted.search =
             Some(serde_json::from_value::<SearchWanted>(search.clone()).map_err(wrong)?);
+    }
+    if let Some(second) = fields.get("second_pass").filter(|value| !value.is_null()) {
+        wanted.second_pass =
+            Some(serde_json::from_value::<SecondPassWanted>(second.clone()).map_err(wrong)?);
     }
     if let Some(check) = fields.get("check") {
         wanted.check = check

@@ -141,7 +141,11 @@ fn steps_of(given: &Value) -> Result<StepRange, Refusal> {
         Value::String(text) => text
             .parse()
             .map_err(|message: String| Refusal::new(PARAM, message)),
-        range => value(range, PARAM),
+        Value::Object(_) => value(given, PARAM),
+        _ => Err(Refusal::new(
+            PARAM,
+            "guidance_steps look like \"2-14\" or {\"first\": 2, \"last\": 14}, counted from 0",
+        )),
     }
 }
 

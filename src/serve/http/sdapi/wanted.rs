@@ -84,7 +84,7 @@ pub fn wanted(app: &App, fields: &Fields, edits: bool) -> Result<Wanted, Refusal
     let mut wanted = Wanted::of(request);
     own(fields, &mut wanted)?;
     wanted.seeds = options::seeds(seed, pictures);
-    wanted.second_pass = second_pass;
+    wanted.second_pass = second_pass.or(wanted.second_pass);
     // Clients ask for the current picture while they wait.
     wanted.previews = 5;
     Ok(wanted)
