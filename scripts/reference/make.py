@@ -36,6 +36,7 @@ CASES = {
     "eyes/grounding-dino": "eyes_grounding",
     "eyes/rt-detr": "eyes_rt_detr",
     "pictures": "pictures",
+    "upscale": "upscale",
     "perturb": "perturb",
     "spatialbench-uc": "spatialbench_uc",
     "guidance": "guidance",

@@ -36,6 +36,24 @@ pub(super) fn load(
     Ok(picture.to_tensor(device).unsqueeze() * 2.0 - 1.0)
 }
 
+/// The start picture at its own size, less what is no whole latent of `factor` pixels, and at most `width` × `height`;
+/// f32 [1, 3, …] in [-1, 1].
+pub(super) fn load_within(
+    init: &InitImage,
+    factor: usize,
+    [width, height]: [usize; 2],
+    device: &Device,
+) -> Result<Tensor<4>, EngineError> {
+    let (picture, _) = read(&init.path, init.sha256.as_deref(), START)?;
+    let whole = |side: usize, most: usize| (side.min(most) / factor).max(1) * factor;
+    let size = (whole(picture.width, width), whole(picture.height, height));
+    let picture = match (picture.width, picture.height) == size {
+        true => picture,
+        false => picture.resized(size.0, size.1),
+    };
+    Ok(picture.to_tensor(device).unsqueeze() * 2.0 - 1.0)
+}
+
 /// The picture at `path`, which is the one that was `recorded` if one was, with its SHA-256. `which` is for messages.
 pub(super) fn read(
     path: &Path,

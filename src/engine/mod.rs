@@ -24,6 +24,7 @@ mod session;
 mod texts;
 mod together;
 mod training;
+mod upscale;
 
 pub use blueprint::{Blueprint, Defaults};
 pub use error::EngineError;

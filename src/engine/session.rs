@@ -11,8 +11,9 @@ use super::init_image;
 use super::needs::vae_dtype;
 use super::networks::Engine;
 use super::texts::schedule;
+use super::upscale::interpolate;
 use crate::guidance::Guidance;
-use crate::request::Request;
+use crate::request::{InitImage, Request, Upscale, Upscaler};
 use crate::sampling::denoise::{Denoising, Hook, Run, UnetRows, draw};
 use crate::sampling::noise::NoiseSource;
 use crate::sampling::schedulers::Schedule;
@@ -111,8 +112,14 @@ impl Engine {
         let factor = self.blueprint.vae_factor();
         let channels = self.vae.config().latent_channels;
         let shape = [channels, first.height / factor, first.width / factor];
-        if first.init.is_none() {
+        let Some(init) = &first.init else {
             return Ok(draw(noise, shape, device) * schedule.init_noise_sigma());
+        };
+        if let Some(upscale) = init.upscale {
+            let latents = requests.iter().filter_map(|request| request.init.as_ref());
+            let latents = latents.map(|init| self.larger_latents(init, upscale, first));
+            let latents = Tensor::cat(latents.collect::<Result<_, _>>()?, 0);
+            return Ok(schedule.add_noise(latents, draw(noise, shape, device), start));
         }
         let mut pictures = Vec::with_capacity(requests.len());
         for request in requests {
@@ -132,6 +139,33 @@ impl Engine {
         let latents = (latents - self.vae.shift_factor()) * self.vae.scaling_factor();
         let fresh = draw(noise, shape, device);
         Ok(schedule.add_noise(latents, fresh, start))
+    }
+
+    /// The latents of a start picture made larger, of which the middle is taken, for a picture as `request` makes it.
+    fn larger_latents(
+        &self,
+        init: &InitImage,
+        Upscale { by, width, height }: Upscale,
+        request: &Request,
+    ) -> Result<Tensor<4>, EngineError> {
+        let factor = self.blueprint.vae_factor();
+        let [rows, columns] = [height / factor, width / factor];
+        let picture = match by {
+            Upscaler::Lanczos => {
+                init_image::load(init, columns * factor, rows * factor, &self.device)?
+            }
+            _ => init_image::load_within(init, factor, [width, height], &self.device)?,
+        };
+        // What comes closest to the latents that the picture was decoded from.
+        let latents = self.encode_pictures(picture, request.vae_tiling)?.mean;
+        let latents = (latents - self.vae.shift_factor()) * self.vae.scaling_factor();
+        let latents = interpolate(latents, [rows, columns], by);
+        let wanted = [request.height / factor, request.width / factor];
+        Ok(latents.narrow(2, (rows - wanted[0]) / 2, wanted[0]).narrow(
+            3,
+            (columns - wanted[1]) / 2,
+            wanted[1],
+        ))
     }
 
     pub(super) fn encode_pictures(

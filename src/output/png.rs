@@ -151,19 +151,52 @@ pub fn encode(
     scheduler: &str,
     device: &str,
 ) -> Result<Vec<u8>, png::EncodingError> {
-    let stored = serde_json::json!({
+    encode_with_texts(
+        picture,
+        [
+            (PARAMETERS_KEYWORD, parameters(request, scheduler, None)),
+            (REQUEST_KEYWORD, stored(request, device)),
+        ],
+    )
+}
+
+/// The picture that a second pass starts from.
+pub struct FirstPass<'a> {
+    /// Its request.
+    pub request: &'a Request,
+    /// The share of noise that was asked for, which is the strength but for what whole steps allow.
+    pub denoising: f64,
+}
+
+/// The bytes of a picture's file that was made from another one in a second pass. `parameters` has both passes, as the web
+/// UI's "hires fix" has them; the request is the second one's.
+///
+/// # Errors
+/// A picture without pixels.
+pub fn encode_second(
+    picture: &Picture,
+    first: &FirstPass,
+    request: &Request,
+    scheduler: &str,
+    device: &str,
+) -> Result<Vec<u8>, png::EncodingError> {
+    let parameters = parameters(first.request, scheduler, Some((first, request)));
+    encode_with_texts(
+        picture,
+        [
+            (PARAMETERS_KEYWORD, parameters),
+            (REQUEST_KEYWORD, stored(request, device)),
+        ],
+    )
+}
+
+fn stored(request: &Request, device: &str) -> String {
+    serde_json::json!({
         "version": env!("CARGO_PKG_VERSION"),
         "device": device,
         "request": request,
     })
-    .to_string();
-    encode_with_texts(
-        picture,
-        [
-            (PARAMETERS_KEYWORD, parameters(request, scheduler)),
-            (REQUEST_KEYWORD, stored),
-        ],
-    )
+    .to_string()
 }
 
 /// The bytes of a file with these texts inside, each under its keyword.
@@ -195,8 +228,12 @@ fn add_text(
     }
 }
 
-/// The request in the form of AUTOMATIC1111's web UI.
-fn parameters(request: &Request, scheduler: &str) -> String {
+/// The request in the form of AUTOMATIC1111's web UI, and that of a second pass over its picture.
+fn parameters(
+    request: &Request,
+    scheduler: &str,
+    second: Option<(&FirstPass, &Request)>,
+) -> String {
     use std::fmt::Write;
     let mut text = request.prompt.clone();
     if !request.negative_prompt.is_empty() {
@@ -224,6 +261,17 @@ fn parameters(request: &Request, scheduler: &str) -> String {
     }
     if let Some(init) = &request.init {
         let _ = write!(text, ", Denoising strength: {}", init.strength);
+    }
+    if let Some((first, second)) = second {
+        let run = second.init.as_ref().map_or(1.0, |init| init.strength) * second.steps as f64;
+        let _ = write!(
+            text,
+            ", Denoising strength: {}, Hires resize: {}x{}, Hires steps: {}",
+            first.denoising, second.width, second.height, run as usize
+        );
+        if let Some(upscale) = second.init.as_ref().and_then(|init| init.upscale) {
+            let _ = write!(text, ", Hires upscaler: {}", upscale.by.label());
+        }
     }
     let _ = write!(text, ", Version: prepose {}", env!("CARGO_PKG_VERSION"));
     text

@@ -5,6 +5,7 @@ mod model;
 mod picture;
 mod savings;
 mod search;
+mod upscale;
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -16,6 +17,7 @@ pub use model::{Adapter, Lora, ModelRequest};
 pub use picture::{BlockScale, PicturePrompt, PicturePromptError, PictureRegion};
 pub use savings::{DeepCache, Gate, Savings};
 pub use search::{Pruning, RewardKind, SearchConfig, SearchError};
+pub use upscale::{Upscale, Upscaler};
 
 pub use crate::dtype::Dtype;
 
@@ -202,6 +204,9 @@ pub struct InitImage {
     /// SHA-256 of the file, filled in when it is read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
+    /// How it is made larger; none stretches its pixels to the size of the picture that is made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upscale: Option<Upscale>,
 }
 
 fn is_zero(n: &usize) -> bool {
@@ -294,10 +299,18 @@ impl Request {
                 "between 0 and 100",
             ));
         }
-        if let Some(init) = &self.init
-            && !(init.strength > 0.0 && init.strength <= 1.0)
-        {
-            return Err(range("strength", init.strength, "above 0 and at most 1"));
+        if let Some(init) = &self.init {
+            if !(init.strength > 0.0 && init.strength <= 1.0) {
+                return Err(range("strength", init.strength, "above 0 and at most 1"));
+            }
+            if let Some(Upscale { width, height, .. }) = init.upscale {
+                for (side, least) in [(width, self.width), (height, self.height)] {
+                    if !(least..=MAX_SIDE).contains(&side) {
+                        let expected = "no less than the picture's and at most 8192 pixels";
+                        return Err(range("a side of the larger start picture", side, expected));
+                    }
+                }
+            }
         }
         if let Some(lora) = self
             .model
@@ -375,6 +388,11 @@ pub(crate) mod tests {
             path: "a b.png".into(),
             strength: 0.6,
             sha256: None,
+            upscale: Some(Upscale {
+                by: Upscaler::LatentNearestExact,
+                width: 192,
+                height: 136,
+            }),
         });
         original.model.loras.push(Lora {
             path: "l.safetensors".into(),
@@ -434,9 +452,23 @@ pub(crate) mod tests {
             refused(|r| r.init = Some(InitImage {
                 path: "x".into(),
                 strength: 0.0,
-                sha256: None
+                sha256: None,
+                upscale: None,
             }))
             .contains("strength is 0")
         );
+        let smaller = refused(|r| {
+            r.init = Some(InitImage {
+                path: "x".into(),
+                strength: 0.5,
+                sha256: None,
+                upscale: Some(Upscale {
+                    by: Upscaler::Lanczos,
+                    width: 96,
+                    height: 128,
+                }),
+            });
+        });
+        assert!(smaller.contains("is 96"), "{smaller}");
     }
 }

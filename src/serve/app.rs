@@ -182,17 +182,22 @@ impl App {
             .width
             .unwrap_or(1)
             .saturating_mul(wanted.request.height.unwrap_or(1));
-        if area > limits.pixels {
-            let message = format!("a picture may have {} pixels", limits.pixels);
-            return Err(Problem::from(Refusal::new("request.width", message)));
+        let second = wanted.second_pass.as_ref();
+        let larger = second.map(|pass| pass.width.saturating_mul(pass.height));
+        for (param, area) in [("request.width", Some(area)), ("second_pass.width", larger)] {
+            if area.is_some_and(|area| area > limits.pixels) {
+                let message = format!("a picture may have {} pixels", limits.pixels);
+                return Err(Problem::from(Refusal::new(param, message)));
+            }
         }
-        if wanted
-            .request
-            .steps
-            .is_some_and(|steps| steps > limits.steps)
-        {
-            let message = format!("a picture may take {} steps", limits.steps);
-            return Err(Problem::from(Refusal::new("request.steps", message)));
+        for (param, steps) in [
+            ("request.steps", wanted.request.steps),
+            ("second_pass.steps", second.and_then(|pass| pass.steps)),
+        ] {
+            if steps.is_some_and(|steps| steps > limits.steps) {
+                let message = format!("a picture may take {} steps", limits.steps);
+                return Err(Problem::from(Refusal::new(param, message)));
+            }
         }
         if let Some(init) = &mut wanted.request.init {
             let bytes = picture::from_base64(&init.image, "request.init.image")?;

@@ -69,6 +69,13 @@ pub struct Wanted {
         skip_serializing_if = "Option::is_none"
     )]
     pub search: Option<SearchWanted>,
+    /// Each picture larger, drawn over once more.
+    #[serde(
+        default,
+        deserialize_with = "object_or_null",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub second_pass: Option<SecondPassWanted>,
     /// Whether the checker looks at the finished pictures.
     #[serde(default = "yes")]
     pub check: bool,
@@ -112,6 +119,9 @@ pub struct RequestWanted {
     /// Classifier-free guidance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guidance_scale: Option<f64>,
+    /// The steps in which it acts, from 0: `{first, last}`, or as `2-14`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guidance_steps: Option<Value>,
     /// By name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<String>,
@@ -191,6 +201,42 @@ fn most() -> f64 {
     0.75
 }
 
+/// A second pass: the finished picture made larger, with noise, and denoised again.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct SecondPassWanted {
+    /// To this width in pixels, less what is no whole latent.
+    pub width: usize,
+    /// To this height in pixels, likewise.
+    pub height: usize,
+    /// Width and height of the middle that is kept; none is all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub crop: Option<[usize; 2]>,
+    /// `lanczos` for its pixels, or for its latents `latent`, `latent-antialiased`, `latent-bicubic`,
+    /// `latent-bicubic-antialiased`, `latent-nearest` or `latent-nearest-exact`.
+    #[serde(default = "latent")]
+    pub upscaler: String,
+    /// Denoising steps that are made; none is as many as the first pass makes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps: Option<usize>,
+    /// In (0, 1]: the share of the noise that is put on.
+    #[serde(default = "most")]
+    pub strength: f64,
+    /// By name; none is the first pass's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduler: Option<String>,
+    /// None is the first pass's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
+    /// None is the first pass's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub negative_prompt: Option<String>,
+}
+
+fn latent() -> String {
+    "latent".into()
+}
+
 /// Best-of-N.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -248,6 +294,7 @@ impl Wanted {
             seeds: Vec::new(),
             plain: false,
             search: None,
+            second_pass: None,
             check: false,
             previews: 0,
             maps: false,

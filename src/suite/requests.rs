@@ -79,6 +79,7 @@ fn start(prompt: &SuitePrompt, edit: &Edit, seed: u64) -> Result<InitImage, RunE
         path: path.into(),
         strength: edit.strength.unwrap_or(Edit::STRENGTH),
         sha256: None,
+        upscale: None,
     })
 }
 

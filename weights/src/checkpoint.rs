@@ -1,17 +1,16 @@
 //! A Stable Diffusion checkpoint, opened but not yet loaded.
 
+mod load;
+
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use burn::prelude::Device;
 use burn::tensor::FloatDType;
 use prepose_formats::TensorFile;
-use prepose_models::clip::{ClipTextConfig, ClipTextModel};
-use prepose_models::params::Params;
-use prepose_models::training::{Choice, TrainableUNet};
-use prepose_models::unet::{UNet, UNetConfig};
-use prepose_models::vae::{AutoencoderKl, VaeConfig, VaeHalf};
+use prepose_models::clip::ClipTextConfig;
+use prepose_models::unet::UNetConfig;
+use prepose_models::vae::{VaeConfig, VaeHalf};
 use serde_json::Value;
 
 use crate::agreement;
@@ -290,64 +289,6 @@ impl Checkpoint {
         }
     }
 
-    /// The text encoders: one for SD 1.x and 2.x, two for SDXL.
-    ///
-    /// # Errors
-    /// [`WeightsError::Mismatch`] if any parameter is missing, unused or of another shape,
-    /// [`WeightsError::NonFinite`] for weights that are no numbers, and what reading can run into.
-    pub fn load_text_encoders(
-        &self,
-        device: &Device,
-        dtype: FloatDType,
-    ) -> Result<Vec<ClipTextModel>, WeightsError> {
-        self.parts
-            .text
-            .iter()
-            .map(|part| {
-                let config: ClipTextConfig = part.config()?;
-                part.load(device, dtype, self.allow_mismatch, |params| {
-                    ClipTextModel::load(&config, params)
-                })
-            })
-            .collect()
-    }
-
-    /// The UNet.
-    ///
-    /// # Errors
-    /// As [`Self::load_text_encoders`].
-    pub fn load_unet(&self, device: &Device, dtype: FloatDType) -> Result<UNet, WeightsError> {
-        let config = self.unet_config()?;
-        self.parts
-            .unet
-            .load(device, dtype, self.allow_mismatch, |params| {
-                UNet::load(&config, params)
-            })
-    }
-
-    /// The UNet, so that what `choice` says of it can be trained. `seed` is that of a LoRA's first values.
-    ///
-    /// # Errors
-    /// As [`Self::load_text_encoders`], and [`WeightsError::Training`] if it cannot be trained so.
-    pub fn load_trainable_unet(
-        &self,
-        device: &Device,
-        dtype: FloatDType,
-        choice: &Choice,
-        seed: u64,
-    ) -> Result<TrainableUNet, WeightsError> {
-        let config = self.unet_config()?;
-        let part = &self.parts.unet;
-        let wanted = |params: Params| UNet::load(&config, params);
-        part.load_from_source(self.allow_mismatch, wanted, |source| {
-            TrainableUNet::load(&config, source, device, dtype, choice, seed)
-        })?
-        .map_err(|source| WeightsError::Training {
-            path: part.path.clone(),
-            source: Box::new(source),
-        })
-    }
-
     /// The bytes of a LoRA for this checkpoint, as [`LoraFormat`] has it. `about` is written into its metadata.
     ///
     /// # Errors
@@ -359,42 +300,6 @@ impl Checkpoint {
         about: &BTreeMap<String, String>,
     ) -> Result<Vec<u8>, WeightsError> {
         lora::file(&self.parts, format, layers, about)
-    }
-
-    /// The autoencoder.
-    ///
-    /// # Errors
-    /// As [`Self::load_text_encoders`].
-    pub fn load_vae(
-        &self,
-        device: &Device,
-        dtype: FloatDType,
-    ) -> Result<AutoencoderKl, WeightsError> {
-        let config = self.vae_config()?;
-        self.parts
-            .vae
-            .load(device, dtype, self.allow_mismatch, |params| {
-                AutoencoderKl::load(&config, params)
-            })
-    }
-
-    /// One half of the autoencoder: the encoder is only needed to start from a picture.
-    ///
-    /// # Errors
-    /// As [`Self::load_text_encoders`], for the half's parameters.
-    pub fn load_vae_half(
-        &self,
-        half: VaeHalf,
-        device: &Device,
-        dtype: FloatDType,
-    ) -> Result<AutoencoderKl, WeightsError> {
-        let config = self.vae_config()?;
-        let wanted = |name: &str| half.has(name);
-        self.parts
-            .vae
-            .load_some(device, dtype, self.allow_mismatch, wanted, |params| {
-                AutoencoderKl::load_half(&config, half, params)
-            })
     }
 
     /// A checkpoint of the same networks with random weights.

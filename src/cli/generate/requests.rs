@@ -121,11 +121,13 @@ fn changed(args: &Args, mut request: Request) -> anyhow::Result<Request> {
         "--ip-adapter shows pictures, and there are none; give one with --ip-picture FILE"
     );
     if let Some(path) = &args.init_image {
-        let strength = request.init.map_or(STRENGTH, |init| init.strength);
+        let known = request.init.map(|init| (init.strength, init.upscale));
+        let (strength, upscale) = known.unwrap_or((STRENGTH, None));
         request.init = Some(InitImage {
             path: path.clone(),
             strength,
             sha256: None,
+            upscale,
         });
     }
     if let Some(strength) = args.strength {

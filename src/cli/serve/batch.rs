@@ -2,19 +2,21 @@
 
 use std::time::Instant;
 
+use burn::tensor::Tensor;
 use prepose::detect::checker::Checker;
 use prepose::engine::{EngineError, Session};
-use prepose::output::png;
+use prepose::output::png::{self, FirstPass};
 use prepose::picture::Picture;
 use prepose::request::Request;
 use prepose::sampling::denoise::Hook;
 use prepose::search::{AttentionScorer, Scorer};
 use prepose_serve::{Batch, Finished, Trouble, Unit, Watch};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::eye::Eye;
-use super::maker::Loaded;
-use super::plan::told;
+use super::maker::{Loaded, Order};
+use super::plan::{Second, told};
 use super::studio::Shared;
 use super::verdict;
 
@@ -36,6 +38,12 @@ struct Course<'a, 'b> {
     eye: Eye,
     scorer: Option<AttentionScorer>,
     losses: usize,
+    /// Whether maps and losses are told.
+    traced: bool,
+    /// Calls of the network so far.
+    calls: usize,
+    /// Recorded passes of guidance so far.
+    guided: usize,
     watch: &'b mut dyn Watch,
 }
 
@@ -44,47 +52,49 @@ impl Studio<'_> {
     pub fn batch(
         &self,
         batch: &Batch,
-        requests: &[Request],
+        orders: &[Order],
         watch: &mut dyn Watch,
     ) -> Result<(), Trouble> {
         let engine = &self.loaded.engine;
-        let fail = |error: EngineError| trouble(&error, requests.len());
-        if engine.batch_size(requests, requests.len()).map_err(fail)? < requests.len() {
+        let fail = |error: EngineError| trouble(&error, orders.len());
+        let firsts: Vec<Request> = orders.iter().map(|order| order.request.clone()).collect();
+        if engine.batch_size(&firsts, firsts.len()).map_err(fail)? < firsts.len() {
             return Err(Trouble::Room(1));
         }
+        let seconds: Option<Vec<&Second>> =
+            orders.iter().map(|order| order.second.as_ref()).collect();
         let started = Instant::now();
         let maps = batch[0].maps;
-        let objects = requests
+        let objects = firsts
             .iter()
             .map(|request| engine.blueprint().objects(request).unwrap_or_default());
         let mut course = Course {
             batch,
-            rows: (0..requests.len()).collect(),
+            rows: (0..firsts.len()).collect(),
             objects: objects.collect(),
             eye: Eye::new(maps),
             scorer: maps
-                .then(|| AttentionScorer::for_batch(engine.blueprint(), requests).ok())
+                .then(|| AttentionScorer::for_batch(engine.blueprint(), &firsts).ok())
                 .flatten(),
             losses: 0,
+            traced: maps,
+            calls: 0,
+            guided: 0,
             watch,
         };
-        let mut session = course
-            .with_hooks(|hooks| engine.begin(requests, hooks))
-            .map_err(fail)?;
-        let of = session.remaining();
-        let mut calls = 0;
-        while session.remaining() > 0 {
-            course
-                .with_hooks(|hooks| session.advance(1, hooks))
-                .map_err(fail)?;
-            calls += 1;
-            self.tell(&mut course, &session, calls, of).map_err(fail)?;
-            if !course.drop_unwanted(&mut session) {
+        let more = seconds.as_ref().map_or(0, |seconds| seconds[0].steps);
+        let Some(mut latents) = self.denoise(&mut course, &firsts, more).map_err(fail)? else {
+            return Ok(());
+        };
+        let mut requests = firsts.clone();
+        if let Some(seconds) = &seconds {
+            let Some((drawn, latents_drawn)) =
+                self.again(&mut course, &firsts, seconds, latents)?
+            else {
                 return Ok(());
-            }
+            };
+            (requests, latents) = (drawn, latents_drawn);
         }
-        let guided = session.recorded_passes();
-        let latents = session.finish().map_err(fail)?;
         let rows = course.rows.clone();
         let denoised = started.elapsed().as_secs_f64() / rows.len() as f64;
         for (row, unit) in rows.into_iter().enumerate() {
@@ -94,12 +104,87 @@ impl Studio<'_> {
                 .decode(one, requests[unit].vae_tiling)
                 .map_err(fail)?
                 .remove(0);
-            let seconds = denoised + started.elapsed().as_secs_f64();
-            let cost = json!({"unet_calls": calls, "guided_passes": guided, "seconds": seconds});
-            let finished = self.finished(&batch[unit], &requests[unit], &picture, cost, None)?;
+            let seconds_taken = denoised + started.elapsed().as_secs_f64();
+            let cost = json!({"unet_calls": course.calls, "guided_passes": course.guided, "seconds": seconds_taken});
+            let first = seconds.as_ref().map(|seconds| FirstPass {
+                request: &firsts[unit],
+                denoising: seconds[unit].denoising,
+            });
+            let made = &requests[unit];
+            let finished = self.finished(&batch[unit], made, &picture, cost, None, first)?;
             course.watch.finished(unit, 0, finished);
         }
         Ok(())
+    }
+
+    /// Takes the rows of a course through all steps; `more` will follow. `requests` are those of all units. None if nobody wants
+    /// any of them any more.
+    fn denoise(
+        &self,
+        course: &mut Course,
+        requests: &[Request],
+        more: usize,
+    ) -> Result<Option<Tensor<4>>, EngineError> {
+        let engine = &self.loaded.engine;
+        let of_rows = course.rows.iter().map(|unit| requests[*unit].clone());
+        let of_rows: Vec<Request> = of_rows.collect();
+        let mut session = course.with_hooks(|hooks| engine.begin(&of_rows, hooks))?;
+        let of = course.calls + session.remaining() + more;
+        while session.remaining() > 0 {
+            course.with_hooks(|hooks| session.advance(1, hooks))?;
+            course.calls += 1;
+            let step = course.calls;
+            self.tell(course, &session, step, of)?;
+            if !course.drop_unwanted(&mut session) {
+                return Ok(None);
+            }
+        }
+        course.guided += session.recorded_passes();
+        session.finish().map(Some)
+    }
+
+    /// The second pass over the pictures that `latents` are: the requests of all units, with their start pictures, and the new
+    /// latents.
+    fn again(
+        &self,
+        course: &mut Course,
+        firsts: &[Request],
+        seconds: &[&Second],
+        latents: Tensor<4>,
+    ) -> Result<Option<(Vec<Request>, Tensor<4>)>, Trouble> {
+        let engine = &self.loaded.engine;
+        let pictures = course.rows.len();
+        let fail = |error: EngineError| trouble(&error, pictures);
+        let no_disk = |error: std::io::Error| {
+            tracing::error!("cannot keep a first picture: {error}");
+            Trouble::Failed("the first picture could not be kept on the server's disk".into())
+        };
+        let folder = tempfile::tempdir_in(self.shared.inbox.path()).map_err(no_disk)?;
+        let mut requests: Vec<Request> = (seconds.iter())
+            .map(|second| second.request.clone())
+            .collect();
+        for (row, unit) in course.rows.clone().into_iter().enumerate() {
+            let one = latents.clone().narrow(0, row, 1);
+            let first = &firsts[unit];
+            let picture = engine.decode(one, first.vae_tiling).map_err(fail)?;
+            let png = self.png(first, &picture[0], None)?;
+            if course.batch[unit].previews > 0 && course.watch.seen(unit) {
+                course.watch.preview(unit, 0, course.calls, &png);
+            }
+            let hash = format!("{:x}", Sha256::digest(&png));
+            let path = folder.path().join(format!("{hash}.png"));
+            std::fs::write(&path, &png).map_err(no_disk)?;
+            if let Some(init) = &mut requests[unit].init {
+                init.path = path;
+                init.sha256 = Some(hash);
+            }
+        }
+        // Maps and losses were the first pass's.
+        course.traced = false;
+        course.eye = Eye::new(false);
+        course.scorer = None;
+        let latents = self.denoise(course, &requests, 0).map_err(fail)?;
+        Ok(latents.map(|latents| (requests, latents)))
     }
 
     /// Tells of a step.
@@ -114,8 +199,7 @@ impl Studio<'_> {
         let seen: Vec<usize> = (0..course.rows.len())
             .filter(|row| course.watch.seen(course.rows[*row]))
             .collect();
-        let traced = course.batch[0].maps;
-        if traced {
+        if course.traced {
             let newest: Vec<f32> = match session.losses().skip(course.losses).last() {
                 Some((_, losses)) => losses.to_data().iter::<f32>().collect(),
                 None => Vec::new(),
@@ -176,6 +260,7 @@ impl Studio<'_> {
         picture: &Picture,
         cost: Value,
         score: Option<f64>,
+        first: Option<FirstPass>,
     ) -> Result<Finished, Trouble> {
         let engine = &self.loaded.engine;
         let verdict = match self.checker.filter(|_| unit.check) {
@@ -188,12 +273,7 @@ impl Studio<'_> {
             },
             None => Value::Null,
         };
-        let scheduler = engine
-            .scheduler_name(request)
-            .map_err(|error| trouble(&error, 1))?;
-        let public = self.public(request);
-        let png = png::encode(picture, &public, &scheduler, &self.shared.device.title());
-        let png = png.map_err(|error| Trouble::Failed(told(&error)))?;
+        let png = self.png(request, picture, first)?;
         Ok(Finished {
             png,
             seed: request.seed,
@@ -201,6 +281,30 @@ impl Studio<'_> {
             cost,
             score,
         })
+    }
+
+    /// The picture's file; `first` is the pass before it.
+    fn png(
+        &self,
+        request: &Request,
+        picture: &Picture,
+        first: Option<FirstPass>,
+    ) -> Result<Vec<u8>, Trouble> {
+        let scheduler = (self.loaded.engine)
+            .scheduler_name(first.as_ref().map_or(request, |first| first.request))
+            .map_err(|error| trouble(&error, 1))?;
+        let (public, device) = (self.public(request), self.shared.device.title());
+        let png = match first {
+            None => png::encode(picture, &public, &scheduler, &device),
+            Some(first) => {
+                let first = FirstPass {
+                    request: &self.public(first.request),
+                    ..first
+                };
+                png::encode_second(picture, &first, &public, &scheduler, &device)
+            }
+        };
+        png.map_err(|error| Trouble::Failed(told(&error)))
     }
 
     /// The request as it goes into the file: with names for what lies on this machine.

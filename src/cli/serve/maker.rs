@@ -13,7 +13,7 @@ use prepose_models::unet::Memory;
 use prepose_serve::{Batch, Maker, Trouble, Unit, Watch};
 
 use super::batch::Studio;
-use super::plan::told;
+use super::plan::{Second, told};
 use super::searching;
 use super::studio::Shared;
 use crate::cli::checker;
@@ -43,6 +43,8 @@ pub struct Order {
     pub request: Request,
     /// Best-of-N.
     pub search: Option<SearchConfig>,
+    /// What is drawn over its picture.
+    pub second: Option<Second>,
 }
 
 impl Order {
@@ -50,7 +52,18 @@ impl Order {
         let part = |name: &str| unit.order[name].clone();
         let request = serde_json::from_value(part("request")).map_err(|error| told(&error))?;
         let search = serde_json::from_value(part("search")).map_err(|error| told(&error))?;
-        Ok(Self { request, search })
+        let second = serde_json::from_value(part("second")).map_err(|error| told(&error))?;
+        Ok(Self {
+            request,
+            search,
+            second,
+        })
+    }
+
+    /// The request that takes the most memory.
+    fn largest(&self) -> &Request {
+        let second = self.second.as_ref();
+        second.map_or(&self.request, |second| &second.request)
     }
 }
 
@@ -145,12 +158,10 @@ impl Making {
 impl Maker for Making {
     fn most(&mut self, unit: &Unit) -> Result<usize, String> {
         let order = Order::of(unit)?;
-        self.load(&order.request)?;
+        self.load(order.largest())?;
         let (_, loaded) = self.loaded.last().ok_or("no checkpoint is loaded")?;
-        let most = self
-            .shared
-            .batch
-            .choose(&loaded.engine, &order.request, ON_CPU);
+        let batch = self.shared.batch;
+        let most = batch.choose(&loaded.engine, order.largest(), ON_CPU);
         most.map_err(|error| told(&error))
     }
 
@@ -160,18 +171,14 @@ impl Maker for Making {
         let Some(first) = orders.first() else {
             return Ok(());
         };
-        self.load(&first.request).map_err(Trouble::Failed)?;
+        self.load(first.largest()).map_err(Trouble::Failed)?;
         if batch.iter().any(|unit| unit.check) || first.search.is_some() {
             self.prepare_checker();
         }
         let studio = self.studio()?;
         match &first.search {
             Some(search) => searching::search(&studio, &batch[0], &first.request, search, watch),
-            None => {
-                let requests: Vec<Request> =
-                    orders.into_iter().map(|order| order.request).collect();
-                studio.batch(batch, &requests, watch)
-            }
+            None => studio.batch(batch, &orders, watch),
         }
     }
 }

@@ -97,6 +97,17 @@ fn command(wanted: &Wanted) -> String {
     ] {
         words.add(option, &request[name]);
     }
+    match &request["guidance_steps"] {
+        Value::Object(range) => {
+            let step = |name: &str| range.get(name).filter(|step| !step.is_null());
+            let step = |name| step(name).map(Value::to_string).unwrap_or_default();
+            words.add_text(
+                "--guidance-steps",
+                format!("{}-{}", step("first"), step("last")),
+            );
+        }
+        text => words.add("--guidance-steps", text),
+    }
     savings(&mut words, &request["savings"]);
     if let (Some(width), Some(height)) = (wanted.request.width, wanted.request.height) {
         words.add_text("--size", format!("{width}x{height}"));
@@ -131,6 +142,11 @@ fn command(wanted: &Wanted) -> String {
             Some(Value::String(_)) => words.0.push("--prune".into()),
             _ => {}
         }
+    }
+    if wanted.second_pass.is_some() {
+        words
+            .0
+            .push("  # without the second pass, which only the server makes".into());
     }
     words.0.join(" ")
 }

@@ -133,7 +133,8 @@ pub fn search(
         let cost = json!({
             "unet_calls": picture.cost.unet_calls, "guided_passes": picture.cost.guided_calls, "seconds": picture.cost.seconds,
         });
-        let finished = studio.finished(unit, &picture.request, &picture.picture, cost, score)?;
+        let finished =
+            studio.finished(unit, &picture.request, &picture.picture, cost, score, None)?;
         watch.finished(0, candidate, finished);
     }
     Ok(())

@@ -7,7 +7,7 @@ mod pictures;
 mod savings;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use prepose_models::unet::{RecordOptions, Reuse, StepGraphs, UNet};
+use prepose_models::unet::{PreparedConditioning, RecordOptions, Reuse, StepGraphs, UNet};
 use thiserror::Error;
 
 use super::StepRange;
@@ -230,27 +230,7 @@ fn predict(
         }
         false => prepared,
     };
-    let timestep = [state.timestep];
-    let forward =
-        |which, input, prepared: &_, hooks: &mut [&mut dyn Hook], reuse: Option<&mut Reuse>| {
-            let shallow = (reuse.as_ref()).is_some_and(|reuse| reuse.deep.get().is_some());
-            let probes = hooks.iter_mut().filter(|_| !shallow);
-            let probes = probes.filter_map(|hook| hook.probe(state, which));
-            let probes: Vec<_> = probes.collect();
-            if let Some(reuse) = reuse {
-                let mut probes = Probes(probes);
-                return unet.forward_reusing(input, &timestep, prepared, &mut probes, reuse);
-            }
-            // Beside a recorded half there is nothing to win, and its shape would replace the graph of the plain steps.
-            let plain = probes.is_empty() && which != Rows::Negative;
-            match graphs.filter(|_| plain) {
-                Some(graphs) => {
-                    let calls = state.steps - state.step;
-                    graphs.forward(unet, input, state.timestep, prepared, calls)
-                }
-                None => unet.forward_probed(input, &timestep, prepared, &mut Probes(probes)),
-            }
-        };
+    let call = Call { state, graphs };
     let recorder = (hooks.iter_mut()).position(|hook| hook.recorder(state).is_some());
     let parts = if guided { rows } else { 1 };
     let moved = hooks.iter().any(|hook| hook.moves(state));
@@ -258,12 +238,12 @@ fn predict(
         match recorder {
             None if !guided => {
                 let reuse = saving.call(state, parts, moved);
-                return Ok(forward(Rows::Positive, input, &prepared, hooks, reuse));
+                return Ok(call.forward(Rows::Positive, input, &prepared, hooks, reuse));
             }
             None => {
                 let input = Tensor::cat(vec![input; rows], 0);
                 let reuse = saving.call(state, parts, moved);
-                let output = forward(Rows::Both { pictures }, input, &prepared, hooks, reuse);
+                let output = call.forward(Rows::Both { pictures }, input, &prepared, hooks, reuse);
                 let part = |row: usize| output.clone().narrow(0, row * pictures, pictures);
                 if let Some(composition) = composition {
                     return Ok(compose(&composition, scale, rows, part));
@@ -276,7 +256,7 @@ fn predict(
                     let prepared = prepared.narrow(0, pictures);
                     let mut merging = saving.merging_alone();
                     let merging = merging.as_mut();
-                    forward(Rows::Negative, input.clone(), &prepared, hooks, merging)
+                    call.forward(Rows::Negative, input.clone(), &prepared, hooks, merging)
                 });
                 let probes = hooks.iter_mut().enumerate().filter_map(|(index, hook)| {
                     match index == recorder {
@@ -291,6 +271,7 @@ fn predict(
                     merging: state.merging(),
                     ..RecordOptions::default()
                 };
+                let timestep = [state.timestep];
                 let recording = unet.record(input, &timestep, &prepared, &mut probes, options);
                 let positive = recording.output().cloned().expect("a whole recording");
                 hooks[recorder].recorded(state, recording)?;
@@ -301,6 +282,47 @@ fn predict(
             }
         };
     Ok(negative.clone() + (positive - negative) * scale)
+}
+
+/// Calls of the network in one step.
+struct Call<'a, 's> {
+    state: &'a State<'s>,
+    graphs: Option<&'a StepGraphs>,
+}
+
+impl Call<'_, '_> {
+    /// The network's output for some rows, as hooks observe it.
+    fn forward(
+        &self,
+        which: Rows,
+        input: Tensor<4>,
+        prepared: &PreparedConditioning,
+        hooks: &mut [&mut dyn Hook],
+        reuse: Option<&mut Reuse>,
+    ) -> Tensor<4> {
+        let state = self.state;
+        let timestep = [state.timestep];
+        let shallow = (reuse.as_ref()).is_some_and(|reuse| reuse.deep.get().is_some());
+        let probes = hooks.iter_mut().filter(|_| !shallow);
+        let probes = probes.filter_map(|hook| hook.probe(state, which));
+        let probes: Vec<_> = probes.collect();
+        if let Some(reuse) = reuse {
+            let mut probes = Probes(probes);
+            return (state.unet).forward_reusing(input, &timestep, prepared, &mut probes, reuse);
+        }
+        // Beside a recorded half there is nothing to win, and its shape would replace the graph of the plain steps.
+        let plain = probes.is_empty() && which != Rows::Negative;
+        match self.graphs.filter(|_| plain) {
+            Some(graphs) => {
+                let calls = state.steps - state.step;
+                graphs.forward(state.unet, input, state.timestep, prepared, calls)
+            }
+            None => {
+                let mut probes = Probes(probes);
+                (state.unet).forward_probed(input, &timestep, prepared, &mut probes)
+            }
+        }
+    }
 }
 
 /// The prediction of a composed prompt from those of its `rows`: the unconditional one, the further parts, the first.

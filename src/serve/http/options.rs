@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::problem::Refusal;
-use crate::wire::{Init, LoraWanted, RequestWanted, SearchWanted, Seed, Wanted};
+use crate::wire::{Init, LoraWanted, RequestWanted, SearchWanted, SecondPassWanted, Seed, Wanted};
 
 /// Ours, then `sampler_name` of AUTOMATIC1111, and what else clients send for it.
 pub const SAMPLERS: [(&str, &str, &[&str]); 8] = [
@@ -22,6 +22,17 @@ pub const SCHEDULES: [(&str, &str); 3] = [
     ("automatic", "Automatic"),
     ("karras", "Karras"),
     ("normal", "Normal"),
+];
+
+/// Ours, and AUTOMATIC1111's for what makes a picture larger before a second pass: latents, pixels.
+pub const UPSCALERS: [(&str, &str); 7] = [
+    ("latent", "Latent"),
+    ("latent-antialiased", "Latent (antialiased)"),
+    ("latent-bicubic", "Latent (bicubic)"),
+    ("latent-bicubic-antialiased", "Latent (bicubic antialiased)"),
+    ("latent-nearest", "Latent (nearest)"),
+    ("latent-nearest-exact", "Latent (nearest-exact)"),
+    ("lanczos", "Lanczos"),
 ];
 
 /// Our scheduler for a sampler and a schedule as AUTOMATIC1111's clients name them; none for the checkpoint's own.
@@ -76,11 +87,12 @@ pub fn scheduler(sampler: &str, schedule: &str) -> Result<Option<String>, Refusa
 /// # Errors
 /// One of them is not of its kind.
 pub fn ours(fields: &serde_json::Map<String, Value>, wanted: &mut Wanted) -> Result<(), Refusal> {
-    const REQUEST: [&str; 16] = [
+    const REQUEST: [&str; 17] = [
         "negative_prompt",
         "seed",
         "steps",
         "guidance_scale",
+        "guidance_steps",
         "scheduler",
         "timestep_spacing",
         "savings",
@@ -105,6 +117,10 @@ pub fn ours(fields: &serde_json::Map<String, Value>, wanted: &mut Wanted) -> Res
     if let Some(search) = fields.get("search").filter(|value| !value.is_null()) {
         wanted.search =
             Some(serde_json::from_value::<SearchWanted>(search.clone()).map_err(wrong)?);
+    }
+    if let Some(second) = fields.get("second_pass").filter(|value| !value.is_null()) {
+        wanted.second_pass =
+            Some(serde_json::from_value::<SecondPassWanted>(second.clone()).map_err(wrong)?);
     }
     if let Some(check) = fields.get("check") {
         wanted.check = check

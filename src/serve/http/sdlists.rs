@@ -17,7 +17,7 @@ use crate::app::App;
 use crate::picture;
 
 /// Lists that are empty here.
-const EMPTY: [&str; 8] = [
+const EMPTY: [&str; 7] = [
     "sd-vae",
     "sd-modules",
     "prompt-styles",
@@ -25,7 +25,6 @@ const EMPTY: [&str; 8] = [
     "face-restorers",
     "extensions",
     "realesrgan-models",
-    "latent-upscale-modes",
 ];
 /// What there is nothing to do for.
 const NOTHING: [&str; 6] = [
@@ -46,6 +45,7 @@ pub fn routes() -> Router<Arc<App>> {
         .route("/sdapi/v1/schedulers", get(schedulers))
         .route("/sdapi/v1/loras", get(loras))
         .route("/sdapi/v1/upscalers", get(upscalers))
+        .route("/sdapi/v1/latent-upscale-modes", get(latent_upscale_modes))
         .route(
             "/sdapi/v1/embeddings",
             get(|| async { answer(&json!({"loaded": {}, "skipped": {}})) }),
@@ -107,9 +107,15 @@ async fn loras(State(app): Shared) -> Response<Body> {
 }
 
 async fn upscalers() -> Response<Body> {
-    answer(
-        &json!([{"name": "None", "model_name": null, "model_path": null, "model_url": null, "scale": 1}]),
-    )
+    let of = |(name, scale): (&str, u32)| json!({"name": name, "model_name": null, "model_path": null, "model_url": null, "scale": scale});
+    answer(&json!([("None", 1), ("Lanczos", 4)].map(of)))
+}
+
+async fn latent_upscale_modes() -> Response<Body> {
+    let labels = options::UPSCALERS.iter().map(|(_, label)| *label);
+    let modes = labels.filter(|label| label.starts_with("Latent"));
+    let modes: Vec<Value> = modes.map(|name| json!({"name": name})).collect();
+    answer(&json!(modes))
 }
 
 async fn script_info() -> Response<Body> {

@@ -37,6 +37,8 @@ export const plural = (count, one, many = `${one}s`) => `${count.toLocaleString(
 
 /** `left_of` as people write it. */
 export const words = (name) => String(name).replaceAll('_', ' ');
+/** A range of steps as the form takes it: 2-14, or 2- to the end. */
+export const stepsSaid = (range) => (range && typeof range === 'object' ? `${range.first ?? 0}-${range.last ?? ''}` : String(range ?? ''));
 
 /** Runs `act` once before the next frame, however often it is asked for. In a hidden tab there are no frames; a timer goes there. */
 export function oncePerFrame(act) {

@@ -1,5 +1,5 @@
 // What is known of a finished picture, in words and numbers: the verdict and what it goes by, the request, the cost.
-import { element, number, words } from './dom.js';
+import { element, number, stepsSaid, words } from './dom.js';
 import { markOf, toneOf } from './overlay.js';
 
 /** Pairs as a list; what is not known is left out. */
@@ -37,9 +37,10 @@ export function requestNode(request, more = []) {
   return list([
     ['Method', guide ? `${guide.method}${constants ? ` (${constants})` : ''}` : 'none'],
     ['Seed', request.seed], ['Size', request.width && `${request.width} × ${request.height}`], ['Steps', request.steps],
-    ['Guidance scale', request.guidance_scale], ['Scheduler', request.scheduler], ['Not wanted', request.negative_prompt],
+    ['Guidance scale', request.guidance_scale], ['Its steps', request.guidance_steps && stepsSaid(request.guidance_steps)], ['Scheduler', request.scheduler], ['Not wanted', request.negative_prompt],
     ['Relations', request.relations?.length ? request.relations.map((one) => (typeof one === 'string' ? one : JSON.stringify(one))).join('; ') : null],
     ['Boxes', placed(request.boxes, 'object')], ['Regions', placed(request.regions, 'part')], ['GLIGEN', request.ground ? `${number(request.ground.share * 100)} % of the steps` : null],
+    ['Second pass', request.second_pass ? `${request.second_pass.width} × ${request.second_pass.height} by ${words(request.second_pass.upscaler).replaceAll('-', ' ')}, strength ${request.second_pass.strength}` : null],
     ['Search', request.found ? `best of ${request.found.search?.best_of}, candidate ${request.found.candidate}` : null],
     ['Checkpoint', request.checkpoint ?? request.model?.checkpoint], ...more,
   ]);

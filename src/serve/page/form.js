@@ -1,6 +1,6 @@
 // The form's fields ↔ what is sent. The server decides what is right; here only what it could not know is checked: fields that are
 // no numbers.
-import { $, kept } from './dom.js';
+import { $, kept, stepsSaid } from './dom.js';
 import { writeExact } from './png.js';
 import * as boxes from './boxes.js';
 import { act, actsFor, give, setAct } from './acts.js';
@@ -25,6 +25,13 @@ function numberOf(name, label) {
   if (at(name).validity.badInput) throw new FieldError(`${label} is no number`, name);
   const value = text(name);
   return value === '' ? undefined : Number(value);
+}
+
+/** Steps as the server takes them: 2-14, 2- or -14; undefined for all. */
+function stepsOf(name) {
+  const typed = text(name).replace(/\s*[-–]\s*/, '-');
+  if (typed && !/^(\d+-?\d*|-\d+)$/.test(typed)) throw new FieldError('Steps look like 2-14, 2- or -14, counted from 0', name);
+  return typed || undefined;
 }
 
 /** A whole number of up to 20 digits stays text where a number would lose its end. */
@@ -79,7 +86,7 @@ export function body() {
     ...actsFor(prompt),
     guide: guided,
     width: numberOf('width', 'The width'), height: numberOf('height', 'The height'), steps: numberOf('steps', 'The number of steps'),
-    guidance_scale: numberOf('guidance_scale', 'The guidance scale'), scheduler: text('scheduler') || undefined,
+    guidance_scale: numberOf('guidance_scale', 'The guidance scale'), guidance_steps: stepsOf('guidance_steps'), scheduler: text('scheduler') || undefined,
     checkpoint: text('checkpoint') || undefined,
     noise: text('noise') || undefined,
     clip_skip: numberOf('clip_skip', 'The number of CLIP layers left out'),
@@ -95,7 +102,7 @@ export function body() {
 /** A body as JSON for people. */
 export const asJson = (given, indent) => writeExact(given, indent);
 
-const ASKED = ['prompt', 'negative_prompt', 'seed', 'width', 'height', 'steps', 'guidance_scale', 'scheduler', 'relations', 'boxes', 'regions', 'ground', 'guide', 'clip_skip', 'noise', 'loras', 'timestep_spacing', 'savings'];
+const ASKED = ['prompt', 'negative_prompt', 'seed', 'width', 'height', 'steps', 'guidance_scale', 'guidance_steps', 'scheduler', 'relations', 'boxes', 'regions', 'ground', 'guide', 'clip_skip', 'noise', 'loras', 'timestep_spacing', 'savings'];
 /** What a finished picture's request asks for, as it would be sent: without where files are and what found it. */
 export function asAsked(request) {
   const fields = Object.entries(request).filter(([name]) => ASKED.includes(name));
@@ -114,11 +121,12 @@ const set = (name, value) => {
 /** Fills the form from a request. Returns the names of what it has no field for, or no such choice. */
 export function fill(request, extras = {}) {
   const left = [];
-  const known = new Set(['prompt', 'negative_prompt', 'seed', 'width', 'height', 'steps', 'guidance_scale', 'scheduler', 'guide', 'relations', 'boxes', 'regions', 'ground', 'found', 'noise', 'model', 'checkpoint', 'clip_skip', 'vae_tiling', 'loras', 'init']);
+  const known = new Set(['prompt', 'negative_prompt', 'seed', 'width', 'height', 'steps', 'guidance_scale', 'guidance_steps', 'scheduler', 'guide', 'relations', 'boxes', 'regions', 'ground', 'found', 'noise', 'model', 'checkpoint', 'clip_skip', 'vae_tiling', 'loras', 'init']);
   for (const name of Object.keys(request)) if (!known.has(name)) left.push(name);
   setPrompt(typeof request.prompt === 'string' ? request.prompt : '');
   at('negative_prompt').value = typeof request.negative_prompt === 'string' ? request.negative_prompt : '';
   for (const name of ['seed', 'width', 'height', 'steps', 'guidance_scale']) if (/^[\d.]+$/.test(String(request[name] ?? ''))) set(name, request[name]);
+  at('guidance_steps').value = stepsSaid(request.guidance_steps);
   if (request.scheduler && !set('scheduler', request.scheduler)) left.push('scheduler');
   if (!request.scheduler) at('scheduler').value = '';
   const checkpoint = request.checkpoint ?? request.model?.checkpoint;

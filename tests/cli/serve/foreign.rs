@@ -158,6 +158,48 @@ fn webui_clients_get_pictures() {
 }
 
 #[test]
+fn webui_clients_get_a_second_pass() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &["--no-token"]);
+    let modes = server.get("/sdapi/v1/latent-upscale-modes").json();
+    assert_eq!(modes[0]["name"], "Latent");
+    let made = |more: Value| {
+        let mut body = json!({"prompt": "a dog to the left of a cat", "width": 128, "height": 128, "seed": 4, "steps": 4, "enable_hr": true,
+                              "denoising_strength": 0.5, "hr_second_pass_steps": 2, "batch_size": 2, "hr_prompt": "", "hr_sampler_name": null});
+        for (name, value) in more.as_object().unwrap() {
+            body[name] = value.clone();
+        }
+        let answer = server.post("/sdapi/v1/txt2img", &body);
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let answer = answer.json();
+        let info: Value = serde_json::from_str(answer["info"].as_str().unwrap()).unwrap();
+        let images = answer["images"].as_array().unwrap();
+        assert_eq!(images.len(), 2);
+        (picture(&images[0]), info)
+    };
+    let (latent, info) = made(json!({"hr_scale": 1.5}));
+    assert_eq!((latent.width, latent.height), (192, 192));
+    assert_eq!(info["denoising_strength"], 0.5);
+    let text = info["infotexts"][1].as_str().unwrap();
+    let said =
+        "Denoising strength: 0.5, Hires resize: 192x192, Hires steps: 2, Hires upscaler: Latent,";
+    assert!(
+        text.contains("Steps: 4, ")
+            && text.contains("Seed: 5, Size: 128x128")
+            && text.contains(said),
+        "{text}"
+    );
+    let (lanczos, _) = made(json!({"hr_scale": 1.5, "hr_upscaler": "Lanczos"}));
+    assert!(lanczos.width == 192 && lanczos != latent);
+    // Covered, and what is over is cut.
+    let (cut, _) = made(json!({"hr_resize_x": 192, "hr_resize_y": 160}));
+    assert_eq!((cut.width, cut.height), (192, 160));
+    let other = json!({"prompt": "a cat", "enable_hr": true, "hr_checkpoint_name": "another"});
+    let refused = server.post("/sdapi/v1/txt2img", &other);
+    assert_eq!(refused.status, 404, "{}", refused.text());
+}
+
+#[test]
 fn a_run_gets_its_pictures_from_a_server() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &["--no-token", "--any-model"]);

@@ -136,6 +136,48 @@ fn what_is_left_out_is_said_as_on_the_command_line() {
     );
 }
 
+/// The second pass starts from the first picture as `generate` does, given that picture.
+#[test]
+fn a_second_pass_is_image_to_image_from_the_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &["--no-token"]);
+    let prompt = "a dog to the left of a cat";
+    let request = json!({"prompt": prompt, "steps": 4, "seed": 3, "guidance_steps": "1-2"});
+    let second = json!({"width": 192, "height": 200, "crop": [192, 160], "upscaler": "latent-bicubic", "steps": 3, "strength": 0.7});
+    let body = json!({"request": request, "second_pass": second, "maps": false, "check": false});
+    let state = job(&server, &body);
+    assert_eq!(state["status"], "done", "{state}");
+    let picture = of(&state, "picture")[0];
+    // 0.7 of a schedule of four steps would be two.
+    assert_eq!(picture["cost"]["unet_calls"], 4 + 3, "{picture}");
+    let served = format!("/api/pictures/{}.png", picture["id"].as_str().unwrap());
+    let served = server.get(&served).body;
+    let file = |name: &str| folder.path().join(name);
+    std::fs::write(file("served.png"), &served).unwrap();
+    let mut first = prepose(&["generate", prompt, "--steps", "4", "--seed", "3", "--quiet"]);
+    first.args(["--guidance-steps", "1-2"]);
+    finish({
+        first.arg("--out").arg(file("first.png"));
+        first
+    });
+    let mut again = prepose(&["generate", "--quiet", "--again"]);
+    again.arg(file("served.png"));
+    again.arg("--init-image").arg(file("first.png"));
+    again.arg("--out").arg(file("again.png"));
+    finish(again);
+    let again = Picture::decode(&std::fs::read(file("again.png")).unwrap()).unwrap();
+    assert_eq!((again.width, again.height), (192, 160));
+    assert!(again.rgb == pixels(&served));
+    let refused = |second: Value| {
+        let body =
+            json!({"request": {"prompt": prompt}, "second_pass": second, "search": {"best_of": 2}});
+        let answer = server.post("/api/jobs", &body);
+        (answer.status, answer.text())
+    };
+    let (status, text) = refused(json!({"width": 192, "height": 192}));
+    assert!(status == 400 && text.contains("no second pass"), "{text}");
+}
+
 #[test]
 fn steps_can_be_watched_and_searches_end_with_the_best() {
     let folder = tempfile::tempdir().unwrap();

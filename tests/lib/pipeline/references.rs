@@ -31,6 +31,7 @@ fn init_picture(case: &Case, folder: &Path) -> InitImage {
         path,
         strength: 0.6,
         sha256: None,
+        upscale: None,
     }
 }
 

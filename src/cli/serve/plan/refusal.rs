@@ -40,11 +40,13 @@ pub(super) fn refused(error: &EngineError, otherwise: &'static str) -> Refusal {
         EngineError::Request(RequestError::Range { name, .. }) => match *name {
             "steps" => "request.steps",
             "guidance scale" => "request.guidance_scale",
+            "the last of the guidance steps" => "request.guidance_steps",
             "strength" => "request.init.strength",
             "deep cache" | "tgate" | "token merging" => "request.savings",
             _ => otherwise,
         },
         EngineError::Request(RequestError::ClipSkip { .. }) => "request.clip_skip",
+        EngineError::Request(RequestError::GuidanceSteps { .. }) => "request.guidance_steps",
         EngineError::Request(
             RequestError::Gate { .. }
             | RequestError::Branch { .. }

@@ -4,6 +4,7 @@ use prepose::engine::Blueprint;
 use prepose::guidance::GuidanceConfig;
 use prepose::prompt::scene::GivenRelation;
 use prepose::request::{InitImage, Lora, ModelRequest, Pruning, Request, RewardKind, SearchConfig};
+use prepose::sampling::StepRange;
 use prepose_serve::{LoraWanted, Refusal, RequestWanted, SearchWanted};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -64,7 +65,8 @@ pub(super) fn networks(
     Ok(networks)
 }
 
-fn value<T: DeserializeOwned>(value: &Value, param: &'static str) -> Result<T, Refusal> {
+/// A field in the engine's words.
+pub(super) fn value<T: DeserializeOwned>(value: &Value, param: &'static str) -> Result<T, Refusal> {
     serde_json::from_value(value.clone()).map_err(|error| Refusal::new(param, error.to_string()))
 }
 
@@ -81,6 +83,7 @@ pub(super) fn request(
     request.height = wanted.height.unwrap_or(request.height);
     request.steps = wanted.steps.unwrap_or(request.steps);
     request.guidance_scale = wanted.guidance_scale.unwrap_or(request.guidance_scale);
+    request.guidance_steps = wanted.guidance_steps.as_ref().map(steps_of).transpose()?;
     request.scheduler.clone_from(&wanted.scheduler);
     request.clip_skip = wanted.clip_skip.unwrap_or(0);
     if let Some(spacing) = &wanted.timestep_spacing {
@@ -125,9 +128,25 @@ pub(super) fn request(
             path: shared.inbox.path().join(format!("{hash}.png")),
             strength: init.strength,
             sha256: None,
+            upscale: None,
         });
     }
     Ok(request)
+}
+
+/// Steps as `{first, last}`, or as `generate` takes them.
+fn steps_of(given: &Value) -> Result<StepRange, Refusal> {
+    const PARAM: &str = "request.guidance_steps";
+    match given {
+        Value::String(text) => text
+            .parse()
+            .map_err(|message: String| Refusal::new(PARAM, message)),
+        Value::Object(_) => value(given, PARAM),
+        _ => Err(Refusal::new(
+            PARAM,
+            "guidance_steps look like \"2-14\" or {\"first\": 2, \"last\": 14}, counted from 0",
+        )),
+    }
 }
 
 /// What a search is to be, of which the server has everything.

@@ -87,7 +87,8 @@ fn own_object(own: &Value) -> Result<&Map<String, Value>, Problem> {
     let own = own
         .as_object()
         .ok_or_else(|| refuse("prepose", "prepose is an object".into()))?;
-    let known = json!({"request": {"prompt": ""}, "search": null, "check": true});
+    let known =
+        json!({"request": {"prompt": ""}, "search": null, "second_pass": null, "check": true});
     for name in own.keys() {
         let mut probe = json!({"prompt": ""});
         probe[name.as_str()] = own[name].clone();

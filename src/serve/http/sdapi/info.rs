@@ -29,6 +29,9 @@ pub fn info(
     let sampler = options::SAMPLERS
         .iter()
         .find(|(ours, ..)| request.scheduler.as_deref() == Some(ours));
+    let (init, second) = (request.init.as_ref(), wanted.second_pass.as_ref());
+    let denoising = init.map(|init| init.strength);
+    let denoising = second.map(|second| second.strength).or(denoising);
     let verdicts: Vec<&Value> = pictures
         .iter()
         .map(|(_, picture)| &picture.verdict)
@@ -40,7 +43,7 @@ pub fn info(
         "width": width, "height": height, "sampler_name": sampler.map(|(_, label, _)| *label),
         "cfg_scale": request.guidance_scale, "steps": request.steps, "batch_size": seeds.len(),
         "restore_faces": false, "sd_model_name": model, "sd_model_hash": null,
-        "denoising_strength": request.init.as_ref().map(|init| init.strength),
+        "denoising_strength": denoising,
         "extra_generation_params": {"prepose": verdicts}, "index_of_first_image": 0, "infotexts": texts, "styles": [],
         "job_timestamp": "0", "clip_skip": request.clip_skip.unwrap_or(0) + 1, "is_using_inpainting_conditioning": false,
         "version": format!("prepose {}", env!("CARGO_PKG_VERSION")),

@@ -2,6 +2,7 @@
 //! names for samplers that have changed over the years.
 
 mod fields;
+mod hires;
 mod info;
 mod progress;
 mod wanted;

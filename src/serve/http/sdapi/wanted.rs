@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::super::options;
-use super::{Fields, model_named};
+use super::{Fields, hires, model_named};
 use crate::app::App;
 use crate::picture;
 use crate::problem::Refusal;
@@ -64,6 +64,12 @@ pub fn wanted(app: &App, fields: &Fields, edits: bool) -> Result<Wanted, Refusal
     if edits {
         request.init = Some(begin_with(fields)?);
     }
+    let or = |side: Option<usize>, name: &str| {
+        side.or_else(|| facts[name].as_u64().map(|side| side as usize))
+            .unwrap_or(512)
+    };
+    let first = [or(request.width, "width"), or(request.height, "height")];
+    let second_pass = hires::second_pass(app, fields, &request, first, edits)?;
     let seed = fields.whole("seed")?.filter(|seed| *seed >= 0);
     let seed = seed.map_or_else(options::any_seed, |seed| seed as u64);
     let pictures = fields.at_least_one("batch_size")?.unwrap_or(1);
@@ -78,6 +84,7 @@ pub fn wanted(app: &App, fields: &Fields, edits: bool) -> Result<Wanted, Refusal
     let mut wanted = Wanted::of(request);
     own(fields, &mut wanted)?;
     wanted.seeds = options::seeds(seed, pictures);
+    wanted.second_pass = second_pass.or(wanted.second_pass);
     // Clients ask for the current picture while they wait.
     wanted.previews = 5;
     Ok(wanted)
@@ -86,7 +93,6 @@ pub fn wanted(app: &App, fields: &Fields, edits: bool) -> Result<Wanted, Refusal
 /// Refuses what would change the picture and is not there.
 fn refuse_unsupported(fields: &Fields) -> Result<(), Refusal> {
     for (name, way) in [
-        ("enable_hr", "a second pass at a higher resolution"),
         ("tiling", "pictures that tile"),
         ("restore_faces", "mending faces"),
     ] {

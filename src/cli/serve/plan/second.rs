@@ -1,0 +1,159 @@
+//! A second pass over a picture that is made first.
+
+use std::path::PathBuf;
+
+use prepose::engine::Blueprint;
+use prepose::make::check;
+use prepose::request::{InitImage, Request, Upscale, Upscaler};
+use prepose_serve::{Refusal, SecondPassWanted};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::refusal::{refused, refused_make};
+use super::request::value;
+use crate::cli::serve::studio::Shared;
+
+/// The second pass of a picture.
+#[derive(Serialize, Deserialize)]
+pub struct Second {
+    /// Its request; the start picture's file is still to come.
+    pub request: Request,
+    /// The share of the noise that was asked for.
+    pub denoising: f64,
+    /// Steps that it makes.
+    pub steps: usize,
+}
+
+/// The second pass over the picture of `first`, by the rules of AUTOMATIC1111's web UI: `steps` are all made, the last ones of
+/// a schedule of `steps / strength`. Guidance by attention maps has put things into their places in the first pass, and
+/// classifier-free guidance acts in all steps of the second.
+pub(super) fn second_pass(
+    blueprint: &Blueprint,
+    first: &Request,
+    wanted: &SecondPassWanted,
+    shared: &Shared,
+) -> Result<Second, Refusal> {
+    let steps = wanted.steps.unwrap_or(first.steps);
+    if steps == 0 {
+        let message = "second_pass.steps is at least 1";
+        return Err(Refusal::new("second_pass.steps", message));
+    }
+    let denoising = wanted.strength;
+    if !(denoising > 0.0 && denoising <= 1.0) {
+        let message = format!("strength is {denoising}; it is above 0 and at most 1");
+        return Err(Refusal::new("second_pass.strength", message));
+    }
+    let whole = whole_schedule(steps, denoising);
+    if whole > MOST_STEPS {
+        let message = format!(
+            "{steps} steps with a strength of {denoising} are the end of a schedule of {whole}, and {MOST_STEPS} is the most"
+        );
+        return Err(Refusal::new("second_pass.strength", message));
+    }
+    let by: Upscaler = value(&json!(wanted.upscaler), "second_pass.upscaler")?;
+    let factor = blueprint.vae_factor();
+    let [width, height] = kept(wanted, factor);
+    let mut request = Request {
+        prompt: wanted.prompt.clone().unwrap_or(first.prompt.clone()),
+        negative_prompt: (wanted.negative_prompt.clone()).unwrap_or(first.negative_prompt.clone()),
+        scheduler: wanted.scheduler.clone().or(first.scheduler.clone()),
+        width,
+        height,
+        steps: whole,
+        guide: None,
+        guidance_steps: None,
+        init: None,
+        ..first.clone()
+    };
+    if request.ground.is_none() {
+        // They were guidance's.
+        request.boxes.clear();
+    }
+    // Without its start picture, which is not there yet.
+    check(blueprint, &mut request, None, shared.vocabulary.as_deref()).map_err(|error| {
+        match refused_make(&error) {
+            refusal if refusal.param == Some("request.width") => Refusal {
+                param: Some("second_pass.width"),
+                ..refusal
+            },
+            refusal => refusal,
+        }
+    })?;
+    request.init = Some(InitImage {
+        path: PathBuf::new(),
+        strength: strength(steps, whole, denoising),
+        sha256: None,
+        upscale: Some(Upscale {
+            by,
+            width: wanted.width,
+            height: wanted.height,
+        }),
+    });
+    let refused = |error| refused(&error, "second_pass");
+    let steps = blueprint.steps(&request).map_err(refused)?;
+    Ok(Second {
+        request,
+        denoising,
+        steps,
+    })
+}
+
+/// The longest schedule that there is.
+const MOST_STEPS: usize = 1000;
+
+/// The steps of the schedule of which the last `steps` are made.
+fn whole_schedule(steps: usize, denoising: f64) -> usize {
+    (steps as f64 / denoising.min(0.999)) as usize
+}
+
+/// The engine's strength that makes `steps` of a `whole` schedule: what was asked for where that says so.
+fn strength(steps: usize, whole: usize, denoising: f64) -> f64 {
+    let runs = |strength: f64| (whole as f64 * strength) as usize == steps;
+    let share = steps as f64 / whole as f64;
+    let found = [denoising, share, share.next_up()]
+        .into_iter()
+        .find(|strength| runs(*strength));
+    found.unwrap_or(1.0).min(1.0)
+}
+
+/// The size of the picture in pixels: whole latents of what it is scaled to, without what is cut.
+fn kept(wanted: &SecondPassWanted, factor: usize) -> [usize; 2] {
+    let scaled = [wanted.width, wanted.height];
+    let crop = wanted.crop.unwrap_or(scaled);
+    [0, 1].map(|axis| {
+        let cut = scaled[axis].saturating_sub(crop[axis]) / factor;
+        (scaled[axis] / factor).saturating_sub(cut) * factor
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_steps_are_made_as_the_web_ui_makes() {
+        for steps in 1..=150 {
+            for percent in 1..=100 {
+                let denoising = f64::from(percent) / 100.0;
+                let whole = whole_schedule(steps, denoising);
+                let strength = strength(steps, whole, denoising);
+                assert_eq!((whole as f64 * strength) as usize, steps, "{denoising}");
+                assert!(strength > 0.0 && strength <= 1.0);
+            }
+        }
+        assert_eq!(whole_schedule(20, 0.7), 28);
+        assert_eq!(whole_schedule(20, 1.0), 20);
+    }
+
+    #[test]
+    fn latents_are_cut_whole() {
+        let of = |width, height, crop| {
+            let wanted =
+                serde_json::from_value(json!({"width": width, "height": height, "crop": crop}));
+            kept(&wanted.unwrap(), 8)
+        };
+        assert_eq!(of(1000, 1500, None), [1000, 1496]);
+        assert_eq!(of(1024, 1536, Some([1024, 1024])), [1024, 1024]);
+        assert_eq!(of(1030, 1536, Some([1024, 1029])), [1024, 1032]);
+    }
+}
