@@ -213,10 +213,12 @@ impl GuidanceConfig {
         }
         settings.every = self.every.unwrap_or(1);
         settings.extrapolate = self.extrapolate;
-        if settings.every > 1 && matches!(
+        if settings.every > 1
+            && matches!(
                 settings.refinement,
                 Refinement::Until { .. } | Refinement::InTurn { .. }
-            ) {
+            )
+        {
             return Err(GuidanceError::EveryUntil(method));
         }
         settings.layers = match (&self.layers, settings.layers) {
@@ -248,7 +250,11 @@ impl GuidanceConfig {
             && !(threshold.is_finite() && threshold >= 0.0)
         {
             let threshold = threshold.to_string();
-            return Err(range("guide threshold", threshold, "0 or a positive number"));
+            return Err(range(
+                "guide threshold",
+                threshold,
+                "0 or a positive number",
+            ));
         }
         if self.every == Some(0) {
             return Err(range("guide every", "0".into(), "at least 1"));

@@ -84,7 +84,13 @@ impl Reading<'_> {
             merging: self.merging,
         };
         let recording = unet.record(input, &[timestep], conditioning, &mut recorder, options);
-        let gradient = MapGradient::new(self.loss, recorder.finish(), self.before, self.stage, timestep);
+        let gradient = MapGradient::new(
+            self.loss,
+            recorder.finish(),
+            self.before,
+            self.stage,
+            timestep,
+        );
         (gradient, recording)
     }
 }

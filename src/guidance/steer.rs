@@ -271,9 +271,7 @@ impl BatchLoss {
     /// The mean maps over all heads of the layers that PoS reads, `[B, 1, cells, objects]`.
     fn mean(groups: &[MapGroup]) -> Option<MapGroup> {
         let usable = |side: usize| side >= super::maps::MIN_SIDE;
-        let sides = groups
-            .iter()
-            .map(|group| group.size[0].min(group.size[1]));
+        let sides = groups.iter().map(|group| group.size[0].min(group.size[1]));
         let smallest = sides.clone().filter(|side| usable(*side)).min();
         let side = smallest.or(sides.max())?;
         let read = groups
@@ -297,7 +295,10 @@ impl MapLoss for BatchLoss {
     }
 
     fn acts_on(&self) -> Vec<bool> {
-        self.wanted.iter().map(|wanted| !wanted.is_empty()).collect()
+        self.wanted
+            .iter()
+            .map(|wanted| !wanted.is_empty())
+            .collect()
     }
 
     fn losses(&self, maps: &MapGroup, _before: Option<&MapGroup>, stage: Stage) -> Tensor<1> {

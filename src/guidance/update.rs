@@ -308,7 +308,13 @@ impl Hook for Guidance {
         if let (Some(recorder), Some(loss)) = (self.recorder.take(), self.passes.first()) {
             let acts_on = loss.acts_on();
             let groups = recorder.finish();
-            let maps = MapGradient::new(loss.as_ref(), groups, &self.maps, Stage::Update, state.timestep);
+            let maps = MapGradient::new(
+                loss.as_ref(),
+                groups,
+                &self.maps,
+                Stage::Update,
+                state.timestep,
+            );
             self.losses.push((state.step, maps.losses.clone()));
             let gradient = recording.sample_gradient(&maps);
             self.hold(state.step, 0, &gradient);

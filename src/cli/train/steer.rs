@@ -29,13 +29,28 @@ const CLEARLY: f64 = 1.5;
 #[derive(Debug, clap::Args)]
 pub struct SteerArgs {
     /// Pairs of objects that training pictures are made of.
-    #[arg(long, value_name = "SUITE", default_value = "visor", help_heading = "Pictures")]
+    #[arg(
+        long,
+        value_name = "SUITE",
+        default_value = "visor",
+        help_heading = "Pictures"
+    )]
     suite: String,
     /// A set whose pairs of objects are never trained on: what will be measured.
-    #[arg(long, value_name = "SUITE", default_value = "spatialbench-uc", help_heading = "Pictures")]
+    #[arg(
+        long,
+        value_name = "SUITE",
+        default_value = "spatialbench-uc",
+        help_heading = "Pictures"
+    )]
     leave_out: String,
     /// Pictures that are made, at most.
-    #[arg(long, value_name = "N", default_value_t = 2000, help_heading = "Pictures")]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 2000,
+        help_heading = "Pictures"
+    )]
     most_pictures: usize,
     /// A run with a checker whose pictures are trained on, instead of making some.
     #[arg(
@@ -59,25 +74,64 @@ pub struct SteerArgs {
     )]
     timesteps: Vec<f64>,
     /// Channels of a map's vector [default: 256 as published; toybox: 128].
-    #[arg(long, value_name = "N", help_heading = "Training", hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "N",
+        help_heading = "Training",
+        hide_short_help = true
+    )]
     width: Option<usize>,
     /// Steps of the optimiser.
-    #[arg(long, value_name = "N", default_value_t = 3000, help_heading = "Training")]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 3000,
+        help_heading = "Training"
+    )]
     train_steps: u64,
     /// Samples in a step.
-    #[arg(long, value_name = "N", default_value_t = 64, help_heading = "Training", hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 64,
+        help_heading = "Training",
+        hide_short_help = true
+    )]
     train_batch: usize,
     /// The learning rate; it falls as half a cosine.
-    #[arg(long, value_name = "NUMBER", default_value_t = 5e-4, help_heading = "Training", hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 5e-4,
+        help_heading = "Training",
+        hide_short_help = true
+    )]
     train_rate: f64,
     /// Of everything that a training draws.
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Training", hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        help_heading = "Training",
+        hide_short_help = true
+    )]
     train_seed: u64,
     /// Steps between states that are kept, and between tries on held-out pairs.
-    #[arg(long, value_name = "N", default_value_t = 250, help_heading = "Training", hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 250,
+        help_heading = "Training",
+        hide_short_help = true
+    )]
     keep_every: u64,
     /// Where maps are kept, for several trainings [default: within --out].
-    #[arg(long, value_name = "FOLDER", help_heading = "Training", hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        help_heading = "Training",
+        hide_short_help = true
+    )]
     cache: Option<PathBuf>,
     #[command(flatten)]
     settings: Settings,
@@ -86,7 +140,6 @@ pub struct SteerArgs {
 pub fn run(args: &SteerArgs, quiet: bool) -> anyhow::Result<u8> {
     args.check()?;
     let out = PathBuf::from(&args.settings.out);
-    prepare_folder(&out)?;
     let folder = match &args.pictures {
         Some(path) => open(path)?,
         None => args.make(&out, quiet)?,
@@ -171,7 +224,12 @@ impl SteerArgs {
         );
         for (what, place) in [
             ("--out", Some(settings.out.clone())),
-            ("--pictures", self.pictures.as_ref().map(|path| path.display().to_string())),
+            (
+                "--pictures",
+                self.pictures
+                    .as_ref()
+                    .map(|path| path.display().to_string()),
+            ),
         ] {
             if let Some(place) = place {
                 ensure!(
@@ -186,7 +244,10 @@ impl SteerArgs {
                 "--width is {width}, and must be an even number from 8 to 4096"
             );
         }
-        ensure!(self.most_pictures > 0, "--most-pictures 0 leaves nothing to train on");
+        ensure!(
+            self.most_pictures > 0,
+            "--most-pictures 0 leaves nothing to train on"
+        );
         Ok(())
     }
 
@@ -202,6 +263,7 @@ impl SteerArgs {
     /// Makes pictures and has them looked at.
     fn make(&self, out: &Path, quiet: bool) -> anyhow::Result<RunFolder> {
         let mut settings = self.settings.clone();
+        prepare_folder(out)?;
         settings.out = out.join("pictures").to_string_lossy().into_owned();
         settings.known_objects = true;
         settings.json = false;
@@ -223,7 +285,12 @@ impl SteerArgs {
             self.suite,
             self.leave_out
         );
-        carry_out_suite(suite, vec![Method::prompt_only()], &settings, quiet || self.settings.json)
+        carry_out_suite(
+            suite,
+            vec![Method::prompt_only()],
+            &settings,
+            quiet || self.settings.json,
+        )
     }
 
     /// What the pictures of a run clearly show, and how many there are of it.
@@ -236,7 +303,8 @@ impl SteerArgs {
             folder.samples(method, |sample| {
                 looked += 1;
                 let objects = sample.records.first();
-                let objects = objects.map(|record| [record.object_a.clone(), record.object_b.clone()]);
+                let objects =
+                    objects.map(|record| [record.object_a.clone(), record.object_b.clone()]);
                 let Some(objects) = objects.filter(|_| sample.records.len() == 1) else {
                     return Ok(());
                 };
@@ -296,7 +364,9 @@ fn class(sample: &Sample, objects: &[String; 2]) -> Option<usize> {
             holds.push(at);
         }
     }
-    let best = holds.into_iter().max_by(|a, b| apart[*a].total_cmp(&apart[*b]))?;
+    let best = holds
+        .into_iter()
+        .max_by(|a, b| apart[*a].total_cmp(&apart[*b]))?;
     // Sideways and up are two axes; of a diagonal nobody can say which of the two it is.
     let across = match best {
         0 | 1 => apart[2].abs(),

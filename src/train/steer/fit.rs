@@ -214,10 +214,12 @@ impl<'a> Fit<'a> {
         let loss = cross_entropy(scores, &classes).mean();
         let value = f64::from(loss.clone().into_scalar::<f32>());
         let mut gradients = loss.backward();
-        let gradients = leaves.iter().map(|leaf| match leaf.grad_remove(&mut gradients) {
-            Some(gradient) => gradient.into_data().iter::<f32>().collect(),
-            None => vec![0.0; leaf.dims()[0]],
-        });
+        let gradients = leaves
+            .iter()
+            .map(|leaf| match leaf.grad_remove(&mut gradients) {
+                Some(gradient) => gradient.into_data().iter::<f32>().collect(),
+                None => vec![0.0; leaf.dims()[0]],
+            });
         let mut gradients: Vec<Vec<f32>> = gradients.collect();
         let norm = clip::norm(gradients.iter().map(Vec::as_slice));
         if !value.is_finite() || !norm.is_finite() {

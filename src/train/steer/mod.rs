@@ -188,7 +188,10 @@ fn enough(job: &SteerJob) -> Result<(), TrainError> {
         counts[shown.class] += 1;
     }
     // Pictures without a relation may be missing.
-    if counts[..names.len() - 1].iter().all(|count| *count >= LEAST) {
+    if counts[..names.len() - 1]
+        .iter()
+        .all(|count| *count >= LEAST)
+    {
         return Ok(());
     }
     let counts = names
@@ -324,7 +327,9 @@ fn write_page(
     );
     let last = log.last().map_or(0, |step| step.step);
     let points = |value: fn(&Tried) -> f64| {
-        let points = tries.iter().map(|one| (one.step as f64, 100.0 * value(one)));
+        let points = tries
+            .iter()
+            .map(|one| (one.step as f64, 100.0 * value(one)));
         points.collect::<Vec<_>>()
     };
     let series = [
@@ -353,6 +358,7 @@ fn picture(path: &Path) -> Result<(crate::picture::Picture, Vec<u8>), TrainError
     };
     let bytes = prepose_untrusted::read_regular(path, prepose_untrusted::MAX_PICTURE)
         .map_err(|error| wrong(error.to_string()))?;
-    let picture = crate::picture::Picture::decode(&bytes).map_err(|error| wrong(error.to_string()))?;
+    let picture =
+        crate::picture::Picture::decode(&bytes).map_err(|error| wrong(error.to_string()))?;
     Ok((picture, bytes))
 }

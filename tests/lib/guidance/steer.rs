@@ -65,7 +65,9 @@ fn scores_losses_and_gradients_as_in_pytorch() {
     let pairs = case["pairs"].as_array().unwrap().iter().map(indices);
     let pairs: Vec<(usize, [usize; 2])> = pairs.map(|pair| (pair[0], [pair[1], pair[2]])).collect();
     let (steps, wanted) = (indices(&case["steps"]), indices(&case["wanted"]));
-    let scores = classifier.net().forward(inputs(&groups, &pairs), &steps, None);
+    let scores = classifier
+        .net()
+        .forward(inputs(&groups, &pairs), &steps, None);
     let losses = cross_entropy(scores.clone(), &wanted);
     let gradients = losses.clone().sum().backward();
     let mut errors = vec![
@@ -74,7 +76,10 @@ fn scores_losses_and_gradients_as_in_pytorch() {
     ];
     for (number, group) in groups.iter().enumerate() {
         let gradient = values(&group.maps.grad(&gradients).unwrap());
-        errors.push(deviation(&gradient, &expected.values(&format!("gradient/{number}"))));
+        errors.push(deviation(
+            &gradient,
+            &expected.values(&format!("gradient/{number}")),
+        ));
     }
     println!("{errors:?}");
     assert!(errors.iter().all(|error| *error < 1e-5), "{errors:?}");
@@ -98,7 +103,9 @@ fn targets(relations: &[Relation]) -> Vec<Target> {
 
 fn passes(method: impl Into<Method>, relations: &[Relation]) -> Vec<Box<dyn MapLoss>> {
     let classifier = Classifier::load(&file(&Expected::open("steer")), &Device::flex());
-    let settings = GuidanceConfig::new(method).settings(Network::Toybox).unwrap();
+    let settings = GuidanceConfig::new(method)
+        .settings(Network::Toybox)
+        .unwrap();
     let loss = settings.loss.taught(&Arc::new(classifier)).unwrap();
     loss.passes(&targets(relations)).unwrap()
 }
@@ -109,7 +116,9 @@ fn evaluate(tiny: &Tiny, loss: &dyn MapLoss) -> (f64, Vec<f32>) {
     let unet = tiny.engine.unet();
     let prepared = unet.prepare(context, added.as_ref());
     let [_, _, height, width] = latents.dims();
-    let settings = GuidanceConfig::new(&Steer).settings(Network::Toybox).unwrap();
+    let settings = GuidanceConfig::new(&Steer)
+        .settings(Network::Toybox)
+        .unwrap();
     let filter = settings.layers.resolve_in(unet, [height, width]).unwrap();
     let reading = Reading {
         filter: &filter,
@@ -152,7 +161,10 @@ fn whole_gradients_are_central_differences() {
             };
             let difference = (loss(APART) - loss(-APART)) as f32 / (2.0 * APART);
             let error = (difference - gradient[coordinate]).abs() / scale;
-            println!("{name}: {difference:.4e}, {:.4e}: {error:.1e}", gradient[coordinate]);
+            println!(
+                "{name}: {difference:.4e}, {:.4e}: {error:.1e}",
+                gradient[coordinate]
+            );
             assert!(error < 0.02, "{name}, coordinate {coordinate}: {error}");
         }
     }
@@ -168,7 +180,10 @@ fn relations_take_turns() {
     assert_eq!(passes(&SteerPos, &[LeftOf, Above]).len(), 1);
     let settings = GuidanceConfig::new(&Steer).settings(Network::Sd1).unwrap();
     let refused = settings.loss.passes(&targets(&[Near])).err();
-    assert!(matches!(refused, Some(GuidanceError::NotLearned { relation: Near, .. })));
+    assert!(matches!(
+        refused,
+        Some(GuidanceError::NotLearned { relation: Near, .. })
+    ));
 }
 
 #[test]
@@ -188,13 +203,22 @@ fn files_are_read_back_and_refused() {
         assert!(deviation(read, given) < 1e-3);
     }
     read.check(&path, &unet("sd1-tiny")).unwrap();
-    let other = read.check(&path, &unet("sdxl-tiny")).unwrap_err().to_string();
-    assert!(other.contains("maps of") && other.contains("train steer"), "{other}");
+    let other = read
+        .check(&path, &unet("sdxl-tiny"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        other.contains("maps of") && other.contains("train steer"),
+        "{other}"
+    );
 
     let bytes = std::fs::read(&path).unwrap();
     std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
     assert!(SteerFile::open(&path).is_err());
     let lora = fixture("steer").join("expected.safetensors");
     let wrong = SteerFile::open(Path::new(&lora)).unwrap_err().to_string();
-    assert!(wrong.contains("which maps it reads") && wrong.contains("train steer"), "{wrong}");
+    assert!(
+        wrong.contains("which maps it reads") && wrong.contains("train steer"),
+        "{wrong}"
+    );
 }
