@@ -38,12 +38,12 @@ def in_percent(value):
 
 
 def classifiers(trained):
-    text = ["| training | right, under right words | right, under wrong words | says the wrong word | held-out samples | steps |",
-            "| --- | ---: | ---: | ---: | ---: | ---: |"]
+    text = ["| training | right, under right words | right, under wrong words | says the wrong word | held-out samples | pictures | steps |",
+            "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
     for name, one in trained.items():
         tried = one["tried"]
         cells = [in_percent(tried[key]) for key in ("right_words", "wrong_words", "says_word")]
-        text.append(f"| {name} | {' | '.join(cells)} | {tried['samples']} | {one['steps']} |")
+        text.append(f"| {name} | {' | '.join(cells)} | {tried['samples']} | {one['settings']['pictures']} | {one['steps']} |")
     text += ["", "By noise level, right under right words and under wrong ones:", "",
              "| training | " + " | ".join(f"t = {t:g}" for t in next(iter(trained.values()))["settings"]["recipe"]["timesteps"]) + " |",
              "| --- |" + " ---: |" * len(next(iter(trained.values()))["settings"]["recipe"]["timesteps"])]

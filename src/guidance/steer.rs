@@ -129,8 +129,8 @@ struct Measured {
 }
 
 const TOYBOX: Measured = Measured {
-    scale: 7.5,
-    updates: 3,
+    scale: 2.0,
+    updates: 1,
     threshold: 0.05,
 };
 
