@@ -462,7 +462,7 @@ fn captions_are_exchanged_and_a_folder_has_one_training_at_a_time() {
 /// Prompts of pairs that SpatialBench-UC does not have, of a run with `count` pictures.
 fn pairs(folder: &Path, count: usize) {
     let words = ["to the left of", "to the right of", "above", "below"];
-    let objects = ["dog", "apple", "pizza", "book", "clock", "cake"];
+    let objects = ["dog", "apple", "pizza", "boat", "clock", "cake"];
     let mut lines = String::new();
     for number in 0..count {
         let [one, other] = [objects[number % 6], objects[(number + 1 + number / 6) % 6]];
