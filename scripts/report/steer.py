@@ -1,8 +1,9 @@
-"""What learned guidance comes to, as a page: python scripts/report/steer.py RUN --steer TRAINING --control TRAINING --page docs/experiments/steer.md
+"""What learned guidance comes to, as a page:
+python scripts/report/steer.py RUN --pictures RUN --steer TRAINING --control TRAINING --page docs/experiments/steer.md
 
-RUN is the folder of a `prepose run` with the methods prompt-only, psg, steer and others; TRAINING the folders of `prepose train steer`, the second with
---no-wrong-words. Intervals are of 95 % and count prompts, not pictures (scripts/report/guidance.py). Everything in the page that is a number
-comes from these folders.
+RUN is the folder of a `prepose run` with the methods prompt-only, psg, steer and others, and with --pictures that of the pictures that were
+trained on; TRAINING are the folders of `prepose train steer`, the second with --no-wrong-words. Intervals are of 95 % and count prompts, not
+pictures (scripts/report/guidance.py). What was measured comes from these folders.
 """
 
 import argparse
@@ -21,9 +22,12 @@ def share(value):
     return f"{value['percent']:.1f} ± {WIDE * value['standard_error']:.1f}"
 
 
-def command(run):
-    notes = [json.loads(path.read_text()) for path in sorted((run / "provenance").iterdir())]
-    return [" ".join(["prepose", *map(shlex.quote, note["command"][1:])]) for note in notes]
+def command(run, name):
+    """The last call of a run, which names all of its methods; its folder as `runs/NAME`, our file of methods where it lies."""
+    notes = [json.loads(path.read_text()) for path in run.glob("provenance/*")]
+    words = max(notes, key=lambda note: note["started_utc"])["command"][1:]
+    known = {"steer.toml": "scripts/train/steer.toml", run.name: f"runs/{name}", str(run): f"runs/{name}"}
+    return " ".join(["prepose", *(shlex.quote(known.get(word, word)) for word in words)])
 
 
 def training(folder):
@@ -31,6 +35,11 @@ def training(folder):
     tried = lines(folder / "tried.jsonl")
     log = lines(folder / "log.jsonl")
     return dict(settings=settings, tried=tried[-1], steps=len(log), bytes=(folder / "steer.safetensors").stat().st_size)
+
+
+def train(name, one):
+    out, more = ("steer-control", " --no-wrong-words") if "no-wrong" in name else ("steer", "")
+    return f"prepose train steer --pictures runs/steer-pictures --train-steps {one['settings']['recipe']['steps']}{more} --out runs/{out}"
 
 
 def in_percent(value):
@@ -59,8 +68,8 @@ def verdict(pairs):
     for pair in pairs:
         wide = WIDE * pair["standard_error"]
         how = "better than" if pair["points"] > wide else "worse than" if -pair["points"] > wide else "not told apart from"
-        text.append(f"* `{pair['other']}` is {how} `{pair['one']}`: {pair['points']:+.1f} ± {wide:.1f} points of relations right of all, same prompts and "
-                    f"seeds, {pair['pictures']} pictures.")
+        text.append(f"* `{pair['other']}` is {how} `{pair['one']}`: {pair['points']:+.1f} ± {wide:.1f} points of relations right of all, "
+                    f"same prompts and seeds, {pair['pictures']} pictures.")
     return text
 
 
@@ -78,15 +87,18 @@ def why(methods, trained):
                 f"{steer['seconds']:g} and {psg['seconds']:g}.")
     first = trained["with wrong words"]
     early = first["tried"]["by_timestep"][0]
-    text.append(f"* At the noisiest level that it knows (t = {first['settings']['recipe']['timesteps'][0]:g}) the classifier is right on "
-                f"{in_percent(early[0])} of held-out maps under right words and on {in_percent(early[1])} under wrong ones. Layouts are decided there, "
-                "and PoS's loss needs no training to be right at any level.")
+    noisiest = first["settings"]["recipe"]["timesteps"][0]
+    text += [f"* At the noisiest level that it knows (t = {noisiest:g}) the classifier is right on {in_percent(early[0])} of held-out maps under "
+             f"right words and on {in_percent(early[1])} under wrong ones, and layouts are decided there. PoS's loss needs no training to know "
+             "left from right at any level.",
+             f"* The classifier is trained on {first['settings']['pictures']} pictures; the authors take 4,000 for Stable Diffusion."]
     return text
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
+    parser.add_argument("--pictures", type=Path, required=True)
     parser.add_argument("--steer", type=Path, required=True)
     parser.add_argument("--control", type=Path, required=True)
     parser.add_argument("--page", type=Path, required=True)
@@ -101,9 +113,9 @@ def main():
     settings = trained["with wrong words"]["settings"]
     some = next(iter(methods.values()))
     text = ["# Learn-to-Steer on the toybox", "",
-            "[Guidance that is learned](../guidance/steer.md) against [PoS guidance](../guidance/pos.md), which is written by hand, on prompts whose pairs of "
-            "objects the classifier has never seen; and the control that the paper is about: a classifier that was never shown wrong relation "
-            "words. Written by `scripts/report/steer.py` from the folders of the runs.", "",
+            "[Guidance that is learned](../guidance/steer.md) against [PoS guidance](../guidance/pos.md), which is written by hand, on prompts whose "
+            "pairs of objects the classifier has never seen; and the control that the paper is about: a classifier that was never shown wrong "
+            "relation words. Written by `scripts/report/steer.py` from the folders of the runs.", "",
             f"Of each method {some['pictures']} pictures of {some['prompts']} prompts. Intervals are of 95 % over prompts.", "",
             "| method | both objects, % | relation right of those, % | relation right of all, % | PASS, % | passes of guidance | seconds a picture |",
             "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
@@ -112,9 +124,11 @@ def main():
         text.append(f"| `{name}` | {' | '.join(cells)} | {row['guided_calls']:g} | {row['seconds']:g} |")
     text += ["", "Seconds are of a machine that did other work beside it; compare them with each other at most.", "", *verdict(pairs),
              *why(methods, trained), "", "## The classifiers", "",
-             f"Trained on {settings['pictures']} pictures of the toybox, {settings['recipe']['steps']} steps of {settings['recipe']['batch']} samples, "
-             f"{trained['with wrong words']['bytes']} bytes. Tried on maps of pairs that were not trained on:", "", *classifiers(trained),
-             "", "```sh", *command(args.run), "```", ""]
+             f"{settings['recipe']['steps']} steps of {settings['recipe']['batch']} samples each; the file has "
+             f"{trained['with wrong words']['bytes']} bytes. Tried on maps of pairs that were not trained on:", "", *classifiers(trained), "",
+             "The pictures are of prompts in SpatialBench-UC's words, of pairs that it does not have; their run was ended early.", "", "```sh",
+             command(args.pictures, "steer-pictures"), *(train(name, one) for name, one in trained.items()),
+             command(args.run, "steer-measured"), "```", ""]
     args.page.write_text("\n".join(text))
 
 

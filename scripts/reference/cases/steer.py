@@ -45,7 +45,7 @@ class Classifier(nn.Module):
         self.width = width
         self.input = nn.Linear(256, width)
         self.steps = nn.Embedding(len(TIMESTEPS), width)
-        layer = lambda: nn.TransformerEncoderLayer(width, heads, hidden, 0.0, "relu", batch_first=True, norm_first=True)  # noqa: E731
+        layer = lambda: nn.TransformerEncoderLayer(width, heads, hidden, 0.0, "relu", batch_first=True, norm_first=True)
         self.layers = nn.ModuleList(layer() for _ in range(layers))
         self.query = nn.Parameter(torch.zeros(1, 1, width))
         self.pool = nn.MultiheadAttention(width, heads, batch_first=True)
