@@ -362,3 +362,41 @@ fn picture(path: &Path) -> Result<(crate::picture::Picture, Vec<u8>), TrainError
         crate::picture::Picture::decode(&bytes).map_err(|error| wrong(error.to_string()))?;
     Ok((picture, bytes))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn a_pair_is_trained_on_or_tried_in_whatever_order() {
+        let names = ["a", "b", "c", "d", "e", "f", "g"];
+        let mut pictures = Vec::new();
+        for one in names {
+            for other in names.iter().filter(|other| **other != one) {
+                pictures.push(Shown {
+                    file: PathBuf::new(),
+                    objects: [one.to_owned(), (*other).to_owned()],
+                    class: 0,
+                });
+            }
+        }
+        let tried = is_tried(&pictures, Draws(3));
+        let of = |wanted: bool| -> HashSet<[String; 2]> {
+            let chosen = pictures
+                .iter()
+                .zip(&tried)
+                .filter(|(_, tried)| **tried == wanted);
+            let sorted = chosen.map(|(shown, _)| {
+                let mut pair = shown.objects.clone();
+                pair.sort();
+                pair
+            });
+            sorted.collect()
+        };
+        assert!(of(true).is_disjoint(&of(false)));
+        // 21 pairs in all.
+        assert_eq!((of(true).len(), of(false).len()), (3, 18));
+    }
+}
