@@ -243,8 +243,11 @@ impl GuidanceConfig {
         if self.steps == Some(0) {
             return Err(range("guide steps", "0".into(), "at least 1"));
         }
-        if self.updates == Some(0) {
-            return Err(range("guide updates", "0".into(), "at least 1"));
+        if let Some(updates) = self.updates
+            && !(1..=1000).contains(&updates)
+        {
+            let updates = updates.to_string();
+            return Err(range("guide updates", updates, "from 1 to 1000"));
         }
         if let Some(threshold) = self.threshold
             && !(threshold.is_finite() && threshold >= 0.0)

@@ -182,7 +182,6 @@ fn guidance(words: &mut Words, guide: &Value) {
         ("loss", "--guide-loss"),
         ("combine", "--guide-combine"),
         ("distance", "--guide-distance"),
-        ("classifier", "--steer"),
         ("updates", "--guide-updates"),
         ("threshold", "--guide-threshold"),
         ("every", "--guide-every"),
