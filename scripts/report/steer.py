@@ -126,7 +126,8 @@ def main():
              *why(methods, trained), "", "## The classifiers", "",
              f"{settings['recipe']['steps']} steps of {settings['recipe']['batch']} samples each; the file has "
              f"{trained['with wrong words']['bytes']} bytes. Tried on maps of pairs that were not trained on:", "", *classifiers(trained), "",
-             "The pictures are of prompts in SpatialBench-UC's words, of pairs that it does not have; their run was ended early.", "", "```sh",
+             "The pictures are of prompts in SpatialBench-UC's words, of pairs that it does not have. The list was drawn for this run "
+             "alone, and the run was ended early; without `--pictures` the command draws and makes its own.", "", "```sh",
              command(args.pictures, "steer-pictures"), *(train(name, one) for name, one in trained.items()),
              command(args.run, "steer-measured"), "```", ""]
     args.page.write_text("\n".join(text))
