@@ -33,6 +33,7 @@ pub mod rcnn;
 mod resnet;
 pub mod rt_detr;
 pub mod sam;
+pub mod steer;
 pub mod swin;
 pub mod training;
 pub mod unet;

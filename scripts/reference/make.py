@@ -48,6 +48,7 @@ CASES = {
     "eyes/inception": "eyes_inception",
     "eyes/owl-vit": "eyes_owl",
     "quality": "quality",
+    "steer": "steer",
     "training": "training",
     "training-data": "training_data",
     "training-steps": "training_steps",

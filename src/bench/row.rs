@@ -220,7 +220,7 @@ fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// The guided steps that are measured, by name: those of every method, and PoS guidance made cheaper.
+/// The guided steps that are measured, by name: those of every method that goes with any checkpoint, and PoS guidance made cheaper.
 pub fn guided_variants() -> Vec<(&'static str, GuidanceConfig)> {
     let cheaper = |layers, one_pass| GuidanceConfig {
         layers,
@@ -228,7 +228,9 @@ pub fn guided_variants() -> Vec<(&'static str, GuidanceConfig)> {
         ..GuidanceConfig::new(&Pos)
     };
     let cheap = Some(Layers::Cheap);
+    // What is learned belongs to one checkpoint, and random ones have learned nothing.
     let mut variants: Vec<_> = (METHODS.iter())
+        .filter(|method| !method.is_learned())
         .map(|method| (method.name(), GuidanceConfig::new(*method)))
         .collect();
     variants.extend([

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use prepose_weights::steer::SteerFile;
 use prepose_weights::tokenizer::ClipTokenizer;
 use prepose_weights::{
     AdapterSpec, Checkpoint, Family, LoadOptions, LoraSpec, MemoryFolder, WeightsError,
@@ -403,10 +404,43 @@ impl Blueprint {
         Ok((settings, target))
     }
 
+    /// The classifier that a method which learns goes by: the one that is named, or that comes with the checkpoint; none for
+    /// other methods.
+    ///
+    /// # Errors
+    /// There is none, or it is another network's.
+    pub(super) fn classifier(
+        &self,
+        config: &GuidanceConfig,
+    ) -> Result<Option<SteerFile>, EngineError> {
+        if !config.method.is_learned() {
+            return Ok(None);
+        }
+        let checkpoint = self.checkpoint.path();
+        let own = checkpoint.join("steer/steer.safetensors");
+        let (path, file) = match &config.classifier {
+            Some(path) => (path.clone(), SteerFile::open(path)?),
+            None if own.is_file() => (own.clone(), SteerFile::open(&own)?),
+            #[cfg(feature = "toybox")]
+            None if self.network() == Network::Toybox => (own, SteerFile::toybox()?),
+            None => {
+                return Err(GuidanceError::NoClassifier {
+                    method: config.method,
+                    checkpoint: checkpoint.display().to_string(),
+                }
+                .into());
+            }
+        };
+        file.check(&path, &self.checkpoint.unet_config()?)?;
+        Ok(Some(file))
+    }
+
     /// Checks guidance as far as possible without weights.
     fn check_guidance(&self, request: &Request, steps: usize) -> Result<(), EngineError> {
         if let Some(config) = &request.guide {
-            let (settings, _) = self.target(request, config)?;
+            let (settings, target) = self.target(request, config)?;
+            settings.loss.passes(std::slice::from_ref(&target))?;
+            self.classifier(config)?;
             let factor = self.vae_factor();
             let latents = [request.height / factor, request.width / factor];
             settings.check(steps, &self.checkpoint.unet_config()?, latents)?;

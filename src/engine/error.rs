@@ -19,6 +19,9 @@ pub enum EngineError {
     /// The request makes no sense.
     #[error(transparent)]
     Request(#[from] RequestError),
+    /// A classifier of relations that cannot be used.
+    #[error(transparent)]
+    Steer(#[from] prepose_weights::steer::SteerError),
     /// The prompt or the negative prompt cannot be used.
     #[error("cannot use the {which} {text:?}")]
     Prompt {

@@ -1,6 +1,6 @@
 //! A batch on its way from noise to latents.
 
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 use burn::tensor::Tensor;
 use prepose_models::vae::{LatentDistribution, VaeHalf};
@@ -13,6 +13,7 @@ use super::networks::Engine;
 use super::texts::schedule;
 use super::upscale::interpolate;
 use crate::guidance::Guidance;
+use crate::guidance::classifier::Classifier;
 use crate::request::{InitImage, Request, Upscale, Upscaler};
 use crate::sampling::denoise::{Denoising, Hook, Run, UnetRows, draw};
 use crate::sampling::noise::NoiseSource;
@@ -94,7 +95,11 @@ impl Engine {
         for request in requests {
             targets.push(self.blueprint.target(request, config)?.1);
         }
-        let settings = config.settings(self.blueprint.network())?;
+        let mut settings = config.settings(self.blueprint.network())?;
+        if let Some(file) = self.blueprint.classifier(config)? {
+            let classifier = Arc::new(Classifier::load(&file, &self.device));
+            settings.loss = settings.loss.taught(&classifier).unwrap_or(settings.loss);
+        }
         let guidance = Guidance::new(settings, targets)?;
         Ok(Some(guidance.with_memory(self.guidance_memory)))
     }

@@ -1,5 +1,7 @@
 //! What a request says about guidance, and what it means.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 use super::maps::LayerRule;
@@ -130,6 +132,15 @@ pub struct GuidanceConfig {
     /// PoS: what is near and what is far, as a share of the picture's shorter side.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distance: Option<f64>,
+    /// Methods that learn: the classifier's file; none for the one that the checkpoint comes with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub classifier: Option<PathBuf>,
+    /// Methods that learn: the most updates in a step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updates: Option<usize>,
+    /// Methods that learn: the loss below which a step is not updated any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<f64>,
 }
 
 impl GuidanceConfig {
@@ -152,6 +163,9 @@ impl GuidanceConfig {
             loss: None,
             combine: None,
             distance: None,
+            classifier: None,
+            updates: None,
+            threshold: None,
         }
     }
 
@@ -187,9 +201,24 @@ impl GuidanceConfig {
             settings.one_pass = true;
             settings.refinement = Refinement::None;
         }
+        if let Refinement::InTurn {
+            thresholds,
+            updates,
+        } = &mut settings.refinement
+        {
+            *updates = self.updates.unwrap_or(*updates);
+            if let Some(threshold) = self.threshold {
+                *thresholds = vec![threshold];
+            }
+        }
         settings.every = self.every.unwrap_or(1);
         settings.extrapolate = self.extrapolate;
-        if settings.every > 1 && matches!(settings.refinement, Refinement::Until { .. }) {
+        if settings.every > 1
+            && matches!(
+                settings.refinement,
+                Refinement::Until { .. } | Refinement::InTurn { .. }
+            )
+        {
             return Err(GuidanceError::EveryUntil(method));
         }
         settings.layers = match (&self.layers, settings.layers) {
@@ -213,6 +242,22 @@ impl GuidanceConfig {
         }
         if self.steps == Some(0) {
             return Err(range("guide steps", "0".into(), "at least 1"));
+        }
+        if let Some(updates) = self.updates
+            && !(1..=1000).contains(&updates)
+        {
+            let updates = updates.to_string();
+            return Err(range("guide updates", updates, "from 1 to 1000"));
+        }
+        if let Some(threshold) = self.threshold
+            && !(threshold.is_finite() && threshold >= 0.0)
+        {
+            let threshold = threshold.to_string();
+            return Err(range(
+                "guide threshold",
+                threshold,
+                "0 or a positive number",
+            ));
         }
         if self.every == Some(0) {
             return Err(range("guide every", "0".into(), "at least 1"));
@@ -248,7 +293,14 @@ impl GuidanceConfig {
             layers => (*layers == Some(Layers::Cheap), false, false),
         };
         let sequence = self.combine == Some(Combination::Sequence);
+        let learned = self.method.is_learned();
         let unread = [
+            ("steer", self.classifier.is_some() && !learned),
+            ("updates", self.updates.is_some() && !reads("updates")),
+            ("threshold", self.threshold.is_some() && !reads("threshold")),
+            ("layers", self.layers.is_some() && learned),
+            ("resolution", self.resolution.is_some() && learned),
+            ("one-pass", self.one_pass && learned),
             ("loss", self.loss.is_some() && !reads("loss")),
             ("combine", self.combine.is_some() && !reads("combine")),
             ("distance", self.distance.is_some() && !reads("distance")),

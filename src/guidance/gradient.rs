@@ -28,6 +28,23 @@ pub trait MapLoss {
     /// The loss of each sample, `[B]`, on one group of maps; differentiable with respect to `maps.maps`. `before` are
     /// the maps of the same layers in the last forward pass of the previous guided step; none in the first.
     fn losses(&self, maps: &MapGroup, before: Option<&MapGroup>, stage: Stage) -> Tensor<1>;
+
+    /// The loss of each sample, `[B]`, on all groups of maps at the training timestep `timestep`: the mean of those on each
+    /// unless a method reads them together.
+    fn together(
+        &self,
+        groups: &[MapGroup],
+        before: &[MapGroup],
+        stage: Stage,
+        _timestep: f64,
+    ) -> Tensor<1> {
+        let each = groups.iter().map(|group| {
+            let before = before.iter().find(|before| before.layers == group.layers);
+            self.losses(group, before, stage)
+        });
+        let losses = each.reduce(|sum, losses| sum + losses);
+        losses.expect("a layer that is read") / groups.len() as f64
+    }
 }
 
 /// Which maps a forward pass records, and for what.
@@ -67,7 +84,13 @@ impl Reading<'_> {
             merging: self.merging,
         };
         let recording = unet.record(input, &[timestep], conditioning, &mut recorder, options);
-        let gradient = MapGradient::new(self.loss, recorder.finish(), self.before, self.stage);
+        let gradient = MapGradient::new(
+            self.loss,
+            recorder.finish(),
+            self.before,
+            self.stage,
+            timestep,
+        );
         (gradient, recording)
     }
 }
@@ -83,12 +106,13 @@ pub struct MapGradient {
 }
 
 impl MapGradient {
-    /// The mean of `loss` over `groups` of maps, differentiated; `before` as in [`MapLoss::losses`].
+    /// `loss` on `groups` of maps, differentiated ([`MapLoss::together`]); `before` as in [`MapLoss::losses`].
     pub fn new(
         loss: &dyn MapLoss,
         groups: Vec<MapGroup>,
         before: &[MapGroup],
         stage: Stage,
+        timestep: f64,
     ) -> Self {
         let maps = groups.clone();
         let leaf = |group: MapGroup| MapGroup {
@@ -96,12 +120,7 @@ impl MapGradient {
             ..group
         };
         let groups: Vec<MapGroup> = groups.into_iter().map(leaf).collect();
-        let each = groups.iter().map(|group| {
-            let before = before.iter().find(|before| before.layers == group.layers);
-            loss.losses(group, before, stage)
-        });
-        let losses = each.reduce(|sum, losses| sum + losses);
-        let losses = losses.expect("a layer that is read") / groups.len() as f64;
+        let losses = loss.together(&groups, before, stage, timestep);
         let gradients = losses.clone().sum().backward();
         let to_probabilities = |group: MapGroup| {
             let gradient = group.maps.grad(&gradients)?;

@@ -2,10 +2,12 @@
 
 use std::fmt::{self, Debug};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use clap::builder::PossibleValue;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use super::classifier::Classifier;
 use super::gradient::MapLoss;
 use super::steps::Refinement;
 use super::{GuidanceConfig, GuidanceError, METHODS, Network, Preset, Settings, Target};
@@ -37,6 +39,12 @@ pub trait GuidanceMethod: Sync {
     /// the rest of `config` over them. The preset is one of [`presets`](Self::presets).
     fn settings(&self, config: &GuidanceConfig, network: Network) -> Settings;
 
+    /// Whether its loss is a classifier that was trained for the checkpoint ([`Loss::taught`]). It says which layers are
+    /// read, and the network's own call is not recorded.
+    fn is_learned(&self) -> bool {
+        false
+    }
+
     /// What `refine` turns on where the preset repeats no step.
     fn refinement(&self) -> Refinement {
         Refinement::published(false)
@@ -61,6 +69,11 @@ pub trait Loss: Debug + Send + Sync {
     /// # Errors
     /// [`GuidanceError::NotInThePlane`].
     fn passes(&self, targets: &[Target]) -> Result<Vec<Box<dyn MapLoss>>, GuidanceError>;
+
+    /// The same loss with a classifier, if it goes by one. Without, it has no passes.
+    fn taught(&self, _classifier: &Arc<Classifier>) -> Option<Arc<dyn Loss>> {
+        None
+    }
 }
 
 /// One of [`METHODS`]; in requests and on the command line its name.
@@ -72,6 +85,14 @@ impl Method {
     pub fn named(name: &str) -> Option<Self> {
         let is = |method: &&Self| name == method.name() || name == method.known_as();
         METHODS.iter().find(is).copied()
+    }
+}
+
+impl Method {
+    /// Two methods as one, if they are, in whatever order.
+    pub fn both(one: Self, other: Self) -> Option<Self> {
+        let joined = |[a, b]: [Self; 2]| Self::named(&format!("{}+{}", a.name(), b.name()));
+        joined([one, other]).or_else(|| joined([other, one]))
     }
 }
 

@@ -3,7 +3,8 @@
 //! All methods work alike: a forward pass of the UNet's conditional half records cross-attention maps, a loss says how
 //! far they are from what is wanted, and the latents move a step down its gradient before the ordinary denoising step.
 //!
-//! * [`method`]: what a method is; each is one file: [`pos`], [`boxdiff`], [`attend_excite`], [`layout`], [`conform`];
+//! * [`method`]: what a method is; each is one file: [`pos`], [`boxdiff`], [`attend_excite`], [`layout`], [`conform`],
+//!   [`steer`], whose [`classifier`] is learned;
 //! * [`config`]: what a request says, and what it means;
 //! * [`target`]: what one picture should achieve; [`boxes`]: where an object belongs;
 //! * [`grounding`]: GLIGEN's layers, which are no method but go with each;
@@ -17,6 +18,7 @@
 pub mod attend_excite;
 pub mod boxdiff;
 pub mod boxes;
+pub mod classifier;
 pub mod config;
 pub mod conform;
 pub mod gradient;
@@ -28,6 +30,7 @@ pub mod method;
 pub mod pos;
 pub mod score;
 mod settings;
+pub mod steer;
 pub mod steps;
 pub mod target;
 pub mod update;
@@ -51,6 +54,8 @@ pub static METHODS: &[Method] = &[
     Method(&attend_excite::AttendAndExcite),
     Method(&layout::Layout),
     Method(&conform::Conform),
+    Method(&steer::Steer),
+    Method(&steer::SteerPos),
 ];
 
 /// Why a picture cannot be guided as asked.
@@ -138,6 +143,30 @@ pub enum GuidanceError {
          nor searched for. --guide attend-and-excite at least makes both objects appear"
     )]
     NotInThePlane(Relation),
+    /// A relation that no classifier was trained on.
+    #[error(
+        "{} guidance knows left, right, above, below and the diagonals between them, and {relation} is none of these; \
+         --guide pos goes by it",
+        method.name()
+    )]
+    NotLearned {
+        /// The method.
+        method: Method,
+        /// The relation.
+        relation: Relation,
+    },
+    /// A method that learns, and no classifier for the checkpoint.
+    #[error(
+        "{} guidance goes by a classifier that was trained for the checkpoint, and {checkpoint} has none; train one with \
+         `prepose train steer --checkpoint {checkpoint} --out FOLDER`, and name its steer.safetensors with --steer",
+        .method.name()
+    )]
+    NoClassifier {
+        /// The method.
+        method: Method,
+        /// The checkpoint.
+        checkpoint: String,
+    },
     /// No boxes, and no layout to take them from.
     #[error(
         "{} guidance needs a box for each object, as in \"dog: 0.05,0.25,0.35,0.75\"; only a prompt with exactly one \

@@ -17,6 +17,8 @@ enum StepSchedule {
     Decaying,
     /// σ².
     NoiseLevel,
+    /// Always the same.
+    Constant,
 }
 
 impl StepSize {
@@ -25,6 +27,15 @@ impl StepSize {
         Self {
             scale,
             schedule: StepSchedule::Decaying,
+            sigma_space: false,
+        }
+    }
+
+    /// `scale` at every step.
+    pub fn constant(scale: f64) -> Self {
+        Self {
+            scale,
+            schedule: StepSchedule::Constant,
             sigma_space: false,
         }
     }
@@ -56,6 +67,7 @@ impl StepSize {
                     (1.0 - 0.5 * done).sqrt()
                 }
                 StepSchedule::NoiseLevel => sigma * sigma,
+                StepSchedule::Constant => 1.0,
             };
         let of_input = match self.sigma_space {
             // Both the gradient and the move shrink by √(σ² + 1) on the way to the UNet's input.
@@ -89,6 +101,14 @@ pub enum Refinement {
         /// As in the authors' code of layout guidance, which looks at the loss before the last update, and never looks
         /// again once it was low enough: guidance then ends for good.
         quirk: bool,
+    },
+    /// At every guided step, instead of the ordinary update: the method's passes take turns, and the step ends when the
+    /// loss of the one whose turn it is is low enough.
+    InTurn {
+        /// The greatest loss at each guided step, the last one's also at those after it.
+        thresholds: Vec<f64>,
+        /// The most updates.
+        updates: usize,
     },
 }
 

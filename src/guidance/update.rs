@@ -77,7 +77,7 @@ impl Guidance {
             Refinement::AtSteps { thresholds, .. } => {
                 thresholds.iter().any(|(step, _)| *step == state.step)
             }
-            Refinement::None | Refinement::Until { .. } => false,
+            Refinement::None | Refinement::Until { .. } | Refinement::InTurn { .. } => false,
         };
         refined || (state.step - from_step).is_multiple_of(*every)
     }
@@ -172,6 +172,34 @@ impl Guidance {
     }
 }
 
+// Steps that are repeated with the passes taking turns.
+impl Guidance {
+    /// Updates each sample by one pass after the other, until the loss of the one whose turn it is is low enough.
+    fn take_turns(&mut self, state: &mut State, threshold: f64, updates: usize) {
+        let mut active = vec![true; self.targets.len()];
+        for turn in 0..updates {
+            if self.passes.is_empty() {
+                return;
+            }
+            let pass = turn % self.passes.len();
+            for (active, acts) in active.iter_mut().zip(self.passes[pass].acts_on()) {
+                *active &= acts;
+            }
+            if !active.contains(&true) {
+                return;
+            }
+            let after = &mut active;
+            self.update(state, pass, Stage::Update, |losses| {
+                let losses: Vec<f32> = losses.to_data().iter().collect();
+                for (active, loss) in after.iter_mut().zip(losses) {
+                    *active &= f64::from(loss) > threshold;
+                }
+                after.clone()
+            });
+        }
+    }
+}
+
 /// How [`Guidance::refine`] repeats.
 struct Repeat {
     threshold: f64,
@@ -209,6 +237,16 @@ impl Hook for Guidance {
             return Ok(());
         }
         self.maps_before = std::mem::take(&mut self.maps);
+        if let Refinement::InTurn {
+            thresholds,
+            updates,
+        } = self.settings.refinement.clone()
+        {
+            let guided = state.step - self.settings.from_step;
+            let threshold = thresholds.get(guided).or(thresholds.last());
+            self.take_turns(state, threshold.copied().unwrap_or(0.0), updates);
+            return Ok(());
+        }
         for pass in 0..self.passes.len() {
             let acts_on = self.passes[pass].acts_on();
             if !acts_on.contains(&true) {
@@ -221,7 +259,7 @@ impl Hook for Guidance {
                 looks_first,
             };
             match self.settings.refinement.clone() {
-                Refinement::None => {}
+                Refinement::None | Refinement::InTurn { .. } => {}
                 Refinement::AtSteps {
                     thresholds,
                     updates,
@@ -270,7 +308,13 @@ impl Hook for Guidance {
         if let (Some(recorder), Some(loss)) = (self.recorder.take(), self.passes.first()) {
             let acts_on = loss.acts_on();
             let groups = recorder.finish();
-            let maps = MapGradient::new(loss.as_ref(), groups, &self.maps, Stage::Update);
+            let maps = MapGradient::new(
+                loss.as_ref(),
+                groups,
+                &self.maps,
+                Stage::Update,
+                state.timestep,
+            );
             self.losses.push((state.step, maps.losses.clone()));
             let gradient = recording.sample_gradient(&maps);
             self.hold(state.step, 0, &gradient);

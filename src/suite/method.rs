@@ -225,9 +225,17 @@ impl FromStr for Method {
                 Part::Plain if name == part => {}
                 Part::Plain => return Err(MethodError::Unknown { name: name.into() }),
                 Part::Guide(guide) => {
-                    if method.guide.replace(GuidanceConfig::new(guide)).is_some() {
-                        return Err(twice("guidance"));
-                    }
+                    let Some(before) = method.guide.take() else {
+                        method.guide = Some(GuidanceConfig::new(guide));
+                        continue;
+                    };
+                    // Two that are a method of their own together.
+                    let both = guidance::Method::both(before.method, guide);
+                    let both = both.ok_or_else(|| twice("guidance"))?;
+                    names.retain(|name| *name != before.method.known_as());
+                    names.pop();
+                    names.push(both.known_as());
+                    method.guide = Some(GuidanceConfig::new(both));
                 }
                 Part::Ground => {
                     if method.ground.replace(Grounding::default()).is_some() {

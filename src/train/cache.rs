@@ -57,12 +57,27 @@ impl Cache {
             path: path.clone(),
             why: error.to_string(),
         })?;
+        self.write(key, &bytes)
+    }
+
+    /// Puts a file that is there whole or not at all.
+    pub fn write(&self, key: &str, bytes: &[u8]) -> Result<(), TrainError> {
+        let path = self.path(key);
         let folder = path.parent().unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder).map_err(|error| TrainError::Read {
             path: folder.to_owned(),
             why: format!("it cannot be made: {error}"),
         })?;
-        Ok(write_atomically(&path, &bytes)?)
+        Ok(write_atomically(&path, bytes)?)
+    }
+
+    /// What was put.
+    pub fn file(&self, key: &str) -> Result<TensorFile, TrainError> {
+        let path = self.path(key);
+        TensorFile::open(&path).map_err(|error| TrainError::Read {
+            why: format!("{error}; remove the file, and it is made anew"),
+            path,
+        })
     }
 
     /// An array with its shape.

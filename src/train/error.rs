@@ -43,6 +43,27 @@ pub enum TrainError {
         /// What is wrong.
         why: String,
     },
+    /// A network of which no classifier can be trained.
+    #[error(transparent)]
+    Steer(#[from] prepose_weights::steer::SteerError),
+    /// Maps that cannot be recorded.
+    #[error(transparent)]
+    Guidance(#[from] crate::guidance::GuidanceError),
+    /// Too few pictures show clearly what a classifier is to see.
+    #[error(
+        "of {pictures} pictures only {kept} clearly show how their two objects stand ({counts}), and a classifier needs at \
+         least {least} of each relation; give more --most-pictures, or a larger run with --pictures"
+    )]
+    FewPictures {
+        /// That were looked at.
+        pictures: usize,
+        /// That can be used.
+        kept: usize,
+        /// How many of each class.
+        counts: String,
+        /// Of each class.
+        least: usize,
+    },
     /// A setting out of its range.
     #[error("{name} is {value}, and {range}")]
     Setting {

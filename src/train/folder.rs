@@ -21,6 +21,7 @@ use prepose_optimizer::rule::Trained;
 use prepose_store::files::{FolderLock, append_line, lock, prepare_folder, write_atomically};
 use prepose_untrusted::read_text;
 use prepose_weights::{Checkpoint, LoraFormat, LoraLayer};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -108,7 +109,7 @@ impl Folder {
     ///
     /// # Errors
     /// [`TrainError::Differs`] if it has another.
-    pub fn claim(&self, settings: &Settings) -> Result<(), TrainError> {
+    pub fn claim(&self, settings: &impl Serialize) -> Result<(), TrainError> {
         let here = self.json(settings)?;
         let path = self.file("training.json");
         let Some(there) = self.read("training.json")? else {
@@ -148,20 +149,29 @@ impl Folder {
     /// # Errors
     /// It cannot be read or written.
     pub fn steps_until(&self, step: u64) -> Result<Vec<Step>, TrainError> {
-        let text = self.read("log.jsonl")?.unwrap_or_default();
-        let all = text.lines().map(serde_json::from_str::<Step>);
+        self.lines_until("log.jsonl", |one: &Step| one.step <= step)
+    }
+
+    /// The lines of a file of lines that are to be kept, all of which come first; those after them are cut off.
+    ///
+    /// # Errors
+    /// It cannot be read or written.
+    pub(super) fn lines_until<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        is_kept: impl Fn(&T) -> bool,
+    ) -> Result<Vec<T>, TrainError> {
+        let text = self.read(name)?.unwrap_or_default();
+        let all = text.lines().map(serde_json::from_str::<T>);
         // A kill may have left half a line at the end.
-        let steps: Vec<Step> = all
-            .map_while(Result::ok)
-            .take_while(|one| one.step <= step)
-            .collect();
+        let steps: Vec<T> = all.map_while(Result::ok).take_while(is_kept).collect();
         let kept: String = text
             .lines()
             .take(steps.len())
             .flat_map(|line| [line, "\n"])
             .collect();
         if kept != text {
-            write_atomically(&self.file("log.jsonl"), kept.as_bytes())?;
+            write_atomically(&self.file(name), kept.as_bytes())?;
         }
         Ok(steps)
     }
@@ -171,8 +181,16 @@ impl Folder {
     /// # Errors
     /// It cannot be written.
     pub fn log(&self, step: &Step) -> Result<(), TrainError> {
-        let line = self.json(step)?.to_string();
-        Ok(append_line(&self.file("log.jsonl"), &line)?)
+        self.line("log.jsonl", step)
+    }
+
+    /// Adds a line to a file of lines.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(super) fn line(&self, name: &str, value: &impl Serialize) -> Result<(), TrainError> {
+        let line = self.json(value)?.to_string();
+        Ok(append_line(&self.file(name), &line)?)
     }
 
     /// The file of a sample picture.

@@ -4,7 +4,8 @@
 //! * [`prepare`]: pictures and captions as latents and states of the text encoders, which are kept in files;
 //! * [`trainer`]: the loop: batches, losses, gradients, the optimiser's steps;
 //! * [`folder`]: what a training leaves behind, so that it can be killed at any moment and taken up again;
-//! * [`run`]: all of it in one call.
+//! * [`run`]: all of it in one call;
+//! * [`steer`]: the classifiers that guidance goes by, which are trained on attention maps.
 //!
 //! How weights move is `prepose-optimizer`'s, what there is to train on `prepose-dataset`'s.
 
@@ -15,6 +16,7 @@ mod page;
 pub mod prepare;
 pub mod recipe;
 pub mod run;
+pub mod steer;
 pub mod trainer;
 
 pub use error::TrainError;

@@ -39,7 +39,7 @@ fn smoothed(steps: &[Step]) -> Vec<(f64, f64)> {
     thinned(&means, |step| step.loss)
 }
 
-fn chart(title: &str, label: &str, series: Vec<Series>, last: u64) -> String {
+pub(super) fn chart(title: &str, label: &str, series: Vec<Series>, last: u64) -> String {
     let values = series
         .iter()
         .flat_map(|series| series.points.iter().map(|(_, y)| *y));
@@ -54,25 +54,10 @@ fn chart(title: &str, label: &str, series: Vec<Series>, last: u64) -> String {
     format!("<figure>{}</figure>\n", inline(&chart.draw()))
 }
 
-/// The page.
-pub(super) fn page(
-    settings: &Settings,
-    log: &[Step],
-    prompts: &[String],
-    folder: &Folder,
-) -> String {
+/// The curves of a log.
+pub(super) fn curves(log: &[Step]) -> String {
     let mut body = String::new();
     let last = log.last().map_or(0, |step| step.step);
-    // Writing into a string cannot fail.
-    let _ = write!(
-        body,
-        "<h1>Training of {}</h1>\n<p>{last} of {} steps, {} pictures, {} samples an epoch, {} samples a step.</p>\n",
-        escape(&settings.checkpoint),
-        settings.recipe.steps,
-        settings.pictures,
-        settings.samples,
-        settings.recipe.batch * settings.recipe.accumulate,
-    );
     if !log.is_empty() {
         let losses = vec![
             Series::new("each step", thinned(log, |step| step.loss), Style::Dots, 1),
@@ -99,6 +84,29 @@ pub(super) fn page(
             last,
         );
     }
+    body
+}
+
+/// The page.
+pub(super) fn page(
+    settings: &Settings,
+    log: &[Step],
+    prompts: &[String],
+    folder: &Folder,
+) -> String {
+    let mut body = String::new();
+    let last = log.last().map_or(0, |step| step.step);
+    // Writing into a string cannot fail.
+    let _ = write!(
+        body,
+        "<h1>Training of {}</h1>\n<p>{last} of {} steps, {} pictures, {} samples an epoch, {} samples a step.</p>\n",
+        escape(&settings.checkpoint),
+        settings.recipe.steps,
+        settings.pictures,
+        settings.samples,
+        settings.recipe.batch * settings.recipe.accumulate,
+    );
+    body += &curves(log);
     for (number, prompt) in prompts.iter().enumerate() {
         let mut row = String::new();
         for step in 0..=last {
@@ -118,11 +126,16 @@ pub(super) fn page(
     }
     let recipe = serde_json::to_string_pretty(settings).unwrap_or_default();
     let _ = write!(body, "<h2>Settings</h2>\n<pre>{}</pre>\n", escape(&recipe));
+    document(&format!("Training of {}", settings.checkpoint), &body)
+}
+
+/// A whole page.
+pub(super) fn document(title: &str, body: &str) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
-         <title>Training of {}</title><style>body{{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}}\
+         <title>{}</title><style>body{{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}}\
          figure{{margin:0 0 1rem}}.row{{display:flex;gap:.5rem;overflow-x:auto}}pre{{overflow-x:auto}}\n{}</style></head><body>\n{body}</body></html>\n",
-        escape(&settings.checkpoint),
+        escape(title),
         style(),
     )
 }

@@ -87,6 +87,8 @@ pub enum Event<'a> {
     Step(&'a Step, f64),
     /// The state is kept.
     Kept(u64),
+    /// A classifier was tried on maps that it is not trained on.
+    Tried(&'a super::steer::Tried),
     /// A picture was made.
     Sampled(&'a Path),
     /// What has come out was written here.

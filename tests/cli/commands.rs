@@ -60,6 +60,9 @@ const BY_HAND: &[&str] = &[
     "prepose serve",
     // It trains for minutes; tests/cli/cure.rs has a small one.
     "ots cure",
+    // As does this; tests/cli/train.rs has a small one.
+    "train steer",
+    "runs/steer",
     "runs/cure/",
     "curl ",
     // Servers, programs and folders that are somebody's own.

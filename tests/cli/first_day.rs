@@ -204,7 +204,7 @@ fn other_programs_habits_are_understood() {
             &["a dog"],
         ),
         ("prepose pull --json", 0, &["\"name\":\"sd15\""]),
-        ("prepose info toybox", 0, &["35 objects"]),
+        ("prepose info toybox", 0, &["35 objects", "--guide steer"]),
         (
             "prepose suites spatialbench-uc | head -1",
             0,

@@ -18,6 +18,7 @@ use crate::folder::open_folder;
 use crate::hub;
 use crate::lora;
 use crate::part::Part;
+use crate::steer::{SteerConfig, SteerFile};
 
 /// What is in a file or folder of weights. [`std::fmt::Display`] writes it for people, serde for
 /// programs.
@@ -40,6 +41,9 @@ pub struct Description {
     /// What a LoRA changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lora: Option<LoraDescription>,
+    /// What guidance learned of the checkpoint, where a classifier comes with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steer: Option<SteerConfig>,
     /// The scheduler's class, in a diffusers folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<String>,
@@ -77,7 +81,11 @@ pub struct LoraDescription {
 pub fn describe_file(path: &Path) -> Result<Description, WeightsError> {
     #[cfg(feature = "toybox")]
     if path == Path::new(crate::toybox::TOYBOX) {
-        return describe_folder(path, crate::toybox::files());
+        let description = describe_folder(path, crate::toybox::files())?;
+        return Ok(Description {
+            steer: SteerFile::toybox().ok().map(|file| file.config),
+            ..description
+        });
     }
     let path = hub::resolve(path)?;
     let metadata = std::fs::metadata(&path).map_err(|source| match source.kind() {
@@ -99,7 +107,12 @@ pub fn describe_file(path: &Path) -> Result<Description, WeightsError> {
                 ..description
             });
         }
-        describe_folder(&path, Files::Folder(path.clone()))
+        let description = describe_folder(&path, Files::Folder(path.clone()))?;
+        let steer = SteerFile::open(&path.join("steer/steer.safetensors"));
+        Ok(Description {
+            steer: steer.ok().map(|file| file.config),
+            ..description
+        })
     } else {
         describe_single(&path)
     }
@@ -118,6 +131,7 @@ fn empty(path: &Path, format: &'static str, kind: FileKind) -> Description {
         types: BTreeMap::new(),
         parts: BTreeMap::new(),
         lora: None,
+        steer: None,
         scheduler: None,
         metadata: BTreeMap::new(),
     }
@@ -269,6 +283,13 @@ impl fmt::Display for Description {
                     lora.other_tensors
                 )?;
             }
+        }
+        if let Some(steer) = &self.steer {
+            writeln!(
+                f,
+                "steer       a classifier of relations, trained on {} pictures (--guide steer)",
+                steer.pictures
+            )?;
         }
         // Trainers store whole tag statistics here; the JSON form has all of it.
         for (key, value) in self.metadata.iter().take(METADATA) {

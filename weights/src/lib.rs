@@ -31,6 +31,7 @@ mod part;
 mod prediction;
 mod random;
 mod single;
+pub mod steer;
 mod tensors;
 pub mod tokenizer;
 mod tokenizer_files;

@@ -34,6 +34,12 @@ pub(crate) fn files() -> Files {
     }
 }
 
+/// What `steer` guidance learned of the toybox: its name in messages, and the file.
+pub(crate) const STEER: (&str, &[u8]) = (
+    "toybox/steer/steer.safetensors",
+    include_bytes!("../toybox/steer/steer.safetensors"),
+);
+
 const DETECTOR: &[(&str, &[u8])] = &[
     (
         "config.json",

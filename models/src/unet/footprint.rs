@@ -31,6 +31,8 @@ pub struct CrossAttention {
     pub height: usize,
     /// Width of the feature map that asks.
     pub width: usize,
+    /// Heads, each of which has its own map.
+    pub heads: usize,
 }
 
 /// A [`Step`](super::steps::Step), by its channels.
@@ -345,6 +347,7 @@ impl UNetConfig {
                     place,
                     height: height.div_ceil(1 << level),
                     width: width.div_ceil(1 << level),
+                    heads: plan.levels[level].heads,
                 }));
             }
         };

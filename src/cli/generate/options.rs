@@ -98,6 +98,15 @@ pub struct GuideArgs {
         hide_short_help = true
     )]
     guide_distance: Option<f64>,
+    /// steer: the classifier, as `prepose train steer` writes it [default: the checkpoint's own; the toybox has one].
+    #[arg(long, value_name = "FILE", requires = "guided", hide_short_help = true)]
+    steer: Option<PathBuf>,
+    /// steer: the most updates in a step [default: the preset's].
+    #[arg(long, value_name = "N", requires = "guided", hide_short_help = true)]
+    guide_updates: Option<usize>,
+    /// steer: the loss below which a step is not updated any more [default: the preset's].
+    #[arg(long, value_name = "LOSS", requires = "guided", hide_short_help = true)]
+    guide_threshold: Option<f64>,
     /// Tokens that stand for an object: all of its phrase, or the first as in the authors' code [default: the preset's].
     #[arg(
         long,
@@ -213,6 +222,9 @@ impl GuideArgs {
         put(&self.guide_combine, &mut config.combine);
         put(&self.guide_distance, &mut config.distance);
         put(&self.guide_every, &mut config.every);
+        put(&self.steer, &mut config.classifier);
+        put(&self.guide_updates, &mut config.updates);
+        put(&self.guide_threshold, &mut config.threshold);
         config.extrapolate |= self.guide_extrapolate;
         config.one_pass |= self.guide_one_pass;
     }

@@ -198,6 +198,8 @@ fn guidance(words: &mut Words, guide: &Value) {
         ("loss", "--guide-loss"),
         ("combine", "--guide-combine"),
         ("distance", "--guide-distance"),
+        ("updates", "--guide-updates"),
+        ("threshold", "--guide-threshold"),
         ("every", "--guide-every"),
     ] {
         match &guide[name] {

@@ -1,6 +1,7 @@
 //! `prepose train`
 
 mod args;
+mod steer;
 mod told;
 
 use prepose::train::recipe::{Kind, Layers};
@@ -8,6 +9,7 @@ use prepose::train::run::{Job, run as train};
 
 use super::{OK, interrupt, model};
 use args::{Common, LoraArgs, UnetArgs};
+use steer::SteerArgs;
 pub use told::Told;
 
 /// Train a LoRA, or the UNet itself, on pictures with captions (docs/training.md).
@@ -29,6 +31,13 @@ enum Command {
     Lora(Box<LoraArgs>),
     /// The UNet itself, into a checkpoint of its own
     Unet(Box<UnetArgs>),
+    /// A classifier of relations that `--guide steer` goes by (Learn-to-Steer; docs/guidance/steer.md)
+    #[command(after_help = "Examples:
+  prepose train steer --out runs/steer                                       # the toybox
+  prepose train steer --pictures runs/first --out runs/steer                 # pictures of a run, as its checker saw them
+  prepose train steer --checkpoint sd15.safetensors --checker frcnn-v2 --device cuda --out runs/steer-sd15
+  prepose generate \"a dog to the left of a cat\" --guide steer --steer runs/steer/steer.safetensors")]
+    Steer(Box<SteerArgs>),
 }
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
@@ -48,6 +57,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
             };
             carry_out(&args.common, kind, 1e-4, quiet)
         }
+        Command::Steer(args) => steer::run(args, quiet),
         Command::Unet(args) => {
             let kind = Kind::Unet {
                 parts: args.only.clone(),

@@ -109,6 +109,13 @@ impl Told {
                     self.line(&json!({"event": "kept", "step": step}));
                 }
             }
+            Event::Tried(tried) => {
+                if self.json {
+                    self.line(&json!({"event": "tried", "tried": tried}));
+                } else {
+                    self.say(&format!("step {}: {tried}", tried.step));
+                }
+            }
             Event::Sampled(path) => {
                 if self.json {
                     self.line(&json!({"event": "sample", "path": path.to_string_lossy()}));

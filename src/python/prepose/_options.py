@@ -64,6 +64,9 @@ class GenerateOptions(TypedDict, total=False):
     guide_loss: str
     guide_combine: str
     guide_distance: float
+    steer: Path
+    guide_updates: int
+    guide_threshold: float
     guide_tokens: str
     relation: Union[Relation, Sequence[Relation]]
     extract_with: str

@@ -55,7 +55,7 @@ fn losses_on_given_maps_and_their_gradients() {
         }
         for (suffix, stage, before) in ways {
             let groups = vec![group(given.clone())];
-            let found = MapGradient::new(loss.as_ref(), groups, before, stage);
+            let found = MapGradient::new(loss.as_ref(), groups, before, stage, 0.0);
             let gradient = found.cotangent(&layer).unwrap();
             let key = |what: &str| format!("maps/{name}{suffix}/{what}");
             let errors = [
@@ -82,18 +82,18 @@ fn losses_on_given_maps_and_their_gradients() {
 
 /// A tiny network with the fixture's inputs.
 #[derive(Clone)]
-struct Tiny {
-    engine: Rc<Engine>,
-    latents: Tensor<4>,
+pub(super) struct Tiny {
+    pub engine: Rc<Engine>,
+    pub latents: Tensor<4>,
     context: Tensor<3>,
     added: Option<AddedConditioning>,
-    timestep: f64,
-    scale: f64,
+    pub timestep: f64,
+    pub scale: f64,
     resolution: usize,
 }
 
 impl Tiny {
-    fn open(family: &str, expected: &Expected) -> Self {
+    pub fn open(family: &str, expected: &Expected) -> Self {
         Self::open_as(family, expected, Dtype::F32)
     }
 
@@ -119,7 +119,7 @@ impl Tiny {
     }
 
     /// The same with other latents.
-    fn with_latents(&self, latents: Tensor<4>) -> Self {
+    pub fn with_latents(&self, latents: Tensor<4>) -> Self {
         Self {
             latents,
             ..self.clone()
@@ -127,7 +127,7 @@ impl Tiny {
     }
 
     /// The rows `from..from + count` of the batch.
-    fn narrow(
+    pub fn narrow(
         &self,
         from: usize,
         count: usize,

@@ -5,4 +5,5 @@ mod gradients;
 mod refusals;
 mod runs;
 mod scores;
+mod steer;
 mod support;

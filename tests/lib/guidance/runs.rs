@@ -1,11 +1,15 @@
 //! Whole runs of the toybox.
 
+use std::sync::Arc;
+
 use prepose::engine::Engine;
+use prepose::guidance::classifier::Classifier;
 use prepose::guidance::pos::Pos;
 use prepose::guidance::{Guidance, GuidanceConfig, METHODS, Network, Preset, Settings, Target};
 use prepose::prompt::scene::Scene;
 use prepose::request::Request;
 use prepose::sampling::denoise::Hook;
+use prepose_weights::steer::SteerFile;
 use serde_json::{Value, json};
 
 use super::support::*;
@@ -134,9 +138,12 @@ fn a_picture_without_a_target_is_left_alone() {
     let (guided, relation) = PROMPTS[0];
     let prompts = [guided, "a dog and a cat"];
     for method in METHODS {
-        let settings = GuidanceConfig::new(*method)
+        let mut settings = GuidanceConfig::new(*method)
             .settings(Network::Toybox)
             .unwrap();
+        let learned = SteerFile::toybox().unwrap();
+        let classifier = Arc::new(Classifier::load(&learned, engine.device()));
+        settings.loss = (settings.loss.taught(&classifier)).unwrap_or(settings.loss);
         let guided = target_of(&engine, &settings, prompts[0], relation);
         let requests = prompts.map(|prompt| Request {
             steps: 4,

@@ -114,6 +114,13 @@ pub(super) fn request(
         .as_ref()
         .map(|guide| value::<GuidanceConfig>(guide, "request.guide"));
     request.guide = guide.transpose()?;
+    // Files are the server's affair.
+    if (request.guide.as_ref()).is_some_and(|guide| guide.classifier.is_some()) {
+        return Err(Refusal::new(
+            "request.guide.classifier",
+            "classifiers are those that the server's checkpoints come with; leave it out",
+        ));
+    }
     if let Some(noise) = &wanted.noise {
         request.noise = value(&json!(noise), "request.noise")?;
     }

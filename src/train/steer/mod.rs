@@ -1,0 +1,402 @@
+//! Classifiers that guidance goes by (Learn-to-Steer, Yiflach et al. 2025, arXiv 2509.02295), trained on the attention maps
+//! of pictures whose relation is known.
+//!
+//! * [`maps`]: the maps of a picture under the right relation word and under a wrong one, which are kept in files;
+//! * [`fit`]: the classifier's own training;
+//! * [`run`]: all of it in one call.
+//!
+//! What a picture shows is the label, whatever its prompt said and whatever the words are under which maps are recorded: so
+//! the classifier has to read the picture, and not the word that has leaked into the maps.
+
+mod fit;
+mod maps;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use prepose_draw::plot::svg::escape;
+use prepose_draw::plot::{Series, Style};
+use prepose_models::steer::SteerSize;
+use prepose_optimizer::draws::{Draws, Purpose};
+use prepose_weights::steer::{SteerConfig, SteerFile, read_layers};
+use serde::{Deserialize, Serialize};
+
+use super::cache::Cache;
+use super::error::TrainError;
+use super::folder::Folder;
+use super::page;
+use super::run::Event;
+use super::trainer::Step;
+use crate::device::OpenDevice;
+use crate::dtype::Dtype;
+use crate::engine::Blueprint;
+use crate::guidance::classifier::classes;
+use crate::make::MakeError;
+use crate::request::ModelRequest;
+use fit::Fit;
+use maps::Mapping;
+
+/// The fewest pictures of a relation.
+const LEAST: usize = 2;
+
+/// One pair of objects in so many is not trained on, but tried.
+const TRIED: usize = 8;
+
+/// A picture of two objects, and how somebody has seen them stand.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Shown {
+    /// Its file.
+    pub file: PathBuf,
+    /// The objects, in the words of the prompt.
+    pub objects: [String; 2],
+    /// How the first stands to the second: which of [`classes`].
+    pub class: usize,
+}
+
+/// Everything that decides what comes out, but for the checkpoint and the pictures.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SteerRecipe {
+    /// How large the classifier is.
+    pub size: SteerSize,
+    /// The training timesteps at which maps are recorded, from high to low noise.
+    pub timesteps: Vec<f64>,
+    /// Steps of the optimiser.
+    pub steps: u64,
+    /// Samples in a step.
+    pub batch: usize,
+    /// The learning rate at the beginning; it falls as half a cosine.
+    pub rate: f64,
+    /// AdamW's.
+    pub weight_decay: f64,
+    /// The share of activations that are zeroed in training.
+    pub dropout: f64,
+    /// Whether maps under wrong relation words are trained on, too.
+    pub wrong_words: bool,
+    /// Of everything that is drawn.
+    pub seed: Draws,
+}
+
+impl SteerRecipe {
+    fn check(&self) -> Result<(), TrainError> {
+        let refuse = |name, value: String, range| Err(TrainError::Setting { name, value, range });
+        if !(1..=10_000_000).contains(&self.steps) {
+            let steps = self.steps.to_string();
+            return refuse("--train-steps", steps, "must be from 1 to 10000000");
+        }
+        if !(1..=4096).contains(&self.batch) {
+            let batch = self.batch.to_string();
+            return refuse("--train-batch", batch, "must be from 1 to 4096");
+        }
+        if !(self.rate > 0.0 && self.rate < 1.0) {
+            let rate = self.rate.to_string();
+            return refuse("--train-rate", rate, "must be above 0 and below 1");
+        }
+        let falls = self.timesteps.windows(2).all(|pair| pair[0] > pair[1]);
+        let within = self.timesteps.iter().all(|t| (0.0..1000.0).contains(t));
+        if self.timesteps.is_empty() || !falls || !within {
+            let timesteps = format!("{:?}", self.timesteps);
+            return refuse("--timesteps", timesteps, "must fall, from below 1000 to 0");
+        }
+        Ok(())
+    }
+}
+
+/// A training that is asked for.
+#[derive(Clone, Debug)]
+pub struct SteerJob {
+    /// How.
+    pub recipe: SteerRecipe,
+    /// For which checkpoint.
+    pub model: ModelRequest,
+    /// On which pictures.
+    pub pictures: Vec<Shown>,
+    /// How many pictures were looked at for that.
+    pub looked: usize,
+    /// Where everything goes.
+    pub out: PathBuf,
+    /// Where maps are kept; none: within `out`.
+    pub cache: Option<PathBuf>,
+    /// Steps between states that are kept, and between tries.
+    pub keep_every: u64,
+}
+
+/// What decides what comes out, as it is written down.
+#[derive(Serialize)]
+struct Settings<'a> {
+    recipe: &'a SteerRecipe,
+    checkpoint: &'a str,
+    checkpoint_sha256: &'a str,
+    data_sha256: String,
+    pictures: usize,
+}
+
+/// How often a classifier is right on maps of pairs that it is not trained on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tried {
+    /// After this step.
+    pub step: u64,
+    /// The share under right relation words.
+    pub right_words: f64,
+    /// The share under wrong relation words.
+    pub wrong_words: f64,
+    /// The share under wrong relation words in which it says the word instead of what is shown.
+    pub says_word: f64,
+    /// Samples of each kind.
+    pub samples: usize,
+    /// The same by noise level, from high to low: under right words, under wrong words.
+    pub by_timestep: Vec<[f64; 2]>,
+}
+
+impl fmt::Display for Tried {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = |share: f64| format!("{:.1} %", 100.0 * share);
+        write!(
+            f,
+            "right on {} of held-out maps under right words, on {} under wrong ones ({} say the word)",
+            percent(self.right_words),
+            percent(self.wrong_words),
+            percent(self.says_word)
+        )
+    }
+}
+
+/// Which pictures are tried and not trained on: those of one pair of objects in [`TRIED`].
+fn is_tried(pictures: &[Shown], seed: Draws) -> Vec<bool> {
+    let pair = |shown: &Shown| {
+        let mut pair = shown.objects.clone();
+        pair.sort();
+        pair
+    };
+    let mut pairs: Vec<[String; 2]> = pictures.iter().map(pair).collect();
+    pairs.sort();
+    pairs.dedup();
+    let order = seed.shuffled(Purpose::Batches, 0, pairs.len());
+    let mut tried = vec![false; pairs.len()];
+    for place in order.iter().take(pairs.len().div_ceil(TRIED)) {
+        tried[*place] = true;
+    }
+    let of = |shown: &Shown| pairs.binary_search(&pair(shown)).is_ok_and(|at| tried[at]);
+    pictures.iter().map(of).collect()
+}
+
+fn enough(job: &SteerJob) -> Result<(), TrainError> {
+    let names = classes();
+    let mut counts = vec![0; names.len()];
+    for shown in &job.pictures {
+        counts[shown.class] += 1;
+    }
+    // Pictures without a relation may be missing.
+    if counts[..names.len() - 1]
+        .iter()
+        .all(|count| *count >= LEAST)
+    {
+        return Ok(());
+    }
+    let counts = names
+        .iter()
+        .zip(counts)
+        .map(|(name, count)| format!("{name}: {count}"));
+    Err(TrainError::FewPictures {
+        pictures: job.looked,
+        kept: job.pictures.len(),
+        counts: counts.collect::<Vec<_>>().join(", "),
+        least: LEAST,
+    })
+}
+
+/// Trains until the end, or until `stop` is set; what was done before in the same folder is taken up.
+///
+/// # Errors
+/// [`TrainError`]; the last state that was kept stays, and so do the maps.
+pub fn run(
+    job: &SteerJob,
+    device: &OpenDevice,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(Event),
+) -> Result<(), TrainError> {
+    let recipe = &job.recipe;
+    recipe.check()?;
+    enough(job)?;
+    let model = ModelRequest {
+        dtype: Dtype::F32,
+        ..job.model.clone()
+    };
+    let blueprint = Blueprint::open(&model)?;
+    let unet = blueprint.checkpoint().unet_config()?;
+    let layers = read_layers(&unet).map_err(|error| TrainError::Sizes(error.to_string()))?;
+    let fingerprint = blueprint.fingerprint();
+    let folder = Folder::new(&job.out)?;
+    let fingerprint = fingerprint.join().map_err(|_| MakeError::Fingerprint)??;
+    let cache = Cache::new(job.cache.clone().unwrap_or_else(|| folder.file("maps")));
+    let mut mapping = Mapping::new(job, cache, &fingerprint)?;
+    folder.claim(&Settings {
+        recipe,
+        checkpoint: &job.model.checkpoint,
+        checkpoint_sha256: &fingerprint,
+        data_sha256: mapping.digest(),
+        pictures: job.pictures.len(),
+    })?;
+    let stopped = |step| TrainError::Stopped {
+        step,
+        steps: recipe.steps,
+    };
+    tell(Event::Encoding(job.pictures.len()));
+    if !mapping.is_complete() {
+        let engine = blueprint.load(&model, device)?;
+        mapping.record(&engine, &mut || {
+            tell(Event::Encoded);
+            match stop.load(Ordering::Relaxed) {
+                true => Err(stopped(0)),
+                false => Ok(()),
+            }
+        })?;
+    }
+    let config = SteerConfig {
+        size: recipe.size.clone(),
+        layers,
+        timesteps: recipe.timesteps.clone(),
+        classes: classes(),
+        checkpoint: job.model.checkpoint.clone(),
+        checkpoint_sha256: fingerprint.clone(),
+        pictures: job.pictures.len(),
+        wrong_words: recipe.wrong_words,
+    };
+    let tried = is_tried(&job.pictures, recipe.seed);
+    let mut fit = Fit::new(recipe, &config, &mapping, &tried, &device.device);
+    let state = folder.state();
+    if state.exists() {
+        fit.resume(&state)?;
+    }
+    let mut log = folder.steps_until(fit.place().step)?;
+    let step = fit.place().step;
+    let mut tries = folder.lines_until("tried.jsonl", |one: &Tried| one.step <= step)?;
+    tell(Event::Begun {
+        done: step,
+        steps: recipe.steps,
+        parameters: fit.parameters(),
+        samples: fit.samples(),
+    });
+    let mut kept = step;
+    while fit.place().step < recipe.steps {
+        if stop.load(Ordering::Relaxed) {
+            fit.save(&state)?;
+            return Err(stopped(fit.place().step));
+        }
+        let started = Instant::now();
+        let step = fit.step(kept, &state)?;
+        folder.log(&step)?;
+        tell(Event::Step(&step, started.elapsed().as_secs_f64()));
+        if step.step == recipe.steps || step.step.is_multiple_of(job.keep_every.max(1)) {
+            let found = fit.tried()?;
+            folder.line("tried.jsonl", &found)?;
+            tell(Event::Tried(&found));
+            tries.push(found);
+            fit.save(&state)?;
+            kept = step.step;
+            tell(Event::Kept(kept));
+        }
+        log.push(step);
+    }
+    let values = fit.values();
+    let file = SteerFile { config, values };
+    let path = folder.file("steer.safetensors");
+    let bytes = file.to_bytes().map_err(|error| TrainError::Read {
+        path: path.clone(),
+        why: error.to_string(),
+    })?;
+    prepose_store::files::write_atomically(&path, &bytes)?;
+    tell(Event::Written(&path));
+    let page = write_page(&folder, &file.config, &log, &tries)?;
+    tell(Event::Written(&page));
+    Ok(())
+}
+
+fn write_page(
+    folder: &Folder,
+    config: &SteerConfig,
+    log: &[Step],
+    tries: &[Tried],
+) -> Result<PathBuf, TrainError> {
+    let title = format!("A classifier of relations for {}", config.checkpoint);
+    let mut body = format!(
+        "<h1>{}</h1>\n<p>{} pictures.</p>\n",
+        escape(&title),
+        config.pictures
+    );
+    let last = log.last().map_or(0, |step| step.step);
+    let points = |value: fn(&Tried) -> f64| {
+        let points = tries
+            .iter()
+            .map(|one| (one.step as f64, 100.0 * value(one)));
+        points.collect::<Vec<_>>()
+    };
+    let series = [
+        ("right, under right words", points(|one| one.right_words)),
+        ("right, under wrong words", points(|one| one.wrong_words)),
+        ("says the wrong word", points(|one| one.says_word)),
+    ];
+    let series = series
+        .into_iter()
+        .enumerate()
+        .map(|(at, (name, points))| Series::new(name, points, Style::Line, at));
+    body += &page::chart("Held-out pairs", "%", series.collect(), last);
+    body += &page::curves(log);
+    let settings = serde_json::to_string_pretty(config).unwrap_or_default();
+    body += &format!("<h2>Settings</h2>\n<pre>{}</pre>\n", escape(&settings));
+    let path = folder.file("training.html");
+    prepose_store::files::write_atomically(&path, page::document(&title, &body).as_bytes())?;
+    Ok(path)
+}
+
+/// A picture from its file.
+fn picture(path: &Path) -> Result<(crate::picture::Picture, Vec<u8>), TrainError> {
+    let wrong = |why: String| TrainError::Read {
+        path: path.to_owned(),
+        why,
+    };
+    let bytes = prepose_untrusted::read_regular(path, prepose_untrusted::MAX_PICTURE)
+        .map_err(|error| wrong(error.to_string()))?;
+    let picture =
+        crate::picture::Picture::decode(&bytes).map_err(|error| wrong(error.to_string()))?;
+    Ok((picture, bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn a_pair_is_trained_on_or_tried_in_whatever_order() {
+        let names = ["a", "b", "c", "d", "e", "f", "g"];
+        let mut pictures = Vec::new();
+        for one in names {
+            for other in names.iter().filter(|other| **other != one) {
+                pictures.push(Shown {
+                    file: PathBuf::new(),
+                    objects: [one.to_owned(), (*other).to_owned()],
+                    class: 0,
+                });
+            }
+        }
+        let tried = is_tried(&pictures, Draws(3));
+        let of = |wanted: bool| -> HashSet<[String; 2]> {
+            let chosen = pictures
+                .iter()
+                .zip(&tried)
+                .filter(|(_, tried)| **tried == wanted);
+            let sorted = chosen.map(|(shown, _)| {
+                let mut pair = shown.objects.clone();
+                pair.sort();
+                pair
+            });
+            sorted.collect()
+        };
+        assert!(of(true).is_disjoint(&of(false)));
+        // 21 pairs in all.
+        assert_eq!((of(true).len(), of(false).len()), (3, 18));
+    }
+}

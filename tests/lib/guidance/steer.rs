@@ -1,0 +1,224 @@
+//! The learned loss: the classifier against PyTorch (`fixtures/steer`), and its gradient through a tiny network.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use burn::tensor::{Device, Tensor, TensorData};
+use prepose::guidance::classifier::{Classifier, classes, inputs};
+use prepose::guidance::gradient::{MapLoss, Reading, Stage};
+use prepose::guidance::maps::MapGroup;
+use prepose::guidance::steer::{Steer, SteerPos};
+use prepose::guidance::{GuidanceConfig, GuidanceError, Method, Network, Target, TargetObject};
+use prepose::prompt::scene::{Relation, StatedRelation};
+use prepose_models::steer::cross_entropy;
+use prepose_models::unet::Memory;
+use prepose_weights::steer::{SteerConfig, SteerFile, read_layers};
+use serde_json::Value;
+
+use super::gradients::Tiny;
+use super::support::*;
+use crate::support::fixture;
+
+fn case() -> Value {
+    read_json(&fixture("steer/case.json"))
+}
+
+/// The fixture's network; it reads any number of maps.
+fn file(expected: &Expected) -> SteerFile {
+    let config = SteerConfig {
+        size: serde_json::from_value(case()["size"].clone()).unwrap(),
+        layers: Vec::new(),
+        timesteps: serde_json::from_value(case()["timesteps"].clone()).unwrap(),
+        classes: classes(),
+        checkpoint: "tiny".into(),
+        checkpoint_sha256: String::new(),
+        pictures: 1,
+        wrong_words: true,
+    };
+    let parameters = SteerFile::parameters(&config).into_iter();
+    let values = parameters.map(|(name, _)| expected.values(&format!("net/{name}")));
+    SteerFile {
+        values: values.collect(),
+        config,
+    }
+}
+
+#[test]
+fn scores_losses_and_gradients_as_in_pytorch() {
+    let expected = Expected::open("steer");
+    let case = case();
+    let classifier = Classifier::load(&file(&expected), &Device::flex());
+    let layers = case["layers"].as_array().unwrap().iter().enumerate();
+    let groups: Vec<MapGroup> = layers
+        .map(|(number, size)| {
+            let size = indices(size);
+            let maps: Tensor<4> = expected.tensor(&format!("maps/{number}"));
+            MapGroup {
+                size: [size[0], size[1]],
+                maps: maps.autodiff().require_grad(),
+                selector: None,
+                layers: vec![number],
+                count: 1,
+            }
+        })
+        .collect();
+    let pairs = case["pairs"].as_array().unwrap().iter().map(indices);
+    let pairs: Vec<(usize, [usize; 2])> = pairs.map(|pair| (pair[0], [pair[1], pair[2]])).collect();
+    let (steps, wanted) = (indices(&case["steps"]), indices(&case["wanted"]));
+    let scores = classifier
+        .net()
+        .forward(inputs(&groups, &pairs), &steps, None);
+    let losses = cross_entropy(scores.clone(), &wanted);
+    let gradients = losses.clone().sum().backward();
+    let mut errors = vec![
+        deviation(&values(&scores.inner()), &expected.values("scores")),
+        deviation(&values(&losses.inner()), &expected.values("losses")),
+    ];
+    for (number, group) in groups.iter().enumerate() {
+        let gradient = values(&group.maps.grad(&gradients).unwrap());
+        errors.push(deviation(
+            &gradient,
+            &expected.values(&format!("gradient/{number}")),
+        ));
+    }
+    println!("{errors:?}");
+    assert!(errors.iter().all(|error| *error < 1e-5), "{errors:?}");
+}
+
+fn targets(relations: &[Relation]) -> Vec<Target> {
+    let object = |positions: &[usize]| TargetObject {
+        positions: positions.to_vec(),
+        bbox: None,
+    };
+    let one = Target {
+        objects: vec![object(&[2]), object(&[4, 5])],
+        relations: relations
+            .iter()
+            .map(|relation| StatedRelation::of_two(0, *relation, 1))
+            .collect(),
+        text: (1..7).collect(),
+    };
+    vec![one.clone(), one]
+}
+
+fn passes(method: impl Into<Method>, relations: &[Relation]) -> Vec<Box<dyn MapLoss>> {
+    let classifier = Classifier::load(&file(&Expected::open("steer")), &Device::flex());
+    let settings = GuidanceConfig::new(method)
+        .settings(Network::Toybox)
+        .unwrap();
+    let loss = settings.loss.taught(&Arc::new(classifier)).unwrap();
+    loss.passes(&targets(relations)).unwrap()
+}
+
+/// Losses and the gradient with respect to the latents.
+fn evaluate(tiny: &Tiny, loss: &dyn MapLoss) -> (f64, Vec<f32>) {
+    let (latents, context, added) = tiny.narrow(0, 2);
+    let unet = tiny.engine.unet();
+    let prepared = unet.prepare(context, added.as_ref());
+    let [_, _, height, width] = latents.dims();
+    let settings = GuidanceConfig::new(&Steer)
+        .settings(Network::Toybox)
+        .unwrap();
+    let filter = settings.layers.resolve_in(unet, [height, width]).unwrap();
+    let reading = Reading {
+        filter: &filter,
+        loss,
+        before: &[],
+        stage: Stage::Update,
+        merging: None,
+    };
+    let input = latents * tiny.scale;
+    let (maps, recording) = reading.run(unet, input, tiny.timestep, &prepared, Memory::Keep);
+    let gradient = recording.sample_gradient(&maps) * tiny.scale;
+    let losses = values(&maps.losses);
+    (losses.into_iter().map(f64::from).sum(), values(&gradient))
+}
+
+/// How far apart central differences are taken; the latents have unit variance.
+const APART: f32 = 0.005;
+
+#[test]
+fn whole_gradients_are_central_differences() {
+    let tiny = Tiny::open("sd1", &Expected::open("guidance"));
+    let shape = tiny.latents.dims();
+    let both = [
+        ("steer", passes(&Steer, &[Relation::LeftOf])),
+        ("steer+pos", passes(&SteerPos, &[Relation::Above])),
+    ];
+    for (name, passes) in both {
+        let loss = passes[0].as_ref();
+        let (_, gradient) = evaluate(&tiny, loss);
+        let mut steepest: Vec<usize> = (0..gradient.len()).collect();
+        steepest.sort_by(|&a, &b| gradient[b].abs().total_cmp(&gradient[a].abs()));
+        let scale = gradient[steepest[0]].abs();
+        assert!(scale > 0.0, "{name}");
+        for &coordinate in &steepest[..3] {
+            let loss = |by: f32| {
+                let mut moved = values(&tiny.latents);
+                moved[coordinate] += by;
+                let moved = Tensor::from_data(TensorData::new(moved, shape), &Device::flex());
+                evaluate(&tiny.with_latents(moved), loss).0
+            };
+            let difference = (loss(APART) - loss(-APART)) as f32 / (2.0 * APART);
+            let error = (difference - gradient[coordinate]).abs() / scale;
+            println!(
+                "{name}: {difference:.4e}, {:.4e}: {error:.1e}",
+                gradient[coordinate]
+            );
+            assert!(error < 0.02, "{name}, coordinate {coordinate}: {error}");
+        }
+    }
+}
+
+#[test]
+fn relations_take_turns() {
+    use Relation::{Above, AboveLeft, LeftOf, Near};
+    assert_eq!(passes(&Steer, &[LeftOf]).len(), 1);
+    assert_eq!(passes(&Steer, &[LeftOf, Above]).len(), 2);
+    // A diagonal is two.
+    assert_eq!(passes(&Steer, &[AboveLeft, LeftOf]).len(), 3);
+    assert_eq!(passes(&SteerPos, &[LeftOf, Above]).len(), 1);
+    let settings = GuidanceConfig::new(&Steer).settings(Network::Sd1).unwrap();
+    let refused = settings.loss.passes(&targets(&[Near])).err();
+    assert!(matches!(
+        refused,
+        Some(GuidanceError::NotLearned { relation: Near, .. })
+    ));
+}
+
+#[test]
+fn files_are_read_back_and_refused() {
+    let mut file = file(&Expected::open("steer"));
+    let unet = |family: &str| {
+        let text = std::fs::read_to_string(fixture(family).join("unet/config.json")).unwrap();
+        serde_json::from_str(&text).unwrap()
+    };
+    file.config.layers = read_layers(&unet("sd1-tiny")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("steer.safetensors");
+    std::fs::write(&path, file.to_bytes().unwrap()).unwrap();
+    let read = SteerFile::open(&path).unwrap();
+    assert_eq!(read.config, file.config);
+    for (read, given) in read.values.iter().zip(&file.values) {
+        assert!(deviation(read, given) < 1e-3);
+    }
+    read.check(&path, &unet("sd1-tiny")).unwrap();
+    let other = read
+        .check(&path, &unet("sdxl-tiny"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        other.contains("maps of") && other.contains("train steer"),
+        "{other}"
+    );
+
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    assert!(SteerFile::open(&path).is_err());
+    let lora = fixture("steer").join("expected.safetensors");
+    let wrong = SteerFile::open(Path::new(&lora)).unwrap_err().to_string();
+    assert!(
+        wrong.contains("which maps it reads") && wrong.contains("train steer"),
+        "{wrong}"
+    );
+}
