@@ -50,6 +50,7 @@ CASES = {
     "training": "training",
     "training-data": "training_data",
     "training-steps": "training_steps",
+    "training-gligen": "training_gligen",
 }
 
 
