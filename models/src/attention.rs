@@ -11,7 +11,7 @@ use burn::tensor::DType;
 use prepose_kernels as kernels;
 
 use crate::layers::Linear;
-use crate::params::Params;
+use crate::params::{Gate, Params};
 
 /// Where in the UNet a layer stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -117,20 +117,27 @@ impl SelfAttention {
         Self::load_scaled(&mut params, shape, None)
     }
 
-    /// One whose result is `factor` times what the checkpoint's would be.
-    pub fn load_gated(mut params: Params, shape: &AttentionShape, factor: f32) -> Self {
-        Self::load_scaled(&mut params, shape, Some(&vec![factor; shape.channels]))
+    /// One whose result is `gate` times what the checkpoint's would be.
+    pub fn load_gated(mut params: Params, shape: &AttentionShape, gate: &Gate) -> Self {
+        Self {
+            to_qkv: Self::load_projections(&mut params, shape),
+            output: Output::load(params.pp(shape.names[3]).gated(gate), shape, None),
+        }
     }
 
     /// As [`Self::load`]; the result's channels are multiplied by `scale`, if given.
     pub fn load_scaled(params: &mut Params, shape: &AttentionShape, scale: Option<&[f32]>) -> Self {
+        Self {
+            to_qkv: Self::load_projections(params, shape),
+            output: Output::load(params.pp(shape.names[3]), shape, scale),
+        }
+    }
+
+    fn load_projections(params: &mut Params, shape: &AttentionShape) -> Linear {
         let channels = shape.channels;
         let projections = shape.names[..3].iter().map(|&name| (name, channels));
         let projections: Vec<_> = projections.collect();
-        Self {
-            to_qkv: Linear::load_stacked(params, &projections, channels, shape.qkv_bias),
-            output: Output::load(params, shape, scale),
-        }
+        Linear::load_stacked(params, &projections, channels, shape.qkv_bias)
     }
 
     /// `x` `[B, N, C]` attends to itself; the result is added `onto` `[B, N, C]`.
@@ -188,12 +195,12 @@ impl ContextAttention {
     /// `context` is the number of channels of what is asked about.
     pub fn load(mut params: Params, shape: &AttentionShape, context: usize) -> Self {
         let (channels, bias) = (shape.channels, shape.qkv_bias);
-        let [q, k, v, _] = shape.names;
+        let [q, k, v, out] = shape.names;
         Self {
             to_q: Linear::load(params.pp(q), channels, channels, bias),
             to_k: Linear::load(params.pp(k), context, channels, bias),
             to_v: Linear::load(params.pp(v), context, channels, bias),
-            output: Output::load(&mut params, shape, None),
+            output: Output::load(params.pp(out), shape, None),
         }
     }
 
@@ -242,9 +249,9 @@ struct Output {
 }
 
 impl Output {
-    fn load(params: &mut Params, shape: &AttentionShape, scale: Option<&[f32]>) -> Self {
+    /// `projection` is its place.
+    fn load(projection: Params, shape: &AttentionShape, scale: Option<&[f32]>) -> Self {
         let channels = shape.channels;
-        let projection = params.pp(shape.names[3]);
         Self {
             projection: Linear::load_scaled(projection, channels, channels, scale),
             heads: shape.heads,

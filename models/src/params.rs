@@ -37,7 +37,33 @@ pub struct Params<'a> {
     device: Device,
     dtype: DType,
     /// What every parameter is multiplied with.
-    factor: f32,
+    factor: Gate,
+}
+
+/// A number that parameters are multiplied with.
+#[derive(Debug, Clone)]
+pub(crate) enum Gate {
+    /// It stays what it is when the network is loaded.
+    Fixed(f32),
+    /// One element, f32: it is trained, or was.
+    Tensor(Box<Tensor<1>>),
+}
+
+impl Gate {
+    /// What changes nothing.
+    pub const OPEN: Self = Self::Fixed(1.0);
+
+    /// `x` times it, in the type of `x`.
+    fn times(&self, x: Tensor<1>) -> Tensor<1> {
+        match self {
+            Self::Fixed(1.0) => x,
+            Self::Fixed(factor) => x * *factor,
+            Self::Tensor(factor) => {
+                let dtype = x.dtype();
+                x * (**factor).clone().cast(dtype)
+            }
+        }
+    }
 }
 
 /// Where parameters come from, or where it is written down which are wanted.
@@ -112,7 +138,7 @@ pub fn outline_of<T>(
         prefix: String::new(),
         device: Device::flex(),
         dtype: DType::F32,
-        factor: 1.0,
+        factor: Gate::OPEN,
     })?;
     Ok(wanted)
 }
@@ -125,7 +151,7 @@ impl<'a> Params<'a> {
             prefix: String::new(),
             device: device.clone(),
             dtype: dtype.into(),
-            factor: 1.0,
+            factor: Gate::OPEN,
         }
     }
 
@@ -140,7 +166,7 @@ impl<'a> Params<'a> {
             prefix: String::new(),
             device: device.clone(),
             dtype: dtype.into(),
-            factor: 1.0,
+            factor: Gate::OPEN,
         }
     }
 
@@ -167,7 +193,7 @@ impl<'a> Params<'a> {
             },
             device: self.device.clone(),
             dtype: self.dtype,
-            factor: self.factor,
+            factor: self.factor.clone(),
         }
     }
 
@@ -243,11 +269,11 @@ impl<'a> Params<'a> {
         shape: [usize; D],
     ) -> Option<Tensor<D>> {
         let wanted = self.wanted(name, stored);
-        let (dtype, factor) = (self.dtype, self.factor);
+        let dtype = self.dtype;
         match &mut self.origin {
             Origin::Tensors(source) => {
                 let (found, _) = source.take(&wanted, dtype, false);
-                Some(scaled(found, factor).reshape(shape))
+                Some(self.factor.times(found).reshape(shape))
             }
             _ => None,
         }
@@ -266,17 +292,26 @@ impl<'a> Params<'a> {
         self
     }
 
-    /// The same place, handing out every parameter multiplied by `factor`.
-    pub fn times(mut self, factor: f32) -> Self {
-        self.factor *= factor;
+    /// The same place, handing out every parameter multiplied by `gate`.
+    pub(crate) fn gated(mut self, gate: &Gate) -> Self {
+        debug_assert!(
+            matches!(self.factor, Gate::Fixed(1.0)),
+            "a gate within a gate"
+        );
+        self.factor = gate.clone();
         self
     }
 
-    /// The parameter `name` without axes; 0 if it is only written down.
-    pub fn scalar(&mut self, name: &str) -> f32 {
+    /// tanh of the parameter `name` without axes, as a gate; under autodiff if it is trained.
+    pub(crate) fn gate(&mut self, name: &str) -> Gate {
+        let wanted = self.wanted(name, &[]);
+        if let Origin::Tensors(source) = &mut self.origin {
+            let (found, _) = source.take(&wanted, DType::F32, false);
+            return Gate::Tensor(Box::new(found.tanh()));
+        }
         let data = self.take(name, &[]);
-        data.and_then(|data| data.iter::<f32>().next())
-            .unwrap_or(0.0)
+        let value = data.and_then(|data| data.iter::<f32>().next());
+        Gate::Fixed(f64::from(value.unwrap_or(0.0)).tanh() as f32)
     }
 
     /// The parameter `name`, which must have exactly this shape.
@@ -332,7 +367,7 @@ impl<'a> Params<'a> {
         parts: &[(String, usize)],
         shape: [usize; D],
     ) -> Param<Tensor<D>> {
-        let (dtype, factor) = (self.dtype, self.factor);
+        let dtype = self.dtype;
         if matches!(self.origin, Origin::Tensors(_)) {
             let wanted = parts.iter().map(|(name, rows)| {
                 let mut stored = shape;
@@ -341,7 +376,7 @@ impl<'a> Params<'a> {
             });
             let wanted: Vec<_> = wanted.collect();
             if let Origin::Tensors(source) = &mut self.origin {
-                let stacked = scaled(source.take_stacked(&wanted, dtype), factor);
+                let stacked = self.factor.times(source.take_stacked(&wanted, dtype));
                 return Param::initialized(ParamId::new(), stacked.reshape(shape));
             }
         }
@@ -376,10 +411,10 @@ impl<'a> Params<'a> {
         }
         let [output, input, height, width] = shape;
         let wanted = self.wanted(name, &shape);
-        let (dtype, factor) = (self.dtype, self.factor);
+        let dtype = self.dtype;
         if let Origin::Tensors(source) = &mut self.origin {
             let (found, laid) = source.take(&wanted, dtype, true);
-            let found = scaled(found, factor);
+            let found = self.factor.times(found);
             let filters = match laid {
                 true => (found.reshape([output, height, width, input])).permute([0, 3, 1, 2]),
                 false => found.reshape(shape),
@@ -404,8 +439,8 @@ impl<'a> Params<'a> {
                 let data = source.take(&name, stored);
                 debug_assert_eq!(data.shape().as_slice(), stored);
                 Some(match self.factor {
-                    1.0 => data,
-                    factor => multiplied(data, factor),
+                    Gate::Fixed(factor) if factor != 1.0 => multiplied(data, factor),
+                    _ => data,
                 })
             }
             Origin::Outline { wanted, .. } => {
@@ -422,7 +457,7 @@ impl<'a> Params<'a> {
                     shape: stored.to_vec(),
                 };
                 let (found, _) = source.take(&wanted, self.dtype, false);
-                let data = scaled(found.without_autodiff(), self.factor).into_data();
+                let data = self.factor.times(found).without_autodiff().into_data();
                 Some(TensorData::new(
                     data.iter::<f32>().collect(),
                     stored.to_vec(),
@@ -463,10 +498,6 @@ impl<'a> Params<'a> {
             format!("{}.{name}", self.prefix)
         }
     }
-}
-
-fn scaled(x: Tensor<1>, factor: f32) -> Tensor<1> {
-    if factor == 1.0 { x } else { x * factor }
 }
 
 /// The elements times `factor`, in f32.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use burn::prelude::*;
 use burn::tensor::{DType, FloatDType, TensorData};
 use prepose_models::training::{Choice, Lora, Parameter, TrainableUNet, TrainingError, parameters};
-use prepose_models::unet::{AddedConditioning, UNetConfig};
+use prepose_models::unet::{AddedConditioning, Objects, UNetConfig};
 use support::{Expected, FileSource, config, deviation};
 
 const NETWORKS: [&str; 3] = ["sd1", "sd2", "sdxl"];
@@ -158,6 +158,47 @@ fn networks_with_branches_predict_alike_on_and_off_the_tape() {
         let on = unet.forward(sample.clone(), &TIMESTEPS, context.clone(), added.as_ref());
         let on: Vec<f32> = on.without_autodiff().into_data().iter().collect();
         assert!(deviation(&on, &off) <= 1e-5, "{name}");
+    }
+}
+
+/// New layers of GLIGEN's have closed gates: whatever they are told, the network says what it said without them, and of all
+/// gradients only those of the gates are not zero.
+#[test]
+fn new_layers_of_gligens_change_nothing_at_first() {
+    let case = Case::open("sd1");
+    let mut source = FileSource::open("gradients/sd1/unet/diffusion_pytorch_model.safetensors");
+    let (device, dtype) = (Device::flex(), FloatDType::F32);
+    let unet = TrainableUNet::load(
+        &case.config,
+        &mut source,
+        &device,
+        dtype,
+        &Choice::Gligen,
+        1,
+    );
+    source.finish();
+    let unet = unet.unwrap();
+    assert!(unet.config().is_grounded() && !case.config.is_grounded());
+    let width = case.config.object_width().unwrap();
+    let phrase = Tensor::<1>::ones([width], &device) * 0.3;
+    let one = Objects::new(&[(phrase, [0.1, 0.2, 0.5, 0.9])], width, &device);
+    let objects = Objects::cat(vec![one.clone(), one.none()]);
+    let sample: Tensor<4> = case.expected.tensor("batch/sample");
+    let context: Tensor<3> = case.expected.tensor("batch/context");
+    let plain = case.load(&Choice::All).network();
+    let plain = plain.forward(sample.clone(), &TIMESTEPS, context.clone(), None);
+    let told = |objects| unet.forward_grounded(sample, &TIMESTEPS, context, None, objects);
+    let said = told(Some(&objects));
+    said.clone()
+        .without_autodiff()
+        .into_data()
+        .assert_eq(&plain.into_data(), true);
+    let mut tape = said.square().mean().backward();
+    let gradients = unet.gradients(&mut tape);
+    for (Parameter { name, .. }, gradient) in unet.parameters().iter().zip(gradients) {
+        let largest: f32 = gradient.abs().max().into_scalar();
+        let is_gate = name.contains("alpha_");
+        assert_eq!(largest > 0.0, is_gate, "{name}: {largest}");
     }
 }
 

@@ -52,6 +52,7 @@ CASES = {
     "training": "training",
     "training-data": "training_data",
     "training-steps": "training_steps",
+    "training-gligen": "training_gligen",
 }
 
 

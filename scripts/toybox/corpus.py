@@ -6,7 +6,9 @@
 
 Captions and scenes are drawn as for the training (`world.py`): of two things side by side, a caption without a relation names
 the left one first with probability `P_FIRST_IS_LEFT`. `boxes.jsonl` has the form of `prepose detect`'s lines, with the squares
-that things were drawn in.
+that things were drawn in. `metadata.jsonl` has boxes as shares of the picture, with phrases ("a dog"), for `prepose train gligen`.
+Things of the toybox have one size, and people's boxes have not: with --loose most of these boxes are wider or narrower, taller or flatter
+than the thing, around nearly the same centre.
 """
 
 import argparse
@@ -17,6 +19,10 @@ from pathlib import Path
 import world
 
 
+# Of loose boxes: the share that is exact all the same, how far a centre is off, and a side, as shares of the picture.
+LOOSE = {"exact": 0.25, "off": 0.02, "side": (0.26, 0.56)}
+
+
 def sample(count, seed):
     """Yields scenes with their captions."""
     rng = random.Random(seed)
@@ -25,15 +31,31 @@ def sample(count, seed):
         yield scene, world.random_caption(rng, scene)
 
 
-def write(out, count, seed, pictures):
+def shares(thing, rng):
+    """The square that the thing was drawn in as shares of the picture; with `rng`, mostly a box as somebody might draw it there."""
+    x0, y0, x1, y1 = (side / world.SIDE for side in thing.box)
+    if not rng or rng.random() < LOOSE["exact"]:
+        return [x0, y0, x1, y1]
+    sides = []
+    for low, high in ((x0, x1), (y0, y1)):
+        centre = (low + high) / 2 + rng.uniform(-LOOSE["off"], LOOSE["off"])
+        half = rng.uniform(*LOOSE["side"]) / 2
+        sides.append((round(max(0.0, centre - half), 4), round(min(1.0, centre + half), 4)))
+    return [sides[0][0], sides[1][0], sides[0][1], sides[1][1]]
+
+
+def write(out, count, seed, pictures, loose=False):
     out.mkdir(parents=True, exist_ok=True)
     captions, boxes = [], []
+    rng = random.Random(f"{seed} boxes") if loose else None
     for number, (scene, caption) in enumerate(sample(count, seed)):
         name = f"{number:06d}.png"
         key = "text" if pictures else "caption"
         line = {"file_name": name, key: caption}
         if not pictures:
             line |= {"width": world.SIDE, "height": world.SIDE}
+        else:
+            line["objects"] = [{"phrase": f"a {thing.name}", "box": shares(thing, rng)} for thing in scene.things]
         captions.append(json.dumps(line))
         found = [{"label": thing.name, "score": 1.0, "box_xyxy": list(thing.box)} for thing in scene.things]
         boxes.append(json.dumps({"id": f"{number:06d}", "file": name, "width": world.SIDE, "height": world.SIDE,
@@ -52,12 +74,13 @@ def main():
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--pictures", action="store_true")
+    parser.add_argument("--loose", action="store_true", help="with --pictures: boxes as people draw them")
     parser.add_argument("--fixture", action="store_true")
     args = parser.parse_args()
     if args.fixture:
         write(Path(__file__).resolve().parents[2] / "fixtures/corpus", 1000, 17, False)
     elif args.out:
-        write(args.out, args.count, args.seed, args.pictures)
+        write(args.out, args.count, args.seed, args.pictures, args.loose)
     else:
         parser.error("OUT or --fixture is needed")
 

@@ -77,6 +77,8 @@ pub struct Blueprint {
     pub(super) tokenizers: Vec<ClipTokenizer>,
     vae_factor: usize,
     sample_size: usize,
+    /// Whether the UNet has GLIGEN's layers, or will.
+    grounded: bool,
     pub(super) seen: SeenPictures,
 }
 
@@ -102,9 +104,18 @@ impl Blueprint {
                 .sample_size
                 .and_then(|size| size.first())
                 .unwrap_or(64),
+            grounded: checkpoint.unet_config()?.is_grounded(),
             checkpoint: Arc::new(checkpoint),
             seen: SeenPictures::default(),
         })
+    }
+
+    /// The same for a UNet that gets GLIGEN's layers later ([`Engine::replace_unet`](super::Engine::replace_unet)).
+    pub fn to_be_grounded(self) -> Self {
+        Self {
+            grounded: true,
+            ..self
+        }
     }
 
     /// The opened checkpoint.
@@ -289,7 +300,7 @@ impl Blueprint {
         let Some(grounding) = &request.ground else {
             return Ok(None);
         };
-        if !self.checkpoint.unet_config()?.is_grounded() {
+        if !self.grounded {
             return Err(GuidanceError::NotGrounded.into());
         }
         if !request.boxes.is_empty() {

@@ -91,7 +91,7 @@ impl Engine {
     }
 
     /// The first text encoder's pooled state of a phrase, `[C]`.
-    fn phrase(&self, phrase: &str) -> Result<Tensor<1>, EngineError> {
+    pub(super) fn phrase(&self, phrase: &str) -> Result<Tensor<1>, EngineError> {
         let tokenizer = &self.blueprint.tokenizers[0];
         let prompt = parse("phrase of a box", phrase, tokenizer)?;
         let chunk = prompt.first();

@@ -58,6 +58,14 @@ impl Engine {
         })
     }
 
+    /// A phrase as GLIGEN's layers are told it: the first text encoder's pooled state, `[C]`, f32. Brackets are text.
+    ///
+    /// # Errors
+    /// As [`Self::caption_states`].
+    pub fn phrase_state(&self, phrase: &str) -> Result<Tensor<1>, EngineError> {
+        Ok(self.phrase(&literal(phrase))?.cast(DType::F32))
+    }
+
     /// What the autoencoder says of a picture whose sides are multiples of its factor, not yet scaled.
     ///
     /// # Errors
@@ -81,7 +89,7 @@ impl Engine {
         Ok(Scheduler::from_config(config, None)?)
     }
 
-    /// Makes pictures with another UNet from now on, which is of the same configuration.
+    /// Makes pictures with another UNet from now on, which is of the same configuration but for GLIGEN's layers.
     pub fn replace_unet(&mut self, unet: UNet) {
         self.graphs.release();
         self.unet = unet;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use prepose_dataset::DatasetError;
 use prepose_optimizer::state::StateError;
 use prepose_store::files::WriteError;
-use prepose_weights::WeightsError;
+use prepose_weights::{Family, WeightsError};
 use thiserror::Error;
 
 use crate::engine::EngineError;
@@ -101,6 +101,11 @@ pub enum TrainError {
         "this checkpoint predicts clean latents, and only those that predict noise or velocity can be trained"
     )]
     Prediction,
+    /// GLIGEN's layers for another family, for which there are none.
+    #[error(
+        "GLIGEN's layers are for checkpoints of Stable Diffusion 1.x, and this one is of {0}; train a LoRA, or the UNet"
+    )]
+    Grounding(Family),
     /// Buckets without any size, or a size that latents cannot have.
     #[error("{0}")]
     Sizes(String),

@@ -9,7 +9,8 @@
 //! OUT/lock                   locked while a process trains here
 //! OUT/cache/                 latents and states of captions
 //! OUT/training.html          curves and pictures
-//! OUT/lora.safetensors, OUT/pytorch_lora_weights.safetensors, or OUT/checkpoint/
+//! OUT/lora.safetensors, OUT/pytorch_lora_weights.safetensors, or OUT/checkpoint/, or
+//! OUT/gligen.safetensors, OUT/gligen_diffusers.safetensors
 //! ```
 
 use std::collections::{BTreeMap, HashMap};
@@ -20,7 +21,7 @@ use prepose_dataset::Skipped;
 use prepose_optimizer::rule::Trained;
 use prepose_store::files::{FolderLock, append_line, lock, prepare_folder, write_atomically};
 use prepose_untrusted::read_text;
-use prepose_weights::{Checkpoint, LoraFormat, LoraLayer};
+use prepose_weights::{Checkpoint, GligenFormat, GligenTensor, LoraFormat, LoraLayer};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -224,6 +225,21 @@ impl Folder {
                 }
                 Ok(written)
             }
+            Kind::Gligen { .. } => {
+                let tensors = gligen(trainer);
+                let about = about(trainer, settings);
+                let files = [
+                    (GligenFormat::Original, "gligen.safetensors"),
+                    (GligenFormat::Diffusers, "gligen_diffusers.safetensors"),
+                ];
+                let mut written = Vec::new();
+                for (format, name) in files {
+                    let bytes = checkpoint.gligen_file(format, &tensors, &about)?;
+                    write_atomically(&self.file(name), &bytes)?;
+                    written.push(self.file(name));
+                }
+                Ok(written)
+            }
             Kind::Unet { .. } => {
                 let values = trainer.trained().iter().zip(trainer.values());
                 let values = values.map(|(tensor, values)| (tensor.name.clone(), values.to_vec()));
@@ -246,6 +262,16 @@ impl Folder {
             }
         }
     }
+}
+
+fn gligen(trainer: &Trainer) -> Vec<GligenTensor> {
+    let named = trainer.trained().iter().zip(trainer.values());
+    let tensor = |(tensor, values): (&Trained, &[f32])| GligenTensor {
+        name: tensor.name.clone(),
+        shape: tensor.shape.clone(),
+        values: values.to_vec(),
+    };
+    named.map(tensor).collect()
 }
 
 fn layers(trainer: &Trainer) -> Vec<LoraLayer> {
@@ -271,7 +297,7 @@ fn layers(trainer: &Trainer) -> Vec<LoraLayer> {
         .collect()
 }
 
-/// What is said of a LoRA in its metadata, in kohya's words where there are any.
+/// What is said of a LoRA or of GLIGEN's layers in their metadata, in kohya's words where there are any.
 fn about(trainer: &Trainer, settings: &Settings) -> BTreeMap<String, String> {
     let recipe = &settings.recipe;
     let held = match recipe.average {

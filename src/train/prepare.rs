@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use prepose_dataset::bucket::{Fit, Sizes};
 use prepose_dataset::look::Looked;
+use prepose_dataset::objects::Object;
 use prepose_dataset::order::{Flips, Item, items};
+use prepose_models::unet::MOST_OBJECTS;
 use sha2::{Digest, Sha256};
 
 use super::cache::{Arrays, Cache, key};
@@ -20,6 +22,8 @@ pub struct Prepared {
     pub items: Vec<Item>,
     /// Of the networks that encode.
     networks: String,
+    /// Whether it matters what is where in the pictures.
+    grounded: bool,
 }
 
 /// The mean and the standard deviation of latents, not yet scaled.
@@ -42,7 +46,8 @@ fn sizes<const N: usize>(shape: &[usize]) -> Option<[usize; N]> {
 }
 
 impl Prepared {
-    /// Decides on sizes and mirror images. `networks` names the networks that encode, such as by their hash.
+    /// Decides on sizes and mirror images. `networks` names the networks that encode, such as by their hash. `grounded`:
+    /// phrases with boxes are trained on, too.
     ///
     /// # Errors
     /// No picture that comes to one of the sizes.
@@ -52,6 +57,7 @@ impl Prepared {
         flips: Flips,
         cache: PathBuf,
         networks: String,
+        grounded: bool,
     ) -> Result<Self, TrainError> {
         let chooser = sizes.chooser();
         let mut kept = Vec::new();
@@ -72,6 +78,7 @@ impl Prepared {
             samples: kept,
             fits,
             networks,
+            grounded,
         })
     }
 
@@ -114,8 +121,26 @@ impl Prepared {
             hash.update(self.picture_key(item));
             hash.update((item.caption.len() as u64).to_le_bytes());
             hash.update(&item.caption);
+            for Object { phrase, corners } in self.objects(item) {
+                hash.update((phrase.len() as u64).to_le_bytes());
+                hash.update(&phrase);
+                corners
+                    .iter()
+                    .for_each(|edge| hash.update(edge.to_le_bytes()));
+            }
         }
         format!("{:x}", hash.finalize())
+    }
+
+    /// What is where in the picture as it is trained on; nothing if that does not matter.
+    fn objects(&self, item: &Item) -> Vec<Object> {
+        match self.grounded {
+            true => {
+                let objects = &self.samples[item.sample].sample.objects;
+                self.fits[item.sample].place(objects, item.flipped, MOST_OBJECTS)
+            }
+            false => Vec::new(),
+        }
     }
 
     fn picture_key(&self, item: &Item) -> String {
@@ -136,6 +161,10 @@ impl Prepared {
         key(&["caption", &self.networks, caption])
     }
 
+    fn phrase_key(&self, phrase: &str) -> String {
+        key(&["phrase", &self.networks, phrase])
+    }
+
     /// Encodes what is not yet in the cache; `done` is called after each item.
     ///
     /// # Errors
@@ -148,6 +177,9 @@ impl Prepared {
         self.encode_caption(engine, "")?;
         for item in &self.items {
             self.encode_caption(engine, &item.caption)?;
+            for object in self.objects(item) {
+                self.encode_phrase(engine, &object.phrase)?;
+            }
             let key = self.picture_key(item);
             if !self.cache.has(&key) {
                 self.cache.put(&key, &self.latents(engine, item)?)?;
@@ -171,6 +203,28 @@ impl Prepared {
             arrays.push(("pooled", vec![pooled.len()], pooled));
         }
         self.cache.put(&key, &arrays)
+    }
+
+    fn encode_phrase(&self, engine: &Engine, phrase: &str) -> Result<(), TrainError> {
+        let key = self.phrase_key(phrase);
+        if self.cache.has(&key) {
+            return Ok(());
+        }
+        let state = engine.phrase_state(phrase)?.into_data();
+        let state: Vec<f32> = state.iter::<f32>().collect();
+        self.cache
+            .put(&key, &vec![("state", vec![state.len()], state)])
+    }
+
+    /// What is where in an item's picture as it is trained on.
+    pub(super) fn placed(&self, item: usize) -> Vec<Object> {
+        self.objects(&self.items[item])
+    }
+
+    /// The state of a phrase of [`Self::placed`].
+    pub(super) fn phrase(&self, phrase: &str) -> Result<Vec<f32>, TrainError> {
+        let (_, state) = self.cache.get(&self.phrase_key(phrase), "state")?;
+        Ok(state)
     }
 
     fn latents(&self, engine: &Engine, item: &Item) -> Result<Arrays, TrainError> {

@@ -50,14 +50,25 @@ pub enum Kind {
         /// Parts of names between dots, such as `attn2`; empty: all of it.
         parts: Vec<String>,
     },
+    /// GLIGEN's layers (Li et al. 2023), on pictures with phrases and boxes.
+    Gligen {
+        /// The share of batches that are told of no objects.
+        grounding_dropout: f64,
+    },
 }
 
 impl Kind {
+    /// Whether phrases with boxes are trained on.
+    pub fn is_grounded(&self) -> bool {
+        matches!(self, Self::Gligen { .. })
+    }
+
     /// What of the UNet that is.
     pub fn choice(&self) -> Choice {
         match self {
             Self::Unet { parts } if parts.is_empty() => Choice::All,
             Self::Unet { parts } => Choice::Named(parts.clone()),
+            Self::Gligen { .. } => Choice::Gligen,
             Self::Lora {
                 rank,
                 alpha,
@@ -126,7 +137,10 @@ impl Recipe {
                 return refuse(name, value.to_string(), "must be from 1 to 100000000");
             }
         }
-        let shares = [("--dropout", self.dropout)];
+        let mut shares = vec![("--dropout", self.dropout)];
+        if let Kind::Gligen { grounding_dropout } = self.kind {
+            shares.push(("--grounding-dropout", grounding_dropout));
+        }
         for (name, value) in shares {
             if !(0.0..=1.0).contains(&value) {
                 return refuse(name, value.to_string(), "must be from 0 to 1");

@@ -8,7 +8,7 @@ use prepose_dataset::look::look;
 use prepose_dataset::order::Flips;
 use prepose_dataset::{Options, Skipped};
 use prepose_models::training;
-use prepose_weights::WeightsError;
+use prepose_weights::{Family, WeightsError};
 
 use super::error::TrainError;
 use super::folder::{Folder, Settings};
@@ -19,6 +19,7 @@ use super::trainer::{Step, Trainer};
 use crate::device::OpenDevice;
 use crate::dtype::Dtype;
 use crate::engine::{Blueprint, Engine};
+use crate::guidance::grounding::Grounding;
 use crate::make::{MakeError, PictureMaker, check};
 use crate::request::{ModelRequest, Request};
 
@@ -106,8 +107,12 @@ pub fn run(
     tell: &mut dyn FnMut(Event),
 ) -> Result<(), TrainError> {
     let recipe = &job.recipe;
-    let blueprint = Blueprint::open(&job.model)?;
+    let mut blueprint = Blueprint::open(&job.model)?;
+    if recipe.kind.is_grounded() {
+        blueprint = blueprint.to_be_grounded();
+    }
     check_trainable(recipe, &blueprint)?;
+    let samples = requests(job, &blueprint)?;
     let fingerprint = blueprint.fingerprint();
     let dataset = prepose_dataset::open(&job.data, &job.options)?;
     tell(Event::Looking(dataset.samples.len()));
@@ -125,6 +130,7 @@ pub fn run(
         recipe.flips,
         cache,
         fingerprint.clone(),
+        recipe.kind.is_grounded(),
     )?;
     if recipe.flips == Flips::Exchange && !data.has_exchanged() {
         let first = data.items.first().map(|item| item.caption.clone());
@@ -142,7 +148,6 @@ pub fn run(
     };
     folder.claim(&settings)?;
     folder.skipped(&skipped)?;
-    let samples = requests(job, &blueprint)?;
 
     let model = ModelRequest {
         dtype: Dtype::F32,
@@ -191,6 +196,9 @@ pub fn check_trainable(recipe: &Recipe, blueprint: &Blueprint) -> Result<(), Tra
     recipe.check()?;
     let checkpoint = blueprint.checkpoint();
     let config = checkpoint.unet_config()?;
+    if recipe.kind.is_grounded() && checkpoint.family() != Family::Sd1 {
+        return Err(TrainError::Grounding(checkpoint.family()));
+    }
     training::parameters(&config, &recipe.kind.choice()).map_err(|source| {
         WeightsError::Training {
             path: checkpoint.path().to_owned(),
@@ -217,6 +225,7 @@ fn requests(job: &Job, blueprint: &Blueprint) -> Result<Vec<Request>, TrainError
         [request.width, request.height] = job.recipe.sizes.resolution;
         request.seed = job.samples.seed;
         request.steps = job.samples.steps;
+        request.ground = job.recipe.kind.is_grounded().then(Grounding::default);
         check(blueprint, &mut request, None, None)?;
         Ok(request)
     };

@@ -5,7 +5,7 @@ use std::path::Path;
 use burn::tensor::{Device, Tensor, TensorData};
 use prepose_dataset::order::Order;
 use prepose_models::training::TrainableUNet;
-use prepose_models::unet::{AddedConditioning, UNet};
+use prepose_models::unet::{AddedConditioning, Objects, UNet};
 use prepose_optimizer::clip;
 use prepose_optimizer::draws::Purpose;
 use prepose_optimizer::objective::{Target, error, noisy_parts};
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::TrainError;
 use super::prepare::Prepared;
-use super::recipe::Recipe;
+use super::recipe::{Kind, Recipe};
 use crate::engine::Engine;
 use crate::sampling::noise::{NoiseKind, NoiseSource};
 use crate::sampling::schedulers::Prediction;
@@ -299,9 +299,14 @@ impl<'a> Trainer<'a> {
                 time_ids: Tensor::from_data(ids, &self.device),
             }
         });
-        let prediction = self
-            .unet
-            .forward(noisy, &batch.timesteps, context, added.as_ref());
+        let objects = self.objects(number, items)?;
+        let prediction = self.unet.forward_grounded(
+            noisy,
+            &batch.timesteps,
+            context,
+            added.as_ref(),
+            objects.as_ref(),
+        );
         let said: Vec<f32> = prediction
             .clone()
             .inner()
@@ -328,6 +333,27 @@ impl<'a> Trainer<'a> {
         let gradients = self.unet.gradients(&mut tape).into_iter();
         let gradients = gradients.map(|gradient| gradient.into_data().iter::<f32>().collect());
         Ok((losses, gradients.collect()))
+    }
+
+    /// What GLIGEN's layers are told of the batch with this number, if it is they that are trained. As with their authors, none
+    /// or all of a batch's pictures are without objects.
+    fn objects(&self, number: u64, items: &[usize]) -> Result<Option<Objects>, TrainError> {
+        let Kind::Gligen { grounding_dropout } = self.recipe.kind else {
+            return Ok(None);
+        };
+        let width = self.unet.config().object_width().unwrap_or(0);
+        let mut rows = Vec::with_capacity(items.len());
+        for item in items {
+            let mut placed = Vec::new();
+            for object in self.data.placed(*item) {
+                let state = self.data.phrase(&object.phrase)?;
+                placed.push((self.row(&state), object.corners));
+            }
+            rows.push(Objects::new(&placed, width, &self.device));
+        }
+        let objects = Objects::cat(rows);
+        let dropped = self.recipe.seed.uniform(Purpose::Grounding, number) < grounding_dropout;
+        Ok(Some(if dropped { objects.none() } else { objects }))
     }
 
     /// Adds an item to a batch; everything that is drawn for it depends on `number`.

@@ -47,3 +47,4 @@ mod suites;
 #[path = "../support/mod.rs"]
 mod support;
 mod train;
+mod train_gligen;

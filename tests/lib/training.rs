@@ -1,4 +1,4 @@
-//! Steps of training against PyTorch's and PEFT's (`fixtures/training-steps`).
+//! Steps of training against PyTorch's, PEFT's and diffusers' (`fixtures/training-steps`, `fixtures/training-gligen`).
 
 use std::path::Path;
 
@@ -9,6 +9,7 @@ use prepose::train::optimizer::rule::{Rule, Trained};
 use prepose::train::optimizer::state::numbers;
 use prepose_formats::TensorFile;
 use prepose_models::training::{Choice, Lora, TrainableUNet};
+use prepose_models::unet::Objects;
 use prepose_weights::{Checkpoint, LoadOptions};
 use serde_json::Value;
 
@@ -17,15 +18,52 @@ use crate::support::fixture;
 struct Case {
     file: TensorFile,
     info: Value,
+    /// What names begin with.
+    kind: &'static str,
 }
 
 impl Case {
-    fn open() -> Self {
-        let read = |name: &str| fixture("training-steps").join(name);
+    fn open(folder: &str, kind: &'static str) -> Self {
+        let read = |name: &str| fixture(folder).join(name);
         Self {
+            kind,
             file: TensorFile::open(&read("expected.safetensors")).unwrap(),
             info: serde_json::from_slice(&std::fs::read(read("case.json")).unwrap()).unwrap(),
         }
+    }
+
+    /// The elements that the fixture has of a tensor: of a large one not all.
+    fn some(&self, values: &[f32]) -> Vec<f32> {
+        let number = |key: &str| self.info[key].as_u64().map(|number| number as usize);
+        match (number("large"), number("stride")) {
+            (Some(large), Some(stride)) if values.len() > large => {
+                values.iter().step_by(stride).copied().collect()
+            }
+            _ => values.to_vec(),
+        }
+    }
+
+    /// What GLIGEN's layers are told in a step.
+    fn objects(&self, step: usize) -> Option<Objects> {
+        self.file.info("boxes")?;
+        let device = Device::flex();
+        let tensor = |name: &str| {
+            let [steps, batch, places, width]: [usize; 4] = match name {
+                "masks" => [self.shape::<3>(name).as_slice(), &[1]].concat(),
+                _ => self.shape::<4>(name).to_vec(),
+            }
+            .try_into()
+            .unwrap();
+            let values = self.numbers(name);
+            let length = values.len() / steps;
+            let values = values[step * length..][..length].to_vec();
+            Tensor::<3>::from_data(TensorData::new(values, [batch, places, width]), &device)
+        };
+        Some(Objects {
+            phrases: tensor("positive_embeddings"),
+            boxes: tensor("boxes"),
+            mask: tensor("masks"),
+        })
     }
 
     fn numbers(&self, name: &str) -> Vec<f32> {
@@ -42,8 +80,9 @@ impl Case {
             .unwrap()
     }
 
-    fn adam(&self, kind: &str) -> (Rule, f64) {
-        let settings = &self.info["adam"][kind];
+    fn adam(&self) -> (Rule, f64) {
+        let all = &self.info["adam"];
+        let settings = all.get(self.kind.trim_end_matches('/')).unwrap_or(all);
         let number = |key: &str| settings[key].as_f64().unwrap();
         let adam = AdamW {
             eps: number("eps"),
@@ -55,7 +94,11 @@ impl Case {
 }
 
 fn load(choice: &Choice) -> (TrainableUNet, Vec<f32>) {
-    let options = LoadOptions::default();
+    let layers = fixture("gligen/unet/diffusion_pytorch_model.safetensors");
+    let options = LoadOptions {
+        gligen: (*choice == Choice::Gligen).then_some(layers),
+        ..LoadOptions::default()
+    };
     let checkpoint = Checkpoint::open(Path::new(&fixture("single-file/sd1")), &options).unwrap();
     let schedule = prepose::sampling::schedulers::Scheduler::from_config(
         &serde_json::json!({
@@ -68,10 +111,10 @@ fn load(choice: &Choice) -> (TrainableUNet, Vec<f32>) {
 }
 
 /// Trains for as many steps as there are and compares losses and weights.
-fn follow(kind: &str, choice: &Choice) {
-    let case = Case::open();
+fn follow(case: &Case, choice: &Choice) {
+    let kind = case.kind;
     let (mut unet, alphas) = load(choice);
-    let (rule, rate) = case.adam(kind);
+    let (rule, rate) = case.adam();
     let device = Device::flex();
     let row = |values: &[f32]| {
         Tensor::<1>::from_data(TensorData::new(values.to_vec(), [values.len()]), &device)
@@ -83,7 +126,7 @@ fn follow(kind: &str, choice: &Choice) {
     let values: Vec<Vec<f32>> = values.collect();
     let mut trained: Vec<Trained> = (unet.parameters().iter().zip(values))
         .map(|(parameter, values)| {
-            let start = numbers(&case.file, &format!("{kind}/start/{}", parameter.name));
+            let start = numbers(&case.file, &format!("{kind}start/{}", parameter.name));
             Trained::new(
                 &rule,
                 &parameter.name,
@@ -96,7 +139,7 @@ fn follow(kind: &str, choice: &Choice) {
     let [_, _, tokens, states] = case.shape("context");
     let (clean, noise) = (case.numbers("clean"), case.numbers("noise"));
     let (contexts, timesteps) = (case.numbers("context"), case.numbers("timesteps"));
-    let losses = case.numbers(&format!("{kind}/losses"));
+    let losses = case.numbers(&format!("{kind}losses"));
     let length = channels * height * width;
     for step in 0..steps {
         unet.set_values(trained.iter().map(|tensor| row(&tensor.values)).collect());
@@ -121,7 +164,8 @@ fn follow(kind: &str, choice: &Choice) {
             contexts[step * batch * tokens * states..][..batch * tokens * states].to_vec();
         let context = Tensor::from_data(TensorData::new(context, [batch, tokens, states]), &device);
         let noisy = Tensor::from_data(TensorData::new(noisy, shape), &device);
-        let said = unet.forward(noisy, &t, context, None);
+        let objects = case.objects(step);
+        let said = unet.forward_grounded(noisy, &t, context, None, objects.as_ref());
         let numbers: Vec<f32> = said.clone().inner().into_data().iter::<f32>().collect();
         assert_eq!(Target::Epsilon.parts(0.5), [0.0, 1.0]);
         let (mut loss, mut cotangent) = (0.0, Vec::new());
@@ -152,24 +196,51 @@ fn follow(kind: &str, choice: &Choice) {
         let gradients: Vec<Vec<f32>> = gradients
             .map(|g| g.into_data().iter::<f32>().collect())
             .collect();
+        if step == 0 {
+            check_gradients(case, &trained, &gradients);
+        }
         rule.step_all(&mut trained, &gradients, rate, step as u64 + 1);
     }
     assert!(trained.len() > 10);
     for tensor in &trained {
-        let expected = case.numbers(&format!("{kind}/after/{}", tensor.name));
-        let off = tensor
-            .values
-            .iter()
-            .zip(&expected)
-            .map(|(a, b)| (a - b).abs());
+        let expected = case.numbers(&format!("{kind}after/{}", tensor.name));
+        let values = case.some(&tensor.values);
+        assert_eq!(values.len(), expected.len(), "{}", tensor.name);
+        let off = values.iter().zip(&expected).map(|(a, b)| (a - b).abs());
         let off = off.fold(0.0, f32::max);
         assert!(off < 1e-4, "{kind}, {}: {off}", tensor.name);
     }
 }
 
+/// Compares gradients where the fixture has them: each within 10⁻⁴ of its largest element.
+fn check_gradients(case: &Case, trained: &[Trained], gradients: &[Vec<f32>]) {
+    for (tensor, gradient) in trained.iter().zip(gradients) {
+        let name = format!("{}gradient/{}", case.kind, tensor.name);
+        let Some(expected) = numbers(&case.file, &name) else {
+            assert!(case.objects(0).is_none(), "no {name}");
+            continue;
+        };
+        let largest = expected.iter().fold(0f32, |most, g| most.max(g.abs()));
+        let gradient = case.some(gradient);
+        let off = gradient.iter().zip(&expected).map(|(a, b)| (a - b).abs());
+        let off = off.fold(0.0, f32::max);
+        println!("{name}: {:.1e} of {largest:.1e}", off / largest);
+        assert!(
+            largest > 0.0 && off <= 1e-4 * largest,
+            "{name}: {off} of {largest}"
+        );
+    }
+}
+
+#[test]
+fn steps_of_gligens_layers_come_to_diffusers_weights() {
+    follow(&Case::open("training-gligen", ""), &Choice::Gligen);
+}
+
 #[test]
 fn twenty_steps_of_a_lora_come_to_pefts_weights() {
-    let info = Case::open().info;
+    let case = Case::open("training-steps", "lora/");
+    let info = &case.info;
     let targets = info["targets"].as_array().unwrap().iter();
     let lora = Lora {
         targets: targets
@@ -177,10 +248,10 @@ fn twenty_steps_of_a_lora_come_to_pefts_weights() {
             .collect(),
         ..Lora::attention(2, info["alpha"].as_f64().unwrap())
     };
-    follow("lora", &Choice::Lora(lora));
+    follow(&case, &Choice::Lora(lora));
 }
 
 #[test]
 fn twenty_steps_of_a_unet_come_to_pytorchs_weights() {
-    follow("unet", &Choice::All);
+    follow(&Case::open("training-steps", "unet/"), &Choice::All);
 }

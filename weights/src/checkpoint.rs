@@ -18,7 +18,7 @@ use crate::error::WeightsError;
 use crate::family::Family;
 use crate::files::{Files, MemoryFolder};
 use crate::folder::open_folder;
-use crate::gligen;
+use crate::gligen::{self, GligenFormat, GligenTensor};
 use crate::hash::{FileHash, hash_file};
 use crate::hub;
 use crate::ip_adapter::{AdapterSpec, AdapterWeights};
@@ -300,6 +300,20 @@ impl Checkpoint {
         about: &BTreeMap<String, String>,
     ) -> Result<Vec<u8>, WeightsError> {
         lora::file(&self.parts, format, layers, about)
+    }
+
+    /// The bytes of a file of GLIGEN's layers for this checkpoint in f16, with the names of `format`. `about` is written into
+    /// its metadata.
+    ///
+    /// # Errors
+    /// A parameter that is none of such layers.
+    pub fn gligen_file(
+        &self,
+        format: GligenFormat,
+        tensors: &[GligenTensor],
+        about: &BTreeMap<String, String>,
+    ) -> Result<Vec<u8>, WeightsError> {
+        gligen::file(&self.parts, format, tensors, about)
     }
 
     /// A checkpoint of the same networks with random weights.

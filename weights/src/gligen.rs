@@ -1,14 +1,18 @@
 //! GLIGEN's layers from a file of their own, put into a checkpoint of Stable Diffusion 1.x.
 //!
 //! The authors publish whole checkpoints; ComfyUI's users pass around the added layers alone. Both are taken here, in
-//! latent-diffusion's names or diffusers'. The rest of a whole checkpoint is passed over.
+//! latent-diffusion's names or diffusers'. The rest of a whole checkpoint is passed over. Layers that were trained here are
+//! written in either naming, in f16.
 
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
+use half::f16;
 use prepose_formats::TensorFile;
 use prepose_models::params::outline;
 use prepose_models::unet::{UNet, UNetConfig};
+use safetensors::tensor::{Dtype, TensorView};
 use serde_json::json;
 
 use crate::error::{WeightsError, list};
@@ -16,7 +20,28 @@ use crate::family::{self, Family, FileKind};
 use crate::folder::insert;
 use crate::hub;
 use crate::keys::{self, Target, UnetBlocks, is_gligen};
+use crate::lora::sorted;
 use crate::part::{Part, Parts, View};
+
+/// Whose names a file of GLIGEN's layers has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GligenFormat {
+    /// latent-diffusion's, as the published file of the layers alone, which ComfyUI reads.
+    Original,
+    /// diffusers', for a UNet whose `attention_type` is `gated`.
+    Diffusers,
+}
+
+/// One parameter of GLIGEN's layers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GligenTensor {
+    /// In diffusers' naming.
+    pub name: String,
+    /// Its extents; none for a gate.
+    pub shape: Vec<usize>,
+    /// Its elements.
+    pub values: Vec<f32>,
+}
 
 /// Puts the layers in the file at `path` into the UNet of `parts`.
 ///
@@ -77,6 +102,56 @@ pub(crate) fn apply(path: &Path, parts: &mut Parts) -> Result<(), WeightsError> 
     })?;
     parts.unet.entries.append(&mut layers.entries);
     Ok(())
+}
+
+/// As [`crate::Checkpoint::gligen_file`].
+pub(crate) fn file(
+    parts: &Parts,
+    format: GligenFormat,
+    tensors: &[GligenTensor],
+    about: &BTreeMap<String, String>,
+) -> Result<Vec<u8>, WeightsError> {
+    let refused = |what: String| WeightsError::Unsupported {
+        path: parts.unet.path.clone(),
+        what,
+        hint: "GLIGEN's layers are those of the transformers, and the position network".into(),
+    };
+    let modules: Vec<(String, String)> = UnetBlocks::of(&parts.unet.config).modules().collect();
+    let original = |name: &str| {
+        if name.starts_with("position_net.") {
+            return Some(name.to_owned());
+        }
+        modules.iter().find_map(|(ldm, diffusers)| {
+            let rest = name.strip_prefix(diffusers.as_str())?;
+            rest.starts_with('.').then(|| format!("{ldm}{rest}"))
+        })
+    };
+    let mut stored = Vec::with_capacity(tensors.len());
+    for GligenTensor {
+        name,
+        shape,
+        values,
+    } in tensors
+    {
+        let key = match format {
+            GligenFormat::Original => original(name),
+            GligenFormat::Diffusers => Some(name.clone()),
+        };
+        let key = key.filter(|_| is_gligen(name));
+        let key = key.ok_or_else(|| refused(format!("a layer {name} among GLIGEN's")))?;
+        let bytes = values.iter().map(|value| f16::from_f32(*value));
+        let bytes: Vec<u8> = bytes.flat_map(f16::to_le_bytes).collect();
+        stored.push((key, shape.clone(), bytes));
+    }
+    let views = stored.iter().map(|(key, shape, bytes)| {
+        let view = TensorView::new(Dtype::F16, shape.clone(), bytes)?;
+        Ok((key.as_str(), view))
+    });
+    let views: Result<Vec<_>, safetensors::SafeTensorError> = views.collect();
+    let mut metadata: HashMap<String, String> = about.clone().into_iter().collect();
+    metadata.insert("format".into(), "pt".into());
+    let whole = views.and_then(|views| safetensors::serialize(views, Some(metadata)));
+    Ok(sorted(whole.map_err(|error| refused(error.to_string()))?))
 }
 
 const BOXES: &str = "give GLIGEN's layers for boxes with phrases (gligen_sd14_textbox_pruned, or the \

@@ -48,6 +48,7 @@ pub use error::{Mismatch, Misshaped, WeightsError};
 pub use eyes::{EyeKind, EyeWeights};
 pub use family::{Family, FileKind};
 pub use files::MemoryFolder;
+pub use gligen::{GligenFormat, GligenTensor};
 pub use hash::{FileHash, sha256_file};
 pub use ip_adapter::{AdapterSpec, AdapterWeights};
 pub use lora::{LoraFormat, LoraLayer, LoraSpec};

@@ -1,12 +1,14 @@
 //! GLIGEN's layers in the layouts in which they are passed around.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use burn::tensor::{FloatDType, Tensor};
 use prepose_models::unet::Objects;
-use prepose_weights::{Checkpoint, Family, LoadOptions, LoraSpec, describe_file};
+use prepose_weights::{
+    Checkpoint, Family, GligenFormat, GligenTensor, LoadOptions, LoraSpec, describe_file,
+};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -190,6 +192,59 @@ fn every_layout_is_the_same_network() {
     let changed = output(&changed, &expected).into_data();
     assert_ne!(Some(&changed), first.as_ref());
     assert!(changed.iter::<f32>().all(f32::is_finite));
+}
+
+/// What was trained is written under the names of the published file and under diffusers', and is diffusers' network again.
+#[test]
+fn trained_layers_are_written_as_others_have_them() {
+    let expected = Expected::read("gligen/expected.safetensors");
+    let folder = tempfile::tempdir().unwrap();
+    let plain = open(&fixture("single-file/sd1-f16.safetensors"), &config());
+    let layers = || unet().into_iter().filter(|(name, ..)| is_layer(name));
+    let layers: Vec<Stored> = layers().collect();
+    let trained = layers.iter().map(|(name, _, shape, bytes)| GligenTensor {
+        name: name.clone(),
+        shape: shape.clone(),
+        values: (bytes.as_chunks::<2>().0.iter())
+            .map(|bits| half::f16::from_le_bytes(*bits).to_f32())
+            .collect(),
+    });
+    let trained: Vec<GligenTensor> = trained.collect();
+    let about = BTreeMap::from([("by".to_string(), "a test".to_string())]);
+    let formats = [
+        (GligenFormat::Original, ldm(layers.clone())),
+        (GligenFormat::Diffusers, layers.clone()),
+    ];
+    for (format, known) in formats {
+        let path = folder.path().join(format!("{format:?}.safetensors"));
+        let bytes = plain.gligen_file(format, &trained, &about).unwrap();
+        fs::write(&path, bytes).unwrap();
+        let mut written = read_safetensors(&path);
+        let mut known = known;
+        written.sort_by(|a, b| a.0.cmp(&b.0));
+        known.sort_by(|a, b| a.0.cmp(&b.0));
+        assert_eq!(written.len(), known.len());
+        for (written, known) in written.iter().zip(&known) {
+            assert_eq!(
+                (&written.0, &written.2, &written.3),
+                (&known.0, &known.2, &known.3)
+            );
+        }
+        let described = describe_file(&path).unwrap();
+        assert_eq!(described.kind.name(), "a file of GLIGEN layers");
+        assert_eq!(described.metadata["by"], "a test");
+        let again = open(
+            &fixture("single-file/sd1-f16.safetensors"),
+            &with_layers(path),
+        );
+        expected.compare("unet/batch/out", output(&again, &expected), 1e-5);
+    }
+    let stray = GligenTensor {
+        name: "conv_in.weight".into(),
+        ..trained[0].clone()
+    };
+    let refused = plain.gligen_file(GligenFormat::Original, &[stray], &about);
+    assert!(chain(&refused.unwrap_err()).contains("conv_in.weight"));
 }
 
 #[test]

@@ -14,6 +14,8 @@ pub enum Choice {
     Named(Vec<String>),
     /// Low-rank branches beside layers, which are frozen like all the rest.
     Lora(Lora),
+    /// GLIGEN's layers (Li et al. 2023): the network's own, or new ones in a network without. The rest is frozen.
+    Gligen,
 }
 
 /// Low-rank branches (Hu et al. 2021): `y + alpha / rank · B A x`.
@@ -40,6 +42,9 @@ const RESNETS: [&str; 6] = [
     "downsamplers.0.conv",
     "upsamplers.0.conv",
 ];
+
+/// Parts of the names of GLIGEN's layers.
+const GLIGEN: [&str; 2] = ["position_net", "fuser"];
 
 impl Lora {
     fn of(rank: usize, alpha: f64, targets: &[&[&str]]) -> Self {
@@ -106,22 +111,28 @@ pub fn parameters(config: &UNetConfig, choice: &Choice) -> Result<Vec<Parameter>
 
 /// What is trained, in the order of the network's parameters.
 pub(super) struct Plan {
+    /// Of the network that is built.
+    pub config: UNetConfig,
     pub parameters: Vec<Parameter>,
     pub modules: Vec<LoraModule>,
 }
 
 impl Plan {
     pub fn new(config: &UNetConfig, choice: &Choice) -> Result<Self, TrainingError> {
-        if config.is_grounded() {
-            return Err(TrainingError::Grounded);
-        }
-        let wanted = outline(|params| UNet::load(config, params))?;
+        let config = match choice {
+            Choice::Gligen => config.grounded(),
+            _ if config.is_grounded() => return Err(TrainingError::Grounded),
+            _ => config.clone(),
+        };
+        let wanted = outline(|params| UNet::load(&config, params))?;
         let (parameters, modules) = match choice {
+            Choice::Gligen => (named(&wanted, &GLIGEN.map(String::from))?, vec![]),
             Choice::All => (wanted.into_iter().map(Parameter::from).collect(), vec![]),
             Choice::Named(parts) => (named(&wanted, parts)?, vec![]),
             Choice::Lora(lora) => branches(&wanted, lora)?,
         };
         Ok(Self {
+            config,
             parameters,
             modules,
         })

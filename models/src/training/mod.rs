@@ -7,6 +7,7 @@
 
 mod assembly;
 mod choice;
+mod initial;
 
 use std::collections::HashMap;
 
@@ -18,7 +19,7 @@ pub use choice::{Choice, Lora, LoraModule, Parameter, parameters};
 
 use crate::config::ConfigError;
 use crate::params::{ParamSource, Params};
-use crate::unet::{AddedConditioning, UNet, UNetConfig};
+use crate::unet::{AddedConditioning, Objects, UNet, UNetConfig};
 use assembly::{Assembly, Frozen, Loading};
 use choice::Plan;
 
@@ -28,9 +29,9 @@ pub enum TrainingError {
     /// The network cannot be built at all.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Its gates are read when it is loaded, and are no tensors.
+    /// It is its layers of GLIGEN's that can be trained; the rest was trained without them.
     #[error(
-        "a UNet with GLIGEN's layers cannot be trained; take the checkpoint that it was made from"
+        "of a UNet with GLIGEN's layers only these can be trained; for the rest take the checkpoint that it was made from"
     )]
     Grounded,
     /// Nothing has a name with this part.
@@ -76,7 +77,8 @@ pub struct TrainableUNet {
 
 impl TrainableUNet {
     /// Loads the network to a `device` without autodiff, to compute in `dtype`. Of a branch, `A` is uniform in
-    /// ±1/√(inputs), by `seed` and name, and `B` is zero.
+    /// ±1/√(inputs), by `seed` and name, and `B` is zero. Where the source has none of GLIGEN's layers they begin as their
+    /// authors', with closed gates: the network says what it said without them.
     ///
     /// # Errors
     /// [`TrainingError`] if the network cannot be built or not be trained so. Problems with parameters are the source's to
@@ -90,17 +92,19 @@ impl TrainableUNet {
         seed: u64,
     ) -> Result<Self, TrainingError> {
         let Plan {
+            config,
             parameters,
             modules,
         } = Plan::new(config, choice)?;
         let own = modules.is_empty();
         let value = |parameter: &Parameter| {
-            let data: Vec<f32> = match own {
-                true => source
-                    .take(&parameter.name, &parameter.shape)
-                    .iter()
-                    .collect(),
-                false => initial(parameter, seed),
+            let Parameter { name, shape } = parameter;
+            let data: Vec<f32> = match choice {
+                Choice::Lora(_) => initial::of_branch(parameter, seed),
+                Choice::Gligen if !source.contains(name) => {
+                    initial::of_gligen(parameter, &parameters, seed)
+                }
+                _ => source.take(name, shape).iter().collect(),
             };
             let length = data.len();
             Tensor::<1>::from_data(TensorData::new(data, [length]), (device, DType::F32))
@@ -117,14 +121,14 @@ impl TrainableUNet {
             frozen: Frozen::new(),
             trained,
         };
-        UNet::load(config, Params::of_tensors(&mut loading, device, dtype))?;
+        UNet::load(&config, Params::of_tensors(&mut loading, device, dtype))?;
         let frozen = loading.frozen;
         let by_path = modules
             .iter()
             .map(|module| (module.path.clone(), module.clone()));
         let by_path = by_path.collect();
         let mut unet = Self {
-            config: config.clone(),
+            config,
             device: device.clone(),
             dtype,
             frozen,
@@ -190,8 +194,28 @@ impl TrainableUNet {
         context: Tensor<3>,
         added: Option<&AddedConditioning>,
     ) -> Tensor<4> {
+        self.forward_grounded(sample, timesteps, context, added, None)
+    }
+
+    /// As [`Self::forward`], with what GLIGEN's layers are told of each sample; without, they do not act.
+    ///
+    /// # Panics
+    /// As [`Self::forward`].
+    pub fn forward_grounded(
+        &self,
+        sample: Tensor<4>,
+        timesteps: &[f64],
+        context: Tensor<3>,
+        added: Option<&AddedConditioning>,
+        objects: Option<&Objects>,
+    ) -> Tensor<4> {
         let unet = self.build(self.leaves.clone());
-        unet.forward(sample, timesteps, context, added)
+        let prepared = unet.prepare(context, added);
+        let prepared = match objects {
+            Some(objects) => unet.ground(prepared, objects),
+            None => prepared,
+        };
+        unet.forward_prepared(sample, timesteps, &prepared)
     }
 
     /// The gradients that a backward pass from what [`Self::forward`] returned has left, without autodiff; zeros for what it
@@ -242,30 +266,4 @@ impl TrainableUNet {
         let params = Params::of_tensors(&mut assembly, &self.device, self.dtype);
         UNet::load(&self.config, params).expect("a configuration that it was loaded with")
     }
-}
-
-/// The first values of a factor: uniform in ±1/√(inputs) for `A`, zeros for `B`.
-fn initial(parameter: &Parameter, seed: u64) -> Vec<f32> {
-    let count = parameter.shape.iter().product();
-    if parameter.name.ends_with("lora_B.weight") {
-        return vec![0.0; count];
-    }
-    let inputs: usize = parameter.shape[1..].iter().product();
-    let bound = 1.0 / (inputs as f64).sqrt();
-    // FNV-1a of the name, so that a factor does not depend on which others there are.
-    let hash = |hash: u64, byte: u8| (hash ^ byte as u64).wrapping_mul(0x100_0000_01b3);
-    let mut state = parameter
-        .name
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325 ^ seed, hash);
-    let next = |_| {
-        // splitmix64 (Steele et al. 2014).
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = state;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        let unit = ((x ^ (x >> 31)) >> 11) as f64 / (1u64 << 53) as f64;
-        ((2.0 * unit - 1.0) * bound) as f32
-    };
-    (0..count).map(next).collect()
 }

@@ -170,6 +170,19 @@ impl UNetConfig {
         self.attention_type == GATED
     }
 
+    /// The same network with GLIGEN's layers.
+    pub(crate) fn grounded(&self) -> Self {
+        Self {
+            attention_type: GATED.into(),
+            ..self.clone()
+        }
+    }
+
+    /// The width of phrases and of objects' tokens, whether or not the network has GLIGEN's layers.
+    pub fn object_width(&self) -> Option<usize> {
+        self.cross_attention_dim.first()
+    }
+
     /// Refuses options and kinds of blocks that are not implemented.
     fn check_kinds(&self) -> Result<(), ConfigError> {
         CHECK.class(&self.rest, &["UNet2DConditionModel"])?;

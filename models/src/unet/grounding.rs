@@ -3,7 +3,7 @@
 //!
 //! The published layers attend over `[picture rows, object rows]` and keep the picture's. Nothing in an object's row
 //! depends on the picture, so that its key and value are computed once a prompt; the factors tanh(α) of the gates are
-//! merged into the projections that they follow.
+//! merged into the projections that they follow, on the tape where they are trained.
 
 use burn::module::Param;
 use burn::prelude::*;
@@ -178,14 +178,13 @@ impl Fuser {
     pub fn load(mut params: Params, shape: &AttentionShape, width: usize) -> Self {
         const EPS: f64 = 1e-5;
         let channels = shape.channels;
-        let mut gate = |name| f64::from(params.scalar(name)).tanh() as f32;
-        let gates = [gate("alpha_attn"), gate("alpha_dense")];
+        let gates = ["alpha_attn", "alpha_dense"].map(|name| params.gate(name));
         Self {
             linear: Linear::load(params.pp("linear"), width, channels, true),
             norm1: LayerNorm::load(params.pp("norm1"), channels, EPS),
-            attn: SelfAttention::load_gated(params.pp("attn"), shape, gates[0]),
+            attn: SelfAttention::load_gated(params.pp("attn"), shape, &gates[0]),
             norm2: LayerNorm::load(params.pp("norm2"), channels, EPS),
-            ff: FeedForward::load_gated(params.pp("ff"), channels, gates[1]),
+            ff: FeedForward::load_gated(params.pp("ff"), channels, &gates[1]),
         }
     }
 

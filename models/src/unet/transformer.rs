@@ -13,7 +13,7 @@ use crate::attention::{
 use crate::ip_adapter::PictureLayer;
 use crate::layers::{GroupNorm, LayerNorm, Linear};
 use crate::low_rank::LowRank;
-use crate::params::Params;
+use crate::params::{Gate, Params};
 
 /// What the transformers of one resolution have in common.
 #[derive(Clone, Copy)]
@@ -372,15 +372,15 @@ pub(crate) struct FeedForward {
 
 impl FeedForward {
     fn load(params: Params, channels: usize) -> Self {
-        Self::load_gated(params, channels, 1.0)
+        Self::load_gated(params, channels, &Gate::OPEN)
     }
 
-    /// One whose result is `factor` times what the checkpoint's would be.
-    pub fn load_gated(mut params: Params, channels: usize, factor: f32) -> Self {
+    /// One whose result is `gate` times what the checkpoint's would be.
+    pub fn load_gated(mut params: Params, channels: usize, gate: &Gate) -> Self {
         let inner = 4 * channels;
         Self {
             proj: Linear::load(params.pp("net.0.proj"), channels, 2 * inner, true),
-            out: Linear::load(params.pp("net.2").times(factor), inner, channels, true),
+            out: Linear::load(params.pp("net.2").gated(gate), inner, channels, true),
         }
     }
 

@@ -52,6 +52,59 @@ pub struct UnetArgs {
     pub common: Common,
 }
 
+/// `prepose train gligen`
+#[derive(Debug, clap::Args)]
+pub struct GligenArgs {
+    /// Layers to begin with: a file for this checkpoint [default: the checkpoint's own, or new ones].
+    #[arg(long, value_name = "FILE", help_heading = "GLIGEN")]
+    pub gligen: Option<PathBuf>,
+    /// The share of batches that are told of no objects.
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value_t = 0.1,
+        help_heading = "GLIGEN"
+    )]
+    pub grounding_dropout: f64,
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// What is usual for a kind of training.
+#[derive(Clone, Copy, Debug)]
+pub struct Usual {
+    /// The learning rate.
+    pub rate: f64,
+    /// AdamW's.
+    pub weight_decay: f64,
+    /// The longest gradient.
+    pub clip: f64,
+    /// The share of captions that are left out.
+    pub dropout: f64,
+}
+
+impl Usual {
+    /// As diffusers' scripts, with this learning rate.
+    pub fn with_rate(rate: f64) -> Self {
+        Self {
+            rate,
+            weight_decay: 0.01,
+            clip: 1.0,
+            dropout: 0.0,
+        }
+    }
+
+    /// As GLIGEN's authors.
+    pub fn gligen() -> Self {
+        Self {
+            rate: 5e-5,
+            weight_decay: 0.0,
+            clip: 0.0,
+            dropout: 0.5,
+        }
+    }
+}
+
 /// Which optimiser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Optimizer {
@@ -217,7 +270,7 @@ struct Steps {
     /// The optimiser.
     #[arg(long, value_enum, default_value = "adamw")]
     optimizer: Optimizer,
-    /// The learning rate [default: 1e-4 for a LoRA, 1e-5 for the UNet].
+    /// The learning rate [default: 1e-4 for a LoRA, 1e-5 for the UNet, 5e-5 for GLIGEN's layers].
     #[arg(long, value_name = "NUMBER")]
     rate: Option<f64>,
     /// Steps until the rate is reached; the first of them has 0.
@@ -226,7 +279,7 @@ struct Steps {
     /// What comes after the warm-up.
     #[arg(long, value_enum, default_value = "constant")]
     schedule: Schedule,
-    /// Weight decay [default: 0.01; 0 with Adafactor].
+    /// Weight decay [default: 0.01; 0 with Adafactor and for GLIGEN's layers].
     #[arg(long, value_name = "NUMBER", hide_short_help = true)]
     weight_decay: Option<f64>,
     /// AdamW's betas.
@@ -247,9 +300,9 @@ struct Steps {
         hide_short_help = true
     )]
     eps: f64,
-    /// The longest gradient; 0: any.
-    #[arg(long, value_name = "NUMBER", default_value_t = 1.0)]
-    clip: f64,
+    /// The longest gradient; 0: any [default: 1; 0 for GLIGEN's layers].
+    #[arg(long, value_name = "NUMBER")]
+    clip: Option<f64>,
     /// Keep a running average of the weights, and write that: how much of it stays at a step, such as 0.999.
     #[arg(long, value_name = "SHARE")]
     ema: Option<f64>,
@@ -274,9 +327,9 @@ struct Noise {
     /// Noise that is the same all over a channel, such as 0.05.
     #[arg(long, value_name = "NUMBER", default_value_t = 0.0)]
     offset_noise: f64,
-    /// The share of captions that are left out, for classifier-free guidance.
-    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
-    dropout: f64,
+    /// The share of captions that are left out, for classifier-free guidance [default: 0; 0.5 for GLIGEN's layers].
+    #[arg(long, value_name = "SHARE")]
+    dropout: Option<f64>,
 }
 
 /// What is kept on the way.
@@ -318,13 +371,14 @@ fn size(text: &str) -> Result<[usize; 2], String> {
 }
 
 impl Common {
-    /// The training that is asked for; `rate` is the usual learning rate.
+    /// The training that is asked for, with what is usual for it where nothing is said.
     ///
     /// # Errors
     /// A checkpoint that cannot be opened.
-    pub fn job(&self, kind: Kind, rate: f64) -> anyhow::Result<Job> {
+    pub fn job(&self, kind: Kind, usual: Usual) -> anyhow::Result<Job> {
         let checkpoint = self.checkpoint.as_deref().unwrap_or(TOYBOX);
         let model = ModelRequest::new(checkpoint, Dtype::F32);
+        let objects = kind.is_grounded();
         let resolution = match self.pictures.resolution {
             Some(resolution) => resolution,
             None => {
@@ -340,9 +394,9 @@ impl Common {
         Ok(Job {
             recipe: Recipe {
                 kind,
-                optimizer: self.steps.rule()?,
+                optimizer: self.steps.rule(usual)?,
                 rate: Rate {
-                    peak: self.steps.rate.unwrap_or(rate),
+                    peak: self.steps.rate.unwrap_or(usual.rate),
                     warmup: self.steps.warmup,
                     decay: match self.steps.schedule {
                         Schedule::Constant => Decay::Constant,
@@ -353,7 +407,7 @@ impl Common {
                 steps: self.steps.steps,
                 batch: self.steps.batch,
                 accumulate: self.steps.accumulate,
-                clip: self.steps.clip,
+                clip: self.steps.clip.unwrap_or(usual.clip),
                 average: self.steps.ema.map(|decay| Average { decay }),
                 weighting: self
                     .noise
@@ -365,7 +419,7 @@ impl Common {
                     (None, TimestepArg::Sigmoid) => Timesteps::Sigmoid,
                 },
                 offset: self.noise.offset_noise,
-                dropout: self.noise.dropout,
+                dropout: self.noise.dropout.unwrap_or(usual.dropout),
                 flips: match self.pictures.flips {
                     FlipArg::None => Flips::None,
                     FlipArg::WithoutSides => Flips::Both(SideWords::LeaveOut),
@@ -389,6 +443,7 @@ impl Common {
                     false => self.pictures.verdicts.clone(),
                 },
                 methods: self.pictures.methods.clone(),
+                objects,
                 most_skipped: self.pictures.most_skipped,
             },
             out: self.out.clone(),
@@ -432,7 +487,7 @@ impl Pictures {
 }
 
 impl Steps {
-    fn rule(&self) -> anyhow::Result<Rule> {
+    fn rule(&self, usual: Usual) -> anyhow::Result<Rule> {
         let (Some(beta1), Some(beta2)) = (self.betas.first(), self.betas.get(1)) else {
             anyhow::bail!("--betas takes two numbers, as 0.9,0.999");
         };
@@ -447,7 +502,7 @@ impl Steps {
             beta1: *beta1,
             beta2: *beta2,
             eps: self.eps,
-            weight_decay: self.weight_decay.unwrap_or(0.01),
+            weight_decay: self.weight_decay.unwrap_or(usual.weight_decay),
         };
         Ok(match self.optimizer {
             Optimizer::Adamw => Rule::AdamW(adam),

@@ -4,21 +4,24 @@ mod args;
 mod steer;
 mod told;
 
+use std::path::Path;
+
 use prepose::train::recipe::{Kind, Layers};
 use prepose::train::run::{Job, run as train};
 
 use super::{OK, interrupt, model};
-use args::{Common, LoraArgs, UnetArgs};
+use args::{Common, GligenArgs, LoraArgs, UnetArgs, Usual};
 use steer::SteerArgs;
 pub use told::Told;
 
-/// Train a LoRA, or the UNet itself, on pictures with captions (docs/training.md).
+/// Train a LoRA, GLIGEN's layers, a classifier of relations, or the UNet itself, on pictures with captions (docs/training.md).
 ///
 /// A training that was stopped or killed goes on with the same command, and ends with the same bytes as one that was not.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   prepose train lora photos --rank 16 --steps 1000 --out runs/dog        # photos has metadata.jsonl, or texts beside pictures
   prepose train lora runs/first --flips without-sides --steps 2000 --out runs/cured   # the pictures of a run that passed
+  prepose train gligen boxed --steps 5000 --batch 8 --out runs/gligen    # boxed/metadata.jsonl has phrases with boxes
   prepose generate \"a dog and a cat\" --lora runs/dog/lora.safetensors")]
 pub struct Args {
     #[command(subcommand)]
@@ -29,6 +32,8 @@ pub struct Args {
 enum Command {
     /// Low-rank changes of the UNet's layers, in a file of their own
     Lora(Box<LoraArgs>),
+    /// GLIGEN's layers, which put objects into boxes: on pictures with phrases and boxes
+    Gligen(Box<GligenArgs>),
     /// The UNet itself, into a checkpoint of its own
     Unet(Box<UnetArgs>),
     /// A classifier of relations that `--guide steer` goes by (Learn-to-Steer; docs/guidance/steer.md)
@@ -55,20 +60,35 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
                     None => args.layers,
                 },
             };
-            carry_out(&args.common, kind, 1e-4, quiet)
+            carry_out(&args.common, kind, Usual::with_rate(1e-4), None, quiet)
         }
         Command::Steer(args) => steer::run(args, quiet),
         Command::Unet(args) => {
             let kind = Kind::Unet {
                 parts: args.only.clone(),
             };
-            carry_out(&args.common, kind, 1e-5, quiet)
+            carry_out(&args.common, kind, Usual::with_rate(1e-5), None, quiet)
+        }
+        Command::Gligen(args) => {
+            let kind = Kind::Gligen {
+                grounding_dropout: args.grounding_dropout,
+            };
+            let begin = args.gligen.as_deref();
+            carry_out(&args.common, kind, Usual::gligen(), begin, quiet)
         }
     }
 }
 
-fn carry_out(args: &Common, kind: Kind, rate: f64, quiet: bool) -> anyhow::Result<u8> {
-    let job: Job = args.job(kind, rate)?;
+/// `gligen`: layers that are in the checkpoint from the start.
+fn carry_out(
+    args: &Common,
+    kind: Kind,
+    usual: Usual,
+    gligen: Option<&Path>,
+    quiet: bool,
+) -> anyhow::Result<u8> {
+    let mut job: Job = args.job(kind, usual)?;
+    job.model.gligen = gligen.map(Path::to_path_buf);
     let device = model::open(args.device)?;
     let stop = interrupt::listen()?;
     let mut told = Told::new(args.json, quiet);

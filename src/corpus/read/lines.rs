@@ -153,6 +153,7 @@ pub(super) fn row(line: &[u8], columns: &Columns) -> Result<Row, String> {
             found.width.map(|(_, side)| side),
             found.height.map(|(_, side)| side),
         ),
+        objects: found.objects,
     })
 }
 
@@ -164,6 +165,7 @@ struct Found {
     url: Option<(usize, String)>,
     width: Option<(usize, f64)>,
     height: Option<(usize, f64)>,
+    objects: Option<Value>,
     /// All names, of a line without a caption.
     names: Vec<String>,
 }
@@ -205,6 +207,8 @@ impl<'de> Visitor<'de> for Keys<'_> {
                     place,
                     map.next_value::<Value>()?.as_f64(),
                 );
+            } else if at(&columns.objects).is_some() {
+                found.objects = Some(map.next_value()?);
             } else {
                 map.next_value::<IgnoredAny>()?;
             }

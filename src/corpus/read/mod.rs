@@ -9,6 +9,7 @@ mod table;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use thiserror::Error;
 
 pub(crate) use folder::PICTURES;
@@ -24,6 +25,8 @@ pub struct Row {
     pub url: Option<String>,
     /// Width and height in pixels, as the file of captions says.
     pub size: Option<[u32; 2]>,
+    /// What is said of the things in the picture, in JSON lines where [`Columns::objects`] asks for it.
+    pub objects: Option<Value>,
 }
 
 /// What columns or keys are called; the first that is there is taken.
@@ -39,6 +42,9 @@ pub struct Columns {
     pub width: Vec<String>,
     /// Of heights.
     pub height: Vec<String>,
+    /// Of lists of things, in JSON lines; none: they are passed over.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub objects: Vec<String>,
 }
 
 impl Default for Columns {
@@ -51,6 +57,7 @@ impl Default for Columns {
             url: names(&["url", "URL"]),
             width: names(&["original_width", "width", "WIDTH"]),
             height: names(&["original_height", "height", "HEIGHT"]),
+            objects: Vec::new(),
         }
     }
 }

@@ -210,6 +210,7 @@ impl Rows for Parquet {
                     picture: pictures.next().flatten(),
                     url: urls.next().flatten(),
                     size: size(widths.next().flatten(), heights.next().flatten()),
+                    objects: None,
                     caption: match caption {
                         Some(caption) => caption,
                         None => {

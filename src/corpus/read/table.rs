@@ -99,6 +99,7 @@ impl Rows for Table {
                 picture: filled(self.at.picture),
                 url: filled(self.at.url),
                 size: size(number(self.at.width), number(self.at.height)),
+                objects: None,
             });
         }
         Ok(passed)

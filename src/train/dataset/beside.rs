@@ -55,6 +55,7 @@ pub(crate) fn read(
                         place: Place::File(path),
                         caption,
                         repeats: *repeats,
+                        objects: Vec::new(),
                     }),
                     None => dataset.skip(
                         name,

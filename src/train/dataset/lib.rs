@@ -5,6 +5,7 @@
 //! * [`look`]: which pictures can be read, how large they are, and which are the same;
 //! * [`bucket`]: the sizes that pictures are brought to;
 //! * [`sides`]: captions that name left or right, which a mirror image would belie;
+//! * [`objects`]: phrases with boxes, and where these are after a picture was cut and mirrored;
 //! * [`pairs`]: pictures of two things, with captions that leave their sides open and such that say them;
 //! * [`order`]: what is trained when, by the seed alone.
 //!
@@ -18,6 +19,7 @@ pub mod bucket;
 mod error;
 mod listed;
 pub mod look;
+pub mod objects;
 mod open;
 pub mod order;
 pub mod pairs;

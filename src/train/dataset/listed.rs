@@ -6,6 +6,7 @@ use prepose_corpus::read::{self, Row};
 
 use crate::beside::PICTURES;
 use crate::error::DatasetError;
+use crate::objects;
 use crate::open::Options;
 use crate::sample::{Dataset, Layout, Place, Sample};
 
@@ -79,12 +80,15 @@ pub(crate) fn add(dataset: &mut Dataset, base: &Path, row: Row, options: &Option
     let Some(caption) = caption else {
         return dataset.skip(name, "its caption is empty");
     };
-    match picture(base, &name) {
-        Ok(path) => dataset.samples.push(Sample {
+    let objects = row.objects.as_ref().map_or(Ok(Vec::new()), objects::read);
+    let found = picture(base, &name).and_then(|path| Ok((path, objects?)));
+    match found {
+        Ok((path, objects)) => dataset.samples.push(Sample {
             name,
             place: Place::File(path),
             caption,
             repeats: 1,
+            objects,
         }),
         Err(why) => dataset.skip(name, why),
     }

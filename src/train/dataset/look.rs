@@ -14,7 +14,7 @@ use crate::sample::{Dataset, Sample, Skipped};
 pub const BACKGROUND: [u8; 3] = [255; 3];
 
 /// A picture that can be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Looked {
     /// It.
     pub sample: Sample,

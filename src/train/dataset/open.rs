@@ -7,7 +7,7 @@ use prepose_corpus::read::Columns;
 
 use crate::error::DatasetError;
 use crate::sample::{Dataset, Layout};
-use crate::{beside, listed, runs, webdataset};
+use crate::{beside, listed, objects, runs, webdataset};
 
 /// What is taken of what is there.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +20,8 @@ pub struct Options {
     pub verdicts: Vec<String>,
     /// Of a run: the methods whose pictures are taken; empty: all.
     pub methods: Vec<String>,
+    /// Whether phrases with boxes are wanted; pictures without any are left out then.
+    pub objects: bool,
     /// The largest share of pictures that may be of no use.
     pub most_skipped: f64,
 }
@@ -31,6 +33,7 @@ impl Default for Options {
             caption: None,
             verdicts: vec!["PASS".into()],
             methods: Vec::new(),
+            objects: false,
             most_skipped: 0.1,
         }
     }
@@ -38,7 +41,13 @@ impl Default for Options {
 
 impl Options {
     pub(crate) fn columns(&self) -> Columns {
-        let usual = Columns::default();
+        let usual = Columns {
+            objects: match self.objects {
+                true => vec![objects::KEY.into()],
+                false => Vec::new(),
+            },
+            ..Columns::default()
+        };
         match &self.caption_column {
             Some(name) => Columns {
                 caption: vec![name.clone()],
@@ -63,10 +72,13 @@ const METADATA: [&str; 4] = [
 /// Nothing that can be read, or no picture with a caption.
 pub fn open(path: &Path, options: &Options) -> Result<Dataset, DatasetError> {
     let about = fs::metadata(path).map_err(|error| DatasetError::io(path, error))?;
-    let dataset = match about.is_dir() {
+    let mut dataset = match about.is_dir() {
         true => folder(path, options)?,
         false => file(path, options)?,
     };
+    if options.objects {
+        objects::required(&mut dataset);
+    }
     match dataset.samples.is_empty() {
         false => Ok(dataset),
         true => Err(DatasetError::Empty {

@@ -56,6 +56,7 @@ pub(crate) fn read(paths: &[PathBuf], options: &Options) -> Result<Dataset, Data
                     },
                     caption: caption.trim().to_owned(),
                     repeats: 1,
+                    objects: Vec::new(),
                 }),
                 None => dataset.skip(name, "it has no caption"),
             }

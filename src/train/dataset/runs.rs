@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use prepose_check::manifest::Manifest;
+use prepose_check::spatialbench::record::RELEASED_SIZE;
 use prepose_untrusted::read_text;
 use serde_json::Value;
 
 use crate::error::DatasetError;
 use crate::listed::picture;
+use crate::objects::Object;
 use crate::open::Options;
 use crate::sample::{Dataset, Layout, Place, Sample};
 
@@ -58,18 +60,20 @@ fn of_method(
     for (line, error) in &manifest.broken {
         dataset.skip(format!("{method}/manifest.jsonl:{line}"), error.to_string());
     }
-    let verdicts = match options.verdicts.is_empty() {
+    let mut records = match options.verdicts.is_empty() && !options.objects {
         true => HashMap::new(),
-        false => verdicts(folder)?,
+        false => records(folder, options.objects)?,
     };
     for entry in manifest.entries {
-        let found = verdicts.get(&entry.sample_id);
+        let found = records.get_mut(&entry.sample_id);
+        let (verdicts, objects) = found.map_or_else(Default::default, std::mem::take);
         let taken = |verdict: &String| {
             let mut wanted = options.verdicts.iter();
             wanted.any(|wanted| wanted.eq_ignore_ascii_case(verdict))
         };
         // Of a picture with several relations all count. What is left out here is not of no use: it was not asked for.
-        if !options.verdicts.is_empty() && !found.is_some_and(|all| all.iter().all(taken)) {
+        let all_taken = !verdicts.is_empty() && verdicts.iter().all(taken);
+        if !options.verdicts.is_empty() && !all_taken {
             continue;
         }
         let name = format!("{method}/{}", entry.image_path);
@@ -83,6 +87,7 @@ fn of_method(
                 place: Place::File(path),
                 caption,
                 repeats: 1,
+                objects,
             }),
             Err(why) => dataset.skip(name, why),
         }
@@ -90,28 +95,61 @@ fn of_method(
     Ok(())
 }
 
-/// The verdicts of each picture, by its `sample_id`.
-fn verdicts(folder: &Path) -> Result<HashMap<String, Vec<String>>, DatasetError> {
+/// The verdicts on a picture's relations, and what was found in it.
+type Record = (Vec<String>, Vec<Object>);
+
+/// The records of each picture, by its `sample_id`.
+fn records(folder: &Path, with_objects: bool) -> Result<HashMap<String, Record>, DatasetError> {
     let path = folder.join("eval/per_sample.jsonl");
     let text = read_text(&path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => DatasetError::Run {
             path: folder.to_owned(),
-            why: "its pictures were not checked; check them with `prepose check`, or take them all with --verdicts all".into(),
+            why: match with_objects {
+                true => "its pictures were not checked, so that nobody knows where things are in them; check them with `prepose check`",
+                false => "its pictures were not checked; check them with `prepose check`, or take them all with --verdicts all",
+            }
+            .into(),
         },
         _ => DatasetError::io(&path, error),
     })?;
-    let mut found: HashMap<String, Vec<String>> = HashMap::new();
+    let mut found: HashMap<String, Record> = HashMap::new();
     for line in text.lines() {
         let Ok(line) = serde_json::from_str::<Value>(line) else {
             continue;
         };
         let [id, verdict] = ["sample_id", "verdict_raw"].map(|key| line[key].as_str());
         if let (Some(id), Some(verdict)) = (id, verdict) {
-            found
-                .entry(id.to_owned())
-                .or_default()
-                .push(verdict.to_owned());
+            let (verdicts, objects) = found.entry(id.to_owned()).or_default();
+            verdicts.push(verdict.to_owned());
+            // All of a picture's records have the same detections.
+            if with_objects && objects.is_empty() {
+                *objects = detected(&line);
+            }
         }
     }
     Ok(found)
+}
+
+/// What the first detector found, each as "a" with its label, as `prepose run` says it to GLIGEN's layers.
+fn detected(line: &Value) -> Vec<Object> {
+    let size = line["image_size"].as_array().into_iter().flatten();
+    let size: Vec<f64> = size.filter_map(Value::as_f64).collect();
+    let size = <[f64; 2]>::try_from(size).unwrap_or(RELEASED_SIZE.map(f64::from));
+    let detections = line["detectors"]["primary"]["detections"].as_array();
+    let object = |detection: &Value| {
+        let sides = detection["box_xyxy"].as_array()?;
+        let share = |side: usize| {
+            let share = sides.get(side)?.as_f64()? / size[side % 2];
+            Some(share.clamp(0.0, 1.0))
+        };
+        let corners = [share(0)?, share(1)?, share(2)?, share(3)?];
+        let phrase = format!("a {}", detection["label"].as_str()?);
+        // A box without an inside says nothing.
+        Object::new(&phrase, corners).ok()
+    };
+    detections
+        .into_iter()
+        .flatten()
+        .filter_map(object)
+        .collect()
 }

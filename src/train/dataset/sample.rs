@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use prepose_untrusted::{MAX_PICTURE, open_regular, read_regular};
 use serde::Serialize;
 
+use crate::objects::Object;
+
 /// Where a picture is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -31,7 +33,7 @@ pub enum Place {
 }
 
 /// A picture with its caption.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// What messages call it: its file within the folder, or the file and the place in it.
     pub name: String,
@@ -41,6 +43,8 @@ pub struct Sample {
     pub caption: String,
     /// How often it comes in an epoch.
     pub repeats: usize,
+    /// What is where in it, if that was asked for.
+    pub objects: Vec<Object>,
 }
 
 /// What is of no use.
@@ -71,7 +75,7 @@ pub enum Layout {
 }
 
 /// What there is to train on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Dataset {
     /// How it lies.
     pub layout: Layout,

@@ -9,6 +9,7 @@ use std::io::Read as _;
 
 use crate::beside::PICTURES;
 use crate::error::DatasetError;
+use crate::objects;
 use crate::open::Options;
 use crate::sample::{Dataset, Layout, Place, Sample};
 
@@ -105,12 +106,19 @@ fn finish(group: Group, path: &Path, dataset: &mut Dataset, options: &Options) {
     let found = found
         .map(|text| text.trim().to_owned())
         .filter(|text| !text.is_empty());
+    let listed = json.as_ref().and_then(|json| json.get(objects::KEY));
+    let objects = match listed.filter(|_| options.objects).map(objects::read) {
+        Some(Err(why)) => return dataset.skip(name, why),
+        Some(Ok(objects)) => objects,
+        None => Vec::new(),
+    };
     match found.or_else(|| options.caption.clone()) {
         Some(caption) => dataset.samples.push(Sample {
             name,
             place,
             caption,
             repeats: 1,
+            objects,
         }),
         None => dataset.skip(
             name,

@@ -22,6 +22,8 @@ pub enum Purpose {
     Start,
     /// A sample of what the autoencoder says of a picture.
     Posterior,
+    /// Whether a batch is told of no objects.
+    Grounding,
 }
 
 /// A seed.

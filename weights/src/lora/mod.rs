@@ -21,8 +21,8 @@ use crate::tensors;
 
 use names::Network;
 pub(crate) use names::{Alphas, Role, split};
-pub(crate) use write::file;
 pub use write::{LoraFormat, LoraLayer};
+pub(crate) use write::{file, sorted};
 
 /// A LoRA file and how strongly to apply it.
 #[derive(Debug, Clone, PartialEq)]

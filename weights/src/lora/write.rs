@@ -114,7 +114,7 @@ pub(crate) fn file(
 }
 
 /// The file with its metadata in the order of their names: the same training has the same bytes.
-fn sorted(mut file: Vec<u8>) -> Vec<u8> {
+pub(crate) fn sorted(mut file: Vec<u8>) -> Vec<u8> {
     let Some((start, rest)) = file.split_first_chunk_mut::<8>() else {
         return file;
     };
