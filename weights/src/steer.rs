@@ -54,7 +54,7 @@ pub struct SteerConfig {
 pub enum SteerError {
     /// It cannot be read.
     #[error(transparent)]
-    Weights(#[from] WeightsError),
+    Weights(Box<WeightsError>),
     /// It is something else, or damaged.
     #[error(
         "{}: {what}; a classifier is what `prepose train steer` writes, steer.safetensors",
@@ -80,6 +80,12 @@ pub enum SteerError {
         /// What differs.
         what: String,
     },
+}
+
+impl From<WeightsError> for SteerError {
+    fn from(error: WeightsError) -> Self {
+        Self::Weights(Box::new(error))
+    }
 }
 
 /// The layers of a network whose maps a classifier reads: all that attend to the text.
