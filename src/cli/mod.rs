@@ -104,7 +104,7 @@ enum Command {
     Ots(Box<ots::Args>),
     /// What guidance and search make of relations: the experiments of Why Settle for Mid
     Psg(Box<psg::Args>),
-    /// Train a LoRA or the UNet on pictures with captions; can be killed and resumed
+    /// Train a LoRA, GLIGEN's layers, a classifier of relations or the UNet; can be killed and resumed
     Train(Box<train::Args>),
     /// Measure the checker against people: sample, label, analyze, calibrate
     Audit(Box<audit::Args>),
@@ -251,4 +251,36 @@ fn is_closed_output(error: &anyhow::Error) -> bool {
 /// Whether the log is coloured.
 fn colours_the_log() -> bool {
     anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use clap::CommandFactory as _;
+
+    use super::Cli;
+
+    /// clap itself looks for this in debug builds alone.
+    fn without_twins(command: &clap::Command) {
+        let mut names = HashSet::new();
+        for argument in command.get_arguments() {
+            let name = argument.get_id();
+            assert!(names.insert(name), "{}: {name} twice", command.get_name());
+        }
+        let long: Vec<_> = command
+            .get_arguments()
+            .filter_map(clap::Arg::get_long)
+            .collect();
+        let unique: HashSet<_> = long.iter().collect();
+        assert_eq!(unique.len(), long.len(), "{}: {long:?}", command.get_name());
+        command.get_subcommands().for_each(without_twins);
+    }
+
+    #[test]
+    fn no_command_has_an_option_twice() {
+        let mut command = Cli::command();
+        command.build();
+        without_twins(&command);
+    }
 }

@@ -42,7 +42,16 @@ enum Command {
   prepose train steer --pictures runs/first --out runs/steer                 # pictures of a run, as its checker saw them
   prepose train steer --checkpoint sd15.safetensors --checker frcnn-v2 --device cuda --out runs/steer-sd15
   prepose generate \"a dog to the left of a cat\" --guide steer --steer runs/steer/steer.safetensors")]
+    #[command(mut_arg("pictures", of_a_run))]
     Steer(Box<SteerArgs>),
+}
+
+/// What a run's option for pictures from elsewhere means here.
+fn of_a_run(pictures: clap::Arg) -> clap::Arg {
+    pictures
+        .value_name("RUN")
+        .help("A run with a checker whose pictures are trained on, instead of making some")
+        .help_heading("Pictures")
 }
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {

@@ -52,14 +52,6 @@ pub struct SteerArgs {
         help_heading = "Pictures"
     )]
     most_pictures: usize,
-    /// A run with a checker whose pictures are trained on, instead of making some.
-    #[arg(
-        long,
-        value_name = "RUN",
-        conflicts_with_all = ["suite", "most_pictures"],
-        help_heading = "Pictures"
-    )]
-    pictures: Option<PathBuf>,
     /// Leave out the maps under wrong relation words: the classifier then learns the word instead of the picture.
     #[arg(long, help_heading = "Training")]
     no_wrong_words: bool,
@@ -140,7 +132,7 @@ pub struct SteerArgs {
 pub fn run(args: &SteerArgs, quiet: bool) -> anyhow::Result<u8> {
     args.check()?;
     let out = PathBuf::from(&args.settings.out);
-    let folder = match &args.pictures {
+    let folder = match args.pictures() {
         Some(path) => open(path)?,
         None => args.make(&out, quiet)?,
     };
@@ -204,6 +196,11 @@ fn pair(objects: &[String]) -> Option<[String; 2]> {
 }
 
 impl SteerArgs {
+    /// A run whose pictures are trained on, instead of making some.
+    fn pictures(&self) -> Option<&Path> {
+        self.settings.source.pictures.as_deref()
+    }
+
     /// Refuses what makes no sense here.
     fn check(&self) -> anyhow::Result<()> {
         let settings = &self.settings;
@@ -218,17 +215,17 @@ impl SteerArgs {
             settings.shard.is_none() && settings.shards.is_none(),
             "a training is one piece; it has no shards"
         );
+        let source = &settings.source;
+        let layout = source.layout.is_some() || source.name_template.is_some() || source.partial;
         ensure!(
-            !settings.source.is_given(),
+            source.endpoint.is_none() && source.maker.is_none() && !layout,
             "the maps are of the checkpoint that makes the pictures; they cannot come from elsewhere (--pictures takes those of a run)"
         );
         for (what, place) in [
             ("--out", Some(settings.out.clone())),
             (
                 "--pictures",
-                self.pictures
-                    .as_ref()
-                    .map(|path| path.display().to_string()),
+                self.pictures().map(|path| path.display().to_string()),
             ),
         ] {
             if let Some(place) = place {
