@@ -1,8 +1,8 @@
 //! Classifiers that guidance goes by (Learn-to-Steer, Yiflach et al. 2025, arXiv 2509.02295), trained on the attention maps
 //! of pictures whose relation is known.
 //!
-//! * [`maps`]: the maps of a picture under the right relation word and under a wrong one, which are kept in files;
-//! * [`fit`]: the classifier's own training;
+//! * `maps`: the maps of a picture under the right relation word and under a wrong one, which are kept in files;
+//! * `fit`: the classifier's own training;
 //! * [`run`]: all of it in one call.
 //!
 //! What a picture shows is the label, whatever its prompt said and whatever the words are under which maps are recorded: so
