@@ -64,6 +64,12 @@ pub enum TrainError {
         /// Of each class.
         least: usize,
     },
+    /// All pictures are of one pair of objects, which would be tried, with none left to train on.
+    #[error(
+        "all pictures are of one pair of objects; a classifier is tried on pairs that it is not trained on, so give pictures \
+         of at least two"
+    )]
+    OnePair,
     /// A setting out of its range.
     #[error("{name} is {value}, and {range}")]
     Setting {

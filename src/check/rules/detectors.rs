@@ -39,10 +39,10 @@ struct Score {
 /// Scores what several detectors see in the same pictures; each has the pictures in the same order.
 ///
 /// # Errors
-/// The place of a picture that cannot be scored, and why not.
-pub fn matrix(seen: &[Vec<Case>], options: &Options) -> Result<Matrix, (usize, RuleError)> {
+/// Which detector's view of which picture cannot be scored, and why not.
+pub fn matrix(seen: &[Vec<Case>], options: &Options) -> Result<Matrix, ([usize; 2], RuleError)> {
     let mut scores: Vec<Vec<Score>> = Vec::with_capacity(seen.len());
-    for cases in seen {
+    for (detector, cases) in seen.iter().enumerate() {
         let scored = cases.iter().enumerate().map(|(at, case)| {
             let of = || -> Result<Score, RuleError> {
                 let centre = visor::judge(case, options)?.is_some_and(|found| found.right);
@@ -51,7 +51,7 @@ pub fn matrix(seen: &[Vec<Case>], options: &Options) -> Result<Matrix, (usize, R
                     centre: f64::from(u8::from(centre)),
                 })
             };
-            of().map_err(|error| (at, error))
+            of().map_err(|error| ([detector, at], error))
         });
         scores.push(scored.collect::<Result<_, _>>()?);
     }
@@ -158,7 +158,7 @@ mod tests {
             ..right.clone()
         };
         let (at, error) = matrix(&[vec![right, none]], &Options::default()).unwrap_err();
-        assert_eq!(at, 1);
+        assert_eq!(at, [0, 1]);
         assert!(matches!(error, RuleError::NoRelation), "{error}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{bail, ensure};
 use prepose::check::rules::corruption::{self, PUBLISHED, PUBLISHED_PLAIN};
@@ -133,20 +133,19 @@ pub fn detectors(args: &Args, asked: &Asked) -> anyhow::Result<u8> {
         "pse-detectors compares what several detectors saw in the same pictures: a file each"
     );
     let mut code = OK;
-    let mut all: Vec<Seen> = Vec::new();
+    let (mut cases, mut places): (Vec<Vec<Case>>, Vec<Vec<Place>>) = Default::default();
     for file in &args.files {
         let mut seen = seen(asked, file)?;
         code = code.max(seen.code);
-        if let Some(first) = all.first() {
-            let first = (first, args.files[0].as_path());
-            seen = in_the_order_of(first, seen, file)?;
+        if let Some(first) = cases.first() {
+            seen = in_the_order_of(first, &args.files[0], seen, file)?;
         }
-        all.push(seen);
+        cases.push(seen.cases);
+        places.push(seen.places);
     }
-    let cases: Vec<Vec<Case>> = all.iter().map(|seen| seen.cases.clone()).collect();
     let matrix = match matrix(&cases, &asked.options) {
         Ok(matrix) => matrix,
-        Err((at, error)) => bail!("{}: {error}", all[0].places[at]),
+        Err(([detector, at], error)) => bail!("{}: {error}", places[detector][at]),
     };
     ensure!(
         matrix.pictures > matrix.prompts,
@@ -166,16 +165,19 @@ fn name(file: &Path) -> String {
     stem.to_string_lossy().into_owned()
 }
 
-/// The pictures of another file in the order of the first one's.
-fn in_the_order_of(first: (&Seen, &Path), seen: Seen, file: &Path) -> anyhow::Result<Seen> {
-    let (first, first_file): (&Seen, PathBuf) = (first.0, first.1.to_owned());
-    let more = seen.cases.len() as isize - first.cases.len() as isize;
-    let mut by_id: HashMap<String, (Case, Place)> = HashMap::new();
-    for (case, place) in seen.cases.into_iter().zip(seen.places) {
-        by_id.insert(case.id.clone(), (case, place));
-    }
+/// The pictures of another file in the order of those of the first one.
+fn in_the_order_of(
+    first: &[Case],
+    first_file: &Path,
+    seen: Seen,
+    file: &Path,
+) -> anyhow::Result<Seen> {
+    let same = seen.cases.len() == first.len();
+    let all = seen.cases.into_iter().zip(seen.places);
+    let mut by_id: HashMap<String, (Case, Place)> =
+        all.map(|both| (both.0.id.clone(), both)).collect();
     let (mut cases, mut places) = (Vec::new(), Vec::new());
-    for wanted in &first.cases {
+    for wanted in first {
         let Some((case, place)) = by_id.remove(&wanted.id) else {
             bail!(
                 "{} has no picture {:?}, which {} has: detectors are compared on the same pictures",
@@ -188,8 +190,8 @@ fn in_the_order_of(first: (&Seen, &Path), seen: Seen, file: &Path) -> anyhow::Re
         places.push(place);
     }
     ensure!(
-        more == 0,
-        "{} has {more} pictures more than {}: detectors are compared on the same pictures",
+        same,
+        "{} has pictures that {} has not: detectors are compared on the same pictures",
         file.display(),
         first_file.display()
     );

@@ -43,8 +43,8 @@ pub(super) struct Fit<'a> {
     epoch: Option<(u64, Vec<usize>)>,
 }
 
-/// The first values of a tensor: 1 and 0 of norms, tables as normal numbers, the others uniform in ±1/√inputs, as PyTorch
-/// begins linear layers.
+/// The first values of a tensor: 1 and 0 of norms, 0 of biases, weights uniform in ±1/√inputs, and all others uniform with a
+/// standard deviation of 0.02.
 fn first(name: &str, shape: &[usize], draws: Draws, number: u64) -> Vec<f32> {
     let length: usize = shape.iter().product();
     if name.contains("norm") {

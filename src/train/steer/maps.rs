@@ -19,7 +19,6 @@ use super::{Shown, SteerJob, SteerRecipe, picture};
 use crate::engine::Engine;
 use crate::guidance::classifier::{classes, inputs};
 use crate::guidance::maps::{LayerRule, Pooling, Recorder};
-use crate::picture::PictureTensor as _;
 use crate::sampling::noise::{NoiseKind, NoiseSource};
 use crate::train::cache::{Cache, key};
 use crate::train::error::TrainError;
@@ -125,7 +124,6 @@ impl Mapping {
 
     /// The maps of a picture, under the right word and under the wrong one, at all timesteps.
     fn maps(&self, engine: &Engine, one: &Mapped) -> Result<(Vec<usize>, Vec<f32>), TrainError> {
-        let device = engine.device();
         let noisy = self.noised(engine, one)?;
         let levels = self.recipe.timesteps.len();
         let (mut contexts, mut added, mut objects) = (Vec::new(), Vec::new(), Vec::new());
@@ -160,7 +158,6 @@ impl Mapping {
         unet.forward_probed(rows, &timesteps, &prepared, &mut recorder);
         let pairs: Vec<(usize, [usize; 2])> = (0..2 * levels).map(|row| (row, [0, 1])).collect();
         let maps = inputs(&recorder.finish(), &pairs);
-        debug_assert_eq!(&maps.device(), device);
         let shape = maps.dims().to_vec();
         Ok((shape, maps.into_data().iter::<f32>().collect()))
     }
@@ -177,7 +174,6 @@ impl Mapping {
             )));
         }
         let device = engine.device();
-        debug_assert_eq!(picture.to_tensor(device).dims()[0], 3);
         let mean = engine.picture_latents(&picture)?.mean;
         let [shift, scale] = engine.latent_scaling();
         let clean = (mean - shift) * scale;

@@ -11,6 +11,7 @@
 mod fit;
 mod maps;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -162,13 +163,15 @@ impl fmt::Display for Tried {
     }
 }
 
+/// Its objects, whatever their order.
+fn pair(shown: &Shown) -> [String; 2] {
+    let mut pair = shown.objects.clone();
+    pair.sort();
+    pair
+}
+
 /// Which pictures are tried and not trained on: those of one pair of objects in [`TRIED`].
 fn is_tried(pictures: &[Shown], seed: Draws) -> Vec<bool> {
-    let pair = |shown: &Shown| {
-        let mut pair = shown.objects.clone();
-        pair.sort();
-        pair
-    };
     let mut pairs: Vec<[String; 2]> = pictures.iter().map(pair).collect();
     pairs.sort();
     pairs.dedup();
@@ -192,7 +195,11 @@ fn enough(job: &SteerJob) -> Result<(), TrainError> {
         .iter()
         .all(|count| *count >= LEAST)
     {
-        return Ok(());
+        let pairs: HashSet<[String; 2]> = job.pictures.iter().map(pair).collect();
+        return match pairs.len() {
+            1 => Err(TrainError::OnePair),
+            _ => Ok(()),
+        };
     }
     let counts = names
         .iter()
@@ -365,9 +372,41 @@ fn picture(path: &Path) -> Result<(crate::picture::Picture, Vec<u8>), TrainError
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-
     use super::*;
+
+    #[test]
+    fn one_pair_of_objects_is_too_few() {
+        let names = ["a", "b"].map(str::to_owned);
+        let shown = |class| Shown {
+            file: PathBuf::new(),
+            objects: names.clone(),
+            class,
+        };
+        let recipe = SteerRecipe {
+            size: SteerSize::SMALL,
+            timesteps: vec![1.0],
+            steps: 1,
+            batch: 1,
+            rate: 1e-3,
+            weight_decay: 0.0,
+            dropout: 0.0,
+            wrong_words: true,
+            seed: Draws(0),
+        };
+        let mut job = SteerJob {
+            recipe,
+            model: ModelRequest::new("toybox", Dtype::F32),
+            pictures: (0..8).map(|number| shown(number % 4)).collect(),
+            looked: 8,
+            out: PathBuf::new(),
+            cache: None,
+            keep_every: 1,
+        };
+        let error = enough(&job).unwrap_err();
+        assert!(matches!(error, TrainError::OnePair), "{error}");
+        job.pictures[0].objects[1] = "c".into();
+        enough(&job).unwrap();
+    }
 
     #[test]
     fn a_pair_is_trained_on_or_tried_in_whatever_order() {
@@ -388,12 +427,7 @@ mod tests {
                 .iter()
                 .zip(&tried)
                 .filter(|(_, tried)| **tried == wanted);
-            let sorted = chosen.map(|(shown, _)| {
-                let mut pair = shown.objects.clone();
-                pair.sort();
-                pair
-            });
-            sorted.collect()
+            chosen.map(|(shown, _)| pair(shown)).collect()
         };
         assert!(of(true).is_disjoint(&of(false)));
         // 21 pairs in all.
