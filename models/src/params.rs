@@ -46,7 +46,7 @@ pub(crate) enum Gate {
     /// It stays what it is when the network is loaded.
     Fixed(f32),
     /// One element, f32: it is trained, or was.
-    Tensor(Tensor<1>),
+    Tensor(Box<Tensor<1>>),
 }
 
 impl Gate {
@@ -60,7 +60,7 @@ impl Gate {
             Self::Fixed(factor) => x * *factor,
             Self::Tensor(factor) => {
                 let dtype = x.dtype();
-                x * factor.clone().cast(dtype)
+                x * (**factor).clone().cast(dtype)
             }
         }
     }
@@ -307,7 +307,7 @@ impl<'a> Params<'a> {
         let wanted = self.wanted(name, &[]);
         if let Origin::Tensors(source) = &mut self.origin {
             let (found, _) = source.take(&wanted, DType::F32, false);
-            return Gate::Tensor(found.tanh());
+            return Gate::Tensor(Box::new(found.tanh()));
         }
         let data = self.take(name, &[]);
         let value = data.and_then(|data| data.iter::<f32>().next());

@@ -216,15 +216,15 @@ impl Prepared {
             .put(&key, &vec![("state", vec![state.len()], state)])
     }
 
-    /// The states of the phrases of an item's objects, with their boxes.
-    pub(super) fn placed(&self, item: usize) -> Result<Vec<(Vec<f32>, [f64; 4])>, TrainError> {
-        let placed = self.objects(&self.items[item]).into_iter();
-        placed
-            .map(|Object { phrase, corners }| {
-                let (_, state) = self.cache.get(&self.phrase_key(&phrase), "state")?;
-                Ok((state, corners))
-            })
-            .collect()
+    /// What is where in an item's picture as it is trained on.
+    pub(super) fn placed(&self, item: usize) -> Vec<Object> {
+        self.objects(&self.items[item])
+    }
+
+    /// The state of a phrase of [`Self::placed`].
+    pub(super) fn phrase(&self, phrase: &str) -> Result<Vec<f32>, TrainError> {
+        let (_, state) = self.cache.get(&self.phrase_key(phrase), "state")?;
+        Ok(state)
     }
 
     fn latents(&self, engine: &Engine, item: &Item) -> Result<Arrays, TrainError> {

@@ -344,10 +344,11 @@ impl<'a> Trainer<'a> {
         let width = self.unet.config().object_width().unwrap_or(0);
         let mut rows = Vec::with_capacity(items.len());
         for item in items {
-            let placed = self.data.placed(*item)?.into_iter();
-            let placed: Vec<_> = placed
-                .map(|(state, corners)| (self.row(&state), corners))
-                .collect();
+            let mut placed = Vec::new();
+            for object in self.data.placed(*item) {
+                let state = self.data.phrase(&object.phrase)?;
+                placed.push((self.row(&state), object.corners));
+            }
             rows.push(Objects::new(&placed, width, &self.device));
         }
         let objects = Objects::cat(rows);

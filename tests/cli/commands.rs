@@ -355,7 +355,7 @@ pub(crate) fn shell(folder: &Path, line: &str) -> Output {
 fn problem(line: &str, output: &Output, expected: &[&str]) -> Option<String> {
     let errors = stderr(output);
     // What the page itself has made, or the tree has, is there.
-    let there = ["fixtures/", "--lora runs/"]
+    let there = ["fixtures/", "--lora runs/", "--gligen runs/"]
         .iter()
         .any(|part| line.contains(part));
     let brought = BROUGHT_ALONG.iter().any(|part| line.contains(part)) && !there;
