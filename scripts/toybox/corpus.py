@@ -6,9 +6,9 @@
 
 Captions and scenes are drawn as for the training (`world.py`): of two things side by side, a caption without a relation names
 the left one first with probability `P_FIRST_IS_LEFT`. `boxes.jsonl` has the form of `prepose detect`'s lines, with the squares
-that things were drawn in. `metadata.jsonl` has boxes as shares of the picture, with phrases ("a dog"), for `prepose train gligen`.
-Things of the toybox have one size, and people's boxes have not: with --loose most of these boxes are wider or narrower, taller or flatter
-than the thing, around nearly the same centre.
+that things were drawn in. `metadata.jsonl` has boxes as shares of the picture, with phrases ("a dog"): what `prepose train gligen` learned the
+toybox's own layers from (weights/toybox/gligen). Things of the toybox have one size, and people's boxes have not: with --loose most of
+these boxes are wider or narrower, taller or flatter than the thing, around nearly the same centre.
 """
 
 import argparse

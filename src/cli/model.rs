@@ -22,7 +22,7 @@ pub struct ModelArgs {
     /// Another autoencoder.
     #[arg(long, value_name = "PATH", hide_short_help = true)]
     pub vae: Option<PathBuf>,
-    /// GLIGEN's layers for --ground, if the checkpoint has none of its own: a file for SD 1.x.
+    /// GLIGEN's layers for --ground, if the checkpoint has none of its own: a file for SD 1.x, or toybox for the toybox's.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub gligen: Option<PathBuf>,
     /// An IP-Adapter, by which --ip-picture shows pictures to the network; may be repeated (docs/guidance/ip-adapter.md).

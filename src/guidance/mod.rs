@@ -194,8 +194,8 @@ pub enum GuidanceError {
     },
     /// Boxes for a network without GLIGEN's layers.
     #[error(
-        "this checkpoint has no GLIGEN layers to put objects into boxes with; give them with --gligen FILE, or use a \
-         checkpoint that has them. --guide boxdiff does without"
+        "this checkpoint has no GLIGEN layers to put objects into boxes with; give them with --gligen FILE (toybox for the \
+         toybox), or use a checkpoint that has them. --guide boxdiff does without"
     )]
     NotGrounded,
     /// A box for something that is not there.

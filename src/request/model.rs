@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use prepose_weights::Prediction;
+use prepose_weights::{Prediction, TOYBOX};
 use serde::{Deserialize, Serialize};
 
 use crate::dtype::Dtype;
@@ -42,6 +42,14 @@ pub struct ModelRequest {
 }
 
 impl ModelRequest {
+    /// The toybox's own layers of GLIGEN's, where objects are to be put into boxes and no others are named.
+    pub fn ground_toybox(&mut self) {
+        if self.checkpoint == TOYBOX && self.gligen.is_none() {
+            self.gligen = Some(TOYBOX.into());
+            self.sha256 = None;
+        }
+    }
+
     /// A checkpoint as it is: its own autoencoder, no LoRAs.
     pub fn new(checkpoint: impl Into<String>, dtype: Dtype) -> Self {
         Self {

@@ -51,6 +51,7 @@ const BROUGHT_ALONG: &[&str] = &[
 const BY_HAND: &[&str] = &[
     "bench weights sd",
     "scripts/toybox/fewer_calls.toml",
+    "scripts/toybox/gligen.toml",
     "--checkpoints sd15",
     "s3://",
     // Whether there is a GPU, or somebody who answers, is the machine's own affair.

@@ -1,4 +1,4 @@
-//! `prepose train gligen`: its files, where they go, and what is refused.
+//! `prepose train gligen`: its files, where they go, and what is refused; and the toybox's own layers.
 
 use std::fs;
 use std::path::Path;
@@ -131,6 +131,31 @@ fn layers_are_trained_and_both_their_files_make_the_same_picture() {
         ),
         plain
     );
+    // The toybox has its own, and a picture that was made with them is made again.
+    let own = picture(folder, ["1", "2"], &["--ground=1"], "own.png");
+    assert!(own != plain && own != original);
+    works(
+        folder,
+        &[
+            "generate",
+            "--again",
+            "own.png",
+            "-o",
+            "again.png",
+            "--device",
+            "flex",
+        ],
+    );
+    assert_eq!(
+        image::open(folder.join("again.png"))
+            .unwrap()
+            .into_rgb8()
+            .into_raw(),
+        own
+    );
+    let info = works(folder, &["info", "toybox"]);
+    assert!(info.contains("besides     gligen"), "{info}");
+
     // A training goes on from layers, and it goes on with the same command alone.
     let further = ["--out", "further", "--gligen", "out/gligen.safetensors"];
     works(folder, &[&TRAIN[..], &further].concat());

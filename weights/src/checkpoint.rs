@@ -41,7 +41,7 @@ pub struct LoadOptions {
     /// An autoencoder to take instead of the checkpoint's own: a file, or a folder with
     /// `config.json`.
     pub vae: Option<PathBuf>,
-    /// GLIGEN's layers, to be put into a checkpoint of SD 1.x: a file.
+    /// GLIGEN's layers, to be put into a checkpoint of SD 1.x: a file, or `toybox` for the toybox's own.
     pub gligen: Option<PathBuf>,
     /// IP-Adapters of the UNet.
     pub adapters: Vec<AdapterSpec>,

@@ -38,6 +38,9 @@ pub struct Description {
     pub types: BTreeMap<String, Count>,
     /// Tensors and numbers by network, or by the beginning of the name.
     pub parts: BTreeMap<String, Count>,
+    /// What comes with it and is loaded where it is asked for: the toybox's layers of GLIGEN's.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub besides: BTreeMap<String, Count>,
     /// What a LoRA changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lora: Option<LoraDescription>,
@@ -81,11 +84,17 @@ pub struct LoraDescription {
 pub fn describe_file(path: &Path) -> Result<Description, WeightsError> {
     #[cfg(feature = "toybox")]
     if path == Path::new(crate::toybox::TOYBOX) {
-        let description = describe_folder(path, crate::toybox::files())?;
-        return Ok(Description {
-            steer: SteerFile::toybox().ok().map(|file| file.config),
-            ..description
-        });
+        let mut description = describe_folder(path, crate::toybox::files())?;
+        let layers = crate::toybox::gligen()?;
+        let tensors = layers.tensors().map(|(_, info)| info.elements() as u64);
+        let tensors: Vec<u64> = tensors.collect();
+        let count = Count {
+            tensors: tensors.len(),
+            parameters: tensors.iter().sum(),
+        };
+        description.besides.insert("gligen".into(), count);
+        description.steer = SteerFile::toybox().ok().map(|file| file.config);
+        return Ok(description);
     }
     let path = hub::resolve(path)?;
     let metadata = std::fs::metadata(&path).map_err(|source| match source.kind() {
@@ -130,6 +139,7 @@ fn empty(path: &Path, format: &'static str, kind: FileKind) -> Description {
         parameters: 0,
         types: BTreeMap::new(),
         parts: BTreeMap::new(),
+        besides: BTreeMap::new(),
         lora: None,
         steer: None,
         scheduler: None,
@@ -261,6 +271,9 @@ impl fmt::Display for Description {
             "parts       {}",
             crate::error::list(&shares(&self.parts))
         )?;
+        if !self.besides.is_empty() {
+            writeln!(f, "besides     {}", shares(&self.besides).join(", "))?;
+        }
         if let Some(scheduler) = &self.scheduler {
             writeln!(f, "scheduler   {}", printable(scheduler))?;
         }

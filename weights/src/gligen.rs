@@ -5,7 +5,7 @@
 //! written in either naming, in f16.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use half::f16;
@@ -48,7 +48,7 @@ pub struct GligenTensor {
 /// # Errors
 /// It holds none for boxes with phrases, or those of another network; the checkpoint is not of SD 1.x or has its own.
 pub(crate) fn apply(path: &Path, parts: &mut Parts) -> Result<(), WeightsError> {
-    let path = hub::resolve(path)?;
+    let (path, file) = open(path)?;
     let wrong = |what: String, hint: &str| WeightsError::Unsupported {
         path: path.clone(),
         what,
@@ -63,7 +63,6 @@ pub(crate) fn apply(path: &Path, parts: &mut Parts) -> Result<(), WeightsError> 
             "they were published for Stable Diffusion 1.x alone; use such a checkpoint",
         ));
     }
-    let file = Arc::new(TensorFile::open(&path)?);
     if let Some(other) = family::other_gligen(&file) {
         return Err(wrong(other.into(), BOXES));
     }
@@ -102,6 +101,17 @@ pub(crate) fn apply(path: &Path, parts: &mut Parts) -> Result<(), WeightsError> 
     })?;
     parts.unet.entries.append(&mut layers.entries);
     Ok(())
+}
+
+/// The file at `path`, or the toybox's own.
+fn open(path: &Path) -> Result<(PathBuf, Arc<TensorFile>), WeightsError> {
+    #[cfg(feature = "toybox")]
+    if path == Path::new(crate::toybox::TOYBOX) {
+        return Ok((path.to_path_buf(), crate::toybox::gligen()?));
+    }
+    let path = hub::resolve(path)?;
+    let file = TensorFile::open(&path)?;
+    Ok((path, Arc::new(file)))
 }
 
 /// As [`crate::Checkpoint::gligen_file`].

@@ -1,6 +1,11 @@
 //! The toybox: a Stable Diffusion in miniature, inside the binary. What it is and how it was made is
 //! on its card, `weights/toybox/README.md`.
 
+use std::sync::Arc;
+
+use prepose_formats::TensorFile;
+
+use crate::error::WeightsError;
 use crate::files::Files;
 
 macro_rules! embed {
@@ -57,4 +62,15 @@ pub(crate) fn detector_files() -> Files {
         name: "toybox/detector",
         files: DETECTOR,
     }
+}
+
+/// GLIGEN's layers for the toybox, in a file by themselves.
+const GLIGEN: &[u8] = include_bytes!("../toybox/gligen/gligen.safetensors");
+
+/// GLIGEN's layers for the toybox.
+pub(crate) fn gligen() -> Result<Arc<TensorFile>, WeightsError> {
+    Ok(Arc::new(TensorFile::from_bytes(
+        "toybox/gligen".into(),
+        GLIGEN,
+    )?))
 }

@@ -113,6 +113,9 @@ impl Planned {
             model.clone_from(&stored.model);
             args.model.apply(&mut model);
         }
+        if args.guide.is_grounded() {
+            model.ground_toybox();
+        }
         let blueprint = Blueprint::open(&model)?;
         let order = Order::new(args, stored.as_ref(), &model, &blueprint)?;
         if let (Some(_), Some(folder)) = (&order.maps, &args.maps.attention_maps) {

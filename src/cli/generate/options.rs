@@ -132,7 +132,7 @@ pub struct GuideArgs {
     pub(super) boxes: Vec<ObjectBox>,
     /// Put objects into boxes by GLIGEN's layers in this share of the steps [default: 0.3].
     ///
-    /// For a checkpoint that has them, or with --gligen. Boxes come from --box, or from the layout of a prompt with one
+    /// For the toybox, a checkpoint that has them, or with --gligen. Boxes come from --box, or from the layout of a prompt with one
     /// relation. It goes together with --guide.
     #[arg(long, value_name = "SHARE", num_args = 0..=1, require_equals = true, default_missing_value = "0.3",
           hide_short_help = true)]
@@ -169,6 +169,11 @@ impl GuideArgs {
         let mut config = GuidanceConfig::new(method);
         self.set(&mut config);
         config
+    }
+
+    /// Whether GLIGEN's layers are asked for.
+    pub(super) fn is_grounded(&self) -> bool {
+        self.ground.is_some()
     }
 
     /// Puts the guidance that is asked for into `request`: another method with its own constants, or other constants of

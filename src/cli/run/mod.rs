@@ -106,6 +106,9 @@ pub fn carry_out_suite(
     }
     let suite = prompts(suite, args, &detectors)?;
     let mut model = args.model.request();
+    if methods.iter().any(|method| method.ground.is_some()) {
+        model.ground_toybox();
+    }
     let blueprint = Blueprint::open(&model)?;
     let fingerprint = blueprint.fingerprint();
     let (device, dtype) = args.model.open()?;

@@ -283,7 +283,9 @@ impl Args {
                 models.iter().all(|model| model.name != name),
                 "two checkpoints are called {name}; rename one of them"
             );
-            let opened = Model::open(name, ModelRequest::new(checkpoint.clone(), dtype));
+            let mut model = ModelRequest::new(checkpoint.clone(), dtype);
+            model.ground_toybox();
+            let opened = Model::open(name, model);
             models.push(opened.with_context(|| format!("cannot use --checkpoint {checkpoint}"))?);
         }
         let checker = match self.checker.as_deref() {
