@@ -10,8 +10,8 @@ use burn::prelude::*;
 use burn::tensor::DType;
 use prepose_kernels as kernels;
 
+use super::feed_forward::FeedForward;
 use super::pass::{Pass, Tape};
-use super::transformer::FeedForward;
 use crate::attention::{AttentionShape, KeyValue, SelfAttention};
 use crate::layers::{LayerNorm, Linear};
 use crate::params::Params;

@@ -4,10 +4,12 @@
 mod blocks;
 mod conditioning;
 mod config;
+mod feed_forward;
 mod flops;
 mod footprint;
 mod graph;
 mod grounding;
+mod layers;
 mod merging;
 mod pass;
 mod pictures;
@@ -30,18 +32,18 @@ pub use merging::MOST_MERGED;
 pub use record::{MapCotangents, Memory, RecordOptions, Recording};
 pub use reuse::{Kept, Reuse};
 
-use crate::attention::{AttentionProbe, ContextAttention, LayerInfo, NoProbe, Place};
+use crate::attention::{AttentionProbe, ContextAttention, NoProbe};
 use crate::config::ConfigError;
 use crate::layers::{Conv2d, GroupNorm};
 use crate::params::Params;
 use blocks::{BlockOptions, DownBlock, MidBlock, UpBlock};
 use conditioning::ConditioningId;
 use grounding::PositionNet;
+use layers::name_layers;
 use pass::{CrossLayer, Pass};
 use reuse::{Cross, mean_rows, seams};
 use steps::{Step, Steps};
 use time::{TimeProjections, TimestepEmbedding, guidance_embedding};
-use transformer::Transformer2d;
 
 /// diffusers' `UNet2DConditionModel`.
 #[derive(Module, Debug)]
@@ -375,79 +377,10 @@ impl UNet {
         }
         steps.into_list()
     }
-
-    /// What the cross-attention layers will look like for this sample.
-    fn layer_infos(
-        &self,
-        sample: &Tensor<4>,
-        conditioning: &PreparedConditioning,
-    ) -> Vec<LayerInfo<'_>> {
-        let [_, _, height, width] = sample.dims();
-        let layers = self.layers.iter().zip(&conditioning.context).enumerate();
-        layers
-            .map(|(index, (layer, context))| {
-                // Each resolution is half of the one above, rounded up.
-                let size = |full: usize| full.div_ceil(1 << layer.level);
-                LayerInfo {
-                    name: &layer.name,
-                    place: layer.place,
-                    index,
-                    height: size(height),
-                    width: size(width),
-                    heads: layer.heads,
-                    tokens: context.tokens(),
-                }
-            })
-            .collect()
-    }
-
-    /// Every transformer with its place, in the order of execution.
-    fn transformers(&self) -> impl Iterator<Item = (TransformerPlace, &Transformer2d)> {
-        let last = self.down_blocks.len() - 1;
-        let down = self.down_blocks.iter().enumerate().map(|(i, block)| {
-            let name = format!("down_blocks.{i}");
-            (Place::Down, name, i, block.transformers())
-        });
-        let mid = self.mid_block.transformers();
-        let mid = [(Place::Mid, "mid_block".to_string(), last, mid)];
-        let up = self.up_blocks.iter().enumerate().map(move |(i, block)| {
-            let name = format!("up_blocks.{i}");
-            (Place::Up, name, last - i, block.transformers())
-        });
-        let blocks = down.chain(mid).chain(up);
-        blocks.flat_map(|(place, block, level, transformers)| {
-            let numbered = transformers.iter().enumerate();
-            numbered.map(move |(i, transformer)| {
-                let name = format!("{block}.attentions.{i}");
-                (TransformerPlace { place, name, level }, transformer)
-            })
-        })
-    }
 }
 
 /// The state after `steps` of a pass without an end.
 fn run(steps: &[Step], x: Tensor<4>, pass: &mut Pass) -> Tensor<4> {
     let x = (steps.iter()).try_fold(x, |x, step| step.forward(x, pass));
     x.expect("a pass without an end goes through all steps")
-}
-
-struct TransformerPlace {
-    place: Place,
-    name: String,
-    /// The resolution, counted from 0 for that of the sample.
-    level: usize,
-}
-
-fn name_layers(
-    (TransformerPlace { place, name, level }, transformer): (TransformerPlace, &Transformer2d),
-) -> Vec<CrossLayer> {
-    let layers = transformer.cross_attentions().enumerate();
-    layers
-        .map(|(i, attention)| CrossLayer {
-            name: format!("{name}.transformer_blocks.{i}.attn2"),
-            place,
-            level,
-            heads: attention.heads(),
-        })
-        .collect()
 }

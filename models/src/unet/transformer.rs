@@ -4,6 +4,7 @@ use burn::module::Param;
 use burn::prelude::*;
 use prepose_kernels as kernels;
 
+use super::feed_forward::FeedForward;
 use super::grounding::{Fuser, Kept};
 use super::merging::Merging;
 use super::pass::{Pass, Tape};
@@ -11,9 +12,9 @@ use crate::attention::{
     AttentionShape, ContextAttention, DIFFUSERS_NAMES, KeyValue, SelfAttention,
 };
 use crate::ip_adapter::PictureLayer;
-use crate::layers::{GroupNorm, LayerNorm, Linear};
+use crate::layers::{GroupNorm, LayerNorm};
 use crate::low_rank::LowRank;
-use crate::params::{Gate, Params};
+use crate::params::Params;
 
 /// What the transformers of one resolution have in common.
 #[derive(Clone, Copy)]
@@ -361,41 +362,4 @@ fn tokens(x: Tensor<4>) -> Tensor<3> {
         return kernels::picture_to_tokens(x.permute([0, 3, 1, 2]));
     }
     x.reshape([batch, height * width, channels])
-}
-
-/// Four times as wide inside, gated with GELU.
-#[derive(Module, Debug)]
-pub(crate) struct FeedForward {
-    proj: Linear,
-    out: Linear,
-}
-
-impl FeedForward {
-    fn load(params: Params, channels: usize) -> Self {
-        Self::load_gated(params, channels, &Gate::OPEN)
-    }
-
-    /// One whose result is `gate` times what the checkpoint's would be.
-    pub fn load_gated(mut params: Params, channels: usize, gate: &Gate) -> Self {
-        let inner = 4 * channels;
-        Self {
-            proj: Linear::load(params.pp("net.0.proj"), channels, 2 * inner, true),
-            out: Linear::load(params.pp("net.2").gated(gate), inner, channels, true),
-        }
-    }
-
-    /// The input of the gate.
-    pub fn open(&self, x: Tensor<3>) -> Tensor<3> {
-        self.proj.forward(x)
-    }
-
-    /// From the input of the gate to the result, added `onto` the residual.
-    pub fn close(&self, gate: Tensor<3>, onto: Tensor<3>) -> Tensor<3> {
-        self.out.forward_onto(kernels::geglu(gate), onto)
-    }
-
-    pub fn input_grad(&self, grad: Tensor<3>, gate: Tensor<3>) -> Tensor<3> {
-        let grad = kernels::geglu_input_grad(self.out.input_grad(grad), gate);
-        self.proj.input_grad(grad)
-    }
 }

@@ -5,25 +5,23 @@
 //! transformers checkpoint. What stands behind the names (a file, several files, LoRA merged on
 //! the way) is the business of the [`ParamSource`].
 
+mod gate;
+mod order;
+mod outline;
+mod source;
+
 use burn::module::{Param, ParamId};
 use burn::prelude::*;
 use burn::tensor::{Bytes, DType, FloatDType, TensorData};
 use prepose_kernels as kernels;
 
-use crate::config::ConfigError;
-
-/// Something that hands out named parameters.
-pub trait ParamSource {
-    /// The parameter `name` (the full key, in diffusers' or transformers' naming) in PyTorch's
-    /// layout, with exactly `shape` and any float type.
-    ///
-    /// A source never fails here: it records a missing or mis-shaped tensor and returns zeros of
-    /// `shape`, so that all problems of a checkpoint can be reported together at the end.
-    fn take(&mut self, name: &str, shape: &[usize]) -> TensorData;
-
-    /// Whether the source has a parameter of this full name.
-    fn contains(&self, name: &str) -> bool;
-}
+pub(crate) use gate::Gate;
+pub(crate) use order::channels_last;
+use order::multiplied;
+pub use outline::{outline, outline_of};
+use source::Origin;
+pub(crate) use source::{Factors, TensorSource};
+pub use source::{ParamSource, Wanted};
 
 /// A [`ParamSource`] seen from one place of the name tree, with the device and the float type that
 /// the parameters shall have.
@@ -38,109 +36,6 @@ pub struct Params<'a> {
     dtype: DType,
     /// What every parameter is multiplied with.
     factor: Gate,
-}
-
-/// A number that parameters are multiplied with.
-#[derive(Debug, Clone)]
-pub(crate) enum Gate {
-    /// It stays what it is when the network is loaded.
-    Fixed(f32),
-    /// One element, f32: it is trained, or was.
-    Tensor(Box<Tensor<1>>),
-}
-
-impl Gate {
-    /// What changes nothing.
-    pub const OPEN: Self = Self::Fixed(1.0);
-
-    /// `x` times it, in the type of `x`.
-    fn times(&self, x: Tensor<1>) -> Tensor<1> {
-        match self {
-            Self::Fixed(1.0) => x,
-            Self::Fixed(factor) => x * *factor,
-            Self::Tensor(factor) => {
-                let dtype = x.dtype();
-                x * (**factor).clone().cast(dtype)
-            }
-        }
-    }
-}
-
-/// Where parameters come from, or where it is written down which are wanted.
-enum Origin<'a> {
-    Source(&'a mut dyn ParamSource),
-    Outline {
-        wanted: &'a mut Vec<Wanted>,
-        contains: &'a dyn Fn(&str) -> bool,
-    },
-    Tensors(&'a mut dyn TensorSource),
-}
-
-/// Something that hands out parameters that are tensors already, of which some are trained.
-pub(crate) trait TensorSource {
-    /// The elements of the parameter `name` in PyTorch's order and of type `dtype`; under autodiff if it is trained. The
-    /// weight of a convolution may come in the order `[Out, k, k, In]` where the device wants that: the second result.
-    fn take(&mut self, wanted: &Wanted, dtype: DType, filters: bool) -> (Tensor<1>, bool);
-
-    /// Those of several one after the other.
-    fn take_stacked(&mut self, wanted: &[Wanted], dtype: DType) -> Tensor<1>;
-
-    /// Whether there is a parameter of this full name.
-    fn contains(&self, name: &str) -> bool;
-
-    /// The low-rank branch of the layer at `path`, if it has one.
-    fn low_rank(&mut self, path: &str, dtype: DType) -> Option<Factors>;
-}
-
-/// The factors of a low-rank branch, which adds `up (down x)` to the result of a layer.
-#[derive(Debug, Clone)]
-pub(crate) struct Factors {
-    /// `[r, In · k · k]`.
-    pub down: Tensor<2>,
-    /// `[Out, r]`, times the branch's scale.
-    pub up: Tensor<2>,
-}
-
-/// A parameter by its full name, with the shape that a checkpoint has it in.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
-    /// In diffusers' or transformers' naming.
-    pub name: String,
-    /// In PyTorch's layout.
-    pub shape: Vec<usize>,
-}
-
-/// The parameters that `build` takes, in its order. None of them is made: this costs neither memory nor time,
-/// whatever the size of the network.
-///
-/// # Errors
-/// Those of `build`.
-pub fn outline<T>(
-    build: impl FnOnce(Params) -> Result<T, ConfigError>,
-) -> Result<Vec<Wanted>, ConfigError> {
-    outline_of(&|_| false, build)
-}
-
-/// As [`outline`], from a source that `contains` the parameters of these names: some networks take what is there.
-///
-/// # Errors
-/// Those of `build`.
-pub fn outline_of<T>(
-    contains: &dyn Fn(&str) -> bool,
-    build: impl FnOnce(Params) -> Result<T, ConfigError>,
-) -> Result<Vec<Wanted>, ConfigError> {
-    let mut wanted = Vec::new();
-    build(Params {
-        origin: Origin::Outline {
-            wanted: &mut wanted,
-            contains,
-        },
-        prefix: String::new(),
-        device: Device::flex(),
-        dtype: DType::F32,
-        factor: Gate::OPEN,
-    })?;
-    Ok(wanted)
 }
 
 impl<'a> Params<'a> {
@@ -496,65 +391,6 @@ impl<'a> Params<'a> {
             name.to_string()
         } else {
             format!("{}.{name}", self.prefix)
-        }
-    }
-}
-
-/// The elements times `factor`, in f32.
-fn multiplied(data: TensorData, factor: f32) -> TensorData {
-    let shape = data.shape().clone();
-    let values: Vec<f32> = data.iter::<f32>().map(|value| value * factor).collect();
-    TensorData::new(values, shape)
-}
-
-/// The elements of filters `[Out, In, k, k]` as `[Out, k, k, In]`.
-pub(crate) fn channels_last(data: TensorData, shape: [usize; 4]) -> TensorData {
-    /// The order does not depend on what the `SIZE` bytes of an element mean, and they need no alignment.
-    fn reordered<const SIZE: usize>(bytes: &[u8], inputs: usize, taps: usize) -> Vec<u8> {
-        let (from, _) = bytes.as_chunks::<SIZE>();
-        let mut to = Vec::with_capacity(from.len());
-        for filter in from.chunks_exact(inputs * taps) {
-            for tap in 0..taps {
-                to.extend(filter[tap..].iter().step_by(taps));
-            }
-        }
-        to.into_flattened()
-    }
-    let [output, input, height, width] = shape;
-    // With one tap or one channel the orders are the same.
-    if input <= 1 || height * width <= 1 {
-        return data;
-    }
-    let (bytes, _, dtype) = data.into_parts();
-    let bytes = match dtype.size() {
-        2 => reordered::<2>(&bytes, input, height * width),
-        4 => reordered::<4>(&bytes, input, height * width),
-        size => unreachable!("weights have 2 or 4 bytes, not {size}"),
-    };
-    let bytes = Bytes::from_bytes_vec(bytes);
-    TensorData::from_bytes(bytes, [output, height, width, input], dtype)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn filters_are_laid_out_tap_after_tap() {
-        for shape in [[2, 3, 2, 2], [3, 1, 3, 3], [4, 5, 1, 1]] {
-            let count: usize = shape.iter().product();
-            let numbers: Vec<f32> = (0..count).map(|i| i as f32).collect();
-            for dtype in [DType::F32, DType::F16, DType::BF16] {
-                let data = TensorData::new(numbers.clone(), shape).convert_dtype(dtype);
-                let device = Device::flex();
-                let plain = Tensor::<4>::from_data(data.clone(), (&device, dtype));
-                let (bytes, ..) = channels_last(data, shape).into_parts();
-                let [output, input, height, width] = shape;
-                let inside = [output, height, width, input];
-                let laid = TensorData::from_bytes(bytes, inside, dtype);
-                let laid = Tensor::<4>::from_data(laid, (&device, dtype)).permute([0, 3, 1, 2]);
-                laid.into_data().assert_eq(&plain.into_data(), true);
-            }
         }
     }
 }

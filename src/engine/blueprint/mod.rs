@@ -1,5 +1,7 @@
 //! A checkpoint before its weights are read.
 
+mod checks;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -11,14 +13,13 @@ use prepose_weights::{
 };
 use sha2::{Digest, Sha256};
 
-use super::adapters::SeenPictures;
-use super::error::EngineError;
-use super::init_image;
-use super::texts::{last_prompt, parse, parts, schedule, timeline};
+use crate::engine::adapters::SeenPictures;
+use crate::engine::error::EngineError;
+use crate::engine::texts::{last_prompt, parse, parts, schedule};
 use crate::guidance::boxes::ObjectBox;
 use crate::guidance::{GuidanceConfig, GuidanceError, Needs, Network, Settings, Target};
 use crate::prompt::scene::Scene;
-use crate::request::{ModelRequest, Request, RequestError, Savings};
+use crate::request::{ModelRequest, Request, Savings};
 use crate::sampling::noise::NoiseKind;
 use crate::sampling::schedulers::{Scheduler, SchedulerKind};
 
@@ -37,7 +38,7 @@ pub struct Defaults {
 
 /// How many of the last layers of a text encoder are left out whatever the request says: SDXL was trained on the
 /// penultimate layer.
-pub(super) fn always_skipped(family: Family) -> usize {
+pub(in crate::engine) fn always_skipped(family: Family) -> usize {
     match family {
         Family::Sd1 | Family::Sd2 => 0,
         Family::Sdxl => 1,
@@ -73,13 +74,13 @@ fn options(model: &ModelRequest) -> LoadOptions {
 
 /// A checkpoint before its weights are read: enough to check a request.
 pub struct Blueprint {
-    pub(super) checkpoint: Arc<Checkpoint>,
-    pub(super) tokenizers: Vec<ClipTokenizer>,
+    pub(in crate::engine) checkpoint: Arc<Checkpoint>,
+    pub(in crate::engine) tokenizers: Vec<ClipTokenizer>,
     vae_factor: usize,
     sample_size: usize,
     /// Whether the UNet has GLIGEN's layers, or will.
     grounded: bool,
-    pub(super) seen: SeenPictures,
+    pub(in crate::engine) seen: SeenPictures,
 }
 
 impl Blueprint {
@@ -225,75 +226,11 @@ impl Blueprint {
         }
     }
 
-    /// Checks `request` as far as possible without weights, and records the hashes of the pictures that it names.
-    pub fn check(&self, request: &mut Request) -> Result<(), EngineError> {
-        request.validate(self.vae_factor())?;
-        self.check_clip_skip(request)?;
-        let steps = self.steps(request)?;
-        request.check_switch(steps)?;
-        request.check_guidance_steps(steps)?;
-        let mut texts = timeline(request, steps)?;
-        texts.dedup();
-        // Brackets alone are no prompt either; a schedule may be without one for some steps.
-        let mut empty = true;
-        let mut most = 1;
-        for (positive, negative) in &texts {
-            let parts = parts(positive)?;
-            most = most.max(parts.len());
-            for tokenizer in &self.tokenizers {
-                for part in &parts {
-                    empty &= parse("prompt", &part.text, tokenizer)?.is_empty();
-                }
-                parse("negative prompt", negative, tokenizer)?;
-            }
-        }
-        if empty {
-            return Err(RequestError::EmptyPrompt.into());
-        }
-        self.check_regions(request, most)?;
-        self.check_guidance(request, steps)?;
-        self.savings(request)?;
-        self.grounded(request)?;
-        self.check_pictures(request, steps)?;
-        if let Some(init) = &mut request.init {
-            init.sha256 = Some(init_image::check(init)?);
-        }
-        Ok(())
-    }
-
-    /// Refuses regions of parts that are not there, or between the latents, of a prompt with at most `parts` parts.
-    fn check_regions(&self, request: &Request, parts: usize) -> Result<(), EngineError> {
-        let factor = self.vae_factor();
-        let (height, width) = (request.height / factor, request.width / factor);
-        for region in &request.regions {
-            let part = region.part;
-            if part > parts {
-                return Err(RequestError::Region { part, parts }.into());
-            }
-            if !region.cells([height, width]).contains(&1.0) {
-                return Err(RequestError::SmallRegion {
-                    part,
-                    width,
-                    height,
-                }
-                .into());
-            }
-        }
-        let composed = parts > 1 || !request.regions.is_empty();
-        if composed && request.guide.as_ref().is_some_and(|guide| guide.one_pass) {
-            return Err(RequestError::ComposedOnePass.into());
-        }
-        match composed && request.guidance_steps.is_some() {
-            true => Err(RequestError::ComposedGuidanceSteps.into()),
-            false => Ok(()),
-        }
-    }
-
     /// The phrases and boxes that GLIGEN's layers are told in `request`; none if they are off.
     ///
     /// # Errors
     /// A network without such layers, no boxes and no layout.
-    pub(super) fn grounded(
+    pub(in crate::engine) fn grounded(
         &self,
         request: &Request,
     ) -> Result<Option<Vec<ObjectBox>>, EngineError> {
@@ -309,23 +246,6 @@ impl Blueprint {
         }
         let scene = self.scene(request)?;
         Ok(Some(grounding.objects(&[], || Ok(scene))?))
-    }
-
-    /// Refuses to leave out more layers than the shortest text encoder has.
-    fn check_clip_skip(&self, request: &Request) -> Result<(), EngineError> {
-        let encoders = self.checkpoint.text_encoder_configs()?;
-        let layers = encoders.iter().map(|encoder| encoder.num_hidden_layers);
-        let layers = layers.min().unwrap_or(0);
-        let most = layers.saturating_sub(always_skipped(self.checkpoint.family()));
-        match request.clip_skip <= most {
-            true => Ok(()),
-            false => Err(RequestError::ClipSkip {
-                asked: request.clip_skip,
-                layers,
-                most,
-            }
-            .into()),
-        }
     }
 
     /// The prompt that the run of `request` ends with, from which objects and relations are read: of a composed one its
@@ -420,7 +340,7 @@ impl Blueprint {
     ///
     /// # Errors
     /// There is none, or it is another network's.
-    pub(super) fn classifier(
+    pub(in crate::engine) fn classifier(
         &self,
         config: &GuidanceConfig,
     ) -> Result<Option<SteerFile>, EngineError> {
@@ -444,21 +364,5 @@ impl Blueprint {
         };
         file.check(&path, &self.checkpoint.unet_config()?)?;
         Ok(Some(file))
-    }
-
-    /// Checks guidance as far as possible without weights.
-    fn check_guidance(&self, request: &Request, steps: usize) -> Result<(), EngineError> {
-        if let Some(config) = &request.guide {
-            let (settings, target) = self.target(request, config)?;
-            settings.loss.passes(std::slice::from_ref(&target))?;
-            self.classifier(config)?;
-            let factor = self.vae_factor();
-            let latents = [request.height / factor, request.width / factor];
-            settings.check(steps, &self.checkpoint.unet_config()?, latents)?;
-        } else if !request.relations.is_empty() {
-            // A relation that is misspelt should be known before the picture is made.
-            self.scene(request)?;
-        }
-        Ok(())
     }
 }

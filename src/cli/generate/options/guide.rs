@@ -1,25 +1,16 @@
-//! The arguments of `prepose generate` about what is where: guidance, prompt changes, search, attention maps.
+//! Guidance.
 
 use std::path::PathBuf;
 
 use anyhow::ensure;
-use prepose::attention_maps::{Half, MapSelection};
-use prepose::detect::OpenDetector;
 use prepose::guidance::boxes::ObjectBox;
 use prepose::guidance::config::Preset;
 use prepose::guidance::grounding::Grounding;
-use prepose::guidance::maps::LayerRule;
 use prepose::guidance::{Combination, GuidanceConfig, Layers, METHODS, Method, PosLoss};
-use prepose::make::{MapOptions, reward_kind};
-use prepose::prompt::neutral::neutral;
 use prepose::prompt::scene::{GivenRelation, TokenPolicy};
 use prepose::request::{Region, Request};
-use prepose::search::{Pruning, RewardKind, SearchConfig};
 
-use crate::cli::checker;
 use crate::cli::extract::ExtractArgs;
-use crate::cli::looking::{Looking, LookingArgs};
-use crate::cli::values::{Numbers, parse_numbers};
 
 /// Put things where the prompt says (docs/guidance).
 #[derive(Debug, Default, clap::Args)]
@@ -119,9 +110,9 @@ pub struct GuideArgs {
     ///
     /// As "dog | left of | cat"; may be repeated.
     #[arg(long, value_name = "A | REL | B", hide_short_help = true)]
-    pub(super) relation: Vec<GivenRelation>,
+    pub(in crate::cli::generate) relation: Vec<GivenRelation>,
     #[command(flatten)]
-    pub(super) extract: ExtractArgs,
+    pub(in crate::cli::generate) extract: ExtractArgs,
     /// --ground, boxdiff, layout: where an object belongs, as "dog: 0.05,0.25,0.35,0.75"; may be repeated.
     #[arg(
         long = "box",
@@ -129,7 +120,7 @@ pub struct GuideArgs {
         requires = "boxed",
         hide_short_help = true
     )]
-    pub(super) boxes: Vec<ObjectBox>,
+    pub(in crate::cli::generate) boxes: Vec<ObjectBox>,
     /// Put objects into boxes by GLIGEN's layers in this share of the steps [default: 0.3].
     ///
     /// For the toybox, a checkpoint that has them, or with --gligen. Boxes come from --box, or from the layout of a prompt with one
@@ -155,24 +146,24 @@ pub struct GuideArgs {
     no_ip_picture: bool,
     /// Where a part of a prompt joined by AND acts, as "2: 0.5,0,1,1"; may be repeated.
     #[arg(long, value_name = "PART: X0,Y0,X1,Y1", hide_short_help = true)]
-    pub(super) region: Vec<Region>,
+    pub(in crate::cli::generate) region: Vec<Region>,
 }
 
 impl GuideArgs {
     /// Whether a method is named.
-    pub(super) fn is_asked(&self) -> bool {
+    pub(in crate::cli::generate) fn is_asked(&self) -> bool {
         self.guide.is_some()
     }
 
     /// `method` with the constants that were given.
-    pub(super) fn config(&self, method: Method) -> GuidanceConfig {
+    pub(in crate::cli::generate) fn config(&self, method: Method) -> GuidanceConfig {
         let mut config = GuidanceConfig::new(method);
         self.set(&mut config);
         config
     }
 
     /// Whether GLIGEN's layers are asked for.
-    pub(super) fn is_grounded(&self) -> bool {
+    pub(in crate::cli::generate) fn is_grounded(&self) -> bool {
         self.ground.is_some()
     }
 
@@ -181,7 +172,11 @@ impl GuideArgs {
     ///
     /// # Errors
     /// Constants without a method.
-    pub(super) fn apply(&self, request: &mut Request, later: bool) -> anyhow::Result<()> {
+    pub(in crate::cli::generate) fn apply(
+        &self,
+        request: &mut Request,
+        later: bool,
+    ) -> anyhow::Result<()> {
         if self.no_guide {
             request.guide = None;
         }
@@ -235,225 +230,6 @@ impl GuideArgs {
     }
 }
 
-/// Change the prompt on the way (docs/prompts.md).
-#[derive(Debug, Default, clap::Args)]
-#[command(next_help_heading = "Prompt changes")]
-pub struct ChangeArgs {
-    /// Go on with this prompt ...
-    #[arg(
-        long,
-        value_name = "TEXT",
-        requires = "switch_at",
-        hide_short_help = true
-    )]
-    switch_to: Option<String>,
-    /// ... from this step on, counted from 0.
-    #[arg(
-        long,
-        value_name = "STEP",
-        requires = "switch_to",
-        hide_short_help = true
-    )]
-    switch_at: Option<usize>,
-    /// Begin with a neutral prompt for so many steps.
-    ///
-    /// "two animals" for "a dog and a cat", so that the order of the words does not decide the layout.
-    #[arg(
-        long,
-        value_name = "STEPS",
-        conflicts_with = "switch_to",
-        hide_short_help = true
-    )]
-    pub(super) delay_order: Option<usize>,
-    /// The neutral prompt [default: derived from the prompt].
-    #[arg(
-        long,
-        value_name = "TEXT",
-        requires = "delay_order",
-        hide_short_help = true
-    )]
-    neutral_prompt: Option<String>,
-}
-
-impl ChangeArgs {
-    /// The prompt to go on with, and from which step on.
-    pub(super) fn switch(&self) -> Option<(String, usize)> {
-        self.switch_to.clone().zip(self.switch_at)
-    }
-
-    /// The neutral prompt for `prompt`.
-    ///
-    /// # Errors
-    /// None is given, and none can be derived.
-    pub(super) fn neutral(&self, prompt: &str) -> anyhow::Result<String> {
-        match &self.neutral_prompt {
-            Some(given) => Ok(given.clone()),
-            None => {
-                let derived = neutral(prompt)?;
-                tracing::info!("the first steps have {derived:?}, neutral for {prompt:?}");
-                Ok(derived)
-            }
-        }
-    }
-}
-
-/// Try several noises and keep the best (docs/search.md).
-#[derive(Debug, Default, clap::Args)]
-#[command(next_help_heading = "Search")]
-pub struct SearchArgs {
-    /// Try so many noises and keep the best.
-    #[arg(long, value_name = "N")]
-    best_of: Option<usize>,
-    /// What makes a candidate good [default: attention].
-    #[arg(long, value_name = "REWARD", requires = "best_of")]
-    reward: Option<RewardKind>,
-    /// The detector that `--reward checker`, `pse` or `relations` asks: toybox, frcnn-v2, rtdetr-v2-r18 and others
-    /// (docs/detectors.md), or the path of one [default: toybox].
-    #[arg(
-        long,
-        value_name = "NAME|PATH",
-        requires = "reward",
-        hide_short_help = true
-    )]
-    checker: Option<String>,
-    #[command(flatten)]
-    looking: LookingArgs,
-    /// Drop the worse half early.
-    ///
-    /// `auto` is after 15, 25 and 40 % of the steps; or give a list of steps such as 3,5,8.
-    #[arg(long, value_name = "STEPS", num_args = 0..=1, default_missing_value = "auto",
-          require_equals = true, value_parser = parse_pruning, requires = "best_of")]
-    prune: Option<Pruning>,
-    /// Write every finished candidate, best first.
-    #[arg(long, requires = "best_of", hide_short_help = true)]
-    pub(super) keep_all: bool,
-}
-
-impl SearchArgs {
-    /// What they ask for.
-    pub(super) fn config(&self) -> Option<SearchConfig> {
-        Some(SearchConfig {
-            best_of: self.best_of?,
-            reward: self.reward.unwrap_or_default(),
-            pruning: self.prune.clone(),
-        })
-    }
-
-    /// What looks at pictures besides the detector.
-    ///
-    /// # Errors
-    /// A network that cannot be opened.
-    pub(super) fn looking(&self) -> anyhow::Result<Looking> {
-        self.looking.open()
-    }
-
-    /// The detector that the reward needs.
-    ///
-    /// # Errors
-    /// It cannot be opened, or the reward needs none.
-    pub(super) fn detector(&self) -> anyhow::Result<Option<OpenDetector>> {
-        if reward_kind(self.reward.unwrap_or_default()).is_none() {
-            ensure!(
-                self.checker.is_none() && self.looking.open()?.is_empty(),
-                "--checker, --masks and --depth are for --reward checker, pse and relations"
-            );
-            return Ok(None);
-        }
-        let name = self.checker.as_deref().unwrap_or("toybox");
-        checker::open(name).map(Some)
-    }
-}
-
-/// Show where the network looks (docs/attention-maps.md).
-#[derive(Debug, Default, clap::Args)]
-#[command(next_help_heading = "Attention maps")]
-pub struct MapArgs {
-    /// Write where the network looks into this folder.
-    ///
-    /// A heat map over the picture for each object, sheets over time, and the values.
-    #[arg(long, value_name = "FOLDER", help_heading = "Output")]
-    pub(super) attention_maps: Option<PathBuf>,
-    /// Cells along the shorter side of the maps [default: the smallest maps with 12].
-    #[arg(
-        long,
-        value_name = "CELLS",
-        requires = "attention_maps",
-        hide_short_help = true,
-        conflicts_with = "attention_layers"
-    )]
-    pub(super) attention_resolution: Option<usize>,
-    /// Layers, by name, such as up_blocks.1,mid_block.
-    #[arg(
-        long,
-        value_name = "NAMES",
-        value_delimiter = ',',
-        requires = "attention_maps",
-        hide_short_help = true
-    )]
-    pub(super) attention_layers: Vec<String>,
-    /// Words of the prompt to show instead of its objects.
-    #[arg(
-        long,
-        value_name = "WORDS",
-        value_delimiter = ',',
-        requires = "attention_maps",
-        hide_short_help = true
-    )]
-    pub(super) attention_words: Vec<String>,
-    /// Heads, from 0: 0-3 or 1,5 [default: all].
-    #[arg(
-        long,
-        value_name = "LIST",
-        value_parser = parse_numbers,
-        requires = "attention_maps",
-        hide_short_help = true
-    )]
-    pub(super) attention_heads: Option<Numbers>,
-    /// Every so many steps.
-    #[arg(
-        long,
-        value_name = "STEPS",
-        default_value_t = 1,
-        requires = "attention_maps",
-        hide_short_help = true
-    )]
-    pub(super) attention_every: usize,
-    /// Which half of classifier-free guidance.
-    #[arg(
-        long,
-        value_name = "HALF",
-        value_enum,
-        default_value_t,
-        requires = "attention_maps",
-        hide_short_help = true
-    )]
-    pub(super) attention_half: Half,
-}
-
-impl MapArgs {
-    /// Which maps they ask for.
-    pub(super) fn options(&self) -> Option<MapOptions> {
-        self.attention_maps.as_ref()?;
-        let layers = match self.attention_layers.as_slice() {
-            [] => LayerRule::Size {
-                side: self.attention_resolution,
-                down_only: false,
-            },
-            names => LayerRule::Named(names.to_vec()),
-        };
-        Some(MapOptions {
-            selection: MapSelection {
-                layers,
-                heads: self.attention_heads.as_ref().map(|heads| heads.0.clone()),
-                every: self.attention_every,
-                half: self.attention_half,
-                ..MapSelection::default()
-            },
-            words: self.attention_words.clone(),
-        })
-    }
-}
-
 fn parse_layers(text: &str) -> Result<Layers, String> {
     match text {
         "reference" => Ok(Layers::Reference),
@@ -463,14 +239,4 @@ fn parse_layers(text: &str) -> Result<Layers, String> {
             names.split(',').map(|name| name.trim().into()).collect(),
         )),
     }
-}
-
-fn parse_pruning(text: &str) -> Result<Pruning, String> {
-    if text == "auto" {
-        return Ok(Pruning::Auto);
-    }
-    let steps = parse_numbers(text);
-    let steps =
-        steps.map_err(|why| format!("give `auto`, or numbers of steps such as 3,5,8: {why}"))?;
-    Ok(Pruning::After(steps.0))
 }
