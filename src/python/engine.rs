@@ -155,6 +155,7 @@ impl Engine {
         let args: EngineArgs = words::read("Engine", &[], options, &[])?;
         let loaded = without_gil(py, Class::Checkpoint, || {
             let mut model = args.model.request();
+            model.ground_toybox();
             let blueprint = Blueprint::open(&model)?;
             let device = model::open(args.model.device)?;
             if args.model.dtype.is_none() {
