@@ -87,7 +87,6 @@ async function asWhat(page) {
   await page.locator('[name=act][value=boxes]').check();
   assert.equal(await page.inputValue('#method'), 'boxdiff', 'boxes come with a method that goes by them');
   assert.equal((await copied(page)).request.boxes?.length, 2);
-  assert.equal(await page.locator('[name=act][value=ground]').isDisabled(), true, 'the toybox has no GLIGEN layers');
   await page.click('#go');
   await finished(page);
   await loaded(page);
@@ -95,6 +94,14 @@ async function asWhat(page) {
   const guided = pictures.find(({ method }) => method === 'boxdiff');
   const { request } = (await api(page, `pictures/${guided.id}`)).body;
   assert.deepEqual(request.boxes.map(({ object }) => object), ['dog', 'cat']);
+  await page.locator('[name=act][value=ground]').check();
+  await fillForm(page, { method: '' });
+  assert.equal((await copied(page)).request.ground.share, 0.3);
+  await page.click('#go');
+  await finished(page);
+  await loaded(page);
+  const [grounded] = (await api(page, 'pictures?limit=1')).body.pictures;
+  assert.equal((await api(page, `pictures/${grounded.id}`)).body.request.ground.share, 0.3, 'the toybox has GLIGEN layers');
   await page.locator('[name=act][value=regions]').check();
   await page.locator('#acts-said button').click();
   await page.waitForTimeout(400);
@@ -104,5 +111,5 @@ async function asWhat(page) {
   assert.deepEqual((await copied(page)).request.regions.map(({ part }) => part), [2, 3]);
   await page.click('#go');
   await finished(page);
-  step('boxes for BoxDiff, and regions for the parts of a composed prompt, each made');
+  step('boxes for BoxDiff and for GLIGEN, and regions for the parts of a composed prompt, each made');
 }

@@ -200,7 +200,7 @@ fn natives() -> Vec<Case> {
             400,
             "extra",
         ),
-        wanted(cat("ground", json!({"share": 0.3})), 400, "GLIGEN"),
+        wanted(cat("ground", json!({"share": 0.3})), 400, "a box for each object"),
         wanted(
             cat("checkpoint", json!("../../etc/passwd")),
             404,
