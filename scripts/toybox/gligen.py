@@ -1,13 +1,13 @@
 """The toybox's layers of GLIGEN's, before and after `prepose train gligen`.
 
     python scripts/toybox/gligen.py begin start.safetensors
-    python scripts/toybox/gligen.py take TRAINING
+    python scripts/toybox/gligen.py take TRAINING...
 
 `begin` writes layers to begin with. The authors begin with closed gates before random projections, and take hundreds of thousands of steps;
 here the gates are open before projections of zeros, which change as little and learn at once. Among 256 tokens of the picture and 30 of
 objects, of which all but one or two are empty, attention would give those that count one part in a hundred, and nothing is learned from so
-little; so the first keys and queries have a direction in common that tells an object's token from the others. `take` copies
-TRAINING/gligen.safetensors to weights/toybox/gligen and writes the record of the training onto the card there.
+little; so the first keys and queries have a direction in common that tells an object's token from the others. `take` copies the
+layers of the last training to weights/toybox/gligen and writes the record of each, which went on from the one before, onto the card there.
 """
 
 import json
@@ -35,6 +35,7 @@ def words(recipe):
         "--clip": f"{recipe['clip']:g}",
         "--layout-share": recipe["timesteps"]["layout"],
         "--ema": recipe["average"]["decay"],
+        "--seed": recipe["seed"],
     }
     return " ".join(f"{name} {value}" for name, value in options.items())
 
@@ -104,33 +105,41 @@ def begin(path):
     save_file({name: value.contiguous() for name, value in layers.items()}, path)
 
 
-def take(training):
+def record(training, start):
+    """What `training`, which began with the file `start`, was asked and came to, as lines of a page."""
     settings = json.loads((training / "training.json").read_text())
     log = [json.loads(line) for line in (training / "log.jsonl").read_text().splitlines()]
-    shutil.copyfile(training / "gligen.safetensors", TARGET / "gligen.safetensors")
-    recipe, tenth = settings["recipe"], max(len(log) // 10, 1)
+    tenth = max(len(log) // 10, 1)
     rows = ["| steps | mean loss |", "| ---: | ---: |"]
-    for start in range(0, len(log) - tenth + 1, tenth):
-        part = log[start : start + tenth]
+    for first in range(0, len(log) - tenth + 1, tenth):
+        part = log[first : first + tenth]
         rows.append(f"| {part[0]['step']}–{part[-1]['step']} | {sum(step['loss'] for step in part) / len(part):.4f} |")
     samples = sum(step["samples"] for step in log)
-    text = [
-        f"{settings['pictures']} pictures, {len(log)} steps, {samples} samples in all.",
+    return [
+        f"{settings['pictures']} pictures, {len(log)} steps, {samples} samples in all:",
         "",
         "```",
-        f"prepose train gligen boxed --gligen start.safetensors {words(recipe)} --out runs/toybox-gligen",
+        f"prepose train gligen boxed --gligen {start} {words(settings['recipe'])} --out runs/{training.name}",
         "```",
         "",
         *rows,
     ]
+
+
+def take(*trainings):
+    shutil.copyfile(trainings[-1] / "gligen.safetensors", TARGET / "gligen.safetensors")
+    text, start = [], "start.safetensors"
+    for training in trainings:
+        text += ["", *record(training, start)]
+        start = f"runs/{training.name}/gligen.safetensors"
     card = TARGET / "README.md"
     before, rest = card.read_text().split(START)
-    card.write_text(f"{before}{START}\n" + "\n".join(text) + f"\n{END}{rest.split(END)[1]}")
+    card.write_text(f"{before}{START}\n" + "\n".join(text[1:]) + f"\n{END}{rest.split(END)[1]}")
 
 
 def main():
-    what, path = sys.argv[1:]
-    {"begin": begin, "take": take}[what](Path(path))
+    what, *paths = sys.argv[1:]
+    {"begin": begin, "take": take}[what](*map(Path, paths))
 
 
 if __name__ == "__main__":
