@@ -3,6 +3,7 @@
 use burn::tensor::{Device, FloatDType, Int, Tensor};
 use prepose_models::sam::{Prompt, Sam};
 use prepose_weights::{EyeWeights, WeightsError};
+use serde::{Deserialize, Serialize};
 
 use super::{EyeError, rgb};
 use crate::check::{BoundingBox, Mask};
@@ -12,15 +13,19 @@ use crate::picture::Picture;
 const TOGETHER: usize = 8;
 
 /// Which of the masks that a box may mean are taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
 pub enum MaskChoice {
     /// The one that the network holds for the best, of three.
     #[default]
     Best,
     /// The one mask for a prompt that is clear.
     Only,
-    /// What any of the three covers, as the authors of PSE do in depth.
+    /// What any of the three covers.
     Union,
+    /// As the released script of PSE in depth: boxes without their fractions, what any of the three covers, and of that the
+    /// largest part with its holes filled.
+    Largest,
 }
 
 /// A segmenter on a device.
@@ -76,8 +81,12 @@ impl Segmenter {
         let batch = self.network.prepare(&[rgb(picture)?], &self.device)?;
         let resized = batch.resized[0];
         let seen = self.network.encode(batch.pictures);
+        let whole = |edge: f64| match self.choice {
+            MaskChoice::Largest => edge.trunc(),
+            _ => edge,
+        };
         let prompt = |corners: &BoundingBox| {
-            let corners = <[f64; 4]>::from(*corners).map(|edge| edge as f32);
+            let corners = <[f64; 4]>::from(*corners).map(|edge| whole(edge) as f32);
             Prompt::of_box(corners).scaled(original, resized)
         };
         let prompts: Vec<Prompt> = boxes.iter().map(prompt).collect();
@@ -92,8 +101,11 @@ impl Segmenter {
             let covered: Vec<bool> = covered.iter::<i64>().map(|one| one > 0).collect();
             for covered in covered.chunks_exact(original[0] * original[1]) {
                 // It has a value for each pixel.
-                let mask = Mask::new(original[1], original[0], covered.to_vec());
-                masks.extend(mask.ok());
+                let mask = Mask::new(original[1], original[0], covered.to_vec()).ok();
+                masks.extend(mask.map(|mask| match self.choice {
+                    MaskChoice::Largest => mask.largest_part(),
+                    _ => mask,
+                }));
             }
         }
         Ok(masks)
