@@ -90,9 +90,12 @@ fn twice_outlined(width: usize, filled: &[bool], part: &[usize]) -> usize {
     let halves = part.iter().map(|at| {
         let (x, y) = (at % width, at / width);
         let around = [has(x + 1, y), has(x, y + 1), has(x + 1, y + 1)];
-        let below = around.into_iter().filter(|on| *on).count().saturating_sub(1);
-        let without_first =
-            x > 0 && y > 0 && has(x - 1, y) && has(x, y - 1) && !has(x - 1, y - 1);
+        let below = around
+            .into_iter()
+            .filter(|on| *on)
+            .count()
+            .saturating_sub(1);
+        let without_first = x > 0 && y > 0 && has(x - 1, y) && has(x, y - 1) && !has(x - 1, y - 1);
         below + usize::from(without_first)
     });
     halves.sum()
@@ -103,7 +106,9 @@ mod tests {
     use super::*;
 
     fn mask(rows: &[String]) -> Mask {
-        let covered = rows.iter().flat_map(|row| row.bytes().map(|byte| byte == b'#'));
+        let covered = rows
+            .iter()
+            .flat_map(|row| row.bytes().map(|byte| byte == b'#'));
         Mask::new(rows[0].len(), rows.len(), covered.collect()).unwrap()
     }
 
