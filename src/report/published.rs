@@ -111,10 +111,9 @@ fn notes(
         ..
     } = published;
     let mut notes = vec![format!(
-        "Rows that begin with \"published\" are SpatialBench-UC's (Amine Rostane, {paper}), as its repository has them ({source}, \
-         commit {commit}, {licence}). The row above is of the method here that is compared with it.",
-    )
-    .replace("Amine Rostane", author)];
+        "Rows that begin with \"published\" are SpatialBench-UC's ({author}, {paper}), as its repository has them ({source}, commit \
+         {commit}, {licence}). The row above is of the method here that is compared with it.",
+    )];
     for (row, settings) in rows.iter().zip(settings) {
         let name = &row.method.name;
         notes.push(match row.beside {
