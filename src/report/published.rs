@@ -130,7 +130,8 @@ fn notes(
     }
     notes.push(format!(
         "In brackets: 95 % intervals of this run's figures. Those of pictures are by the bootstrap, {} draws of prompts, each with all of \
-         its pictures; shares of prompts and of pairs have Wilson's. Nothing is published about the intervals of the paper's figures.",
+         its pictures; shares of prompts and of pairs have Wilson's. Where all prompts are alike the bootstrap's have no width, which says little if \
+         they are few. Nothing is published about the intervals of the paper's figures.",
         bootstrap.draws
     ));
     notes

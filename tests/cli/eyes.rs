@@ -125,7 +125,7 @@ fn a_run_scores_masks_and_depths_as_score_does() {
             "found.jsonl",
         ];
         works(folder, &detect);
-        let (rule, own) = match id.contains("00000") {
+        let (rule, own) = match id.contains("line-00001") {
             true => ("pse", &line["pse"]),
             false => ("pse-3d", &line["pse_3d"]),
         };

@@ -113,7 +113,8 @@ fn half_types_stay_within_the_bounds_of_the_docs() {
             let off = deviation(&given(network, dtype), &exact);
             println!("{network} {dtype:?}: {off:.1e} of {bound}");
             // A half type that changes nothing is not in use.
-            if !(off > 1e-6 && off <= bound) {
+            let within = off > 1e-6 && off <= bound;
+            if !within {
                 beyond.push(format!(
                     "{network} in {dtype:?}: {off:.1e}, and {bound} is allowed"
                 ));

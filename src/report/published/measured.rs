@@ -19,17 +19,42 @@ pub(super) const PASS_OF_DECIDED: Value = |record| {
 };
 pub(super) const CONFIDENCE: Value = |record| Some(record.conf);
 
+/// A figure with its interval; without one where a single prompt says nothing about others.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Figure {
+    value: f64,
+    ends: Option<[f64; 2]>,
+}
+
+impl Figure {
+    fn new(Estimate { value, low, high }: Estimate, prompts: usize) -> Self {
+        Self {
+            value,
+            ends: (prompts > 1).then_some([low, high]),
+        }
+    }
+
+    /// As a cell of this kind.
+    pub(super) fn cell(self, kind: fn(f64) -> Cell) -> Cell {
+        let value = kind(self.value);
+        match self.ends {
+            Some(ends) => Cell::Within(Box::new(value), ends),
+            None => value,
+        }
+    }
+}
+
 /// The mean over pictures; nothing if none counts.
 pub(super) fn mean(
     records: &[Record],
     bootstrap: &Bootstrap,
     value: impl Fn(&Record) -> Option<f64>,
-) -> Option<Estimate> {
+) -> Option<Figure> {
     let groups: Vec<Vec<f64>> = (by_prompt(records.iter()).into_iter())
         .map(|group| group.into_iter().filter_map(&value).collect())
         .collect();
     let counts = groups.iter().any(|group| !group.is_empty());
-    counts.then(|| bootstrap.mean(&groups))
+    counts.then(|| Figure::new(bootstrap.mean(&groups), groups.len()))
 }
 
 /// How the mean over pictures changes between two settings of the checker; of pictures that both looked at.
@@ -38,7 +63,7 @@ pub(super) fn change(
     after: &[Record],
     bootstrap: &Bootstrap,
     value: Value,
-) -> Option<Estimate> {
+) -> Option<Figure> {
     let old: HashMap<&str, &Record> = (before.iter())
         .map(|record| (record.sample_id.as_str(), record))
         .collect();
@@ -54,7 +79,7 @@ pub(super) fn change(
             ]
         })
         .collect();
-    bootstrap.estimate(&groups, |groups| {
+    let changed = bootstrap.estimate(&groups, |groups| {
         let side = |side: usize| {
             let sums = groups.iter().map(|group| group[side]);
             let all = sums.fold(Sum::default(), |all, one| Sum {
@@ -64,7 +89,8 @@ pub(super) fn change(
             (all.count > 0).then(|| all.sum / all.count as f64)
         };
         Some(side(1)? - side(0)?)
-    })
+    });
+    Some(Figure::new(changed?, groups.len()))
 }
 
 #[derive(Clone, Copy, Default)]
@@ -140,12 +166,5 @@ pub(super) fn reason(record: &Record) -> &str {
 fn share(part: usize, whole: usize) -> Cell {
     wilson(part, whole).map_or(Cell::Empty, |ends| {
         Cell::Within(Box::new(Cell::Rate(part as f64 / whole as f64)), ends)
-    })
-}
-
-/// An estimate as a cell of this kind.
-pub(super) fn cell(estimate: Option<Estimate>, kind: fn(f64) -> Cell) -> Cell {
-    estimate.map_or(Cell::Empty, |Estimate { value, low, high }| {
-        Cell::Within(Box::new(kind(value)), [low, high])
     })
 }

@@ -111,8 +111,8 @@ impl Tabled<'_> {
             return Table::new(table, &columns, std::iter::empty());
         }
         let line = |(row, cells): &(&Row, Vec<Cell>)| {
-            let beside = row.beside.map(|beside| Cell::Name(beside.name.clone()));
-            let first = [name(row.method), beside.unwrap_or(Cell::Empty)];
+            let beside = row.beside.map(|beside| beside.name.clone());
+            let first = [name(row.method), Cell::Name(beside.unwrap_or_default())];
             first.into_iter().chain(cells.iter().cloned()).collect()
         };
         let mut rows: Vec<Vec<Cell>> = Vec::new();
@@ -123,7 +123,7 @@ impl Tabled<'_> {
             rows.extend(measured.iter().filter(own).map(line));
             let first = [
                 Cell::Name(format!("published: {}", method.name)),
-                Cell::Empty,
+                Cell::Name(String::new()),
             ];
             rows.push(first.into_iter().chain(theirs(method)).collect());
         }
@@ -138,7 +138,8 @@ impl Tabled<'_> {
         kind: fn(f64) -> Cell,
         value: impl Fn(&Record) -> Option<f64>,
     ) -> Cell {
-        measured::cell(measured::mean(records, self.bootstrap, value), kind)
+        let figure = measured::mean(records, self.bootstrap, value);
+        figure.map_or(Cell::Empty, |figure| figure.cell(kind))
     }
 
     /// Tables 5 and 8.
@@ -252,7 +253,8 @@ impl Tabled<'_> {
                 .into_iter()
                 .zip(kinds);
             let cells = values.map(|(value, kind)| {
-                measured::cell(measured::change(before, after, self.bootstrap, value), kind)
+                let figure = measured::change(before, after, self.bootstrap, value);
+                figure.map_or(Cell::Empty, |figure| figure.cell(kind))
             });
             Some(cells.collect())
         };

@@ -76,7 +76,7 @@ fn rows_stand_above_what_they_are_compared_with() {
     );
     assert!(
         lines[2].starts_with(
-            "\"published: SD 1.5\",,800,200,0.1175,,,0.2375,,,0.4947,,,0.3400,,,0.2059,,"
+            "\"published: SD 1.5\",\"\",800,200,0.1175,,,0.2375,,,0.4947,,,0.3400,,,0.2059,,"
         ),
         "{csv}"
     );
@@ -96,7 +96,7 @@ fn rows_stand_above_what_they_are_compared_with() {
     // Both settings of the checker are there.
     let changes = table(&beside, "spatialbench_uc_9").to_csv();
     assert!(
-        changes.contains("\"published: SD 1.5\",,-0.0275,,,-0.0463,,,-0.0163,,,-0.0399,,"),
+        changes.contains("\"published: SD 1.5\",\"\",-0.0275,,,-0.0463,,,-0.0163,,,-0.0399,,"),
         "{changes}"
     );
     let markdown = beside.markdown();
