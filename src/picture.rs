@@ -31,19 +31,24 @@ impl PictureTensor for Picture {
     fn from_tensor(picture: Tensor<3>) -> Option<Self> {
         let [_, height, width] = picture.dims();
         let values: Vec<f32> = picture.into_data().iter::<f32>().collect();
-        if values.iter().any(|value| !value.is_finite()) {
-            return None;
-        }
-        let plane = width * height;
-        let mut rgb = vec![0u8; 3 * plane];
-        for (position, pixel) in rgb.chunks_exact_mut(3).enumerate() {
-            for (channel, byte) in pixel.iter_mut().enumerate() {
-                let value = values[channel * plane + position].clamp(0.0, 1.0);
-                *byte = (value * 255.0).round_ties_even() as u8;
-            }
-        }
-        Some(Self { width, height, rgb })
+        of_planes(width, height, &values)
     }
+}
+
+/// The picture with these values, three planes in 0..=1; none if one is no number.
+pub(crate) fn of_planes(width: usize, height: usize, values: &[f32]) -> Option<Picture> {
+    if values.iter().any(|value| !value.is_finite()) {
+        return None;
+    }
+    let plane = width * height;
+    let mut rgb = vec![0u8; 3 * plane];
+    for (position, pixel) in rgb.chunks_exact_mut(3).enumerate() {
+        for (channel, byte) in pixel.iter_mut().enumerate() {
+            let value = values[channel * plane + position].clamp(0.0, 1.0);
+            *byte = (value * 255.0).round_ties_even() as u8;
+        }
+    }
+    Some(Picture { width, height, rgb })
 }
 
 #[cfg(test)]

@@ -38,6 +38,7 @@ CASES = {
     "pictures": "pictures",
     "upscale": "upscale",
     "perturb": "perturb",
+    "masks": "masks",
     "spatialbench-uc": "spatialbench_uc",
     "guidance": "guidance",
     "guidance-toybox": "guidance_toybox",

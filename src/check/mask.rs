@@ -1,5 +1,7 @@
 //! Which pixels of a picture an object covers.
 
+mod largest;
+
 use thiserror::Error;
 
 /// Why pixels are no [`Mask`].

@@ -136,7 +136,8 @@ impl Scores {
     }
 
     /// Fills in what the rules say. `labels` are the detector's words for the prompt's objects; `size` is width and height
-    /// in pixels; `depth` is how far away things are, where somebody looked.
+    /// in pixels; `depth` is how far away things are, where somebody looked, and `published` has its rules do as their
+    /// authors' code.
     pub fn look(
         mut self,
         prompt: &SuitePrompt,
@@ -144,6 +145,7 @@ impl Scores {
         size: (usize, usize),
         detections: &[Detection],
         depth: Option<Arc<DepthMap>>,
+        published: bool,
     ) -> Self {
         let options = Options::default();
         let case = Case {
@@ -190,6 +192,10 @@ impl Scores {
         self.hrs = judged(hrs::judge(&case, &options)).map(|score| score > 0.5);
         self.pse = judged(pse::of_case(&case, &options));
         if case.depth.is_some() {
+            let options = Options {
+                published,
+                ..options
+            };
             self.pse_3d = judged(pse_depth::of_case(&case, &options));
             self.t2i_3d = judged(t2i_depth::judge(&case, &options));
         }

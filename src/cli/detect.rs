@@ -15,7 +15,7 @@ use prepose::device;
 use prepose::engine::final_prompt;
 use prepose::output::files::parent;
 use prepose::output::png;
-use prepose::picture::{Picture, PictureTensor};
+use prepose::picture::Picture;
 use prepose::prompt::scene::Scene;
 use prepose::request::Request;
 use prepose_untrusted::{escaped, printable};
@@ -210,14 +210,9 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
                     Err(error) => problems.push(problem(&one.path, &error)),
                 }
             }
-            let tensors: Vec<_> = (pictures.iter())
-                .map(|picture| picture.to_tensor(&opened.device))
-                .collect();
+            let shown: Vec<&Picture> = pictures.iter().collect();
             let queries: Vec<Vec<String>> = seen.iter().map(|one| one.asked()).collect();
-            let found = match args.masks {
-                true => detector.detect(&tensors, &queries)?,
-                false => detector.detect_boxes(&tensors, &queries)?,
-            };
+            let found = detector.detect_on_host(&shown, &queries, args.masks, &opened.device)?;
             for ((one, picture), found) in seen.iter().zip(&pictures).zip(found) {
                 looking.tell(one, picture, found, &mut progress)?;
             }

@@ -32,6 +32,15 @@ pub struct LookingArgs {
         hide_short_help = true
     )]
     depth: Option<PathBuf>,
+    /// Which of the masks that a box may mean [default: best].
+    #[arg(
+        long,
+        value_name = "CHOICE",
+        requires = "masks",
+        help_heading = "Checker",
+        hide_short_help = true
+    )]
+    mask_choice: Option<MaskChoice>,
 }
 
 impl LookingArgs {
@@ -40,7 +49,8 @@ impl LookingArgs {
     /// # Errors
     /// A network that cannot be opened, or is another.
     pub fn open(&self) -> anyhow::Result<Looking> {
-        Looking::open(self.masks.as_deref(), self.depth.as_deref())
+        let choice = self.mask_choice.unwrap_or_default();
+        Looking::open(self.masks.as_deref(), self.depth.as_deref(), choice)
     }
 }
 
@@ -49,6 +59,7 @@ impl LookingArgs {
 pub struct Looking {
     masks: Option<EyeWeights>,
     depth: Option<EyeWeights>,
+    choice: MaskChoice,
 }
 
 impl Looking {
@@ -56,7 +67,11 @@ impl Looking {
     ///
     /// # Errors
     /// One that cannot be opened, or is another.
-    pub fn open(masks: Option<&Path>, depth: Option<&Path>) -> anyhow::Result<Self> {
+    pub fn open(
+        masks: Option<&Path>,
+        depth: Option<&Path>,
+        choice: MaskChoice,
+    ) -> anyhow::Result<Self> {
         let open = |option: &str, path: &Path, kind: EyeKind| {
             let weights = EyeWeights::open(path);
             let weights =
@@ -76,6 +91,7 @@ impl Looking {
             depth: depth
                 .map(|path| open("--depth", path, EyeKind::DepthAnything))
                 .transpose()?,
+            choice,
         })
     }
 
@@ -87,6 +103,11 @@ impl Looking {
     /// Whether depths are looked at.
     pub fn sees_depth(&self) -> bool {
         self.depth.is_some()
+    }
+
+    /// Which of the masks of a box are taken.
+    pub fn choice(&self) -> MaskChoice {
+        self.choice
     }
 
     /// SHA-256 of the weights of the segmenter and of the depth network.
@@ -117,7 +138,7 @@ impl Looking {
         let segmenter = self
             .masks
             .as_ref()
-            .map(|weights| Segmenter::load(weights, device, dtype, MaskChoice::Best))
+            .map(|weights| Segmenter::load(weights, device, dtype, self.choice))
             .transpose()?;
         let depth = self
             .depth

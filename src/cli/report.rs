@@ -11,6 +11,7 @@ use prepose::plot::{png, svg};
 use prepose::report::bootstrap::Bootstrap;
 use prepose::report::figures::{self, Figure};
 use prepose::report::pictures::{self, Addresses, Keep};
+use prepose::report::published::{self, Beside};
 use prepose::report::tables::{self, Titled};
 use prepose::report::{Report, judged, page, paired, people, read, source};
 use prepose::store::ledger::named;
@@ -144,16 +145,27 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     };
     let addresses = pictures::addresses(&report, keep, &out, &args.pictures)?;
     notes.extend(not_taken(&addresses));
+    let beside = published::beside(&report, &bootstrap);
     let title = args.title.clone().unwrap_or_else(|| title(&report));
     let cards = tables::picture_rates(&report, &bootstrap);
-    let html = page::page(
-        &report, &title, &tables, &figures, &notes, &addresses, &cards,
-    );
+    let parts = page::Parts {
+        title: &title,
+        tables: &tables,
+        figures: &figures,
+        notes: &notes,
+        beside: beside.as_ref(),
+    };
+    let html = page::page(&report, &parts, &addresses, &cards);
 
-    let written = write(&out, &tables, &figures, &html)?;
+    let mut written = write(&out, &tables, &figures, &html)?;
+    if let Some(beside) = &beside {
+        written.extend(write_beside(&out, beside)?);
+    }
     let mut stdout = std::io::stdout().lock();
     if args.json {
-        writeln!(stdout, "{}", summary(&report, &out, &tables, &written))?;
+        let beside = beside.iter().flat_map(|beside| &beside.tables);
+        let tables = tables.iter().chain(beside);
+        writeln!(stdout, "{}", summary(&report, &out, tables, &written))?;
         return Ok(OK);
     }
     if !quiet {
@@ -247,17 +259,7 @@ fn write(
         anyhow::Ok(())
     };
     prepare_folder(&out.join("tables"))?;
-    for titled in tables {
-        let name = format!("tables/{}.csv", titled.table.name);
-        put(name.into(), titled.table.to_csv().as_bytes())?;
-        let name = format!("tables/{}.md", titled.table.name);
-        put(
-            name.into(),
-            tables::markdown(std::slice::from_ref(titled)).as_bytes(),
-        )?;
-        let name = format!("tables/{}.tex", titled.table.name);
-        put(name.into(), tables::latex(titled).as_bytes())?;
-    }
+    put_tables(tables, &mut put)?;
     put("tables.md".into(), tables::markdown(tables).as_bytes())?;
     prepare_folder(&out.join("plots"))?;
     for figure in figures {
@@ -270,6 +272,36 @@ fn write(
         save_plain(&out.join(&name), &png::picture(&figure.drawing, ZOOM)?)?;
         written.push(name);
     }
+    Ok(written)
+}
+
+/// Each table as CSV, Markdown and LaTeX.
+fn put_tables(
+    tables: &[Titled],
+    put: &mut impl FnMut(PathBuf, &[u8]) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    for titled in tables {
+        let name = |ending: &str| format!("tables/{}.{ending}", titled.table.name).into();
+        put(name("csv"), titled.table.to_csv().as_bytes())?;
+        let markdown = tables::markdown(std::slice::from_ref(titled));
+        put(name("md"), markdown.as_bytes())?;
+        put(name("tex"), tables::latex(titled).as_bytes())?;
+    }
+    Ok(())
+}
+
+/// The page beside the paper's tables, its Markdown, and its tables each by itself.
+fn write_beside(out: &Path, beside: &Beside) -> anyhow::Result<Vec<PathBuf>> {
+    let mut written = Vec::new();
+    let mut put = |name: PathBuf, bytes: &[u8]| {
+        write_atomically(&out.join(&name), bytes)?;
+        written.push(name);
+        anyhow::Ok(())
+    };
+    put_tables(&beside.tables, &mut put)?;
+    let file = |ending: &str| format!("{}.{ending}", published::NAME).into();
+    put(file("md"), beside.markdown().as_bytes())?;
+    put(file("html"), page::beside(beside).as_bytes())?;
     Ok(written)
 }
 
@@ -287,7 +319,12 @@ fn unfinished(report: &Report) -> Option<String> {
     (!open.is_empty()).then(|| format!("not finished; pictures so far: {}", open.join(", ")))
 }
 
-fn summary(report: &Report, out: &Path, tables: &[Titled], written: &[PathBuf]) -> Value {
+fn summary<'a>(
+    report: &Report,
+    out: &Path,
+    tables: impl Iterator<Item = &'a Titled>,
+    written: &[PathBuf],
+) -> Value {
     let methods: Vec<Value> = report
         .methods
         .iter()
@@ -302,7 +339,6 @@ fn summary(report: &Report, out: &Path, tables: &[Titled], written: &[PathBuf]) 
         })
         .collect();
     let tables: Map<String, Value> = tables
-        .iter()
         .map(|titled| (titled.table.name.to_owned(), rows(&titled.table)))
         .collect();
     json!({
@@ -320,6 +356,7 @@ fn summary(report: &Report, out: &Path, tables: &[Titled], written: &[PathBuf]) 
 
 /// A table as a list of objects.
 fn rows(table: &Table) -> Value {
+    let table = table.spread();
     let row = |cells: &Vec<Cell>| -> Value {
         let value = |cell: &Cell| match cell {
             Cell::Name(name) => json!(name),
@@ -329,7 +366,7 @@ fn rows(table: &Table) -> Value {
             | Cell::Percent(number)
             | Cell::Mean(number)
             | Cell::MeanChange(number) => json!(number),
-            Cell::Empty => Value::Null,
+            Cell::Within(..) | Cell::Empty => Value::Null,
         };
         let named = table.columns.iter().cloned().zip(cells.iter().map(value));
         Value::Object(named.collect())

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Device;
 use rayon::prelude::*;
 use thiserror::Error;
 
@@ -13,7 +13,8 @@ use crate::check::spatialbench::record::{DetectorRecord, Detectors};
 use crate::check::spatialbench::{
     Decision, Look, Question, Record, RelationError, Rule, Secondary, Size,
 };
-use crate::picture::{Picture, PictureTensor};
+use crate::eyes::eight_bits;
+use crate::picture::Picture;
 
 /// Why a batch could not be checked.
 #[derive(Debug, Error)]
@@ -86,8 +87,7 @@ impl Checker {
         let everything: Vec<&Asked> = asked.iter().collect();
         let pictures: Vec<&Picture> = asked.iter().map(|asked| &asked.picture).collect();
         let primary = &*self.primary;
-        let look = |pictures: &[_], queries: &[_]| primary.detect(pictures, queries);
-        let found = self.in_batches(look, &pictures, &everything)?;
+        let found = self.in_batches(primary, true, &pictures, &everything)?;
         let mut looks: Vec<Vec<Look>> = Vec::with_capacity(asked.len());
         for (asked, found) in asked.iter().zip(&found) {
             let look = |question| self.rule.look(question, asked.size(), found);
@@ -191,7 +191,7 @@ impl Checker {
                 .collect();
             let changed: Vec<&Picture> = changed.iter().collect();
             let whose: Vec<&Asked> = jobs.iter().map(|(index, _)| &asked[*index]).collect();
-            let seen = self.boxes(&*self.primary, &changed, &whose)?;
+            let seen = self.in_batches(&*self.primary, false, &changed, &whose)?;
             for ((index, _), seen) in jobs.iter().zip(seen) {
                 found[*index].push(Some(seen));
             }
@@ -212,7 +212,7 @@ impl Checker {
                 .collect();
             let pictures: Vec<_> = open.iter().map(|&index| &asked[index].picture).collect();
             let whose: Vec<_> = open.iter().map(|&index| &asked[index]).collect();
-            let seen = self.boxes(&**secondary, &pictures, &whose)?;
+            let seen = self.in_batches(&**secondary, false, &pictures, &whose)?;
             for (index, seen) in open.into_iter().zip(seen) {
                 found[index] = Some(seen);
             }
@@ -220,48 +220,38 @@ impl Checker {
         Ok(found)
     }
 
-    /// How far away things are, where that is asked.
+    /// How far away things are, where that is asked; in 256 steps where released code decides.
     fn depths(&self, asked: &[Asked]) -> Result<Vec<Option<Arc<DepthMap>>>, CheckError> {
         let mut maps = vec![None; asked.len()];
         let wanted: Vec<usize> = (0..asked.len()).filter(|&i| asked[i].depth).collect();
         for some in wanted.chunks(self.batch) {
-            let pictures: Vec<_> = (some.iter())
-                .map(|&i| asked[i].picture.to_tensor(&self.device))
-                .collect();
-            let Some(seen) = self.primary.depths(&pictures)? else {
+            let pictures: Vec<_> = some.iter().map(|&i| &asked[i].picture).collect();
+            let Some(seen) = self.primary.depths_on_host(&pictures, &self.device)? else {
                 break;
             };
             for (&i, map) in some.iter().zip(seen) {
-                maps[i] = Some(map);
+                maps[i] = Some(match self.rule.published {
+                    true => Arc::new(eight_bits(&map)),
+                    false => map,
+                });
             }
         }
         Ok(maps)
     }
 
-    /// Detections without masks in `pictures`, versions of those of `whose`.
-    fn boxes(
-        &self,
-        detector: &dyn Detector,
-        pictures: &[&Picture],
-        whose: &[&Asked],
-    ) -> Result<Vec<Vec<Detection>>, CheckError> {
-        let look = |pictures: &[_], queries: &[_]| detector.detect_boxes(pictures, queries);
-        self.in_batches(look, pictures, whose)
-    }
-
+    /// What a detector finds in `pictures`, which are those of `whose` or versions of them; without masks unless `masks`.
     fn in_batches(
         &self,
-        look: impl Fn(&[Tensor<3>], &[Vec<String>]) -> Result<Vec<Vec<Detection>>, DetectError>,
+        detector: &dyn Detector,
+        masks: bool,
         pictures: &[&Picture],
         whose: &[&Asked],
     ) -> Result<Vec<Vec<Detection>>, CheckError> {
         let mut found = Vec::with_capacity(pictures.len());
         for (pictures, whose) in pictures.chunks(self.batch).zip(whose.chunks(self.batch)) {
-            let tensors: Vec<_> = (pictures.iter())
-                .map(|picture| picture.to_tensor(&self.device))
-                .collect();
             let queries: Vec<_> = whose.iter().map(|asked| asked.labels()).collect();
-            found.extend(look(&tensors, &queries)?);
+            let seen = detector.detect_on_host(pictures, &queries, masks, &self.device);
+            found.extend(seen?);
         }
         Ok(found)
     }

@@ -1,19 +1,6 @@
 //! From a network's numbers to detections: what networks of DETR's family have in common.
 
-use burn::tensor::{Tensor, Transaction};
-
 use crate::check::{BoundingBox, Detection};
-
-/// The numbers of two tensors, read together.
-pub(super) fn read_both<const A: usize, const B: usize>(
-    first: Tensor<A>,
-    second: Tensor<B>,
-) -> Option<[Vec<f32>; 2]> {
-    let both = Transaction::default().register(first).register(second);
-    let both = both.execute();
-    let mut both = both.iter().map(|data| data.iter().collect());
-    Some([both.next()?, both.next()?])
-}
 
 /// The score of a logit.
 pub(super) fn probability(logit: f32) -> f32 {

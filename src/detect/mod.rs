@@ -22,11 +22,12 @@ pub mod seeing;
 
 use std::sync::Arc;
 
-use burn::tensor::Tensor;
+use burn::tensor::{Device, Tensor};
 use thiserror::Error;
 
 use crate::check::Detection;
 use crate::check::rules::depth::DepthMap;
+use crate::picture::{Picture, PictureTensor};
 
 pub use owl_vit::OwlVitDetector;
 pub use phrases::GroundingDinoDetector;
@@ -67,6 +68,25 @@ pub trait Detector {
         self.detect(pictures, queries)
     }
 
+    /// As [`Self::detect`], or as [`Self::detect_boxes`] unless `masks`, of pictures on the host. Networks that prepare pictures
+    /// there look at these; the others' are put on `device`, which is the detector's.
+    ///
+    /// # Errors
+    /// As [`Self::detect`].
+    fn detect_on_host(
+        &self,
+        pictures: &[&Picture],
+        queries: &[Vec<String>],
+        masks: bool,
+        device: &Device,
+    ) -> Result<Vec<Vec<Detection>>, DetectError> {
+        let pictures = on_device(pictures, device);
+        match masks {
+            true => self.detect(&pictures, queries),
+            false => self.detect_boxes(&pictures, queries),
+        }
+    }
+
     /// How far away each pixel of each picture is, larger being nearer; none if nothing here looks at that, as in detectors
     /// by themselves.
     ///
@@ -75,6 +95,23 @@ pub trait Detector {
     fn depths(&self, _pictures: &[Tensor<3>]) -> Result<Option<Vec<Arc<DepthMap>>>, DetectError> {
         Ok(None)
     }
+
+    /// As [`Self::depths`], of pictures on the host.
+    ///
+    /// # Errors
+    /// As [`Self::detect`].
+    fn depths_on_host(
+        &self,
+        pictures: &[&Picture],
+        device: &Device,
+    ) -> Result<Option<Vec<Arc<DepthMap>>>, DetectError> {
+        self.depths(&on_device(pictures, device))
+    }
+}
+
+fn on_device(pictures: &[&Picture], device: &Device) -> Vec<Tensor<3>> {
+    let pictures = pictures.iter();
+    pictures.map(|picture| picture.to_tensor(device)).collect()
 }
 
 /// Why pictures could not be looked at.
@@ -132,8 +169,18 @@ pub enum DetectError {
 
 /// Refuses what is no picture.
 fn check_pictures(pictures: &[Tensor<3>]) -> Result<(), DetectError> {
-    for (index, picture) in pictures.iter().enumerate() {
-        let [channels, height, width] = picture.dims();
+    check_shapes(pictures.iter().map(Tensor::dims))
+}
+
+/// Refuses what is no picture on the host.
+fn check_on_host(pictures: &[&Picture]) -> Result<(), DetectError> {
+    let pictures = pictures.iter();
+    check_shapes(pictures.map(|picture| [3, picture.height, picture.width]))
+}
+
+/// Refuses channels, heights and widths of no pictures.
+fn check_shapes(shapes: impl Iterator<Item = [usize; 3]>) -> Result<(), DetectError> {
+    for (index, [channels, height, width]) in shapes.enumerate() {
         if channels != 3 || height == 0 || width == 0 {
             return Err(DetectError::Picture {
                 index,

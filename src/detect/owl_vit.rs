@@ -3,15 +3,16 @@
 use std::collections::HashMap;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use prepose_models::owl_vit::OwlVit;
+use prepose_models::owl_vit::{OwlVit, Sighted};
 use prepose_models::pixels::Rgb;
 use prepose_weights::tokenizer::ClipTokenizer;
 use prepose_weights::{OwlVitWeights, WeightsError};
 
-use super::found::{above, around_middle, best_first, probability, read_both};
+use super::found::{above, around_middle, best_first, probability};
 use super::prepare::bytes;
-use super::{DetectError, Detector, check_pictures};
+use super::{DetectError, Detector, check_on_host, check_pictures};
 use crate::check::Detection;
+use crate::eyes::reading::Reading;
 use crate::picture::Picture;
 
 /// Pictures that go through the network together.
@@ -76,38 +77,82 @@ impl OwlVitDetector {
         Ok(self.network.embed_texts(ids, &ends))
     }
 
-    /// What the network finds in pictures that are asked the same.
-    fn look(
+    /// Everything that is found; the device is waited for once.
+    fn seek(
         &self,
         pictures: &[&Picture],
-        phrases: &[String],
-        questions: &Tensor<2>,
+        queries: &[Vec<String>],
     ) -> Result<Vec<Vec<Detection>>, DetectError> {
+        let phrases: Vec<Vec<String>> = (queries.iter())
+            .map(|phrases| asked(phrases))
+            .collect::<Result<_, _>>()?;
+        let mut known: HashMap<&[String], Tensor<2>> = HashMap::new();
+        let mut found = vec![Vec::new(); pictures.len()];
+        let mut looks: Vec<(std::ops::Range<usize>, &[String])> = Vec::new();
+        let mut reading = Reading::default();
+        let mut at = 0;
+        while at < pictures.len() {
+            let asked = phrases.get(at).map_or(&[][..], Vec::as_slice);
+            let alike = (at..pictures.len())
+                .take_while(|i| phrases.get(*i).map_or(&[][..], Vec::as_slice) == asked);
+            let count = alike.take(TOGETHER).count();
+            let places = at..at + count;
+            at += count;
+            if asked.is_empty() {
+                continue;
+            }
+            let questions = match known.get(asked) {
+                Some(questions) => questions.clone(),
+                None => {
+                    let questions = self.questions(asked)?;
+                    known.insert(asked, questions.clone());
+                    questions
+                }
+            };
+            let sighted = self.look(&pictures[places.clone()], &questions)?;
+            reading = reading.with(sighted.logits).with(sighted.boxes);
+            looks.push((places, asked));
+        }
+        let read = reading.numbers();
+        for ((places, asked), numbers) in looks.into_iter().zip(read.as_chunks::<2>().0) {
+            let [logits, boxes] = numbers;
+            let logits = logits.chunks((logits.len() / places.len()).max(1));
+            let each = logits.zip(boxes.chunks((boxes.len() / places.len()).max(1)));
+            for (i, (logits, boxes)) in places.zip(each) {
+                found[i] = self.detections(logits, boxes, pictures[i], asked);
+            }
+        }
+        Ok(found)
+    }
+
+    /// What the network says of pictures that are asked the same.
+    fn look(&self, pictures: &[&Picture], questions: &Tensor<2>) -> Result<Sighted, DetectError> {
         let batch = (pictures.iter())
             .map(|picture| Rgb::new(picture.width, picture.height, &picture.rgb))
             .collect::<Result<Vec<_>, _>>()
             .map_err(|error| DetectError::Text(error.to_string()))?;
         let batch = self.network.prepare(&batch, &self.device);
         let batch = batch.map_err(|error| DetectError::Text(error.to_string()))?;
-        let sighted = self.network.forward(batch, questions);
-        let [_, patches, texts] = sighted.logits.dims();
-        let Some([logits, boxes]) = read_both(sighted.logits, sighted.boxes) else {
-            return Ok(Vec::new());
-        };
-        let each = logits
-            .chunks(patches * texts)
-            .zip(boxes.chunks(patches * 4))
-            .zip(pictures);
-        let found = each.map(|((logits, boxes), picture)| {
-            let pairs = logits.chunks(texts).zip(boxes.as_chunks::<4>().0);
-            let found = pairs.filter_map(|(logits, at)| {
-                self.detection(logits, *at, phrases, [picture.width, picture.height])
-            });
-            let mut found: Vec<Detection> = found.collect();
-            best_first(&mut found);
-            found
+        Ok(self.network.forward(batch, questions))
+    }
+
+    /// What was found in a picture, by the logits `[patches, texts]` and boxes `[patches, 4]`.
+    fn detections(
+        &self,
+        logits: &[f32],
+        boxes: &[f32],
+        picture: &Picture,
+        phrases: &[String],
+    ) -> Vec<Detection> {
+        let pairs = logits
+            .chunks(phrases.len().max(1))
+            .zip(boxes.as_chunks::<4>().0);
+        let found = pairs.filter_map(|(logits, at)| {
+            self.detection(logits, *at, phrases, [picture.width, picture.height])
         });
-        Ok(found.collect())
+        let mut found: Vec<Detection> = found.collect();
+        best_first(&mut found);
+        found
     }
 
     /// What a patch sees, if its score is above the threshold.
@@ -158,34 +203,18 @@ impl Detector for OwlVitDetector {
         queries: &[Vec<String>],
     ) -> Result<Vec<Vec<Detection>>, DetectError> {
         check_pictures(pictures)?;
-        let phrases: Vec<Vec<String>> = (queries.iter())
-            .map(|phrases| asked(phrases))
-            .collect::<Result<_, _>>()?;
         let pictures = bytes(pictures)?;
-        let mut known: HashMap<&[String], Tensor<2>> = HashMap::new();
-        let mut found = Vec::with_capacity(pictures.len());
-        let mut at = 0;
-        while at < pictures.len() {
-            let asked = phrases.get(at).map_or(&[][..], Vec::as_slice);
-            let alike = (at..pictures.len())
-                .take_while(|i| phrases.get(*i).map_or(&[][..], Vec::as_slice) == asked);
-            let count = alike.take(TOGETHER).count();
-            let some: Vec<&Picture> = pictures[at..at + count].iter().collect();
-            at += count;
-            if asked.is_empty() {
-                found.resize_with(at, Vec::new);
-                continue;
-            }
-            let questions = match known.get(asked) {
-                Some(questions) => questions.clone(),
-                None => {
-                    let questions = self.questions(asked)?;
-                    known.insert(asked, questions.clone());
-                    questions
-                }
-            };
-            found.extend(self.look(&some, asked, &questions)?);
-        }
-        Ok(found)
+        self.seek(&pictures.iter().collect::<Vec<_>>(), queries)
+    }
+
+    fn detect_on_host(
+        &self,
+        pictures: &[&Picture],
+        queries: &[Vec<String>],
+        _masks: bool,
+        _device: &Device,
+    ) -> Result<Vec<Vec<Detection>>, DetectError> {
+        check_on_host(pictures)?;
+        self.seek(pictures, queries)
     }
 }

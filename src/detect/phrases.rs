@@ -3,14 +3,15 @@
 use std::collections::HashMap;
 
 use burn::tensor::{Device, Tensor, TensorData};
-use prepose_models::grounding_dino::GroundingDino;
+use prepose_models::grounding_dino::{Grounded, GroundingDino};
 use prepose_weights::{BertTokenizer, GroundingDinoWeights, WeightsError};
 
-use super::found::{around_middle, best_first, probability, read_both};
+use super::found::{around_middle, best_first, probability};
 use super::prepare::{bytes, normalise};
-use super::{DetectError, Detector, check_pictures};
+use super::{DetectError, Detector, check_on_host, check_pictures};
 use crate::check::Detection;
 use crate::check::perturb::bilinear;
+use crate::eyes::reading::Reading;
 use crate::picture::Picture;
 
 /// Pictures of one size that go through the network together.
@@ -79,13 +80,47 @@ impl GroundingDinoDetector {
         }
     }
 
-    /// What the network finds in pictures of one size.
-    fn look(
+    /// Everything that is found; the device is waited for once.
+    fn seek(
         &self,
         pictures: &[&Picture],
-        size: [usize; 2],
-        ids: &[u32],
+        queries: &[Vec<String>],
     ) -> Result<Vec<Vec<Detection>>, DetectError> {
+        let mut found = vec![Vec::new(); pictures.len()];
+        // All that can be wrong with texts is found before anything is computed.
+        let mut groups: HashMap<(Vec<u32>, [usize; 2]), Vec<usize>> = HashMap::new();
+        for (i, picture) in pictures.iter().enumerate() {
+            let (height, width) = (picture.height, picture.width);
+            let phrases = queries.get(i).map_or(&[][..], Vec::as_slice);
+            if let Some(ids) = self.question(phrases)? {
+                let size = resized([height, width], self.sides);
+                groups.entry((ids, size)).or_default().push(i);
+            }
+        }
+        let mut looks: Vec<(&[u32], &[usize])> = Vec::new();
+        let mut reading = Reading::default();
+        for ((ids, size), places) in &groups {
+            for places in places.chunks(TOGETHER) {
+                let some: Vec<&Picture> = places.iter().map(|i| pictures[*i]).collect();
+                let Grounded { logits, boxes, .. } = self.look(&some, *size, ids);
+                reading = reading.with(logits).with(boxes);
+                looks.push((ids, places));
+            }
+        }
+        let read = reading.numbers();
+        for ((ids, places), numbers) in looks.into_iter().zip(read.as_chunks::<2>().0) {
+            let [logits, boxes] = numbers;
+            let logits = logits.chunks((logits.len() / places.len()).max(1));
+            let each = logits.zip(boxes.chunks((boxes.len() / places.len()).max(1)));
+            for (i, (logits, boxes)) in places.iter().zip(each) {
+                found[*i] = self.detections(logits, boxes, pictures[*i], ids)?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// What the network says of pictures of one size.
+    fn look(&self, pictures: &[&Picture], size: [usize; 2], ids: &[u32]) -> Grounded {
         let [height, width] = size;
         let mut values = Vec::with_capacity(pictures.len() * 3 * height * width);
         for picture in pictures {
@@ -94,24 +129,25 @@ impl GroundingDinoDetector {
         let shape = [pictures.len(), 3, height, width];
         let data = TensorData::new(values, shape);
         let batch = Tensor::<4>::from_data(data, &self.device);
-        let grounded = self.network.forward(batch, ids);
-        let [_, queries, tokens] = grounded.logits.dims();
-        let Some([logits, boxes]) = read_both(grounded.logits, grounded.boxes) else {
-            return Ok(Vec::new());
-        };
-        let mut all = Vec::with_capacity(pictures.len());
-        for (i, picture) in pictures.iter().enumerate() {
-            let mut found: Vec<Detection> = Vec::new();
-            for query in i * queries..(i + 1) * queries {
-                let logits = &logits[query * tokens..(query + 1) * tokens];
-                let at = &boxes[4 * query..4 * query + 4];
-                let at = [at[0], at[1], at[2], at[3]];
-                found.extend(self.detection(logits, at, picture, ids)?);
-            }
-            best_first(&mut found);
-            all.push(found);
+        self.network.forward(batch, ids)
+    }
+
+    /// What was found in a picture, by the logits `[queries, tokens]` and boxes `[queries, 4]`.
+    fn detections(
+        &self,
+        logits: &[f32],
+        boxes: &[f32],
+        picture: &Picture,
+        ids: &[u32],
+    ) -> Result<Vec<Detection>, DetectError> {
+        let (boxes, _) = boxes.as_chunks::<4>();
+        let tokens = (logits.len() / boxes.len().max(1)).max(1);
+        let mut found: Vec<Detection> = Vec::new();
+        for (logits, at) in logits.chunks(tokens).zip(boxes) {
+            found.extend(self.detection(logits, *at, picture, ids)?);
         }
-        Ok(all)
+        best_first(&mut found);
+        Ok(found)
     }
 
     /// The detection of one query, if its score is above the threshold.
@@ -208,27 +244,19 @@ impl Detector for GroundingDinoDetector {
         queries: &[Vec<String>],
     ) -> Result<Vec<Vec<Detection>>, DetectError> {
         check_pictures(pictures)?;
-        let mut found = vec![Vec::new(); pictures.len()];
-        // All that can be wrong with texts is found before anything is computed.
-        let mut groups: HashMap<(Vec<u32>, [usize; 2]), Vec<usize>> = HashMap::new();
-        for (i, picture) in pictures.iter().enumerate() {
-            let [_, height, width] = picture.dims();
-            let phrases = queries.get(i).map_or(&[][..], Vec::as_slice);
-            if let Some(ids) = self.question(phrases)? {
-                let size = resized([height, width], self.sides);
-                groups.entry((ids, size)).or_default().push(i);
-            }
-        }
         let pictures = bytes(pictures)?;
-        for ((ids, size), places) in groups {
-            for places in places.chunks(TOGETHER) {
-                let some: Vec<&Picture> = places.iter().map(|i| &pictures[*i]).collect();
-                for (i, detections) in places.iter().zip(self.look(&some, size, &ids)?) {
-                    found[*i] = detections;
-                }
-            }
-        }
-        Ok(found)
+        self.seek(&pictures.iter().collect::<Vec<_>>(), queries)
+    }
+
+    fn detect_on_host(
+        &self,
+        pictures: &[&Picture],
+        queries: &[Vec<String>],
+        _masks: bool,
+        _device: &Device,
+    ) -> Result<Vec<Vec<Detection>>, DetectError> {
+        check_on_host(pictures)?;
+        self.seek(pictures, queries)
     }
 }
 

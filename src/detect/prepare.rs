@@ -3,13 +3,16 @@
 use burn::tensor::Tensor;
 
 use super::DetectError;
-use crate::picture::{Picture, PictureTensor};
+use crate::eyes::reading::Reading;
+use crate::picture::{Picture, of_planes};
 
 /// The pictures as bytes.
 pub(super) fn bytes(pictures: &[Tensor<3>]) -> Result<Vec<Picture>, DetectError> {
-    let each = pictures.iter().enumerate();
-    each.map(|(index, picture)| {
-        Picture::from_tensor(picture.clone()).ok_or(DetectError::Values { index })
+    let read = Reading::default().with_all(pictures.iter().cloned());
+    let each = read.numbers().into_iter().zip(pictures).enumerate();
+    each.map(|(index, (values, picture))| {
+        let [_, height, width] = picture.dims();
+        of_planes(width, height, &values).ok_or(DetectError::Values { index })
     })
     .collect()
 }

@@ -1,14 +1,15 @@
 //! RT-DETRv2 as a detector.
 
 use burn::tensor::{Device, Tensor, TensorData};
-use prepose_models::rt_detr::RtDetr;
+use prepose_models::rt_detr::{Detected, RtDetr};
 use prepose_weights::{RtDetrWeights, WeightsError};
 
-use super::found::{above, around_middle, probability, read_both};
+use super::found::{above, around_middle, probability};
 use super::prepare::{bytes, normalise};
-use super::{DetectError, Detector, check_pictures};
+use super::{DetectError, Detector, check_on_host, check_pictures};
 use crate::check::Detection;
 use crate::check::perturb::bilinear;
+use crate::eyes::reading::Reading;
 use crate::picture::Picture;
 
 /// Pictures that go through the network together.
@@ -68,7 +69,27 @@ impl RtDetrDetector {
         weights.classes().into_iter().map(label).collect()
     }
 
-    fn look(&self, pictures: &[Picture]) -> Vec<Vec<Detection>> {
+    /// Everything that is found; the device is waited for once.
+    fn seek(&self, pictures: &[&Picture]) -> Vec<Vec<Detection>> {
+        let mut reading = Reading::default();
+        for some in pictures.chunks(TOGETHER) {
+            let Detected { logits, boxes, .. } = self.look(some);
+            reading = reading.with(logits).with(boxes);
+        }
+        let read = reading.numbers();
+        let mut found = Vec::with_capacity(pictures.len());
+        for (some, numbers) in pictures.chunks(TOGETHER).zip(read.as_chunks::<2>().0) {
+            let [logits, boxes] = numbers;
+            let logits = logits.chunks((logits.len() / some.len()).max(1));
+            let each = logits.zip(boxes.chunks((boxes.len() / some.len()).max(1)));
+            let each = each.zip(some);
+            found.extend(each.map(|((logits, boxes), picture)| self.best(logits, boxes, picture)));
+        }
+        found
+    }
+
+    /// What the network says of pictures.
+    fn look(&self, pictures: &[&Picture]) -> Detected {
         let [height, width] = self.size;
         let mut values = Vec::with_capacity(pictures.len() * 3 * height * width);
         for picture in pictures {
@@ -81,19 +102,8 @@ impl RtDetrDetector {
         }
         let shape = [pictures.len(), 3, height, width];
         let data = TensorData::new(values, shape);
-        let detected = self
-            .network
-            .forward(Tensor::<4>::from_data(data, &self.device));
-        let [_, queries, classes] = detected.logits.dims();
-        let Some([logits, boxes]) = read_both(detected.logits, detected.boxes) else {
-            return Vec::new();
-        };
-        let each = logits
-            .chunks(queries * classes)
-            .zip(boxes.chunks(queries * 4))
-            .zip(pictures);
-        each.map(|((logits, boxes), picture)| self.best(logits, boxes, picture))
-            .collect()
+        self.network
+            .forward(Tensor::<4>::from_data(data, &self.device))
     }
 
     /// The best pairs of query and class, as many as there are queries; one query may stand for several classes.
@@ -132,7 +142,17 @@ impl Detector for RtDetrDetector {
     ) -> Result<Vec<Vec<Detection>>, DetectError> {
         check_pictures(pictures)?;
         let pictures = bytes(pictures)?;
-        let some = pictures.chunks(TOGETHER);
-        Ok(some.flat_map(|some| self.look(some)).collect())
+        Ok(self.seek(&pictures.iter().collect::<Vec<_>>()))
+    }
+
+    fn detect_on_host(
+        &self,
+        pictures: &[&Picture],
+        _queries: &[Vec<String>],
+        _masks: bool,
+        _device: &Device,
+    ) -> Result<Vec<Vec<Detection>>, DetectError> {
+        check_on_host(pictures)?;
+        Ok(self.seek(pictures))
     }
 }

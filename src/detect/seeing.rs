@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 
-use burn::tensor::Tensor;
+use burn::tensor::{Device, Tensor};
 
+use super::prepare::bytes;
 use super::{DetectError, Detector};
-use crate::check::Detection;
 use crate::check::rules::depth::DepthMap;
+use crate::check::{BoundingBox, Detection};
 use crate::eyes::{DepthEstimator, Segmenter};
-use crate::picture::{Picture, PictureTensor};
+use crate::picture::Picture;
 
 /// A detector, what finds the pixels of what it found, and what says how far away they are.
 pub struct SeeingDetector {
@@ -38,22 +39,42 @@ impl SeeingDetector {
             depth,
         }
     }
+}
 
-    /// Puts masks into what was found in a picture.
-    fn fill(
-        segmenter: &Segmenter,
-        picture: Tensor<3>,
-        found: &mut [Detection],
-    ) -> Result<(), String> {
-        let picture = Picture::from_tensor(picture).ok_or("it has NaN or infinite pixels")?;
-        let boxes: Vec<_> = found.iter().map(|detection| detection.bbox).collect();
-        let masks = segmenter.masks(&picture, &boxes);
-        let masks = masks.map_err(|error| error.to_string())?;
+/// Puts masks into what was found in the pictures.
+fn fill(
+    segmenter: &Segmenter,
+    pictures: &[&Picture],
+    found: &mut [Vec<Detection>],
+) -> Result<(), DetectError> {
+    let boxes: Vec<Vec<BoundingBox>> = (found.iter())
+        .map(|found| found.iter().map(|detection| detection.bbox).collect())
+        .collect();
+    let asked = pictures
+        .iter()
+        .copied()
+        .zip(boxes.iter().map(Vec::as_slice));
+    let masks = segmenter.masks_of(&asked.collect::<Vec<_>>());
+    let masks = masks.map_err(|(index, error)| DetectError::Masks {
+        index,
+        reason: error.to_string(),
+    })?;
+    for (found, masks) in found.iter_mut().zip(masks) {
         for (detection, mask) in found.iter_mut().zip(masks) {
             detection.mask = Some(Arc::new(mask));
         }
-        Ok(())
     }
+    Ok(())
+}
+
+/// How far away things are in the pictures.
+fn estimate(
+    depth: &DepthEstimator,
+    pictures: &[&Picture],
+) -> Result<Vec<Arc<DepthMap>>, DetectError> {
+    let maps = depth.estimate(pictures);
+    let maps = maps.map_err(|error| DetectError::Depth(error.to_string()))?;
+    Ok(maps.into_iter().map(Arc::new).collect())
 }
 
 impl Detector for SeeingDetector {
@@ -74,10 +95,8 @@ impl Detector for SeeingDetector {
             return self.detector.detect(pictures, queries);
         };
         let mut found = self.detect_boxes(pictures, queries)?;
-        for (index, (picture, found)) in pictures.iter().zip(&mut found).enumerate() {
-            Self::fill(segmenter, picture.clone(), found)
-                .map_err(|reason| DetectError::Masks { index, reason })?;
-        }
+        let read = bytes(pictures)?;
+        fill(segmenter, &read.iter().collect::<Vec<_>>(), &mut found)?;
         Ok(found)
     }
 
@@ -93,9 +112,34 @@ impl Detector for SeeingDetector {
         let Some(depth) = &self.depth else {
             return self.detector.depths(pictures);
         };
-        let read = super::prepare::bytes(pictures)?;
-        let maps = depth.estimate(&read.iter().collect::<Vec<_>>());
-        let maps = maps.map_err(|error| DetectError::Depth(error.to_string()))?;
-        Ok(Some(maps.into_iter().map(Arc::new).collect()))
+        let read = bytes(pictures)?;
+        estimate(depth, &read.iter().collect::<Vec<_>>()).map(Some)
+    }
+
+    fn detect_on_host(
+        &self,
+        pictures: &[&Picture],
+        queries: &[Vec<String>],
+        masks: bool,
+        device: &Device,
+    ) -> Result<Vec<Vec<Detection>>, DetectError> {
+        let segmenter = self.segmenter.as_ref();
+        let own = masks && segmenter.is_none();
+        let mut found = (self.detector).detect_on_host(pictures, queries, own, device)?;
+        if let Some(segmenter) = segmenter.filter(|_| masks) {
+            fill(segmenter, pictures, &mut found)?;
+        }
+        Ok(found)
+    }
+
+    fn depths_on_host(
+        &self,
+        pictures: &[&Picture],
+        device: &Device,
+    ) -> Result<Option<Vec<Arc<DepthMap>>>, DetectError> {
+        match &self.depth {
+            Some(depth) => estimate(depth, pictures).map(Some),
+            None => self.detector.depths_on_host(pictures, device),
+        }
     }
 }

@@ -41,6 +41,8 @@ pub enum Cell {
     Mean(f64),
     /// A difference of such means.
     MeanChange(f64),
+    /// A number with the ends of its interval, which are columns of their own in files for programs.
+    Within(Box<Cell>, [f64; 2]),
     /// Nothing to say.
     Empty,
 }
@@ -54,6 +56,7 @@ impl Cell {
             Self::Rate(number) | Self::Mean(number) => format!("{number:.4}"),
             Self::Change(number) | Self::MeanChange(number) => format!("{number:+.4}"),
             Self::Percent(percent) => format!("{percent:.2}"),
+            Self::Within(value, _) => value.text(),
             Self::Empty => String::new(),
         }
     }
@@ -70,7 +73,30 @@ impl Cell {
             Self::Mean(mean) if mean.abs() >= 100.0 => format!("{mean:.1}"),
             Self::Mean(mean) => format!("{mean:.3}"),
             Self::MeanChange(change) => format!("{change:+.3}"),
+            Self::Within(value, ends) => {
+                let end = |end| value.with(end).shown();
+                let [low, high] = ends.map(|number| {
+                    let shown = end(number);
+                    let bare = shown
+                        .split_once(' ')
+                        .map(|(number, _unit)| number.to_owned());
+                    bare.unwrap_or(shown)
+                });
+                format!("{} [{low}, {high}]", value.shown())
+            }
             Self::Empty => "–".to_owned(),
+        }
+    }
+
+    /// Another number of the same kind; what is no number stays as it is.
+    fn with(&self, number: f64) -> Self {
+        match self {
+            Self::Rate(_) => Self::Rate(number),
+            Self::Change(_) => Self::Change(number),
+            Self::Percent(_) => Self::Percent(number),
+            Self::Mean(_) => Self::Mean(number),
+            Self::MeanChange(_) => Self::MeanChange(number),
+            other => other.clone(),
         }
     }
 }
@@ -100,11 +126,46 @@ impl Table {
         }
     }
 
+    /// With the ends of intervals in columns of their own, `…_low` and `…_high`.
+    pub fn spread(&self) -> Cow<'_, Self> {
+        let has_ends = |column: usize| {
+            let mut cells = self.rows.iter().filter_map(|row| row.get(column));
+            cells.any(|cell| matches!(cell, Cell::Within(..)))
+        };
+        let wide: Vec<bool> = (0..self.columns.len()).map(has_ends).collect();
+        if !wide.contains(&true) {
+            return Cow::Borrowed(self);
+        }
+        let columns = self.columns.iter().zip(&wide);
+        let columns = columns.flat_map(|(column, wide)| {
+            let ends = ["_low", "_high"].map(|end| format!("{column}{end}"));
+            std::iter::once(column.clone()).chain(ends.into_iter().filter(|_| *wide))
+        });
+        let rows = self.rows.iter().map(|row| {
+            let cells = row.iter().zip(&wide).flat_map(|(cell, wide)| {
+                let (value, ends) = match cell {
+                    Cell::Within(value, ends) => {
+                        ((**value).clone(), ends.map(|end| value.with(end)))
+                    }
+                    other => (other.clone(), [Cell::Empty, Cell::Empty]),
+                };
+                std::iter::once(value).chain(ends.into_iter().filter(|_| *wide))
+            });
+            cells.collect()
+        });
+        Cow::Owned(Self {
+            name: self.name,
+            columns: columns.collect(),
+            rows: rows.collect(),
+        })
+    }
+
     /// As in the released reports.
     pub fn to_csv(&self) -> String {
-        let mut text = self.columns.join(",");
+        let table = self.spread();
+        let mut text = table.columns.join(",");
         text.push('\n');
-        for row in &self.rows {
+        for row in &table.rows {
             let cells: Vec<String> = row
                 .iter()
                 .map(|cell| match cell {
@@ -255,6 +316,39 @@ mod tests {
         assert_eq!(
             written,
             ["0.4255", "-0.0275", "75.00", "16.0000", "0.5123", "+0.1000"]
+        );
+    }
+
+    #[test]
+    fn intervals_are_brackets_for_people_and_columns_for_programs() {
+        let within = |value, ends| Cell::Within(Box::new(value), ends);
+        let rows = [
+            vec![
+                Cell::Name("a".into()),
+                within(Cell::Rate(0.5), [0.25, 0.75]),
+                Cell::Count(4),
+            ],
+            vec![Cell::Name("b".into()), Cell::Rate(0.125), Cell::Count(8)],
+        ];
+        let table = Table::new("t", &["run", "rate", "n"], rows.into_iter());
+        assert_eq!(
+            table.to_csv(),
+            "run,rate,rate_low,rate_high,n\n\"a\",0.5000,0.2500,0.7500,4\n\"b\",0.1250,,,8\n"
+        );
+        assert!(
+            table
+                .to_shown_markdown()
+                .contains("| a | 50.0 % [25.0, 75.0] | 4 |")
+        );
+        let shown = |value, ends| within(value, ends).shown();
+        assert_eq!(shown(Cell::Mean(0.5), [0.25, 1.0]), "0.500 [0.250, 1]");
+        assert_eq!(
+            shown(Cell::Change(-0.25), [-0.5, 0.0]),
+            "-25.0 pp [-50.0, +0.0]"
+        );
+        assert_eq!(
+            shown(Cell::MeanChange(0.125), [0.0, 0.25]),
+            "+0.125 [+0.000, +0.250]"
         );
     }
 

@@ -6,6 +6,7 @@ use prepose_models::clip_vision::ClipVisionModel;
 use prepose_weights::tokenizer::ClipTokenizer;
 use prepose_weights::{EyeWeights, WeightsError};
 
+use super::reading::Reading;
 use super::{EyeError, rgb};
 use crate::picture::Picture;
 
@@ -63,7 +64,7 @@ impl ClipScorer {
     /// # Errors
     /// [`EyeError`] if a picture or a text cannot be looked at; nothing is known of the others then.
     pub fn cosines(&self, pairs: &[(&Picture, &str)]) -> Result<Vec<f64>, EyeError> {
-        let mut cosines = Vec::with_capacity(pairs.len());
+        let mut reading = Reading::default();
         for some in pairs.chunks(TOGETHER) {
             let (pictures, texts): (Vec<&Picture>, Vec<&str>) = some.iter().copied().unzip();
             let pictures = pictures
@@ -73,9 +74,10 @@ impl ClipScorer {
             let prepared = self.network.vision().prepare(&pictures, &self.device)?;
             let pictures = self.network.embed_pictures(prepared);
             let texts = self.embed(&texts)?;
-            let products = (pictures * texts).sum_dim(1).into_data();
-            cosines.extend(products.iter::<f32>().map(f64::from));
+            reading = reading.with((pictures * texts).sum_dim(1));
         }
+        let read = reading.numbers().into_iter().flatten();
+        let cosines: Vec<f64> = read.map(f64::from).collect();
         match cosines.iter().all(|cosine| cosine.is_finite()) {
             true => Ok(cosines),
             false => Err(EyeError::NonFinite),
@@ -89,11 +91,9 @@ impl ClipScorer {
 
     /// Embeddings of texts at length 1, one row after the other.
     pub(super) fn texts(&self, texts: &[&str]) -> Result<Vec<f32>, EyeError> {
-        let mut rows = Vec::new();
-        for some in texts.chunks(TOGETHER) {
-            rows.extend(self.embed(some)?.into_data().iter::<f32>());
-        }
-        Ok(rows)
+        let rows = texts.chunks(TOGETHER).map(|some| self.embed(some));
+        let rows = rows.collect::<Result<Vec<_>, _>>()?;
+        Ok(Reading::default().with_all(rows).numbers().concat())
     }
 
     fn embed(&self, texts: &[&str]) -> Result<Tensor<2>, EyeError> {

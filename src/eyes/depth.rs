@@ -1,9 +1,10 @@
 //! How far away each pixel is, by a network.
 
-use burn::tensor::{Device, FloatDType, Tensor};
+use burn::tensor::{Device, FloatDType, Tensor, TensorData};
 use prepose_models::depth_anything::DepthAnything;
 use prepose_weights::{EyeWeights, WeightsError};
 
+use super::reading::Reading;
 use super::{EyeError, rgb};
 use crate::check::rules::depth::DepthMap;
 use crate::picture::Picture;
@@ -51,25 +52,27 @@ impl DepthEstimator {
         for picture in pictures {
             prepared.push(self.network.prepare(&rgb(picture)?, &self.device)?);
         }
-        let mut maps = Vec::with_capacity(pictures.len());
+        let mut restored: Vec<Tensor<3>> = Vec::with_capacity(pictures.len());
         let mut rest = &prepared[..];
         while let Some(first) = rest.first() {
             let alike = rest.iter().take_while(|next| next.dims() == first.dims());
             let count = alike.count().min(TOGETHER);
             let (some, others) = rest.split_at(count);
             let depths = self.network.forward(Tensor::cat(some.to_vec(), 0));
-            for (i, picture) in pictures[maps.len()..][..count].iter().enumerate() {
-                maps.push(self.map(depths.clone().narrow(0, i, 1), picture)?);
+            for (i, picture) in pictures[restored.len()..][..count].iter().enumerate() {
+                let own = depths.clone().narrow(0, i, 1);
+                restored.push(DepthAnything::restore(own, [picture.height, picture.width]));
             }
             rest = others;
         }
-        Ok(maps)
+        let read = Reading::default().with_all(restored).read();
+        let each = read.iter().zip(pictures);
+        each.map(|(depths, picture)| self.map(depths, picture))
+            .collect()
     }
 
-    /// The depths `[1, h, w]` of a picture in its own pixels.
-    fn map(&self, depths: Tensor<3>, picture: &Picture) -> Result<DepthMap, EyeError> {
-        let (width, height) = (picture.width, picture.height);
-        let depths = DepthAnything::restore(depths, [height, width]);
+    /// The depths of a picture in its own pixels.
+    fn map(&self, depths: &TensorData, picture: &Picture) -> Result<DepthMap, EyeError> {
         let metric = self.network.config().is_metric();
         // Interpolation goes a little beyond the values that it is between.
         let value = |depth: f32| match (metric, f64::from(depth)) {
@@ -77,8 +80,8 @@ impl DepthEstimator {
             (false, depth) if depth < 0.0 => 0.0,
             (false, depth) => depth,
         };
-        let values = depths.into_data().iter::<f32>().map(value).collect();
-        Ok(DepthMap::new(width, height, values)?)
+        let values = depths.iter::<f32>().map(value).collect();
+        Ok(DepthMap::new(picture.width, picture.height, values)?)
     }
 }
 

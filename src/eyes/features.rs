@@ -1,6 +1,6 @@
 //! What a network sees in pictures, as the numbers that measures of quality compare.
 
-use burn::tensor::{Device, FloatDType, Tensor, Transaction};
+use burn::tensor::{Device, FloatDType, Tensor};
 use prepose_models::clip_vision::ClipVisionModel;
 use prepose_models::dinov2::Dinov2;
 use prepose_models::inception::Inception;
@@ -8,6 +8,7 @@ use prepose_models::pixels::Rgb;
 use prepose_models::rcnn::Rcnn;
 use prepose_weights::{DetectorWeights, EyeKind, EyeWeights, WeightsError};
 
+use super::reading::Reading;
 use super::{ClipScorer, EyeError, rgb};
 use crate::picture::{Picture, PictureTensor};
 use crate::quality::Features;
@@ -155,13 +156,9 @@ impl FeatureExtractor {
             Network::ClipVision(network) => (self.embedded(network, &bytes()?)?, None),
             Network::Toybox(network) => (self.drawn(network, pictures), None),
         };
-        let read = Transaction::default().register(features);
-        let read = match logits {
-            Some(logits) => read.register(logits),
-            None => read,
-        };
+        let read = Reading::default().with(features).with_all(logits);
         let mut rows = Rows::default();
-        for (i, data) in read.execute().iter().enumerate() {
+        for (i, data) in read.read().iter().enumerate() {
             let width = data.shape()[1];
             let values: Vec<f32> = data.iter().collect();
             if !values.iter().all(|value| value.is_finite()) {

@@ -4,6 +4,7 @@ use burn::tensor::{Device, FloatDType};
 use prepose_models::image_reward::ImageReward;
 use prepose_weights::{BertTokenizer, EyeWeights, WeightsError};
 
+use super::reading::Reading;
 use super::{EyeError, rgb};
 use crate::picture::Picture;
 
@@ -58,16 +59,17 @@ impl RewardScorer {
     /// [`EyeError`] if a picture or a text cannot be looked at; nothing is known of the others then.
     pub fn rewards(&self, pairs: &[(&Picture, &str)]) -> Result<Vec<f64>, EyeError> {
         let most = MOST_TOKENS.min(self.network.config().text_config.max_position_embeddings);
-        let mut rewards = Vec::with_capacity(pairs.len());
+        let mut reading = Reading::default();
         for some in pairs.chunks(TOGETHER) {
             let pictures = some.iter().map(|(picture, _)| rgb(picture));
             let pictures = pictures.collect::<Result<Vec<_>, _>>()?;
             let texts = some.iter().map(|(_, text)| self.tokens(text, most));
             let texts = texts.collect::<Result<Vec<_>, _>>()?;
             let prepared = self.network.prepare(&pictures, &self.device)?;
-            let found = self.network.rewards(prepared, &texts).into_data();
-            rewards.extend(found.iter::<f32>().map(f64::from));
+            reading = reading.with(self.network.rewards(prepared, &texts));
         }
+        let read = reading.numbers().into_iter().flatten();
+        let rewards: Vec<f64> = read.map(f64::from).collect();
         match rewards.iter().all(|reward| reward.is_finite()) {
             true => Ok(rewards),
             false => Err(EyeError::NonFinite),

@@ -5,6 +5,7 @@
 //! * [`Segmenter`]: SAM, for rules on masks;
 //! * [`ClipScorer`]: how well a text describes a picture;
 //! * [`RewardScorer`]: ImageReward, how well people would like a picture for its prompt;
+//! * [`reading`]: the one place where they wait for the device;
 //! * [`features`]: what measures of quality compare, which [`kept`] keeps in files.
 
 mod clip_score;
@@ -12,6 +13,7 @@ mod depth;
 pub mod features;
 mod image_reward;
 pub mod kept;
+pub mod reading;
 mod segment;
 
 use prepose_models::pixels::{PixelsError, Rgb};
@@ -32,8 +34,10 @@ pub enum EyeError {
     /// It is none, or too narrow.
     #[error(transparent)]
     Pixels(#[from] PixelsError),
-    /// The network gave what is no depth: its weights are not those of a depth network, or overflow in this type.
-    #[error("the depth network gave no depths: {0}; try --dtype f32 or other weights")]
+    /// The network gave what is no depth.
+    #[error(
+        "the depth network gave no depths: {0}; its weights are not those of a depth network, or overflow in a half type"
+    )]
     Depth(#[from] DepthError),
     /// A box without extent or with corners that are no numbers.
     #[error(
@@ -47,7 +51,9 @@ pub enum EyeError {
     #[error("a text cannot be read")]
     Text(#[from] TokenizerError),
     /// Numbers that are none.
-    #[error("the network gave NaN or infinite numbers; try --dtype f32 or other weights")]
+    #[error(
+        "the network gave NaN or infinite numbers; its weights are broken, or overflow in a half type"
+    )]
     NonFinite,
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use prepose::check::rules::RULES;
 use prepose::cli::{parse, score, suites};
 use prepose::report::bootstrap::Bootstrap;
-use prepose::report::{Report, judged, paired, read, tables};
+use prepose::report::{Report, judged, paired, published, read, tables};
 use prepose::suite::sets::{self, SETS};
 use prepose::table::Cell;
 use pyo3::prelude::*;
@@ -154,11 +154,15 @@ pub fn read_runs<'py>(
         let pairs = paired::pairs(&report, &bootstrap);
         let mut all = tables::all(&report, &rates, &pairs);
         all.extend(judged::tables(&report));
+        if let Some(beside) = published::beside(&report, &bootstrap) {
+            all.extend(beside.tables);
+        }
         let all = all.iter().map(|titled| {
+            let table = titled.table.spread();
             json!({
-                "name": titled.table.name, "title": titled.title, "note": titled.note,
-                "columns": titled.table.columns,
-                "rows": titled.table.rows.iter().map(|row| row.iter().map(cell).collect()).collect::<Vec<Value>>(),
+                "name": table.name, "title": titled.title, "note": titled.note,
+                "columns": table.columns,
+                "rows": table.rows.iter().map(|row| row.iter().map(cell).collect()).collect::<Vec<Value>>(),
             })
         });
         Ok(json!({
@@ -180,7 +184,7 @@ fn cell(cell: &Cell) -> Value {
         | Cell::Percent(number)
         | Cell::Mean(number)
         | Cell::MeanChange(number) => json!(number),
-        Cell::Empty => Value::Null,
+        Cell::Within(..) | Cell::Empty => Value::Null,
     }
 }
 

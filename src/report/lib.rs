@@ -12,6 +12,7 @@
 //! * [`breakdown`]: which objects, pairs and prompts fail;
 //! * [`scaling`]: what searching longer brings;
 //! * [`figures`]: the plots;
+//! * [`published`]: SpatialBench-UC's tables beside the published ones;
 //! * [`experiments`]: what the papers' experiments came to;
 //! * [`judged`]: what a judge says of the same pictures;
 //! * [`people`]: what people say of the same pictures;
@@ -35,6 +36,7 @@ pub mod page;
 pub mod paired;
 pub mod people;
 pub mod pictures;
+pub mod published;
 pub mod quality;
 pub mod scaling;
 mod scored;

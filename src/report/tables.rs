@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::bootstrap::{Bootstrap, Estimate, Rates};
 use super::breakdown;
-use super::model::{Method, Report, RunInfo};
+use super::model::{Method, Report};
 use super::paired::{self, Pair};
 use super::scored;
 use super::titled::{Tables, name};
@@ -34,14 +34,6 @@ fn results(tables: &mut Tables, report: &Report, rates: &[Rates], pairs: &[Pair]
          prompts with at least one pass, mean confidence over all pictures.",
         papers::main_results(&runs),
     );
-    if report.runs.iter().any(RunInfo::is_spatialbench_uc) {
-        tables.add(
-            "Main results, as published",
-            "What the paper's abstract says of 200 prompts with four pictures each, by its own checker: compare runs with \
-             --preset paper.",
-            published(),
-        );
-    }
     tables.add(
         "Intervals",
         "95 % bootstrap intervals of the rates; prompts are drawn again, not pictures.",
@@ -79,25 +71,6 @@ fn results(tables: &mut Tables, report: &Report, rates: &[Rates], pairs: &[Pair]
         "Not in the paper: the same pairs, picture by picture with the same seed.",
         papers::counterfactual_by_picture(&runs),
     );
-}
-
-/// Passes of all pictures, decided pictures and passes of the decided, in percent (arXiv:2601.13462, abstract).
-const PUBLISHED: [(&str, [f64; 3]); 3] = [
-    ("SD 1.5", [11.8, 23.8, 49.5]),
-    ("SD 1.5 + BoxDiff", [40.4, 42.5, 95.0]),
-    ("SD 1.4 + GLIGEN", [51.6, 52.0, 99.3]),
-];
-
-fn published() -> Table {
-    let columns = ["run", "pass_rate", "coverage", "pass_rate_cond"];
-    let rows = PUBLISHED.iter().map(|(name, percent)| {
-        let rates = percent.iter().map(|percent| Cell::Rate(percent / 100.0));
-        [Cell::Name((*name).into())]
-            .into_iter()
-            .chain(rates)
-            .collect()
-    });
-    Table::new("published", &columns, rows)
 }
 
 /// What fails, and what other settings would change.

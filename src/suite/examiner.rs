@@ -123,6 +123,7 @@ impl Examiner for Checker {
                     size,
                     found,
                     checked.depth.clone(),
+                    self.rule.published,
                 );
                 (records, scores)
             })

@@ -83,6 +83,65 @@ fn masks_and_depth_are_of_the_networks_that_were_named() {
     assert_eq!(plain["verdict"], masked["verdict"]);
 }
 
+/// The masks of PSE's released script in depth, and its depths: what a run says of its pictures is what `score` says of them.
+#[test]
+fn a_run_scores_masks_and_depths_as_score_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let prompts = "a dog to the left of a cat\na dog in front of a cat\n";
+    fs::write(folder.join("p.txt"), prompts).unwrap();
+    let (masks, depth) = (eye("sam"), eye("depth"));
+    let eyes = [
+        "--device",
+        "flex",
+        "--masks",
+        &masks,
+        "--mask-choice",
+        "largest",
+        "--depth",
+        &depth,
+        "--published",
+    ];
+    let run = [
+        "run", "p.txt", "--steps", "6", "--seeds", "0-1", "--batch", "1", "--out", "run",
+    ];
+    works(folder, &[&run[..], &eyes].concat());
+    let settings = fs::read_to_string(folder.join("run/run.json")).unwrap();
+    let settings: Value = serde_json::from_str(&settings).unwrap();
+    assert_eq!(settings["checker"]["mask_choice"], "largest");
+
+    let mut compared = Vec::new();
+    for line in lines(&folder.join("run/prompt-only/eval/scores.jsonl")) {
+        let id = line["sample_id"].as_str().unwrap();
+        let picture = format!("run/prompt-only/images/{id}.png");
+        let detect = [
+            "detect",
+            &picture,
+            "--min-score",
+            "0.5",
+            "--device",
+            "flex",
+            "-o",
+            "found.jsonl",
+        ];
+        works(folder, &detect);
+        let (rule, own) = match id.contains("line-00001") {
+            true => ("pse", &line["pse"]),
+            false => ("pse-3d", &line["pse_3d"]),
+        };
+        let score = [&["score", rule, "found.jsonl", "--json"][..], &eyes].concat();
+        let scored: Value = serde_json::from_str(&works(folder, &score)).unwrap();
+        let scored = &scored["pictures"][0]["score"];
+        assert_eq!(own, scored, "{rule} of {id}");
+        compared.push((rule, scored.as_f64()));
+    }
+    assert_eq!(compared.len(), 4);
+    for rule in ["pse", "pse-3d"] {
+        let mut own = compared.iter().filter(|(of, _)| *of == rule);
+        assert!(own.any(|(_, score)| score.is_some()), "{compared:?}");
+    }
+}
+
 #[test]
 fn a_search_goes_by_each_relations_own_rule() {
     let folder = tempfile::tempdir().unwrap();

@@ -5,6 +5,8 @@
 mod detectors;
 mod detr;
 mod eyes;
+mod eyes_reading;
+mod eyes_types;
 mod full_size;
 mod guidance;
 mod make;

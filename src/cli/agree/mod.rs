@@ -123,6 +123,7 @@ impl Output {
 /// A table as a list of objects.
 pub(super) fn rows(table: &Table) -> Value {
     use prepose::table::Cell;
+    let table = table.spread();
     let value = |cell: &Cell| match cell {
         Cell::Name(name) => json!(name),
         Cell::Count(count) => json!(count),
@@ -131,7 +132,7 @@ pub(super) fn rows(table: &Table) -> Value {
         | Cell::Percent(number)
         | Cell::Mean(number)
         | Cell::MeanChange(number) => json!(number),
-        Cell::Empty => Value::Null,
+        Cell::Within(..) | Cell::Empty => Value::Null,
     };
     let row = |row: &Vec<Cell>| -> Value {
         let cells = table.columns.iter().cloned().zip(row.iter().map(value));

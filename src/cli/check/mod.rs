@@ -19,6 +19,8 @@ pub use opened::open_checker;
 use prepose::prompt::scene::GivenRelation;
 pub use records::read_config;
 
+use prepose::eyes::MaskChoice;
+
 use super::detecting::DetectingArgs;
 use super::judge::prompted::PromptedArgs;
 
@@ -72,6 +74,14 @@ pub struct Args {
         hide_short_help = true
     )]
     masks: Option<PathBuf>,
+    /// Which of the masks that a box may mean [default: best].
+    #[arg(
+        long,
+        value_name = "CHOICE",
+        requires = "masks",
+        hide_short_help = true
+    )]
+    mask_choice: Option<MaskChoice>,
     /// Decide the detections of these records again, without pictures; - is standard input.
     ///
     /// What the detectors found is in them, and so is how stable each verdict was.

@@ -35,7 +35,11 @@ impl Opened {
         args.detecting.check()?;
         let (_, network) = depths(args.depth.as_deref());
         Ok(Self {
-            looking: Looking::open(args.masks.as_deref(), network)?,
+            looking: Looking::open(
+                args.masks.as_deref(),
+                network,
+                args.mask_choice.unwrap_or_default(),
+            )?,
             config: match &args.config {
                 Some(path) => read_config(path)?,
                 None => CheckerConfig::default(),

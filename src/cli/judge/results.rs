@@ -132,6 +132,7 @@ pub fn told(totals: &Totals) -> u8 {
 }
 
 fn of_table(table: &Table) -> Value {
+    let table = table.spread();
     let cell = |cell: &Cell| match cell {
         Cell::Name(name) => json!({ "name": name }),
         Cell::Count(count) => json!({ "count": count }),
@@ -139,7 +140,7 @@ fn of_table(table: &Table) -> Value {
         Cell::Percent(number) => json!({ "percent": number }),
         Cell::Mean(number) => json!({ "mean": number }),
         Cell::Change(number) | Cell::MeanChange(number) => json!({ "change": number }),
-        Cell::Empty => Value::Null,
+        Cell::Within(..) | Cell::Empty => Value::Null,
     };
     let row = |row: &Vec<Cell>| Value::from(row.iter().map(cell).collect::<Vec<_>>());
     let rows: Vec<Value> = table.rows.iter().map(row).collect();

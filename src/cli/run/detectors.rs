@@ -145,6 +145,7 @@ impl DetectorSpecs {
             published: self.published,
             masks_sha256,
             depth_sha256,
+            mask_choice: self.looking.choice(),
             ..CheckerId::new(primary, secondary, &self.config)
         }))
     }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use burn::tensor::FloatDType;
-use clap::ValueEnum;
 use prepose::check::rules::Case;
 use prepose::device::{DeviceSpec, OpenDevice};
 use prepose::eyes::{ClipScorer, DepthEstimator, MaskChoice, RewardScorer, Segmenter, eight_bits};
@@ -40,7 +39,7 @@ pub struct EyeArgs {
         default_value = "best",
         hide_short_help = true
     )]
-    mask_choice: Choice,
+    mask_choice: MaskChoice,
     /// A CLIP, for clip-score.
     ///
     /// A folder as transformers writes it, or OpenCLIP's open_clip_pytorch_model.bin.
@@ -60,17 +59,6 @@ pub struct EyeArgs {
         hide_short_help = true
     )]
     pub device: DeviceSpec,
-}
-
-/// [`MaskChoice`] by name.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Choice {
-    /// The one that the network holds for the best, of three
-    Best,
-    /// Its one mask for what is clear
-    Only,
-    /// What any of the three covers
-    Union,
 }
 
 impl EyeArgs {
@@ -132,13 +120,8 @@ impl Eyes {
             eyes.depth = Some(DepthEstimator::load(&weights, &device, FloatDType::F32)?);
         }
         if let Some(path) = &args.masks {
-            let choice = match args.mask_choice {
-                Choice::Best => MaskChoice::Best,
-                Choice::Only => MaskChoice::Only,
-                Choice::Union => MaskChoice::Union,
-            };
             let weights = EyeWeights::open(path)?;
-            let segmenter = Segmenter::load(&weights, &device, FloatDType::F32, choice);
+            let segmenter = Segmenter::load(&weights, &device, FloatDType::F32, args.mask_choice);
             eyes.masks = Some(segmenter?);
         }
         Ok(eyes)

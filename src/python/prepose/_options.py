@@ -85,6 +85,7 @@ class GenerateOptions(TypedDict, total=False):
     reward: Literal["attention", "checker", "pse", "relations"]
     checker: Path
     masks: Path
+    mask_choice: Literal["best", "only", "union", "largest"]
     depth: Path
     prune: Union[bool, Numbers]
     keep_all: bool
@@ -103,6 +104,7 @@ class CheckerOptions(TypedDict, total=False):
 
     secondary: Path
     masks: Path
+    mask_choice: Literal["best", "only", "union", "largest"]
     depth: Path
     config: Path
     published: bool
@@ -154,6 +156,6 @@ class ScoreOptions(TypedDict, total=False):
     size: Union[int, str, tuple[int, int]]
     metadata: Path
     masks: Path
-    mask_choice: str
+    mask_choice: Literal["best", "only", "union", "largest"]
     depth: Path
     device: str

@@ -1,22 +1,8 @@
-'use strict';
 // What the report holds: the arrays that gallery.rs wrote, by name.
-const $ = (id) => document.getElementById(id);
 const DATA = JSON.parse($('data').textContent);
 const VERDICTS = ['PASS', 'FAIL', 'UNDECIDABLE', 'UNCHECKED'];
 const MARKS = ['✓', '✕', '?', '·'];
 const words = (name) => name.replaceAll('_', ' ');
-
-/** An element with attributes, properties for those that start with a dot, and children. */
-function element(tag, attributes = {}, ...children) {
-  const node = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (value === undefined || value === false || value === null) continue;
-    if (name[0] === '.') node[name.slice(1)] = value;
-    else node.setAttribute(name, value === true ? '' : value);
-  }
-  node.append(...children.flat().filter((child) => child !== undefined && child !== null));
-  return node;
-}
 
 const PROMPTS = DATA.prompts.map(([id, text, relations]) => ({ id, text, relations, low: `${text} ${id}`.toLowerCase() }));
 

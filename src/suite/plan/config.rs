@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::SourceId;
 use crate::check::spatialbench::CheckerConfig;
+use crate::eyes::MaskChoice;
 use crate::request::{ModelRequest, PicturePrompt, Savings};
 use crate::sampling::StepRange;
 use crate::sampling::noise::NoiseKind;
@@ -112,6 +113,13 @@ pub struct CheckerId {
     /// SHA-256 of the depth network's weights, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth_sha256: Option<String>,
+    /// Which of the masks that a box may mean are the segmenter's.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub mask_choice: MaskChoice,
+}
+
+fn is_default(choice: &MaskChoice) -> bool {
+    *choice == MaskChoice::default()
 }
 
 impl CheckerId {
@@ -124,6 +132,7 @@ impl CheckerId {
             published: false,
             masks_sha256: None,
             depth_sha256: None,
+            mask_choice: MaskChoice::default(),
         }
     }
 
