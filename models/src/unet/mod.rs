@@ -16,6 +16,7 @@ mod reuse;
 mod steps;
 mod time;
 mod transformer;
+mod work;
 
 use burn::prelude::*;
 use burn::tensor::DType;
@@ -29,6 +30,7 @@ pub use grounding::{MOST_OBJECTS, Objects};
 pub use merging::MOST_MERGED;
 pub use record::{MapCotangents, Memory, RecordOptions, Recording};
 pub use reuse::{Kept, Reuse};
+pub use work::{Kernel, Work};
 
 use crate::attention::{AttentionProbe, ContextAttention, LayerInfo, NoProbe, Place};
 use crate::config::ConfigError;
