@@ -9,8 +9,8 @@ use prepose_untrusted::open_regular;
 
 use crate::error::FormatError;
 
-/// What the system maps with a touched page, as far as it has it: the 64 KiB around it on Linux.
-const AROUND: usize = 1 << 16;
+/// What the system maps with a touched page, at most: Linux maps the whole folio of the page cache, which may be of 2 MiB.
+const AROUND: usize = 1 << 21;
 
 /// The bytes of one file.
 pub(crate) enum FileBytes {
