@@ -52,10 +52,7 @@ pub(crate) fn check(x: &Tensor<4>, norm: &GroupNorm) {
     );
 }
 
-fn group_norm_in_place<E: Element>(
-    x: Tensor<4>,
-    norm: &GroupNorm,
-) -> Result<Tensor<4>, Tensor<4>> {
+fn group_norm_in_place<E: Element>(x: Tensor<4>, norm: &GroupNorm) -> Result<Tensor<4>, Tensor<4>> {
     let Some(parameters) = Parameters::new(&x, norm, "group_norm") else {
         return Err(x);
     };

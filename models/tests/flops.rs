@@ -145,7 +145,9 @@ fn the_kernels_of_the_published_networks() {
         };
         let affine = of(&[Kernel::Convolution, Kernel::Product], |work| work.flops);
         assert_eq!(affine, flops.convolution + flops.matmul, "{name}");
-        let attention = of(&[Kernel::Attention, Kernel::PlainAttention], |work| work.flops);
+        let attention = of(&[Kernel::Attention, Kernel::PlainAttention], |work| {
+            work.flops
+        });
         // Heads of 40 are padded to 48.
         assert_eq!(pad, attention > flops.attention, "{name}");
         assert!((attention as f64) < 1.25 * flops.attention as f64, "{name}");
@@ -176,7 +178,10 @@ fn the_kernels_of_the_published_networks() {
 /// activations and casts, the copy of the latents, and the three copies that attention has been rid of since.
 #[test]
 fn launches_of_a_dry_run() {
-    let path = format!("{}/../weights/toybox/unet/config.json", env!("CARGO_MANIFEST_DIR"));
+    let path = format!(
+        "{}/../weights/toybox/unet/config.json",
+        env!("CARGO_MANIFEST_DIR")
+    );
     let config = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let work = work(&config, 2, [16; 2], 77);
     for (kernel, launches) in [

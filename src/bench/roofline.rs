@@ -240,7 +240,10 @@ pub fn gpus_to_markdown() -> String {
         let Gpu { name, source, .. } = gpu;
         let [bandwidth, tensor, float] =
             [(gpu.bandwidth, 1e9), (gpu.tensor, 1e12), (gpu.float, 1e12)].map(|(x, unit)| x / unit);
-        let _ = writeln!(text, "| {name} | {bandwidth} | {tensor} | {float} | {source} |");
+        let _ = writeln!(
+            text,
+            "| {name} | {bandwidth} | {tensor} | {float} | {source} |"
+        );
     }
     text
 }
@@ -279,7 +282,10 @@ mod tests {
         assert_eq!((GPU.seconds(&product), GPU.lost(&product)), (2.0, 1.0));
         // Not on tensor cores: a hundredth of their speed.
         let attention = work(Kernel::PlainAttention, 1000, 200);
-        assert_eq!((GPU.seconds(&attention), GPU.lost(&attention)), (100.0, 99.0));
+        assert_eq!(
+            (GPU.seconds(&attention), GPU.lost(&attention)),
+            (100.0, 99.0)
+        );
     }
 
     #[test]

@@ -75,11 +75,7 @@ impl FileBytes {
             // is read from the file again when it is touched again.
             // A refusal only means that the pages stay, so it is ignored.
             let _ = unsafe {
-                map.unchecked_advise_range(
-                    memmap2::UncheckedAdvice::DontNeed,
-                    start,
-                    end - start,
-                )
+                map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, end - start)
             };
         }
     }
