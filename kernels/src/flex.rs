@@ -159,6 +159,29 @@ pub(crate) unsafe fn filled_with_layout<E: Computed, const D: usize>(
     Tensor::from_primitive::<Flex>(FlexTensor::new(bytes, layout, dtype))
 }
 
+/// Lets `change` at the elements of `x`, all of which the pointer may read and write, if they are of type `E`, fill their
+/// memory one after the other and are nobody else's. Otherwise gives `x` back.
+pub(crate) fn in_place<E: Computed, const D: usize>(
+    x: Tensor<D>,
+    change: impl FnOnce(*mut E),
+) -> Result<Tensor<D>, Tensor<D>> {
+    let mut dispatch = x.into_dispatch();
+    let elements = match &mut dispatch.kind {
+        DispatchTensorKind::Flex(BackendTensor::Float(tensor)) if tensor.dtype() == E::DTYPE => {
+            let places = tensor.layout().contiguous_offsets();
+            let elements = tensor.try_storage_mut::<E>();
+            elements.filter(|elements| places == Some((0, elements.len())))
+        }
+        _ => None,
+    };
+    let changed = elements.map(|elements| change(elements.as_mut_ptr()));
+    let x = Tensor::from_dispatch(dispatch);
+    match changed {
+        Some(()) => Ok(x),
+        None => Err(x),
+    }
+}
+
 /// Large results come fresh from the system each time, and the first touch of each 4 KiB page costs
 /// as much as computing what goes there; with pages of 2 MiB it does not.
 fn use_huge_pages<E>(data: &mut Vec<E>) {

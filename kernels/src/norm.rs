@@ -3,13 +3,13 @@
 use crate::cpu::norm as cpu;
 use crate::cpu::norm_grad;
 use crate::cpu::simd::Element;
-use crate::flex::{Operand, by_type, filled};
+use crate::flex::{Operand, by_type, filled, in_place};
 use crate::plain::{self, GroupNorm};
 use crate::profile::{self, Family};
 use crate::recorded;
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Tensor};
 
-/// Group normalisation (Wu & He 2018) of `x` `[B, C, H, W]`.
+/// Group normalisation (Wu & He 2018) of `x` `[B, C, H, W]`. On the CPU it is computed in `x` if nobody else has that.
 ///
 /// # Panics
 /// If `C` is not a multiple of the number of groups.
@@ -22,6 +22,15 @@ pub fn group_norm(x: Tensor<4>, norm: &GroupNorm) -> Tensor<4> {
     if x.shape().num_elements() == 0 {
         return x;
     }
+    let x = match x.dtype() {
+        DType::F32 => group_norm_in_place::<f32>(x, norm),
+        DType::BF16 => group_norm_in_place::<half::bf16>(x, norm),
+        _ => Err(x),
+    };
+    let x = match x {
+        Ok(y) => return y,
+        Err(x) => x,
+    };
     fast!(
         by_type!([x], fast_group_norm(&x, norm)),
         crate::cube::group_norm(
@@ -41,6 +50,16 @@ pub(crate) fn check(x: &Tensor<4>, norm: &GroupNorm) {
         channels.is_multiple_of(groups),
         "{channels} channels do not divide into {groups} groups"
     );
+}
+
+fn group_norm_in_place<E: Element>(x: Tensor<4>, norm: &GroupNorm) -> Result<Tensor<4>, Tensor<4>> {
+    let Some(parameters) = Parameters::new(&x, norm, "group_norm") else {
+        return Err(x);
+    };
+    let operation = parameters.of(&x, norm);
+    // SAFETY: these are the elements of a contiguous tensor of the operation's dimensions, none of which is 0 as the caller
+    // has seen to.
+    in_place::<E, 4>(x, |at| unsafe { operation.run(at.cast_const(), at) })
 }
 
 fn fast_group_norm<E: Element>(x: &Tensor<4>, norm: &GroupNorm) -> Option<Tensor<4>> {

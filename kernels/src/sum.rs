@@ -1,12 +1,13 @@
 //! Sums of branches.
 
 use crate::cpu::sums;
-use crate::flex::{Operand, filled};
+use crate::flex::{Operand, filled, in_place};
 use crate::profile::{self, Family};
 use burn::tensor::{DType, Tensor};
 use half::bf16;
 
-/// `x + y`, elementwise, of one shape and type: a branch and its residual.
+/// `x + y`, elementwise, of one shape and type: a branch and its residual. On the CPU it is computed in one of them if nobody
+/// else has that.
 ///
 /// # Panics
 /// If shapes or types differ.
@@ -14,10 +15,32 @@ pub fn add<const D: usize>(x: Tensor<D>, y: Tensor<D>) -> Tensor<D> {
     let _span = profile::span(Family::Other, &x, || 0);
     assert_eq!(x.dims(), y.dims(), "add: shapes");
     // Burn adds f32 with vectors, and bf16 one by one.
-    let both = [x.dtype(), y.dtype()] == [DType::BF16; 2];
-    both.then(|| fast_add(&x, &y))
-        .flatten()
-        .unwrap_or_else(|| x + y)
+    if [x.dtype(), y.dtype()] != [DType::BF16; 2] {
+        return x + y;
+    }
+    let x = match add_to(x, &y) {
+        Ok(sum) => return sum,
+        Err(x) => x,
+    };
+    let y = match add_to(y, &x) {
+        Ok(sum) => return sum,
+        Err(y) => y,
+    };
+    fast_add(&x, &y).unwrap_or_else(|| x + y)
+}
+
+/// `x + y` in the place of `x`, if that may be changed.
+fn add_to<const D: usize>(x: Tensor<D>, y: &Tensor<D>) -> Result<Tensor<D>, Tensor<D>> {
+    let Some(y) = Operand::<bf16>::new(y) else {
+        return Err(x);
+    };
+    let y = y.contiguous();
+    let y = y.as_slice();
+    // SAFETY: these are as many elements, since the shapes are the same, and each vector of a sum is written when its terms
+    // have been read.
+    in_place(x, |at: *mut bf16| unsafe {
+        sums::add(at.cast_const(), y.as_ptr(), at, y.len());
+    })
 }
 
 fn fast_add<const D: usize>(x: &Tensor<D>, y: &Tensor<D>) -> Option<Tensor<D>> {

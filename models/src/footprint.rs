@@ -10,6 +10,8 @@ pub struct Means {
     pub scores: bool,
     /// Convolutions copy what goes in and what comes out into another order of axes.
     pub relayout: bool,
+    /// Norms and sums are computed in what they read if nothing else needs that.
+    pub in_place: bool,
 }
 
 impl Means {
@@ -27,8 +29,18 @@ impl Means {
         }
     }
 
-    /// Elements for each position of a residual block from `input` to `output` channels, its input counted.
-    pub(crate) fn resnet(&self, input: u64, output: u64) -> u64 {
+    /// Elements for each position of a residual block from `input` to `output` channels, its input counted, which something
+    /// else needs as well if it is `shared`.
+    pub(crate) fn resnet(&self, input: u64, output: u64, shared: bool) -> u64 {
+        let kept = if shared { input } else { 0 };
+        if self.in_place && input == output {
+            // The input, its norm or that of the first result, and what is made of it.
+            return 3 * input;
+        }
+        if self.in_place {
+            // The input, in which the norm is, its projection and the first result; later the second one as well.
+            return kept + (input + 2 * output).max(3 * output);
+        }
         let first = 2 * input + output + self.copies(input + output);
         let second = input + 2 * output + self.copies(2 * output);
         // The second result, the input's projection and their sum.
@@ -39,5 +51,25 @@ impl Means {
     /// Elements of a convolution from `input` elements to `output`, both counted.
     pub(crate) fn convolve(&self, input: u64, output: u64) -> u64 {
         input + output + self.copies(input + output)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_computed_in_place_takes_no_room() {
+        let means = |in_place| Means {
+            element: 2,
+            scores: false,
+            relayout: false,
+            in_place,
+        };
+        // The last blocks of an autoencoder, and one whose input is a skip connection, too.
+        assert_eq!(means(false).resnet(256, 128, false), 2 * 256 + 128);
+        assert_eq!(means(true).resnet(256, 128, false), 256 + 2 * 128);
+        assert_eq!(means(true).resnet(256, 128, true), 256 + 256 + 2 * 128);
+        assert_eq!(means(true).resnet(128, 128, false), 3 * 128);
     }
 }

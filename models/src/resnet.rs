@@ -51,8 +51,18 @@ impl ResnetBlock {
 
     /// `x` `[B, Cin, H, W]` to `[B, Cout, H, W]`. `shift` is given exactly if the block has a time embedding.
     pub fn forward(&self, x: Tensor<4>, shift: Option<&TimeShift>) -> Tensor<4> {
-        let h = self.first_half(x.clone(), shift);
-        self.second_half(x, h)
+        match &self.conv_shortcut {
+            // First, so that the norm is computed in `x`. On GPUs it takes the sum with it instead.
+            Some(shortcut) if !kernels::prefers_channels_last(&x.device()) => {
+                let residual = shortcut.forward(x.clone());
+                let h = self.first_half(x, shift);
+                kernels::add(residual, self.conv2.forward(self.norm2.forward_silu(h)))
+            }
+            _ => {
+                let h = self.first_half(x.clone(), shift);
+                self.second_half(x, h)
+            }
+        }
     }
 
     /// Up to the input of the second norm, `[B, Cout, H, W]`.

@@ -6,7 +6,7 @@ mod support;
 use burn::tensor::{Device, FloatDType, Tensor};
 use prepose_kernels::profile::{self, Family};
 use prepose_models::params::{Params, outline};
-use prepose_models::unet::{AddedConditioning, UNet, UNetConfig};
+use prepose_models::unet::{AddedConditioning, Kernel, PassShape, UNet, UNetConfig, Work};
 use support::{FileSource, config};
 
 fn device() -> Device {
@@ -119,6 +119,87 @@ fn what_the_kernels_are_asked_to_do() {
             "{name}"
         );
         assert!(profile.get(Family::Norm).calls > 10 && profile.get(Family::Norm).flops == 0);
+    }
+}
+
+fn work(config: &UNetConfig, rows: usize, [height, width]: [usize; 2], tokens: usize) -> Vec<Work> {
+    let shape = PassShape {
+        rows,
+        height,
+        width,
+        tokens,
+    };
+    config.work(shape).unwrap()
+}
+
+/// A call's kernels compute what the call does. Their weights and feature maps are counted here from the tensors.
+#[test]
+fn the_kernels_of_the_published_networks() {
+    for (name, side, pad) in [("sd1", 64, true), ("sdxl", 128, false)] {
+        let config = read(name);
+        let work = work(&config, 2, [side; 2], 77);
+        let flops = config.flops(2, [side; 2], 77).unwrap();
+        let of = |kernels: &[Kernel], what: fn(&Work) -> u64| {
+            let counted = work.iter().filter(|work| kernels.contains(&work.kernel));
+            counted.map(what).sum::<u64>()
+        };
+        let affine = of(&[Kernel::Convolution, Kernel::Product], |work| work.flops);
+        assert_eq!(affine, flops.convolution + flops.matmul, "{name}");
+        let attention = of(&[Kernel::Attention, Kernel::PlainAttention], |work| {
+            work.flops
+        });
+        // Heads of 40 are padded to 48.
+        assert_eq!(pad, attention > flops.attention, "{name}");
+        assert!((attention as f64) < 1.25 * flops.attention as f64, "{name}");
+        assert_eq!(pad, of(&[Kernel::Pad, Kernel::Copy], |work| work.bytes) > 0);
+    }
+    // Every weight is read once: what two more rows of one pixel add is feature maps alone.
+    let config = read("sd1");
+    let bytes = |rows| -> u64 {
+        let work = work(&config, rows, [8, 8], 77);
+        work.iter().map(|work| work.bytes).sum()
+    };
+    let weights = 2 * bytes(2) - bytes(4);
+    let wanted = outline(|params| UNet::load(&config, params)).unwrap();
+    let stored: u64 = (wanted.iter())
+        .filter(|wanted| wanted.shape.len() > 1)
+        // Keys and values of the text are made once a prompt.
+        .filter(|wanted| !wanted.name.contains("attn2.to_k") && !wanted.name.contains("attn2.to_v"))
+        .map(|wanted| {
+            let elements = wanted.shape.iter().product::<usize>() as u64;
+            elements * if wanted.name.starts_with("time_embedding") { 4 } else { 2 }
+        })
+        .sum();
+    let off = weights as f64 / stored as f64 - 1.0;
+    assert!(off.abs() < 1e-3, "{weights} bytes of weights for {stored}");
+}
+
+/// Launches of a call of the toybox that a dry run of CUDA counted (`kernels/NOTES.md`), but those of the time embedding's
+/// activations and casts, the copy of the latents, and the three copies that attention has been rid of since.
+#[test]
+fn launches_of_a_dry_run() {
+    let path = format!(
+        "{}/../weights/toybox/unet/config.json",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    let config = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let work = work(&config, 2, [16; 2], 77);
+    for (kernel, launches) in [
+        (Kernel::Product, 67),
+        (Kernel::Norm, 51),
+        (Kernel::Convolution, 28),
+        (Kernel::Pad, 9),
+        (Kernel::PlainAttention, 8),
+        (Kernel::Gate, 7),
+        (Kernel::Copy, 7 - 1 - 3),
+        (Kernel::Join, 6),
+        (Kernel::Attention, 6),
+        (Kernel::Sum, 3),
+        (Kernel::Resize, 2),
+    ] {
+        let counted = work.iter().filter(|work| work.kernel == kernel);
+        let counted: u64 = counted.map(|work| work.launches).sum();
+        assert_eq!(counted, launches, "{}", kernel.name());
     }
 }
 

@@ -208,11 +208,13 @@ fn means(device: &OpenDevice, dtype: Dtype) -> Means {
             },
             scores: false,
             relayout: false,
+            in_place: dtype != Dtype::F16,
         },
         false => Means {
             element: bytes(dtype),
             scores: false,
             relayout: true,
+            in_place: false,
         },
     }
 }

@@ -199,3 +199,30 @@ fn random_weights_are_measured_and_mistakes_are_explained() {
         &["nowhere.json"],
     );
 }
+
+/// The launches of the toybox are those of a dry run (models/tests/flops.rs); a network twice as busy takes no more weights.
+#[test]
+fn rooflines_of_calls() {
+    let folder = tempfile::tempdir().unwrap();
+    let tables = |args: &[&str]| works(folder.path(), &[&["bench", "roofline"], args].concat());
+    let both = tables(&["-c", "toybox,sdxl"]);
+    for part in [
+        "## toybox, 1 picture of 128²",
+        "\n190 launches, ",
+        "## sdxl, 1 picture of 1024²",
+        "| norm | 51 |",
+        "the worst 10 on T4",
+        "the worst 10 on H100",
+        "attention (f32): 10 × 64, 64×64 to 77",
+    ] {
+        assert!(both.contains(part), "{part}: {both}");
+    }
+    let more = tables(&["-c", "sd15", "--size", "768", "-b", "4"]);
+    assert!(more.contains("## sd15, 4 pictures of 768²"), "{more}");
+    let refused = |more: &[&str], parts: &[&str]| {
+        refuses(&[&["bench", "roofline"], more].concat(), parts);
+    };
+    refused(&["--batch", "0"], &["--batch is 0"]);
+    refused(&["--size", "100"], &["--size is 100", "multiple of 8"]);
+    refused(&["-c", "nowhere"], &["nowhere", "sd15 and sdxl"]);
+}

@@ -294,12 +294,13 @@ fn shortened(line: &str) -> String {
             }
         }
         Some("selftest") => more += " --only norm",
+        Some("bench") if words.contains(&"roofline") => {}
         Some("bench") => {
             more += " --only search --size 64 --repeat 1 --batches 1 --budget 60s -o sheets"
         }
         _ => {}
     }
-    if command == Some("bench") {
+    if command == Some("bench") && !words.contains(&"roofline") {
         line = without(&without(&line, "--only"), "--checkpoints");
         more += " --checkpoints toybox --steps 2";
     } else if matches!(command, Some("generate" | "run" | "ots" | "psg")) && !line.contains("steps")

@@ -19,7 +19,7 @@ pub(crate) struct GroupNorm<'a> {
 }
 
 impl GroupNorm<'_> {
-    /// Normalises `from` into `to`.
+    /// Normalises `from` into `to`, which may be the same place.
     ///
     /// # Safety
     /// Both must cover `batch · channels · plane` elements, and there must be one.
@@ -38,7 +38,8 @@ impl GroupNorm<'_> {
                 let addend = (self.bias[channel + c] as f64 - mean * factor) as f32;
                 let at = i * size + c * self.plane;
                 let (from, to) = (from.at(at), to.at(at));
-                // SAFETY: channel `c` of the group, which this task alone writes.
+                // SAFETY: channel `c` of the group, which this task alone writes. Its sums are taken, so that it does not matter
+                // whether they are written where they are read.
                 unsafe { affine(from, to, self.plane, factor as f32, addend, self.silu) };
             }
         });
@@ -110,10 +111,10 @@ pub(super) unsafe fn chunk_sums_body<V: Vector, E: Element>(
 }
 
 multiversion! {
-    /// `x · factor + addend`, then SiLU if `activate`.
+    /// `x · factor + addend`, then SiLU if `activate`. Each vector is read before it is written.
     ///
     /// # Safety
-    /// `from` must have, and `to` have room for, `len` elements.
+    /// `from` must have, and `to` have room for, `len` elements; they are apart or the same.
     unsafe fn affine<E>(from: *const E, to: *mut E, len: usize, factor: f32, addend: f32, activate: bool) = affine_body
 }
 

@@ -53,10 +53,10 @@ fn of_run(run: &[f32]) -> f64 {
     rest + lanes.into_iter().map(f64::from).sum::<f64>()
 }
 
-/// Writes the sums of `len` elements of `a` and `b`.
+/// Writes the sums of `len` elements of `a` and `b`, perhaps in the place of one of them.
 ///
 /// # Safety
-/// `a` and `b` must have them, and `to` room for as many.
+/// `a` and `b` must have them, and `to` room for as many; it is apart from them or begins where one does.
 pub(crate) unsafe fn add<E: Element>(a: *const E, b: *const E, to: *mut E, len: usize) {
     let (a, b, to) = (From(a), From(b), To(to));
     let block = 1 << 15;

@@ -9,6 +9,7 @@ mod fast;
 #[cfg(feature = "gpu")]
 mod gpu;
 mod gradients;
+mod in_place;
 mod input_gradients;
 mod layout;
 mod narrow;

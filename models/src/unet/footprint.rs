@@ -148,14 +148,19 @@ impl Walk {
 
     /// Takes one stage. `record` is what it keeps for a gradient.
     fn take(&mut self, stage: Stage, record: Option<Memory>) {
-        let (means, x) = (self.means, self.x);
+        let x = self.x;
         let (c, n) = (x.channels, x.positions());
+        // What a gradient needs stays as it is.
+        let means = Means {
+            in_place: self.means.in_place && record.is_none(),
+            ..self.means
+        };
         let mut next = x;
         // What is alive besides the branches, the input counted.
         let alive = match stage {
             Stage::Resnet { output } => {
                 next.channels = output as u64;
-                n * means.resnet(c, output as u64)
+                n * means.resnet(c, output as u64, self.shared)
             }
             // The branch, the norm's result, the tokens.
             Stage::Enter => 3 * x.elements(),
@@ -219,10 +224,14 @@ impl Walk {
     fn gradient(&self, stage: Stage, memory: Memory) -> u64 {
         let (c, n) = (self.x.channels, self.x.positions());
         let again = memory == Memory::Recompute;
+        let means = Means {
+            in_place: false,
+            ..self.means
+        };
         match stage {
             Stage::Resnet { output } => {
                 n * 3 * (c + output as u64)
-                    + self.means.resnet(c, output as u64) * n * u64::from(again)
+                    + means.resnet(c, output as u64, false) * n * u64::from(again)
             }
             Stage::Attend { heads, .. } => {
                 let scores = self.means.scores(heads as u64, n, 3);
@@ -406,6 +415,7 @@ mod tests {
             element: 2,
             scores: false,
             relayout: false,
+            in_place: false,
         };
         let shape = PassShape {
             rows: 2,

@@ -18,6 +18,7 @@ mod reuse;
 mod steps;
 mod time;
 mod transformer;
+mod work;
 
 use burn::prelude::*;
 use burn::tensor::DType;
@@ -31,6 +32,7 @@ pub use grounding::{MOST_OBJECTS, Objects};
 pub use merging::MOST_MERGED;
 pub use record::{MapCotangents, Memory, RecordOptions, Recording};
 pub use reuse::{Kept, Reuse};
+pub use work::{Kernel, Work};
 
 use crate::attention::{AttentionProbe, ContextAttention, NoProbe};
 use crate::config::ConfigError;

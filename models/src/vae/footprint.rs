@@ -16,10 +16,10 @@ impl VaeConfig {
             true => positions * 6 * top + means.scores(1, positions, 2),
             false => 0,
         };
-        let mut peak = (positions * means.resnet(top, top)).max(attention);
+        let mut peak = (positions * means.resnet(top, top, false)).max(attention);
         let mut x = top;
         for (level, &c) in channels.iter().enumerate().rev() {
-            peak = peak.max(positions * means.resnet(x, c).max(means.resnet(c, c)));
+            peak = peak.max(positions * means.resnet(x, c, false).max(means.resnet(c, c, false)));
             if level > 0 {
                 positions *= 4;
                 peak = peak.max(means.convolve(positions * c, positions * c));

@@ -2,6 +2,7 @@
 
 mod args;
 mod plan;
+mod roofline;
 mod sheet;
 mod start;
 mod weights;
@@ -22,6 +23,8 @@ enum What {
     Sheet(Box<args::Args>),
     /// Write a checkpoint of random weights, to measure with
     Weights(weights::Args),
+    /// Say what GPUs need at least, from shapes alone
+    Roofline(roofline::Args),
     /// Measure rows from standard input; `sheet` runs it
     #[command(hide = true)]
     Worker(worker::Args),
@@ -31,6 +34,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     match &args.what {
         What::Sheet(args) => sheet::run(args, quiet),
         What::Weights(args) => weights::run(args, quiet),
+        What::Roofline(args) => roofline::run(args),
         What::Worker(args) => worker::run(args),
     }
 }

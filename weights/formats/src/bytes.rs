@@ -9,6 +9,9 @@ use prepose_untrusted::open_regular;
 
 use crate::error::FormatError;
 
+/// What the system maps with a touched page, at most: Linux maps the whole folio of the page cache, which may be of 2 MiB.
+const AROUND: usize = 1 << 21;
+
 /// The bytes of one file.
 pub(crate) enum FileBytes {
     Mapped(Mmap),
@@ -62,22 +65,60 @@ impl FileBytes {
         }
     }
 
+    /// Gives back what was touched with `range`.
     #[cfg(unix)]
     fn release(&self, range: Range<usize>) {
         if let Self::Mapped(map) = self {
+            let start = range.start.saturating_sub(AROUND);
+            let end = map.len().min(range.end + AROUND);
             // SAFETY: the mapping is a private read-only view of a file, so that a page dropped here
             // is read from the file again when it is touched again.
             // A refusal only means that the pages stay, so it is ignored.
             let _ = unsafe {
-                map.unchecked_advise_range(
-                    memmap2::UncheckedAdvice::DontNeed,
-                    range.start,
-                    range.len(),
-                )
+                map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, end - start)
             };
         }
     }
 
     #[cfg(not(unix))]
     fn release(&self, _range: Range<usize>) {}
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    /// KiB of the mapping that begins at `start` which count as this process's memory.
+    fn resident(start: usize) -> usize {
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut lines = maps.lines();
+        let begin = format!("{start:x}-");
+        lines
+            .find(|line| line.trim_start_matches('0').starts_with(&begin))
+            .unwrap();
+        let rss = lines.find_map(|line| line.strip_prefix("Rss:")).unwrap();
+        rss.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
+    /// Tensors begin anywhere, and are read in any order.
+    #[test]
+    fn nothing_stays_of_what_was_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let bytes: Vec<u8> = (0..12_345_678u32).map(|i| (i % 251) as u8).collect();
+        std::fs::write(&path, &bytes).unwrap();
+        let file = FileBytes::map(&path).unwrap();
+        let size = 1_234_567;
+        let mut sum = 0;
+        for i in [3, 0, 9, 5, 4, 1, 8, 2, 7, 6] {
+            let start = i * size;
+            let range = start..(start + size).min(bytes.len());
+            file.pieces(range.clone(), &mut |piece| {
+                sum += piece.iter().map(|&byte| u64::from(byte)).sum::<u64>();
+            });
+            assert_eq!(resident(file.as_slice().as_ptr() as usize), 0, "{range:?}");
+        }
+        let read = &bytes[..10 * size];
+        assert_eq!(sum, read.iter().map(|&byte| u64::from(byte)).sum::<u64>());
+    }
 }

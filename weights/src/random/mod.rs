@@ -115,6 +115,16 @@ impl RandomCheckpoint {
         })
     }
 
+    /// The UNet's configuration.
+    ///
+    /// # Errors
+    /// None but for what has been read already.
+    pub fn unet_config(&self) -> Result<UNetConfig, WeightsError> {
+        let unet = self.networks.iter().find(|network| network.name == "unet");
+        let config = unet.map_or(Value::Null, |network| network.config.clone());
+        read(&config, "unet", Path::new("unet/config.json"))
+    }
+
     /// What the weights will take on the disk.
     pub fn bytes(&self) -> u64 {
         self.parameters() * self.width() as u64
@@ -301,15 +311,18 @@ fn tensors<C: DeserializeOwned, T>(
     path: &Path,
     build: impl FnOnce(&C, Params) -> Result<T, ConfigError>,
 ) -> Result<Vec<Wanted>, WeightsError> {
-    let config: C =
-        serde_json::from_value(config.clone()).map_err(|source| WeightsError::Json {
-            path: path.to_path_buf(),
-            what: format!("the configuration of the {name} does not make sense"),
-            source: Some(source),
-        })?;
+    let config: C = read(config, name, path)?;
     outline(|params| build(&config, params)).map_err(|source| WeightsError::Config {
         path: path.to_path_buf(),
         source,
+    })
+}
+
+fn read<C: DeserializeOwned>(config: &Value, name: &str, path: &Path) -> Result<C, WeightsError> {
+    serde_json::from_value(config.clone()).map_err(|source| WeightsError::Json {
+        path: path.to_path_buf(),
+        what: format!("the configuration of the {name} does not make sense"),
+        source: Some(source),
     })
 }
 

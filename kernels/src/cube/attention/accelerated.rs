@@ -14,7 +14,7 @@ const TILE: usize = 16;
 /// The widest rows, whose sums still fit in a plane's registers.
 const MOST: usize = 160;
 
-/// The result as `[B, H, N, D]`, or `None` where there are no tensor cores for f16 or the sizes do not
+/// The result as `[B, H, N, D]`, the heads of each query next to each other, or `None` where there are no tensor cores for f16 or the sizes do not
 /// fit them.
 pub(super) fn attention(q: &CubeTensor, k: &CubeTensor, v: &CubeTensor) -> Option<CubeTensor> {
     let f16 = ElemType::Float(FloatKind::F16);
@@ -41,7 +41,8 @@ pub(super) fn attention(q: &CubeTensor, k: &CubeTensor, v: &CubeTensor) -> Optio
         }
     };
     let (q16, k16, v16) = (ready(q, scale), ready(k, 1.0), ready(v, 1.0));
-    let out = empty(q, Shape::from([batch, heads, queries, padded]), DType::F16);
+    // Its layout goes by the strides of each operand.
+    let out = heads_inside(q, [batch, heads, queries, padded], DType::F16);
     for num_planes in [8u8, 4, 2] {
         if !queries.is_multiple_of(num_planes as usize * TILE) {
             continue;
