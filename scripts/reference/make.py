@@ -54,6 +54,7 @@ CASES = {
     "training-data": "training_data",
     "training-steps": "training_steps",
     "training-gligen": "training_gligen",
+    "training-ip-adapter": "training_ip_adapter",
 }
 
 

@@ -110,7 +110,7 @@ pub fn open(spec: DeviceSpec) -> anyhow::Result<OpenDevice> {
     device::open(spec).context("cannot use that device; `prepose devices` lists those that work")
 }
 
-fn parse_adapter(text: &str) -> Result<Adapter, String> {
+pub fn parse_adapter(text: &str) -> Result<Adapter, String> {
     let (path, encoder) = match text.rsplit_once(",encoder=") {
         Some((path, encoder)) => (path, Some(encoder)),
         None => (text, None),

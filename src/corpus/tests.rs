@@ -93,6 +93,7 @@ fn written() -> Vec<Row> {
             url: (i % 5 != 4).then(|| format!("https://example.org/{i}")),
             size: (i % 3 != 2).then_some([i + 1, 2 * i + 1]),
             objects: None,
+            shown: None,
         })
         .collect()
 }

@@ -15,6 +15,7 @@ use super::error::EngineError;
 use super::init_image::{PROMPT, read};
 use super::networks::Engine;
 use crate::dtype::Dtype;
+use crate::picture::Picture;
 use crate::request::{PicturePrompt, PicturePromptError, PictureRegion, Request};
 use crate::sampling::denoise::PictureGroup;
 
@@ -162,6 +163,25 @@ impl Engine {
         number: usize,
         picture: Option<&PicturePrompt>,
     ) -> Result<Tensor<3>, EngineError> {
+        match picture {
+            Some(prompt) => {
+                let (picture, _) = read(&prompt.path, prompt.sha256.as_deref(), PROMPT)?;
+                self.picture_features(number, Some((&prompt.path, &picture)))
+            }
+            None => self.picture_features(number, None),
+        }
+    }
+
+    /// What the picture encoder of the adapter with this number, from 0, gives it of a picture, or of none: `[1, rows, E]`, in
+    /// the type of the networks. The name is for messages.
+    ///
+    /// # Errors
+    /// The encoder cannot be loaded, or the picture is too small or too long to be looked at.
+    pub fn picture_features(
+        &self,
+        number: usize,
+        picture: Option<(&Path, &Picture)>,
+    ) -> Result<Tensor<3>, EngineError> {
         let config = self.adapters.adapters[number].config();
         let plain = config.kind == AdapterKind::Plain;
         if plain && picture.is_none() {
@@ -169,13 +189,12 @@ impl Engine {
         }
         let encoder = self.encoder(number)?;
         let pixels = match picture {
-            Some(prompt) => {
-                let (picture, _) = read(&prompt.path, prompt.sha256.as_deref(), PROMPT)?;
+            Some((name, picture)) => {
                 let prepared = Rgb::new(picture.width, picture.height, &picture.rgb)
                     .and_then(|picture| encoder.prepare(&[picture], &self.device));
                 prepared.map_err(|source| EngineError::Picture {
                     which: PROMPT,
-                    path: prompt.path.clone(),
+                    path: name.to_path_buf(),
                     source: source.into(),
                 })?
             }
@@ -190,6 +209,15 @@ impl Engine {
             (true, Some(embedding)) => embedding.unsqueeze_dim(1),
             _ => encoding.hidden,
         })
+    }
+
+    /// Shows pictures by another adapter from now on in the place of the one with this number, from 0, which is of the same
+    /// configuration. Picture encoders are let go of.
+    pub fn replace_adapter(&mut self, number: usize, adapter: IpAdapter) {
+        self.graphs.release();
+        self.adapters.adapters[number] = adapter;
+        self.adapters.known = Mutex::default();
+        self.adapters.release();
     }
 
     /// The picture encoder of an adapter, read again if it was let go.

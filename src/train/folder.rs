@@ -10,7 +10,7 @@
 //! OUT/cache/                 latents and states of captions
 //! OUT/training.html          curves and pictures
 //! OUT/lora.safetensors, OUT/pytorch_lora_weights.safetensors, or OUT/checkpoint/, or
-//! OUT/gligen.safetensors, OUT/gligen_diffusers.safetensors
+//! OUT/gligen.safetensors, OUT/gligen_diffusers.safetensors, or OUT/ip_adapter.safetensors
 //! ```
 
 use std::collections::{BTreeMap, HashMap};
@@ -21,7 +21,7 @@ use prepose_dataset::Skipped;
 use prepose_optimizer::rule::Trained;
 use prepose_store::files::{FolderLock, append_line, lock, prepare_folder, write_atomically};
 use prepose_untrusted::read_text;
-use prepose_weights::{Checkpoint, GligenFormat, GligenTensor, LoraFormat, LoraLayer};
+use prepose_weights::{Checkpoint, GligenFormat, LoraFormat, LoraLayer, TrainedTensor};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -29,6 +29,9 @@ use serde_json::Value;
 use super::error::TrainError;
 use super::recipe::{Kind, Recipe, differences};
 use super::trainer::{Step, Trainer};
+
+/// The file of an IP-Adapter.
+pub const ADAPTER: &str = "ip_adapter.safetensors";
 
 /// A training's folder, which is this process's alone.
 pub struct Folder {
@@ -226,7 +229,7 @@ impl Folder {
                 Ok(written)
             }
             Kind::Gligen { .. } => {
-                let tensors = gligen(trainer);
+                let tensors = tensors(trainer);
                 let about = about(trainer, settings);
                 let files = [
                     (GligenFormat::Original, "gligen.safetensors"),
@@ -239,6 +242,13 @@ impl Folder {
                     written.push(self.file(name));
                 }
                 Ok(written)
+            }
+            Kind::IpAdapter { .. } => {
+                let about = about(trainer, settings);
+                let bytes = checkpoint.adapter_file(&tensors(trainer), &about)?;
+                let path = self.file(ADAPTER);
+                write_atomically(&path, &bytes)?;
+                Ok(vec![path])
             }
             Kind::Unet { .. } => {
                 let values = trainer.trained().iter().zip(trainer.values());
@@ -264,9 +274,9 @@ impl Folder {
     }
 }
 
-fn gligen(trainer: &Trainer) -> Vec<GligenTensor> {
+fn tensors(trainer: &Trainer) -> Vec<TrainedTensor> {
     let named = trainer.trained().iter().zip(trainer.values());
-    let tensor = |(tensor, values): (&Trained, &[f32])| GligenTensor {
+    let tensor = |(tensor, values): (&Trained, &[f32])| TrainedTensor {
         name: tensor.name.clone(),
         shape: tensor.shape.clone(),
         values: values.to_vec(),
@@ -297,7 +307,7 @@ fn layers(trainer: &Trainer) -> Vec<LoraLayer> {
         .collect()
 }
 
-/// What is said of a LoRA or of GLIGEN's layers in their metadata, in kohya's words where there are any.
+/// What is said of a LoRA, of GLIGEN's layers or of an IP-Adapter in their metadata, in kohya's words where there are any.
 fn about(trainer: &Trainer, settings: &Settings) -> BTreeMap<String, String> {
     let recipe = &settings.recipe;
     let held = match recipe.average {

@@ -1,4 +1,4 @@
-//! Training on the same device: LoRA, GLIGEN's layers, or the UNet itself.
+//! Training on the same device: LoRA, GLIGEN's layers, an IP-Adapter, or the UNet itself.
 //!
 //! * [`recipe`]: everything that decides what comes out;
 //! * [`prepare`]: pictures and captions as latents and states of the text encoders, which are kept in files;

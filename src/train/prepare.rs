@@ -1,6 +1,6 @@
 //! Pictures and captions as the UNet is trained on them: latents and states of the text encoders, kept in files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use prepose_dataset::bucket::{Fit, Sizes};
 use prepose_dataset::look::Looked;
@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::cache::{Arrays, Cache, key};
 use super::error::TrainError;
+use super::recipe::Beside;
 use crate::engine::Engine;
 
 /// What is trained on, encoded.
@@ -22,8 +23,8 @@ pub struct Prepared {
     pub items: Vec<Item>,
     /// Of the networks that encode.
     networks: String,
-    /// Whether it matters what is where in the pictures.
-    grounded: bool,
+    /// What matters besides pictures and captions.
+    beside: Beside,
 }
 
 /// The mean and the standard deviation of latents, not yet scaled.
@@ -46,8 +47,8 @@ fn sizes<const N: usize>(shape: &[usize]) -> Option<[usize; N]> {
 }
 
 impl Prepared {
-    /// Decides on sizes and mirror images. `networks` names the networks that encode, such as by their hash. `grounded`:
-    /// phrases with boxes are trained on, too.
+    /// Decides on sizes and mirror images. `networks` names the networks that encode, such as by their hash. `beside` is what is
+    /// trained on as well.
     ///
     /// # Errors
     /// No picture that comes to one of the sizes.
@@ -57,7 +58,7 @@ impl Prepared {
         flips: Flips,
         cache: PathBuf,
         networks: String,
-        grounded: bool,
+        beside: Beside,
     ) -> Result<Self, TrainError> {
         let chooser = sizes.chooser();
         let mut kept = Vec::new();
@@ -78,7 +79,7 @@ impl Prepared {
             samples: kept,
             fits,
             networks,
-            grounded,
+            beside,
         })
     }
 
@@ -128,18 +129,21 @@ impl Prepared {
                     .iter()
                     .for_each(|edge| hash.update(edge.to_le_bytes()));
             }
+            if self.beside == Beside::Shown {
+                hash.update(self.shown_key(Some(item)));
+            }
         }
         format!("{:x}", hash.finalize())
     }
 
     /// What is where in the picture as it is trained on; nothing if that does not matter.
     fn objects(&self, item: &Item) -> Vec<Object> {
-        match self.grounded {
-            true => {
+        match self.beside {
+            Beside::Objects => {
                 let objects = &self.samples[item.sample].sample.objects;
                 self.fits[item.sample].place(objects, item.flipped, MOST_OBJECTS)
             }
-            false => Vec::new(),
+            Beside::Nothing | Beside::Shown => Vec::new(),
         }
     }
 
@@ -175,7 +179,13 @@ impl Prepared {
         mut done: impl FnMut() -> Result<(), TrainError>,
     ) -> Result<(), TrainError> {
         self.encode_caption(engine, "")?;
+        if self.beside == Beside::Shown {
+            self.encode_shown(engine, None)?;
+        }
         for item in &self.items {
+            if self.beside == Beside::Shown {
+                self.encode_shown(engine, Some(item))?;
+            }
             self.encode_caption(engine, &item.caption)?;
             for object in self.objects(item) {
                 self.encode_phrase(engine, &object.phrase)?;
@@ -225,6 +235,56 @@ impl Prepared {
     pub(super) fn phrase(&self, phrase: &str) -> Result<Vec<f32>, TrainError> {
         let (_, state) = self.cache.get(&self.phrase_key(phrase), "state")?;
         Ok(state)
+    }
+
+    /// What is shown for an item, or for none: the picture that its own names, as it is, or its own, the whole of it, mirrored
+    /// if that is.
+    fn shown_key(&self, item: Option<&Item>) -> String {
+        let Some(item) = item else {
+            return key(&["nothing shown", &self.networks]);
+        };
+        let looked = &self.samples[item.sample];
+        let (sha256, mirrored) = match &looked.shown_sha256 {
+            Some(other) => (other, false),
+            None => (&looked.sha256, item.flipped),
+        };
+        key(&["shown", &self.networks, sha256, &mirrored.to_string()])
+    }
+
+    fn encode_shown(&self, engine: &Engine, item: Option<&Item>) -> Result<(), TrainError> {
+        let key = self.shown_key(item);
+        if self.cache.has(&key) {
+            return Ok(());
+        }
+        let features = match item {
+            None => engine.picture_features(0, None)?,
+            Some(item) => {
+                let sample = &self.samples[item.sample].sample;
+                let name = Path::new(&sample.name);
+                let place = sample.shown.as_ref().unwrap_or(&sample.place);
+                let picture = place.picture().map_err(|why| TrainError::Read {
+                    path: name.to_owned(),
+                    why,
+                })?;
+                let picture = match item.flipped && sample.shown.is_none() {
+                    true => picture.mirrored(),
+                    false => picture,
+                };
+                engine.picture_features(0, Some((name, &picture)))?
+            }
+        };
+        let [_, rows, channels] = features.dims();
+        let values = features.into_data().iter::<f32>().collect();
+        let arrays = vec![("features", vec![rows, channels], values)];
+        self.cache.put(&key, &arrays)
+    }
+
+    /// What the picture encoder says of what is shown for an item, or of nothing: rows and channels.
+    pub(super) fn shown(&self, item: Option<usize>) -> Result<([usize; 2], Vec<f32>), TrainError> {
+        let key = self.shown_key(item.map(|item| &self.items[item]));
+        let (shape, features) = self.cache.get(&key, "features")?;
+        let shape = sizes(&shape).ok_or_else(|| TrainError::Sizes("features of no size".into()))?;
+        Ok((shape, features))
     }
 
     fn latents(&self, engine: &Engine, item: &Item) -> Result<Arrays, TrainError> {

@@ -8,6 +8,7 @@ use prepose_optimizer::draws::{Draws, Timesteps};
 use prepose_optimizer::objective::Weighting;
 use prepose_optimizer::rate::Rate;
 use prepose_optimizer::rule::Rule;
+use prepose_weights::Checkpoint;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -55,17 +56,65 @@ pub enum Kind {
         /// The share of batches that are told of no objects.
         grounding_dropout: f64,
     },
+    /// An IP-Adapter (Ye et al. 2023), on pictures that are shown to it.
+    IpAdapter {
+        /// What kind; none where one from a file is trained further.
+        new: Option<NewKind>,
+        /// The share of samples without a picture shown, but with their caption.
+        picture_dropout: f64,
+        /// The share of samples with neither.
+        both_dropout: f64,
+    },
+}
+
+/// Kinds of IP-Adapters that can be begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NewKind {
+    /// Four tokens from the embedding of the picture.
+    Plain,
+    /// "plus": a resampler of the encoder's states.
+    Plus,
+}
+
+/// What a picture comes with besides its caption.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    /// Nothing.
+    Nothing,
+    /// Phrases with boxes.
+    Objects,
+    /// A picture that is shown, itself or another.
+    Shown,
+}
+
+/// What a sample is not told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// The caption.
+    pub caption: bool,
+    /// The picture that is shown.
+    pub picture: bool,
 }
 
 impl Kind {
-    /// Whether phrases with boxes are trained on.
-    pub fn is_grounded(&self) -> bool {
-        matches!(self, Self::Gligen { .. })
+    /// What pictures have to come with.
+    pub fn beside(&self) -> Beside {
+        match self {
+            Self::Lora { .. } | Self::Unet { .. } => Beside::Nothing,
+            Self::Gligen { .. } => Beside::Objects,
+            Self::IpAdapter { .. } => Beside::Shown,
+        }
     }
 
-    /// What of the UNet that is.
-    pub fn choice(&self) -> Choice {
+    /// What that is of `checkpoint`, whose first adapter is the one to be trained, if it is one that is.
+    pub fn choice(&self, checkpoint: &Checkpoint) -> Choice {
         match self {
+            Self::IpAdapter { .. } => match checkpoint.adapters().first() {
+                Some(adapter) => Choice::IpAdapter(adapter.config().clone()),
+                // Refused where its parameters are asked for: there is none of this name.
+                None => Choice::Named(vec!["image_proj".into()]),
+            },
             Self::Unet { parts } if parts.is_empty() => Choice::All,
             Self::Unet { parts } => Choice::Named(parts.clone()),
             Self::Gligen { .. } => Choice::Gligen,
@@ -121,6 +170,26 @@ pub struct Recipe {
 }
 
 impl Recipe {
+    /// What a sample is not told, by a number that was drawn for it, from 0 to below 1. One number decides, so that shares are
+    /// what they are said to be.
+    pub fn left_out(&self, drawn: f64) -> LeftOut {
+        let (picture, both) = match self.kind {
+            Kind::IpAdapter {
+                picture_dropout,
+                both_dropout,
+                ..
+            } => (picture_dropout, both_dropout),
+            _ => (0.0, 0.0),
+        };
+        let alone = drawn < self.dropout;
+        let shown = alone || drawn >= self.dropout + picture + both;
+        let neither = !shown && drawn >= self.dropout + picture;
+        LeftOut {
+            caption: alone || neither,
+            picture: !shown,
+        }
+    }
+
     /// Refuses what makes no sense.
     ///
     /// # Errors
@@ -140,6 +209,20 @@ impl Recipe {
         let mut shares = vec![("--dropout", self.dropout)];
         if let Kind::Gligen { grounding_dropout } = self.kind {
             shares.push(("--grounding-dropout", grounding_dropout));
+        }
+        if let Kind::IpAdapter {
+            picture_dropout,
+            both_dropout,
+            ..
+        } = self.kind
+        {
+            shares.push(("--picture-dropout", picture_dropout));
+            shares.push(("--both-dropout", both_dropout));
+            let all = self.dropout + picture_dropout + both_dropout;
+            shares.push((
+                "the sum of --dropout, --picture-dropout and --both-dropout",
+                all,
+            ));
         }
         for (name, value) in shares {
             if !(0.0..=1.0).contains(&value) {

@@ -8,20 +8,20 @@ use prepose_dataset::look::look;
 use prepose_dataset::order::Flips;
 use prepose_dataset::{Options, Skipped};
 use prepose_models::training;
-use prepose_weights::{Family, WeightsError};
+use prepose_weights::{Family, NewAdapter, WeightsError};
 
 use super::error::TrainError;
 use super::folder::{Folder, Settings};
 use super::page;
 use super::prepare::Prepared;
-use super::recipe::Recipe;
+use super::recipe::{Beside, Recipe};
 use super::trainer::{Step, Trainer};
 use crate::device::OpenDevice;
 use crate::dtype::Dtype;
 use crate::engine::{Blueprint, Engine};
 use crate::guidance::grounding::Grounding;
 use crate::make::{MakeError, PictureMaker, check};
-use crate::request::{ModelRequest, Request};
+use crate::request::{ModelRequest, PicturePrompt, Request};
 
 /// Pictures of the same prompts and noise, made now and then.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,6 +34,8 @@ pub struct Samples {
     pub steps: usize,
     /// Of their noise.
     pub seed: u64,
+    /// What an IP-Adapter is shown, if it is one that is trained.
+    pub picture: Option<PathBuf>,
 }
 
 /// A training that is asked for.
@@ -43,6 +45,8 @@ pub struct Job {
     pub recipe: Recipe,
     /// Of which checkpoint.
     pub model: ModelRequest,
+    /// The IP-Adapter that is to be trained from nothing; one that is trained further is the model's first.
+    pub new_adapter: Option<NewAdapter>,
     /// On what.
     pub data: PathBuf,
     /// What is taken of that.
@@ -107,8 +111,9 @@ pub fn run(
     tell: &mut dyn FnMut(Event),
 ) -> Result<(), TrainError> {
     let recipe = &job.recipe;
-    let mut blueprint = Blueprint::open(&job.model)?;
-    if recipe.kind.is_grounded() {
+    let beside = recipe.kind.beside();
+    let mut blueprint = Blueprint::open_with_new(&job.model, job.new_adapter.clone())?;
+    if beside == Beside::Objects {
         blueprint = blueprint.to_be_grounded();
     }
     check_trainable(recipe, &blueprint)?;
@@ -129,8 +134,12 @@ pub fn run(
         recipe.sizes,
         recipe.flips,
         cache,
-        fingerprint.clone(),
-        recipe.kind.is_grounded(),
+        // New adapters of several kinds have the same files, and look at different things.
+        match blueprint.checkpoint().adapters().first() {
+            Some(adapter) => format!("{fingerprint} {:?}", adapter.config().kind),
+            None => fingerprint.clone(),
+        },
+        beside,
     )?;
     if recipe.flips == Flips::Exchange && !data.has_exchanged() {
         let first = data.items.first().map(|item| item.caption.clone());
@@ -169,7 +178,7 @@ pub fn run(
     let unet = engine.blueprint().checkpoint().load_trainable_unet(
         engine.device(),
         Dtype::F32.float(),
-        &recipe.kind.choice(),
+        &recipe.kind.choice(engine.blueprint().checkpoint()),
         recipe.seed.0,
     )?;
     let mut trainer = Trainer::new(recipe, &data, &engine, unet)?;
@@ -196,10 +205,10 @@ pub fn check_trainable(recipe: &Recipe, blueprint: &Blueprint) -> Result<(), Tra
     recipe.check()?;
     let checkpoint = blueprint.checkpoint();
     let config = checkpoint.unet_config()?;
-    if recipe.kind.is_grounded() && checkpoint.family() != Family::Sd1 {
+    if recipe.kind.beside() == Beside::Objects && checkpoint.family() != Family::Sd1 {
         return Err(TrainError::Grounding(checkpoint.family()));
     }
-    training::parameters(&config, &recipe.kind.choice()).map_err(|source| {
+    training::parameters(&config, &recipe.kind.choice(checkpoint)).map_err(|source| {
         WeightsError::Training {
             path: checkpoint.path().to_owned(),
             source: Box::new(source),
@@ -225,7 +234,10 @@ fn requests(job: &Job, blueprint: &Blueprint) -> Result<Vec<Request>, TrainError
         [request.width, request.height] = job.recipe.sizes.resolution;
         request.seed = job.samples.seed;
         request.steps = job.samples.steps;
-        request.ground = job.recipe.kind.is_grounded().then(Grounding::default);
+        let beside = job.recipe.kind.beside();
+        request.ground = (beside == Beside::Objects).then(Grounding::default);
+        let shown = job.samples.picture.iter();
+        request.pictures = shown.map(PicturePrompt::new).collect();
         check(blueprint, &mut request, None, None)?;
         Ok(request)
     };
@@ -308,7 +320,10 @@ impl Training<'_> {
             return Ok(());
         }
         prepose_store::files::prepare_folder(&self.folder.file("samples"))?;
-        engine.replace_unet(trainer.network());
+        match trainer.adapter() {
+            Some(adapter) => engine.replace_adapter(0, adapter),
+            None => engine.replace_unet(trainer.network()),
+        }
         let title = self.device.title();
         for (request, path) in self.samples.iter().zip(&paths) {
             let made =

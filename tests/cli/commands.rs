@@ -61,7 +61,7 @@ const BY_HAND: &[&str] = &[
     "prepose serve",
     // It trains for minutes; tests/cli/cure.rs has a small one.
     "ots cure",
-    // As does this; tests/cli/train.rs has a small one.
+    // As does this; tests/cli/train/steer.rs has a small one.
     "train steer",
     "runs/steer",
     "runs/cure/",

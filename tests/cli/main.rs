@@ -47,4 +47,3 @@ mod suites;
 #[path = "../support/mod.rs"]
 mod support;
 mod train;
-mod train_gligen;

@@ -1,5 +1,7 @@
-//! Steps of training against PyTorch's, PEFT's and diffusers' (`fixtures/training-steps`, `fixtures/training-gligen`).
+//! Steps of training against PyTorch's, PEFT's and diffusers' (`fixtures/training-steps`,
+//! `fixtures/training-gligen`, `fixtures/training-ip-adapter`).
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use burn::tensor::{Device, FloatDType, Tensor, TensorData};
@@ -8,9 +10,10 @@ use prepose::train::optimizer::objective::{Target, error, noisy_parts};
 use prepose::train::optimizer::rule::{Rule, Trained};
 use prepose::train::optimizer::state::numbers;
 use prepose_formats::TensorFile;
+use prepose_models::ip_adapter::AdapterKind;
 use prepose_models::training::{Choice, Lora, TrainableUNet};
 use prepose_models::unet::Objects;
-use prepose_weights::{Checkpoint, LoadOptions};
+use prepose_weights::{AdapterSpec, Checkpoint, LoadOptions, NewAdapter};
 use serde_json::Value;
 
 use crate::support::fixture;
@@ -66,6 +69,18 @@ impl Case {
         })
     }
 
+    /// What an IP-Adapter is shown in a step.
+    fn features(&self, step: usize) -> Option<Tensor<3>> {
+        let name = format!("{}features", self.kind);
+        self.file.info(&name)?;
+        let [steps, batch, rows, channels] = self.shape::<4>(&name);
+        let values = self.numbers(&name);
+        let length = values.len() / steps;
+        let values = values[step * length..][..length].to_vec();
+        let data = TensorData::new(values, [batch, rows, channels]);
+        Some(Tensor::from_data(data, &Device::flex()))
+    }
+
     fn numbers(&self, name: &str) -> Vec<f32> {
         numbers(&self.file, name).unwrap_or_else(|| panic!("{name}"))
     }
@@ -93,13 +108,20 @@ impl Case {
     }
 }
 
-fn load(choice: &Choice) -> (TrainableUNet, Vec<f32>) {
+fn open(options: LoadOptions) -> Checkpoint {
+    Checkpoint::open(Path::new(&fixture("single-file/sd1")), &options).unwrap()
+}
+
+/// The checkpoint of GLIGEN's fixture for its layers, of the others their own.
+fn checkpoint(choice: &Choice) -> Checkpoint {
     let layers = fixture("gligen/unet/diffusion_pytorch_model.safetensors");
-    let options = LoadOptions {
+    open(LoadOptions {
         gligen: (*choice == Choice::Gligen).then_some(layers),
         ..LoadOptions::default()
-    };
-    let checkpoint = Checkpoint::open(Path::new(&fixture("single-file/sd1")), &options).unwrap();
+    })
+}
+
+fn load(checkpoint: &Checkpoint, choice: &Choice) -> (TrainableUNet, Vec<f32>) {
     let schedule = prepose::sampling::schedulers::Scheduler::from_config(
         &serde_json::json!({
             "_class_name": "DDIMScheduler", "beta_schedule": "scaled_linear", "beta_start": 0.00085, "beta_end": 0.012,
@@ -111,9 +133,9 @@ fn load(choice: &Choice) -> (TrainableUNet, Vec<f32>) {
 }
 
 /// Trains for as many steps as there are and compares losses and weights.
-fn follow(case: &Case, choice: &Choice) {
+fn follow(case: &Case, checkpoint: &Checkpoint, choice: &Choice) {
     let kind = case.kind;
-    let (mut unet, alphas) = load(choice);
+    let (mut unet, alphas) = load(checkpoint, choice);
     let (rule, rate) = case.adam();
     let device = Device::flex();
     let row = |values: &[f32]| {
@@ -164,8 +186,13 @@ fn follow(case: &Case, choice: &Choice) {
             contexts[step * batch * tokens * states..][..batch * tokens * states].to_vec();
         let context = Tensor::from_data(TensorData::new(context, [batch, tokens, states]), &device);
         let noisy = Tensor::from_data(TensorData::new(noisy, shape), &device);
-        let objects = case.objects(step);
-        let said = unet.forward_grounded(noisy, &t, context, None, objects.as_ref());
+        let said = match case.features(step) {
+            Some(features) => unet.forward_shown(noisy, &t, context, None, features),
+            None => {
+                let objects = case.objects(step);
+                unet.forward_grounded(noisy, &t, context, None, objects.as_ref())
+            }
+        };
         let numbers: Vec<f32> = said.clone().inner().into_data().iter::<f32>().collect();
         assert_eq!(Target::Epsilon.parts(0.5), [0.0, 1.0]);
         let (mut loss, mut cotangent) = (0.0, Vec::new());
@@ -217,7 +244,8 @@ fn check_gradients(case: &Case, trained: &[Trained], gradients: &[Vec<f32>]) {
     for (tensor, gradient) in trained.iter().zip(gradients) {
         let name = format!("{}gradient/{}", case.kind, tensor.name);
         let Some(expected) = numbers(&case.file, &name) else {
-            assert!(case.objects(0).is_none(), "no {name}");
+            let all = case.objects(0).is_some() || case.features(0).is_some();
+            assert!(!all, "no {name}");
             continue;
         };
         let largest = expected.iter().fold(0f32, |most, g| most.max(g.abs()));
@@ -234,7 +262,102 @@ fn check_gradients(case: &Case, trained: &[Trained], gradients: &[Vec<f32>]) {
 
 #[test]
 fn steps_of_gligens_layers_come_to_diffusers_weights() {
-    follow(&Case::open("training-gligen", ""), &Choice::Gligen);
+    let choice = Choice::Gligen;
+    let case = Case::open("training-gligen", "");
+    follow(&case, &checkpoint(&choice), &choice);
+}
+
+/// The adapter of a kind in the fixture, in the UNet.
+fn adapter(kind: &str) -> (Checkpoint, Choice) {
+    let path = fixture("ip-adapter").join(format!("{kind}_sd1.safetensors"));
+    let checkpoint = open(LoadOptions {
+        adapters: vec![AdapterSpec {
+            path,
+            encoder: None,
+        }],
+        ..LoadOptions::default()
+    });
+    let config = checkpoint.adapters()[0].config().clone();
+    (checkpoint, Choice::IpAdapter(config))
+}
+
+#[test]
+fn steps_of_a_plain_ip_adapter_come_to_diffusers_weights() {
+    let (checkpoint, choice) = adapter("plain");
+    follow(
+        &Case::open("training-ip-adapter", "plain/"),
+        &checkpoint,
+        &choice,
+    );
+}
+
+#[test]
+fn steps_of_a_resampler_come_to_diffusers_weights() {
+    let (checkpoint, choice) = adapter("plus");
+    follow(
+        &Case::open("training-ip-adapter", "plus/"),
+        &checkpoint,
+        &choice,
+    );
+}
+
+#[test]
+fn a_new_ip_adapter_begins_with_what_the_layers_do_with_texts() {
+    let options = LoadOptions {
+        new_adapter: Some(NewAdapter {
+            kind: AdapterKind::Plus,
+            encoder: fixture("ip-adapter/image_encoder"),
+        }),
+        ..LoadOptions::default()
+    };
+    let checkpoint = open(options);
+    let config = checkpoint.adapters()[0].config().clone();
+    let resampler = config.resampler.unwrap();
+    let (unet, _) = load(&checkpoint, &Choice::IpAdapter(config));
+    let (whole, _) = load(&checkpoint, &Choice::All);
+    let values = |unet: &TrainableUNet| -> HashMap<String, Vec<f32>> {
+        let all = unet.export().into_iter();
+        all.map(|(parameter, data)| (parameter.name, data.iter().collect()))
+            .collect()
+    };
+    let (own, whole) = (values(&unet), values(&whole));
+    for which in ["k", "v"] {
+        for (number, layer) in [
+            (1, "down_blocks.0.attentions.0"),
+            (3, "down_blocks.0.attentions.1"),
+            (5, "up_blocks.1.attentions.0"),
+            (9, "up_blocks.1.attentions.2"),
+            (11, "mid_block.attentions.0"),
+        ] {
+            let name = format!("{layer}.transformer_blocks.0.attn2.to_{which}.weight");
+            let of = &own[&format!("ip_adapter.{number}.to_{which}_ip.weight")];
+            assert_eq!(*of, whole[&name], "{name}");
+        }
+    }
+    // Norms do nothing, and queries are normal numbers with the deviation 1 / sqrt(channels).
+    assert!(
+        own["image_proj.norm_out.weight"]
+            .iter()
+            .all(|value| *value == 1.0)
+    );
+    assert!(
+        own["image_proj.norm_out.bias"]
+            .iter()
+            .all(|value| *value == 0.0)
+    );
+    let latents = &own["image_proj.latents"];
+    assert_eq!(latents.len(), resampler.latents * resampler.width);
+    let squares: f32 = latents.iter().map(|value| value * value).sum();
+    let off = squares / resampler.latents as f32 - 1.0;
+    assert!(off.abs() < 0.25, "{off}");
+    let bound = 1.0 / (resampler.width as f32).sqrt();
+    let largest = own["image_proj.proj_out.weight"]
+        .iter()
+        .fold(0f32, |most, value| most.max(value.abs()));
+    assert!(
+        (0.9 * bound..=bound).contains(&largest),
+        "{largest} of {bound}"
+    );
 }
 
 #[test]
@@ -248,10 +371,12 @@ fn twenty_steps_of_a_lora_come_to_pefts_weights() {
             .collect(),
         ..Lora::attention(2, info["alpha"].as_f64().unwrap())
     };
-    follow(&case, &Choice::Lora(lora));
+    let choice = Choice::Lora(lora);
+    follow(&case, &checkpoint(&choice), &choice);
 }
 
 #[test]
 fn twenty_steps_of_a_unet_come_to_pytorchs_weights() {
-    follow(&Case::open("training-steps", "unet/"), &Choice::All);
+    let case = Case::open("training-steps", "unet/");
+    follow(&case, &checkpoint(&Choice::All), &Choice::All);
 }

@@ -18,10 +18,10 @@ use crate::error::WeightsError;
 use crate::family::Family;
 use crate::files::{Files, MemoryFolder};
 use crate::folder::open_folder;
-use crate::gligen::{self, GligenFormat, GligenTensor};
+use crate::gligen::{self, GligenFormat};
 use crate::hash::{FileHash, hash_file};
 use crate::hub;
-use crate::ip_adapter::{AdapterSpec, AdapterWeights};
+use crate::ip_adapter::{self, AdapterSpec, AdapterWeights, NewAdapter};
 use crate::lora::{self, LoraFormat, LoraLayer, LoraSpec};
 use crate::part::{Part, Parts};
 use crate::prediction::Prediction;
@@ -29,6 +29,7 @@ use crate::random::RandomCheckpoint;
 use crate::single::open_single;
 use crate::tokenizer::ClipTokenizer;
 use crate::tokenizer_files::tokenizers;
+use crate::trained::TrainedTensor;
 use crate::vae::open_vae;
 
 /// What to do on the way from a path to networks.
@@ -45,6 +46,8 @@ pub struct LoadOptions {
     pub gligen: Option<PathBuf>,
     /// IP-Adapters of the UNet.
     pub adapters: Vec<AdapterSpec>,
+    /// One more, which is to be trained from nothing.
+    pub new_adapter: Option<NewAdapter>,
     /// What the UNet predicts, whatever the checkpoint says.
     pub prediction: Option<Prediction>,
     /// LoRAs, merged in this order.
@@ -141,6 +144,8 @@ impl Checkpoint {
         let loras = lora::apply(&options.loras, &mut parts)?;
         let adapters = options.adapters.iter();
         let adapters = adapters.map(|adapter| AdapterWeights::open(adapter, &parts));
+        let new = options.new_adapter.iter();
+        let adapters = adapters.chain(new.map(|new| AdapterWeights::new(new, &parts)));
         let adapters = adapters.collect::<Result<_, _>>()?;
         Ok(Self {
             name,
@@ -310,10 +315,22 @@ impl Checkpoint {
     pub fn gligen_file(
         &self,
         format: GligenFormat,
-        tensors: &[GligenTensor],
+        tensors: &[TrainedTensor],
         about: &BTreeMap<String, String>,
     ) -> Result<Vec<u8>, WeightsError> {
         gligen::file(&self.parts, format, tensors, about)
+    }
+
+    /// The bytes of a file of an IP-Adapter in f16, as its authors have them. `about` is written into its metadata.
+    ///
+    /// # Errors
+    /// A parameter that is none of an adapter.
+    pub fn adapter_file(
+        &self,
+        tensors: &[TrainedTensor],
+        about: &BTreeMap<String, String>,
+    ) -> Result<Vec<u8>, WeightsError> {
+        ip_adapter::file(&self.parts.unet.path, tensors, about)
     }
 
     /// A checkpoint of the same networks with random weights.
@@ -337,7 +354,7 @@ impl Checkpoint {
         layout.write_trained(&self.parts, unet, folder)
     }
 
-    /// The IP-Adapters, in the order of the options.
+    /// The IP-Adapters, in the order of the options, a new one last.
     pub fn adapters(&self) -> &[AdapterWeights] {
         &self.adapters
     }

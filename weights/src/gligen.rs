@@ -4,15 +4,13 @@
 //! latent-diffusion's names or diffusers'. The rest of a whole checkpoint is passed over. Layers that were trained here are
 //! written in either naming, in f16.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use half::f16;
 use prepose_formats::TensorFile;
 use prepose_models::params::outline;
 use prepose_models::unet::{UNet, UNetConfig};
-use safetensors::tensor::{Dtype, TensorView};
 use serde_json::json;
 
 use crate::error::{WeightsError, list};
@@ -20,8 +18,8 @@ use crate::family::{self, Family, FileKind};
 use crate::folder::insert;
 use crate::hub;
 use crate::keys::{self, Target, UnetBlocks, is_gligen};
-use crate::lora::sorted;
 use crate::part::{Part, Parts, View};
+use crate::trained::{TrainedTensor, half_file};
 
 /// Whose names a file of GLIGEN's layers has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,17 +28,6 @@ pub enum GligenFormat {
     Original,
     /// diffusers', for a UNet whose `attention_type` is `gated`.
     Diffusers,
-}
-
-/// One parameter of GLIGEN's layers.
-#[derive(Debug, Clone, PartialEq)]
-pub struct GligenTensor {
-    /// In diffusers' naming.
-    pub name: String,
-    /// Its extents; none for a gate.
-    pub shape: Vec<usize>,
-    /// Its elements.
-    pub values: Vec<f32>,
 }
 
 /// Puts the layers in the file at `path` into the UNet of `parts`.
@@ -118,7 +105,7 @@ fn open(path: &Path) -> Result<(PathBuf, Arc<TensorFile>), WeightsError> {
 pub(crate) fn file(
     parts: &Parts,
     format: GligenFormat,
-    tensors: &[GligenTensor],
+    tensors: &[TrainedTensor],
     about: &BTreeMap<String, String>,
 ) -> Result<Vec<u8>, WeightsError> {
     let refused = |what: String| WeightsError::Unsupported {
@@ -136,32 +123,18 @@ pub(crate) fn file(
             rest.starts_with('.').then(|| format!("{ldm}{rest}"))
         })
     };
-    let mut stored = Vec::with_capacity(tensors.len());
-    for GligenTensor {
-        name,
-        shape,
-        values,
-    } in tensors
-    {
+    let named = tensors.iter().map(|tensor| {
+        let name = &tensor.name;
         let key = match format {
             GligenFormat::Original => original(name),
             GligenFormat::Diffusers => Some(name.clone()),
         };
         let key = key.filter(|_| is_gligen(name));
         let key = key.ok_or_else(|| refused(format!("a layer {name} among GLIGEN's")))?;
-        let bytes = values.iter().map(|value| f16::from_f32(*value));
-        let bytes: Vec<u8> = bytes.flat_map(f16::to_le_bytes).collect();
-        stored.push((key, shape.clone(), bytes));
-    }
-    let views = stored.iter().map(|(key, shape, bytes)| {
-        let view = TensorView::new(Dtype::F16, shape.clone(), bytes)?;
-        Ok((key.as_str(), view))
+        Ok((key, tensor))
     });
-    let views: Result<Vec<_>, safetensors::SafeTensorError> = views.collect();
-    let mut metadata: HashMap<String, String> = about.clone().into_iter().collect();
-    metadata.insert("format".into(), "pt".into());
-    let whole = views.and_then(|views| safetensors::serialize(views, Some(metadata)));
-    Ok(sorted(whole.map_err(|error| refused(error.to_string()))?))
+    let named: Vec<_> = named.collect::<Result<_, WeightsError>>()?;
+    half_file(&named, about).map_err(|error| refused(error.to_string()))
 }
 
 const BOXES: &str = "give GLIGEN's layers for boxes with phrases (gligen_sd14_textbox_pruned, or the \

@@ -37,6 +37,7 @@ pub mod tokenizer;
 mod tokenizer_files;
 #[cfg(feature = "toybox")]
 mod toybox;
+mod trained;
 mod vae;
 mod wordpiece;
 
@@ -48,9 +49,9 @@ pub use error::{Mismatch, Misshaped, WeightsError};
 pub use eyes::{EyeKind, EyeWeights};
 pub use family::{Family, FileKind};
 pub use files::MemoryFolder;
-pub use gligen::{GligenFormat, GligenTensor};
+pub use gligen::GligenFormat;
 pub use hash::{FileHash, sha256_file};
-pub use ip_adapter::{AdapterSpec, AdapterWeights};
+pub use ip_adapter::{AdapterSpec, AdapterWeights, NewAdapter};
 pub use lora::{LoraFormat, LoraLayer, LoraSpec};
 pub use owl_vit::OwlVitWeights;
 pub use prediction::Prediction;
@@ -58,4 +59,5 @@ pub use prepose_formats::{FormatError, SharedBytes, StoredType, TensorFile, Tens
 pub use random::RandomCheckpoint;
 #[cfg(feature = "toybox")]
 pub use toybox::TOYBOX;
+pub use trained::TrainedTensor;
 pub use wordpiece::BertTokenizer;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use burn::tensor::{FloatDType, Tensor};
 use prepose_models::unet::Objects;
 use prepose_weights::{
-    Checkpoint, Family, GligenFormat, GligenTensor, LoadOptions, LoraSpec, describe_file,
+    Checkpoint, Family, GligenFormat, LoadOptions, LoraSpec, TrainedTensor, describe_file,
 };
 use serde_json::{Value, json};
 
@@ -202,14 +202,14 @@ fn trained_layers_are_written_as_others_have_them() {
     let plain = open(&fixture("single-file/sd1-f16.safetensors"), &config());
     let layers = || unet().into_iter().filter(|(name, ..)| is_layer(name));
     let layers: Vec<Stored> = layers().collect();
-    let trained = layers.iter().map(|(name, _, shape, bytes)| GligenTensor {
+    let trained = layers.iter().map(|(name, _, shape, bytes)| TrainedTensor {
         name: name.clone(),
         shape: shape.clone(),
         values: (bytes.as_chunks::<2>().0.iter())
             .map(|bits| half::f16::from_le_bytes(*bits).to_f32())
             .collect(),
     });
-    let trained: Vec<GligenTensor> = trained.collect();
+    let trained: Vec<TrainedTensor> = trained.collect();
     let about = BTreeMap::from([("by".to_string(), "a test".to_string())]);
     let formats = [
         (GligenFormat::Original, ldm(layers.clone())),
@@ -239,7 +239,7 @@ fn trained_layers_are_written_as_others_have_them() {
         );
         expected.compare("unet/batch/out", output(&again, &expected), 1e-5);
     }
-    let stray = GligenTensor {
+    let stray = TrainedTensor {
         name: "conv_in.weight".into(),
         ..trained[0].clone()
     };

@@ -64,6 +64,19 @@ pub struct IpAdapterConfig {
     pub layers: Vec<AdapterLayer>,
 }
 
+impl ResamplerConfig {
+    /// Its authors' for texts of `context_dim` channels: 16 tokens, four layers, and as many channels as the texts, at most 1280.
+    pub fn usual(context_dim: usize) -> Self {
+        let width = context_dim.min(1280);
+        Self {
+            latents: 16,
+            width,
+            depth: 4,
+            heads: (width / 64).max(1),
+        }
+    }
+}
+
 impl IpAdapterConfig {
     /// Refuses what cannot be built.
     ///

@@ -198,20 +198,13 @@ impl IpAdapter {
     /// layers.
     pub fn attention(&self, rows: &[PictureRow], latents: [usize; 2]) -> PictureAttention {
         let tokens = Tensor::cat(rows.iter().map(|row| row.tokens.clone()).collect(), 0);
-        let layers = self.layers.iter().zip(&self.config.layers).enumerate();
-        let layers = layers.map(|(number, (projection, layer))| {
+        let layers = self.config.layers.iter().enumerate();
+        let layers = layers.map(|(number, layer)| {
             let scales: Vec<f32> = rows.iter().map(|row| row.scales[number]).collect();
             if scales.iter().all(|scale| *scale == 0.0) {
                 return None;
             }
-            let tokens = tokens.clone().cast(projection.to_k.dtype());
-            let heads = |x: Tensor<3>| {
-                let width = layer.channels / layer.heads;
-                let x = kernels::split_heads(x, width, 0..layer.heads);
-                if layer.upcast { x.cast(DType::F32) } else { x }
-            };
-            let key = heads(projection.to_k.forward(tokens.clone()));
-            let mut value = heads(projection.to_v.forward(tokens));
+            let KeyValue { key, mut value } = self.context(number, &tokens);
             if scales.iter().any(|scale| *scale != 1.0) {
                 let scales = TensorData::new(scales, [rows.len(), 1, 1, 1]);
                 value = value.clone() * like(scales, &value);
@@ -225,6 +218,34 @@ impl IpAdapter {
         });
         PictureAttention {
             layers: layers.collect(),
+        }
+    }
+
+    /// As [`Self::attention`], of one picture for each row, whose tokens are `[B, T, D]`: in all layers and everywhere, with
+    /// the scale 1.
+    pub(crate) fn attention_everywhere(&self, tokens: Tensor<3>) -> PictureAttention {
+        let layer = |number| {
+            Some(PictureLayer {
+                context: self.context(number, &tokens),
+                mask: None,
+            })
+        };
+        PictureAttention {
+            layers: (0..self.layers.len()).map(layer).collect(),
+        }
+    }
+
+    /// Keys and values `[B, heads, T, channels]` of `tokens` `[B, T, D]` in one layer.
+    fn context(&self, number: usize, tokens: &Tensor<3>) -> KeyValue {
+        let (projection, layer) = (&self.layers[number], self.config.layers[number]);
+        let tokens = tokens.clone().cast(projection.to_k.dtype());
+        let heads = |x: Tensor<3>| {
+            let x = kernels::split_heads(x, layer.channels / layer.heads, 0..layer.heads);
+            if layer.upcast { x.cast(DType::F32) } else { x }
+        };
+        KeyValue {
+            key: heads(projection.to_k.forward(tokens.clone())),
+            value: heads(projection.to_v.forward(tokens)),
         }
     }
 }

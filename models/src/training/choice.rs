@@ -1,5 +1,6 @@
 //! What of a UNet is trained.
 
+use crate::ip_adapter::{IpAdapter, IpAdapterConfig};
 use crate::params::{Wanted, outline};
 use crate::unet::{UNet, UNetConfig};
 
@@ -16,6 +17,9 @@ pub enum Choice {
     Lora(Lora),
     /// GLIGEN's layers (Li et al. 2023): the network's own, or new ones in a network without. The rest is frozen.
     Gligen,
+    /// An IP-Adapter (Ye et al. 2023): what makes tokens of a picture, and each cross-attention layer's keys and values of
+    /// these. The network is frozen.
+    IpAdapter(IpAdapterConfig),
 }
 
 /// Low-rank branches (Hu et al. 2021): `y + alpha / rank · B A x`.
@@ -126,6 +130,7 @@ impl Plan {
         };
         let wanted = outline(|params| UNet::load(&config, params))?;
         let (parameters, modules) = match choice {
+            Choice::IpAdapter(adapter) => (of_adapter(&config, adapter)?, vec![]),
             Choice::Gligen => (named(&wanted, &GLIGEN.map(String::from))?, vec![]),
             Choice::All => (wanted.into_iter().map(Parameter::from).collect(), vec![]),
             Choice::Named(parts) => (named(&wanted, parts)?, vec![]),
@@ -137,6 +142,19 @@ impl Plan {
             modules,
         })
     }
+}
+
+/// The parameters of an adapter of a network.
+fn of_adapter(
+    config: &UNetConfig,
+    adapter: &IpAdapterConfig,
+) -> Result<Vec<Parameter>, TrainingError> {
+    let text = config.cross_attention_dim.first();
+    if config.adapter_layers()? != adapter.layers || text != Some(adapter.context_dim) {
+        return Err(TrainingError::OtherAdapter);
+    }
+    let wanted = outline(|params| IpAdapter::load(adapter, params))?;
+    Ok(wanted.into_iter().map(Parameter::from).collect())
 }
 
 impl From<Wanted> for Parameter {

@@ -3,7 +3,8 @@
 //! The network is built anew for every step, by name, from tensors: what is frozen lies on the device once and is no part
 //! of the tape, what is trained are leaves of it. Stacked parameters (queries, keys and values of self-attention, the time
 //! projections) are put together on the tape, so that the gradients come back under the names that a checkpoint has.
-//! Keys and values of the prompt are computed on the tape as well.
+//! Keys and values of the prompt, and of pictures, are computed on the tape as well. An IP-Adapter stands beside a network that
+//! is frozen as a whole, and is built anew in the same way.
 
 mod assembly;
 mod choice;
@@ -18,6 +19,7 @@ use thiserror::Error;
 pub use choice::{Choice, Lora, LoraModule, Parameter, parameters};
 
 use crate::config::ConfigError;
+use crate::ip_adapter::{IpAdapter, IpAdapterConfig};
 use crate::params::{ParamSource, Params};
 use crate::unet::{AddedConditioning, Objects, UNet, UNetConfig};
 use assembly::{Assembly, Frozen, Loading};
@@ -34,6 +36,11 @@ pub enum TrainingError {
         "of a UNet with GLIGEN's layers only these can be trained; for the rest take the checkpoint that it was made from"
     )]
     Grounded,
+    /// An adapter for another network.
+    #[error(
+        "the IP-Adapter is for another UNet: its layers or the width of its tokens are not this one's"
+    )]
+    OtherAdapter,
     /// Nothing has a name with this part.
     #[error("no parameter of the UNet has `{0}` in its name")]
     NoParameter(String),
@@ -70,6 +77,8 @@ pub struct TrainableUNet {
     frozen: Frozen,
     parameters: Vec<Parameter>,
     modules: Vec<LoraModule>,
+    /// The adapter, if it is one that is trained.
+    adapter: Option<IpAdapterConfig>,
     by_path: HashMap<String, LoraModule>,
     /// Leaves of the tape.
     leaves: Vec<Tensor<1>>,
@@ -78,7 +87,8 @@ pub struct TrainableUNet {
 impl TrainableUNet {
     /// Loads the network to a `device` without autodiff, to compute in `dtype`. Of a branch, `A` is uniform in
     /// ±1/√(inputs), by `seed` and name, and `B` is zero. Where the source has none of GLIGEN's layers they begin as their
-    /// authors', with closed gates: the network says what it said without them.
+    /// authors', with closed gates: the network says what it said without them. An IP-Adapter begins as its authors', too: with
+    /// the keys and values that each layer has of the text, and a projector as PyTorch makes it.
     ///
     /// # Errors
     /// [`TrainingError`] if the network cannot be built or not be trained so. Problems with parameters are the source's to
@@ -97,13 +107,21 @@ impl TrainableUNet {
             modules,
         } = Plan::new(config, choice)?;
         let own = modules.is_empty();
+        let (copied, adapter) = match choice {
+            Choice::IpAdapter(adapter) => (copied(&config, adapter)?, Some(adapter.clone())),
+            _ => (HashMap::new(), None),
+        };
         let value = |parameter: &Parameter| {
             let Parameter { name, shape } = parameter;
             let data: Vec<f32> = match choice {
                 Choice::Lora(_) => initial::of_branch(parameter, seed),
                 Choice::Gligen if !source.contains(name) => {
-                    initial::of_gligen(parameter, &parameters, seed)
+                    initial::of_layers(parameter, &parameters, seed)
                 }
+                Choice::IpAdapter(_) => match copied.get(name) {
+                    Some(of) => source.take(of, shape).iter().collect(),
+                    None => initial::of_layers(parameter, &parameters, seed),
+                },
                 _ => source.take(name, shape).iter().collect(),
             };
             let length = data.len();
@@ -134,6 +152,7 @@ impl TrainableUNet {
             frozen,
             parameters,
             modules,
+            adapter,
             by_path,
             leaves: Vec::new(),
         };
@@ -209,12 +228,33 @@ impl TrainableUNet {
         added: Option<&AddedConditioning>,
         objects: Option<&Objects>,
     ) -> Tensor<4> {
-        let unet = self.build(self.leaves.clone());
+        let unet = self.build(&self.leaves);
         let prepared = unet.prepare(context, added);
         let prepared = match objects {
             Some(objects) => unet.ground(prepared, objects),
             None => prepared,
         };
+        unet.forward_prepared(sample, timesteps, &prepared)
+    }
+
+    /// As [`Self::forward`], with a picture for each sample, of which an encoder made `features` `[B, rows, E]`, as
+    /// [`IpAdapter::tokens`] takes them; the adapter acts in all layers, with the scale 1.
+    ///
+    /// # Panics
+    /// As [`Self::forward`], and if it is no adapter that is trained.
+    pub fn forward_shown(
+        &self,
+        sample: Tensor<4>,
+        timesteps: &[f64],
+        context: Tensor<3>,
+        added: Option<&AddedConditioning>,
+        features: Tensor<3>,
+    ) -> Tensor<4> {
+        let unet = self.build(&self.leaves);
+        let adapter = self.build_adapter(&self.leaves);
+        let adapter = adapter.expect("an adapter is trained");
+        let shown = adapter.attention_everywhere(adapter.tokens(features));
+        let prepared = unet.show(unet.prepare(context, added), &[shown]);
         unet.forward_prepared(sample, timesteps, &prepared)
     }
 
@@ -241,7 +281,7 @@ impl TrainableUNet {
 
     /// The network as it is now, without autodiff.
     pub fn network(&self) -> UNet {
-        self.build(self.values())
+        self.build(&self.values())
     }
 
     /// The network with other values in the place of what is trained, without autodiff.
@@ -250,20 +290,57 @@ impl TrainableUNet {
     /// If their number or a length is another.
     pub fn network_with(&self, values: Vec<Tensor<1>>) -> UNet {
         self.check(&values);
-        self.build(values)
+        self.build(&values)
     }
 
-    fn build(&self, values: Vec<Tensor<1>>) -> UNet {
+    /// The adapter with other values, without autodiff; none if it is none that is trained.
+    ///
+    /// # Panics
+    /// As [`Self::network_with`].
+    pub fn adapter_with(&self, values: Vec<Tensor<1>>) -> Option<IpAdapter> {
+        self.check(&values);
+        self.build_adapter(&values)
+    }
+
+    fn assembly(&self, values: &[Tensor<1>]) -> Assembly<'_> {
         let names = self
             .parameters
             .iter()
             .map(|parameter| parameter.name.as_str());
-        let mut assembly = Assembly {
+        Assembly {
             frozen: &self.frozen,
-            trained: names.zip(values).collect(),
+            trained: names.zip(values.iter().cloned()).collect(),
             modules: &self.by_path,
-        };
+        }
+    }
+
+    fn build_adapter(&self, values: &[Tensor<1>]) -> Option<IpAdapter> {
+        let config = self.adapter.as_ref()?;
+        let mut assembly = self.assembly(values);
+        let params = Params::of_tensors(&mut assembly, &self.device, self.dtype);
+        let adapter = IpAdapter::load(config, params);
+        Some(adapter.expect("a configuration whose parameters are known"))
+    }
+
+    fn build(&self, values: &[Tensor<1>]) -> UNet {
+        let mut assembly = self.assembly(values);
         let params = Params::of_tensors(&mut assembly, &self.device, self.dtype);
         UNet::load(&self.config, params).expect("a configuration that it was loaded with")
     }
+}
+
+/// The network's parameters that an adapter's begin as, by the adapter's names.
+fn copied(
+    config: &UNetConfig,
+    adapter: &IpAdapterConfig,
+) -> Result<HashMap<String, String>, ConfigError> {
+    let layers = config.cross_attention_layers(1, 1)?;
+    let pairs = adapter.layers.iter().zip(layers).flat_map(|(own, layer)| {
+        let pair = |which: &str| {
+            let name = format!("ip_adapter.{}.to_{which}_ip.weight", own.number);
+            (name, format!("{}.to_{which}.weight", layer.name))
+        };
+        ["k", "v"].map(pair)
+    });
+    Ok(pairs.collect())
 }

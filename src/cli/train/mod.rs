@@ -4,17 +4,15 @@ mod args;
 mod steer;
 mod told;
 
-use std::path::Path;
-
 use prepose::train::recipe::{Kind, Layers};
 use prepose::train::run::{Job, run as train};
 
 use super::{OK, interrupt, model};
-use args::{Common, GligenArgs, LoraArgs, UnetArgs, Usual};
+use args::{Common, GligenArgs, IpAdapterArgs, LoraArgs, UnetArgs, Usual};
 use steer::SteerArgs;
 pub use told::Told;
 
-/// Train a LoRA, GLIGEN's layers, a classifier of relations, or the UNet itself, on pictures with captions (docs/training.md).
+/// Train a LoRA, GLIGEN's layers, an IP-Adapter, a classifier of relations, or the UNet itself, on pictures with captions (docs/training.md).
 ///
 /// A training that was stopped or killed goes on with the same command, and ends with the same bytes as one that was not.
 #[derive(Debug, clap::Args)]
@@ -22,6 +20,7 @@ pub use told::Told;
   prepose train lora photos --rank 16 --steps 1000 --out runs/dog        # photos has metadata.jsonl, or texts beside pictures
   prepose train lora runs/first --flips without-sides --steps 2000 --out runs/cured   # the pictures of a run that passed
   prepose train gligen boxed --steps 5000 --batch 8 --out runs/gligen    # boxed/metadata.jsonl has phrases with boxes
+  prepose train ip-adapter faces --image-encoder models/image_encoder --out runs/ip   # pictures are shown to the network
   prepose generate \"a dog and a cat\" --lora runs/dog/lora.safetensors")]
 pub struct Args {
     #[command(subcommand)]
@@ -34,6 +33,8 @@ enum Command {
     Lora(Box<LoraArgs>),
     /// GLIGEN's layers, which put objects into boxes: on pictures with phrases and boxes
     Gligen(Box<GligenArgs>),
+    /// An IP-Adapter, which shows pictures to the network: on pictures that are shown themselves, or others of the same
+    IpAdapter(Box<IpAdapterArgs>),
     /// The UNet itself, into a checkpoint of its own
     Unet(Box<UnetArgs>),
     /// A classifier of relations that `--guide steer` goes by (Learn-to-Steer; docs/guidance/steer.md)
@@ -69,39 +70,34 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
                     None => args.layers,
                 },
             };
-            carry_out(&args.common, kind, Usual::with_rate(1e-4), None, quiet)
+            let job = args.common.job(kind, Usual::with_rate(1e-4))?;
+            carry_out(&args.common, &job, quiet)
         }
         Command::Steer(args) => steer::run(args, quiet),
         Command::Unet(args) => {
             let kind = Kind::Unet {
                 parts: args.only.clone(),
             };
-            carry_out(&args.common, kind, Usual::with_rate(1e-5), None, quiet)
+            let job = args.common.job(kind, Usual::with_rate(1e-5))?;
+            carry_out(&args.common, &job, quiet)
         }
         Command::Gligen(args) => {
             let kind = Kind::Gligen {
                 grounding_dropout: args.grounding_dropout,
             };
-            let begin = args.gligen.as_deref();
-            carry_out(&args.common, kind, Usual::gligen(), begin, quiet)
+            let mut job = args.common.job(kind, Usual::gligen())?;
+            job.model.gligen.clone_from(&args.gligen);
+            carry_out(&args.common, &job, quiet)
         }
+        Command::IpAdapter(args) => carry_out(&args.common, &args.job()?, quiet),
     }
 }
 
-/// `gligen`: layers that are in the checkpoint from the start.
-fn carry_out(
-    args: &Common,
-    kind: Kind,
-    usual: Usual,
-    gligen: Option<&Path>,
-    quiet: bool,
-) -> anyhow::Result<u8> {
-    let mut job: Job = args.job(kind, usual)?;
-    job.model.gligen = gligen.map(Path::to_path_buf);
+fn carry_out(args: &Common, job: &Job, quiet: bool) -> anyhow::Result<u8> {
     let device = model::open(args.device)?;
     let stop = interrupt::listen()?;
     let mut told = Told::new(args.json, quiet);
-    let done = train(&job, &device, &stop, &mut |event| told.tell(event));
+    let done = train(job, &device, &stop, &mut |event| told.tell(event));
     told.finish();
     done?;
     Ok(OK)

@@ -154,6 +154,7 @@ pub(super) fn row(line: &[u8], columns: &Columns) -> Result<Row, String> {
             found.height.map(|(_, side)| side),
         ),
         objects: found.objects,
+        shown: found.shown.map(|(_, text)| text),
     })
 }
 
@@ -166,6 +167,7 @@ struct Found {
     width: Option<(usize, f64)>,
     height: Option<(usize, f64)>,
     objects: Option<Value>,
+    shown: Option<(usize, String)>,
     /// All names, of a line without a caption.
     names: Vec<String>,
 }
@@ -209,6 +211,8 @@ impl<'de> Visitor<'de> for Keys<'_> {
                 );
             } else if at(&columns.objects).is_some() {
                 found.objects = Some(map.next_value()?);
+            } else if let Some(place) = at(&columns.shown) {
+                put(&mut found.shown, place, text(map.next_value()?));
             } else {
                 map.next_value::<IgnoredAny>()?;
             }

@@ -27,6 +27,8 @@ pub struct Row {
     pub size: Option<[u32; 2]>,
     /// What is said of the things in the picture, in JSON lines where [`Columns::objects`] asks for it.
     pub objects: Option<Value>,
+    /// Another picture of what this one shows, named as it, where [`Columns::shown`] asks for it.
+    pub shown: Option<String>,
 }
 
 /// What columns or keys are called; the first that is there is taken.
@@ -45,6 +47,9 @@ pub struct Columns {
     /// Of lists of things, in JSON lines; none: they are passed over.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub objects: Vec<String>,
+    /// Of other pictures of the same, in JSON lines and CSV; none: they are passed over.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shown: Vec<String>,
 }
 
 impl Default for Columns {
@@ -58,6 +63,7 @@ impl Default for Columns {
             width: names(&["original_width", "width", "WIDTH"]),
             height: names(&["original_height", "height", "HEIGHT"]),
             objects: Vec::new(),
+            shown: Vec::new(),
         }
     }
 }

@@ -211,6 +211,7 @@ impl Rows for Parquet {
                     url: urls.next().flatten(),
                     size: size(widths.next().flatten(), heights.next().flatten()),
                     objects: None,
+                    shown: None,
                     caption: match caption {
                         Some(caption) => caption,
                         None => {

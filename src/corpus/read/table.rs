@@ -24,6 +24,7 @@ struct Places {
     url: Option<usize>,
     width: Option<usize>,
     height: Option<usize>,
+    shown: Option<usize>,
 }
 
 impl Table {
@@ -67,6 +68,7 @@ impl Table {
                 url: position(&columns.url, &names),
                 width: position(&columns.width, &names),
                 height: position(&columns.height, &names),
+                shown: position(&columns.shown, &names),
             },
             rows: from.row,
         })
@@ -100,6 +102,7 @@ impl Rows for Table {
                 url: filled(self.at.url),
                 size: size(number(self.at.width), number(self.at.height)),
                 objects: None,
+                shown: filled(self.at.shown),
             });
         }
         Ok(passed)

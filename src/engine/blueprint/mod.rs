@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use prepose_weights::steer::SteerFile;
 use prepose_weights::tokenizer::ClipTokenizer;
 use prepose_weights::{
-    AdapterSpec, Checkpoint, Family, LoadOptions, LoraSpec, MemoryFolder, WeightsError,
+    AdapterSpec, Checkpoint, Family, LoadOptions, LoraSpec, MemoryFolder, NewAdapter, WeightsError,
 };
 use sha2::{Digest, Sha256};
 
@@ -59,6 +59,7 @@ fn options(model: &ModelRequest) -> LoadOptions {
                 encoder: adapter.encoder.clone(),
             })
             .collect(),
+        new_adapter: None,
         prediction: model.prediction,
         loras: model
             .loras
@@ -86,7 +87,19 @@ pub struct Blueprint {
 impl Blueprint {
     /// Opens the checkpoint of `model`, its tokenizers and its configuration.
     pub fn open(model: &ModelRequest) -> Result<Self, EngineError> {
-        let options = options(model);
+        Self::open_with_new(model, None)
+    }
+
+    /// The same with a new IP-Adapter besides, which is all zeros until it is replaced
+    /// ([`Engine::replace_adapter`](super::Engine::replace_adapter)).
+    pub fn open_with_new(
+        model: &ModelRequest,
+        new: Option<NewAdapter>,
+    ) -> Result<Self, EngineError> {
+        let options = LoadOptions {
+            new_adapter: new,
+            ..options(model)
+        };
         Self::of(Checkpoint::open(Path::new(&model.checkpoint), &options)?)
     }
 

@@ -56,6 +56,7 @@ pub(crate) fn read(
                         caption,
                         repeats: *repeats,
                         objects: Vec::new(),
+                        shown: None,
                     }),
                     None => dataset.skip(
                         name,

@@ -3,12 +3,16 @@
 use std::path::{Component, Path, PathBuf};
 
 use prepose_corpus::read::{self, Row};
+use prepose_untrusted::printable;
 
 use crate::beside::PICTURES;
 use crate::error::DatasetError;
 use crate::objects;
 use crate::open::Options;
 use crate::sample::{Dataset, Layout, Place, Sample};
+
+/// The key or column of a picture that is shown to an adapter in the place of the one that is trained on.
+pub(crate) const SHOWN: &str = "ip_picture";
 
 /// Rows at a time.
 const ROWS: usize = 4096;
@@ -81,14 +85,19 @@ pub(crate) fn add(dataset: &mut Dataset, base: &Path, row: Row, options: &Option
         return dataset.skip(name, "its caption is empty");
     };
     let objects = row.objects.as_ref().map_or(Ok(Vec::new()), objects::read);
-    let found = picture(base, &name).and_then(|path| Ok((path, objects?)));
+    let shown = row.shown.map(|name| {
+        let found = picture(base, &name);
+        found.map_err(|why| format!("{SHOWN} names {:?}: {why}", printable(&name).to_string()))
+    });
+    let found = picture(base, &name).and_then(|path| Ok((path, objects?, shown.transpose()?)));
     match found {
-        Ok((path, objects)) => dataset.samples.push(Sample {
+        Ok((path, objects, shown)) => dataset.samples.push(Sample {
             name,
             place: Place::File(path),
             caption,
             repeats: 1,
             objects,
+            shown: shown.map(Place::File),
         }),
         Err(why) => dataset.skip(name, why),
     }

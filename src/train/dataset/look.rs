@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
 use crate::error::DatasetError;
-use crate::sample::{Dataset, Sample, Skipped};
+use crate::sample::{Dataset, Place, Sample, Skipped};
 
 /// What is transparent is seen over white.
 pub const BACKGROUND: [u8; 3] = [255; 3];
@@ -22,10 +22,32 @@ pub struct Looked {
     pub sha256: String,
     /// Width and height in pixels, upright.
     pub size: [usize; 2],
+    /// The SHA-256 of [`Sample::shown`], if there is one.
+    pub shown_sha256: Option<String>,
 }
 
 impl Sample {
     /// The picture upright, what is transparent over white.
+    ///
+    /// # Errors
+    /// Why it cannot be had.
+    pub fn picture(&self) -> Result<Picture, String> {
+        self.place.picture()
+    }
+
+    fn look(&self) -> Result<([usize; 2], String, Option<String>), String> {
+        let (picture, sha256) = self.place.with_hash()?;
+        let shown = self.shown.as_ref().map(|place| {
+            let found = place.with_hash();
+            found.map_err(|why| format!("the picture that is shown for it cannot be read: {why}"))
+        });
+        let shown = shown.transpose()?.map(|(_, sha256)| sha256);
+        Ok(([picture.width, picture.height], sha256, shown))
+    }
+}
+
+impl Place {
+    /// As [`Sample::picture`].
     ///
     /// # Errors
     /// Why it cannot be had.
@@ -65,12 +87,13 @@ pub fn look(
     let looked: Vec<Result<Looked, Skipped>> = samples
         .into_par_iter()
         .map(|sample| {
-            let found = sample.with_hash();
+            let found = sample.look();
             seen();
             match found {
-                Ok((picture, sha256)) => Ok(Looked {
-                    size: [picture.width, picture.height],
+                Ok((size, sha256, shown_sha256)) => Ok(Looked {
+                    size,
                     sha256,
+                    shown_sha256,
                     sample,
                 }),
                 Err(why) => Err(Skipped {

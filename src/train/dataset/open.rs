@@ -22,6 +22,8 @@ pub struct Options {
     pub methods: Vec<String>,
     /// Whether phrases with boxes are wanted; pictures without any are left out then.
     pub objects: bool,
+    /// Whether pictures may name others that are shown to an adapter in their place, in metadata beside them.
+    pub shown: bool,
     /// The largest share of pictures that may be of no use.
     pub most_skipped: f64,
 }
@@ -34,6 +36,7 @@ impl Default for Options {
             verdicts: vec!["PASS".into()],
             methods: Vec::new(),
             objects: false,
+            shown: false,
             most_skipped: 0.1,
         }
     }
@@ -44,6 +47,10 @@ impl Options {
         let usual = Columns {
             objects: match self.objects {
                 true => vec![objects::KEY.into()],
+                false => Vec::new(),
+            },
+            shown: match self.shown {
+                true => vec![listed::SHOWN.into()],
                 false => Vec::new(),
             },
             ..Columns::default()

@@ -57,6 +57,7 @@ pub(crate) fn read(paths: &[PathBuf], options: &Options) -> Result<Dataset, Data
                     caption: caption.trim().to_owned(),
                     repeats: 1,
                     objects: Vec::new(),
+                    shown: None,
                 }),
                 None => dataset.skip(name, "it has no caption"),
             }

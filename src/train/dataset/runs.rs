@@ -88,6 +88,7 @@ fn of_method(
                 caption,
                 repeats: 1,
                 objects,
+                shown: None,
             }),
             Err(why) => dataset.skip(name, why),
         }

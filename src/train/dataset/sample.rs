@@ -45,6 +45,8 @@ pub struct Sample {
     pub repeats: usize,
     /// What is where in it, if that was asked for.
     pub objects: Vec<Object>,
+    /// Another picture of the same, which is shown to an adapter in the place of this one, if that was asked for and there is one.
+    pub shown: Option<Place>,
 }
 
 /// What is of no use.
@@ -102,23 +104,23 @@ impl Dataset {
     }
 }
 
-impl Sample {
+impl Place {
     /// The picture's file, as bytes.
     ///
     /// # Errors
     /// It cannot be read, or is larger than any picture.
     pub fn read(&self) -> io::Result<Vec<u8>> {
-        match &self.place {
-            Place::File(path) => read_regular(path, MAX_PICTURE),
-            Place::Part {
+        match self {
+            Self::File(path) => read_regular(path, MAX_PICTURE),
+            Self::Part {
                 path,
                 offset,
                 length,
             } => part(open_regular(path)?, *offset, *length),
             #[cfg(feature = "parquet")]
-            Place::Row { path, row } => crate::parquet::picture(path, *row),
+            Self::Row { path, row } => crate::parquet::picture(path, *row),
             #[cfg(not(feature = "parquet"))]
-            Place::Row { .. } => Err(io::Error::other("there is no Parquet in this prepose")),
+            Self::Row { .. } => Err(io::Error::other("there is no Parquet in this prepose")),
         }
     }
 }

@@ -400,8 +400,10 @@ fn samples(captions: &[&str]) -> Vec<Looked> {
             caption: (*caption).into(),
             repeats: 1,
             objects: Vec::new(),
+            shown: None,
         },
         sha256: String::new(),
+        shown_sha256: None,
         size: [8, 8],
     };
     captions.iter().map(sample).collect()

@@ -119,6 +119,7 @@ fn finish(group: Group, path: &Path, dataset: &mut Dataset, options: &Options) {
             caption,
             repeats: 1,
             objects,
+            shown: None,
         }),
         None => dataset.skip(
             name,

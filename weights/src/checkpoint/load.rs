@@ -1,7 +1,7 @@
 //! From a checkpoint's files to its networks on a device.
 
 use burn::prelude::Device;
-use burn::tensor::FloatDType;
+use burn::tensor::{FloatDType, Tensor, TensorData};
 use prepose_models::clip::{ClipTextConfig, ClipTextModel};
 use prepose_models::params::Params;
 use prepose_models::training::{Choice, TrainableUNet};
@@ -47,7 +47,8 @@ impl Checkpoint {
             })
     }
 
-    /// The UNet, so that what `choice` says of it can be trained. `seed` is that of a LoRA's first values.
+    /// The UNet, so that what `choice` says of it can be trained. `seed` is that of the first values of what is new. An
+    /// IP-Adapter is the checkpoint's first, with the values of its file if it has one.
     ///
     /// # Errors
     /// As [`Self::load_text_encoders`], and [`WeightsError::Training`] if it cannot be trained so.
@@ -61,13 +62,24 @@ impl Checkpoint {
         let config = self.unet_config()?;
         let part = &self.parts.unet;
         let wanted = |params: Params| UNet::load(&config, params);
-        part.load_from_source(self.allow_mismatch, wanted, |source| {
+        let unet = part.load_from_source(self.allow_mismatch, wanted, |source| {
             TrainableUNet::load(&config, source, device, dtype, choice, seed)
-        })?
-        .map_err(|source| WeightsError::Training {
+        })?;
+        let mut unet = unet.map_err(|source| WeightsError::Training {
             path: part.path.clone(),
             source: Box::new(source),
-        })
+        })?;
+        let adapter = self.adapters.first();
+        if let (Choice::IpAdapter(_), Some(adapter)) = (choice, adapter)
+            && let Some(values) = adapter.values(unet.parameters())?
+        {
+            let row = |values: Vec<f32>| {
+                let length = values.len();
+                Tensor::<1>::from_data(TensorData::new(values, [length]), device)
+            };
+            unet.set_values(values.into_iter().map(row).collect());
+        }
+        Ok(unet)
     }
 
     /// The autoencoder.

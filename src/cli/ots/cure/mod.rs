@@ -202,6 +202,7 @@ impl Cure<'_> {
                 ..self.recipe.clone()
             },
             model,
+            new_adapter: None,
             data: self.out.join(pairs::SAMPLES),
             options: Options::default(),
             out: self.out.join("trained").join(name),

@@ -9,7 +9,7 @@ use crate::program::{refuses, works};
 use crate::support::fixture;
 
 /// Six pictures of a square, with what it is and where.
-fn provide(folder: &Path) {
+pub fn provide(folder: &Path) {
     let boxed = folder.join("boxed");
     fs::create_dir_all(&boxed).unwrap();
     let mut lines = String::new();
@@ -32,7 +32,8 @@ fn provide(folder: &Path) {
     fs::write(boxed.join("metadata.jsonl"), lines).unwrap();
 }
 
-const TRAIN: [&str; 13] = [
+/// A training of three steps on them.
+pub const TRAIN: [&str; 13] = [
     "train",
     "gligen",
     "boxed",
@@ -48,27 +49,9 @@ const TRAIN: [&str; 13] = [
     "--json",
 ];
 
-/// A picture of the toybox from noise `seed` in so many steps.
-fn picture(folder: &Path, [seed, steps]: [&str; 2], more: &[&str], name: &str) -> Vec<u8> {
-    let args = [
-        "generate",
-        "a dog left of a cat",
-        "--size",
-        "64x64",
-        "--device",
-        "flex",
-        "--seed",
-        seed,
-        "--steps",
-        steps,
-        "-o",
-        name,
-    ];
-    works(folder, &[&args, more].concat());
-    image::open(folder.join(name))
-        .unwrap()
-        .into_rgb8()
-        .into_raw()
+/// Of the prompt that [`TRAIN`] is for.
+fn picture(folder: &Path, of: [&str; 2], more: &[&str], name: &str) -> Vec<u8> {
+    super::picture(folder, "a dog left of a cat", of, more, name)
 }
 
 #[test]

@@ -1,13 +1,16 @@
 //! `prepose train`: what it leaves, what it refuses, and what is left when it is killed.
 
+mod gligen;
+mod ip_adapter;
+mod kills;
+mod steer;
+
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
-use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::program::{prepose, prepose_in, refuses, stderr, stdout, works};
+use crate::program::{prepose_in, refuses, stderr, stdout, works};
 
 /// Seven pictures of 96 × 64 and 64 × 64 with captions beside them.
 fn provide(folder: &Path) {
@@ -54,17 +57,38 @@ fn small<'a>(more: &[&'a str]) -> Vec<&'a str> {
     [&SMALL[..], more].concat()
 }
 
-/// The files that decide and those that come out.
-fn results(out: &Path) -> Vec<Vec<u8>> {
-    let names = [
-        "state.safetensors",
-        "lora.safetensors",
-        "pytorch_lora_weights.safetensors",
-        "log.jsonl",
-    ];
+/// The files that decide and those that come out of a LoRA.
+const LORA: [&str; 4] = [
+    "state.safetensors",
+    "lora.safetensors",
+    "pytorch_lora_weights.safetensors",
+    "log.jsonl",
+];
+
+/// What is in files.
+fn read(folder: &Path, names: &[&str]) -> Vec<Vec<u8>> {
     let read =
-        |name: &&str| fs::read(out.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        |name: &&str| fs::read(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
     names.iter().map(read).collect()
+}
+
+/// The pixels of the toybox's picture for `prompt` from noise `seed` in so many steps.
+fn picture(
+    folder: &Path,
+    prompt: &str,
+    [seed, steps]: [&str; 2],
+    more: &[&str],
+    name: &str,
+) -> Vec<u8> {
+    let args = [
+        "generate", prompt, "--size", "64x64", "--device", "flex", "--seed", seed, "--steps",
+        steps, "-o", name,
+    ];
+    works(folder, &[&args, more].concat());
+    image::open(folder.join(name))
+        .unwrap()
+        .into_rgb8()
+        .into_raw()
 }
 
 #[test]
@@ -131,25 +155,8 @@ fn a_lora_is_trained_and_both_its_files_make_the_same_picture() {
         info.contains("LoRA") && info.contains("lora.safetensors"),
         "{info}"
     );
-    let picture = |more: &[&str], name: &str| {
-        let args = [
-            "generate",
-            "a dog and a cat",
-            "--seed",
-            "1",
-            "--steps",
-            "2",
-            "--device",
-            "flex",
-            "-o",
-            name,
-        ];
-        works(folder, &[&args, more].concat());
-        image::open(folder.join(name))
-            .unwrap()
-            .into_rgb8()
-            .into_raw()
-    };
+    let picture =
+        |more: &[&str], name: &str| picture(folder, "a dog and a cat", ["1", "2"], more, name);
     let plain = picture(&[], "plain.png");
     let kohya = picture(&["--lora", "out/lora.safetensors"], "kohya.png");
     let diffusers = picture(
@@ -162,62 +169,9 @@ fn a_lora_is_trained_and_both_its_files_make_the_same_picture() {
     assert_eq!(none, plain);
 
     // It is done; once more changes nothing.
-    let before = results(&folder.join("out"));
+    let before = read(&folder.join("out"), &LORA);
     works(folder, &args);
-    assert_eq!(results(&folder.join("out")), before);
-}
-
-#[test]
-fn kills_leave_no_trace() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    provide(folder);
-    let with = |out: &'static str| {
-        small(&[
-            "--steps",
-            "14",
-            "--keep-every",
-            "2",
-            "--optimizer",
-            "adamw8bit",
-            "--ema",
-            "0.9",
-            "--dropout",
-            "0.3",
-            "--min-snr",
-            "5",
-            "--cache",
-            "cache",
-            "--out",
-            out,
-        ])
-    };
-    let begun = std::time::Instant::now();
-    works(folder, &with("calm"));
-    let whole = begun.elapsed();
-    let mut hit = 0;
-    for kill in 0..6u32 {
-        let mut child = prepose()
-            .args(with("killed"))
-            .current_dir(folder)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        // At instants all over the training; where one that is over is killed, nothing is lost either.
-        std::thread::sleep(
-            whole * (1 + kill * 7 % 6) / 8 + Duration::from_millis(u64::from(37 * kill)),
-        );
-        hit += u32::from(child.try_wait().unwrap().is_none());
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
-    println!("{hit} of 6 kills hit the training, which takes {whole:.1?}");
-    works(folder, &with("killed"));
-    assert_eq!(
-        results(&folder.join("killed")),
-        results(&folder.join("calm"))
-    );
+    assert_eq!(read(&folder.join("out"), &LORA), before);
 }
 
 #[test]
@@ -226,7 +180,7 @@ fn another_training_is_refused_and_only_what_differs_is_named() {
     let folder = folder.path();
     provide(folder);
     works(folder, &small(&["--steps", "1", "--out", "out"]));
-    let before = results(&folder.join("out"));
+    let before = read(&folder.join("out"), &LORA);
     let output = prepose_in(
         folder,
         &small(&["--steps", "2", "--dropout", "0.5", "--out", "out"]),
@@ -253,7 +207,7 @@ fn another_training_is_refused_and_only_what_differs_is_named() {
         message.contains("data_sha256") && !message.contains("recipe."),
         "{message}"
     );
-    assert_eq!(results(&folder.join("out")), before);
+    assert_eq!(read(&folder.join("out"), &LORA), before);
     // A state that is none is said, and not overwritten.
     fs::write(folder.join("photos/0.txt"), "a dog and a cat").unwrap();
     fs::write(folder.join("out/state.safetensors"), b"half a file").unwrap();
@@ -334,25 +288,8 @@ fn the_unet_is_trained_into_a_checkpoint_of_its_own() {
         "out",
     ];
     works(folder, &args);
-    let picture = |more: &[&str], name: &str| {
-        let args = [
-            "generate",
-            "a dog and a cat",
-            "--seed",
-            "1",
-            "--steps",
-            "2",
-            "--device",
-            "flex",
-            "-o",
-            name,
-        ];
-        works(folder, &[&args, more].concat());
-        image::open(folder.join(name))
-            .unwrap()
-            .into_rgb8()
-            .into_raw()
-    };
+    let picture =
+        |more: &[&str], name: &str| picture(folder, "a dog and a cat", ["1", "2"], more, name);
     let trained = picture(&["--checkpoint", "out/checkpoint"], "trained.png");
     assert_ne!(trained, picture(&[], "plain.png"));
 }
@@ -456,199 +393,5 @@ fn captions_are_exchanged_and_a_folder_has_one_training_at_a_time() {
         folder,
         &small(&["--flips", "exchange", "--steps", "1", "--out", "alone"]),
         &["no caption names two objects", "the first is \"a dog\""],
-    );
-}
-
-/// Prompts of pairs that SpatialBench-UC does not have, of a run with `count` pictures.
-fn pairs(folder: &Path, count: usize) {
-    let words = ["to the left of", "to the right of", "above", "below"];
-    let objects = ["dog", "apple", "pizza", "boat", "clock", "cake"];
-    let mut lines = String::new();
-    for number in 0..count {
-        let [one, other] = [objects[number % 6], objects[(number + 1 + number / 6) % 6]];
-        if one != other {
-            lines += &format!("A photo of a {one} {} a {other}.\n", words[number % 4]);
-        }
-    }
-    fs::write(folder.join("pairs.txt"), lines).unwrap();
-    works(
-        folder,
-        &[
-            "run",
-            "pairs.txt",
-            "--seeds",
-            "0",
-            "--steps",
-            "10",
-            "--guidance-scale",
-            "3",
-            "--method",
-            "psg",
-            "--device",
-            "flex",
-            "--out",
-            "pairs",
-        ],
-    );
-}
-
-/// A classifier is trained on what a run's checker saw, goes on after a stop with the same bytes, and guides.
-#[test]
-fn a_classifier_is_trained_resumed_and_used() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    pairs(folder, 30);
-    let small = |out: &'static str, more: &[&'static str]| {
-        let words = [
-            "train",
-            "steer",
-            "--pictures",
-            "pairs",
-            "--leave-out",
-            "ots-correctness",
-            "--timesteps",
-            "881,481",
-            "--width",
-            "16",
-            "--train-batch",
-            "8",
-            "--keep-every",
-            "2",
-            "--device",
-            "flex",
-            "--cache",
-            "maps",
-            "--out",
-            out,
-        ];
-        [&words[..], more].concat()
-    };
-    works(folder, &small("whole", &["--train-steps", "4"]));
-    let steer = fs::read(folder.join("whole/steer.safetensors")).unwrap();
-    let tried = fs::read_to_string(folder.join("whole/tried.jsonl")).unwrap();
-    assert_eq!(tried.lines().count(), 2);
-    assert!(folder.join("whole/training.html").exists());
-
-    // As a kill after the third step leaves it, one that was kept before: the log is longer than the state.
-    fs::create_dir(folder.join("again")).unwrap();
-    for name in ["training.json", "log.jsonl", "tried.jsonl"] {
-        fs::copy(
-            folder.join("whole").join(name),
-            folder.join("again").join(name),
-        )
-        .unwrap();
-    }
-    works(folder, &small("again", &["--train-steps", "4"]));
-    assert_eq!(
-        fs::read(folder.join("again/steer.safetensors")).unwrap(),
-        steer
-    );
-    assert_eq!(
-        fs::read_to_string(folder.join("again/tried.jsonl")).unwrap(),
-        tried
-    );
-
-    let output = prepose_in(
-        folder,
-        &small("whole", &["--train-steps", "4", "--no-wrong-words"]),
-    );
-    assert_eq!(output.status.code(), Some(2));
-    let message = stderr(&output);
-    assert!(
-        message.contains("recipe.wrong_words is true there and false here"),
-        "{message}"
-    );
-
-    let picture = |guide: &str, name: &str| {
-        works(
-            folder,
-            &[
-                "generate",
-                "a photo of a dog above a pizza",
-                "--steps",
-                "4",
-                "--device",
-                "flex",
-                "--guide",
-                guide,
-                "--steer",
-                "whole/steer.safetensors",
-                "-o",
-                name,
-            ],
-        );
-        fs::read(folder.join(name)).unwrap()
-    };
-    assert_ne!(
-        picture("steer", "steer.png"),
-        picture("steer+psg", "both.png")
-    );
-    refuses(
-        folder,
-        &[
-            "generate",
-            "a dog near a cat",
-            "--guide",
-            "steer",
-            "--steer",
-            "whole/steer.safetensors",
-        ],
-        &["left, right, above, below", "near"],
-    );
-    refuses(
-        folder,
-        &[
-            "generate",
-            "a dog above a cat",
-            "--guide",
-            "steer",
-            "--steer",
-            "pairs/run.json",
-        ],
-        &["run.json"],
-    );
-    refuses(
-        folder,
-        &[
-            "generate",
-            "a dog above a cat",
-            "--guide",
-            "pos",
-            "--steer",
-            "whole/steer.safetensors",
-        ],
-        &["steer"],
-    );
-    // Nobody saw anything, or too little.
-    fs::write(folder.join("few.txt"), "A photo of a dog above a pizza.\n").unwrap();
-    works(
-        folder,
-        &[
-            "run", "few.txt", "--seeds", "0", "--steps", "2", "--device", "flex", "--out", "few",
-        ],
-    );
-    refuses(
-        folder,
-        &["train", "steer", "--pictures", "few", "--out", "none"],
-        &["clearly show", "--most-pictures"],
-    );
-    refuses(
-        folder,
-        &["train", "steer", "--pictures", "nowhere", "--out", "none"],
-        &["nowhere"],
-    );
-    refuses(
-        folder,
-        &[
-            "train",
-            "steer",
-            "--pictures",
-            "pairs",
-            "--timesteps",
-            "1,881",
-            "--out",
-            "none",
-        ],
-        &["--timesteps", "fall"],
     );
 }

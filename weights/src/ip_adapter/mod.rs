@@ -1,5 +1,7 @@
 //! IP-Adapters from the files that their authors publish, `.safetensors` or `.bin`, with the picture encoder that each was
-//! trained with.
+//! trained with; and those that are trained here.
+
+mod new;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,6 +13,8 @@ use prepose_models::clip_vision::{ClipVisionConfig, ClipVisionModel};
 use prepose_models::ip_adapter::{
     AdapterKind, AdapterLayer, IpAdapter, IpAdapterConfig, ResamplerConfig,
 };
+use prepose_models::params::Params;
+use prepose_models::unet::UNetConfig;
 use serde_json::Value;
 
 use crate::error::WeightsError;
@@ -19,6 +23,8 @@ use crate::family::{self, Family};
 use crate::hash::{FileHash, hash_file};
 use crate::hub;
 use crate::part::{Part, Parts, View};
+pub use new::NewAdapter;
+pub(crate) use new::file;
 
 /// Where an adapter is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +41,8 @@ pub struct AdapterSpec {
 pub struct AdapterWeights {
     part: Part,
     config: IpAdapterConfig,
-    file: Arc<TensorFile>,
+    /// None for a new one, which has no values yet.
+    file: Option<Arc<TensorFile>>,
     encoder: EyeWeights,
     vision: ClipVisionConfig,
 }
@@ -81,20 +88,14 @@ impl AdapterWeights {
                     .into(),
             });
         }
-        let layers = parts.unet.config::<prepose_models::unet::UNetConfig>()?;
-        let layers = layers.adapter_layers();
-        let layers = layers.map_err(|source| WeightsError::Config {
-            path: parts.unet.config_path.clone(),
-            source,
-        })?;
-        let config = config(&file, &path, layers)?;
+        let config = config(&file, &path, layers(parts)?)?;
         let part = part(&file, &path, &parts.unet.path);
         fits(&config, &part, parts)?;
         let (encoder, vision) = encoder(spec, &path, &config)?;
         Ok(Self {
             part,
             config,
-            file,
+            file: Some(file),
             encoder,
             vision,
         })
@@ -105,7 +106,7 @@ impl AdapterWeights {
         &self.config
     }
 
-    /// Its file.
+    /// Its file; a new one's picture encoder.
     pub fn path(&self) -> &Path {
         &self.part.path
     }
@@ -134,19 +135,27 @@ impl AdapterWeights {
     ///
     /// # Errors
     /// [`WeightsError::Io`].
-    pub fn file_hashes(&self) -> Result<[FileHash; 2], WeightsError> {
-        Ok([hash_file(&self.file)?, self.encoder.file_hash()?])
+    pub fn file_hashes(&self) -> Result<Vec<FileHash>, WeightsError> {
+        let own = self.file.iter().map(|file| hash_file(file));
+        own.chain([self.encoder.file_hash()]).collect()
     }
 
-    /// The adapter.
+    /// The adapter; of a new one all parameters are zero.
     ///
     /// # Errors
     /// [`WeightsError::Mismatch`] if any parameter is missing, unused or of another shape,
     /// [`WeightsError::NonFinite`] for weights that are no numbers, and what reading can run into.
     pub fn load(&self, device: &Device, dtype: FloatDType) -> Result<IpAdapter, WeightsError> {
-        self.part.load(device, dtype, false, |params| {
-            IpAdapter::load(&self.config, params)
-        })
+        let adapter = |params: Params| IpAdapter::load(&self.config, params);
+        if self.is_new() {
+            let mut zeros = new::Zeros;
+            let made = adapter(Params::new(&mut zeros, device, dtype));
+            return made.map_err(|source| WeightsError::Config {
+                path: self.part.config_path.clone(),
+                source,
+            });
+        }
+        self.part.load(device, dtype, false, adapter)
     }
 
     /// Its picture encoder.
@@ -160,6 +169,21 @@ impl AdapterWeights {
     ) -> Result<ClipVisionModel, WeightsError> {
         self.encoder.load_clip_vision(device, dtype)
     }
+}
+
+/// The layers of the UNet of `parts` that adapters act in.
+fn layers(parts: &Parts) -> Result<Vec<AdapterLayer>, WeightsError> {
+    let layers = parts.unet.config::<UNetConfig>()?.adapter_layers();
+    layers.map_err(|source| WeightsError::Config {
+        path: parts.unet.config_path.clone(),
+        source,
+    })
+}
+
+/// Channels of the texts of `parts`.
+fn text_width(parts: &Parts) -> Result<usize, WeightsError> {
+    let unet: UNetConfig = parts.unet.config()?;
+    Ok(unet.cross_attention_dim.first().unwrap_or(0))
 }
 
 /// The tensors of an adapter's file.
@@ -236,8 +260,7 @@ fn fits(config: &IpAdapterConfig, part: &Part, parts: &Parts) -> Result<(), Weig
     let key = |layer: &AdapterLayer| format!("{LAYERS}{}.to_k_ip.weight", layer.number);
     let pairs = (part.entries.keys()).filter(|name| name.ends_with(".to_k_ip.weight"));
     let (pairs, wanted) = (pairs.count(), config.layers.len());
-    let unet: prepose_models::unet::UNetConfig = parts.unet.config()?;
-    let text = unet.cross_attention_dim.first().unwrap_or(0);
+    let text = text_width(parts)?;
     let what = if config.context_dim != text {
         let width = config.context_dim;
         format!("its tokens have {width} channels, the texts of this checkpoint {text}")
@@ -279,14 +302,18 @@ fn encoder(
     path: &Path,
     config: &IpAdapterConfig,
 ) -> Result<(EyeWeights, ClipVisionConfig), WeightsError> {
+    let open = |path: &Path| {
+        let (encoder, vision, _) = open_encoder(path, config.kind, Some(config.picture_dim))?;
+        Ok((encoder, vision))
+    };
     if let Some(given) = &spec.encoder {
-        return open_encoder(given, config);
+        return open(given);
     }
     let folder = path.parent().unwrap_or(Path::new(""));
     let mut refused = None;
     for candidate in BESIDE.map(|place| folder.join(place)) {
         if candidate.is_dir() {
-            match open_encoder(&candidate, config) {
+            match open(&candidate) {
                 Ok(found) => return Ok(found),
                 Err(error) => refused = refused.or(Some(error)),
             }
@@ -299,15 +326,16 @@ fn encoder(
     }))
 }
 
-/// The picture encoder at `path`, if it gives what the adapter wants.
+/// The picture encoder at `path`, if it gives what an adapter of this kind wants, and how many channels that has: `wanted`,
+/// where that is known.
 fn open_encoder(
     path: &Path,
-    config: &IpAdapterConfig,
-) -> Result<(EyeWeights, ClipVisionConfig), WeightsError> {
+    kind: AdapterKind,
+    wanted: Option<usize>,
+) -> Result<(EyeWeights, ClipVisionConfig, usize), WeightsError> {
     let encoder = EyeWeights::open(path)?;
     let vision = encoder.clip_vision_config()?;
-    let wanted = config.picture_dim;
-    let given = match config.kind {
+    let given = match kind {
         AdapterKind::Plain if encoder.is_projected() => vision.projection_dim,
         AdapterKind::Plain => {
             return Err(WeightsError::Unsupported {
@@ -318,9 +346,9 @@ fn open_encoder(
         }
         AdapterKind::FullFace | AdapterKind::Plus => vision.hidden_size,
     };
-    if given == wanted {
-        return Ok((encoder, vision));
-    }
+    let Some(wanted) = wanted.filter(|wanted| *wanted != given) else {
+        return Ok((encoder, vision, given));
+    };
     Err(WeightsError::Unsupported {
         path: path.to_path_buf(),
         what: format!("a picture encoder of {given} channels for an IP-Adapter that wants {wanted}"),

@@ -1,23 +1,24 @@
 //! The loop: batches, losses, gradients, the optimiser's steps.
 
+mod batch;
+
 use std::path::Path;
 
 use burn::tensor::{Device, Tensor, TensorData};
 use prepose_dataset::order::Order;
+use prepose_models::ip_adapter::IpAdapter;
 use prepose_models::training::TrainableUNet;
-use prepose_models::unet::{AddedConditioning, Objects, UNet};
+use prepose_models::unet::UNet;
 use prepose_optimizer::clip;
-use prepose_optimizer::draws::Purpose;
-use prepose_optimizer::objective::{Target, error, noisy_parts};
+use prepose_optimizer::objective::Target;
 use prepose_optimizer::rule::Trained;
 use prepose_optimizer::state::{self, Place};
 use serde::{Deserialize, Serialize};
 
 use super::error::TrainError;
 use super::prepare::Prepared;
-use super::recipe::{Kind, Recipe};
+use super::recipe::Recipe;
 use crate::engine::Engine;
-use crate::sampling::noise::{NoiseKind, NoiseSource};
 use crate::sampling::schedulers::Prediction;
 
 /// What a step came to.
@@ -51,20 +52,6 @@ pub struct Trainer<'a> {
     alphas: Vec<f64>,
     /// Shift and scale of latents.
     scaling: [f64; 2],
-}
-
-/// A batch as the network reads it, on the host.
-#[derive(Default)]
-struct Batch {
-    noisy: Vec<f32>,
-    targets: Vec<Vec<f32>>,
-    factors: Vec<f64>,
-    timesteps: Vec<f64>,
-    contexts: Vec<f32>,
-    pooled: Vec<f32>,
-    time_ids: Vec<f32>,
-    latent: [usize; 3],
-    text: [usize; 2],
 }
 
 impl<'a> Trainer<'a> {
@@ -145,6 +132,12 @@ impl<'a> Trainer<'a> {
     pub fn network(&self) -> UNet {
         let values = self.values().into_iter().map(|values| self.row(values));
         self.unet.network_with(values.collect())
+    }
+
+    /// The adapter with the values to be used, if it is one that is trained.
+    pub fn adapter(&self) -> Option<IpAdapter> {
+        let values = self.values().into_iter().map(|values| self.row(values));
+        self.unet.adapter_with(values.collect())
     }
 
     /// The layers of a LoRA, with their alphas.
@@ -271,146 +264,5 @@ impl<'a> Trainer<'a> {
         let at = (number % batches) as usize;
         let known = self.epoch.as_ref();
         known.map_or_else(Vec::new, |(_, batches)| batches[at].clone())
-    }
-
-    /// The losses of a batch's samples and the gradients of their mean, divided by the batches of a step.
-    fn gradients(
-        &self,
-        number: u64,
-        items: &[usize],
-    ) -> Result<(Vec<f64>, Vec<Vec<f32>>), TrainError> {
-        let mut batch = Batch::default();
-        for (at, item) in items.iter().enumerate() {
-            // Of batches there are fewer than 2⁴⁰, of samples in one fewer than 2²⁴.
-            self.add(&mut batch, *item, (number << 24) | at as u64)?;
-        }
-        let count = items.len();
-        let [channels, height, width] = batch.latent;
-        let shape = [count, channels, height, width];
-        let noisy = Tensor::from_data(TensorData::new(batch.noisy, shape), &self.device);
-        let [tokens, states] = batch.text;
-        let context = TensorData::new(batch.contexts, [count, tokens, states]);
-        let context = Tensor::from_data(context, &self.device);
-        let added = (!batch.pooled.is_empty()).then(|| {
-            let pooled = TensorData::new(batch.pooled.clone(), [count, batch.pooled.len() / count]);
-            let ids = TensorData::new(batch.time_ids, [count, 6]);
-            AddedConditioning {
-                text_embeds: Tensor::from_data(pooled, &self.device),
-                time_ids: Tensor::from_data(ids, &self.device),
-            }
-        });
-        let objects = self.objects(number, items)?;
-        let prediction = self.unet.forward_grounded(
-            noisy,
-            &batch.timesteps,
-            context,
-            added.as_ref(),
-            objects.as_ref(),
-        );
-        let said: Vec<f32> = prediction
-            .clone()
-            .inner()
-            .into_data()
-            .iter::<f32>()
-            .collect();
-        let mut losses = Vec::with_capacity(count);
-        let mut cotangent = Vec::with_capacity(said.len());
-        let rows = said
-            .chunks_exact(channels * height * width)
-            .zip(&batch.targets);
-        for ((row, target), factor) in rows.zip(&batch.factors) {
-            let samples = count * self.recipe.accumulate;
-            let (loss, gradient) = error(row, target, *factor, samples);
-            losses.push(loss);
-            cotangent.extend(gradient);
-        }
-        if losses.iter().any(|loss| !loss.is_finite()) {
-            return Ok((losses, Vec::new()));
-        }
-        let cotangent = Tensor::<4>::from_data(TensorData::new(cotangent, shape), &self.device);
-        // Its gradient to the prediction is the cotangent.
-        let mut tape = (prediction * cotangent).sum().backward();
-        let gradients = self.unet.gradients(&mut tape).into_iter();
-        let gradients = gradients.map(|gradient| gradient.into_data().iter::<f32>().collect());
-        Ok((losses, gradients.collect()))
-    }
-
-    /// What GLIGEN's layers are told of the batch with this number, if it is they that are trained. As with their authors, none
-    /// or all of a batch's pictures are without objects.
-    fn objects(&self, number: u64, items: &[usize]) -> Result<Option<Objects>, TrainError> {
-        let Kind::Gligen { grounding_dropout } = self.recipe.kind else {
-            return Ok(None);
-        };
-        let width = self.unet.config().object_width().unwrap_or(0);
-        let mut rows = Vec::with_capacity(items.len());
-        for item in items {
-            let mut placed = Vec::new();
-            for object in self.data.placed(*item) {
-                let state = self.data.phrase(&object.phrase)?;
-                placed.push((self.row(&state), object.corners));
-            }
-            rows.push(Objects::new(&placed, width, &self.device));
-        }
-        let objects = Objects::cat(rows);
-        let dropped = self.recipe.seed.uniform(Purpose::Grounding, number) < grounding_dropout;
-        Ok(Some(if dropped { objects.none() } else { objects }))
-    }
-
-    /// Adds an item to a batch; everything that is drawn for it depends on `number`.
-    fn add(&self, batch: &mut Batch, item: usize, number: u64) -> Result<(), TrainError> {
-        let Recipe { seed, .. } = *self.recipe;
-        let moments = self.data.moments(item)?;
-        let normal = |purpose, count| {
-            NoiseSource::new(NoiseKind::Philox, seed.bits(purpose, number)).randn(count)
-        };
-        let length = moments.mean.len();
-        let [shift, scale] = self.scaling.map(|value| value as f32);
-        let posterior = normal(Purpose::Posterior, length);
-        let both = moments.mean.iter().zip(&moments.deviation).zip(posterior);
-        let clean: Vec<f32> = both
-            .map(|((mean, deviation), normal)| (mean + deviation * normal - shift) * scale)
-            .collect();
-        let mut noise = normal(Purpose::Noise, length);
-        let channels = moments.shape[0];
-        if self.recipe.offset > 0.0 {
-            let offsets = normal(Purpose::Offset, channels);
-            for (plane, offset) in noise.chunks_exact_mut(length / channels).zip(offsets) {
-                let offset = self.recipe.offset as f32 * offset;
-                plane.iter_mut().for_each(|value| *value += offset);
-            }
-        }
-        let timestep = self.recipe.timesteps.draw(seed, number, self.alphas.len());
-        let alpha = self.alphas[timestep];
-        let mixed = |[clean_part, noise_part]: [f32; 2]| {
-            let both = clean.iter().zip(&noise);
-            both.map(move |(clean, noise)| clean_part * clean + noise_part * noise)
-        };
-        batch.noisy.extend(mixed(noisy_parts(alpha)));
-        batch
-            .targets
-            .push(mixed(self.target.parts(alpha)).collect());
-        batch
-            .factors
-            .push(self.recipe.weighting.factor(self.target, alpha));
-        batch.timesteps.push(timestep as f64);
-        batch.latent = moments.shape;
-        let dropped = seed.uniform(Purpose::Dropout, number) < self.recipe.dropout;
-        let told = self.data.told((!dropped).then_some(item))?;
-        batch.text = told.shape;
-        batch.contexts.extend(told.context);
-        if let Some(pooled) = told.pooled {
-            batch.pooled.extend(pooled);
-            let (original, fit) = (self.data.original(item), self.data.fit(item));
-            // SDXL: the size as it was, top and left of the crop, and the size that is trained; height first.
-            let ids = [
-                original,
-                [fit.offset[1], fit.offset[0]],
-                [fit.size[1], fit.size[0]],
-            ];
-            batch
-                .time_ids
-                .extend(ids.as_flattened().iter().map(|id| *id as f32));
-        }
-        Ok(())
     }
 }
