@@ -200,7 +200,11 @@ fn natives() -> Vec<Case> {
             400,
             "extra",
         ),
-        wanted(cat("ground", json!({"share": 0.3})), 400, "a box for each object"),
+        wanted(
+            cat("ground", json!({"share": 0.3})),
+            400,
+            "a box for each object",
+        ),
         wanted(
             cat("checkpoint", json!("../../etc/passwd")),
             404,
