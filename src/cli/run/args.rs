@@ -131,7 +131,8 @@ pub struct Settings {
         hide_short_help = true
     )]
     pub checker_config: Option<PathBuf>,
-    /// Decide as SpatialBench-UC's released code where its paper says something else (docs/checker.md).
+    /// Decide as SpatialBench-UC's released code where its paper says something else (docs/checker.md), and score depth as the
+    /// released scripts do (docs/rules.md).
     #[arg(long, help_heading = "Checker", hide_short_help = true)]
     pub published: bool,
 

@@ -104,7 +104,8 @@ pub struct CheckerId {
     pub secondary_sha256: Option<String>,
     /// Thresholds, and the detectors by name: the lines of `checker_config.yaml`.
     pub config: Vec<String>,
-    /// Whether SpatialBench-UC's released code decides where its paper says something else.
+    /// Whether SpatialBench-UC's released code decides where its paper says something else, and depth is scored as released
+    /// scripts do.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub published: bool,
     /// SHA-256 of the segmenter's weights, if there is one besides the detector.
