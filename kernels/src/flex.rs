@@ -160,11 +160,11 @@ pub(crate) unsafe fn filled_with_layout<E: Computed, const D: usize>(
 }
 
 /// Lets `change` at the elements of `x`, all of which the pointer may read and write, if they are of type `E`, fill their
-/// memory one after the other and are nobody else's. Otherwise gives `x` back.
+/// memory one after the other and are nobody else's. Gives `x` back, and whether it was changed.
 pub(crate) fn in_place<E: Computed, const D: usize>(
     x: Tensor<D>,
     change: impl FnOnce(*mut E),
-) -> Result<Tensor<D>, Tensor<D>> {
+) -> (Tensor<D>, bool) {
     let mut dispatch = x.into_dispatch();
     let elements = match &mut dispatch.kind {
         DispatchTensorKind::Flex(BackendTensor::Float(tensor)) if tensor.dtype() == E::DTYPE => {
@@ -175,11 +175,7 @@ pub(crate) fn in_place<E: Computed, const D: usize>(
         _ => None,
     };
     let changed = elements.map(|elements| change(elements.as_mut_ptr()));
-    let x = Tensor::from_dispatch(dispatch);
-    match changed {
-        Some(()) => Ok(x),
-        None => Err(x),
-    }
+    (Tensor::from_dispatch(dispatch), changed.is_some())
 }
 
 /// Large results come fresh from the system each time, and the first touch of each 4 KiB page costs

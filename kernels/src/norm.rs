@@ -22,15 +22,14 @@ pub fn group_norm(x: Tensor<4>, norm: &GroupNorm) -> Tensor<4> {
     if x.shape().num_elements() == 0 {
         return x;
     }
-    let x = match x.dtype() {
+    let (x, normalised) = match x.dtype() {
         DType::F32 => group_norm_in_place::<f32>(x, norm),
         DType::BF16 => group_norm_in_place::<half::bf16>(x, norm),
-        _ => Err(x),
+        _ => (x, false),
     };
-    let x = match x {
-        Ok(y) => return y,
-        Err(x) => x,
-    };
+    if normalised {
+        return x;
+    }
     fast!(
         by_type!([x], fast_group_norm(&x, norm)),
         crate::cube::group_norm(
@@ -52,9 +51,10 @@ pub(crate) fn check(x: &Tensor<4>, norm: &GroupNorm) {
     );
 }
 
-fn group_norm_in_place<E: Element>(x: Tensor<4>, norm: &GroupNorm) -> Result<Tensor<4>, Tensor<4>> {
+/// `x`, and whether it is the result.
+fn group_norm_in_place<E: Element>(x: Tensor<4>, norm: &GroupNorm) -> (Tensor<4>, bool) {
     let Some(parameters) = Parameters::new(&x, norm, "group_norm") else {
-        return Err(x);
+        return (x, false);
     };
     let operation = parameters.of(&x, norm);
     // SAFETY: these are the elements of a contiguous tensor of the operation's dimensions, none of which is 0 as the caller

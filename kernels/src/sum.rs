@@ -18,21 +18,21 @@ pub fn add<const D: usize>(x: Tensor<D>, y: Tensor<D>) -> Tensor<D> {
     if [x.dtype(), y.dtype()] != [DType::BF16; 2] {
         return x + y;
     }
-    let x = match add_to(x, &y) {
-        Ok(sum) => return sum,
-        Err(x) => x,
-    };
-    let y = match add_to(y, &x) {
-        Ok(sum) => return sum,
-        Err(y) => y,
-    };
+    let (x, added) = add_to(x, &y);
+    if added {
+        return x;
+    }
+    let (y, added) = add_to(y, &x);
+    if added {
+        return y;
+    }
     fast_add(&x, &y).unwrap_or_else(|| x + y)
 }
 
-/// `x + y` in the place of `x`, if that may be changed.
-fn add_to<const D: usize>(x: Tensor<D>, y: &Tensor<D>) -> Result<Tensor<D>, Tensor<D>> {
+/// `x + y` in the place of `x`, if that may be changed; whether it was.
+fn add_to<const D: usize>(x: Tensor<D>, y: &Tensor<D>) -> (Tensor<D>, bool) {
     let Some(y) = Operand::<bf16>::new(y) else {
-        return Err(x);
+        return (x, false);
     };
     let y = y.contiguous();
     let y = y.as_slice();
