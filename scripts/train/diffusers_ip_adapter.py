@@ -80,6 +80,7 @@ def main():
     )
     pipe.set_progress_bar_config(disable=True)
     pipe.load_ip_adapter(str(args.training), subfolder="", weight_name="ip_adapter.safetensors", image_encoder_folder=None)
+    pipe.unet.float()  # the adapter's layers come in the file's f16
     worst, least_change = 0, 255
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "picture.png"
