@@ -64,7 +64,7 @@ def main():
     args.prepose = args.prepose.resolve()
     silence()
     base = toybox.load(args.checkpoint)
-    encoder = transformers.CLIPVisionModelWithProjection.from_pretrained(args.encoder).eval()
+    encoder = transformers.CLIPVisionModelWithProjection.from_pretrained(args.encoder, dtype=torch.float32).eval()
     side = encoder.config.image_size
     processor = transformers.models.clip.image_processing_pil_clip.CLIPImageProcessorPil(
         size={"shortest_edge": side}, crop_size={"height": side, "width": side}
