@@ -64,7 +64,7 @@ def main():
     args.prepose = args.prepose.resolve()
     silence()
     base = toybox.load(args.checkpoint)
-    encoder = transformers.CLIPVisionModelWithProjection.from_pretrained(args.encoder).eval()
+    encoder = transformers.CLIPVisionModelWithProjection.from_pretrained(args.encoder, dtype=torch.float32).eval()
     side = encoder.config.image_size
     processor = transformers.models.clip.image_processing_pil_clip.CLIPImageProcessorPil(
         size={"shortest_edge": side}, crop_size={"height": side, "width": side}
@@ -80,6 +80,7 @@ def main():
     )
     pipe.set_progress_bar_config(disable=True)
     pipe.load_ip_adapter(str(args.training), subfolder="", weight_name="ip_adapter.safetensors", image_encoder_folder=None)
+    pipe.unet.float()  # the adapter's layers come in the file's f16
     worst, least_change = 0, 255
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "picture.png"

@@ -30,9 +30,6 @@ use super::error::TrainError;
 use super::recipe::{Kind, Recipe, differences};
 use super::trainer::{Step, Trainer};
 
-/// The file of an IP-Adapter.
-pub const ADAPTER: &str = "ip_adapter.safetensors";
-
 /// A training's folder, which is this process's alone.
 pub struct Folder {
     path: PathBuf,
@@ -212,65 +209,67 @@ impl Folder {
         settings: &Settings,
         checkpoint: &Checkpoint,
     ) -> Result<Vec<PathBuf>, TrainError> {
-        match settings.recipe.kind {
+        let about = about(trainer, settings);
+        let files = match settings.recipe.kind {
+            Kind::Unet { .. } => return Ok(vec![self.checkpoint(trainer, checkpoint)?]),
             Kind::Lora { .. } => {
                 let layers = layers(trainer);
-                let about = about(trainer, settings);
-                let files = [
-                    (LoraFormat::Kohya, "lora.safetensors"),
-                    (LoraFormat::Diffusers, "pytorch_lora_weights.safetensors"),
-                ];
-                let mut written = Vec::new();
-                for (format, name) in files {
-                    let bytes = checkpoint.lora_file(format, &layers, &about)?;
-                    write_atomically(&self.file(name), &bytes)?;
-                    written.push(self.file(name));
-                }
-                Ok(written)
+                let file = |format| checkpoint.lora_file(format, &layers, &about);
+                vec![
+                    ("lora.safetensors", file(LoraFormat::Kohya)?),
+                    (
+                        "pytorch_lora_weights.safetensors",
+                        file(LoraFormat::Diffusers)?,
+                    ),
+                ]
             }
             Kind::Gligen { .. } => {
                 let tensors = tensors(trainer);
-                let about = about(trainer, settings);
-                let files = [
-                    (GligenFormat::Original, "gligen.safetensors"),
-                    (GligenFormat::Diffusers, "gligen_diffusers.safetensors"),
-                ];
-                let mut written = Vec::new();
-                for (format, name) in files {
-                    let bytes = checkpoint.gligen_file(format, &tensors, &about)?;
-                    write_atomically(&self.file(name), &bytes)?;
-                    written.push(self.file(name));
-                }
-                Ok(written)
+                let file = |format| checkpoint.gligen_file(format, &tensors, &about);
+                vec![
+                    ("gligen.safetensors", file(GligenFormat::Original)?),
+                    (
+                        "gligen_diffusers.safetensors",
+                        file(GligenFormat::Diffusers)?,
+                    ),
+                ]
             }
             Kind::IpAdapter { .. } => {
-                let about = about(trainer, settings);
                 let bytes = checkpoint.adapter_file(&tensors(trainer), &about)?;
-                let path = self.file(ADAPTER);
-                write_atomically(&path, &bytes)?;
-                Ok(vec![path])
+                vec![("ip_adapter.safetensors", bytes)]
             }
-            Kind::Unet { .. } => {
-                let values = trainer.trained().iter().zip(trainer.values());
-                let values = values.map(|(tensor, values)| (tensor.name.clone(), values.to_vec()));
-                let values: HashMap<String, Vec<f32>> = values.collect();
-                let (half, whole) = (self.file(".prepose-checkpoint"), self.file("checkpoint"));
-                let refused = |path: &Path, error: std::io::Error| TrainError::Read {
-                    path: path.to_owned(),
-                    why: error.to_string(),
-                };
-                for old in [&half, &whole] {
-                    if old.exists() {
-                        fs::remove_dir_all(old).map_err(|error| refused(old, error))?;
-                    }
-                    if old == &half {
-                        checkpoint.write_trained(&values, &half)?;
-                    }
-                }
-                fs::rename(&half, &whole).map_err(|error| refused(&whole, error))?;
-                Ok(vec![whole])
+        };
+        let written = files.into_iter().map(|(name, bytes)| {
+            write_atomically(&self.file(name), &bytes)?;
+            Ok(self.file(name))
+        });
+        written.collect()
+    }
+
+    /// Writes the checkpoint with the trained UNet: it is there whole, or not at all.
+    fn checkpoint(
+        &self,
+        trainer: &Trainer,
+        checkpoint: &Checkpoint,
+    ) -> Result<PathBuf, TrainError> {
+        let values = trainer.trained().iter().zip(trainer.values());
+        let values = values.map(|(tensor, values)| (tensor.name.clone(), values.to_vec()));
+        let values: HashMap<String, Vec<f32>> = values.collect();
+        let (half, whole) = (self.file(".prepose-checkpoint"), self.file("checkpoint"));
+        let refused = |path: &Path, error: std::io::Error| TrainError::Read {
+            path: path.to_owned(),
+            why: error.to_string(),
+        };
+        for old in [&half, &whole] {
+            if old.exists() {
+                fs::remove_dir_all(old).map_err(|error| refused(old, error))?;
+            }
+            if old == &half {
+                checkpoint.write_trained(&values, &half)?;
             }
         }
+        fs::rename(&half, &whole).map_err(|error| refused(&whole, error))?;
+        Ok(whole)
     }
 }
 

@@ -297,9 +297,55 @@ fn walk(name: &str, there: &Value, here: &Value, all: &mut Vec<String>) {
 
 #[cfg(test)]
 mod tests {
+    use prepose_optimizer::draws::Purpose;
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn adapters_are_told_as_little_as_their_authors_told_theirs() {
+        let recipe: Recipe = serde_json::from_value(json!({
+            "kind": {"ip_adapter": {"new": "plain", "picture_dropout": 0.05, "both_dropout": 0.1}},
+            "optimizer": Rule::AdamW(Default::default()),
+            "rate": {"peak": 1e-4, "warmup": 0, "decay": "constant"},
+            "steps": 1, "batch": 1, "accumulate": 1, "clip": 0.0, "average": null,
+            "weighting": Weighting::Even, "timesteps": "uniform", "offset": 0.0, "dropout": 0.2,
+            "flips": "none", "sizes": {"resolution": [64, 64], "buckets": null}, "seed": 3,
+        }))
+        .unwrap();
+        assert!(recipe.check().is_ok());
+        let drawn = (0..20_000).map(|number| recipe.seed.uniform(Purpose::Dropout, number));
+        let mut counts = [0usize; 4];
+        for LeftOut { caption, picture } in drawn.map(|drawn| recipe.left_out(drawn)) {
+            counts[usize::from(caption) + 2 * usize::from(picture)] += 1;
+        }
+        // All, without the caption, without the picture, with neither: each within five deviations.
+        for (count, share) in counts.into_iter().zip([0.65, 0.2, 0.05, 0.1]) {
+            let deviation = (20_000.0 * share * (1.0 - share) as f64).sqrt();
+            let off = count as f64 - 20_000.0 * share;
+            assert!(off.abs() < 5.0 * deviation, "{counts:?}");
+        }
+        let edges = [0.0, 0.2, 0.25, 0.35].map(|drawn| recipe.left_out(drawn));
+        let told = |caption, picture| LeftOut { caption, picture };
+        let expected = [
+            told(true, false),
+            told(false, true),
+            told(true, true),
+            told(false, false),
+        ];
+        assert_eq!(edges, expected);
+        let too_much = Recipe {
+            dropout: 0.9,
+            ..recipe
+        };
+        assert!(
+            too_much
+                .check()
+                .unwrap_err()
+                .to_string()
+                .contains("the sum of")
+        );
+    }
 
     #[test]
     fn only_what_differs_is_named() {

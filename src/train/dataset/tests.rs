@@ -13,7 +13,7 @@ use crate::objects::Object;
 use crate::order::{Flips, Order, items};
 use crate::pairs::{Pair, lines, with_relation};
 use crate::sides::{SideWords, names_a_side, swapped};
-use crate::{Dataset, DatasetError, Layout, Options, open};
+use crate::{Dataset, DatasetError, Layout, Options, Place, open};
 
 fn fixture(name: &str) -> PathBuf {
     let root = concat!(
@@ -97,6 +97,48 @@ fn an_image_folder_has_what_its_metadata_list() {
         error.contains("--caption-column") && error.contains("about"),
         "{error}"
     );
+}
+
+#[test]
+fn pictures_name_others_that_are_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    for (name, shade) in [("a.png", 1), ("b.png", 2), ("c.png", 3)] {
+        write(&path.join(name), png(shade));
+    }
+    let wanted = Options {
+        shown: true,
+        ..Options::default()
+    };
+    let shown = |options: &Options| {
+        let samples = open(path, options).unwrap().samples;
+        samples
+            .into_iter()
+            .map(|sample| sample.shown)
+            .collect::<Vec<_>>()
+    };
+    let expected = [Some(Place::File(path.join("c.png"))), None];
+    let lines = r#"{"file_name": "a.png", "text": "an a", "ip_picture": "c.png"}
+{"file_name": "b.png", "text": "a b"}
+"#;
+    write(&path.join("metadata.jsonl"), lines);
+    assert_eq!(shown(&wanted), expected);
+    assert_eq!(shown(&Options::default()), [None, None]);
+    let (found, _) = look(path, open(path, &wanted).unwrap(), 0.1, &|| {}).unwrap();
+    let of = |name| found.iter().find(|one| one.sample.name == name).unwrap();
+    let sha256 = of("a.png").shown_sha256.clone().unwrap();
+    assert_ne!(sha256, of("a.png").sha256);
+    assert_eq!(of("b.png").shown_sha256, None);
+
+    fs::remove_file(path.join("metadata.jsonl")).unwrap();
+    let table = "file_name,text,ip_picture\na.png,an a,c.png\nb.png,a b,\n";
+    write(&path.join("metadata.csv"), table);
+    assert_eq!(shown(&wanted), expected);
+    // One that cannot be read is of no use to its own.
+    write(&path.join("c.png"), b"torn");
+    let (found, skipped) = look(path, open(path, &wanted).unwrap(), 0.5, &|| {}).unwrap();
+    assert_eq!(found.len(), 1);
+    assert!(skipped[0].name == "a.png" && skipped[0].why.contains("is shown for it"));
 }
 
 #[test]

@@ -3,10 +3,11 @@
 use std::fs;
 use std::path::Path;
 
+use super::kills::survives;
 use crate::program::{prepose_in, refuses, stderr, works};
 
 /// Prompts of pairs that SpatialBench-UC does not have, of a run with `count` pictures.
-pub fn pairs(folder: &Path, count: usize) {
+fn pairs(folder: &Path, count: usize) {
     let words = ["to the left of", "to the right of", "above", "below"];
     let objects = ["dog", "apple", "pizza", "boat", "clock", "cake"];
     let mut lines = String::new();
@@ -39,7 +40,7 @@ pub fn pairs(folder: &Path, count: usize) {
 }
 
 /// A training on the run of [`pairs`], whose maps are shared.
-pub fn small(out: &'static str, more: &[&'static str]) -> Vec<&'static str> {
+fn small(out: &'static str, more: &[&'static str]) -> Vec<&'static str> {
     let words = [
         "train",
         "steer",
@@ -95,6 +96,15 @@ fn a_classifier_is_trained_resumed_and_used() {
         fs::read_to_string(folder.join("again/tried.jsonl")).unwrap(),
         tried
     );
+
+    // Or as many kills leave it; its maps are recorded.
+    let files = [
+        "state.safetensors",
+        "steer.safetensors",
+        "log.jsonl",
+        "tried.jsonl",
+    ];
+    survives(folder, |out| small(out, &["--train-steps", "8"]), 3, &files);
 
     let output = prepose_in(
         folder,
