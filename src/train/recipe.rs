@@ -320,8 +320,9 @@ mod tests {
             counts[usize::from(caption) + 2 * usize::from(picture)] += 1;
         }
         // All, without the caption, without the picture, with neither: each within five deviations.
-        for (count, share) in counts.into_iter().zip([0.65, 0.2, 0.05, 0.1]) {
-            let deviation = (20_000.0 * share * (1.0 - share) as f64).sqrt();
+        let shares: [f64; 4] = [0.65, 0.2, 0.05, 0.1];
+        for (count, share) in counts.into_iter().zip(shares) {
+            let deviation = (20_000.0 * share * (1.0 - share)).sqrt();
             let off = count as f64 - 20_000.0 * share;
             assert!(off.abs() < 5.0 * deviation, "{counts:?}");
         }
