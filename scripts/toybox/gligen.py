@@ -24,7 +24,7 @@ START, END = "<!-- trained -->", "<!-- /trained -->"
 
 def words(recipe):
     """The options of the command that are not its defaults."""
-    rate, rule = recipe["rate"], recipe["optimizer"]["adam_w"]
+    rate, rule = recipe["rate"], recipe["optimizer"]
     options = {
         "--batch": recipe["batch"],
         "--steps": recipe["steps"],

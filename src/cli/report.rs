@@ -376,14 +376,9 @@ fn rows(table: &Table) -> Value {
 
 /// A table for a terminal.
 fn aligned(table: &Table) -> String {
-    let cells: Vec<Vec<String>> = std::iter::once(table.columns.clone())
-        .chain(
-            table
-                .rows
-                .iter()
-                .map(|row| row.iter().map(Cell::shown).collect()),
-        )
-        .collect();
+    let shown = |row: &Vec<Cell>| row.iter().map(Cell::shown).collect();
+    let mut cells: Vec<Vec<String>> = vec![table.columns.clone()];
+    cells.extend(table.rows.iter().map(shown));
     let width = |column: usize| {
         let texts = cells.iter().filter_map(|row| row.get(column));
         texts.map(|text| text.chars().count()).max().unwrap_or(0)
