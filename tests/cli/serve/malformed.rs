@@ -201,9 +201,9 @@ fn natives() -> Vec<Case> {
             "extra",
         ),
         wanted(
-            cat("ground", json!({"share": 0.3})),
+            cat("ground", json!({"share": 2})),
             400,
-            "a box for each object",
+            "share of grounded steps",
         ),
         wanted(
             cat("checkpoint", json!("../../etc/passwd")),

@@ -92,7 +92,7 @@ pub fn results(run: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     all
 }
 
-/// The tables of a report but for those of costs.
+/// The tables of a report but for those of costs and of who made the pictures.
 pub fn tables(run: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("report");
@@ -105,7 +105,8 @@ pub fn tables(run: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
             .extension()
             .and_then(|ending| ending.to_str())
             .unwrap_or_default();
-        matches!(ending, "csv" | "svg") && !name.to_string_lossy().contains("cost")
+        let name = name.to_string_lossy();
+        matches!(ending, "csv" | "svg") && !name.contains("cost") && !name.contains("settings")
     });
     assert!(all.len() > 3, "{:?}", all.keys());
     all

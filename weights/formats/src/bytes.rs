@@ -116,7 +116,9 @@ mod tests {
             file.pieces(range.clone(), &mut |piece| {
                 sum += piece.iter().map(|&byte| u64::from(byte)).sum::<u64>();
             });
-            assert_eq!(resident(file.as_slice().as_ptr() as usize), 0, "{range:?}");
+            let stays = resident(file.as_slice().as_ptr() as usize);
+            // None of it, as a rule; how much a system maps at once is its own affair.
+            assert!(1024 * stays < size, "{stays} KiB after {range:?}");
         }
         let read = &bytes[..10 * size];
         assert_eq!(sum, read.iter().map(|&byte| u64::from(byte)).sum::<u64>());
