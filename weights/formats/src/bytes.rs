@@ -84,7 +84,8 @@ impl FileBytes {
     fn release(&self, _range: Range<usize>) {}
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use super::*;
 
