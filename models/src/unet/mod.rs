@@ -139,7 +139,7 @@ impl UNet {
     }
 
     /// Names of the cross-attention layers in the order of execution: a
-    /// [`LayerInfo`]'s `index` is a position in it.
+    /// [`LayerInfo`](crate::attention::LayerInfo)'s `index` is a position in it.
     pub fn cross_attention_names(&self) -> impl Iterator<Item = &str> {
         self.layers.iter().map(|layer| layer.name.as_str())
     }
