@@ -2,6 +2,15 @@
 
 use crate::check::{BoundingBox, Detection};
 
+/// The logits and boxes of each of `count` pictures that went through a network together.
+pub(super) fn of_each(
+    [logits, boxes]: &[Vec<f32>; 2],
+    count: usize,
+) -> impl Iterator<Item = (&[f32], &[f32])> {
+    let part = |all: &[f32]| (all.len() / count).max(1);
+    logits.chunks(part(logits)).zip(boxes.chunks(part(boxes)))
+}
+
 /// The score of a logit.
 pub(super) fn probability(logit: f32) -> f32 {
     1.0 / (1.0 + (-logit).exp())

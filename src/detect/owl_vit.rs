@@ -8,7 +8,7 @@ use prepose_models::pixels::Rgb;
 use prepose_weights::tokenizer::ClipTokenizer;
 use prepose_weights::{OwlVitWeights, WeightsError};
 
-use super::found::{above, around_middle, best_first, probability};
+use super::found::{above, around_middle, best_first, of_each, probability};
 use super::prepare::bytes;
 use super::{DetectError, Detector, check_on_host, check_pictures};
 use crate::check::Detection;
@@ -115,9 +115,7 @@ impl OwlVitDetector {
         }
         let read = reading.numbers();
         for ((places, asked), numbers) in looks.into_iter().zip(read.as_chunks::<2>().0) {
-            let [logits, boxes] = numbers;
-            let logits = logits.chunks((logits.len() / places.len()).max(1));
-            let each = logits.zip(boxes.chunks((boxes.len() / places.len()).max(1)));
+            let each = of_each(numbers, places.len());
             for (i, (logits, boxes)) in places.zip(each) {
                 found[i] = self.detections(logits, boxes, pictures[i], asked);
             }

@@ -6,7 +6,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use prepose_models::grounding_dino::{Grounded, GroundingDino};
 use prepose_weights::{BertTokenizer, GroundingDinoWeights, WeightsError};
 
-use super::found::{around_middle, best_first, probability};
+use super::found::{around_middle, best_first, of_each, probability};
 use super::prepare::{bytes, normalise};
 use super::{DetectError, Detector, check_on_host, check_pictures};
 use crate::check::Detection;
@@ -109,9 +109,7 @@ impl GroundingDinoDetector {
         }
         let read = reading.numbers();
         for ((ids, places), numbers) in looks.into_iter().zip(read.as_chunks::<2>().0) {
-            let [logits, boxes] = numbers;
-            let logits = logits.chunks((logits.len() / places.len()).max(1));
-            let each = logits.zip(boxes.chunks((boxes.len() / places.len()).max(1)));
+            let each = of_each(numbers, places.len());
             for (i, (logits, boxes)) in places.iter().zip(each) {
                 found[*i] = self.detections(logits, boxes, pictures[*i], ids)?;
             }

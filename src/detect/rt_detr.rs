@@ -4,7 +4,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use prepose_models::rt_detr::{Detected, RtDetr};
 use prepose_weights::{RtDetrWeights, WeightsError};
 
-use super::found::{above, around_middle, probability};
+use super::found::{above, around_middle, of_each, probability};
 use super::prepare::{bytes, normalise};
 use super::{DetectError, Detector, check_on_host, check_pictures};
 use crate::check::Detection;
@@ -79,10 +79,7 @@ impl RtDetrDetector {
         let read = reading.numbers();
         let mut found = Vec::with_capacity(pictures.len());
         for (some, numbers) in pictures.chunks(TOGETHER).zip(read.as_chunks::<2>().0) {
-            let [logits, boxes] = numbers;
-            let logits = logits.chunks((logits.len() / some.len()).max(1));
-            let each = logits.zip(boxes.chunks((boxes.len() / some.len()).max(1)));
-            let each = each.zip(some);
+            let each = of_each(numbers, some.len()).zip(some);
             found.extend(each.map(|((logits, boxes), picture)| self.best(logits, boxes, picture)));
         }
         found

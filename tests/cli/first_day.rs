@@ -210,6 +210,7 @@ fn other_programs_habits_are_understood() {
             0,
             &["prompt_id"],
         ),
+        ("prepose bench roofline | head -1", 0, &["# Rooflines"]),
         ("prepose help generate", 0, &["--again"]),
         ("prepose help --help", 0, &["Commands:"]),
         ("prepose help run -h", 0, &["--method"]),

@@ -40,7 +40,7 @@ pub struct Description {
     pub parts: BTreeMap<String, Count>,
     /// What comes with it and is loaded where it is asked for: the toybox's layers of GLIGEN's.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub besides: BTreeMap<String, Count>,
+    pub on_request: BTreeMap<String, Count>,
     /// What a LoRA changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lora: Option<LoraDescription>,
@@ -92,7 +92,7 @@ pub fn describe_file(path: &Path) -> Result<Description, WeightsError> {
             tensors: tensors.len(),
             parameters: tensors.iter().sum(),
         };
-        description.besides.insert("gligen".into(), count);
+        description.on_request.insert("gligen".into(), count);
         description.steer = SteerFile::toybox().ok().map(|file| file.config);
         return Ok(description);
     }
@@ -139,7 +139,7 @@ fn empty(path: &Path, format: &'static str, kind: FileKind) -> Description {
         parameters: 0,
         types: BTreeMap::new(),
         parts: BTreeMap::new(),
-        besides: BTreeMap::new(),
+        on_request: BTreeMap::new(),
         lora: None,
         steer: None,
         scheduler: None,
@@ -271,8 +271,8 @@ impl fmt::Display for Description {
             "parts       {}",
             crate::error::list(&shares(&self.parts))
         )?;
-        if !self.besides.is_empty() {
-            writeln!(f, "besides     {}", shares(&self.besides).join(", "))?;
+        if !self.on_request.is_empty() {
+            writeln!(f, "on request  {}", shares(&self.on_request).join(", "))?;
         }
         if let Some(scheduler) = &self.scheduler {
             writeln!(f, "scheduler   {}", printable(scheduler))?;

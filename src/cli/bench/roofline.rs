@@ -1,5 +1,7 @@
 //! `prepose bench roofline`
 
+use std::io::Write;
+
 use anyhow::{Context, ensure};
 use prepose::bench::roofline::{Roofline, gpus_to_markdown};
 use prepose::engine::Blueprint;
@@ -32,9 +34,10 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     );
     let rooflines = args.checkpoints.iter().map(|name| open(name, args));
     let rooflines = rooflines.collect::<anyhow::Result<Vec<_>>>()?;
-    println!("# Rooflines of UNet calls\n\n{}", gpus_to_markdown());
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "# Rooflines of UNet calls\n\n{}", gpus_to_markdown())?;
     for roofline in rooflines {
-        println!("{}", roofline.to_markdown());
+        writeln!(out, "{}", roofline.to_markdown())?;
     }
     Ok(OK)
 }

@@ -106,9 +106,8 @@ pub fn carry_out_suite(
     }
     let suite = prompts(suite, args, &detectors)?;
     let mut model = args.model.request();
-    if methods.iter().any(|method| method.ground.is_some()) {
-        model.ground_toybox();
-    }
+    // Whatever the methods are now: others may be added later, to the same folder.
+    model.ground_toybox();
     let blueprint = Blueprint::open(&model)?;
     let fingerprint = blueprint.fingerprint();
     let (device, dtype) = args.model.open()?;

@@ -34,9 +34,9 @@ fn methods_prompts_and_seeds_can_be_added() {
                 "--seeds",
                 "0-1",
                 "--method",
-                "pos,prompt-only",
+                "pos,prompt-only,gligen",
             ],
-            "by psg and from new seeds (1)",
+            "from new seeds (1)",
         ),
     ] {
         let output = finish(run(&grown, suite, more));
@@ -55,7 +55,7 @@ fn methods_prompts_and_seeds_can_be_added() {
         "--seeds",
         "0-1",
         "--method",
-        "psg,prompt-only",
+        "psg,prompt-only,gligen",
     ];
     finish(run(&calm, suite, &all));
     let calm = files(&calm);

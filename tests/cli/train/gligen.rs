@@ -137,7 +137,7 @@ fn layers_are_trained_and_both_their_files_make_the_same_picture() {
         own
     );
     let info = works(folder, &["info", "toybox"]);
-    assert!(info.contains("besides     gligen"), "{info}");
+    assert!(info.contains("on request  gligen"), "{info}");
 
     // A training goes on from layers, and it goes on with the same command alone.
     let further = ["--out", "further", "--gligen", "out/gligen.safetensors"];
