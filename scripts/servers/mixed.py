@@ -49,7 +49,7 @@ GUIDES = [None, None, {"method": "pos"}, {"method": "attend-and-excite"}]
 # What the rules have for each kind of request.
 ALLOWED = {
     "made": {"answered", "answered after 429"},
-    "wrong": {"refused: 400"},
+    "wrong": {"refused: 400", "refused: 422"},
     "leaves": {"went away", "answered", "refused: 429"},
     "cancelled": {"cancelled", "answered", "refused: 429"},
 }
@@ -86,8 +86,8 @@ class Server:
 class Load:
     """What the clients of one server do, and what becomes of it."""
 
-    def __init__(self, server, start):
-        self.server, self.start = server, start
+    def __init__(self, server, start, name):
+        self.server, self.start, self.name = server, start, name
         self.lock = threading.Lock()
         self.outcomes = collections.defaultdict(collections.Counter)
         self.refusals, self.wrong = collections.Counter(), []
@@ -103,7 +103,7 @@ class Load:
         """One request: its kind and its outcome."""
         token = chance.choice(TOKENS)
         (width, height), prompt = chance.choice(SIZES), chance.choice(PROMPTS)
-        steps, seed, guide = chance.choice([2, 4, 6]), chance.randrange(1 << 32), chance.choice(GUIDES)
+        steps, seed, guide = chance.choice([1, 2, 4]), chance.randrange(1 << 32), chance.choice(GUIDES)
         request = {"prompt": prompt, "steps": steps, "seed": seed, "width": width, "height": height}
         if guide and "and" not in prompt:
             request["guide"] = guide
@@ -175,7 +175,7 @@ class Load:
         return 200, {}, b""
 
     def search(self, token, request):
-        request = {**request, "prompt": PROMPTS[0]}
+        request = {**request, "prompt": PROMPTS[0], "steps": request["steps"] + 1}
         return self.job(token, request, search={"best_of": 4, "pruning": [1]})
 
     def second(self, token, request):
@@ -221,7 +221,7 @@ class Load:
         return {"cancelled": "cancelled", "done": "answered"}.get(state, state)
 
     def client(self, number, requests):
-        chance = random.Random(f"{asked.seed} {number}")
+        chance = random.Random(f"{asked.seed} {self.name} {number}")
         for _ in range(requests):
             if self.stopping:
                 return
@@ -254,7 +254,8 @@ def again(load, work):
         served, made = os.path.join(work, "served.png"), os.path.join(work, "made.png")
         pathlib.Path(served).write_bytes(png)
         more = ["--init-image", begin] if begun else []
-        subprocess.run([asked.program, "generate", "--again", served, *more, "--quiet", "--device", "flex", "--out", made], check=True)
+        command = [asked.program, "generate", "--again", served, *more, "--quiet", "--device", "flex", "--out", made]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         difference = pngs.largest_difference(png, pathlib.Path(made).read_bytes())
         equal += difference == 0
         largest = max(largest, difference)
@@ -266,7 +267,7 @@ def again(load, work):
 def mixed(work, tokens, start):
     """The one run, and what came of it."""
     server = Server(asked.program, os.path.join(work, "served"), tokens)
-    load = Load(server, start)
+    load = Load(server, start, "mixed")
     began = time.time()
     for thread in load.begin(asked.clients, asked.requests):
         thread.join()
@@ -305,8 +306,8 @@ def whole(folder):
 
 
 def history(server):
-    """All that a server lists and gives out: hash to the token."""
-    listed = {}
+    """All that a server lists and gives out: hash to the token, and how many pictures that is."""
+    listed, count = {}, 0
     for token in TOKENS:
         before = ""
         while True:
@@ -315,10 +316,11 @@ def history(server):
                 status, _, png = server.ask(token, "GET", f"/api/pictures/{one['id']}.png")
                 assert status == 200, (status, one)
                 listed[hashlib.sha256(png).hexdigest()] = token
+                count += 1
             if not page["next"]:
                 break
             before = f"&before={page['next']}"
-    return listed
+    return listed, count
 
 
 def killed(work, tokens, start):
@@ -327,17 +329,17 @@ def killed(work, tokens, start):
     given, total, wrong = {}, collections.Counter(), []
     for number in range(asked.kills + 1):
         server = Server(asked.program, folder, tokens)
-        listed = history(server)
+        listed, count = history(server)
         lost = [name for name, token in given.items() if listed.get(name) != token]
         total["lost"] += len(lost)
         left = whole(folder)
         total["temporary files after a start"] += left["unfinished temporary files"]
-        if len(listed) != left["facts"]:
-            wrong.append(f"{len(listed)} are listed of {left['facts']} with facts")
+        if count != left["facts"]:
+            wrong.append(f"{count} are listed of {left['facts']} with facts")
         if number == asked.kills:
             server.end(signal.SIGTERM)
             break
-        load = Load(server, start)
+        load = Load(server, start, f"killed {number}")
         threads = load.begin(asked.clients, 10**6)
         # Somewhere in the middle of making and writing, once there is anything.
         while len(load.pictures) < 5 and not load.wrong:
@@ -352,9 +354,13 @@ def killed(work, tokens, start):
         total["broken"] += found["broken"]
         total["temporary files after a kill"] += found["unfinished temporary files"]
         given |= {name: token for name, (_, _, token) in load.pictures.items()}
-    total |= {"kills": asked.kills, "given to clients": len(given), "in the history at the end": len(listed)}
-    total["pictures without facts at the end"] = left["pictures without facts"]
-    return {name.replace(" ", "_"): count for name, count in total.items()} | {"wrong": wrong[:20], "wrong_in_all": len(wrong)}
+    return {
+        "kills": asked.kills, "broken": total["broken"], "lost": total["lost"], "given_to_clients": len(given),
+        "in_the_history_at_the_end": count, "pictures_without_facts_at_the_end": left["pictures without facts"],
+        "temporary_files_after_a_kill": total["temporary files after a kill"],
+        "temporary_files_after_a_start": total["temporary files after a start"],
+        "wrong": wrong[:20], "wrong_in_all": len(wrong),
+    }
 
 
 def sentence(figures):
@@ -388,7 +394,7 @@ def main():
         tokens, start = os.path.join(work, "tokens"), os.path.join(work, "start.png")
         pathlib.Path(tokens).write_text("\n".join(TOKENS))
         begin = [asked.program, "generate", "a dog", "--steps", "2", "--quiet", "--device", "flex", "--out", start]
-        subprocess.run(begin, check=True)
+        subprocess.run(begin, check=True, stdout=subprocess.DEVNULL)
         begun = pathlib.Path(start).read_bytes()
         load, figures = mixed(work, tokens, begun)
         print(json.dumps(figures, indent=1), flush=True)

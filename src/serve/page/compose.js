@@ -118,7 +118,7 @@ function changed() {
 }
 const keepSoon = whenQuiet(keep, 400);
 
-form.addEventListener('input', changed);
+form.addEventListener('input', (event) => { event.target.removeAttribute?.('aria-invalid'); changed(); });
 form.addEventListener('change', (event) => {
   if (event.target.name === 'method') methodChanged();
   if (event.target.name === 'checkpoint') checkpointChanged(true);
