@@ -49,15 +49,14 @@ async function masking(page) {
   const next = page.locator('#box-object button');
   assert.deepEqual(await next.allTextContents(), ['picture 1', 'picture 2']);
   // Two boxes for the first picture, none for the second.
-  const board = await page.locator('#canvas').boundingBox();
   const drag = async ([x0, y0], [x1, y1]) => {
+    await page.locator('#canvas').scrollIntoViewIfNeeded();
+    const board = await page.locator('#canvas').boundingBox();
     await page.mouse.move(board.x + x0 * board.width, board.y + y0 * board.height);
     await page.mouse.down();
     await page.mouse.move(board.x + x1 * board.width, board.y + y1 * board.height, { steps: 4 });
     await page.mouse.up();
   };
-  await page.locator('#canvas').scrollIntoViewIfNeeded();
-  Object.assign(board, await page.locator('#canvas').boundingBox());
   await next.first().click();
   await drag([0.02, 0.1], [0.45, 0.5]);
   assert.match(await page.locator('#acts-said').textContent(), /picture 1 in 1 box; picture 2 everywhere/);
