@@ -243,7 +243,14 @@ fn a_long_step_does_not_hold_a_signal_up() {
         let folder = tempfile::tempdir().unwrap();
         let mut child = program::prepose()
             .args(["-v", "generate", PROMPT, "--seeds", "0-7", "--batch", "8"])
-            .args(["--steps", "2", "--guide", "steer", "--guide-updates", "1000"])
+            .args([
+                "--steps",
+                "2",
+                "--guide",
+                "steer",
+                "--guide-updates",
+                "1000",
+            ])
             .args(["--guide-threshold", "0", "--device", "flex"])
             .current_dir(folder.path())
             .stdout(std::process::Stdio::null())

@@ -427,7 +427,7 @@ fn shown_pictures_are_those_of_the_command_line() {
     refused(json!({"image": "sha256:00"}), &["base64"]);
     refused(json!({"adapter": 2}), &["there is one"]);
     refused(json!({"scale": 1e9}), &["scale"]);
-    refused(json!({"first_step": 3}), &["first step"]);
+    refused(json!({"first_step": 30}), &["first step"]);
     refused(
         json!({"region": {"mask": sent("first.png")}}),
         &["53x37", "48x32"],
