@@ -85,6 +85,9 @@ fn what_is_missing_is_drawn_and_shown() {
         ["first", "missing", "last"].map(|stage| request(&out.join(stage).join("00001.png")));
     assert_eq!(first["prompt"], "dog left of cat");
     assert!(first["pictures"].is_null() && missing["pictures"].is_null());
+    let [first_seed, missing_seed, last_seed] = [&first, &missing, &last].map(|one| &one["seed"]);
+    assert_eq!(first_seed, last_seed);
+    assert_ne!(first_seed, missing_seed);
     let shown = last["pictures"].as_array().unwrap();
     assert_eq!(shown.len(), 2);
     for (picture, stage) in shown.iter().zip(["first", "missing"]) {

@@ -256,3 +256,35 @@ fn clip_scores_of_a_manifest_and_of_pictures() {
         "{table}"
     );
 }
+
+#[test]
+fn the_toybox_s_clip_is_there_without_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let picture = fixture("toybox/6.png").to_string_lossy().into_owned();
+    let line = |id: &str, prompt: &str| json!({"id": id, "image_path": picture, "prompt": prompt});
+    let lines = [line("right", "a cat"), line("wrong", "a pizza")];
+    let lines = lines.map(|line| format!("{line}\n")).concat();
+    fs::write(folder.join("asked.jsonl"), lines).unwrap();
+    let args = [
+        "score",
+        "clip-score",
+        "asked.jsonl",
+        "--clip",
+        "toybox-clip",
+        "--device",
+        "flex",
+        "--json",
+    ];
+    let told: Value = serde_json::from_str(&works(folder, &args)).unwrap();
+    let cosine = |at: usize| told["pictures"][at]["cosine"].as_f64().unwrap();
+    assert!(cosine(0) > cosine(1) + 0.2, "{told}");
+    let about = works(folder, &["info", "toybox-clip"]);
+    assert!(about.contains("CLIP (text and picture encoder)"), "{about}");
+    // A CLIP is no detector.
+    refuses(
+        folder,
+        &["check", &picture, "--checker", "toybox-clip"],
+        &["toybox-clip"],
+    );
+}

@@ -96,6 +96,11 @@ pub fn describe_file(path: &Path) -> Result<Description, WeightsError> {
         description.steer = SteerFile::toybox().ok().map(|file| file.config);
         return Ok(description);
     }
+    #[cfg(feature = "toybox")]
+    if path == Path::new(crate::toybox::TOYBOX_CLIP) {
+        let file = crate::toybox::clip_files().tensors("model.safetensors")?;
+        return Ok(describe_tensors(path, &file));
+    }
     let path = hub::resolve(path)?;
     let metadata = std::fs::metadata(&path).map_err(|source| match source.kind() {
         std::io::ErrorKind::NotFound => WeightsError::NotFound {
@@ -164,15 +169,18 @@ impl Description {
 }
 
 fn describe_single(path: &Path) -> Result<Description, WeightsError> {
-    let file = TensorFile::open(path)?;
-    let kind = family::kind(&file);
+    Ok(describe_tensors(path, &TensorFile::open(path)?))
+}
+
+fn describe_tensors(path: &Path, file: &TensorFile) -> Description {
+    let kind = family::kind(file);
     let mut description = empty(path, file.format(), kind);
-    description.count(&file, |name| beginning(name, kind));
+    description.count(file, |name| beginning(name, kind));
     description.metadata = file.metadata().cloned().unwrap_or_default();
     if kind == FileKind::Lora {
-        description.lora = Some(describe_lora(&file));
+        description.lora = Some(describe_lora(file));
     }
-    Ok(description)
+    description
 }
 
 /// The network that a tensor belongs to in a single file: the beginning of its name.
