@@ -1,25 +1,26 @@
-//! Processor seconds of a step of training on the CPU: forward, backward and a plain descent of what is trained. Weights are
-//! random: they do not change the time.
+//! Processor seconds and memory of a step of training on the CPU: forward, backward and a plain descent of what is trained.
+//! Weights are random: they do not change either.
 //!
 //! ```text
 //! RAYON_NUM_THREADS=1 cargo run --release -p prepose-models --example training_step -- weights/toybox/unet \
 //!     --train all --batch 12 --size 16 --repeat 5
 //! ```
 //!
-//! Prints one line of JSON. `scripts/bench/training.py` runs the same steps in PyTorch, in turns with these.
+//! Prints one line of JSON. `scripts/bench/training.py` runs the same steps in PyTorch, in turns with these, and
+//! `scripts/bench/training_memory.py` does so for the memory.
 
 use std::collections::HashMap;
 use std::error::Error;
 use std::path::Path;
+use std::time::Instant;
 
 use burn::prelude::*;
 use burn::tensor::{FloatDType, TensorData};
 use prepose_models::params::ParamSource;
-use prepose_models::training::{Choice, Lora, TrainableUNet};
-use prepose_models::unet::UNetConfig;
+use prepose_models::training::{Batch, Choice, Lora, TrainableUNet};
+use prepose_models::unet::{Memory, UNetConfig};
 
-const USAGE: &str =
-    "training_step UNET_FOLDER [--train all|lora] [--batch N] [--size N] [--rank N] [--repeat N]";
+const USAGE: &str = "training_step UNET_FOLDER [--train all|lora] [--memory keep|recompute] [--batch N] [--size N] [--rank N] [--repeat N]";
 const TOKENS: usize = 77;
 /// What descends is scaled with.
 const RATE: f64 = 1e-4;
@@ -66,6 +67,14 @@ fn processor_seconds() -> Result<f64, Box<dyn Error>> {
     Ok((fields[11].parse::<f64>()? + fields[12].parse::<f64>()?) / 100.0)
 }
 
+/// The most that the process held at once.
+fn peak_bytes() -> Result<u64, Box<dyn Error>> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next());
+    Ok(kilobytes.ok_or("no VmHWM")?.parse::<u64>()? * 1024)
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     prepose_kernels::keep_freed_memory();
     let mut arguments = std::env::args().skip(1);
@@ -79,6 +88,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         value.unwrap_or_else(|| default.to_string())
     };
     let train = option("--train", "all");
+    let memory = match option("--memory", "keep").as_str() {
+        "keep" => Memory::Keep,
+        "recompute" => Memory::Recompute,
+        _ => return Err(USAGE.into()),
+    };
     let [batch, size, rank, repeat] = [
         ("--batch", "12"),
         ("--size", "16"),
@@ -104,26 +118,30 @@ fn main() -> Result<(), Box<dyn Error>> {
     let target = random.tensor([batch, config.out_channels, size, size]);
     let context = random.tensor([batch, TOKENS, context]);
     let timesteps: Vec<f64> = (0..batch).map(|i| (i * 997 / batch) as f64).collect();
-    let mut times = Vec::new();
+    let (mut times, mut wall) = (Vec::new(), Vec::new());
     let mut last = 0.0;
     for _ in 0..repeat {
-        let before = processor_seconds()?;
-        let out = unet.forward(sample.clone(), &timesteps, context.clone(), None);
-        let loss = (out - target.clone()).square().mean();
-        let mut gradients = loss.backward();
-        let gradients = unet.gradients(&mut gradients);
+        let (before, started) = (processor_seconds()?, Instant::now());
+        let batch = Batch::new(sample.clone(), &timesteps, context.clone());
+        let pass = unet.pass(batch, memory);
+        let off = pass.prediction().clone() - target.clone();
+        // Of the mean of squares.
+        let cotangent = off.clone() * (2.0 / off.shape().num_elements() as f64);
+        last = off.square().mean().into_scalar::<f32>();
+        let gradients = pass.gradients(cotangent);
         let values = unet.values().into_iter().zip(gradients);
         let values = values.map(|(value, gradient)| value - gradient * RATE);
         let values = values.collect();
         unet.set_values(values);
-        last = loss.into_scalar::<f32>();
         times.push(processor_seconds()? - before);
+        wall.push(started.elapsed().as_secs_f64());
     }
     let least = times.iter().copied().fold(f64::INFINITY, f64::min);
     println!(
         "{}",
         serde_json::json!({ "train": train, "batch": batch, "size": size, "rank": rank,
-            "cpu_seconds": times, "least": least, "loss": last })
+            "memory": format!("{memory:?}"), "cpu_seconds": times, "least": least, "wall_seconds": wall,
+            "peak_bytes": peak_bytes()?, "loss": last })
     );
     Ok(())
 }

@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 
 use burn::prelude::*;
 use burn::tensor::{DType, FloatDType, TensorData};
-use prepose_models::training::{Choice, Lora, Parameter, TrainableUNet, TrainingError, parameters};
-use prepose_models::unet::{AddedConditioning, Objects, UNetConfig};
+use prepose_models::training::{
+    Batch, Choice, Lora, Parameter, TrainableUNet, TrainingError, parameters,
+};
+use prepose_models::unet::{AddedConditioning, Memory, Objects, UNetConfig};
 use support::{Expected, FileSource, config, deviation};
 
 const NETWORKS: [&str; 3] = ["sd1", "sd2", "sdxl"];
@@ -51,17 +53,31 @@ impl Case {
         })
     }
 
-    /// The loss, and the gradients by name.
-    fn step(&self, unet: &TrainableUNet) -> (f32, BTreeMap<String, Vec<f32>>) {
-        let sample: Tensor<4> = self.expected.tensor("batch/sample");
-        let target: Tensor<4> = self.expected.tensor("batch/target");
+    fn batch<'a>(&self, added: Option<&'a AddedConditioning>) -> Batch<'a> {
+        let sample = self.expected.tensor("batch/sample");
         let context = self.expected.tensor("batch/context");
-        let out = unet.forward(sample, &TIMESTEPS, context, self.added().as_ref());
-        let each: Tensor<2> = (out - target).square().flatten::<2>(1, 3).mean_dim(1);
+        Batch {
+            added,
+            ..Batch::new(sample, &TIMESTEPS, context)
+        }
+    }
+
+    /// The loss, and the gradients by name, which are the same to the bit if blocks are computed again.
+    fn step(&self, unet: &TrainableUNet) -> (f32, BTreeMap<String, Vec<f32>>) {
+        let target: Tensor<4> = self.expected.tensor("batch/target");
+        let added = self.added();
+        let batch = self.batch(added.as_ref());
+        let pass = unet.pass(batch.clone(), Memory::Keep);
+        let out = pass.prediction().clone().autodiff().require_grad();
+        let each: Tensor<2> = (out.clone() - target)
+            .square()
+            .flatten::<2>(1, 3)
+            .mean_dim(1);
         let weights = Tensor::<1>::from_floats(WEIGHTS, &Device::flex()).unsqueeze_dim(1);
         let loss = (each * weights).mean();
-        let mut gradients = loss.backward();
-        let gradients = unet.gradients(&mut gradients);
+        let cotangent = out.grad_remove(&mut loss.backward()).unwrap();
+        let gradients = pass.gradients(cotangent.clone());
+        same_again(unet, batch, cotangent, &gradients);
         let named = unet.parameters().iter().zip(gradients);
         let named = named.map(|(parameter, gradient)| {
             assert!(!gradient.is_autodiff());
@@ -88,6 +104,74 @@ impl Case {
             assert!(error <= 1e-4, "{} {kind} {name}: {error:.2e}", self.name);
         }
     }
+}
+
+/// Fails unless a pass that keeps what comes into blocks alone has the prediction and `gradients` of one that keeps all.
+fn same_again(unet: &TrainableUNet, batch: Batch, cotangent: Tensor<4>, gradients: &[Tensor<1>]) {
+    let whole = unet.pass(batch.clone(), Memory::Keep);
+    let again = unet.pass(batch, Memory::Recompute);
+    let predictions = [&whole, &again].map(|pass| pass.prediction().to_data());
+    predictions[0].assert_eq(&predictions[1], true);
+    let names = unet.parameters().iter().map(|parameter| &parameter.name);
+    let again = again.gradients(cotangent);
+    assert_eq!(again.len(), gradients.len());
+    for ((name, gradient), again) in names.zip(gradients).zip(again) {
+        let [one, other] = [gradient.clone(), again].map(|gradient| {
+            assert!(!gradient.is_autodiff());
+            let bits = gradient.into_data();
+            bits.iter::<f32>().map(f32::to_bits).collect::<Vec<_>>()
+        });
+        assert!(one == other, "{name}");
+    }
+}
+
+/// As [`same_again`], for all that is trained of every family, one and several timesteps, and sizes that are not even.
+#[test]
+fn what_is_computed_again_is_the_same_to_the_bit() {
+    let text = Choice::Lora(Lora::text(2, 2.0));
+    let parts = |parts: &[&str]| Choice::Named(parts.iter().map(|part| part.to_string()).collect());
+    let choices = [
+        Choice::All,
+        branches(),
+        text,
+        parts(&["up_blocks"]),
+        parts(&["time_embedding", "conv_in"]),
+        parts(&["downsamplers"]),
+        parts(&["conv_out"]),
+    ];
+    for name in NETWORKS {
+        let case = Case::open(name);
+        let added = case.added();
+        for choice in &choices {
+            let mut unet = case.load(choice);
+            let values = unet.values().into_iter().enumerate();
+            let values = values.map(|(i, value)| value + 0.01 * (1 + i % 3) as f32);
+            unet.set_values(values.collect());
+            for (height, width, timesteps) in [(8, 8, &TIMESTEPS[..]), (7, 10, &TIMESTEPS[..1])] {
+                let sample = wave([2, case.config.in_channels, height, width]);
+                let batch = Batch {
+                    sample,
+                    timesteps,
+                    ..case.batch(added.as_ref())
+                };
+                let pass = unet.pass(batch.clone(), Memory::Keep);
+                let cotangent = wave(pass.prediction().dims());
+                let gradients = pass.gradients(cotangent.clone());
+                let largest = gradients
+                    .iter()
+                    .map(|g| g.clone().abs().max().into_scalar());
+                assert!(largest.fold(0.0, f32::max) > 0.0, "{name}, {choice:?}");
+                same_again(&unet, batch, cotangent, &gradients);
+            }
+        }
+    }
+}
+
+/// Numbers of no pattern.
+fn wave(shape: [usize; 4]) -> Tensor<4> {
+    let count = shape.iter().product::<usize>();
+    let data: Vec<f32> = (0..count).map(|i| (i as f32 * 1.7).sin()).collect();
+    Tensor::from_data(TensorData::new(data, shape), &Device::flex())
 }
 
 #[test]
@@ -155,8 +239,8 @@ fn networks_with_branches_predict_alike_on_and_off_the_tape() {
         unet.set_values(changed);
         let off = predict(&unet);
         assert!(deviation(&off, &all) > 1e-2, "{name}");
-        let on = unet.forward(sample.clone(), &TIMESTEPS, context.clone(), added.as_ref());
-        let on: Vec<f32> = on.without_autodiff().into_data().iter().collect();
+        let on = unet.pass(case.batch(added.as_ref()), Memory::Keep);
+        let on: Vec<f32> = on.prediction().to_data().iter().collect();
         assert!(deviation(&on, &off) <= 1e-5, "{name}");
     }
 }
@@ -187,14 +271,17 @@ fn new_layers_of_gligens_change_nothing_at_first() {
     let context: Tensor<3> = case.expected.tensor("batch/context");
     let plain = case.load(&Choice::All).network();
     let plain = plain.forward(sample.clone(), &TIMESTEPS, context.clone(), None);
-    let told = |objects| unet.forward_grounded(sample, &TIMESTEPS, context, None, objects);
-    let said = told(Some(&objects));
-    said.clone()
-        .without_autodiff()
-        .into_data()
+    let batch = Batch {
+        objects: Some(&objects),
+        ..Batch::new(sample, &TIMESTEPS, context)
+    };
+    let pass = unet.pass(batch.clone(), Memory::Keep);
+    pass.prediction()
+        .to_data()
         .assert_eq(&plain.into_data(), true);
-    let mut tape = said.square().mean().backward();
-    let gradients = unet.gradients(&mut tape);
+    let cotangent = wave(pass.prediction().dims());
+    let gradients = pass.gradients(cotangent.clone());
+    same_again(&unet, batch, cotangent, &gradients);
     for (Parameter { name, .. }, gradient) in unet.parameters().iter().zip(gradients) {
         let largest: f32 = gradient.abs().max().into_scalar();
         let is_gate = name.contains("alpha_");

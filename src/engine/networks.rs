@@ -148,7 +148,24 @@ impl Engine {
 
 impl Blueprint {
     /// Loads the networks onto `device`; of the autoencoder only the decoder, and the rest when it is needed.
+    ///
+    /// # Errors
+    /// A network that cannot be loaded.
     pub fn load(self, model: &ModelRequest, device: &OpenDevice) -> Result<Engine, EngineError> {
+        let unet = (self.checkpoint).load_unet(&device.device, model.dtype.float())?;
+        self.load_around(unet, model, device)
+    }
+
+    /// As [`Self::load`], with a UNet of the checkpoint's configuration that is on `device` already.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn load_around(
+        self,
+        unet: UNet,
+        model: &ModelRequest,
+        device: &OpenDevice,
+    ) -> Result<Engine, EngineError> {
         let float = model.dtype.float();
         let burn_device = &device.device;
         let vae_float = vae_dtype(self.checkpoint.family(), model.dtype).float();
@@ -156,7 +173,7 @@ impl Blueprint {
         let text_encoders = checkpoint.load_text_encoders(burn_device, float)?;
         Ok(Engine {
             text_encoders: Mutex::new(Some(Arc::new(text_encoders))),
-            unet: checkpoint.load_unet(burn_device, float)?,
+            unet,
             adapters: Adapters::load(&self, burn_device, model.dtype)?,
             vae: checkpoint.load_vae_half(VaeHalf::Decoder, burn_device, vae_float)?,
             vae_encoder: Mutex::new(None),

@@ -1,5 +1,7 @@
 //! Captions and pictures as a training reads them, and another UNet in the place of the checkpoint's.
 
+use std::sync::PoisonError;
+
 use burn::tensor::{DType, Tensor};
 use prepose_models::unet::UNet;
 use prepose_models::vae::LatentDistribution;
@@ -87,6 +89,15 @@ impl Engine {
     pub fn noise_schedule(&self) -> Result<Scheduler, EngineError> {
         let config = self.blueprint.checkpoint.scheduler_config();
         Ok(Scheduler::from_config(config, None)?)
+    }
+
+    /// Lets go of what encodes texts and pictures, until the next of them.
+    pub fn release_encoders(&self) {
+        self.release_text_encoders();
+        let encoder = self.vae_encoder.lock();
+        *encoder.unwrap_or_else(PoisonError::into_inner) = None;
+        self.device.memory_cleanup();
+        prepose_kernels::release_freed_memory();
     }
 
     /// Makes pictures with another UNet from now on, which is of the same configuration but for GLIGEN's layers.

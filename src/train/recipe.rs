@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::error::TrainError;
+use crate::dtype::Dtype;
 
 /// Which layers a LoRA changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -167,6 +168,17 @@ pub struct Recipe {
     pub sizes: Sizes,
     /// Of everything that is drawn.
     pub seed: Draws,
+    /// What the network computes in; what is trained is kept in f32.
+    #[serde(default = "f32", skip_serializing_if = "is_f32")]
+    pub dtype: Dtype,
+}
+
+fn f32() -> Dtype {
+    Dtype::F32
+}
+
+fn is_f32(dtype: &Dtype) -> bool {
+    *dtype == Dtype::F32
 }
 
 impl Recipe {

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use prepose_dataset::look::look;
+use prepose_dataset::look::{Looked, look};
 use prepose_dataset::order::Flips;
 use prepose_dataset::{Options, Skipped};
 use prepose_models::training;
+use prepose_models::unet::Memory;
 use prepose_weights::{Family, NewAdapter, WeightsError};
 
 use super::error::TrainError;
@@ -59,6 +60,8 @@ pub struct Job {
     pub keep_every: u64,
     /// Pictures on the way.
     pub samples: Samples,
+    /// What a step keeps for its gradient, and what it computes again; nothing that comes out changes.
+    pub memory: Memory,
 }
 
 /// What happens.
@@ -128,25 +131,7 @@ pub fn run(
     });
     let folder = Folder::new(&job.out)?;
     let fingerprint = fingerprint.join().map_err(|_| MakeError::Fingerprint)??;
-    let cache = job.cache.clone().unwrap_or_else(|| folder.file("cache"));
-    let data = Prepared::new(
-        looked,
-        recipe.sizes,
-        recipe.flips,
-        cache,
-        // New adapters of several kinds have the same files, and look at different things.
-        match blueprint.checkpoint().adapters().first() {
-            Some(adapter) => format!("{fingerprint} {:?}", adapter.config().kind),
-            None => fingerprint.clone(),
-        },
-        beside,
-    )?;
-    if recipe.flips == Flips::Exchange && !data.has_exchanged() {
-        let first = data.items.first().map(|item| item.caption.clone());
-        return Err(TrainError::NoExchange {
-            first: first.unwrap_or_default(),
-        });
-    }
+    let data = prepared(job, looked, &blueprint, &fingerprint, &folder)?;
     let settings = Settings {
         recipe: recipe.clone(),
         checkpoint: job.model.checkpoint.clone(),
@@ -162,7 +147,15 @@ pub fn run(
         dtype: Dtype::F32,
         ..job.model.clone()
     };
-    let mut engine = blueprint.load(&model, device)?;
+    let checkpoint = blueprint.checkpoint();
+    let unet = checkpoint.load_trainable_unet(
+        &device.device,
+        recipe.dtype.float(),
+        &recipe.kind.choice(checkpoint),
+        recipe.seed.0,
+    )?;
+    // It makes the sample pictures as well: what is frozen is there once.
+    let mut engine = blueprint.load_around(unet.network(), &model, device)?;
     tell(Event::Encoding(data.items.len()));
     let stopped = || TrainError::Stopped {
         step: 0,
@@ -175,13 +168,8 @@ pub fn run(
             false => Ok(()),
         }
     })?;
-    let unet = engine.blueprint().checkpoint().load_trainable_unet(
-        engine.device(),
-        Dtype::F32.float(),
-        &recipe.kind.choice(engine.blueprint().checkpoint()),
-        recipe.seed.0,
-    )?;
-    let mut trainer = Trainer::new(recipe, &data, &engine, unet)?;
+    engine.release_encoders();
+    let mut trainer = Trainer::new(recipe, &data, &engine, unet, job.memory)?;
     if folder.state().exists() {
         trainer.resume(&folder.state())?;
     }
@@ -195,6 +183,37 @@ pub fn run(
         device,
     };
     training.all(&mut trainer, &mut engine, stop, tell)
+}
+
+/// Pictures and captions, not yet encoded.
+fn prepared(
+    job: &Job,
+    looked: Vec<Looked>,
+    blueprint: &Blueprint,
+    fingerprint: &str,
+    folder: &Folder,
+) -> Result<Prepared, TrainError> {
+    let recipe = &job.recipe;
+    let cache = job.cache.clone().unwrap_or_else(|| folder.file("cache"));
+    let data = Prepared::new(
+        looked,
+        recipe.sizes,
+        recipe.flips,
+        cache,
+        // New adapters of several kinds have the same files, and look at different things.
+        match blueprint.checkpoint().adapters().first() {
+            Some(adapter) => format!("{fingerprint} {:?}", adapter.config().kind),
+            None => fingerprint.to_owned(),
+        },
+        recipe.kind.beside(),
+    )?;
+    if recipe.flips == Flips::Exchange && !data.has_exchanged() {
+        let first = data.items.first().map(|item| item.caption.clone());
+        return Err(TrainError::NoExchange {
+            first: first.unwrap_or_default(),
+        });
+    }
+    Ok(data)
 }
 
 /// Refuses what this checkpoint cannot be trained to, before anything is loaded.

@@ -11,8 +11,8 @@ use prepose::train::optimizer::rule::{Rule, Trained};
 use prepose::train::optimizer::state::numbers;
 use prepose_formats::TensorFile;
 use prepose_models::ip_adapter::AdapterKind;
-use prepose_models::training::{Choice, Lora, TrainableUNet};
-use prepose_models::unet::Objects;
+use prepose_models::training::{Batch, Choice, Lora, TrainableUNet};
+use prepose_models::unet::{Memory, Objects};
 use prepose_weights::{AdapterSpec, Checkpoint, LoadOptions, NewAdapter};
 use serde_json::Value;
 
@@ -132,7 +132,7 @@ fn load(checkpoint: &Checkpoint, choice: &Choice) -> (TrainableUNet, Vec<f32>) {
     (unet.unwrap(), schedule.unwrap().alphas_cumprod().to_vec())
 }
 
-/// Trains for as many steps as there are and compares losses and weights.
+/// Trains for as many steps as there are and compares losses and weights; recomputed, gradients are the same to the bit.
 fn follow(case: &Case, checkpoint: &Checkpoint, choice: &Choice) {
     let kind = case.kind;
     let (mut unet, alphas) = load(checkpoint, choice);
@@ -186,14 +186,19 @@ fn follow(case: &Case, checkpoint: &Checkpoint, choice: &Choice) {
             contexts[step * batch * tokens * states..][..batch * tokens * states].to_vec();
         let context = Tensor::from_data(TensorData::new(context, [batch, tokens, states]), &device);
         let noisy = Tensor::from_data(TensorData::new(noisy, shape), &device);
-        let said = match case.features(step) {
-            Some(features) => unet.forward_shown(noisy, &t, context, None, features),
-            None => {
-                let objects = case.objects(step);
-                unet.forward_grounded(noisy, &t, context, None, objects.as_ref())
-            }
+        let objects = case.objects(step);
+        let told = Batch {
+            objects: objects.as_ref(),
+            shown: case.features(step),
+            ..Batch::new(noisy, &t, context)
         };
-        let numbers: Vec<f32> = said.clone().inner().into_data().iter::<f32>().collect();
+        let pass = unet.pass(told.clone(), Memory::Keep);
+        let again = unet.pass(told, Memory::Recompute);
+        again
+            .prediction()
+            .to_data()
+            .assert_eq(&pass.prediction().to_data(), true);
+        let numbers: Vec<f32> = pass.prediction().to_data().iter::<f32>().collect();
         assert_eq!(Target::Epsilon.parts(0.5), [0.0, 1.0]);
         let (mut loss, mut cotangent) = (0.0, Vec::new());
         for (row, sample) in numbers.chunks_exact(length).zip(samples) {
@@ -218,11 +223,14 @@ fn follow(case: &Case, checkpoint: &Checkpoint, choice: &Choice) {
             );
         }
         let cotangent = Tensor::<4>::from_data(TensorData::new(cotangent, shape), &device);
-        let mut tape = (said * cotangent).sum().backward();
-        let gradients = unet.gradients(&mut tape).into_iter();
-        let gradients: Vec<Vec<f32>> = gradients
-            .map(|g| g.into_data().iter::<f32>().collect())
-            .collect();
+        let [gradients, again] = [pass, again].map(|pass| {
+            let gradients = pass.gradients(cotangent.clone()).into_iter();
+            let gradients = gradients.map(|g| g.into_data().iter::<f32>().collect());
+            gradients.collect::<Vec<Vec<f32>>>()
+        });
+        for ((tensor, gradient), again) in trained.iter().zip(&gradients).zip(&again) {
+            assert!(gradient == again, "{kind}{}, step {step}", tensor.name);
+        }
         if step == 0 {
             check_gradients(case, &trained, &gradients);
         }

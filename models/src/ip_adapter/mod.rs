@@ -224,14 +224,15 @@ impl IpAdapter {
     /// As [`Self::attention`], of one picture for each row, whose tokens are `[B, T, D]`: in all layers and everywhere, with
     /// the scale 1.
     pub(crate) fn attention_everywhere(&self, tokens: Tensor<3>) -> PictureAttention {
-        let layer = |number| {
+        let tokens = kernels::apart(tokens, self.layers.len());
+        let layer = |(number, tokens): (usize, Tensor<3>)| {
             Some(PictureLayer {
                 context: self.context(number, &tokens),
                 mask: None,
             })
         };
         PictureAttention {
-            layers: (0..self.layers.len()).map(layer).collect(),
+            layers: tokens.into_iter().enumerate().map(layer).collect(),
         }
     }
 

@@ -9,19 +9,21 @@
 mod assembly;
 mod choice;
 mod initial;
+mod pass;
 
 use std::collections::HashMap;
 
 use burn::prelude::*;
-use burn::tensor::{DType, FloatDType, Gradients, TensorData};
+use burn::tensor::{DType, FloatDType, TensorData};
 use thiserror::Error;
 
 pub use choice::{Choice, Lora, LoraModule, Parameter, parameters};
+pub use pass::{Batch, TrainingPass};
 
 use crate::config::ConfigError;
 use crate::ip_adapter::{IpAdapter, IpAdapterConfig};
 use crate::params::{ParamSource, Params};
-use crate::unet::{AddedConditioning, Objects, UNet, UNetConfig};
+use crate::unet::{UNet, UNetConfig};
 use assembly::{Assembly, Frozen, Loading};
 use choice::Plan;
 
@@ -199,73 +201,6 @@ impl TrainableUNet {
         let of = |parameter: &Parameter| parameter.shape.iter().product::<usize>();
         let wanted = self.parameters.iter().map(of);
         assert!(lengths.eq(wanted), "values of other parameters");
-    }
-
-    /// Predicts the noise (or velocity) in `sample` `[B, Cin, H, W]`, f32, giving `[B, Cout, H, W]`, f32, under autodiff.
-    /// Arguments as in [`UNet::forward`].
-    ///
-    /// # Panics
-    /// If shapes do not fit together or `added` is missing.
-    pub fn forward(
-        &self,
-        sample: Tensor<4>,
-        timesteps: &[f64],
-        context: Tensor<3>,
-        added: Option<&AddedConditioning>,
-    ) -> Tensor<4> {
-        self.forward_grounded(sample, timesteps, context, added, None)
-    }
-
-    /// As [`Self::forward`], with what GLIGEN's layers are told of each sample; without, they do not act.
-    ///
-    /// # Panics
-    /// As [`Self::forward`].
-    pub fn forward_grounded(
-        &self,
-        sample: Tensor<4>,
-        timesteps: &[f64],
-        context: Tensor<3>,
-        added: Option<&AddedConditioning>,
-        objects: Option<&Objects>,
-    ) -> Tensor<4> {
-        let unet = self.build(&self.leaves);
-        let prepared = unet.prepare(context, added);
-        let prepared = match objects {
-            Some(objects) => unet.ground(prepared, objects),
-            None => prepared,
-        };
-        unet.forward_prepared(sample, timesteps, &prepared)
-    }
-
-    /// As [`Self::forward`], with a picture for each sample, of which an encoder made `features` `[B, rows, E]`, as
-    /// [`IpAdapter::tokens`] takes them; the adapter acts in all layers, with the scale 1.
-    ///
-    /// # Panics
-    /// As [`Self::forward`], and if it is no adapter that is trained.
-    pub fn forward_shown(
-        &self,
-        sample: Tensor<4>,
-        timesteps: &[f64],
-        context: Tensor<3>,
-        added: Option<&AddedConditioning>,
-        features: Tensor<3>,
-    ) -> Tensor<4> {
-        let unet = self.build(&self.leaves);
-        let adapter = self.build_adapter(&self.leaves);
-        let adapter = adapter.expect("an adapter is trained");
-        let shown = adapter.attention_everywhere(adapter.tokens(features));
-        let prepared = unet.show(unet.prepare(context, added), &[shown]);
-        unet.forward_prepared(sample, timesteps, &prepared)
-    }
-
-    /// The gradients that a backward pass from what [`Self::forward`] returned has left, without autodiff; zeros for what it
-    /// did not reach.
-    pub fn gradients(&self, gradients: &mut Gradients) -> Vec<Tensor<1>> {
-        let of = |leaf: &Tensor<1>| {
-            let gradient = leaf.grad_remove(gradients);
-            gradient.unwrap_or_else(|| leaf.clone().without_autodiff().zeros_like())
-        };
-        self.leaves.iter().map(of).collect()
     }
 
     /// What is trained, in PyTorch's layout.

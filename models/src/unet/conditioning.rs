@@ -126,7 +126,7 @@ impl PreparedConditioning {
     }
 
     /// The keys and values of the text, then those of the objects, then those of the pictures.
-    fn layers(&self) -> impl Iterator<Item = &KeyValue> {
+    pub(super) fn layers(&self) -> impl Iterator<Item = &KeyValue> {
         let pictures = self.pictures.iter().flatten().flatten();
         (self.context.iter())
             .chain(self.objects.iter().flatten())

@@ -13,6 +13,7 @@ mod layers;
 mod merging;
 mod pass;
 mod pictures;
+mod pieces;
 mod record;
 mod reuse;
 mod steps;
@@ -22,6 +23,7 @@ mod work;
 
 use burn::prelude::*;
 use burn::tensor::DType;
+use prepose_kernels as kernels;
 
 pub use conditioning::{AddedConditioning, PreparedConditioning};
 pub use config::UNetConfig;
@@ -30,6 +32,7 @@ pub use footprint::{CrossAttention, PassShape};
 pub use graph::{GraphUse, StepGraphs};
 pub use grounding::{MOST_OBJECTS, Objects};
 pub use merging::MOST_MERGED;
+pub(crate) use pieces::{Known, Pieces};
 pub use record::{MapCotangents, Memory, RecordOptions, Recording};
 pub use reuse::{Kept, Reuse};
 pub use work::{Kernel, Work};
@@ -210,8 +213,10 @@ impl UNet {
         };
         let tokens = position_net.forward(objects);
         let blocks = (self.transformers()).flat_map(|(_, transformer)| transformer.blocks());
-        let fusers = blocks.filter_map(|block| block.fuser());
-        let objects = fusers.map(|fuser| fuser.keys_values(tokens.clone()));
+        let fusers: Vec<_> = blocks.filter_map(|block| block.fuser()).collect();
+        let tokens = kernels::apart(tokens, fusers.len());
+        let objects = fusers.iter().zip(tokens);
+        let objects = objects.map(|(fuser, tokens)| fuser.keys_values(tokens));
         PreparedConditioning {
             id: ConditioningId::new(),
             objects: Some(objects.collect()),

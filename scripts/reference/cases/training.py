@@ -182,6 +182,23 @@ def objectives(tensors, info):
             tensors[f"objective/{kind}/{name}/gradient"] = output.grad
 
 
+def scales(info):
+    """PyTorch's GradScaler after stretches of good steps and of steps with a gradient that is not finite."""
+    parameter = torch.nn.Parameter(torch.ones(1))
+    optimizer = torch.optim.SGD([parameter], lr=0.0)
+    scaler = torch.amp.GradScaler("cpu")
+    info["scales"] = []
+    for steps, finite in ((1, True), (2, False), (1999, True), (1, True), (1, False), (1999, True), (1, False), (4001, True), (30, False)):
+        for _ in range(steps):
+            scaler.scale(parameter.sum()).backward()
+            if not finite:
+                parameter.grad.fill_(float("inf"))
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+        info["scales"].append({"steps": steps, "finite": finite, "scale": scaler.get_scale()})
+
+
 def make():
     path = case_dir("training")
     tensors, info = {}, {}
@@ -192,5 +209,6 @@ def make():
     averages(tensors)
     clipping(tensors)
     objectives(tensors, info)
+    scales(info)
     write_tensors(path / "expected.safetensors", tensors)
     write_json(path / "case.json", info)

@@ -95,6 +95,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
 
 fn carry_out(args: &Common, job: &Job, quiet: bool) -> anyhow::Result<u8> {
     let device = model::open(args.device)?;
+    device.check_dtype(job.recipe.dtype)?;
     let stop = interrupt::listen()?;
     let mut told = Told::new(args.json, quiet);
     let done = train(job, &device, &stop, &mut |event| told.tell(event));

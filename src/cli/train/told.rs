@@ -3,6 +3,7 @@
 use std::io::Write as _;
 
 use prepose::train::run::Event;
+use prepose::train::trainer::Step;
 use prepose_untrusted::{escaped_line, printable};
 use serde_json::{Value, json};
 
@@ -46,6 +47,22 @@ impl Told {
 
     pub fn finish(&self) {
         self.progress.finish();
+    }
+
+    fn step(&mut self, step: &Step, seconds: f64) {
+        if self.json {
+            let rate = step.samples as f64 / seconds.max(1e-9);
+            let mut line = json!({
+                "event": "step", "step": step.step, "loss": step.loss, "rate": step.rate,
+                "norm": step.norm, "seconds": seconds, "samples_per_second": rate,
+            });
+            if let Some(scale) = step.scale {
+                line["scale"] = json!(scale);
+            }
+            self.line(&line);
+        }
+        self.progress.message(format!("loss {:.4}", step.loss));
+        self.progress.advance(1);
     }
 
     pub fn tell(&mut self, event: Event) {
@@ -93,17 +110,7 @@ impl Told {
                     "training {parameters} numbers on {samples} samples an epoch"
                 ));
             }
-            Event::Step(step, seconds) => {
-                if self.json {
-                    let rate = step.samples as f64 / seconds.max(1e-9);
-                    self.line(&json!({
-                        "event": "step", "step": step.step, "loss": step.loss, "rate": step.rate,
-                        "norm": step.norm, "seconds": seconds, "samples_per_second": rate,
-                    }));
-                }
-                self.progress.message(format!("loss {:.4}", step.loss));
-                self.progress.advance(1);
-            }
+            Event::Step(step, seconds) => self.step(step, seconds),
             Event::Kept(step) => {
                 if self.json {
                     self.line(&json!({"event": "kept", "step": step}));

@@ -7,6 +7,7 @@
 //! * [`objective`]: what the network should say, and how much each sample's error counts;
 //! * [`draws`]: random numbers that depend on nothing but a seed and a number, so that a training that goes on needs no
 //!   generator's state;
+//! * [`scale`]: what losses are multiplied with where gradients have 16 bits;
 //! * [`state`]: all of it in one file, which is whole or not there.
 //!
 //! Each rule is compared with PyTorch, transformers, bitsandbytes or diffusers (`fixtures/training`).
@@ -22,6 +23,7 @@ pub mod draws;
 pub mod objective;
 pub mod rate;
 pub mod rule;
+pub mod scale;
 pub mod state;
 
 pub use adafactor::Adafactor;

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::rule::{Part, PartMut, Trained};
+use crate::scale::Scale;
 
 /// How far a training is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +23,16 @@ pub struct Place {
     pub step: u64,
     /// Batches that are done: several a step where gradients are accumulated.
     pub batch: u64,
+    /// Steps that moved nothing, because a gradient of 16 bits was not finite.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub skipped: u64,
+    /// What losses are multiplied with, if they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<Scale>,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Why a state cannot be read or written.

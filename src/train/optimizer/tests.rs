@@ -14,6 +14,7 @@ use crate::draws::{Draws, Purpose, Timesteps};
 use crate::objective::{Target, Weighting, error, noisy_parts};
 use crate::rate::{Decay, Rate};
 use crate::rule::{Moments, Rule, Trained};
+use crate::scale::Scale;
 use crate::state::{self, Place, StateError};
 
 fn fixture(name: &str) -> PathBuf {
@@ -183,6 +184,21 @@ fn rates_follow_diffusers() {
 }
 
 #[test]
+fn losses_are_scaled_as_in_pytorch() {
+    let expected = Expected::read();
+    let mut scale = Scale::default();
+    let stretches = expected.info["scales"].as_array().unwrap();
+    assert!(stretches.len() > 5);
+    for stretch in stretches {
+        let number = |key: &str| stretch[key].as_f64().unwrap();
+        for _ in 0..number("steps") as u64 {
+            scale = scale.after(stretch["finite"].as_bool().unwrap());
+        }
+        assert_eq!(f64::from(scale.factor()), number("scale"), "{stretch}");
+    }
+}
+
+#[test]
 fn averages_follow_diffusers() {
     let expected = Expected::read();
     let (values, averages) = (
@@ -305,7 +321,15 @@ fn a_state_that_was_kept_goes_on_as_if_it_were_never_left() {
         let mut first = fresh();
         let mut kept = copies(&first);
         steps(&mut first, &mut kept, 0..5);
-        let place = Place { step: 5, batch: 10 };
+        let place = Place {
+            step: 5,
+            batch: 10,
+            skipped: 1,
+            scale: Some(Scale {
+                exponent: 12,
+                good: 3,
+            }),
+        };
         state::save(&path, &place, &first, &kept).unwrap();
         let mut second = fresh();
         let mut again = copies(&second);

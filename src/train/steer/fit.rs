@@ -244,8 +244,10 @@ impl<'a> Fit<'a> {
         self.place = Place {
             step,
             batch: self.place.batch + 1,
+            ..self.place
         };
         Ok(Step {
+            scale: None,
             step,
             loss: value,
             rate,

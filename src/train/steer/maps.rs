@@ -5,6 +5,7 @@
 //! as latents on their way to that picture.
 
 use std::collections::HashMap;
+use std::path::Path;
 
 use burn::tensor::{Tensor, TensorData};
 use prepose_formats::TensorFile;
@@ -15,10 +16,11 @@ use prepose_optimizer::objective::noisy_parts;
 use prepose_weights::steer::{HalfArray, half_file, row_of};
 use sha2::{Digest, Sha256};
 
-use super::{Shown, SteerJob, SteerRecipe, picture};
+use super::{Shown, SteerJob, SteerRecipe};
 use crate::engine::Engine;
 use crate::guidance::classifier::{classes, inputs};
 use crate::guidance::maps::{LayerRule, Pooling, Recorder};
+use crate::picture::Picture;
 use crate::sampling::noise::{NoiseKind, NoiseSource};
 use crate::train::cache::{Cache, key};
 use crate::train::error::TrainError;
@@ -210,6 +212,18 @@ impl Mapping {
             why: "it is no file of maps; remove it, and it is made anew".into(),
         })
     }
+}
+
+/// A picture from its file.
+fn picture(path: &Path) -> Result<(Picture, Vec<u8>), TrainError> {
+    let wrong = |why: String| TrainError::Read {
+        path: path.to_owned(),
+        why,
+    };
+    let bytes = prepose_untrusted::read_regular(path, prepose_untrusted::MAX_PICTURE)
+        .map_err(|error| wrong(error.to_string()))?;
+    let picture = Picture::decode(&bytes).map_err(|error| wrong(error.to_string()))?;
+    Ok((picture, bytes))
 }
 
 #[cfg(test)]

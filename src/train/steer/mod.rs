@@ -10,15 +10,14 @@
 
 mod fit;
 mod maps;
+mod written;
 
 use std::collections::HashSet;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use prepose_draw::plot::svg::escape;
-use prepose_draw::plot::{Series, Style};
 use prepose_models::steer::SteerSize;
 use prepose_optimizer::draws::{Draws, Purpose};
 use prepose_weights::steer::{SteerConfig, SteerFile, read_layers};
@@ -27,7 +26,6 @@ use serde::{Deserialize, Serialize};
 use super::cache::Cache;
 use super::error::TrainError;
 use super::folder::Folder;
-use super::page;
 use super::run::Event;
 use super::trainer::Step;
 use crate::device::OpenDevice;
@@ -38,6 +36,7 @@ use crate::make::MakeError;
 use crate::request::ModelRequest;
 use fit::Fit;
 use maps::Mapping;
+use written::write;
 
 /// The fewest pictures of a relation.
 const LEAST: usize = 2;
@@ -121,6 +120,15 @@ pub struct SteerJob {
     pub cache: Option<PathBuf>,
     /// Steps between states that are kept, and between tries.
     pub keep_every: u64,
+}
+
+impl SteerJob {
+    fn stopped(&self, step: u64) -> TrainError {
+        TrainError::Stopped {
+            step,
+            steps: self.recipe.steps,
+        }
+    }
 }
 
 /// What decides what comes out, as it is written down.
@@ -245,17 +253,13 @@ pub fn run(
         data_sha256: mapping.digest(),
         pictures: job.pictures.len(),
     })?;
-    let stopped = |step| TrainError::Stopped {
-        step,
-        steps: recipe.steps,
-    };
     tell(Event::Encoding(job.pictures.len()));
     if !mapping.is_complete() {
         let engine = blueprint.load(&model, device)?;
         mapping.record(&engine, &mut || {
             tell(Event::Encoded);
             match stop.load(Ordering::Relaxed) {
-                true => Err(stopped(0)),
+                true => Err(job.stopped(0)),
                 false => Ok(()),
             }
         })?;
@@ -272,30 +276,45 @@ pub fn run(
     };
     let tried = is_tried(&job.pictures, recipe.seed);
     let mut fit = Fit::new(recipe, &config, &mapping, &tried, &device.device);
-    let state = folder.state();
+    let (log, tries) = fit_all(job, &folder, &mut fit, stop, tell)?;
+    let values = fit.values();
+    for path in write(&folder, SteerFile { config, values }, &log, &tries)? {
+        tell(Event::Written(&path));
+    }
+    Ok(())
+}
+
+/// All steps that are left; the log and what was tried, from the first step on.
+fn fit_all(
+    job: &SteerJob,
+    folder: &Folder,
+    fit: &mut Fit,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(Event),
+) -> Result<(Vec<Step>, Vec<Tried>), TrainError> {
+    let (state, steps) = (folder.state(), job.recipe.steps);
     if state.exists() {
         fit.resume(&state)?;
     }
-    let mut log = folder.steps_until(fit.place().step)?;
-    let step = fit.place().step;
-    let mut tries = folder.lines_until("tried.jsonl", |one: &Tried| one.step <= step)?;
+    let mut kept = fit.place().step;
+    let mut log = folder.steps_until(kept)?;
+    let mut tries = folder.lines_until("tried.jsonl", |one: &Tried| one.step <= kept)?;
     tell(Event::Begun {
-        done: step,
-        steps: recipe.steps,
+        done: kept,
+        steps,
         parameters: fit.parameters(),
         samples: fit.samples(),
     });
-    let mut kept = step;
-    while fit.place().step < recipe.steps {
+    while fit.place().step < steps {
         if stop.load(Ordering::Relaxed) {
             fit.save(&state)?;
-            return Err(stopped(fit.place().step));
+            return Err(job.stopped(fit.place().step));
         }
         let started = Instant::now();
         let step = fit.step(kept, &state)?;
         folder.log(&step)?;
         tell(Event::Step(&step, started.elapsed().as_secs_f64()));
-        if step.step == recipe.steps || step.step.is_multiple_of(job.keep_every.max(1)) {
+        if step.step == steps || step.step.is_multiple_of(job.keep_every.max(1)) {
             let found = fit.tried()?;
             folder.line("tried.jsonl", &found)?;
             tell(Event::Tried(&found));
@@ -306,68 +325,7 @@ pub fn run(
         }
         log.push(step);
     }
-    let values = fit.values();
-    let file = SteerFile { config, values };
-    let path = folder.file("steer.safetensors");
-    let bytes = file.to_bytes().map_err(|error| TrainError::Read {
-        path: path.clone(),
-        why: error.to_string(),
-    })?;
-    prepose_store::files::write_atomically(&path, &bytes)?;
-    tell(Event::Written(&path));
-    let page = write_page(&folder, &file.config, &log, &tries)?;
-    tell(Event::Written(&page));
-    Ok(())
-}
-
-fn write_page(
-    folder: &Folder,
-    config: &SteerConfig,
-    log: &[Step],
-    tries: &[Tried],
-) -> Result<PathBuf, TrainError> {
-    let title = format!("A classifier of relations for {}", config.checkpoint);
-    let mut body = format!(
-        "<h1>{}</h1>\n<p>{} pictures.</p>\n",
-        escape(&title),
-        config.pictures
-    );
-    let last = log.last().map_or(0, |step| step.step);
-    let points = |value: fn(&Tried) -> f64| {
-        let points = tries
-            .iter()
-            .map(|one| (one.step as f64, 100.0 * value(one)));
-        points.collect::<Vec<_>>()
-    };
-    let series = [
-        ("right, under right words", points(|one| one.right_words)),
-        ("right, under wrong words", points(|one| one.wrong_words)),
-        ("says the wrong word", points(|one| one.says_word)),
-    ];
-    let series = series
-        .into_iter()
-        .enumerate()
-        .map(|(at, (name, points))| Series::new(name, points, Style::Line, at));
-    body += &page::chart("Held-out pairs", "%", series.collect(), last);
-    body += &page::curves(log);
-    let settings = serde_json::to_string_pretty(config).unwrap_or_default();
-    body += &format!("<h2>Settings</h2>\n<pre>{}</pre>\n", escape(&settings));
-    let path = folder.file("training.html");
-    prepose_store::files::write_atomically(&path, page::document(&title, &body).as_bytes())?;
-    Ok(path)
-}
-
-/// A picture from its file.
-fn picture(path: &Path) -> Result<(crate::picture::Picture, Vec<u8>), TrainError> {
-    let wrong = |why: String| TrainError::Read {
-        path: path.to_owned(),
-        why,
-    };
-    let bytes = prepose_untrusted::read_regular(path, prepose_untrusted::MAX_PICTURE)
-        .map_err(|error| wrong(error.to_string()))?;
-    let picture =
-        crate::picture::Picture::decode(&bytes).map_err(|error| wrong(error.to_string()))?;
-    Ok((picture, bytes))
+    Ok((log, tries))
 }
 
 #[cfg(test)]

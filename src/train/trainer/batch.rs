@@ -1,9 +1,11 @@
 //! A batch: what it is made of, and its losses and gradients.
 
 use burn::tensor::{Device, Tensor, TensorData};
+use prepose_models::training;
 use prepose_models::unet::{AddedConditioning, Objects};
 use prepose_optimizer::draws::Purpose;
 use prepose_optimizer::objective::{error, noisy_parts};
+use prepose_optimizer::scale::Scale;
 
 use super::super::error::TrainError;
 use super::super::recipe::{Beside, Kind, Recipe};
@@ -44,7 +46,8 @@ impl Batch {
 }
 
 impl Trainer<'_> {
-    /// The losses of a batch's samples and the gradients of their mean, divided by the batches of a step.
+    /// The losses of a batch's samples and the gradients of their mean, divided by the batches of a step, times the scale if
+    /// there is one.
     pub(super) fn gradients(
         &self,
         number: u64,
@@ -63,25 +66,23 @@ impl Trainer<'_> {
         let [tokens, states] = batch.text;
         let context = TensorData::new(batch.contexts, [count, tokens, states]);
         let context = Tensor::from_data(context, &self.device);
-        let added = added.as_ref();
-        let prediction = if batch.shown.is_empty() {
-            let objects = self.objects(number, items)?;
-            let objects = objects.as_ref();
-            self.unet
-                .forward_grounded(noisy, &batch.timesteps, context, added, objects)
-        } else {
+        let objects = self.objects(number, items)?;
+        let shown = (!batch.shown.is_empty()).then(|| {
             let [rows, channels] = batch.features;
             let shown = TensorData::new(batch.shown, [count, rows, channels]);
-            let shown = Tensor::from_data(shown, &self.device);
-            self.unet
-                .forward_shown(noisy, &batch.timesteps, context, added, shown)
+            Tensor::from_data(shown, &self.device)
+        });
+        let told = training::Batch {
+            added: added.as_ref(),
+            objects: objects.as_ref(),
+            shown,
+            ..training::Batch::new(noisy, &batch.timesteps, context)
         };
-        let said: Vec<f32> = prediction
-            .clone()
-            .inner()
-            .into_data()
+        let pass = self.unet.pass(told, self.memory);
+        let said: Vec<f32> = (pass.prediction().clone().into_data())
             .iter::<f32>()
             .collect();
+        let scale = self.place.scale.map_or(1.0, Scale::factor);
         let mut losses = Vec::with_capacity(count);
         let mut cotangent = Vec::with_capacity(said.len());
         let rows = said
@@ -91,15 +92,13 @@ impl Trainer<'_> {
             let samples = count * self.recipe.accumulate;
             let (loss, gradient) = error(row, target, *factor, samples);
             losses.push(loss);
-            cotangent.extend(gradient);
+            cotangent.extend(gradient.into_iter().map(|g| g * scale));
         }
         if losses.iter().any(|loss| !loss.is_finite()) {
             return Ok((losses, Vec::new()));
         }
         let cotangent = Tensor::<4>::from_data(TensorData::new(cotangent, shape), &self.device);
-        // Its gradient to the prediction is the cotangent.
-        let mut tape = (prediction * cotangent).sum().backward();
-        let gradients = self.unet.gradients(&mut tape).into_iter();
+        let gradients = pass.gradients(cotangent).into_iter();
         let gradients = gradients.map(|gradient| gradient.into_data().iter::<f32>().collect());
         Ok((losses, gradients.collect()))
     }

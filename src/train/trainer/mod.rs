@@ -8,18 +8,23 @@ use burn::tensor::{Device, Tensor, TensorData};
 use prepose_dataset::order::Order;
 use prepose_models::ip_adapter::IpAdapter;
 use prepose_models::training::TrainableUNet;
-use prepose_models::unet::UNet;
+use prepose_models::unet::{Memory, UNet};
 use prepose_optimizer::clip;
 use prepose_optimizer::objective::Target;
 use prepose_optimizer::rule::Trained;
+use prepose_optimizer::scale::Scale;
 use prepose_optimizer::state::{self, Place};
 use serde::{Deserialize, Serialize};
 
 use super::error::TrainError;
 use super::prepare::Prepared;
 use super::recipe::Recipe;
+use crate::dtype::Dtype;
 use crate::engine::Engine;
 use crate::sampling::schedulers::Prediction;
+
+/// Where gradients are not finite with this scale of the loss, two to this power, it is not the scale.
+const LEAST_SCALE: i32 = -14;
 
 /// What a step came to.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,10 +35,13 @@ pub struct Step {
     pub loss: f64,
     /// The learning rate.
     pub rate: f64,
-    /// The gradient's length before it was clipped.
+    /// The gradient's length before it was clipped; 0 where it was not finite and moved nothing.
     pub norm: f64,
     /// Samples that were trained on.
     pub samples: usize,
+    /// What the loss was multiplied with, where the network computes in f16.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<f32>,
 }
 
 /// A training between two steps.
@@ -41,6 +49,8 @@ pub struct Trainer<'a> {
     recipe: &'a Recipe,
     data: &'a Prepared,
     unet: TrainableUNet,
+    /// What a pass keeps for its gradient.
+    memory: Memory,
     device: Device,
     trained: Vec<Trained>,
     averages: Vec<Vec<f32>>,
@@ -55,7 +65,7 @@ pub struct Trainer<'a> {
 }
 
 impl<'a> Trainer<'a> {
-    /// A training before its first step.
+    /// A training before its first step. `memory` changes what it takes, and nothing that comes out.
     ///
     /// # Errors
     /// A checkpoint that cannot be trained.
@@ -64,6 +74,7 @@ impl<'a> Trainer<'a> {
         data: &'a Prepared,
         engine: &Engine,
         unet: TrainableUNet,
+        memory: Memory,
     ) -> Result<Self, TrainError> {
         let schedule = engine.noise_schedule()?;
         let target = match schedule.prediction() {
@@ -89,7 +100,10 @@ impl<'a> Trainer<'a> {
             device: engine.device().clone(),
             trained,
             averages,
-            place: Place::default(),
+            place: Place {
+                scale: (recipe.dtype == Dtype::F16).then(Scale::default),
+                ..Place::default()
+            },
             order: Order::new(recipe.seed, recipe.batch, data.sizes()),
             epoch: None,
             target,
@@ -100,6 +114,7 @@ impl<'a> Trainer<'a> {
                 .collect(),
             scaling: engine.latent_scaling(),
             unet,
+            memory,
         })
     }
 
@@ -217,41 +232,57 @@ impl<'a> Trainer<'a> {
                 }
             }
         }
-        let norm = clip::norm(sum.iter().map(Vec::as_slice));
-        if !norm.is_finite() {
-            return Err(not_finite(
-                norm,
-                format!("the gradient of {}", names.join(", ")),
-            ));
+        let scale = self.place.scale;
+        let factor = scale.map(Scale::factor);
+        if let Some(factor) = factor {
+            sum.iter_mut().flatten().for_each(|g| *g /= factor);
         }
+        let norm = clip::norm(sum.iter().map(Vec::as_slice));
+        let finite = norm.is_finite();
+        if !finite && scale.is_none_or(|scale| scale.exponent <= LEAST_SCALE) {
+            let names = names.join(", ");
+            return Err(not_finite(norm, format!("the gradient of {names}")));
+        }
+        let place = Place {
+            step,
+            batch: self.place.batch + accumulate,
+            skipped: self.place.skipped + u64::from(!finite),
+            scale: scale.map(|scale| scale.after(finite)),
+        };
+        // Steps that move nothing do not count for the rate or the optimiser.
+        let moved = step - place.skipped;
+        let rate = (self.recipe.rate).at(moved.saturating_sub(1), self.recipe.steps);
+        if finite {
+            self.move_by(sum, norm, rate, moved);
+        }
+        self.place = place;
+        Ok(Step {
+            step,
+            loss: loss / samples.max(1) as f64,
+            rate: if finite { rate } else { 0.0 },
+            norm: if finite { norm } else { 0.0 },
+            samples,
+            scale: factor,
+        })
+    }
+
+    /// Moves what is trained, for the time `step`, by gradients of this length.
+    fn move_by(&mut self, mut gradients: Vec<Vec<f32>>, norm: f64, rate: f64, step: u64) {
         let factor = match self.recipe.clip > 0.0 {
             true => clip::factor(norm, self.recipe.clip) as f32,
             false => 1.0,
         };
         if factor < 1.0 {
-            sum.iter_mut().flatten().for_each(|g| *g *= factor);
+            gradients.iter_mut().flatten().for_each(|g| *g *= factor);
         }
-        let rate = self.recipe.rate.at(self.place.step, self.recipe.steps);
-        self.recipe
-            .optimizer
-            .step_all(&mut self.trained, &sum, rate, step);
+        let optimizer = &self.recipe.optimizer;
+        optimizer.step_all(&mut self.trained, &gradients, rate, step);
         if let Some(average) = self.recipe.average {
             for (shadow, tensor) in self.averages.iter_mut().zip(&self.trained) {
                 average.update(shadow, &tensor.values, step);
             }
         }
-        self.place = Place {
-            step,
-            batch: self.place.batch + accumulate,
-        };
         self.update();
-        Ok(Step {
-            step,
-            loss: loss / samples.max(1) as f64,
-            rate,
-            norm,
-            samples,
-        })
     }
 
     /// The items of the batch with this number.

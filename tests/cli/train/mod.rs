@@ -3,6 +3,7 @@
 mod gligen;
 mod ip_adapter;
 mod kills;
+mod recompute;
 mod steer;
 
 use std::fs;

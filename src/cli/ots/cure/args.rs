@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
 use prepose::engine::Blueprint;
+use prepose::request::Dtype;
 use prepose::train::dataset::bucket::Sizes;
 use prepose::train::dataset::order::Flips;
 use prepose::train::dataset::sides::SideWords;
@@ -210,6 +211,7 @@ impl Args {
         let rank = self.rank.unwrap_or(if is_toybox { 16 } else { 32 });
         let conv_rank = rank.div_ceil(2);
         let recipe = Recipe {
+            dtype: Dtype::F32,
             kind: Kind::Lora {
                 rank,
                 alpha: rank as f64,

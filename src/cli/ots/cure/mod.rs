@@ -19,6 +19,7 @@ use prepose::train::dataset::Options;
 use prepose::train::dataset::order::Flips;
 use prepose::train::recipe::{Recipe, differences};
 use prepose::train::run::{Job, Samples, run as train};
+use prepose_models::unet::Memory;
 use prepose_untrusted::read_text;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -209,6 +210,7 @@ impl Cure<'_> {
             cache: Some(self.out.join("cache")),
             keep_every: KEEP_EVERY,
             samples: Samples::default(),
+            memory: Memory::Keep,
         };
         let device = model::open(self.args.settings.model.device)?;
         let stop = interrupt::listen_twice()?;

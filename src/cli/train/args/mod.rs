@@ -20,6 +20,7 @@ use prepose::train::optimizer::rule::Rule;
 use prepose::train::optimizer::{Adafactor, AdamW};
 use prepose::train::recipe::{Kind, Recipe};
 use prepose::train::run::{Job, Samples};
+use prepose_models::unet::Memory;
 use prepose_weights::TOYBOX;
 
 /// Which optimiser.
@@ -138,6 +139,13 @@ struct Steps {
     /// Of everything that is drawn: order, noise, first values.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
+    /// What the network computes in; weights, moments and averages stay f32. With f16 the loss is scaled.
+    #[arg(long, value_enum, value_name = "TYPE", default_value = "f32")]
+    dtype: Dtype,
+    /// Keep what comes into each block of the UNet alone, and compute the rest again for the gradient: a fraction of the
+    /// memory, about a third more time, the same result. It may be given or not from one start to the next.
+    #[arg(long)]
+    recompute: bool,
 }
 
 /// What is asked of the network.
@@ -237,6 +245,7 @@ impl Common {
                     buckets: self.pictures.buckets(resolution)?,
                 },
                 seed: Draws(self.steps.seed),
+                dtype: self.steps.dtype,
             },
             model,
             new_adapter: None,
@@ -251,6 +260,10 @@ impl Common {
                 steps: self.kept.sample_steps,
                 seed: self.kept.sample_seed,
                 picture: None,
+            },
+            memory: match self.steps.recompute {
+                true => Memory::Recompute,
+                false => Memory::Keep,
             },
         })
     }
