@@ -1,6 +1,7 @@
 //! `prepose train`: what it leaves, what it refuses, and what is left when it is killed.
 
 mod gligen;
+mod half;
 mod ip_adapter;
 mod kills;
 mod recompute;
