@@ -262,23 +262,20 @@ fn the_toybox_s_clip_is_there_without_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let picture = fixture("toybox/6.png").to_string_lossy().into_owned();
-    let line = |id: &str, prompt: &str| json!({"id": id, "image_path": picture, "prompt": prompt});
-    let lines = [line("right", "a cat"), line("wrong", "a pizza")];
-    let lines = lines.map(|line| format!("{line}\n")).concat();
-    fs::write(folder.join("asked.jsonl"), lines).unwrap();
-    let args = [
-        "score",
-        "clip-score",
-        "asked.jsonl",
-        "--clip",
-        "toybox-clip",
-        "--device",
-        "flex",
-        "--json",
-    ];
-    let told: Value = serde_json::from_str(&works(folder, &args)).unwrap();
-    let cosine = |at: usize| told["pictures"][at]["cosine"].as_f64().unwrap();
-    assert!(cosine(0) > cosine(1) + 0.2, "{told}");
+    let cosine = |prompt: &str| {
+        let line = json!({"image_path": picture, "prompt": prompt});
+        fs::write(folder.join("asked.jsonl"), format!("{line}\n")).unwrap();
+        let asked = ["score", "clip-score", "asked.jsonl", "--json"];
+        let told = works(
+            folder,
+            &[&asked[..], &["--clip", "toybox-clip", "--device", "flex"]].concat(),
+        );
+        let told: Value = serde_json::from_str(&told).unwrap();
+        assert_eq!(told["clip"], "toybox-clip");
+        told["figures"]["cosine"].as_f64().unwrap()
+    };
+    let (right, wrong) = (cosine("a cat"), cosine("a pizza"));
+    assert!(right > wrong + 0.2, "{right} {wrong}");
     let about = works(folder, &["info", "toybox-clip"]);
     assert!(about.contains("CLIP (text and picture encoder)"), "{about}");
     // A CLIP is no detector.
