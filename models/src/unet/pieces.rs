@@ -169,14 +169,17 @@ impl Piece<'_> {
     }
 }
 
-/// The pieces of a list of steps: each ends with a block, the last with the list.
+/// The pieces of a list of steps, none of them empty: each ends with a block, the last with the list.
 fn pieces(steps: &[Step]) -> Vec<Range<usize>> {
     let blocks = steps.iter().enumerate();
     let ends = blocks.filter_map(|(i, step)| step.recomputes().then_some(i + 1));
     let mut begin = 0;
     let mut pieces = Vec::new();
     for end in ends.chain([steps.len()]) {
-        pieces.push(begin..end);
+        // SDXL's last step is a block.
+        if begin < end {
+            pieces.push(begin..end);
+        }
         begin = end;
     }
     pieces
