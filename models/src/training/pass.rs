@@ -50,7 +50,7 @@ pub struct TrainingPass<'a> {
 /// What a pass has for its gradient.
 enum Kept {
     /// The prediction on its tape.
-    Tape(Tensor<4>),
+    Tape(Box<Tensor<4>>),
     /// What came into each block.
     Pieces(Box<Pieces>),
 }
@@ -67,7 +67,7 @@ impl TrainableUNet {
                 let prepared = self.prepare(&unet, &self.leaves, &batch);
                 let (sample, timesteps) = (batch.sample.clone(), batch.timesteps);
                 let on_tape = unet.forward_prepared(sample, timesteps, &prepared);
-                (on_tape.clone().without_autodiff(), Kept::Tape(on_tape))
+                (on_tape.clone().without_autodiff(), Kept::Tape(Box::new(on_tape)))
             }
             Memory::Recompute => {
                 // Under autodiff, so that the operations are those of the tape, and not tracked.
@@ -125,7 +125,7 @@ impl TrainingPass<'_> {
         let mut sums = Sums(vec![None; leaves.len()]);
         match self.kept {
             Kept::Tape(prediction) => {
-                let from = Cotangent::new(prediction, cotangent);
+                let from = Cotangent::new(*prediction, cotangent);
                 if let Some(mut tape) = kernels::backward(from.into_iter().collect()) {
                     sums.add(leaves, &mut tape);
                 }
