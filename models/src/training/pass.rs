@@ -67,7 +67,10 @@ impl TrainableUNet {
                 let prepared = self.prepare(&unet, &self.leaves, &batch);
                 let (sample, timesteps) = (batch.sample.clone(), batch.timesteps);
                 let on_tape = unet.forward_prepared(sample, timesteps, &prepared);
-                (on_tape.clone().without_autodiff(), Kept::Tape(Box::new(on_tape)))
+                (
+                    on_tape.clone().without_autodiff(),
+                    Kept::Tape(Box::new(on_tape)),
+                )
             }
             Memory::Recompute => {
                 // Under autodiff, so that the operations are those of the tape, and not tracked.

@@ -189,7 +189,7 @@ impl EyeWeights {
         let path = &file.path().to_path_buf();
         let Some((kind, layout)) = keys::recognised(&file) else {
             return Err(WeightsError::Unsupported {
-                path: path.to_path_buf(),
+                path: path.clone(),
                 what: family::kind(&file).name().to_string(),
                 hint: "give a CLIP, a DINOv2, a Depth Anything, a SAM, an ImageReward or FID's Inception".into(),
             });
