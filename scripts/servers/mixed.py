@@ -396,7 +396,7 @@ def main():
         begin = [asked.program, "generate", "a dog", "--steps", "2", "--quiet", "--device", "flex", "--out", start]
         subprocess.run(begin, check=True, stdout=subprocess.DEVNULL)
         begun = pathlib.Path(start).read_bytes()
-        load, figures = mixed(work, tokens, begun)
+        _, figures = mixed(work, tokens, begun)
         print(json.dumps(figures, indent=1), flush=True)
         figures = {"date": f"{datetime.date.today()}", "mixed": figures, "killed": killed(work, tokens, begun)}
         print(json.dumps(figures["killed"], indent=1))

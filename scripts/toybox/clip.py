@@ -59,7 +59,10 @@ def new_clip():
 def exchanged(scene):
     """The same two things, each where the other one was, as far as their sizes allow."""
     a, b = scene.things
-    place = lambda name, thing: world.Thing(name, min(thing.x, world.GRID - world.CELLS_OF[name]), min(thing.y, world.GRID - world.CELLS_OF[name]))
+    def place(name, thing):
+        most = world.GRID - world.CELLS_OF[name]
+        return world.Thing(name, min(thing.x, most), min(thing.y, most))
+
     return world.Scene((place(b.name, a), place(a.name, b)), scene.arrangement, scene.background)
 
 
@@ -219,7 +222,10 @@ def take(out):
     log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
     last = [line for line in log if line["stage"] == "clip"][-1]
     rows = ["| what | pictures | right, % |", "| --- | ---: | ---: |", *(f"| {' | '.join(map(str, row))} |" for row in measure(TARGET))]
-    text = f"{last['step']} steps of {BATCH} pictures in {last['minutes']:.0f} minutes, mean loss at the end {last['loss']:.3f}. Of pictures that it has not seen:\n\n" + "\n".join(rows)
+    text = (
+        f"{last['step']} steps of {BATCH} pictures in {last['minutes']:.0f} minutes, mean loss at the end {last['loss']:.3f}. "
+        "Of pictures that it has not seen:\n\n" + "\n".join(rows)
+    )
     card = TARGET / "README.md"
     before, rest = card.read_text().split(START)
     card.write_text(f"{before}{START}\n{text}\n{END}{rest.split(END)[1]}")
