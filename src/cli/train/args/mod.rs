@@ -142,8 +142,8 @@ struct Steps {
     /// What the network computes in; weights, moments and averages stay f32. With f16 the loss is scaled.
     #[arg(long, value_enum, value_name = "TYPE", default_value = "f32")]
     dtype: Dtype,
-    /// Keep what comes into each block of the UNet alone, and compute the rest again for the gradient: a fraction of the
-    /// memory, about a third more time, the same result. It may be given or not from one start to the next.
+    /// Keep what comes into each block of the UNet alone, and compute the rest again for the gradient: less memory, for the time
+    /// of one more forward pass, and on the CPU the same result. It may be given or not from one start to the next.
     #[arg(long)]
     recompute: bool,
 }
