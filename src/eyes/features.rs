@@ -55,7 +55,7 @@ pub struct FeatureExtractor {
 }
 
 impl FeatureExtractor {
-    /// Loads the network that `given` names: `toybox`, or what [`EyeWeights::open`] takes, if it is FID's Inception, a
+    /// Loads the network that `given` names: `toybox` (its detector), or what [`EyeWeights::open`] takes, if it is FID's Inception, a
     /// DINOv2 or a CLIP.
     ///
     /// # Errors
@@ -122,6 +122,9 @@ impl FeatureExtractor {
         match self.network {
             Network::Inception(_) => "Inception-v3, resized as by pytorch-fid",
             Network::Dinov2(_) => "DINOv2's class token, pictures squashed to 224 x 224",
+            Network::Clip(_) if self.name == TOYBOX_CLIP => {
+                "the toybox's CLIP, which knows drawings only: figures to try things with, comparable with no other"
+            }
             Network::Clip(_) | Network::ClipVision(_) => {
                 "CLIP's picture embedding, the middle square"
             }

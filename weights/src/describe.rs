@@ -38,7 +38,7 @@ pub struct Description {
     pub types: BTreeMap<String, Count>,
     /// Tensors and numbers by network, or by the beginning of the name.
     pub parts: BTreeMap<String, Count>,
-    /// What comes with it and is loaded where it is asked for: the toybox's layers of GLIGEN's.
+    /// What comes with it and is loaded where it is asked for: the toybox's layers of GLIGEN's, and its IP-Adapter.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub on_request: BTreeMap<String, Count>,
     /// What a LoRA changes.
@@ -85,16 +85,26 @@ pub fn describe_file(path: &Path) -> Result<Description, WeightsError> {
     #[cfg(feature = "toybox")]
     if path == Path::new(crate::toybox::TOYBOX) {
         let mut description = describe_folder(path, crate::toybox::files())?;
-        let layers = crate::toybox::gligen()?;
-        let tensors = layers.tensors().map(|(_, info)| info.elements() as u64);
-        let tensors: Vec<u64> = tensors.collect();
-        let count = Count {
-            tensors: tensors.len(),
-            parameters: tensors.iter().sum(),
-        };
-        description.on_request.insert("gligen".into(), count);
+        let more = [
+            ("gligen", crate::toybox::gligen()?),
+            ("ip-adapter", crate::toybox::ip_adapter()?),
+        ];
+        for (name, file) in more {
+            let tensors = file.tensors().map(|(_, info)| info.elements() as u64);
+            let tensors: Vec<u64> = tensors.collect();
+            let count = Count {
+                tensors: tensors.len(),
+                parameters: tensors.iter().sum(),
+            };
+            description.on_request.insert(name.into(), count);
+        }
         description.steer = SteerFile::toybox().ok().map(|file| file.config);
         return Ok(description);
+    }
+    #[cfg(feature = "toybox")]
+    if path == Path::new(crate::toybox::TOYBOX_CLIP) {
+        let file = crate::toybox::clip_files().tensors("model.safetensors")?;
+        return Ok(describe_tensors(path, &file));
     }
     let path = hub::resolve(path)?;
     let metadata = std::fs::metadata(&path).map_err(|source| match source.kind() {
@@ -164,15 +174,18 @@ impl Description {
 }
 
 fn describe_single(path: &Path) -> Result<Description, WeightsError> {
-    let file = TensorFile::open(path)?;
-    let kind = family::kind(&file);
+    Ok(describe_tensors(path, &TensorFile::open(path)?))
+}
+
+fn describe_tensors(path: &Path, file: &TensorFile) -> Description {
+    let kind = family::kind(file);
     let mut description = empty(path, file.format(), kind);
-    description.count(&file, |name| beginning(name, kind));
+    description.count(file, |name| beginning(name, kind));
     description.metadata = file.metadata().cloned().unwrap_or_default();
     if kind == FileKind::Lora {
-        description.lora = Some(describe_lora(&file));
+        description.lora = Some(describe_lora(file));
     }
-    Ok(description)
+    description
 }
 
 /// The network that a tensor belongs to in a single file: the beginning of its name.

@@ -58,6 +58,6 @@ pub use prediction::Prediction;
 pub use prepose_formats::{FormatError, SharedBytes, StoredType, TensorFile, TensorInfo};
 pub use random::RandomCheckpoint;
 #[cfg(feature = "toybox")]
-pub use toybox::TOYBOX;
+pub use toybox::{TOYBOX, TOYBOX_CLIP};
 pub use trained::TrainedTensor;
 pub use wordpiece::BertTokenizer;

@@ -33,10 +33,13 @@ pub(crate) fn paddings(family: Family) -> [Padding; 2] {
     [first, Padding::Exclamation]
 }
 
-/// The tokenizer in `folder`, if there is one: `vocab.json` with `merges.txt`, or the
+/// The tokenizer in `folder` ("" for `files` themselves), if there is one: `vocab.json` with `merges.txt`, or the
 /// `tokenizer.json` that replaces both since transformers 5.
 pub(crate) fn own(files: &Files, folder: &str) -> Result<Option<ClipTokenizer>, WeightsError> {
-    let name = |file: &str| format!("{folder}/{file}");
+    let name = |file: &str| match folder {
+        "" => file.to_owned(),
+        _ => format!("{folder}/{file}"),
+    };
     let (vocab, merges) = if files.has(&name("vocab.json")) {
         (
             files.read(&name("vocab.json"))?,

@@ -64,6 +64,41 @@ pub(crate) fn detector_files() -> Files {
     }
 }
 
+/// The name under which [`EyeWeights::open`](crate::EyeWeights::open) finds the toybox's CLIP.
+pub const TOYBOX_CLIP: &str = "toybox-clip";
+
+const CLIP: &[(&str, &[u8])] = &[
+    ("config.json", include_bytes!("../toybox/clip/config.json")),
+    (
+        "model.safetensors",
+        include_bytes!("../toybox/clip/model.safetensors"),
+    ),
+    // As the toybox itself.
+    ("merges.txt", include_bytes!("../toybox/tokenizer/merges.txt")),
+    (
+        "tokenizer_config.json",
+        include_bytes!("../toybox/tokenizer/tokenizer_config.json"),
+    ),
+    ("vocab.json", include_bytes!("../toybox/tokenizer/vocab.json")),
+];
+
+/// The toybox's CLIP, a folder by itself.
+pub(crate) fn clip_files() -> Files {
+    Files::Embedded {
+        name: TOYBOX_CLIP,
+        files: CLIP,
+    }
+}
+
+/// The toybox's IP-Adapter, whose picture encoder is that CLIP's.
+pub(crate) fn ip_adapter() -> Result<Arc<TensorFile>, WeightsError> {
+    const FILE: &[u8] = include_bytes!("../toybox/ip-adapter/ip_adapter.safetensors");
+    Ok(Arc::new(TensorFile::from_bytes(
+        "toybox/ip-adapter".into(),
+        FILE,
+    )?))
+}
+
 /// GLIGEN's layers for the toybox, in a file by themselves.
 const GLIGEN: &[u8] = include_bytes!("../toybox/gligen/gligen.safetensors");
 

@@ -52,8 +52,7 @@ impl EyeWeights {
     /// # Errors
     /// [`WeightsError`] if its own cannot be used, or the text encoder has no place for all tokens.
     pub fn tokenizer(&self) -> Result<ClipTokenizer, WeightsError> {
-        let files = Files::Folder(self.folder.clone());
-        let own = tokenizer_files::own(&files, ".")?;
+        let own = tokenizer_files::own(&self.files, "")?;
         let tokenizer = own.unwrap_or_else(|| ClipTokenizer::clip(Padding::EndOfText));
         let config: ClipConfig = self.part.config()?;
         let remedy = "put vocab.json and merges.txt of this network next to its weights";
@@ -76,7 +75,7 @@ impl EyeWeights {
             return Ok(());
         }
         Err(WeightsError::Folder {
-            path: self.folder.clone(),
+            path: self.files.path(""),
             what: format!("the tokenizer has {tokens} tokens, and the text encoder knows {places}"),
             hint: remedy.into(),
         })
@@ -144,13 +143,12 @@ impl EyeWeights {
     /// # Errors
     /// [`WeightsError`] if there is none, it cannot be used, or the text encoder has no place for all tokens.
     pub fn bert_tokenizer(&self) -> Result<BertTokenizer, WeightsError> {
-        let beside = Files::Folder(self.folder.clone());
-        let files = match ["tokenizer.json", "vocab.txt"].map(|name| beside.has(name)) {
+        let files = match ["tokenizer.json", "vocab.txt"].map(|name| self.files.has(name)) {
             [false, false] => (BERT.into_iter().find_map(hub::downloaded)).map(Files::Folder),
-            _ => Some(beside),
+            _ => Some(self.files.clone()),
         };
         let files = files.ok_or_else(|| WeightsError::Folder {
-            path: self.folder.clone(),
+            path: self.files.path(""),
             what: "neither vocab.txt nor tokenizer.json is next to the weights, and no bert-base-uncased was downloaded".into(),
             hint: "put bert-base-uncased's vocab.txt there, or run `prepose pull google-bert/bert-base-uncased`".into(),
         })?;

@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use crate::error::WeightsError;
 use crate::family;
-use crate::files::read_json;
+use crate::files::{Files, read_json};
 use crate::hash::{FileHash, hash_file};
 use crate::hub;
 use crate::part::Part;
@@ -125,11 +125,12 @@ pub struct EyeWeights {
     kind: EyeKind,
     part: Part,
     file: Arc<TensorFile>,
-    folder: PathBuf,
+    /// What lies beside its weights.
+    files: Files,
 }
 
 impl EyeWeights {
-    /// Opens a folder as transformers writes it, `OWNER/NAME` of the hub if any program has downloaded it, or a file
+    /// Opens `toybox-clip` (the toybox's, in the binary), a folder as transformers writes it, `OWNER/NAME` of the hub if any program has downloaded it, or a file
     /// of weights: transformers' own, or `sam_vit_b_01ec64.pth`, `depth_anything_v2_vits.pth`,
     /// `dinov2_vitl14_pretrain.pth`, `open_clip_pytorch_model.bin`, `ImageReward.pt` and
     /// `pt_inception-2015-12-05-6726825d.pth` as their authors published them. A file without a `config.json` next to it is of the published network whose sizes it has.
@@ -139,6 +140,10 @@ impl EyeWeights {
     /// sense.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, WeightsError> {
         let given = path.as_ref();
+        #[cfg(feature = "toybox")]
+        if given == Path::new(crate::toybox::TOYBOX_CLIP) {
+            return Self::toybox();
+        }
         let path = match given.symlink_metadata() {
             Ok(_) => given.to_path_buf(),
             Err(_) => hub::downloaded(&given.to_string_lossy()).unwrap_or(given.to_path_buf()),
@@ -165,11 +170,23 @@ impl EyeWeights {
         };
         let named = given.file_stem().filter(|_| !metadata.is_dir());
         let named = named.or(given.file_name()).unwrap_or(given.as_os_str());
-        Self::from_file(&weights, named.to_string_lossy().into_owned())
+        let name = named.to_string_lossy().into_owned();
+        let folder = weights.parent().unwrap_or(Path::new("")).to_path_buf();
+        let file = Arc::new(TensorFile::open(&weights)?);
+        Self::of(name, file, Files::Folder(folder))
     }
 
-    fn from_file(path: &Path, name: String) -> Result<Self, WeightsError> {
-        let file = Arc::new(TensorFile::open(path)?);
+    /// The toybox's CLIP.
+    #[cfg(feature = "toybox")]
+    pub(crate) fn toybox() -> Result<Self, WeightsError> {
+        let files = crate::toybox::clip_files();
+        let file = files.tensors(WEIGHTS[0])?;
+        Self::of(crate::toybox::TOYBOX_CLIP.to_owned(), file, files)
+    }
+
+    /// The network of `file`, which lies among `files`.
+    fn of(name: String, file: Arc<TensorFile>, files: Files) -> Result<Self, WeightsError> {
+        let path = &file.path().to_path_buf();
         let Some((kind, layout)) = keys::recognised(&file) else {
             return Err(WeightsError::Unsupported {
                 path: path.to_path_buf(),
@@ -181,16 +198,14 @@ impl EyeWeights {
         for key in file.names() {
             crate::folder::insert(&mut part, &file, key, target(kind, layout, key));
         }
-        let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
-        let beside = folder.join(CONFIG);
-        let config = match beside.symlink_metadata() {
-            Ok(_) => Some(read_json(&beside)?).filter(|config| is_of(config, kind)),
-            Err(_) => None,
+        let config = match files.has(CONFIG) {
+            true => Some(files.json(CONFIG)?).filter(|config| is_of(config, kind)),
+            false => None,
         };
         match config {
-            Some(config) => (part.config, part.config_path) = (config, beside),
+            Some(config) => (part.config, part.config_path) = (config, files.path(CONFIG)),
             None => {
-                part.config = shapes::config(kind, layout, &part, &folder)?;
+                part.config = shapes::config(kind, layout, &part, &files.path(""))?;
                 part.config_path = PathBuf::from("the published one of these sizes");
             }
         }
@@ -199,7 +214,7 @@ impl EyeWeights {
             kind,
             part,
             file,
-            folder,
+            files,
         };
         weights.check()?;
         Ok(weights)
