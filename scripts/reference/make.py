@@ -31,6 +31,7 @@ CASES = {
     "lora": "lora",
     "tokenizer": "tokenizer",
     "toybox": "toybox",
+    "toybox-clip": "toybox_clip",
     "gradients": "network_gradients",
     "rcnn": "rcnn",
     "eyes/grounding-dino": "eyes_grounding",

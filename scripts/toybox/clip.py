@@ -29,9 +29,9 @@ from training import Stage
 TOYBOX = Path(__file__).resolve().parents[2] / "weights/toybox"
 TARGET = TOYBOX / "clip"
 WIDTH, LAYERS, HEADS, PATCH, SPACE = 128, 3, 4, 16, 128
-BATCH = 192
+BATCH = 128
 EXCHANGED = 0.25  # share of a batch in which the things of a scene before it are exchanged
-DECODED = 3000  # pictures from the autoencoder
+DECODED = 800  # pictures from the autoencoder
 MEAN = torch.tensor([0.48145466, 0.4578275, 0.40821073]).view(3, 1, 1)
 DEVIATION = torch.tensor([0.26862954, 0.26130258, 0.27577711]).view(3, 1, 1)
 START, END = "<!-- measured -->", "<!-- /measured -->"

@@ -1,7 +1,7 @@
 """The toybox's layers of GLIGEN's, before and after `prepose train gligen`.
 
     python scripts/toybox/gligen.py begin start.safetensors
-    python scripts/toybox/gligen.py take TRAINING...
+    python scripts/toybox/gligen.py take TRAINING DATA
 
 `begin` writes layers to begin with. The authors begin with closed gates before random projections, and take hundreds of thousands of steps;
 here the gates are open before projections of zeros, which change as little and learn at once. Among 256 tokens of the picture and 30 of
@@ -86,19 +86,19 @@ def begin(path):
     save_file({name: value.contiguous() for name, value in layers.items()}, path)
 
 
-def take(*trainings):
-    """The data of each training is the folder that its pictures were in."""
-    commands, start = [], "start.safetensors"
-    for training in trainings:
-        data = json.loads((training / "training.json").read_text())["data"]
-        commands.append(f"gligen {Path(data).name} --gligen {start}")
-        start = f"runs/{training.name}/gligen.safetensors"
-    trained.take("gligen", "gligen.safetensors", trainings, commands)
+def take(training, data):
+    begin = f"gligen {data} --gligen start.safetensors"
+    trained.take("gligen", "gligen.safetensors", Path(training), begin, f"gligen {data} --gligen {{}}")
 
 
 def main():
-    what, *paths = sys.argv[1:]
-    {"begin": begin, "take": take}[what](*map(Path, paths))
+    match sys.argv[1:]:
+        case ["begin", path]:
+            begin(path)
+        case ["take", training, data]:
+            take(training, data)
+        case _:
+            raise SystemExit(__doc__)
 
 
 if __name__ == "__main__":

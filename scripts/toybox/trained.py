@@ -1,6 +1,7 @@
 """What the toybox takes over from `prepose train`: a file, and the record of how it came about on the card beside it."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -47,12 +48,14 @@ def record(training, command):
     ]
 
 
-def take(folder, name, trainings, commands):
-    """Copies the file `name` of the last of `trainings` into the toybox's `folder`, and writes the records of all onto its card."""
-    shutil.copyfile(trainings[-1] / name, WEIGHTS / folder / name)
-    text = []
-    for training, command in zip(trainings, commands):
-        text += ["", *record(training, command)]
+def take(folder, name, training, begin, further):
+    """Copies the file `name` of `training` into the toybox's `folder`, and adds its record to the card there. The words of its command are
+    `begin` for the first training, and `further` with the file of the one before after that."""
+    shutil.copyfile(training / name, WEIGHTS / folder / name)
     card = WEIGHTS / folder / "README.md"
     before, rest = card.read_text().split(START)
-    card.write_text(f"{before}{START}\n" + "\n".join(text[1:]) + f"\n{END}{rest.split(END)[1]}")
+    records, after = rest.split(END)
+    outs = re.findall(r"--out (runs/\S+)", records)
+    command = further.format(f"{outs[-1]}/{name}") if outs else begin
+    text = "\n".join([*([records.strip(), ""] if outs else []), *record(training, command)])
+    card.write_text(f"{before}{START}\n{text}\n{END}{after}")

@@ -20,11 +20,13 @@ impl Default for Feedback {
 }
 
 impl Feedback {
-    /// The request for the picture of what is missing: as the first one, with another prompt.
+    /// The request for the picture of what is missing: as the first one, with another prompt and the noise of the next seed. What is
+    /// missing is often the whole of a small graph; from the same noise it would be missing again.
     pub fn reference(&self, first: &Request, missing: &str) -> Request {
         Request {
             prompt: missing.to_owned(),
             pictures: Vec::new(),
+            seed: first.seed.wrapping_add(1),
             ..first.clone()
         }
     }

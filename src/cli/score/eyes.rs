@@ -42,7 +42,7 @@ pub struct EyeArgs {
     mask_choice: MaskChoice,
     /// A CLIP, for clip-score.
     ///
-    /// A folder as transformers writes it, or OpenCLIP's open_clip_pytorch_model.bin.
+    /// A folder as transformers writes it, OpenCLIP's open_clip_pytorch_model.bin, or toybox-clip for the toybox's.
     #[arg(long, value_name = "PATH")]
     clip: Option<PathBuf>,
     /// An ImageReward, for image-reward and quality.

@@ -42,7 +42,7 @@ pub struct QualityArgs {
     /// The network that looks at pictures; may be repeated [default: toybox].
     ///
     /// FID's Inception (pt_inception-2015-12-05-6726825d.pth), a DINOv2, a CLIP (for CMMD, and CLIPScore where there
-    /// are prompts), or the toybox's detector.
+    /// are prompts), the toybox's detector, or its CLIP (toybox-clip).
     #[arg(long, value_name = "PATH")]
     features: Vec<String>,
     /// Write the mean and the covariance of the pictures' features, as pytorch-fid does (.npz).

@@ -65,7 +65,7 @@ pub struct GligenArgs {
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("begun").required(true).args(["image_encoder", "ip_adapter"])))]
 pub struct IpAdapterArgs {
-    /// The picture encoder of a new adapter, CLIP's: a folder, a file of weights or a name.
+    /// The picture encoder of a new adapter, CLIP's: a folder, a file of weights, a name, or toybox-clip.
     #[arg(long, value_name = "PATH|NAME", help_heading = "IP-Adapter")]
     image_encoder: Option<PathBuf>,
     /// An adapter to begin with; its picture encoder is found as for generate.
