@@ -6,7 +6,7 @@ use prepose_models::dinov2::Dinov2;
 use prepose_models::inception::Inception;
 use prepose_models::pixels::Rgb;
 use prepose_models::rcnn::Rcnn;
-use prepose_weights::{DetectorWeights, EyeKind, EyeWeights, WeightsError};
+use prepose_weights::{DetectorWeights, EyeKind, EyeWeights, TOYBOX_CLIP, WeightsError};
 
 use super::reading::Reading;
 use super::{ClipScorer, EyeError, rgb};

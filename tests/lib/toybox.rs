@@ -91,7 +91,10 @@ fn the_toybox_s_clip_and_adapter_are_transformers_and_diffusers() {
     }
 
     model.show_toybox();
-    let engine = Blueprint::open(&model).unwrap().load(&model, &device).unwrap();
+    let engine = Blueprint::open(&model)
+        .unwrap()
+        .load(&model, &device)
+        .unwrap();
     let shown = &case["shown"];
     let number = |name: &str| shown[name].as_u64().unwrap() as usize;
     let (mut request, _) = requests[number("request")].clone();

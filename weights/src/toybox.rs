@@ -74,12 +74,18 @@ const CLIP: &[(&str, &[u8])] = &[
         include_bytes!("../toybox/clip/model.safetensors"),
     ),
     // As the toybox itself.
-    ("merges.txt", include_bytes!("../toybox/tokenizer/merges.txt")),
+    (
+        "merges.txt",
+        include_bytes!("../toybox/tokenizer/merges.txt"),
+    ),
     (
         "tokenizer_config.json",
         include_bytes!("../toybox/tokenizer/tokenizer_config.json"),
     ),
-    ("vocab.json", include_bytes!("../toybox/tokenizer/vocab.json")),
+    (
+        "vocab.json",
+        include_bytes!("../toybox/tokenizer/vocab.json"),
+    ),
 ];
 
 /// The toybox's CLIP, a folder by itself.

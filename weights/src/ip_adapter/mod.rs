@@ -84,7 +84,11 @@ impl AdapterWeights {
                 hint: "give a file in it, such as ip-adapter_sd15.safetensors".into(),
             });
         }
-        Self::of(Arc::new(TensorFile::open(&path)?), spec.encoder.as_deref(), parts)
+        Self::of(
+            Arc::new(TensorFile::open(&path)?),
+            spec.encoder.as_deref(),
+            parts,
+        )
     }
 
     /// The adapter in `file`, with the picture encoder `given` or the one beside it.
