@@ -45,8 +45,8 @@ use scenes::Scene;
 /// was stopped.
 #[derive(Debug, clap::Args)]
 pub struct Refine {
-    /// Scene graphs (a JSON list, or one a line), or a prompt.
-    #[arg(value_name = "GRAPHS|PROMPT")]
+    /// Scene graphs (a JSON list, or one a line), a set of `prepose suites`, or a prompt.
+    #[arg(value_name = "GRAPHS|SUITE|PROMPT")]
     scenes: String,
     /// Where pictures, answers and tables go.
     #[arg(short, long, value_name = "FOLDER")]

@@ -6,6 +6,9 @@ use std::path::Path;
 use anyhow::{Context, bail, ensure};
 use prepose::judge::scene::graph::{Graph, Relationship, check};
 use prepose::prompt::scene;
+use prepose::prompt::scene::StatedRelation;
+use prepose::suite::SuitePrompt;
+use prepose::suite::sets;
 use serde::Deserialize;
 
 use super::super::{graphs, text};
@@ -24,10 +27,10 @@ struct Composed {
     prompt: String,
 }
 
-/// The graphs of a file, or the graph of a prompt.
+/// The graphs of a file, of a suite's prompts, or of a prompt.
 ///
 /// # Errors
-/// Neither can be read; a graph has no text although texts were given.
+/// None of these can be read; a graph has no text although texts were given.
 pub fn read(given: &str, texts: Option<&Path>) -> anyhow::Result<Vec<Scene>> {
     let path = Path::new(given);
     if given != "-" && !path.exists() {
@@ -35,8 +38,11 @@ pub fn read(given: &str, texts: Option<&Path>) -> anyhow::Result<Vec<Scene>> {
         ensure!(!looks_like_a_file, "there is no file {given}");
         ensure!(
             texts.is_none(),
-            "--texts are those of graphs, and a prompt was given"
+            "--texts are those of graphs, and a prompt or a suite was given"
         );
+        if let Some(set) = sets::find(given) {
+            return set.suite().prompts.into_iter().map(of_suite).collect();
+        }
         return Ok(vec![of_prompt(given)?]);
     }
     let graphs = graphs(path)?;
@@ -63,32 +69,55 @@ pub fn read(given: &str, texts: Option<&Path>) -> anyhow::Result<Vec<Scene>> {
     graphs.into_iter().map(scene).collect()
 }
 
+/// A prompt of a suite, with the objects and relations that the suite says it names.
+fn of_suite(prompt: SuitePrompt) -> anyhow::Result<Scene> {
+    let names = numbered(prompt.objects.iter().map(String::as_str));
+    let graph = Graph {
+        id: prompt.prompt_id,
+        picture: None,
+        relationships: edges(&prompt.relations, &names),
+        objects: names,
+    };
+    Ok(Scene {
+        graph: check(graph).map_err(anyhow::Error::msg)?,
+        text: prompt.prompt,
+    })
+}
+
+/// Names as graphs have them: the first dog is `dog.1`.
+fn numbered<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    let names = names.map(|name| {
+        let count = counts.entry(name).or_default();
+        *count += 1;
+        format!("{name}.{count}")
+    });
+    names.collect()
+}
+
+/// Relations between the objects with these names.
+fn edges(relations: &[StatedRelation], names: &[String]) -> Vec<Relationship> {
+    let edges = relations.iter().flat_map(|stated| {
+        stated.objects.iter().map(|object| Relationship {
+            source: names[stated.subject].clone(),
+            target: names[*object].clone(),
+            relation: stated.relation.as_str().replace('_', " "),
+        })
+    });
+    edges.collect()
+}
+
 /// What a prompt says, as a graph.
 fn of_prompt(prompt: &str) -> anyhow::Result<Scene> {
     let read = scene::Scene::parse(prompt)?;
     if read.objects.is_empty() {
         bail!("{prompt:?} is no file, and as a prompt it names no object");
     }
-    let mut counts: HashMap<&str, usize> = HashMap::new();
-    let names = read.objects.iter().map(|object| {
-        let name = object.phrase.as_str();
-        let count = counts.entry(name).or_default();
-        *count += 1;
-        format!("{name}.{count}")
-    });
-    let names: Vec<String> = names.collect();
-    let edges = read.relations.iter().flat_map(|stated| {
-        let names = &names;
-        stated.objects.iter().map(move |object| Relationship {
-            source: names[stated.subject].clone(),
-            target: names[*object].clone(),
-            relation: stated.relation.as_str().replace('_', " "),
-        })
-    });
+    let names = numbered(read.objects.iter().map(|object| object.phrase.as_str()));
     let graph = Graph {
         id: "1".into(),
         picture: None,
-        relationships: edges.collect(),
+        relationships: edges(&read.relations, &names),
         objects: names,
     };
     let graph =
@@ -102,6 +131,18 @@ fn of_prompt(prompt: &str) -> anyhow::Result<Scene> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_suite_has_a_graph_for_each_prompt() {
+        let scenes = read("spatialbench-uc", None).unwrap();
+        assert_eq!(scenes.len(), 200);
+        assert_eq!(scenes[0].graph.objects, ["cake.1", "bed.1"]);
+        assert_eq!(scenes[0].text, "A photo of a cake to the left of a bed.");
+        let edge = &scenes[0].graph.relationships[0];
+        assert_eq!((&*edge.source, &*edge.relation), ("cake.1", "left of"));
+        let texts = Some(Path::new("texts.jsonl"));
+        assert!(read("spatialbench-uc", texts).is_err());
+    }
 
     #[test]
     fn a_prompt_is_a_graph() {
