@@ -5,7 +5,7 @@
 
 It learns as CLIP does: of a batch of pictures and captions, which belong together. Half of the pictures are drawings, half are such as the
 toybox's autoencoder decodes from somewhat wrong latents. Captions tell the truth, name two things in either order, and every
-fourth pair comes with its two things exchanged, so that what is where must be told apart.
+fourth pair comes with its two things exchanged, so that what is where can be told apart.
 """
 
 import argparse
