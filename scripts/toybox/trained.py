@@ -20,6 +20,7 @@ def words(recipe):
         "--schedule": rate["decay"],
         "--betas": f"{rule['beta1']:g},{rule['beta2']:g}",
         "--clip": f"{recipe['clip']:g}",
+        "--dropout": recipe["dropout"],
         "--layout-share": recipe["timesteps"].get("layout"),
         "--ema": (recipe["average"] or {}).get("decay"),
         "--seed": recipe["seed"],
