@@ -221,11 +221,12 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         }
         progress.finish();
         if !quiet && !args.json {
-            println!(
+            writeln!(
+                std::io::stdout().lock(),
                 "{} in {}",
                 count(looking.found, "detection"),
                 count(looking.pictures, "picture")
-            );
+            )?;
         }
     }
     for line in &problems {

@@ -32,9 +32,10 @@ pub fn run(
     let folder = carry_out(suite, methods, settings, quiet)?;
     if folder.plan().config.shard.is_some() {
         if !quiet && !settings.json {
-            println!(
+            writeln!(
+                std::io::stdout().lock(),
                 "this is a part of a run; join the parts with `prepose merge`, and give this command the joined folder"
-            );
+            )?;
         }
         return Ok(OK);
     }

@@ -1,7 +1,8 @@
 //! What Ctrl-C and other requests to end do while pictures are made.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use anyhow::Context;
 
@@ -11,6 +12,37 @@ static CODE: AtomicU8 = AtomicU8::new(0);
 /// The exit code of a program that a signal has asked to end: 130 for Ctrl-C, 143 for `kill`.
 pub fn exit_code() -> Option<u8> {
     Some(CODE.load(Ordering::Relaxed)).filter(|code| *code > 0)
+}
+
+/// Held while a picture is written with what is told of it elsewhere: only a second signal ends the program then.
+pub fn whole() -> MutexGuard<'static, ()> {
+    static WRITING: Mutex<()> = Mutex::new(());
+    WRITING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How long a step at hand is waited for where nothing comes of waiting.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The flag that the first signal sets, for work that keeps nothing of what is not finished: a step may take minutes, and loading
+/// as long, so the program ends a little later in any case. The second signal ends it at once.
+pub fn listen_briefly() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = stop.clone();
+    on_signal(move |code| {
+        if flag.swap(true, Ordering::Relaxed) {
+            std::process::exit(code.into());
+        }
+        let seconds = PATIENCE.as_secs();
+        eprintln!(
+            "stopping after this step, or in {seconds} seconds; once more ends it at once; finished pictures are kept"
+        );
+        std::thread::spawn(move || {
+            std::thread::sleep(PATIENCE);
+            let _whole = whole();
+            std::process::exit(exit_code().unwrap_or(code).into());
+        });
+    })?;
+    Ok(stop)
 }
 
 /// The flag that the first signal sets. The second ends the program at once, since a step may take minutes.

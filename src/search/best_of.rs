@@ -123,6 +123,7 @@ impl Search<'_> {
                 })
                 .collect();
             let mut scorer = scorer(&requests)?;
+            tell(hooks, rows);
             let session = (self.engine).begin(&requests, &mut join(&mut scorer, hooks))?;
             let mut group = Group {
                 session,
@@ -182,6 +183,7 @@ impl<M: Scorer> Group<'_, M> {
         hooks: &mut [&mut dyn Hook],
     ) -> Result<(), EngineError> {
         let before = self.session.recorded_passes();
+        tell(hooks, &self.rows);
         (self.session).advance(steps, &mut join(&mut self.scorer, hooks))?;
         self.recorded_passes += (self.session.recorded_passes() - before) * self.rows.len();
         let scores = self.scorer.scores().map_err(DenoiseError::Hook)?;
@@ -198,6 +200,7 @@ impl<M: Scorer> Group<'_, M> {
             .filter(|&row| alive.contains(&self.rows[row]))
             .collect();
         if !keep.is_empty() && keep.len() < self.rows.len() {
+            tell(hooks, &self.rows);
             (self.session).retain(&keep, &mut join(&mut self.scorer, hooks));
             self.rows = keep.iter().map(|&row| self.rows[row]).collect();
         }
@@ -216,6 +219,13 @@ fn compare(a: &Candidate, b: &Candidate) -> std::cmp::Ordering {
 
 fn best_first(rows: &mut [usize], candidates: &[Candidate]) {
     rows.sort_by(|&a, &b| compare(&candidates[a], &candidates[b]));
+}
+
+/// Tells the caller's hooks whose turn it is.
+fn tell(hooks: &mut [&mut dyn Hook], rows: &[usize]) {
+    for hook in hooks {
+        hook.candidates(rows);
+    }
 }
 
 /// The scorer, then the caller's hooks.

@@ -58,6 +58,9 @@ impl Default for Limits {
     }
 }
 
+/// The most pictures that one request shows to the network.
+const MOST_SHOWN: usize = 16;
+
 /// What a server is made of.
 pub struct Setup {
     /// Who makes pictures.
@@ -199,10 +202,15 @@ impl App {
                 return Err(Problem::from(Refusal::new(param, message)));
             }
         }
-        if let Some(init) = &mut wanted.request.init {
-            let bytes = picture::from_base64(&init.image, "request.init.image")?;
-            let png = picture::clean(&bytes, limits.pixels_sent, "request.init.image")?;
-            init.image = self.studio.take_in(&png)?;
+        let shown = wanted.request.pictures.len();
+        if shown > MOST_SHOWN {
+            let message = format!("that shows {shown} pictures; one request may show {MOST_SHOWN}");
+            return Err(Problem::from(Refusal::new("request.pictures", message)));
+        }
+        for (param, image) in wanted.images() {
+            let bytes = picture::from_base64(image, param)?;
+            let png = picture::clean(&bytes, limits.pixels_sent, param)?;
+            *image = self.studio.take_in(&png)?;
         }
         Ok(self.studio.plan(wanted)?)
     }
@@ -215,10 +223,10 @@ impl App {
     ) -> Result<(Arc<Job>, usize), Problem> {
         let body = json!(wanted);
         let plan = self.plan(&mut wanted)?;
-        let body = match wanted.request.init {
-            // The picture itself is not kept in the job.
-            Some(_) => json!(wanted),
-            None => body,
+        let body = match wanted.images().is_empty() {
+            true => body,
+            // The pictures themselves are not kept in the job.
+            false => json!(wanted),
         };
         let job = Arc::new(Job::new(caller, Api::Native, body, plan.units.len(), None));
         let position = self.enqueue(&job, plan)?;

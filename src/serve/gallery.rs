@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use prepose_store::files::{WriteError, prepare_folder, write_atomically};
+use prepose_store::files::{
+    FolderLock, WriteError, lock, prepare_folder, remove_unfinished, write_atomically,
+};
 use prepose_untrusted::read_regular;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -74,6 +76,8 @@ pub struct Gallery {
     folder: PathBuf,
     /// By identifier, which begins with the time.
     known: Mutex<BTreeMap<String, Known>>,
+    /// None if another server has the folder.
+    _alone: Option<FolderLock>,
 }
 
 impl Gallery {
@@ -83,6 +87,11 @@ impl Gallery {
     /// It cannot be made or written to.
     pub fn open(folder: &Path) -> Result<Self, WriteError> {
         prepare_folder(folder)?;
+        let alone = lock(folder)?;
+        if alone.is_some() {
+            // Nobody else writes here, so what is unfinished was left by a server that was killed.
+            remove_unfinished(folder);
+        }
         let mut known = BTreeMap::new();
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
         for entry in entries {
@@ -100,6 +109,7 @@ impl Gallery {
         Ok(Self {
             folder: folder.to_path_buf(),
             known: Mutex::new(known),
+            _alone: alone,
         })
     }
 
@@ -257,13 +267,19 @@ mod tests {
         gallery.keep(b"other", facts("a dog", 1, "FAIL")).unwrap();
         // Left by a server that was killed: a picture without what is known of it, and the reverse.
         std::fs::write(folder.path().join("00-aa.png"), "half").unwrap();
+        std::fs::write(folder.path().join(".prepose-x1"), "half").unwrap();
         std::fs::write(
             folder.path().join("00-bb.json"),
             json!(facts("x", 0, "")).to_string(),
         )
         .unwrap();
 
+        // While another server has the folder, it may be writing that.
+        let _other = Gallery::open(folder.path()).unwrap();
+        assert!(folder.path().join(".prepose-x1").exists());
+        drop((gallery, _other));
         let again = Gallery::open(folder.path()).unwrap();
+        assert!(!folder.path().join(".prepose-x1").exists());
         ids.reverse();
         let listed = |page: &Page| -> Vec<String> {
             page.pictures

@@ -35,4 +35,7 @@ mod worker;
 pub use app::{App, Limits, Setup};
 pub use problem::{Problem, Refusal};
 pub use studio::{Batch, Finished, Kind, Maker, MapImage, Plan, Studio, Trouble, Unit, Watch};
-pub use wire::{Init, LoraWanted, RequestWanted, SearchWanted, SecondPassWanted, Wanted};
+pub use wire::{
+    Init, LoraWanted, PictureWanted, RegionWanted, RequestWanted, SearchWanted, SecondPassWanted,
+    Wanted,
+};

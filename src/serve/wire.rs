@@ -169,6 +169,50 @@ pub struct RequestWanted {
         skip_serializing_if = "Option::is_none"
     )]
     pub init: Option<Init>,
+    /// What the checkpoint's IP-Adapters show to the network.
+    #[serde(
+        default,
+        deserialize_with = "objects",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub pictures: Vec<PictureWanted>,
+}
+
+/// A picture that is shown to the network.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct PictureWanted {
+    /// As [`Init::image`].
+    pub image: String,
+    /// Which of the checkpoint's adapters shows it, from 1.
+    #[serde(default = "one")]
+    pub adapter: usize,
+    /// How strongly.
+    #[serde(default = "full")]
+    pub scale: f64,
+    /// The first step with it, from 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub first_step: usize,
+    /// The last step with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_step: Option<usize>,
+    /// Where it acts; none for everywhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<RegionWanted>,
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+/// Where a picture acts.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RegionWanted {
+    /// Left, upper, right and lower edge, in shares of the picture that is made.
+    Box([f64; 4]),
+    /// Where a picture of the shape of the one that is made is bright; as [`Init::image`].
+    Mask(String),
 }
 
 /// A LoRA of the server's folder.
@@ -299,6 +343,22 @@ impl Wanted {
             previews: 0,
             maps: false,
         }
+    }
+
+    /// The pictures in it, in base64 or taken in, each with the field that it is in.
+    pub(crate) fn images(&mut self) -> Vec<(&'static str, &mut String)> {
+        let init = self.request.init.as_mut();
+        let mut images: Vec<_> = init
+            .map(|init| ("request.init.image", &mut init.image))
+            .into_iter()
+            .collect();
+        for shown in &mut self.request.pictures {
+            images.push(("request.pictures", &mut shown.image));
+            if let Some(RegionWanted::Mask(mask)) = &mut shown.region {
+                images.push(("request.pictures", mask));
+            }
+        }
+        images
     }
 
     /// The seeds that it asks for.

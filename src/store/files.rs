@@ -51,7 +51,7 @@ pub fn prepare_folder(folder: &Path) -> Result<(), WriteError> {
         source,
     })?;
     tempfile::Builder::new()
-        .prefix(".prepose-")
+        .prefix(UNFINISHED)
         .tempfile_in(folder)
         .and_then(|mut file| file.write_all(b"probe"))
         .map_err(|source| WriteError::ReadOnly {
@@ -92,7 +92,7 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
         source,
     };
     let mut file = tempfile::Builder::new()
-        .prefix(".prepose-")
+        .prefix(UNFINISHED)
         .tempfile_in(parent(path))
         .map_err(fail)?;
     file.write_all(bytes).map_err(fail)?;
@@ -106,6 +106,23 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
     }
     file.persist(path).map_err(|error| fail(error.error))?;
     Ok(())
+}
+
+/// How the names of files begin that are not finished.
+const UNFINISHED: &str = ".prepose-";
+
+/// Removes what [`write_atomically`] left in `folder` when a process was killed in the middle. Nobody else may be writing there.
+pub fn remove_unfinished(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        if name
+            .to_str()
+            .is_some_and(|name| name.starts_with(UNFINISHED))
+        {
+            // It takes room and does no harm.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
 }
 
 /// Appends `line` and a line feed to `path` in one write, so that lines of runs that share a file

@@ -211,6 +211,17 @@ fn other_programs_habits_are_understood() {
             &["prompt_id"],
         ),
         ("prepose bench roofline | head -1", 0, &["# Rooflines"]),
+        // Nobody reads any more: the output is closed before the first line.
+        (
+            "mkfifo go; (read x < go; prepose detect a.png; echo \"code $?\" >&2) | (exec <&-; echo > go)",
+            0,
+            &["code 141"],
+        ),
+        (
+            "(read x < go; prepose bench weights toybox -o w; echo \"code $?\" >&2) | (exec <&-; echo > go)",
+            0,
+            &["code 141"],
+        ),
         ("prepose help generate", 0, &["--again"]),
         ("prepose help --help", 0, &["Commands:"]),
         ("prepose help run -h", 0, &["--method"]),

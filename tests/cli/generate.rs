@@ -234,6 +234,52 @@ fn ctrl_c_keeps_what_is_finished_and_leaves_no_halves() {
     }
 }
 
+/// Two thousand gradients of eight pictures make a step that takes minutes; nothing comes of waiting for it.
+#[cfg(unix)]
+#[test]
+fn a_long_step_does_not_hold_a_signal_up() {
+    use std::io::{BufRead, BufReader};
+    for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut child = program::prepose()
+            .args(["-v", "generate", PROMPT, "--seeds", "0-7", "--batch", "8"])
+            .args([
+                "--steps",
+                "2",
+                "--guide",
+                "steer",
+                "--guide-updates",
+                "1000",
+            ])
+            .args(["--guide-threshold", "0", "--device", "flex"])
+            .current_dir(folder.path())
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+        let loaded = |line: String| line.contains("loaded in");
+        assert!(said.any(|line| loaded(line.unwrap())));
+        let sent = Command::new("kill")
+            .args([signal, &child.id().to_string()])
+            .status();
+        assert!(sent.unwrap().success());
+        let started = std::time::Instant::now();
+        let ended = loop {
+            if let Some(ended) = child.try_wait().unwrap() {
+                break ended;
+            }
+            if started.elapsed().as_secs() > 120 {
+                child.kill().unwrap();
+                panic!("it goes on two minutes after the signal {signal}");
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        };
+        assert_eq!(ended.code(), Some(code));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}
+
 #[test]
 fn the_devices_are_listed() {
     let listed = prepose(&["devices", "--json"]);

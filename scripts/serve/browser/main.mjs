@@ -4,11 +4,12 @@ import { making } from './making.mjs';
 import { placing } from './placing.mjs';
 import { taking } from './taking.mjs';
 import { starting } from './starting.mjs';
+import { showing } from './showing.mjs';
 import { looking } from './looking.mjs';
 import { failing } from './failing.mjs';
 
 const only = process.env.SCENES?.split(',');
-const scenes = { making, placing, taking, starting, looking, failing };
+const scenes = { making, placing, taking, starting, showing, looking, failing };
 const server = await serve({ more: process.env.RUNS ? ['--runs', process.env.RUNS] : [] });
 try {
   for (const [name, scene] of Object.entries(scenes)) {

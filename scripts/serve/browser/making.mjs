@@ -113,6 +113,7 @@ async function searching(server) {
   assert.match(await page.locator('#go').innerText(), /best of 8/);
   await page.click('#go');
   await page.waitForFunction(() => document.querySelectorAll('.tile').length === 8, null, { timeout: 120_000 });
+  await page.waitForFunction(() => document.querySelectorAll('.map-tile canvas').length === 2, null, { timeout: 120_000 });
   await page.waitForFunction(() => document.querySelectorAll('.tile.dropped').length >= 4, null, { timeout: 120_000 });
   await shot(page, 'dark-candidates');
   await accessible(page, 'a search, dark');
@@ -125,7 +126,31 @@ async function searching(server) {
   await loaded(page);
   await shot(page, 'dark-found');
   step('candidates with their scores, and which were dropped when');
+  await watching(page);
   await page.context().close();
+}
+
+/** Where each candidate looks, and how well it obeyed. */
+async function watching(page) {
+  const maps = () => page.locator('.tile canvas.attention').count();
+  assert.equal(await page.locator('.curve .trace').count() >= 8, true, 'a line for each candidate');
+  assert.equal(await maps(), 0);
+  await page.locator('[aria-label="Attention"] [data-value="0"]').click();
+  assert.equal(await maps(), 8, 'the first object over all candidates');
+  await page.locator('.tile.dropped').first().click();
+  assert.equal(await page.locator('.map-tile').count(), 2, 'a dropped one has the maps of its last step');
+  assert.equal(await page.locator('.viewer canvas.attention').count(), 1);
+  await page.locator('#step').fill('2');
+  assert.equal(await maps(), 8);
+  await page.locator('.steps button').click();
+  await loaded(page);
+  await shot(page, 'dark-candidates-attention');
+  await accessible(page, 'attention of candidates, dark');
+  await page.evaluate(() => document.activeElement.blur());
+  await page.keyboard.press('m');
+  await page.keyboard.press('m');
+  assert.equal(await maps(), 0);
+  step('the attention of every candidate, of those that were dropped as well');
 }
 
 async function cancelling(server) {

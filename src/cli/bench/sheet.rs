@@ -1,5 +1,6 @@
 //! `prepose bench sheet`
 
+use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -282,11 +283,11 @@ fn write(sheet: &Sheet, args: &Args) -> anyhow::Result<()> {
         let path = args.out.join(format!("{stem}.{extension}"));
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         if !args.json {
-            println!("{}", path.display());
+            writeln!(std::io::stdout().lock(), "{}", path.display())?;
         }
     }
     if args.json {
-        println!("{json}");
+        writeln!(std::io::stdout().lock(), "{json}")?;
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! `prepose bench weights`
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -28,7 +29,7 @@ pub struct Args {
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let checkpoint = plan(&args.like, args.dtype, args.seed)?;
     write(&checkpoint, &args.out, quiet)?;
-    println!("{}", args.out.display());
+    writeln!(std::io::stdout().lock(), "{}", args.out.display())?;
     Ok(OK)
 }
 

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::args::Args;
 use super::outcome;
 use super::sheet::Sheet;
+use crate::cli::interrupt;
 use crate::cli::progress::Progress;
 
 /// What all batches of one call share.
@@ -53,7 +54,10 @@ impl Making<'_> {
                     Some(_) => ranked(&targets[0], index + 1),
                     None => targets[index].clone(),
                 };
-                self.writer.save(picture, &path)?;
+                {
+                    let _whole = interrupt::whole();
+                    self.writer.save(picture, &path)?;
+                }
                 let line = match self.args.json {
                     true => self.line(&batch, picture, &path, peak)?.to_string(),
                     false => escaped_line(&path.to_string_lossy()),

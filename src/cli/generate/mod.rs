@@ -52,7 +52,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let sheet = args.sheet.grid.as_deref().zip(order.layout.take());
     let sheet = sheet.map(|(path, layout)| Sheet::new(path, layout, &order.requests));
     let sheet = sheet.transpose()?;
-    let stop = interrupt::listen()?;
+    let stop = interrupt::listen_briefly()?;
 
     let fingerprint = blueprint.fingerprint();
     let engine = args.running.apply(blueprint.load(&networks, &device)?);

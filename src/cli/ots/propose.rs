@@ -1,5 +1,6 @@
 //! `prepose ots propose`: more cases for correctness, by a language model.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -86,12 +87,13 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     }
     write(args, &notes, &archive)?;
     if !quiet {
-        println!(
+        writeln!(
+            std::io::stdout().lock(),
             "{} pairs of {} domains in {}",
             archive.pairs().len(),
             archive.domains().len(),
             args.out.display()
-        );
+        )?;
     }
     Ok(OK)
 }

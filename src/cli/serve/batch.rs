@@ -1,5 +1,6 @@
 //! A batch that is made: its steps, and what is told of them.
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use burn::tensor::Tensor;
@@ -7,7 +8,7 @@ use prepose::detect::checker::Checker;
 use prepose::engine::{EngineError, Session};
 use prepose::output::png::{self, FirstPass};
 use prepose::picture::Picture;
-use prepose::request::Request;
+use prepose::request::{PictureRegion, Request};
 use prepose::sampling::denoise::Hook;
 use prepose::search::{AttentionScorer, Scorer};
 use prepose_serve::{Batch, Finished, Trouble, Unit, Watch};
@@ -318,8 +319,20 @@ impl Studio<'_> {
         {
             public.model.checkpoint.clone_from(&model.name);
         }
-        let named = public.model.loras.iter_mut().map(|lora| &mut lora.path);
-        for path in named.chain(public.init.as_mut().map(|init| &mut init.path)) {
+        let mut named: Vec<&mut PathBuf> = Vec::new();
+        named.extend(public.model.loras.iter_mut().map(|lora| &mut lora.path));
+        for adapter in &mut public.model.adapters {
+            named.push(&mut adapter.path);
+            named.extend(&mut adapter.encoder);
+        }
+        named.extend(public.init.as_mut().map(|init| &mut init.path));
+        for shown in &mut public.pictures {
+            named.push(&mut shown.path);
+            if let Some(PictureRegion::Mask { path, .. }) = &mut shown.region {
+                named.push(path);
+            }
+        }
+        for path in named {
             if let Some(name) = path.file_name() {
                 *path = name.into();
             }

@@ -9,6 +9,7 @@ mod searching;
 mod studio;
 mod verdict;
 
+use std::io::Write as _;
 use std::net::{IpAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use prepose::device::DeviceSpec;
 use prepose::make::BatchSize;
-use prepose::request::{Dtype, ModelRequest};
+use prepose::request::{Adapter, Dtype, ModelRequest};
 use prepose_serve::gallery::Gallery;
 use prepose_serve::guard::Guard;
 use prepose_serve::runs::Runs;
@@ -47,6 +48,17 @@ pub struct Args {
     /// A folder of LoRA files, which requests name without their ending.
     #[arg(long, value_name = "FOLDER", help_heading = "Networks")]
     loras: Option<PathBuf>,
+    /// An IP-Adapter, by which requests show pictures to the checkpoints that it fits; may be repeated (docs/guidance/ip-adapter.md).
+    ///
+    /// As for `prepose generate`: a file, or FILE,encoder=FOLDER.
+    #[arg(
+        long,
+        value_name = "FILE[,encoder=PATH]",
+        value_parser = model::parse_adapter,
+        help_heading = "Networks",
+        hide_short_help = true
+    )]
+    ip_adapter: Vec<Adapter>,
     /// Who looks at finished pictures: toybox, a known detector, a path, or none [default: toybox for the toybox, else none].
     #[arg(long, value_name = "NAME|PATH", help_heading = "Networks")]
     checker: Option<String>,
@@ -205,7 +217,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     });
     if !quiet {
         let token = shown.map_or(String::new(), |token| format!("#token={token}"));
-        anstream::println!("http://{address}/{token}");
+        writeln!(std::io::stdout().lock(), "http://{address}/{token}")?;
     }
     let soon = asked.soon.clone();
     server::serve(&app, listener, move || soon.load(Ordering::Relaxed))
@@ -288,6 +300,7 @@ impl Args {
             let opened = Model::open(name, model);
             models.push(opened.with_context(|| format!("cannot use --checkpoint {checkpoint}"))?);
         }
+        studio::give_adapters(&mut models, &self.ip_adapter)?;
         let checker = match self.checker.as_deref() {
             Some("none") => None,
             Some(name) => Some(name),

@@ -30,7 +30,7 @@ const OPENED: usize = 8;
 /// What is wrong with it.
 pub fn plan(shared: &Shared, wanted: &Wanted) -> Result<Plan, Refusal> {
     let model = model_of(shared, &wanted.request)?;
-    let networks = networks(shared, model, &wanted.request.loras)?;
+    let networks = networks(shared, model, &wanted.request)?;
     let mut opened = shared.opened.lock().unwrap_or_else(PoisonError::into_inner);
     let blueprint = blueprint_of(&mut opened, &networks)?;
     let request = request(shared, &wanted.request, blueprint, &networks)?;
@@ -204,10 +204,6 @@ fn said(wire: &RequestWanted, request: &Request, wanted: &Wanted, model: &Model)
     said["checkpoint"] = json!(model.name);
     if let Some(second) = &wanted.second_pass {
         said["second_pass"] = json!(second);
-    }
-    if let Some(init) = &wire.init {
-        // The bytes are the client's; their hash says which they were.
-        said["init"] = json!({"image": init.image, "strength": init.strength});
     }
     said
 }

@@ -2,7 +2,7 @@
 
 use prepose::check::vocabulary::label_of;
 use prepose::prompt::scene::Scene;
-use prepose_serve::Wanted;
+use prepose_serve::{RegionWanted, Wanted};
 use serde_json::{Value, json};
 
 /// A prompt's objects and relations, with where they stand in code points. `known`: what the checkpoint can draw; none if
@@ -47,9 +47,9 @@ pub fn read(prompt: &str, known: Option<&[String]>) -> Value {
     })
 }
 
-/// What is wanted as a command line, and as Python that asks this server.
-pub fn spell(wanted: &Wanted) -> [String; 2] {
-    [command(wanted), python(wanted)]
+/// What is wanted as a command line, and as Python that asks this server; `adapters` are the files of the checkpoint's IP-Adapters.
+pub fn spell(wanted: &Wanted, adapters: &[String]) -> [String; 2] {
+    [command(wanted, adapters), python(wanted)]
 }
 
 /// For a shell.
@@ -81,7 +81,7 @@ impl Words {
     }
 }
 
-fn command(wanted: &Wanted) -> String {
+fn command(wanted: &Wanted, adapters: &[String]) -> String {
     let request = json!(wanted.request);
     let prompt = quoted(&wanted.request.prompt);
     let mut words = Words(vec!["prepose".into(), "generate".into(), prompt]);
@@ -129,6 +129,7 @@ fn command(wanted: &Wanted) -> String {
         words.add("--init-image", &json!(init.image));
         words.add("--strength", &json!(init.strength));
     }
+    pictures(&mut words, wanted, adapters);
     places(&mut words, wanted);
     guidance(&mut words, &request["guide"]);
     if let Some(search) = &wanted.search {
@@ -149,6 +150,37 @@ fn command(wanted: &Wanted) -> String {
             .push("  # without the second pass, which only the server makes".into());
     }
     words.0.join(" ")
+}
+
+/// What is shown to the network.
+fn pictures(words: &mut Words, wanted: &Wanted, adapters: &[String]) {
+    let shown = &wanted.request.pictures;
+    for adapter in adapters.iter().filter(|_| !shown.is_empty()) {
+        words.add_text("--ip-adapter", adapter.clone());
+    }
+    for one in shown {
+        let mut text = one.image.clone();
+        let mut add = |name: &str, value: String| text += &format!(",{name}={value}");
+        if one.adapter != 1 {
+            add("adapter", one.adapter.to_string());
+        }
+        if one.scale != 1.0 {
+            add("scale", one.scale.to_string());
+        }
+        if one.first_step > 0 || one.last_step.is_some() {
+            let last = one.last_step.map(|step| step.to_string());
+            let last = last.unwrap_or_default();
+            add("steps", format!("{}-{last}", one.first_step));
+        }
+        match &one.region {
+            None => {}
+            Some(RegionWanted::Box(corners)) => {
+                add("region", corners.map(|corner| corner.to_string()).join(":"));
+            }
+            Some(RegionWanted::Mask(mask)) => add("region", mask.clone()),
+        }
+        words.add_text("--ip-picture", text);
+    }
 }
 
 /// What is left out of calls.
@@ -215,15 +247,25 @@ fn python(wanted: &Wanted) -> String {
     let body = serde_json::to_string_pretty(wanted).unwrap_or_default();
     // A raw text would need no care but for its own quotes; JSON in JSON needs none.
     let literal = json!(body).to_string();
-    // The server names a file in place of the start picture's base64.
-    let start = match &wanted.request.init {
-        Some(init) => format!(
-            "with open({}, \"rb\") as file:\n    \
-                 WANTED[\"request\"][\"init\"][\"image\"] = base64.b64encode(file.read()).decode()\n",
-            json!(init.image)
-        ),
-        None => String::new(),
+    // The server names files in place of the pictures' base64.
+    let mut start = String::new();
+    let mut read = |place: String, file: &str| {
+        let file = json!(file);
+        start += &format!(
+            "with open({file}, \"rb\") as file:\n    \
+                 WANTED[\"request\"]{place} = base64.b64encode(file.read()).decode()\n"
+        );
     };
+    if let Some(init) = &wanted.request.init {
+        read("[\"init\"][\"image\"]".into(), &init.image);
+    }
+    for (at, shown) in wanted.request.pictures.iter().enumerate() {
+        read(format!("[\"pictures\"][{at}][\"image\"]"), &shown.image);
+        if let Some(RegionWanted::Mask(mask)) = &shown.region {
+            let place = format!("[\"pictures\"][{at}][\"region\"][\"mask\"]");
+            read(place, mask);
+        }
+    }
     format!(
         "import base64, json, os, time, urllib.request\n\n\
          SERVER = \"http://127.0.0.1:7861\"\n\

@@ -10,7 +10,7 @@ use prepose::device::OpenDevice;
 use prepose::engine::{Blueprint, Defaults, EngineError};
 use prepose::guidance::{METHODS, Needs};
 use prepose::make::BatchSize;
-use prepose::request::ModelRequest;
+use prepose::request::{Adapter, ModelRequest};
 use prepose::sampling::noise::NoiseKind;
 use prepose::sampling::schedulers::SchedulerKind;
 use prepose_serve::{Maker, Plan, Refusal, Studio, Wanted};
@@ -28,6 +28,8 @@ pub struct Model {
     pub name: String,
     /// Its files.
     pub request: ModelRequest,
+    /// The IP-Adapters that fit it.
+    pub adapters: Vec<Adapter>,
     defaults: Defaults,
     factor: usize,
     grounded: bool,
@@ -40,6 +42,7 @@ impl Model {
         let blueprint = Blueprint::open(&request)?;
         Ok(Self {
             name,
+            adapters: Vec::new(),
             defaults: blueprint.defaults(),
             factor: blueprint.vae_factor(),
             grounded: blueprint.checkpoint().unet_config()?.is_grounded(),
@@ -47,6 +50,33 @@ impl Model {
             request,
         })
     }
+}
+
+/// Gives each checkpoint those of `adapters` that fit it.
+///
+/// # Errors
+/// One that fits none of them.
+pub fn give_adapters(models: &mut [Model], adapters: &[Adapter]) -> anyhow::Result<()> {
+    for adapter in adapters {
+        let mut wrong = None;
+        let mut fits = false;
+        for model in &mut *models {
+            let mut with = model.request.clone();
+            with.adapters.push(adapter.clone());
+            match Blueprint::open(&with) {
+                Ok(_) => {
+                    model.adapters.push(adapter.clone());
+                    fits = true;
+                }
+                Err(error) => wrong = Some(error),
+            }
+        }
+        if let Some(error) = wrong.filter(|_| !fits) {
+            let path = adapter.path.display().to_string();
+            return Err(error).with_context(|| format!("cannot use --ip-adapter {path}"));
+        }
+    }
+    Ok(())
 }
 
 /// What both sides share: those that answer, and the one that makes.
@@ -94,6 +124,13 @@ pub fn loras(folder: &Path) -> anyhow::Result<BTreeMap<String, PathBuf>> {
     Ok(found)
 }
 
+/// The files' names.
+pub fn names(adapters: &[Adapter]) -> Vec<String> {
+    let names = adapters.iter().map(|adapter| adapter.path.file_name());
+    let names = names.map(|name| name.unwrap_or_default().to_string_lossy().into_owned());
+    names.collect()
+}
+
 fn method_facts() -> Value {
     let facts = METHODS.iter().map(|method| {
         let needs = match method.needs() {
@@ -121,6 +158,7 @@ impl Studio for Shop {
             json!({
                 "name": model.name, "default": at == 0, "width": width, "height": height, "factor": model.factor,
                 "steps": steps, "guidance_scale": guidance_scale, "scheduler": model.scheduler, "gligen": model.grounded,
+                "adapters": names(&model.adapters),
                 "objects": objects,
             })
         });
@@ -171,7 +209,16 @@ impl Studio for Shop {
     }
 
     fn spell(&self, wanted: &Wanted) -> Result<[String; 2], Refusal> {
-        Ok(reading::spell(wanted))
+        let shared = &self.0;
+        let named = wanted.request.checkpoint.as_deref();
+        let model = shared
+            .models
+            .iter()
+            .find(|model| named == Some(&model.name));
+        let adapters = model
+            .or(shared.models.first())
+            .map(|model| names(&model.adapters));
+        Ok(reading::spell(wanted, &adapters.unwrap_or_default()))
     }
 
     fn take_in(&self, png: &[u8]) -> Result<String, Refusal> {

@@ -1,6 +1,7 @@
 //! `prepose spatialgen export`
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io::Write as _;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
@@ -96,13 +97,14 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let text: String = lines.values().map(|line| format!("{line}\n")).collect();
     write(&target, &text)?;
     if !quiet {
-        println!(
+        writeln!(
+            std::io::stdout().lock(),
             "{} of {} pass; {} in {}",
             passing.len(),
             count(judged, "picture"),
             lines.len(),
             args.out.display()
-        );
+        )?;
     }
     Ok(OK)
 }

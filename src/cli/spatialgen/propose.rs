@@ -1,6 +1,7 @@
 //! `prepose spatialgen propose`
 
 use std::collections::HashMap;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -125,13 +126,14 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         );
     }
     if !quiet {
-        println!(
+        writeln!(
+            std::io::stdout().lock(),
             "{} prompts with ten questions each in {}; {} tokens of questions and {} of answers",
             wanted.len() - open.len(),
             escaped(&args.out.display().to_string()),
             tokens.0,
             tokens.1
-        );
+        )?;
     }
     if let Some(code) = interrupt::exit_code() {
         return Ok(code);

@@ -174,6 +174,10 @@ pub trait Hook {
         Ok(())
     }
 
+    /// In a search: which of its candidates the rows are. Told before they are taken further and before some of them are
+    /// dropped, since candidates that do not fit into one batch are taken through the steps in turn.
+    fn candidates(&mut self, _rows: &[usize]) {}
+
     /// The batch shrinks to its rows `keep`, in that order.
     fn retain(&mut self, _keep: &[usize]) {}
 

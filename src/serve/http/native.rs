@@ -17,7 +17,7 @@ use crate::gallery::Gallery;
 use crate::guard::COOKIE;
 use crate::jobs::{Api, Status};
 use crate::problem::Problem;
-use crate::wire::Wanted;
+use crate::wire::{RegionWanted, Wanted};
 
 /// A page of the history has at most so many pictures.
 const MOST_LISTED: usize = 500;
@@ -96,39 +96,67 @@ pub async fn spell(State(app): Shared, request: Request) -> Result<Response<Body
         .and_then(|host| host.to_str().ok());
     let host = host.unwrap_or("127.0.0.1").to_owned();
     let mut wanted: Wanted = body::json(request, &app.limits, Typed::Always).await?;
-    let (wanted, [command, python]) = aside(&app, move |app| {
+    let (mut wanted, [command, python]) = aside(&app, move |app| {
         app.plan(&mut wanted)?;
-        if let Some(init) = &mut wanted.request.init {
-            init.image = START.into();
-        }
+        name_files(&mut wanted);
         let spelt = app.studio.spell(&wanted)?;
         Ok((wanted, spelt))
     })
     .await?;
     let text = serde_json::to_string_pretty(&wanted).unwrap_or_default();
-    let curl = curl(&host, &wanted);
+    let curl = curl(&host, &mut wanted);
     Ok(answer(
         &json!({"command": command, "python": python, "json": text, "curl": curl}),
     ))
 }
 
-/// What stands for a start picture where a request is spelt: its base64 would be too long to be read or pasted.
-const START: &str = "start.png";
+/// Puts names of files where pictures are, in a request that is spelt: base64 would be too long to be read or pasted.
+fn name_files(wanted: &mut Wanted) {
+    if let Some(init) = &mut wanted.request.init {
+        init.image = "start.png".into();
+    }
+    for (shown, number) in wanted.request.pictures.iter_mut().zip(1..) {
+        shown.image = format!("picture-{number}.png");
+        if let Some(RegionWanted::Mask(mask)) = &mut shown.region {
+            *mask = format!("mask-{number}.png");
+        }
+    }
+}
 
-fn curl(host: &str, wanted: &Wanted) -> String {
+fn curl(host: &str, wanted: &mut Wanted) -> String {
     let quoted = json!(wanted).to_string().replace('\'', r"'\''");
     let asked = format!(
         "curl http://{host}/api/jobs -H \"Authorization: Bearer $PREPOSE_TOKEN\" -H 'Content-Type: application/json' -d"
     );
-    let image = json!({"image": START}).to_string();
-    let place = image.trim_matches(['{', '}']);
-    match quoted.split_once(place) {
-        // A picture is longer than an argument may be.
-        Some((before, after)) => format!(
-            "{{ printf %s '{before}\"image\":\"'; base64 < {START} | tr -d '\\n'; printf %s '\"{after}'; }} | {asked} @-"
-        ),
-        None => format!("{asked} '{quoted}'"),
+    let files: Vec<String> = (wanted.images().into_iter())
+        .map(|(_, file)| file.clone())
+        .collect();
+    if files.is_empty() {
+        return format!("{asked} '{quoted}'");
     }
+    // Pictures are longer than an argument may be. No text of the client's holds such a place: its quotes are escaped.
+    let mut places = Vec::new();
+    for file in &files {
+        let key = if file.starts_with("mask") {
+            "mask"
+        } else {
+            "image"
+        };
+        places.push((quoted.find(&format!("\"{key}\":\"{file}\"")), key, file));
+    }
+    places.sort();
+    let (mut printed, mut from) = (String::new(), 0);
+    for (at, key, file) in places {
+        let Some(at) = at else { continue };
+        let start = at + key.len() + 4;
+        printed += &format!(
+            "printf %s '{}'; base64 < {file} | tr -d '\\n'; ",
+            &quoted[from..start]
+        );
+        from = start + file.len();
+    }
+    let rest = &quoted[from..];
+    format!("{{ {printed}printf %s '{rest}'; }} | {asked} @-")
 }
 
 pub async fn submit(

@@ -87,7 +87,7 @@ pub fn scheduler(sampler: &str, schedule: &str) -> Result<Option<String>, Refusa
 /// # Errors
 /// One of them is not of its kind.
 pub fn ours(fields: &serde_json::Map<String, Value>, wanted: &mut Wanted) -> Result<(), Refusal> {
-    const REQUEST: [&str; 17] = [
+    const REQUEST: [&str; 18] = [
         "negative_prompt",
         "seed",
         "steps",
@@ -105,6 +105,7 @@ pub fn ours(fields: &serde_json::Map<String, Value>, wanted: &mut Wanted) -> Res
         "clip_skip",
         "noise",
         "checkpoint",
+        "pictures",
     ];
     let mut request = json!(wanted.request);
     for name in REQUEST {

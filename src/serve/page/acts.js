@@ -1,14 +1,16 @@
-// What the drawn boxes are for: relations between objects, boxes that a method or GLIGEN's layers hold objects in, or regions in
-// which parts of a composed prompt act.
+// What the drawn boxes are for: relations between objects, boxes that a method or GLIGEN's layers hold objects in, regions in which
+// parts of a composed prompt act, or masks of pictures that are shown to the network.
 import { $, element, plural, say } from './dom.js';
 import * as boxes from './boxes.js';
 import { partsOf, reading, setPrompt } from './prompt.js';
+import { canShow, shownNames } from './shown.js';
 
 const KINDS = [
   ['relations', 'Relations', 'How the boxes’ centres lie to each other is what guidance and search go by.'],
   ['boxes', 'Boxes for BoxDiff or layout guidance', 'Attention is drawn into each object’s box.'],
   ['ground', 'GLIGEN boxes', 'Layers trained for it put each object into its box.'],
   ['regions', 'Regions', 'Each part of a prompt joined by AND acts in its boxes alone.'],
+  ['masks', 'Masks of shown pictures', 'Each shown picture acts in its boxes alone, and everywhere without one.'],
 ];
 export let act = 'relations';
 /** Relations that a request came with and no box says, as `dog | left of | cat`. */
@@ -47,6 +49,16 @@ export function useCheckpoint(facts) {
   if (radio.disabled && act === 'ground') setAct('boxes');
 }
 
+/** Of what is shown depends whether boxes can be masks. */
+export function fitShown() {
+  const radio = radios.get('masks');
+  radio.disabled = !shownNames().length;
+  radio.parentNode.hidden = !canShow();
+  say($('act-masks'), radio.disabled ? 'No picture is shown.' : KINDS.find(([kind]) => kind === 'masks')[2]);
+  if (radio.disabled && act === 'masks') setAct('relations');
+  else show();
+}
+
 /** Which part of the prompt, from 1, a box belongs to: the shortest that holds its object; 0 for none. */
 function partOf(object, parts) {
   const fitting = parts.map((part, i) => [part.length, i + 1, part]).filter(([, , part]) => part === object || part.includes(object));
@@ -55,6 +67,7 @@ function partOf(object, parts) {
 
 /** What a new box can be for. */
 export function names() {
+  if (act === 'masks') return shownNames();
   const parts = partsOf(reading.prompt);
   if (act === 'regions' && parts.length > 1) return parts;
   return [...new Set(reading.objects.map(({ name }) => name))];
@@ -79,6 +92,8 @@ export function actsFor(prompt) {
   }
   if (act === 'boxes') return { boxes: placed };
   if (act === 'ground') return { boxes: placed, ground: { share: 0.3 } };
+  // They go with the pictures.
+  if (act === 'masks') return {};
   const parts = partsOf(prompt);
   return { regions: all.map(({ object, box }) => ({ part: partOf(object, parts), box })).filter(({ part }) => part > 0) };
 }
@@ -103,6 +118,11 @@ export function show() {
   if (act === 'relations') {
     const said = boxes.asRelations().map((one) => one.join(' '));
     line.replaceChildren(said.length ? `They say: ${said.join('; ')}.` : 'Two boxes of different objects make a relation.');
+  } else if (act === 'masks') {
+    const known = shownNames();
+    const lost = [...new Set(all.map(({ object }) => object).filter((object) => !known.includes(object)))];
+    const where = known.map((name) => { const count = all.filter(({ object }) => object === name).length; return `${name} ${count ? `in ${plural(count, 'box', 'boxes')}` : 'everywhere'}`; });
+    line.replaceChildren(lost.length ? `Boxes of ${lost.join(', ')} are no masks: each is for a shown picture.` : `${where.join('; ')}.`);
   } else if (act === 'regions') {
     const parts = partsOf($('prompt').value);
     const lost = all.filter(({ object }) => !partOf(object, parts)).map(({ object }) => object);

@@ -4,13 +4,14 @@ import * as api from './api.js';
 import * as boxes from './boxes.js';
 import { asked } from './jobs.js';
 import { body, bringBack, FieldError, keep, search, seeds } from './form.js';
-import { colourOf, names, show as showActs, useActs, useCheckpoint } from './acts.js';
+import { colourOf, fitShown, names, show as showActs, useActs, useCheckpoint } from './acts.js';
 import { onReading, readAgain } from './prompt.js';
 import { draw as drawBoard, useBoard } from './board.js';
 import { useList } from './box-list.js';
 import { catchUp, watch } from './stream.js';
 import { useLoras } from './loras.js';
 import { startImage, useStart } from './start.js';
+import { useAdapters, useShown } from './shown.js';
 
 const form = $('composer');
 const at = (name) => form.elements.namedItem(name);
@@ -30,6 +31,7 @@ export function useCompose(about, made) {
   $('checkpoint-line').hidden = facts.checkpoints.length < 2;
   useLoras((facts.loras ?? []).map(({ name }) => name), changed);
   useStart(changed);
+  useShown(() => { fitShown(); changed(); });
   const first = checkpoint();
   bringBack({
     prompt: 'a dog to the left of a cat', seed: '0', count: 4, plain: true, method: facts.methods.some(({ name }) => name === 'pos') ? 'pos' : '',
@@ -90,6 +92,7 @@ function checkpointChanged(fill) {
   const one = checkpoint();
   if (!one) return;
   useCheckpoint(one);
+  useAdapters(one.adapters ?? []);
   if (fill) for (const name of ['width', 'height', 'steps', 'guidance_scale']) if (one[name] !== undefined) at(name).value = one[name];
   for (const side of ['width', 'height']) Object.assign(at(side), { step: one.factor ?? 8 });
   readAgain();
@@ -115,7 +118,7 @@ function changed() {
 }
 const keepSoon = whenQuiet(keep, 400);
 
-form.addEventListener('input', changed);
+form.addEventListener('input', (event) => { event.target.removeAttribute?.('aria-invalid'); changed(); });
 form.addEventListener('change', (event) => {
   if (event.target.name === 'method') methodChanged();
   if (event.target.name === 'checkpoint') checkpointChanged(true);
@@ -149,7 +152,7 @@ function problem(text, field) {
   line.textContent = text ?? '';
   if (text) line.scrollIntoView({ block: 'center' });
   // The server names fields as requests do.
-  const names = { steps: 'steps', 'guide.steps': 'guide_steps', 'guide.scale': 'scale', 'search.best_of': 'best_of', seeds: 'count', 'init.strength': 'strength', 'init.image': 'start_choose' };
+  const names = { steps: 'steps', 'guide.steps': 'guide_steps', 'guide.scale': 'scale', 'search.best_of': 'best_of', seeds: 'count', 'init.strength': 'strength', 'init.image': 'start_choose', pictures: 'shown_choose' };
   const name = String(field ?? '').replace(/^request\./, '');
   const wrong = text && field ? at(names[name] ?? name) : null;
   if (!(wrong instanceof HTMLElement) || !wrong.name) return;

@@ -6,6 +6,7 @@ import { requestNode, verdictNode } from './facts.js';
 import { asAsked } from './form.js';
 import { known, load, moveTo, stale } from './history.js';
 import { startFrom } from './start.js';
+import { canShow, showFrom } from './shown.js';
 
 const dialog = $('detail');
 const pane = makePane('main');
@@ -53,20 +54,21 @@ function show() {
     requestNode(request, [['UNet calls', cost?.unet_calls], ['Seconds', cost?.seconds?.toFixed(2)], ['Made', made ? new Date(made * 1000).toLocaleString() : null]]),
     element('div', { class: 'detail-acts' },
       verdict?.detections?.length ? toggle : null, button('Use request', () => { dialog.close(); acts.use(request); }, { class: 'main' }),
-      button('Start from it', () => begin(problem)),
+      button('Start from it', () => begin(problem, startFrom)),
+      canShow() ? button('Show it to the network', () => begin(problem, showFrom)) : null,
       button('Copy as…', () => acts.copy(body), { 'aria-haspopup': 'dialog' }),
       element('a', { href: api.pictureAddress(showing), download: '' }, 'Download the PNG'),
       button('Delete', () => remove(problem), { class: 'quiet' })),
     problem);
 }
 
-/** The picture becomes the one to begin with. */
-async function begin(problem) {
+/** The picture becomes one to begin with, or one that is shown. */
+async function begin(problem, take) {
   const id = showing;
   try {
     const answer = await fetch(api.pictureAddress(id));
     if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
-    await startFrom(await answer.blob(), 'from the history');
+    await take(await answer.blob(), 'from the history');
     dialog.close();
     location.hash = '#/make';
   } catch (error) {

@@ -7,6 +7,7 @@ import { act, actsFor, give, setAct } from './acts.js';
 import { setPrompt } from './prompt.js';
 import { fillLoras, loras, lorasOf } from './loras.js';
 import { fillStart, startImage } from './start.js';
+import { fillShown, shown, shownNames } from './shown.js';
 
 const form = $('composer');
 const at = (name) => form.elements.namedItem(name);
@@ -74,6 +75,12 @@ function chosenLoras() {
   return chosen.length ? chosen : undefined;
 }
 
+/** What is shown to the network. */
+function shownPictures() {
+  const size = ['width', 'height'].map((side) => numberOf(side, `The ${side}`) ?? 64);
+  return shown(act === 'masks', size, ({ name }) => { throw new FieldError(`The scale of ${name.replace('shown:', '')} is no number`, name); });
+}
+
 /** The request and all that goes with it, as the server takes it. */
 export function body() {
   const prompt = at('prompt').value.trim();
@@ -91,6 +98,7 @@ export function body() {
     noise: text('noise') || undefined,
     clip_skip: numberOf('clip_skip', 'The number of CLIP layers left out'),
     loras: chosenLoras(),
+    pictures: shownPictures(),
     init: startImage() && { image: startImage(), strength: numberOf('strength', 'The strength') },
   };
   return {
@@ -121,7 +129,7 @@ const set = (name, value) => {
 /** Fills the form from a request. Returns the names of what it has no field for, or no such choice. */
 export function fill(request, extras = {}) {
   const left = [];
-  const known = new Set(['prompt', 'negative_prompt', 'seed', 'width', 'height', 'steps', 'guidance_scale', 'guidance_steps', 'scheduler', 'guide', 'relations', 'boxes', 'regions', 'ground', 'found', 'noise', 'model', 'checkpoint', 'clip_skip', 'vae_tiling', 'loras', 'init']);
+  const known = new Set(['prompt', 'negative_prompt', 'seed', 'width', 'height', 'steps', 'guidance_scale', 'guidance_steps', 'scheduler', 'guide', 'relations', 'boxes', 'regions', 'ground', 'found', 'noise', 'model', 'checkpoint', 'clip_skip', 'vae_tiling', 'loras', 'init', 'pictures']);
   for (const name of Object.keys(request)) if (!known.has(name)) left.push(name);
   setPrompt(typeof request.prompt === 'string' ? request.prompt : '');
   at('negative_prompt').value = typeof request.negative_prompt === 'string' ? request.negative_prompt : '';
@@ -136,6 +144,8 @@ export function fill(request, extras = {}) {
   left.push(...fillLoras(lorasOf(request)).map((name) => `LoRA ${name}`));
   set('strength', Number.isFinite(request.init?.strength) ? request.init.strength : undefined);
   if (!fillStart(request.init)) left.push('start picture');
+  if (!fillShown(request.pictures)) left.push('shown pictures');
+  else if (shownOf(request).some(({ region }) => region?.mask)) left.push('masks of shown pictures');
   const guided = request.guide ?? {};
   if (!set('method', guided.method ?? '')) left.push(`method ${guided.method}`);
   at('method').dispatchEvent(new Event('change', { bubbles: true }));
@@ -154,6 +164,10 @@ export function fill(request, extras = {}) {
   return left;
 }
 
+/** The boxes of shown pictures; what a mask was drawn from is not known any more. */
+const shownOf = (request) => (Array.isArray(request.pictures) ? request.pictures : []);
+const shownBoxes = (request) => (shownNames().length ? shownOf(request) : []).map(({ region }, i) => ({ object: `picture ${i + 1}`, box: region?.box })).filter(({ box }) => box);
+
 function fillBoxes(request) {
   const good = (box) => Array.isArray(box) && box.length === 4 && box.every((share) => Number.isFinite(share));
   if (Array.isArray(request.regions) && request.regions.length) {
@@ -163,6 +177,9 @@ function fillBoxes(request) {
   } else if (Array.isArray(request.boxes) && request.boxes.length) {
     boxes.replace(request.boxes.filter(({ box }) => good(box)).map(({ object, box }) => ({ object: String(object), box })));
     setAct(request.ground ? 'ground' : 'boxes');
+  } else if (shownBoxes(request).length) {
+    boxes.replace(shownBoxes(request).filter(({ box }) => good(box)));
+    setAct('masks');
   } else {
     boxes.replace([]);
     give((Array.isArray(request.relations) ? request.relations : []).filter((one) => typeof one === 'string').slice(0, 20));

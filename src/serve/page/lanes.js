@@ -3,6 +3,7 @@
 import { element, number, say } from './dom.js';
 import * as api from './api.js';
 import { makePane } from './pane.js';
+import { mapsAt } from './maps.js';
 import { markOf, spoken, toneOf } from './overlay.js';
 
 /** A picture's name in few words. */
@@ -19,7 +20,8 @@ export function addressAt(lane, step) {
   return lane.picture !== null && step === null ? api.pictureAddress(lane.picture) : null;
 }
 
-/** `{node, update}`; `update({job, lanes, chosen, step, size})`; `onChoose(lane)`. */
+/** `{node, update}`; `update({job, lanes, chosen, step, size, map})`, `map` the number of the object whose attention lies over all of them, -1
+ *  for none; `onChoose(lane)`. */
 export function makeLanes(onChoose) {
   const node = element('div', { class: 'lanes', role: 'group', 'aria-label': 'Pictures of this job' });
   const tiles = new Map();
@@ -46,7 +48,7 @@ export function makeLanes(onChoose) {
 
   return {
     node,
-    update({ job, lanes, chosen, step, size, hidden }) {
+    update({ job, lanes, chosen, step, size, map, hidden }) {
       if (shown !== job.id) { node.replaceChildren(); tiles.clear(); pairs.clear(); shown = job.id; }
       node.hidden = hidden;
       const paired = lanes.some((lane) => lane.kind === 'plain') && lanes.some((lane) => lane.kind !== 'plain') && lanes.every(({ candidate }) => candidate === null);
@@ -58,7 +60,8 @@ export function makeLanes(onChoose) {
       lanes.forEach((lane, at) => {
         if (!tiles.has(lane.lane)) tiles.set(lane.lane, tileOf(lane));
         const tile = tiles.get(lane.lane);
-        tile.pane.update({ address: addressAt(lane, step), ...size, waiting: lane.dropped ? 'dropped' : '' });
+        const found = map >= 0 ? mapsAt(lane, step)?.[map] : null;
+        tile.pane.update({ address: addressAt(lane, step), ...size, maps: found ? [{ map: found, colour: map }] : [], waiting: lane.dropped ? 'dropped' : '' });
         const dropped = lane.dropped ? `dropped after step ${lane.dropped}` : '';
         tile.button.className = `tile ${toneOf(lane.verdict)} ${lane.dropped ? 'dropped' : ''} ${lane.picture !== null ? 'finished' : ''}`;
         tile.button.setAttribute('aria-pressed', String(lane === chosen));

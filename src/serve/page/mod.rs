@@ -48,6 +48,7 @@ pub const FILES: &[File] = files! {
     "png.js" "text/javascript; charset=utf-8";
     "prompt.js" "text/javascript; charset=utf-8";
     "runs.js" "text/javascript; charset=utf-8";
+    "shown.js" "text/javascript; charset=utf-8";
     "sign-in.js" "text/javascript; charset=utf-8";
     "spell.js" "text/javascript; charset=utf-8";
     "stage.js" "text/javascript; charset=utf-8";

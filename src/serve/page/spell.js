@@ -6,12 +6,14 @@ import { asJson } from './form.js';
 const FORMS = [['command', 'Command line'], ['python', 'Python'], ['curl', 'curl'], ['json', 'JSON']];
 let form = 'command';
 let texts = {};
-let begins = false;
+let files = [];
 
 /** Opens the dialog for what would be sent. */
 export async function openSpell(body) {
   texts = {};
-  begins = Boolean(body.request.init);
+  const { init, pictures = [] } = body.request;
+  // As the server names them.
+  files = [init && 'start.png', ...pictures.flatMap(({ region }, i) => [`picture-${i + 1}.png`, region?.mask && `mask-${i + 1}.png`])].filter(Boolean);
   say($('spell-said'), '');
   show('Writing…');
   $('spell').showModal();
@@ -29,7 +31,7 @@ function show(waiting) {
   refill($('spell-forms'), choice('Form', FORMS.filter(([name]) => waiting || texts[name]), form, (value) => { form = value; say($('spell-said'), ''); show(); }));
   $('spell-text').textContent = waiting ?? texts[form] ?? '';
   // A picture is too long to be read, let alone copied.
-  if (begins && !waiting) say($('spell-said'), form === 'json' ? 'start.png stands for the start picture in base64.' : 'Reads the start picture from start.png.');
+  if (files.length && !waiting) say($('spell-said'), form === 'json' ? `${files.join(', ')}: the picture${files.length > 1 ? 's' : ''} in base64.` : `Reads ${files.join(', ')}.`);
   if (texts.wrong) say($('spell-said'), texts.wrong);
   $('spell-copy').disabled = Boolean(waiting);
 }

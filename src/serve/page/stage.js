@@ -141,7 +141,7 @@ function draw() {
   drawSteps(job, chosen);
   drawSide(job, chosen, all);
   const request = job.body?.request ?? {};
-  lanes.update({ job, lanes: all, chosen, step: shown.step, size: { width: request.width ?? 1, height: request.height ?? 1 }, hidden: all.length < 2 });
+  lanes.update({ job, lanes: all, chosen, step: shown.step, map: shown.map, size: { width: request.width ?? 1, height: request.height ?? 1 }, hidden: all.length < 2 });
 }
 
 function drawViewer(job, chosen, twin) {

@@ -30,26 +30,35 @@ function hold(next, problem) {
   show(problem);
 }
 
-/** Takes a file, or what the history has, if the browser can show it. Returns whether it did. */
-export async function startFrom(blob, name) {
+/** `{base64, name, address}` of a file, or of what the history has; an error says why the browser cannot show it. */
+export async function readPicture(blob, name) {
   const address = URL.createObjectURL(blob);
   try {
     if (blob.size > MOST_BYTES) throw new Error(`it has ${Math.ceil(blob.size / 2 ** 20)} MiB; up to 14 fit into a request`);
     const trial = new Image();
     trial.src = address;
     await trial.decode().catch(() => { throw new Error('this browser cannot read it as a picture'); });
-    hold({ base64: base64Of(new Uint8Array(await blob.arrayBuffer())), name: name.slice(0, 80), address });
+    return { base64: base64Of(new Uint8Array(await blob.arrayBuffer())), name: name.slice(0, 80), address };
+  } catch (error) {
+    URL.revokeObjectURL(address);
+    throw error;
+  }
+}
+
+/** Takes a picture to begin with. Returns whether it could. */
+export async function startFrom(blob, name) {
+  try {
+    hold(await readPicture(blob, name));
     $('start-settings').open = true;
     return true;
   } catch (error) {
-    URL.revokeObjectURL(address);
     $('start-settings').open = true;
     show(`${name.slice(0, 80)}: ${error.message}.`);
     return false;
   }
 }
 
-function base64Of(bytes) {
+export function base64Of(bytes) {
   // In pieces: a call takes only so many arguments.
   let text = '';
   for (let at = 0; at < bytes.length; at += 0x8000) text += String.fromCharCode(...bytes.subarray(at, at + 0x8000));

@@ -142,6 +142,14 @@ fn webui_clients_get_pictures() {
     let again = json!({"prompt": "a cat", "init_images": [image], "denoising_strength": 0.5, "steps": 4, "seed": -1, "mask": null});
     let answer = server.post("/sdapi/v1/img2img", &again);
     assert_eq!(answer.status, 200, "{}", answer.text());
+    let info = answer.json()["info"].as_str().unwrap().to_owned();
+    let info: Value = serde_json::from_str(&info).unwrap();
+    assert_eq!(info["denoising_strength"], 0.5);
+    // As many steps as the web UI makes, which are one more than a half.
+    let newest = server.get("/api/pictures?limit=1").json();
+    let id = newest["pictures"][0]["id"].as_str().unwrap();
+    let newest = server.get(&format!("/api/pictures/{id}")).json();
+    assert_eq!(newest["cost"]["unet_calls"], 3, "{newest}");
     let missing = server.post(
         "/sdapi/v1/txt2img",
         &json!({"prompt": "a cat", "sampler_name": "Heun"}),

@@ -67,7 +67,11 @@ pub(super) fn refused(error: &EngineError, otherwise: &'static str) -> Refusal {
         EngineError::Guidance(_) => "request.guide",
         EngineError::Search(_) => "search",
         EngineError::Scene { .. } => "request.relations",
-        EngineError::Picture { .. } => "request.init.image",
+        EngineError::Picture {
+            which: "start picture",
+            ..
+        } => "request.init.image",
+        EngineError::Picture { .. } | EngineError::PicturePrompt(_) => "request.pictures",
         _ => otherwise,
     };
     Refusal::new(param, told(error))

@@ -1,11 +1,16 @@
 //! Fields of the wire as the engine has them.
 
+use std::path::PathBuf;
+
 use prepose::engine::Blueprint;
 use prepose::guidance::GuidanceConfig;
 use prepose::prompt::scene::GivenRelation;
-use prepose::request::{InitImage, Lora, ModelRequest, Pruning, Request, RewardKind, SearchConfig};
+use prepose::request::{
+    InitImage, Lora, ModelRequest, PicturePrompt, PictureRegion, Pruning, Request, RewardKind,
+    SearchConfig,
+};
 use prepose::sampling::StepRange;
-use prepose_serve::{LoraWanted, Refusal, RequestWanted, SearchWanted};
+use prepose_serve::{PictureWanted, Refusal, RegionWanted, RequestWanted, SearchWanted};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -36,14 +41,24 @@ pub(super) fn model_of<'a>(
     })
 }
 
-/// The checkpoint with LoRAs of the server's folder, by name.
+/// The checkpoint with LoRAs of the server's folder, by name, and with its IP-Adapters where they have something to show.
 pub(super) fn networks(
     shared: &Shared,
     model: &Model,
-    loras: &[LoraWanted],
+    wanted: &RequestWanted,
 ) -> Result<ModelRequest, Refusal> {
     let mut networks = model.request.clone();
-    for lora in loras {
+    if !wanted.pictures.is_empty() {
+        if model.adapters.is_empty() {
+            let message = format!(
+                "the checkpoint {} has no IP-Adapter here, which shows pictures (--ip-adapter)",
+                model.name
+            );
+            return Err(Refusal::new("request.pictures", message));
+        }
+        networks.adapters.clone_from(&model.adapters);
+    }
+    for lora in &wanted.loras {
         let path = shared.loras.get(&lora.name).ok_or_else(|| {
             let known: Vec<&str> = shared.loras.keys().map(String::as_str).collect();
             let name = prepose_untrusted::printable(&lora.name).to_string();
@@ -125,20 +140,49 @@ pub(super) fn request(
         request.noise = value(&json!(noise), "request.noise")?;
     }
     if let Some(init) = &wanted.init {
-        let hash = init
-            .image
-            .strip_prefix("sha256:")
-            .filter(|hash| hash.bytes().all(|byte| byte.is_ascii_hexdigit()));
-        let hash =
-            hash.ok_or_else(|| Refusal::new("request.init.image", "the picture was not taken in"))?;
         request.init = Some(InitImage {
-            path: shared.inbox.path().join(format!("{hash}.png")),
+            path: taken_in(shared, &init.image, "request.init.image")?,
             strength: init.strength,
             sha256: None,
             upscale: None,
         });
     }
+    for shown in &wanted.pictures {
+        request.pictures.push(picture(shared, shown)?);
+    }
     Ok(request)
+}
+
+/// The file of a picture that was taken in.
+fn taken_in(shared: &Shared, image: &str, param: &'static str) -> Result<PathBuf, Refusal> {
+    let hash = image
+        .strip_prefix("sha256:")
+        .filter(|hash| hash.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    let hash = hash.ok_or_else(|| Refusal::new(param, "the picture was not taken in"))?;
+    Ok(shared.inbox.path().join(format!("{hash}.png")))
+}
+
+/// A picture that is shown.
+fn picture(shared: &Shared, wanted: &PictureWanted) -> Result<PicturePrompt, Refusal> {
+    const PARAM: &str = "request.pictures";
+    let region = match &wanted.region {
+        None => None,
+        Some(RegionWanted::Box(corners)) => {
+            Some(PictureRegion::Box(value(&json!(corners), PARAM)?))
+        }
+        Some(RegionWanted::Mask(mask)) => Some(PictureRegion::Mask {
+            path: taken_in(shared, mask, PARAM)?,
+            sha256: None,
+        }),
+    };
+    Ok(PicturePrompt {
+        adapter: wanted.adapter,
+        scale: wanted.scale,
+        first_step: wanted.first_step,
+        last_step: wanted.last_step,
+        region,
+        ..PicturePrompt::new(taken_in(shared, &wanted.image, PARAM)?)
+    })
 }
 
 /// Steps as `{first, last}`, or as `generate` takes them.

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::super::{openai, options, sdlists};
+use super::Fields;
+use super::wanted::denoising;
 use crate::app::App;
 use crate::studio::Finished;
 use crate::wire::Wanted;
@@ -12,6 +14,7 @@ use crate::wire::Wanted;
 /// What the interface's clients read as a string of JSON.
 pub fn info(
     app: &App,
+    fields: &Fields,
     wanted: &Wanted,
     pictures: &[(usize, Arc<Finished>)],
     [width, height]: [usize; 2],
@@ -30,7 +33,8 @@ pub fn info(
         .iter()
         .find(|(ours, ..)| request.scheduler.as_deref() == Some(ours));
     let (init, second) = (request.init.as_ref(), wanted.second_pass.as_ref());
-    let denoising = init.map(|init| init.strength);
+    // As it was asked for: our own strength counts steps otherwise.
+    let denoising = init.and_then(|_| denoising(fields).ok());
     let denoising = second.map(|second| second.strength).or(denoising);
     let verdicts: Vec<&Value> = pictures
         .iter()

@@ -101,7 +101,7 @@ async fn make(app: Arc<App>, caller: Caller, fields: Map<String, Value>, edits: 
         }
     }
     pictures.sort_by_key(|(lane, _)| *lane);
-    let info = info(&app, &wanted, &pictures, awaited.size);
+    let info = info(&app, &fields, &wanted, &pictures, awaited.size);
     let images: Vec<String> = match fields.flag("send_images", true) {
         true => pictures
             .iter()

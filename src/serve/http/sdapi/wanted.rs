@@ -62,7 +62,7 @@ pub fn wanted(app: &App, fields: &Fields, edits: bool) -> Result<Wanted, Refusal
         *into = asked.map(|asked| side(asked.min(1 << 20), factor));
     }
     if edits {
-        request.init = Some(begin_with(fields)?);
+        request.init = Some(begin_with(fields, request.steps.unwrap_or(50))?);
     }
     let or = |side: Option<usize>, name: &str| {
         side.or_else(|| facts[name].as_u64().map(|side| side as usize))
@@ -138,7 +138,36 @@ fn own(fields: &Fields, wanted: &mut Wanted) -> Result<(), Refusal> {
     options::ours(args, wanted)
 }
 
-fn begin_with(fields: &Fields) -> Result<crate::wire::Init, Refusal> {
+/// What `denoising_strength` is where clients leave it out.
+const DENOISING: f64 = 0.75;
+
+/// The share of the noise that was asked for.
+pub(super) fn denoising(fields: &Fields) -> Result<f64, Refusal> {
+    let denoising = fields.number("denoising_strength")?.unwrap_or(DENOISING);
+    if !(0.0..=1.0).contains(&denoising) {
+        let message = format!("denoising_strength is {denoising}; it is from 0 to 1");
+        return Err(Refusal::new("denoising_strength", message));
+    }
+    Ok(denoising)
+}
+
+/// The steps that the web UI makes of a schedule of `steps`: `t_enc + 1` in `setup_img2img_steps` and `sample_img2img`, one more
+/// than diffusers and we make of the same share.
+fn steps_made(steps: usize, denoising: f64) -> usize {
+    (denoising.min(0.999) * steps as f64) as usize + 1
+}
+
+/// Our strength that makes the last `made` of `steps` steps.
+fn strength(steps: usize, made: usize) -> f64 {
+    let share = made as f64 / steps as f64;
+    match (steps as f64 * share) as usize == made {
+        true => share,
+        // Rounding took one away.
+        false => share.next_up(),
+    }
+}
+
+fn begin_with(fields: &Fields, steps: usize) -> Result<crate::wire::Init, Refusal> {
     if fields.get("mask").is_some() {
         return Err(Refusal::new(
             "mask",
@@ -156,6 +185,40 @@ fn begin_with(fields: &Fields) -> Result<crate::wire::Init, Refusal> {
         )
     })?;
     let bytes = picture::from_base64(first, "init_images")?;
-    let strength = fields.number("denoising_strength")?.unwrap_or(0.75);
-    Ok(options::init(&bytes, strength))
+    let made = steps_made(steps, denoising(fields)?);
+    Ok(options::init(&bytes, strength(steps, made)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_steps_are_made_as_the_web_ui_makes() {
+        // What its progress bar counts to.
+        for (steps, denoising, made) in [
+            (20, 0.75, 16),
+            (20, 0.5, 11),
+            (20, 1.0, 20),
+            (50, 0.75, 38),
+            (1, 0.75, 1),
+            (20, 0.0, 1),
+            (7, 0.3, 3),
+        ] {
+            assert_eq!(steps_made(steps, denoising), made, "{steps} {denoising}");
+        }
+        // And ours comes to the same, whatever is asked for.
+        for steps in 1..=150 {
+            for percent in 0..=100 {
+                let made = steps_made(steps, f64::from(percent) / 100.0);
+                let strength = strength(steps, made);
+                assert_eq!(
+                    (steps as f64 * strength) as usize,
+                    made,
+                    "{steps} {percent}"
+                );
+                assert!(strength > 0.0 && strength <= 1.0, "{steps} {percent}");
+            }
+        }
+    }
 }
