@@ -23,12 +23,24 @@ import world
 LOOSE = {"exact": 0.25, "off": 0.02, "side": (0.26, 0.56)}
 
 
-def sample(count, seed):
-    """Yields scenes with their captions."""
+def sample(count, seed, pairs=False):
+    """Yields scenes with their captions; with `pairs`, of two things that are as often one above the other as side by side."""
     rng = random.Random(seed)
-    for _ in range(count):
+    made = 0
+    while made < count:
         scene = world.random_scene(rng)
+        if pairs and scene.arrangement != ("side_by_side", "stacked")[made % 2]:
+            continue
+        made += 1
         yield scene, world.random_caption(rng, scene)
+
+
+def alone(scene, rng):
+    """One of the things of a scene somewhere else, on another ground."""
+    name = rng.choice(scene.things).name
+    slack = world.GRID - world.CELLS_OF[name]
+    thing = world.Thing(name, rng.randint(0, slack), rng.randint(0, slack))
+    return world.Scene((thing,), "single", world.random_background(rng))
 
 
 def shares(thing, rng):
@@ -44,11 +56,12 @@ def shares(thing, rng):
     return [sides[0][0], sides[1][0], sides[0][1], sides[1][1]]
 
 
-def write(out, count, seed, pictures, loose=False):
+def write(out, count, seed, pictures, loose=False, pairs=False, shown=False):
     out.mkdir(parents=True, exist_ok=True)
     captions, boxes = [], []
     rng = random.Random(f"{seed} boxes") if loose else None
-    for number, (scene, caption) in enumerate(sample(count, seed)):
+    other = random.Random(f"{seed} shown")
+    for number, (scene, caption) in enumerate(sample(count, seed, pairs)):
         name = f"{number:06d}.png"
         key = "text" if pictures else "caption"
         line = {"file_name": name, key: caption}
@@ -56,7 +69,6 @@ def write(out, count, seed, pictures, loose=False):
             line |= {"width": world.SIDE, "height": world.SIDE}
         else:
             line["objects"] = [{"phrase": f"a {thing.name}", "box": shares(thing, rng)} for thing in scene.things]
-        captions.append(json.dumps(line))
         found = [{"label": thing.name, "score": 1.0, "box_xyxy": list(thing.box)} for thing in scene.things]
         boxes.append(json.dumps({"id": f"{number:06d}", "file": name, "width": world.SIDE, "height": world.SIDE,
                                  "detector": "drawn", "detections": found}))
@@ -64,6 +76,10 @@ def write(out, count, seed, pictures, loose=False):
             from PIL import Image
 
             Image.fromarray(world.draw(scene)).save(out / name)
+            if shown and other.random() < 0.5:
+                line["ip_picture"] = f"{number:06d}-shown.png"
+                Image.fromarray(world.draw(alone(scene, other))).save(out / line["ip_picture"])
+        captions.append(json.dumps(line))
     (out / ("metadata.jsonl" if pictures else "captions.jsonl")).write_text("\n".join(captions) + "\n")
     (out / "boxes.jsonl" if not pictures else out.parent / f"{out.name}-boxes.jsonl").write_text("\n".join(boxes) + "\n")
 
@@ -75,12 +91,14 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--pictures", action="store_true")
     parser.add_argument("--loose", action="store_true", help="with --pictures: boxes as people draw them")
+    parser.add_argument("--pairs", action="store_true", help="two things in each, as often one above the other as side by side")
+    parser.add_argument("--shown", action="store_true", help="with --pictures: half of them with a picture of one of their things to be shown")
     parser.add_argument("--fixture", action="store_true")
     args = parser.parse_args()
     if args.fixture:
         write(Path(__file__).resolve().parents[2] / "fixtures/corpus", 1000, 17, False)
     elif args.out:
-        write(args.out, args.count, args.seed, args.pictures, args.loose)
+        write(args.out, args.count, args.seed, args.pictures, args.loose, args.pairs, args.shown)
     else:
         parser.error("OUT or --fixture is needed")
 

@@ -1,7 +1,7 @@
 """The toybox's layers of GLIGEN's, before and after `prepose train gligen`.
 
     python scripts/toybox/gligen.py begin start.safetensors
-    python scripts/toybox/gligen.py take TRAINING...
+    python scripts/toybox/gligen.py take TRAINING DATA
 
 `begin` writes layers to begin with. The authors begin with closed gates before random projections, and take hundreds of thousands of steps;
 here the gates are open before projections of zeros, which change as little and learn at once. Among 256 tokens of the picture and 30 of
@@ -11,33 +11,14 @@ layers of the last training to weights/toybox/gligen and writes the record of ea
 """
 
 import json
-import shutil
 import sys
 from pathlib import Path
 
+import trained
 import world
 
 TARGET = Path(__file__).resolve().parents[2] / "weights/toybox/gligen"
 POINTED = 4.0
-START, END = "<!-- trained -->", "<!-- /trained -->"
-
-
-def words(recipe):
-    """The options of the command that are not its defaults."""
-    rate, rule = recipe["rate"], recipe["optimizer"]
-    options = {
-        "--batch": recipe["batch"],
-        "--steps": recipe["steps"],
-        "--rate": f"{rate['peak']:g}",
-        "--warmup": rate["warmup"],
-        "--schedule": rate["decay"],
-        "--betas": f"{rule['beta1']:g},{rule['beta2']:g}",
-        "--clip": f"{recipe['clip']:g}",
-        "--layout-share": recipe["timesteps"]["layout"],
-        "--ema": recipe["average"]["decay"],
-        "--seed": recipe["seed"],
-    }
-    return " ".join(f"{name} {value}" for name, value in options.items())
 
 
 def tokens_of_objects(net):
@@ -105,41 +86,19 @@ def begin(path):
     save_file({name: value.contiguous() for name, value in layers.items()}, path)
 
 
-def record(training, start):
-    """What `training`, which began with the file `start`, was asked and came to, as lines of a page."""
-    settings = json.loads((training / "training.json").read_text())
-    log = [json.loads(line) for line in (training / "log.jsonl").read_text().splitlines()]
-    tenth = max(len(log) // 10, 1)
-    rows = ["| steps | mean loss |", "| ---: | ---: |"]
-    for first in range(0, len(log) - tenth + 1, tenth):
-        part = log[first : first + tenth]
-        rows.append(f"| {part[0]['step']}–{part[-1]['step']} | {sum(step['loss'] for step in part) / len(part):.4f} |")
-    samples = sum(step["samples"] for step in log)
-    return [
-        f"{settings['pictures']} pictures, {len(log)} steps, {samples} samples in all:",
-        "",
-        "```",
-        f"prepose train gligen boxed --gligen {start} {words(settings['recipe'])} --out runs/{training.name}",
-        "```",
-        "",
-        *rows,
-    ]
-
-
-def take(*trainings):
-    shutil.copyfile(trainings[-1] / "gligen.safetensors", TARGET / "gligen.safetensors")
-    text, start = [], "start.safetensors"
-    for training in trainings:
-        text += ["", *record(training, start)]
-        start = f"runs/{training.name}/gligen.safetensors"
-    card = TARGET / "README.md"
-    before, rest = card.read_text().split(START)
-    card.write_text(f"{before}{START}\n" + "\n".join(text[1:]) + f"\n{END}{rest.split(END)[1]}")
+def take(training, data):
+    begin = f"gligen {data} --gligen start.safetensors"
+    trained.take("gligen", "gligen.safetensors", Path(training), begin, f"gligen {data} --gligen {{}}")
 
 
 def main():
-    what, *paths = sys.argv[1:]
-    {"begin": begin, "take": take}[what](*map(Path, paths))
+    match sys.argv[1:]:
+        case ["begin", path]:
+            begin(path)
+        case ["take", training, data]:
+            take(training, data)
+        case _:
+            raise SystemExit(__doc__)
 
 
 if __name__ == "__main__":

@@ -50,6 +50,17 @@ impl ModelRequest {
         }
     }
 
+    /// The toybox's own IP-Adapter, where pictures are to be shown to it and no adapter is named.
+    pub fn show_toybox(&mut self) {
+        if self.checkpoint == TOYBOX && self.adapters.is_empty() {
+            self.adapters.push(Adapter {
+                path: TOYBOX.into(),
+                encoder: None,
+            });
+            self.sha256 = None;
+        }
+    }
+
     /// A checkpoint as it is: its own autoencoder, no LoRAs.
     pub fn new(checkpoint: impl Into<String>, dtype: Dtype) -> Self {
         Self {

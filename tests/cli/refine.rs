@@ -136,10 +136,12 @@ fn a_prompt_will_do_and_wrong_input_is_refused() {
     assert_eq!(last["pictures"].as_array().unwrap().len(), 1);
     assert_eq!(last["prompt"], "a dog above a cat");
 
+    let checkpoint = path("single-file/sd1");
     let plain = [
         "scene", "refine", "a dog", "--judge", "oracle", "--out", "x",
     ];
-    refuses(folder, &plain, &["--ip-adapter FILE"]);
+    let other = [&plain[..], &["-c", &checkpoint]].concat();
+    refuses(folder, &other, &["--ip-adapter FILE"]);
     for (more, says) in [
         (&["none.jsonl"][..], "no file none.jsonl"),
         (&["a dog", "--texts", "t.jsonl"], "--texts"),
@@ -155,4 +157,70 @@ fn a_prompt_will_do_and_wrong_input_is_refused() {
         &["scene", "refine", "a dog", "--scales", "1", "--out", "y"],
     );
     assert!(stderr(&scales).contains("two numbers"));
+}
+
+#[test]
+fn the_toybox_is_shown_pictures_by_its_own_adapter() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    // After two steps nothing can be made out.
+    let words = [
+        "scene",
+        "refine",
+        "a dog to the left of a cat",
+        "--judge",
+        "oracle",
+    ];
+    let more = ["--device", "flex", "--steps", "2", "--json", "--out", "out"];
+    let args = [&words[..], &more].concat();
+    let told: Value = serde_json::from_str(&works(folder, &args)).unwrap();
+    assert!(
+        told["notes"][0]
+            .as_str()
+            .unwrap()
+            .contains("1 were drawn again"),
+        "{told}"
+    );
+    let last = request(&folder.join("out/last/00001.png"));
+    assert_eq!(last["model"]["adapters"][0]["path"], "toybox");
+    assert_eq!(last["pictures"].as_array().unwrap().len(), 2);
+
+    // The same by hand; without a word of it, and by name.
+    let picture = "out/first/00001.png";
+    let make = |more: &[&str], name: &str| {
+        let words = [
+            "generate", "a dog", "--device", "flex", "--steps", "2", "-o", name,
+        ];
+        works(folder, &[&words[..], more].concat());
+        image::open(folder.join(name)).unwrap().into_rgb8()
+    };
+    let shown = make(&["--ip-picture", picture], "shown.png");
+    assert_ne!(shown, make(&[], "plain.png"));
+    assert_eq!(
+        shown,
+        make(
+            &["--ip-picture", picture, "--ip-adapter", "toybox"],
+            "named.png"
+        )
+    );
+    works(
+        folder,
+        &[
+            "generate",
+            "--again",
+            "shown.png",
+            "--device",
+            "flex",
+            "-o",
+            "again.png",
+        ],
+    );
+    assert_eq!(
+        image::open(folder.join("again.png")).unwrap().into_rgb8(),
+        shown
+    );
+    let about = works(folder, &["info", "toybox"]);
+    assert!(about.contains("ip-adapter"), "{about}");
+    let about = works(folder, &["info", "toybox-clip"]);
+    assert!(about.contains("CLIP"), "{about}");
 }

@@ -1,6 +1,6 @@
 //! The built-in checkpoint's pictures are diffusers', to one part in 255: `fixtures/toybox`, made by
-//! `scripts/reference/make.py toybox` from the folder `weights/toybox`; its CLIP sees in them what
-//! transformers sees with it (`fixtures/toybox-clip`).
+//! `scripts/reference/make.py toybox` from the folder `weights/toybox`; and so are what its CLIP and its IP-Adapter see in pictures
+//! (`fixtures/toybox-clip`).
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use prepose::device;
 use prepose::engine::Blueprint;
 use prepose::eyes::ClipScorer;
 use prepose::picture::Picture;
-use prepose::request::{Dtype, ModelRequest, Request};
+use prepose::request::{Dtype, ModelRequest, PicturePrompt, Request};
 use prepose::sampling::noise::NoiseKind;
 use prepose_weights::{EyeWeights, TOYBOX_CLIP};
 use serde_json::Value;
@@ -70,10 +70,10 @@ fn requests(model: &ModelRequest) -> Vec<(Request, PathBuf)> {
 }
 
 #[test]
-fn the_toybox_s_clip_sees_what_transformers_sees_with_it() {
+fn the_toybox_s_clip_and_adapter_are_transformers_and_diffusers() {
     let case = std::fs::read_to_string(fixture("toybox-clip").join("case.json")).unwrap();
     let case: Value = serde_json::from_str(&case).unwrap();
-    let model = ModelRequest::new("toybox", Dtype::F32);
+    let mut model = ModelRequest::new("toybox", Dtype::F32);
     let device = device::open("flex".parse().unwrap()).unwrap();
     let requests = requests(&model);
 
@@ -89,6 +89,30 @@ fn the_toybox_s_clip_sees_what_transformers_sees_with_it() {
     for (own, other) in cosines.iter().zip(&expected) {
         assert!((own - other).abs() < 1e-5, "{own} {other}");
     }
+
+    model.show_toybox();
+    let engine = Blueprint::open(&model)
+        .unwrap()
+        .load(&model, &device)
+        .unwrap();
+    let shown = &case["shown"];
+    let number = |name: &str| shown[name].as_u64().unwrap() as usize;
+    let (mut request, _) = requests[number("request")].clone();
+    request.model = model;
+    request.pictures = vec![PicturePrompt {
+        scale: shown["scale"].as_f64().unwrap(),
+        ..PicturePrompt::new(&requests[number("picture")].1)
+    }];
+    let made = engine.generate(&[request], &mut []).unwrap();
+    let expected = read(&fixture("toybox-clip").join("shown.png"));
+    let plain = read(&requests[number("request")].1);
+    let apart = |one: &Picture, other: &Picture| {
+        assert_eq!(one.rgb.len(), other.rgb.len());
+        let pairs = one.rgb.iter().zip(&other.rgb);
+        pairs.map(|(a, b)| a.abs_diff(*b)).max().unwrap()
+    };
+    assert!(apart(&made.pictures[0], &expected) <= 1);
+    assert!(apart(&made.pictures[0], &plain) > 20);
 }
 
 #[test]

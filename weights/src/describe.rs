@@ -38,7 +38,7 @@ pub struct Description {
     pub types: BTreeMap<String, Count>,
     /// Tensors and numbers by network, or by the beginning of the name.
     pub parts: BTreeMap<String, Count>,
-    /// What comes with it and is loaded where it is asked for: the toybox's layers of GLIGEN's.
+    /// What comes with it and is loaded where it is asked for: the toybox's layers of GLIGEN's, and its IP-Adapter.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub on_request: BTreeMap<String, Count>,
     /// What a LoRA changes.
@@ -85,14 +85,19 @@ pub fn describe_file(path: &Path) -> Result<Description, WeightsError> {
     #[cfg(feature = "toybox")]
     if path == Path::new(crate::toybox::TOYBOX) {
         let mut description = describe_folder(path, crate::toybox::files())?;
-        let layers = crate::toybox::gligen()?;
-        let tensors = layers.tensors().map(|(_, info)| info.elements() as u64);
-        let tensors: Vec<u64> = tensors.collect();
-        let count = Count {
-            tensors: tensors.len(),
-            parameters: tensors.iter().sum(),
-        };
-        description.on_request.insert("gligen".into(), count);
+        let more = [
+            ("gligen", crate::toybox::gligen()?),
+            ("ip-adapter", crate::toybox::ip_adapter()?),
+        ];
+        for (name, file) in more {
+            let tensors = file.tensors().map(|(_, info)| info.elements() as u64);
+            let tensors: Vec<u64> = tensors.collect();
+            let count = Count {
+                tensors: tensors.len(),
+                parameters: tensors.iter().sum(),
+            };
+            description.on_request.insert(name.into(), count);
+        }
         description.steer = SteerFile::toybox().ok().map(|file| file.config);
         return Ok(description);
     }

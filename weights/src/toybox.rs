@@ -96,6 +96,15 @@ pub(crate) fn clip_files() -> Files {
     }
 }
 
+/// The toybox's IP-Adapter, whose picture encoder is that CLIP's.
+pub(crate) fn ip_adapter() -> Result<Arc<TensorFile>, WeightsError> {
+    const FILE: &[u8] = include_bytes!("../toybox/ip-adapter/ip_adapter.safetensors");
+    Ok(Arc::new(TensorFile::from_bytes(
+        "toybox/ip-adapter".into(),
+        FILE,
+    )?))
+}
+
 /// GLIGEN's layers for the toybox, in a file by themselves.
 const GLIGEN: &[u8] = include_bytes!("../toybox/gligen/gligen.safetensors");
 

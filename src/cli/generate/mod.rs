@@ -116,6 +116,9 @@ impl Planned {
         if args.guide.is_grounded() {
             model.ground_toybox();
         }
+        if !args.sampling.ip_picture.is_empty() {
+            model.show_toybox();
+        }
         let blueprint = Blueprint::open(&model)?;
         let order = Order::new(args, stored.as_ref(), &model, &blueprint)?;
         if let (Some(_), Some(folder)) = (&order.maps, &args.maps.attention_maps) {

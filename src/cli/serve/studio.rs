@@ -52,7 +52,7 @@ impl Model {
     }
 }
 
-/// Gives each checkpoint those of `adapters` that fit it.
+/// Gives each checkpoint those of `adapters` that fit it, and the toybox its own if there is none.
 ///
 /// # Errors
 /// One that fits none of them.
@@ -75,6 +75,12 @@ pub fn give_adapters(models: &mut [Model], adapters: &[Adapter]) -> anyhow::Resu
             let path = adapter.path.display().to_string();
             return Err(error).with_context(|| format!("cannot use --ip-adapter {path}"));
         }
+    }
+    for model in models {
+        let mut with = model.request.clone();
+        with.adapters = std::mem::take(&mut model.adapters);
+        with.show_toybox();
+        model.adapters = with.adapters;
     }
     Ok(())
 }

@@ -446,7 +446,19 @@ fn shown_pictures_are_those_of_the_command_line() {
 #[test]
 fn without_an_adapter_nothing_is_shown() {
     let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path(), &["--no-token"]);
+    let checkpoint = fixture("single-file/sd1").to_string_lossy().into_owned();
+    let networks = [
+        "--no-token",
+        "--checkpoint",
+        &checkpoint,
+        "--checkpoint",
+        "toybox",
+    ];
+    let server = Server::start(folder.path(), &networks);
+    let about = server.get("/api/options").json();
+    let adapters = |at: usize| about["checkpoints"][at]["adapters"].clone();
+    // The toybox has its own.
+    assert_eq!((adapters(0), adapters(1)), (json!([]), json!(["toybox"])));
     let png = std::fs::read(fixture("ip-adapter").join("first.png")).unwrap();
     use base64::Engine as _;
     let image = base64::engine::general_purpose::STANDARD.encode(png);

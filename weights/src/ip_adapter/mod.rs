@@ -29,7 +29,7 @@ pub(crate) use new::file;
 /// Where an adapter is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdapterSpec {
-    /// The adapter's file.
+    /// The adapter's file, or `toybox` for the toybox's own.
     pub path: PathBuf,
     /// Its picture encoder: a folder, a file or a name, as [`EyeWeights::open`] takes it. Without one it is looked for
     /// beside the adapter, where the authors' repository has it.
@@ -70,6 +70,12 @@ impl AdapterWeights {
     /// It is none, or one for faces by a recogniser, or for another network; there is no picture encoder, or another than
     /// it was trained with.
     pub(crate) fn open(spec: &AdapterSpec, parts: &Parts) -> Result<Self, WeightsError> {
+        #[cfg(feature = "toybox")]
+        if spec.path == Path::new(crate::toybox::TOYBOX) {
+            let own = crate::toybox::TOYBOX_CLIP;
+            let encoder = spec.encoder.clone().unwrap_or_else(|| own.into());
+            return Self::of(crate::toybox::ip_adapter()?, Some(&encoder), parts);
+        }
         let path = hub::resolve(&spec.path)?;
         if std::fs::metadata(&path).is_ok_and(|metadata| metadata.is_dir()) {
             return Err(WeightsError::Folder {
@@ -78,7 +84,20 @@ impl AdapterWeights {
                 hint: "give a file in it, such as ip-adapter_sd15.safetensors".into(),
             });
         }
-        let file = Arc::new(TensorFile::open(&path)?);
+        Self::of(
+            Arc::new(TensorFile::open(&path)?),
+            spec.encoder.as_deref(),
+            parts,
+        )
+    }
+
+    /// The adapter in `file`, with the picture encoder `given` or the one beside it.
+    fn of(
+        file: Arc<TensorFile>,
+        given: Option<&Path>,
+        parts: &Parts,
+    ) -> Result<Self, WeightsError> {
+        let path = file.path().to_path_buf();
         if !is_adapter(&file) {
             return Err(WeightsError::Unsupported {
                 path,
@@ -91,7 +110,7 @@ impl AdapterWeights {
         let config = config(&file, &path, layers(parts)?)?;
         let part = part(&file, &path, &parts.unet.path);
         fits(&config, &part, parts)?;
-        let (encoder, vision) = encoder(spec, &path, &config)?;
+        let (encoder, vision) = encoder(given, &path, &config)?;
         Ok(Self {
             part,
             config,
@@ -298,7 +317,7 @@ fn fits(config: &IpAdapterConfig, part: &Part, parts: &Parts) -> Result<(), Weig
 
 /// The picture encoder of an adapter: the one that is asked for, or the one beside it that fits.
 fn encoder(
-    spec: &AdapterSpec,
+    given: Option<&Path>,
     path: &Path,
     config: &IpAdapterConfig,
 ) -> Result<(EyeWeights, ClipVisionConfig), WeightsError> {
@@ -306,7 +325,7 @@ fn encoder(
         let (encoder, vision, _) = open_encoder(path, config.kind, Some(config.picture_dim))?;
         Ok((encoder, vision))
     };
-    if let Some(given) = &spec.encoder {
+    if let Some(given) = given {
         return open(given);
     }
     let folder = path.parent().unwrap_or(Path::new(""));

@@ -108,6 +108,11 @@ impl Refine {
         let scenes = scenes::read(&self.scenes, self.texts.as_deref())?;
         let device = model::open(self.networks.device)?;
         let mut networks = self.networks.request();
+        networks.show_toybox();
+        ensure!(
+            !networks.adapters.is_empty(),
+            "feedback shows pictures to the network: give --ip-adapter FILE (docs/guidance/ip-adapter.md)"
+        );
         networks.dtype = self
             .networks
             .dtype
@@ -176,10 +181,6 @@ impl Refine {
 
     fn check(&self) -> anyhow::Result<()> {
         self.scoring.check()?;
-        ensure!(
-            !self.networks.ip_adapter.is_empty(),
-            "feedback shows pictures to the network: give --ip-adapter FILE (docs/guidance/ip-adapter.md)"
-        );
         ensure!(
             self.sampling.ip_picture.is_empty(),
             "--ip-picture does not go with scene refine, which shows the pictures that it has made"
