@@ -60,13 +60,15 @@ def page(runs):
         steps = f" --steps {request['steps']}" if "steps" in request else ""
         more = "" if scales == [0.5, 0.5] else f" --scales {scales[0]:g},{scales[1]:g}"
         commands.append(f"prepose scene refine spatialbench-uc --judge oracle{steps}{more} --out runs/{folder.name}")
+    head = ["pictures", *COLUMNS.values(), "change of SGScore", "drawn again", "better", "worse"]
     when = datetime.fromtimestamp((next(iter(runs.values())) / "judged.jsonl").stat().st_mtime).date()
     return [
         "# Scene-Bench's feedback on the toybox",
         "",
-        "Scene-Bench's loop ([`prepose scene refine`](../judge.md#feedback)): look at a picture, draw what is missing in it, and draw it again with both",
-        "pictures in sight, through the toybox's own [IP-Adapter](../../weights/toybox/ip-adapter/README.md). Scenes are the prompts of SpatialBench-UC, two",
-        "things with a relation each; the judge is the oracle, which sees by the detector in the binary. This page is made by `scripts/report/feedback.py` from the folders of",
+        "Scene-Bench's loop ([`prepose scene refine`](../judge.md#feedback)): look at a picture, draw what is missing in it, and draw it again",
+        "with both pictures in sight, through the toybox's own [IP-Adapter](../../weights/toybox/ip-adapter/README.md). Scenes are the",
+        "prompts of SpatialBench-UC, two things with a relation each; the judge is the oracle, which sees by the detector in the binary.",
+        "This page is made by `scripts/report/feedback.py` from the folders of",
         "",
         "```sh",
         *commands,
@@ -74,14 +76,14 @@ def page(runs):
         "",
         f"{len(first)} scenes; {when}. Percent, ± half of a 95 % interval over scenes; changes in points, of the same scenes.",
         "",
-        *table(["pictures", *COLUMNS.values(), "change of SGScore", "drawn again", "better", "worse"], [before, *(row(*one) for one in scenes.items())]),
+        *table(head, [before, *(row(*one) for one in scenes.items())]),
         "",
         "## What was aimed at",
         "",
         *(reached(*one) for one in scenes.items()),
         "",
-        "The paper's first pictures come to 62.1, with feedback to 67.0 and with the first picture alone shown to 60.4 (its tables 4 and 7; other scenes,",
-        "networks and judge).",
+        "The paper's first pictures come to 62.1, with feedback to 67.0 and with the first picture alone shown to 60.4 (its tables 4 and 7;",
+        "other scenes, networks and judge).",
         "",
     ]
 

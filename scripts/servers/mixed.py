@@ -367,18 +367,23 @@ def sentence(figures):
     """The figures for the page."""
     mixed, killed = figures["mixed"], figures["killed"]
     counts = collections.Counter()
-    for kind, outcomes in mixed["outcomes"].items():
+    for outcomes in mixed["outcomes"].values():
         for outcome, count in outcomes.items():
             counts[outcome] += count
     told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items(), key=lambda pair: -pair[1]))
     same = mixed["again"]
-    return (
-        f"On {figures['date']}: {mixed['requests']:,} requests of {mixed['clients']} clients with eight tokens: {told}; {mixed['wrong_in_all']} came to\n"
-        f"anything else. Clients were told {mixed['told_to_come_again']:,} times to come again (429). Of {mixed['pictures']} pictures {same['compared']} were made again by\n"
-        f"`generate --again`, each alone: {same['equal']} bit for bit, the others at most {same['largest_difference_of_255']}/255 away ({same['beyond_one']} beyond 1/255).\n\n"
-        f"{killed['kills']} servers were killed under that load: {killed['broken']} broken files, {killed['lost']} of {killed['given_to_clients']} pictures that clients had been given were missing from the\n"
-        f"next server's history ({killed['in_the_history_at_the_end']} at the end); {killed['temporary_files_after_a_kill']} temporary files were left by kills, and {killed['temporary_files_after_a_start']} after the next start.\n"
-    )
+    lines = [
+        f"On {figures['date']}: {mixed['requests']:,} requests of {mixed['clients']} clients with eight tokens: {told};",
+        f"{mixed['wrong_in_all']} came to anything else. Clients were told {mixed['told_to_come_again']:,} times to come again (429).",
+        f"Of {mixed['pictures']} pictures {same['compared']} were made again by `generate --again`, each alone: {same['equal']} bit for bit,",
+        f"the others at most {same['largest_difference_of_255']}/255 away ({same['beyond_one']} beyond 1/255).",
+        "",
+        f"{killed['kills']} servers were killed under that load: {killed['broken']} broken files, {killed['lost']} of",
+        f"{killed['given_to_clients']} pictures that clients had been given were missing from the next server's history",
+        f"({killed['in_the_history_at_the_end']} at the end); {killed['temporary_files_after_a_kill']} temporary files were left by kills, and",
+        f"{killed['temporary_files_after_a_start']} after the next start.",
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def put(page, text):

@@ -115,7 +115,7 @@ def make_one(path, variant, images, process):
     state = {name: value.half() if value.is_floating_point() else value for name, value in sorted(state.items())}
     save_file({name: value.contiguous() for name, value in state.items()}, folder / "model.safetensors")
     process.save_pretrained(folder)
-    for i, (image, found) in enumerate(zip(images, runs)):
+    for i, found in enumerate(runs):
         tensors[f"run{i}/pixels"] = found["pixels"][:, :, ::16]
         tensors |= {f"run{i}/scores": found["scores"], f"run{i}/boxes": found["boxes"]}
     write_tensors(folder / "expected.safetensors", tensors)

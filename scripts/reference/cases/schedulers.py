@@ -56,7 +56,7 @@ class Recorder:
 
     def __init__(self, scheduler, tensors, prefix):
         self.scheduler, self.tensors, self.prefix = scheduler, tensors, prefix
-        self.eta = {"eta": ETAS[case] for case in ETAS if prefix.startswith(f"{case}/")}
+        self.eta = next(({"eta": eta} for case, eta in ETAS.items() if prefix.startswith(f"{case}/")), {})
 
     def run(self, sample, timesteps, rng):
         trajectory = [sample]

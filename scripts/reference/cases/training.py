@@ -40,7 +40,7 @@ def adamw(tensors, info):
         "adamw/usual": dict(lr=1e-2, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2),
         "adamw/far": dict(lr=1e-2, betas=(0.8, 0.95), eps=1e-3, weight_decay=0.1),
     }.items():
-        found, state = by_optimizer(lambda p: torch.optim.AdamW(p, foreach=False, **settings), (7, 5), 11)
+        found, state = by_optimizer(lambda p, settings=settings: torch.optim.AdamW(p, foreach=False, **settings), (7, 5), 11)
         found |= {"mean": state["exp_avg"], "square": state["exp_avg_sq"]}
         tensors |= {f"{name}/{key}": value for key, value in found.items()}
         info[name] = settings

@@ -3,6 +3,7 @@
 mod foreign;
 mod malformed;
 mod native;
+mod shown;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
