@@ -13,7 +13,14 @@ pub(crate) trait Overwrite: Backend {
 impl Overwrite for CubeBackend {
     fn overwrite(target: FloatTensor<Self>, source: FloatTensor<Self>) -> FloatTensor<Self> {
         let (client, dtype) = (target.client.clone(), element(&target));
-        cubecl::std::tensor::copy_into(&client, source.binding(), target.clone().binding(), dtype);
+        // CubeCL's copy writes zeros where the axes of what it writes to are not in the order of their strides, as those of keys and
+        // values are not. So both are seen with the target's axes in that order.
+        let strides = target.meta.strides();
+        let mut order: Vec<usize> = (0..strides.len()).collect();
+        order.sort_by_key(|axis| std::cmp::Reverse(strides[*axis]));
+        let source = into_contiguous(permute(source, &order));
+        let there = permute(target.clone(), &order);
+        cubecl::std::tensor::copy_into(&client, source.binding(), there.binding(), dtype);
         target
     }
 }

@@ -362,7 +362,7 @@ mod tests {
         }
     }
 
-    fn unet(device: &Device) -> UNet {
+    fn unet() -> UNet {
         let config: UNetConfig = serde_json::from_value(serde_json::json!({
             "block_out_channels": [8, 16],
             "down_block_types": ["CrossAttnDownBlock2D", "DownBlock2D"],
@@ -373,23 +373,20 @@ mod tests {
             "cross_attention_dim": 12,
         }))
         .unwrap();
+        let device = Device::flex();
         UNet::load(
             &config,
-            Params::new(&mut Numbers, device, burn::tensor::FloatDType::F32),
+            Params::new(&mut Numbers, &device, burn::tensor::FloatDType::F32),
         )
         .unwrap()
     }
 
     fn ramp<const D: usize>(shape: [usize; D], scale: f32) -> Tensor<D> {
-        ramp_on(shape, scale, &Device::flex())
-    }
-
-    fn ramp_on<const D: usize>(shape: [usize; D], scale: f32, device: &Device) -> Tensor<D> {
         let count: usize = shape.iter().product();
         let values: Vec<f32> = (0..count)
             .map(|i| scale * ((i % 17) as f32 - 8.0))
             .collect();
-        Tensor::from_data(TensorData::new(values, shape), device)
+        Tensor::from_data(TensorData::new(values, shape), &Device::flex())
     }
 
     /// A graph whose call sees one of its inputs as it was when it was captured.
@@ -422,7 +419,7 @@ mod tests {
 
     #[test]
     fn a_graph_that_reads_an_old_input_is_found_out() {
-        let unet = unet(&Device::flex());
+        let unet = unet();
         assert_eq!(stale(&unet, |_, _| ()), Ok(()));
         let forgets: [fn(&mut Inputs, &Inputs); 3] = [
             |seen, first| seen.sample = first.sample.clone(),
@@ -440,7 +437,7 @@ mod tests {
 
     #[test]
     fn another_shape_takes_the_graphs_place_and_a_device_without_graphs_has_none() {
-        let unet = unet(&Device::flex());
+        let unet = unet();
         let (forced, auto) = (
             StepGraphs::new(GraphUse::Forced),
             StepGraphs::new(GraphUse::Auto),
@@ -460,62 +457,5 @@ mod tests {
         assert!(forced.is_captured());
         forced.release();
         assert!(!forced.is_captured() && !auto.is_captured());
-    }
-
-    mod gpu {
-        use burn::tensor::DeviceType;
-
-        use super::*;
-
-        #[test]
-        #[ignore = "needs PREPOSE_TEST_DEVICE: wgpu"]
-        fn a_replay_is_an_ordinary_call() {
-            let device = Device::enumerate(DeviceType::Wgpu)
-                .into_vec()
-                .into_iter()
-                .next()
-                .unwrap();
-            let unet = unet(&device);
-            let sample = ramp_on([2, 4, 8, 8], 0.1, &device);
-            let conditioning = unet.prepare(ramp_on([2, 5, 12], 0.2, &device), None);
-            let mut graph = StepGraph::capture(&unet, &sample, 700.0, &conditioning).unwrap();
-            println!("hardware {}", graph.is_hardware());
-            let at = |t: f64| unet.embed_timesteps(&[t], &sample);
-            for (name, s, t, c) in [
-                ("same", sample.clone(), at(700.0), conditioning.clone()),
-                ("same", sample.clone(), at(700.0), conditioning.clone()),
-                (
-                    "sample",
-                    sample.clone() * -0.75 + 0.125,
-                    at(700.0),
-                    conditioning.clone(),
-                ),
-                (
-                    "timestep",
-                    sample.clone(),
-                    at(700.0) * -3.0,
-                    conditioning.clone(),
-                ),
-                (
-                    "conditioning",
-                    sample.clone(),
-                    at(700.0),
-                    conditioning.map(|x| x.clone() * -2.0, |x| x.clone() * -2.0),
-                ),
-            ] {
-                let expected = unet.forward_embedded(s.clone(), t.clone(), &c, &mut NoProbe);
-                let again = unet.forward_embedded(s.clone(), t.clone(), &c, &mut NoProbe);
-                println!(
-                    "{name}: plain twice {:?}",
-                    difference(again, expected.clone())
-                );
-                let replayed = graph.run(s.clone(), t.clone(), &c).unwrap();
-                println!("{name}: {:?}", difference(replayed, expected));
-                let replayed = graph.run(s.clone(), t.clone(), &c).unwrap();
-                let expected = unet.forward_embedded(s, t, &c, &mut NoProbe);
-                println!("{name} again: {:?}", difference(replayed, expected));
-            }
-            println!("{:?}", graph.check(&unet, &sample, 700.0, &conditioning));
-        }
     }
 }

@@ -50,3 +50,29 @@ fn a_replay_sees_what_was_overwritten() {
         }
     }
 }
+
+#[test]
+#[ignore = "needs PREPOSE_TEST_DEVICE: wgpu, vulkan, metal or cuda"]
+fn the_axes_may_be_in_any_order() {
+    let device = device();
+    for dtype in types(&device) {
+        for order in [[0, 2, 1, 3], [3, 1, 0, 2], [0, 2, 3, 1]] {
+            // As keys and values are: heads before tokens, of what lies in memory the other way round.
+            let view = |seed| {
+                let (here, there) = pair([2, 5, 3, 4], seed, dtype, &device);
+                (
+                    here.permute(order.map(|axis| axis as isize)),
+                    there.permute(order.map(|axis| axis as isize)) * 1.0,
+                )
+            };
+            let ((_, mut target), (here, there)) = (view(1), view(2));
+            let held = target.clone();
+            crate::overwrite(&mut target, there);
+            for written in [target, held] {
+                download(&written)
+                    .into_data()
+                    .assert_eq(&here.to_data(), true);
+            }
+        }
+    }
+}
