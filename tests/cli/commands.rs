@@ -64,6 +64,8 @@ const BY_HAND: &[&str] = &[
     // As does this; tests/cli/train/steer.rs has a small one.
     "train steer",
     "runs/steer",
+    // It draws hundreds of pictures; tests/cli/refine.rs draws three.
+    "scene refine spatialbench-uc",
     "runs/cure/",
     "curl ",
     // Servers, programs and folders that are somebody's own.

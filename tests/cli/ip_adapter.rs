@@ -208,13 +208,15 @@ fn wrong_input_has_one_clear_message() {
         &draw(&checkpoint, &adapter, &["-o", "a.png"]),
         &["--ip-picture"],
     );
-    let toybox = [
+    let without = [
         "generate",
         "a cat",
+        "--checkpoint",
+        &checkpoint,
         "--ip-picture",
         "first.png",
         "-o",
         "a.png",
     ];
-    refuses(folder, &toybox, &["there is none", "--ip-adapter"]);
+    refuses(folder, &without, &["there is none", "--ip-adapter"]);
 }

@@ -161,7 +161,7 @@ fn without_an_adapter_nothing_is_shown() {
         "toybox",
     ];
     let server = Server::start(folder.path(), &networks);
-    let about = server.get("/api/options").json();
+    let about = server.get("/api/about").json();
     let adapters = |at: usize| about["checkpoints"][at]["adapters"].clone();
     // The toybox has its own.
     assert_eq!((adapters(0), adapters(1)), (json!([]), json!(["toybox"])));
