@@ -89,13 +89,21 @@ def draw_by_hand(name, draw):
 
 
 @cache
+def emoji_font():
+    try:
+        return ImageFont.truetype(FONT_PATH, FONT_SIZE)
+    except OSError:
+        raise SystemExit(f"{FONT_PATH}, which the toybox's things are drawn with, cannot be read: install fonts-noto-color-emoji (Debian), or name "
+                         "the file in EMOJI_FONT") from None
+
+
+@cache
 def sprite(name):
     """The object as float32 [side, side, 4] with side 48 or 56, colours premultiplied by alpha, all in 0..1."""
     canvas = Image.new("RGBA", (160, 160), (0, 0, 0, 0))
     draw = ImageDraw.Draw(canvas)
     if EMOJI[name]:
-        font = ImageFont.truetype(FONT_PATH, FONT_SIZE)
-        draw.text((10, 10), EMOJI[name], font=font, embedded_color=True)
+        draw.text((10, 10), EMOJI[name], font=emoji_font(), embedded_color=True)
     else:
         draw_by_hand(name, draw)
     drawn = canvas.crop(canvas.getbbox())
