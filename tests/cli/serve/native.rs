@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use super::Server;
 use crate::run::{finish, prepose};
-use crate::support::fixture;
 
 pub fn job(server: &Server, body: &Value) -> Value {
     let accepted = server.post("/api/jobs", body);
