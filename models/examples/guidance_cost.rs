@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use burn::prelude::*;
@@ -31,80 +31,124 @@ const USAGE: &str = "guidance_cost UNET_FOLDER [--variant plain|reference|cheape
                      [--dtype f32|f16|bf16] [--given FILE] [--result FILE]";
 const TOKENS: usize = 77;
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let mut arguments = std::env::args().skip(1);
-    let folder = arguments.next().ok_or(USAGE)?;
-    let mut options = HashMap::new();
-    while let Some(name) = arguments.next() {
-        options.insert(name, arguments.next().ok_or(USAGE)?);
-    }
-    let mut option = |name: &str, default: &str| {
-        let value = options.remove(name);
-        value.unwrap_or_else(|| default.to_string())
-    };
-    let variant = option("--variant", "reference");
-    let [size, batch, repeat] = [("--size", "64"), ("--batch", "1"), ("--repeat", "1")]
-        .map(|(name, default)| option(name, default).parse::<usize>());
-    let (size, batch, repeat) = (size?, batch?, repeat?);
-    let height = option("--maps", "0").parse::<usize>()?;
-    let memory = match option("--memory", "keep").as_str() {
-        "keep" => Memory::Keep,
-        "recompute" => Memory::Recompute,
-        other => return Err(format!("--memory {other}: keep or recompute").into()),
-    };
-    let dtype = match option("--dtype", "f32").as_str() {
-        "f32" => FloatDType::F32,
-        "f16" => FloatDType::F16,
-        "bf16" => FloatDType::BF16,
-        other => return Err(format!("--dtype {other}: f32, f16 or bf16").into()),
-    };
-    let [given, result] = ["--given", "--result"].map(|name| option(name, ""));
-    if !options.is_empty() || !["plain", "reference", "cheapest"].contains(&variant.as_str()) {
-        return Err(USAGE.into());
+/// What the command line says.
+struct Options {
+    folder: PathBuf,
+    variant: String,
+    size: usize,
+    batch: usize,
+    repeat: usize,
+    /// Height of the maps that are read; 0: as the last down block's.
+    height: usize,
+    memory: Memory,
+    dtype: FloatDType,
+    given: String,
+    result: String,
+}
+
+impl Options {
+    fn parse() -> Result<Self, Box<dyn Error>> {
+        let mut arguments = std::env::args().skip(1);
+        let folder = arguments.next().ok_or(USAGE)?.into();
+        let mut options = HashMap::new();
+        while let Some(name) = arguments.next() {
+            options.insert(name, arguments.next().ok_or(USAGE)?);
+        }
+        let mut option = |name: &str, default: &str| {
+            let value = options.remove(name);
+            value.unwrap_or_else(|| default.to_string())
+        };
+        let parsed = Self {
+            folder,
+            variant: option("--variant", "reference"),
+            size: option("--size", "64").parse()?,
+            batch: option("--batch", "1").parse()?,
+            repeat: option("--repeat", "1").parse()?,
+            height: option("--maps", "0").parse()?,
+            memory: match option("--memory", "keep").as_str() {
+                "keep" => Memory::Keep,
+                "recompute" => Memory::Recompute,
+                other => return Err(format!("--memory {other}: keep or recompute").into()),
+            },
+            dtype: match option("--dtype", "f32").as_str() {
+                "f32" => FloatDType::F32,
+                "f16" => FloatDType::F16,
+                "bf16" => FloatDType::BF16,
+                other => return Err(format!("--dtype {other}: f32, f16 or bf16").into()),
+            },
+            given: option("--given", ""),
+            result: option("--result", ""),
+        };
+        let known = ["plain", "reference", "cheapest"].contains(&parsed.variant.as_str());
+        if !options.is_empty() || !known {
+            return Err(USAGE.into());
+        }
+        Ok(parsed)
     }
 
-    prepose_kernels::keep_freed_memory();
-    let device = Device::flex();
-    let config = File::open(Path::new(&folder).join("config.json"))?;
-    let config: UNetConfig = serde_json::from_reader(config)?;
-    let mut source = Checkpoint::open(&Path::new(&folder).join(FILE))?;
-    let unet = UNet::load(&config, Params::new(&mut source, &device, dtype))?;
+    /// Rows of the plain call, which has both halves of classifier-free guidance.
+    fn rows(&self) -> usize {
+        if self.variant == "plain" {
+            2 * self.batch
+        } else {
+            self.batch
+        }
+    }
+}
 
+/// `[rows, channels, size, size]` and `[rows, tokens, width]`, from the given file or at random.
+fn inputs(
+    options: &Options,
+    config: &UNetConfig,
+    device: &Device,
+) -> Result<(Tensor<4>, Tensor<3>), Box<dyn Error>> {
+    if !options.given.is_empty() {
+        let mut file = Checkpoint::open(Path::new(&options.given))?;
+        let mut read = |name| {
+            let missing = || format!("{} has no {name}", options.given);
+            file.read(name).ok_or_else(missing)
+        };
+        let (sample, context) = (read("sample")?, read("context")?);
+        return Ok((
+            Tensor::from_data(sample, device),
+            Tensor::from_data(context, device),
+        ));
+    }
     let width = config.cross_attention_dim.first();
     let width = width.ok_or("config.json has no cross_attention_dim")?;
-    let rows = if variant == "plain" { 2 * batch } else { batch };
     let random = |shape: [usize; 3]| {
-        Tensor::<3>::random(shape, burn::tensor::Distribution::Normal(0.0, 1.0), &device)
+        Tensor::<3>::random(shape, burn::tensor::Distribution::Normal(0.0, 1.0), device)
     };
-    let shape = [rows, config.in_channels, size, size];
-    let (sample, context) = match given.as_str() {
-        "" => {
-            let sample = random([rows * config.in_channels, size, size]).reshape(shape);
-            (sample, random([rows, TOKENS, width]))
-        }
-        path => {
-            let mut file = Checkpoint::open(Path::new(path))?;
-            let mut read = |name| file.read(name).ok_or(format!("{path} has no {name}"));
-            let (sample, context) = (read("sample")?, read("context")?);
-            (
-                Tensor::from_data(sample, &device),
-                Tensor::from_data(context, &device),
-            )
-        }
-    };
+    let (rows, size) = (options.rows(), options.size);
+    let sample = random([rows * config.in_channels, size, size]);
+    let sample = sample.reshape([rows, config.in_channels, size, size]);
+    Ok((sample, random([rows, TOKENS, width])))
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let options = Options::parse()?;
+    prepose_kernels::keep_freed_memory();
+    let device = Device::flex();
+    let config = File::open(options.folder.join("config.json"))?;
+    let config: UNetConfig = serde_json::from_reader(config)?;
+    let mut source = Checkpoint::open(&options.folder.join(FILE))?;
+    let unet = UNet::load(&config, Params::new(&mut source, &device, options.dtype))?;
+
+    let (sample, context) = inputs(&options, &config, &device)?;
     let conditioning = unet.prepare(context, None);
-    let run = || match variant.as_str() {
+    let variant = options.variant.as_str();
+    let run = || match variant {
         "plain" => unet.forward_prepared(sample.clone(), &[500.0], &conditioning),
         _ => {
-            let maps = Maps::new(&unet, size, height, variant == "cheapest");
-            guide(&unet, &sample, &conditioning, maps, memory)
+            let maps = Maps::new(&unet, options.size, options.height, variant == "cheapest");
+            guide(&unet, &sample, &conditioning, maps, options.memory)
         }
     };
 
     let before = Process::reset_peak()?;
     let (mut seconds, mut cpu) = (Vec::new(), Vec::new());
     let mut last = Vec::new();
-    for _ in 0..repeat + 1 {
+    for _ in 0..options.repeat + 1 {
         let (start, used) = (Instant::now(), Process::cpu()?);
         let data = run().cast(DType::F32).to_data();
         seconds.push(start.elapsed().as_secs_f64());
@@ -112,9 +156,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         last = data.iter::<f32>().collect();
         assert!(last.iter().all(|x| x.is_finite()), "not finite");
     }
-    if !result.is_empty() {
+    if !options.result.is_empty() {
         let bytes: Vec<u8> = last.iter().flat_map(|x| x.to_le_bytes()).collect();
-        std::fs::write(&result, bytes)?;
+        std::fs::write(&options.result, bytes)?;
     }
     let highest = Process::now()?.peak;
     let peak = highest - before.resident;

@@ -27,8 +27,9 @@ pub struct ModelArgs {
     pub gligen: Option<PathBuf>,
     /// An IP-Adapter, by which --ip-picture shows pictures to the network; may be repeated (docs/guidance/ip-adapter.md).
     ///
-    /// A .safetensors or .bin file for this checkpoint, or toybox for the toybox's, which needs no naming on the toybox. Its picture encoder is looked for beside it, as image_encoder; say
-    /// where it is otherwise, as in ip-adapter_sd15.safetensors,encoder=path/to/image_encoder.
+    /// A .safetensors or .bin file for this checkpoint, or toybox for the toybox's own, which the toybox takes by itself. Its
+    /// picture encoder is looked for beside it, as image_encoder; say where it is otherwise, as in
+    /// ip-adapter_sd15.safetensors,encoder=path/to/image_encoder.
     #[arg(long, value_name = "FILE[,encoder=PATH]", value_parser = parse_adapter, hide_short_help = true)]
     pub ip_adapter: Vec<Adapter>,
     /// What the UNet predicts, epsilon or v, where the checkpoint does not say it or is wrong.

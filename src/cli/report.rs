@@ -161,11 +161,11 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     if let Some(beside) = &beside {
         written.extend(write_beside(&out, beside)?);
     }
-    let mut stdout = std::io::stdout().lock();
     if args.json {
         let beside = beside.iter().flat_map(|beside| &beside.tables);
-        let tables = tables.iter().chain(beside);
-        writeln!(stdout, "{}", summary(&report, &out, tables, &written))?;
+        let all = tables.iter().chain(beside);
+        let summary = summary(&report, &out, all, &written);
+        writeln!(std::io::stdout(), "{summary}")?;
         return Ok(OK);
     }
     if !quiet {
@@ -173,6 +173,18 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
             eprintln!("note: {}", escaped(&note));
         }
     }
+    print_result(&report, &out, &tables, figures.len())?;
+    Ok(OK)
+}
+
+/// For a person: the main table, and where all of it is.
+fn print_result(
+    report: &Report,
+    out: &Path,
+    tables: &[Titled],
+    figures: usize,
+) -> anyhow::Result<()> {
+    let mut stdout = std::io::stdout().lock();
     if let Some(main) = tables
         .iter()
         .find(|t| ["main_results", "visor"].contains(&t.table.name))
@@ -185,9 +197,9 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         escaped(&out.join("report.html").display().to_string()),
         count(report.pictures(), "picture"),
         count(tables.len(), "table"),
-        count(figures.len(), "plot")
+        count(figures, "plot")
     )?;
-    Ok(OK)
+    Ok(())
 }
 
 /// Which files stay where they are.

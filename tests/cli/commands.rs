@@ -1,20 +1,21 @@
 //! Every command of the pages, run in the order of its page: exit codes, and in `console` blocks the output as well.
 //!
-//! Commands are run as they stand, but for what would take long: runs get two prompts and one seed, and pictures at most
-//! [`STEPS`] steps unless the command itself says how many. What needs something that only its user has (real weights, a
+//! Commands are run as they stand, but for what would take long: runs get two prompts and one seed, searches few noises, and
+//! pictures at most [`STEPS`] steps. What needs something that only its user has (real weights, a
 //! bucket, labels) must fail with code 2 and one clear message.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
+use std::time::Instant;
 
 use crate::pages::page::{Page, files};
 use crate::program::{prepose, stderr, stdout};
 use crate::support::root;
 
-/// Steps of pictures whose command does not say.
-const STEPS: usize = 10;
+/// Steps of a picture at most.
+const STEPS: usize = 6;
 
 /// What commands of the pages name and only their users have.
 const BROUGHT_ALONG: &[&str] = &[
@@ -189,7 +190,10 @@ fn run_page(path: &str) {
             expected.push(text.as_str());
         }
         let short = shortened(&line);
+        let started = Instant::now();
         let output = shell(folder.path(), &short);
+        // To find what takes long: `cargo test --test cli commands -- --nocapture`.
+        println!("{:.1} s: {short}", started.elapsed().as_secs_f64());
         if let Some(problem) = problem(&short, &output, &expected) {
             wrong.push(format!("{path}:{number}: {short}\n{problem}\n"));
         }
@@ -305,14 +309,40 @@ fn shortened(line: &str) -> String {
     if command == Some("bench") && !words.contains(&"roofline") {
         line = without(&without(&line, "--only"), "--checkpoints");
         more += " --checkpoints toybox --steps 2";
-    } else if matches!(command, Some("generate" | "run" | "ots" | "psg")) && !line.contains("steps")
-    {
-        more += &format!(" --steps {STEPS}");
+    } else if matches!(command, Some("generate" | "run" | "ots" | "psg")) {
+        line = few_steps(&line, &mut more);
     }
     match line.split_once(" > ") {
         Some((command, file)) => format!("{command}{more} > {file}"),
         None => line + &more,
     }
+}
+
+/// `line` with at most [`STEPS`] steps, by its own words or by `more`, and with few noises to search among.
+fn few_steps(line: &str, more: &mut String) -> String {
+    let mut words: Vec<String> = line.split(' ').map(str::to_string).collect();
+    let mut said = false;
+    for i in 0..words.len() {
+        if let Some(several) = words[i].strip_prefix("steps=") {
+            let count = several.split(',').count();
+            let several: Vec<String> = (1..=count)
+                .map(|i| (STEPS - count + i).to_string())
+                .collect();
+            words[i] = format!("steps={}", several.join(","));
+            said = true;
+        } else if i > 0 && words[i - 1] == "--steps" {
+            let own: usize = words[i].parse().unwrap_or(STEPS);
+            words[i] = own.min(STEPS).to_string();
+            said = true;
+        } else if i > 0 && words[i - 1] == "--best-of" {
+            let own: usize = words[i].parse().unwrap_or(4);
+            words[i] = own.min(4).to_string();
+        }
+    }
+    if !said {
+        *more += &format!(" --steps {STEPS}");
+    }
+    words.join(" ")
 }
 
 /// `line` without `flag` and its value.
