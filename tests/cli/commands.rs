@@ -14,7 +14,7 @@ use crate::pages::page::{Page, files};
 use crate::program::{prepose, stderr, stdout};
 use crate::support::root;
 
-/// Steps of a picture at most.
+/// Steps of a picture at most, unless its command names some of them.
 const STEPS: usize = 6;
 
 /// What commands of the pages name and only their users have.
@@ -52,12 +52,13 @@ const BROUGHT_ALONG: &[&str] = &[
 const BY_HAND: &[&str] = &[
     "bench weights sd",
     "scripts/toybox/fewer_calls.toml",
-    "scripts/toybox/gligen.toml",
     "--checkpoints sd15",
     "s3://",
     // Whether there is a GPU, or somebody who answers, is the machine's own affair.
     "--device wgpu",
     "://localhost",
+    // The layers that the toybox has by now, from the training that made them.
+    "runs/toybox-gligen-pairs/",
     // It does not end by itself; tests/cli/serve starts it.
     "prepose serve",
     // It trains for minutes; tests/cli/cure.rs has a small one.
@@ -318,29 +319,30 @@ fn shortened(line: &str) -> String {
     }
 }
 
-/// `line` with at most [`STEPS`] steps, by its own words or by `more`, and with few noises to search among.
+/// `line` with at most [`STEPS`] steps, by its own words or by `more`, and with few noises to search among. Where it names some of
+/// its steps, they stay.
 fn few_steps(line: &str, more: &mut String) -> String {
+    let names_some = line.contains("guide-steps") || line.contains("guidance-steps");
+    let most = if names_some { 20 } else { STEPS };
     let mut words: Vec<String> = line.split(' ').map(str::to_string).collect();
     let mut said = false;
-    for i in 0..words.len() {
+    for i in 1..words.len() {
         if let Some(several) = words[i].strip_prefix("steps=") {
             let count = several.split(',').count();
-            let several: Vec<String> = (1..=count)
-                .map(|i| (STEPS - count + i).to_string())
-                .collect();
-            words[i] = format!("steps={}", several.join(","));
+            let several = (0..count).map(|i| (most - i).to_string());
+            words[i] = format!("steps={}", several.collect::<Vec<_>>().join(","));
             said = true;
-        } else if i > 0 && words[i - 1] == "--steps" {
-            let own: usize = words[i].parse().unwrap_or(STEPS);
-            words[i] = own.min(STEPS).to_string();
+        } else if words[i - 1] == "--steps" {
+            let own: usize = words[i].parse().unwrap_or(most);
+            words[i] = own.min(most).to_string();
             said = true;
-        } else if i > 0 && words[i - 1] == "--best-of" {
+        } else if words[i - 1] == "--best-of" {
             let own: usize = words[i].parse().unwrap_or(4);
             words[i] = own.min(4).to_string();
         }
     }
     if !said {
-        *more += &format!(" --steps {STEPS}");
+        *more += &format!(" --steps {most}");
     }
     words.join(" ")
 }
