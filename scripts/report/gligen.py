@@ -138,7 +138,8 @@ def page(runs, pictures, folders):
         "",
         "The [layers](../../weights/toybox/gligen/README.md) that [`prepose train gligen`](../training.md#phrases-with-boxes) made for the toybox,",
         "beside BoxDiff, which moves latents by a loss instead, and beside nothing. SpatialBench-UC's prompts, whose relations",
-        "give the boxes; the detector in the binary looks. This page is made by `scripts/report/gligen.py` from the folder of",
+        "give the boxes; the detector in the binary looks. This page is made by `scripts/report/gligen.py` from the "
+        f"folder{'s' if len(runs) > 1 else ''} of",
         "",
         "```sh",
         *(told(run)[0] for run in runs),
