@@ -7,7 +7,7 @@ use crate::cpu::simd::Element;
 use crate::cpu::target::Target;
 use crate::flex::{Operand, by_type, filled};
 use crate::plain;
-use crate::profile::{self, Family, conv_flops};
+use crate::profile::{self, Family, conv_flops, linear_flops};
 use crate::recorded;
 use burn::tensor::Tensor;
 
@@ -26,12 +26,12 @@ pub fn conv2d(
         return y;
     }
     let _span = profile::span(Family::Convolution, &x, || {
-        flops(&x, &weight, stride, padding)
+        flops(&x, &weight, stride, [padding; 2])
     });
     fast!(
         by_type!(
             [x, weight],
-            fast_conv2d(&x, &weight, bias.as_ref(), stride, padding, false)
+            fast_conv2d(&x, &weight, bias.as_ref(), stride, [padding; 2], false)
         ),
         crate::cube::pointwise(&x, &weight, bias.as_ref(), [stride, padding], None)
     )
@@ -51,7 +51,7 @@ pub fn pointwise_onto(
     }
     #[cfg(feature = "gpu")]
     if crate::prefers_channels_last(&x.device()) {
-        let _span = profile::span(Family::Convolution, &x, || flops(&x, &weight, 1, 0));
+        let _span = profile::span(Family::Convolution, &x, || flops(&x, &weight, 1, [0; 2]));
         if let Some(y) = crate::cube::pointwise(&x, &weight, bias.as_ref(), [1, 0], Some(&onto)) {
             return y;
         }
@@ -61,13 +61,14 @@ pub fn pointwise_onto(
     crate::add(conv2d(x, weight, bias, 1, 0), onto)
 }
 
-/// [`conv2d`] with results below zero set to zero.
+/// [`conv2d`] with `weight` `[Cout, Cin, kh, kw]`, `padding` zeros above and below and to both sides, and results below
+/// zero set to zero.
 pub fn conv2d_relu(
     x: Tensor<4>,
     weight: Tensor<4>,
     bias: Option<Tensor<1>>,
     stride: usize,
-    padding: usize,
+    padding: [usize; 2],
 ) -> Tensor<4> {
     let _span = profile::span(Family::Convolution, &x, || {
         flops(&x, &weight, stride, padding)
@@ -79,11 +80,16 @@ pub fn conv2d_relu(
     .unwrap_or_else(|| plain::conv2d_relu(x, weight, bias, stride, padding))
 }
 
-fn flops(x: &Tensor<4>, weight: &Tensor<4>, stride: usize, padding: usize) -> u64 {
+fn flops(x: &Tensor<4>, weight: &Tensor<4>, stride: usize, padding: [usize; 2]) -> u64 {
     let [batch, _, height, width] = x.dims();
-    let [outputs, inputs, kernel, _] = weight.dims();
-    let size = |n: usize| (n + 2 * padding).saturating_sub(kernel) / stride + 1;
-    conv_flops([batch, outputs, size(height), size(width)], inputs, kernel)
+    let [outputs, inputs, kernel_height, kernel_width] = weight.dims();
+    let size = |n: usize, padding: usize, kernel: usize| {
+        (n + 2 * padding).saturating_sub(kernel) / stride + 1
+    };
+    let height = size(height, padding[0], kernel_height);
+    let width = size(width, padding[1], kernel_width);
+    let depth = inputs * kernel_height * kernel_width;
+    linear_flops(batch * height * width, depth, outputs)
 }
 
 fn fast_conv2d<E: Element>(
@@ -91,43 +97,41 @@ fn fast_conv2d<E: Element>(
     weight: &Tensor<4>,
     bias: Option<&Tensor<1>>,
     stride: usize,
-    padding: usize,
+    padding: [usize; 2],
     relu: bool,
 ) -> Option<Tensor<4>> {
     let [batch, channels, height, width] = x.dims();
-    let [out_channels, in_channels, kernel, kernel_width] = weight.dims();
-    let too_small = height.min(width) + 2 * padding < kernel;
-    if kernel != kernel_width
-        || kernel * kernel > MAX_TAPS
-        || x.shape().num_elements() == 0
-        || too_small
-    {
+    let [out_channels, in_channels, kernel_height, kernel_width] = weight.dims();
+    let taps = kernel_height * kernel_width;
+    let padded = [height + 2 * padding[0], width + 2 * padding[1]];
+    let too_small = padded[0] < kernel_height || padded[1] < kernel_width;
+    if taps > MAX_TAPS || x.shape().num_elements() == 0 || too_small {
         return None;
     }
     assert_eq!(
         channels, in_channels,
         "conv2d: channels of the input and of the weight"
     );
-    let pointwise = kernel == 1 && stride == 1 && padding == 0;
+    let pointwise = taps == 1 && stride == 1 && padding == [0; 2];
     let from = Pictures::<E>::new(x, pointwise)?;
     let weight = Operand::<E>::new(weight)?.contiguous();
     let bias = match bias {
         Some(bias) => Some(Operand::<f32>::new(bias)?.contiguous()),
         None => None,
     };
-    let out_height = (height + 2 * padding - kernel) / stride + 1;
-    let out_width = (width + 2 * padding - kernel) / stride + 1;
+    let out_height = (padded[0] - kernel_height) / stride + 1;
+    let out_width = (padded[1] - kernel_width) / stride + 1;
     let plane = out_height * out_width;
     if !from.offsets_fit(plane) {
         return None;
     }
     let columns = from.columns(
         [out_height, out_width],
-        [kernel; 2],
+        [kernel_height, kernel_width],
         stride,
-        [padding as isize; 2],
+        padding.map(|padding| padding as isize),
     );
-    let depth = channels * kernel * kernel;
+    let depth = channels * taps;
     // SAFETY: the weight is `[out_channels, depth]`, row after row, and the patches `[depth, batch · plane]`; a bias with
     // fewer elements than rows panics; the product writes all planes of the result.
     Some(unsafe {

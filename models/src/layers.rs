@@ -201,7 +201,7 @@ impl Conv2d {
     pub fn forward_relu(&self, x: Tensor<4>) -> Tensor<4> {
         let bias = self.bias.as_ref().map(Param::val);
         debug_assert!(self.branch.is_none(), "a branch before a rectifier");
-        kernels::conv2d_relu(x, self.weight.val(), bias, self.stride, self.padding)
+        kernels::conv2d_relu(x, self.weight.val(), bias, self.stride, [self.padding; 2])
     }
 
     /// [`Self::forward`] plus `onto` `[B, Out, H, W]`, for a layer of single pixels.

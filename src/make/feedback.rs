@@ -3,37 +3,47 @@
 
 use std::path::Path;
 
+use prepose_judge::scene::graph::{Graph, name};
+
+use crate::guidance::GuidanceConfig;
+use crate::prompt::scene::{GivenRelation, Relation};
 use crate::request::{PicturePrompt, Request};
 
-/// How strongly the pictures are shown.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// How strongly the pictures are shown, and how what is drawn again is guided.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Feedback {
     /// λ₀ and λ₁ of the paper's equation 5: of the first picture, and of that of what is missing.
     pub scales: [f64; 2],
+    /// Guidance by the graph's relations of what is drawn because something was missing; the paper has none.
+    pub guide: Option<GuidanceConfig>,
 }
 
 impl Default for Feedback {
     /// The paper's: one half each.
     fn default() -> Self {
-        Self { scales: [0.5; 2] }
+        Self {
+            scales: [0.5; 2],
+            guide: None,
+        }
     }
 }
 
 impl Feedback {
-    /// The request for the picture of what is missing: as the first one, with another prompt and the noise of the next seed. What is
+    /// The request for the picture of what is `missing`: as the first one, with its prompt and the noise of the next seed. What is
     /// missing is often the whole of a small graph; from the same noise it would be missing again.
-    pub fn reference(&self, first: &Request, missing: &str) -> Request {
-        Request {
-            prompt: missing.to_owned(),
+    pub fn reference(&self, first: &Request, missing: &Graph) -> Request {
+        let request = Request {
+            prompt: missing.prompt(),
             pictures: Vec::new(),
             seed: first.seed.wrapping_add(1),
             ..first.clone()
-        }
+        };
+        self.guided(request, missing)
     }
 
-    /// The request for the last picture: as the first one, shown `pictures`, the first and that of what is missing, each by a
+    /// The request for the last picture of `graph`: as the first one, shown `pictures`, the first and that of what is missing, each by a
     /// softmax of its own. One with a scale of 0 is left out.
-    pub fn last(&self, first: &Request, pictures: [&Path; 2]) -> Request {
+    pub fn last(&self, first: &Request, graph: &Graph, pictures: [&Path; 2]) -> Request {
         let shown = pictures.into_iter().zip(self.scales);
         let shown = shown.filter(|(_, scale)| *scale != 0.0);
         let pictures = shown.map(|(path, scale)| PicturePrompt {
@@ -41,9 +51,28 @@ impl Feedback {
             own_softmax: true,
             ..PicturePrompt::new(path)
         });
-        Request {
+        let request = Request {
             pictures: pictures.collect(),
             ..first.clone()
+        };
+        self.guided(request, graph)
+    }
+
+    /// Guided by the relations of `graph` that attention shows; as it is where there are none.
+    fn guided(&self, request: Request, graph: &Graph) -> Request {
+        let stated = graph.relationships.iter().filter_map(|edge| {
+            let relation: Relation = edge.relation.parse().ok()?;
+            let shown = !relation.is_of_depth() && relation != Relation::Between;
+            shown.then(|| GivenRelation::of_two(name(&edge.source), relation, name(&edge.target)))
+        });
+        let relations: Vec<GivenRelation> = stated.collect();
+        match &self.guide {
+            Some(guide) if !relations.is_empty() => Request {
+                guide: Some(guide.clone()),
+                relations,
+                ..request
+            },
+            _ => request,
         }
     }
 }

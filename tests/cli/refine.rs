@@ -118,9 +118,45 @@ fn what_is_missing_is_drawn_and_shown() {
     assert_eq!(fs::read(out.join("last/00001.png")).unwrap(), before);
     assert!(out.join("last/00002.png").is_file());
     assert_eq!(again["feedback"], told["feedback"]);
+    let guided = [&args[..], &["--guide".into(), "pos".into()]].concat();
+    let guided: Vec<&str> = guided.iter().map(String::as_str).collect();
+    refuses(folder, &guided, &["another guide", "--out"]);
     let others = [&args[..], &["--seed".into(), "5".into()]].concat();
     let others: Vec<&str> = others.iter().map(String::as_str).collect();
     refuses(folder, &others, &["another seed", "--out"]);
+}
+
+/// Only what is drawn again, and only by relations that attention shows.
+#[test]
+fn what_is_drawn_again_can_be_guided() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let edge = |relation: &str| json!({"source": "dog.1", "target": "cat.1", "relation": relation});
+    let graphs = ["to the left of", "behind", "holding"].map(|relation| {
+        json!({"id": relation, "objects": ["dog.1", "cat.1"], "relationships": [edge(relation)]})
+    });
+    let text = graphs.map(|graph| format!("{graph}\n")).concat();
+    fs::write(folder.join("g.jsonl"), text).unwrap();
+    said(folder, &refine(&["g.jsonl", "--guide", "pos"]));
+    let guided = |stage: &str, number: usize| {
+        let path = folder.join(format!("out/{stage}/{number:05}.png"));
+        let request = request(&path);
+        (
+            request["guide"]["method"].clone(),
+            request["relations"].clone(),
+        )
+    };
+    let none = (Value::Null, Value::Null);
+    assert_eq!(guided("first", 1), none);
+    for stage in ["missing", "last"] {
+        let wanted = (json!("pos"), json!(["dog | left of | cat"]));
+        assert_eq!(guided(stage, 1), wanted, "{stage}");
+        assert_eq!(guided(stage, 2), none, "{stage}");
+        assert_eq!(guided(stage, 3), none, "{stage}");
+    }
+    let wrong = refine(&["g.jsonl", "--guide", "nothing"]);
+    let wrong: Vec<&str> = wrong.iter().map(String::as_str).collect();
+    refuses(folder, &wrong, &["--guide", "nothing"]);
 }
 
 #[test]

@@ -6,45 +6,18 @@
 //! The folder is as transformers writes it, with `input.safetensors` (`pictures`, f32 `[B, 3, H, W]`, `boxes` `[P, 4]`
 //! for a SAM, `tokens` `[T, N]` for what reads) and `expected.safetensors` (`out`, and more of some networks).
 
+mod measured;
+
 use std::error::Error;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
-use burn::tensor::{DType, Device, FloatDType, Int, Tensor, TensorData};
+use burn::tensor::{Device, FloatDType, Int, Tensor, TensorData};
+use measured::{deviation, peak, read, timed};
 use prepose_models::sam::Prompt;
 use prepose_weights::{
     DetrKind, EyeKind, EyeWeights, GroundingDinoWeights, OwlVitWeights, RtDetrWeights, detr_kind,
 };
-use safetensors::SafeTensors;
 use serde_json::json;
-
-fn read<const D: usize>(path: &Path, name: &str) -> Result<Tensor<D>, Box<dyn Error>> {
-    let bytes = std::fs::read(path)?;
-    let file = SafeTensors::deserialize(&bytes)?;
-    let view = file.tensor(name)?;
-    let shape = view.shape().to_vec();
-    let data = TensorData::from_bytes_vec(view.data().to_vec(), shape, DType::F32);
-    Ok(Tensor::from_data(data, (&Device::flex(), DType::F32)))
-}
-
-/// The largest difference as a share of the largest expected value.
-fn deviation<const D: usize>(actual: Tensor<D>, expected: Tensor<D>) -> f32 {
-    let scale: f32 = expected.clone().abs().max().into_scalar();
-    let off: f32 = (actual - expected).abs().max().into_scalar();
-    off / scale
-}
-
-/// The fastest of some runs in seconds, and the last result.
-fn timed<T>(repeats: usize, mut run: impl FnMut() -> T) -> (f64, T) {
-    let mut best = f64::INFINITY;
-    let mut last = None;
-    for _ in 0..repeats.max(1) {
-        let start = Instant::now();
-        last = Some(run());
-        best = best.min(start.elapsed().as_secs_f64());
-    }
-    (best, last.expect("it ran at least once"))
-}
 
 /// Rows of token numbers.
 fn read_tokens(input: &Path) -> Result<Vec<Vec<u32>>, Box<dyn Error>> {
@@ -54,14 +27,6 @@ fn read_tokens(input: &Path) -> Result<Vec<Vec<u32>>, Box<dyn Error>> {
         .map(|id| id as u32)
         .collect();
     Ok(ids.chunks(length).map(<[u32]>::to_vec).collect())
-}
-
-/// The most memory in bytes that this process held, mapped files included; 0 where the system does not say.
-fn peak() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-    1024 * kib.unwrap_or(0)
 }
 
 /// Seconds, and how far each result is off.

@@ -25,7 +25,17 @@ pub fn conv2d(
     stride: usize,
     padding: usize,
 ) -> Tensor<4> {
-    let options = ConvOptions::new([stride; 2], [padding; 2], [1, 1], 1);
+    convolved(x, weight, bias, stride, [padding; 2])
+}
+
+fn convolved(
+    x: Tensor<4>,
+    weight: Tensor<4>,
+    bias: Option<Tensor<1>>,
+    stride: usize,
+    padding: [usize; 2],
+) -> Tensor<4> {
+    let options = ConvOptions::new([stride; 2], padding, [1, 1], 1);
     let (dtype, sum) = (x.dtype(), summed_in(&x, &weight));
     if sum != dtype {
         let bias = bias.map(|bias| bias.cast(sum));
@@ -40,9 +50,9 @@ pub fn conv2d_relu(
     weight: Tensor<4>,
     bias: Option<Tensor<1>>,
     stride: usize,
-    padding: usize,
+    padding: [usize; 2],
 ) -> Tensor<4> {
-    activation::relu(conv2d(x, weight, bias, stride, padding))
+    activation::relu(convolved(x, weight, bias, stride, padding))
 }
 
 /// Reference of [`crate::conv2d_input_grad`].

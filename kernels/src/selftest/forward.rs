@@ -84,9 +84,9 @@ fn conv(trial: &mut Trial) {
         let problem = reference::Conv {
             x: [b, c, h, w],
             out,
-            kernel,
+            kernel: [kernel; 2],
             stride,
-            padding,
+            padding: [padding; 2],
         };
         let want = problem.run(&x64, &weight64, Some(&bias64));
         let got = conv2d(
@@ -98,8 +98,26 @@ fn conv(trial: &mut Trial) {
         );
         trial.compare(format!("{case:?}"), got, &want);
         let want: Vec<f64> = want.iter().map(|x| x.max(0.0)).collect();
-        let got = conv2d_relu(x, weight, Some(bias), stride, padding);
+        let got = conv2d_relu(x, weight, Some(bias), stride, [padding; 2]);
         trial.compare(format!("{case:?}, ReLU"), got, &want);
+    }
+    for kernel @ [down, right] in [[1, 7], [7, 1]] {
+        let [b, c, h, w, out] = [2, 16, 9, 12, 24];
+        let (x, x64) = trial.tensor([b, c, h, w]);
+        let (weight, weight64) = trial.tensor([out, c, down, right]);
+        let (bias, bias64) = trial.tensor([out]);
+        let padding = kernel.map(|side| side / 2);
+        let problem = reference::Conv {
+            x: [b, c, h, w],
+            out,
+            kernel,
+            stride: 1,
+            padding,
+        };
+        let want = problem.run(&x64, &weight64, Some(&bias64));
+        let want: Vec<f64> = want.iter().map(|x| x.max(0.0)).collect();
+        let got = conv2d_relu(x, weight, Some(bias), 1, padding);
+        trial.compare(format!("{down} × {right}, ReLU"), got, &want);
     }
 }
 
@@ -289,21 +307,13 @@ fn upsample(trial: &mut Trial) {
 }
 
 fn max_pool(trial: &mut Trial) {
-    let [b, c, h, w] = [2, 3, 9, 6];
-    let (x, x64) = trial.tensor([b, c, h, w]);
-    let mut want = Vec::new();
-    for plane in x64.chunks(h * w) {
-        for y in (0..h).step_by(2) {
-            for x in (0..w).step_by(2) {
-                let rows = y.saturating_sub(1)..(y + 2).min(h);
-                let inside =
-                    rows.flat_map(|y| (x.saturating_sub(1)..(x + 2).min(w)).map(move |x| (y, x)));
-                let values = inside.map(|(y, x)| plane[y * w + x]);
-                want.push(values.fold(f64::NEG_INFINITY, f64::max));
-            }
-        }
+    for padding in [0, 1] {
+        let [b, c, h, w] = [2, 3, 9, 6];
+        let (x, x64) = trial.tensor([b, c, h, w]);
+        let want = reference::max_pool3x3(&x64, [h, w], padding);
+        let what = format!("[2, 3, 9, 6], padding {padding}");
+        trial.compare(what, max_pool3x3(x, padding), &want);
     }
-    trial.compare("[2, 3, 9, 6]".into(), max_pool3x3(x), &want);
 }
 
 /// `n` boxes in a square of 100 pixels, many of them overlapping; in f32 whatever the type.

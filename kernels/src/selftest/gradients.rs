@@ -88,9 +88,9 @@ fn conv(trial: &mut Trial) {
         let problem = reference::Conv {
             x: [b, c, h, w],
             out,
-            kernel,
+            kernel: [kernel; 2],
             stride,
-            padding,
+            padding: [padding; 2],
         };
         let [height, width] = problem.out_size();
         let (_, x) = trial.tensor([b, c, h, w]);

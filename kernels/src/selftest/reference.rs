@@ -6,20 +6,24 @@ use crate::RoiAlign;
 pub struct Conv {
     pub x: [usize; 4],
     pub out: usize,
-    pub kernel: usize,
+    pub kernel: [usize; 2],
     pub stride: usize,
-    pub padding: usize,
+    pub padding: [usize; 2],
 }
 
 impl Conv {
     pub fn out_size(&self) -> [usize; 2] {
-        [self.x[2], self.x[3]].map(|n| (n + 2 * self.padding - self.kernel) / self.stride + 1)
+        [0, 1].map(|axis| {
+            let padded = self.x[2 + axis] + 2 * self.padding[axis];
+            (padded - self.kernel[axis]) / self.stride + 1
+        })
     }
 
     pub fn run(&self, x: &[f64], weight: &[f64], bias: Option<&[f64]>) -> Vec<f64> {
         let [batch, channels, height, width] = self.x;
         let [out_height, out_width] = self.out_size();
-        let k = self.kernel;
+        let [kernel_height, kernel_width] = self.kernel;
+        let [above, before] = self.padding;
         let mut result = Vec::new();
         for b in 0..batch {
             for o in 0..self.out {
@@ -27,13 +31,14 @@ impl Conv {
                     for x_out in 0..out_width {
                         let mut sum = bias.map_or(0.0, |bias| bias[o]);
                         for c in 0..channels {
-                            for dy in 0..k {
-                                for dx in 0..k {
-                                    let row = (y * self.stride + dy).wrapping_sub(self.padding);
-                                    let col = (x_out * self.stride + dx).wrapping_sub(self.padding);
+                            for dy in 0..kernel_height {
+                                for dx in 0..kernel_width {
+                                    let row = (y * self.stride + dy).wrapping_sub(above);
+                                    let col = (x_out * self.stride + dx).wrapping_sub(before);
+                                    let tap = (o * channels + c) * kernel_height + dy;
                                     if row < height && col < width {
                                         sum += x[((b * channels + c) * height + row) * width + col]
-                                            * weight[((o * channels + c) * k + dy) * k + dx];
+                                            * weight[tap * kernel_width + dx];
                                     }
                                 }
                             }
@@ -45,6 +50,27 @@ impl Conv {
         }
         result
     }
+}
+
+/// Planes of height and width `size` to those of the largest of each 3 × 3 pixels, in steps of two.
+pub fn max_pool3x3(x: &[f64], size: [usize; 2], padding: usize) -> Vec<f64> {
+    let [height, width] = size;
+    let [rows, columns] = size.map(|n| (n + 2 * padding - 3) / 2 + 1);
+    let mut result = Vec::new();
+    for plane in x.chunks(height * width) {
+        for (y, x) in (0..rows).flat_map(|y| (0..columns).map(move |x| (2 * y, 2 * x))) {
+            let near = (0..9).map(|i| {
+                (
+                    (y + i / 3).wrapping_sub(padding),
+                    (x + i % 3).wrapping_sub(padding),
+                )
+            });
+            let inside = near.filter(|(y, x)| *y < height && *x < width);
+            let values = inside.map(|(y, x)| plane[y * width + x]);
+            result.push(values.fold(f64::NEG_INFINITY, f64::max));
+        }
+    }
+    result
 }
 
 /// `x` `[rows, inputs]`, `weight` `[outputs, inputs]`.

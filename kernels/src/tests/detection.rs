@@ -236,9 +236,50 @@ fn conv2d_relu_is_conv2d_without_what_is_below_zero() {
             let bias = Some(random([out], 3, DType::F32));
             let want = conv2d(x.clone(), weight.clone(), bias.clone(), stride, padding);
             let want: Vec<f64> = values(&want).iter().map(|x| x.max(0.0)).collect();
-            let got = conv2d_relu(x.clone(), weight.clone(), bias.clone(), stride, padding);
+            let got = conv2d_relu(
+                x.clone(),
+                weight.clone(),
+                bias.clone(),
+                stride,
+                [padding; 2],
+            );
             assert_eq!(values(&got), want, "{level:?} {channels} channels");
-            let plain = plain::conv2d_relu(x, weight, bias, stride, padding);
+            let plain = plain::conv2d_relu(x, weight, bias, stride, [padding; 2]);
+            assert_close(&plain, &want, 5e-6, "plain");
+        }
+    });
+}
+
+/// Windows that are not square, as Inception-v3 has them.
+#[test]
+fn conv2d_relu_along_one_axis() {
+    // Height and width of the window, and of the pictures.
+    let cases = [
+        [1, 7, 17, 17],
+        [7, 1, 17, 17],
+        [1, 3, 8, 8],
+        [3, 1, 5, 33],
+        [3, 7, 2, 4],
+    ];
+    let [batch, channels, out] = [2, 37, 18];
+    forced::each(|level| {
+        for [down, right, height, width] in cases {
+            let x = random([batch, channels, height, width], 1, DType::F32);
+            let weight = random([out, channels, down, right], 2, DType::F32);
+            let bias = random([out], 3, DType::F32);
+            let padding = [down / 2, right / 2];
+            let problem = reference::Conv {
+                x: [batch, channels, height, width],
+                out,
+                kernel: [down, right],
+                stride: 1,
+                padding,
+            };
+            let want = problem.run(&values(&x), &values(&weight), Some(&values(&bias)));
+            let want: Vec<f64> = want.iter().map(|x| x.max(0.0)).collect();
+            let got = conv2d_relu(x.clone(), weight.clone(), Some(bias.clone()), 1, padding);
+            assert_close(&got, &want, 5e-6, &format!("{level:?} {down} × {right}"));
+            let plain = plain::conv2d_relu(x, weight, Some(bias), 1, padding);
             assert_close(&plain, &want, 5e-6, "plain");
         }
     });
@@ -246,31 +287,28 @@ fn conv2d_relu_is_conv2d_without_what_is_below_zero() {
 
 #[test]
 fn max_pool3x3_matches() {
-    for [channels, height, width] in [[1, 1, 1], [3, 2, 5], [40, 9, 16], [2, 64, 33]] {
+    let cases = [
+        [1, 1, 1, 1],
+        [3, 2, 5, 1],
+        [40, 9, 16, 1],
+        [2, 64, 33, 1],
+        [1, 3, 3, 0],
+        [40, 10, 15, 0],
+        [2, 35, 64, 0],
+    ];
+    for [channels, height, width, padding] in cases {
         let x = random([2, channels, height, width], 4, DType::F32);
-        let all = values(&x);
-        let mut want = Vec::new();
-        for plane in all.chunks(height * width) {
-            for y in (0..height as isize).step_by(2) {
-                for x in (0..width as isize).step_by(2) {
-                    let near = (0..9).map(|i| (y + i / 3 - 1, x + i % 3 - 1));
-                    let inside = near.filter(|(y, x)| {
-                        (0..height as isize).contains(y) && (0..width as isize).contains(x)
-                    });
-                    let values = inside.map(|(y, x)| plane[y as usize * width + x as usize]);
-                    want.push(values.fold(f64::NEG_INFINITY, f64::max));
-                }
-            }
-        }
-        assert_eq!(values(&max_pool3x3(x.clone())), want, "{height} × {width}");
+        let want = reference::max_pool3x3(&values(&x), [height, width], padding);
+        let what = format!("{height} × {width}, padding {padding}");
+        assert_eq!(values(&max_pool3x3(x.clone(), padding)), want, "{what}");
         assert_eq!(
-            values(&plain::max_pool3x3(x)),
+            values(&plain::max_pool3x3(x, padding)),
             want,
-            "plain, {height} × {width}"
+            "plain, {what}"
         );
     }
     let nan = Tensor::<4>::from_data([[[[1.0, f32::NAN, 2.0, 3.0, 0.0]]]], &Device::flex());
-    let got = values(&max_pool3x3(nan));
+    let got = values(&max_pool3x3(nan, 1));
     assert!(
         got[0].is_nan() && got[1].is_nan() && got[2] == 3.0,
         "{got:?}"

@@ -54,9 +54,9 @@ fn conv2d_matches() {
                 let problem = reference::Conv {
                     x: [b, c, h, w],
                     out,
-                    kernel: k,
+                    kernel: [k; 2],
                     stride,
-                    padding,
+                    padding: [padding; 2],
                 };
                 let bias_values = bias.as_ref().map(values);
                 let want = problem.run(&values(&x), &values(&weight), bias_values.as_deref());
@@ -81,9 +81,9 @@ fn conv2d_of_views() {
     let problem = reference::Conv {
         x: [2, 6, 7, 9],
         out: 5,
-        kernel: 3,
+        kernel: [3; 2],
         stride: 1,
-        padding: 1,
+        padding: [1; 2],
     };
     let weight = random([5, 6, 3, 3], 2, DType::F32);
     let permuted = random([2, 9, 6, 7], 1, DType::F32).permute([0, 2, 3, 1]);
@@ -112,8 +112,8 @@ fn conv2d_of_views() {
         for kernel in [3, 1] {
             let weight = weight.clone().narrow(2, 0, kernel).narrow(3, 0, kernel);
             let problem = reference::Conv {
-                kernel,
-                padding: kernel / 2,
+                kernel: [kernel; 2],
+                padding: [kernel / 2; 2],
                 ..problem
             };
             let want = problem.run(&values(&x), &values(&weight), None);

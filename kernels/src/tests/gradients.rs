@@ -74,9 +74,9 @@ fn conv2d_gradient() {
             let problem = reference::Conv {
                 x: [2, 3, 5, 6],
                 out: 4,
-                kernel,
+                kernel: [kernel; 2],
                 stride,
-                padding,
+                padding: [padding; 2],
             };
             check(
                 [2, 3, 5, 6],

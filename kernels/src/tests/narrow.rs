@@ -61,13 +61,19 @@ fn long_sums_of_convolutions() {
             let problem = reference::Conv {
                 x: [b, c, h, w],
                 out,
-                kernel: 3,
+                kernel: [3; 2],
                 stride,
-                padding: 1,
+                padding: [1; 2],
             };
             let want = problem.run(&values(&x), &values(&weight), Some(&values(&bias)));
             let want: Vec<f64> = want.into_iter().map(|x| x.max(0.0)).collect();
-            let got = conv2d_relu(x.clone(), weight.clone(), Some(bias.clone()), stride, 1);
+            let got = conv2d_relu(
+                x.clone(),
+                weight.clone(),
+                Some(bias.clone()),
+                stride,
+                [1; 2],
+            );
             assert_close(&got, &want, tolerance(BF16), &format!("{level:?} {case:?}"));
         }
     });
@@ -117,9 +123,9 @@ fn views_that_are_no_words() {
     let problem = reference::Conv {
         x: [1, 3, 7, 10],
         out: 11,
-        kernel: 3,
+        kernel: [3; 2],
         stride: 1,
-        padding: 1,
+        padding: [1; 2],
     };
     let want = problem.run(&values(&some), &values(&weight), None);
     let q = random([1, 2, 9, 33], 3, BF16).narrow(3, 1, 32);

@@ -12,9 +12,9 @@ fn of_convolutions() {
         let problem = reference::Conv {
             x: [2, 3, 5, 6],
             out: 4,
-            kernel,
+            kernel: [kernel; 2],
             stride,
-            padding,
+            padding: [padding; 2],
         };
         let (x, x_values) = constant([2, 3, 5, 6], 1, false);
         let (weight, w) = constant([4, 3, kernel, kernel], 2, false);

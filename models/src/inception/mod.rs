@@ -8,8 +8,9 @@ mod plans;
 use burn::module::{Param, ParamId};
 use burn::prelude::*;
 use burn::tensor::activation::relu;
-use burn::tensor::ops::{AvgPoolOptions, ConvOptions, MaxPoolOptions};
+use burn::tensor::ops::{AvgPoolOptions, MaxPoolOptions};
 use burn::tensor::{DType, TensorData, module};
+use prepose_kernels as kernels;
 use rayon::prelude::*;
 use serde::Deserialize;
 
@@ -104,11 +105,7 @@ impl Conv {
         let (weight, bias) = (self.weight.val(), Some(self.bias.val()));
         let [.., height, width] = weight.dims();
         let padding = [height, width].map(|side| if self.padded { side / 2 } else { 0 });
-        if height == width {
-            return prepose_kernels::conv2d_relu(x, weight, bias, self.stride, padding[0]);
-        }
-        let options = ConvOptions::new([self.stride; 2], padding, [1, 1], 1);
-        relu(module::conv2d(x, weight, bias, options))
+        kernels::conv2d_relu(x, weight, bias, self.stride, padding)
     }
 }
 
@@ -139,23 +136,32 @@ enum Pool {
     Mean,
     /// The largest of 3 × 3 pixels.
     Largest,
-    /// The same around every second pixel, without any beyond the edge.
-    Halving,
 }
 
-impl Pool {
-    fn forward(self, x: Tensor<4>) -> Tensor<4> {
-        match self {
-            Self::Mean => {
+/// A pool and the layer of single pixels after it.
+#[derive(Module, Debug)]
+struct Pooled {
+    #[module(skip)]
+    pool: Pool,
+    conv: Conv,
+}
+
+impl Pooled {
+    fn forward(&self, x: Tensor<4>) -> Tensor<4> {
+        match self.pool {
+            // The mean of the layer's results is the layer's result for the mean, and has fewer channels.
+            Pool::Mean => {
+                let (weight, bias) = (self.conv.weight.val(), Some(self.conv.bias.val()));
+                let x = kernels::conv2d(x, weight, bias, 1, 0);
                 let options = AvgPoolOptions::new([3, 3]).with_stride([1, 1]);
                 let options = options.with_padding([1, 1]).with_count_include_pad(false);
-                module::avg_pool2d(x, options)
+                relu(module::avg_pool2d(x, options))
             }
-            Self::Largest => {
+            Pool::Largest => {
                 let options = MaxPoolOptions::new([3, 3]).with_stride([1, 1]);
-                module::max_pool2d(x, options.with_padding([1, 1]))
+                let x = module::max_pool2d(x, options.with_padding([1, 1]));
+                self.conv.forward(x)
             }
-            Self::Halving => module::max_pool2d(x, MaxPoolOptions::new([3, 3]).with_stride([2, 2])),
         }
     }
 }
@@ -164,20 +170,17 @@ impl Pool {
 #[derive(Module, Debug)]
 struct Mixed {
     branches: Vec<Branch>,
-    #[module(skip)]
-    pool: Pool,
-    /// After the pool.
-    last: Option<Conv>,
+    /// None where the block halves the picture: there it is the largest of 3 × 3 pixels in steps of two.
+    pooled: Option<Pooled>,
 }
 
 impl Mixed {
     fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         let branches = self.branches.iter();
         let mut all: Vec<_> = branches.map(|branch| branch.forward(x.clone())).collect();
-        let pooled = self.pool.forward(x);
-        all.push(match &self.last {
-            Some(conv) => conv.forward(pooled),
-            None => pooled,
+        all.push(match &self.pooled {
+            Some(pooled) => pooled.forward(x),
+            None => kernels::max_pool3x3(x, 0),
         });
         Tensor::cat(all, 1)
     }
@@ -212,17 +215,16 @@ impl Mixed {
             }
             branches.push(Branch { chain, fork });
         }
-        let last = plan.pooled.map(|channels| {
+        let pooled = plan.pooled.map(|(pool, channels)| {
             let to = channels / thinner;
-            Conv::load(params.pp("branch_pool"), [input, to], [1, 1], 1, true)
+            let conv = Conv::load(params.pp("branch_pool"), [input, to], [1, 1], 1, true);
+            outputs += to;
+            Pooled { pool, conv }
         });
-        outputs += plan.pooled.map_or(input, |channels| channels / thinner);
-        let pool = plan.pool;
-        let block = Self {
-            branches,
-            pool,
-            last,
-        };
+        if pooled.is_none() {
+            outputs += input;
+        }
+        let block = Self { branches, pooled };
         (block, outputs)
     }
 }
@@ -334,7 +336,7 @@ impl Inception {
         for (i, conv) in self.stem.iter().enumerate() {
             x = conv.forward(x);
             if i == 2 || i == 4 {
-                x = Pool::Halving.forward(x);
+                x = kernels::max_pool3x3(x, 0);
             }
         }
         self.blocks[..blocks]

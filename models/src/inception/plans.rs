@@ -10,9 +10,9 @@ pub struct Plan {
     pub name: &'static str,
     /// The convolutions of each branch, and how many at its end lie side by side.
     pub branches: Vec<(Vec<Spec>, usize)>,
-    pub pool: Pool,
-    /// Outputs of the convolution after the pool; none where the block halves the picture, as its branches' last ones do.
-    pub pooled: Option<usize>,
+    /// The pool and the outputs of the convolution after it; none where the block halves the picture, as its branches' last
+    /// ones do.
+    pub pooled: Option<(Pool, usize)>,
 }
 
 const fn square(name: &'static str, outputs: usize, side: usize) -> Spec {
@@ -47,8 +47,7 @@ fn fine(name: &'static str, pooled: usize) -> Plan {
     Plan {
         name,
         branches,
-        pool: Pool::Mean,
-        pooled: Some(pooled),
+        pooled: Some((Pool::Mean, pooled)),
     }
 }
 
@@ -78,8 +77,7 @@ fn middle(name: &'static str, inner: usize) -> Plan {
     Plan {
         name,
         branches,
-        pool: Pool::Mean,
-        pooled: Some(192),
+        pooled: Some((Pool::Mean, 192)),
     }
 }
 
@@ -108,8 +106,7 @@ fn coarse(name: &'static str, pool: Pool) -> Plan {
     Plan {
         name,
         branches,
-        pool,
-        pooled: Some(192),
+        pooled: Some((pool, 192)),
     }
 }
 
@@ -118,7 +115,6 @@ fn halving(name: &'static str, branches: Vec<Vec<Spec>>) -> Plan {
     Plan {
         name,
         branches: branches.into_iter().map(|branch| (branch, 0)).collect(),
-        pool: Pool::Halving,
         pooled: None,
     }
 }

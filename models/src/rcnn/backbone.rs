@@ -124,7 +124,7 @@ impl Backbone {
     /// every second pixel of the one before.
     pub fn forward(&self, pictures: Tensor<4>) -> Vec<Tensor<4>> {
         let x = self.stem.forward_relu(pictures);
-        let mut x = kernels::max_pool3x3(x);
+        let mut x = kernels::max_pool3x3(x, 1);
         let mut bottom_up = Vec::new();
         for (i, stage) in self.stages.iter().enumerate() {
             x = stage.iter().fold(x, |x, block| block.forward(x));

@@ -120,7 +120,7 @@ impl MaskNetwork {
             .iter()
             .fold(regions, |x, conv| conv.forward_relu(x));
         let (weight, bias) = (self.enlarge_weight.val(), self.enlarge_bias.val());
-        let x = kernels::conv2d_relu(x, weight, Some(bias), 1, 0);
+        let x = kernels::conv2d_relu(x, weight, Some(bias), 1, [0; 2]);
         let [count, channels, height, width] = x.dims();
         let x = x.reshape([count, 4, channels / 4, height * width]);
         let weight = self.weight.val().select(0, labels.clone());

@@ -107,6 +107,6 @@ impl ConvNorm {
     /// The same with negative results set to zero.
     pub fn forward_relu(&self, x: Tensor<4>) -> Tensor<4> {
         let (weight, bias) = (self.weight.val(), self.bias.val());
-        kernels::conv2d_relu(x, weight, Some(bias), self.stride, self.padding)
+        kernels::conv2d_relu(x, weight, Some(bias), self.stride, [self.padding; 2])
     }
 }

@@ -144,7 +144,7 @@ impl Backbone {
             .stem
             .iter()
             .fold(pictures, |x, conv| conv.forward_relu(x));
-        let mut x = kernels::max_pool3x3(x);
+        let mut x = kernels::max_pool3x3(x, 1);
         let mut maps = Vec::new();
         for (i, stage) in self.stages.iter().enumerate() {
             x = stage.iter().fold(x, |x, block| block.forward(x));

@@ -381,7 +381,7 @@ fn agree_with_autograd(
     }
 }
 
-/// Through GLIGEN's layers; PyTorch's own rounding is 8e-6 here.
+/// Through GLIGEN's layers, against PyTorch in f64: its own rounding in f32 is 8e-6 of the gradient.
 #[test]
 fn gradients_through_gligen() {
     let expected = Expected::open("gligen");
@@ -402,7 +402,7 @@ fn gradients_through_gligen() {
     let prepared = unet.prepare(expected.tensor(&key("context")), None);
     let prepared = unet.ground(prepared, &objects);
     let ways = [&prepared, &prepared.without_objects()];
-    agree_with_autograd(&expected, &unet, info, ways, 2e-5);
+    agree_with_autograd(&expected, &unet, info, ways, 1e-5);
 }
 
 /// Through layers that attend to pictures of two adapters, two of them with masks.

@@ -12,6 +12,7 @@ use anyhow::{Context, ensure};
 use burn::tensor::Tensor;
 use prepose::check::rules::Options as RuleOptions;
 use prepose::engine::{Blueprint, Engine};
+use prepose::guidance::{GuidanceConfig, Method};
 use prepose::judge::oracle::Oracle;
 use prepose::judge::picture::Named;
 use prepose::judge::question::Question;
@@ -57,6 +58,11 @@ pub struct Refine {
     /// How strongly the first picture and that of what is missing are shown; 0.5,0 is the paper's control.
     #[arg(long, value_name = "A,B", default_value = "0.5,0.5", value_parser = parse_scales)]
     scales: [f64; 2],
+    /// Guide what is drawn again by attention, as `generate` does: what was missing, and the last pictures.
+    ///
+    /// By the graph's relations; graphs without one that attention shows are drawn as they are. Beyond the paper.
+    #[arg(long, value_name = "METHOD", help_heading = "Guidance")]
+    guide: Option<Method>,
     /// Of the noise of all pictures.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -127,7 +133,8 @@ impl Refine {
             self.judge.name(),
             self.checker.as_deref().unwrap_or_default(),
         ];
-        settings::keep(&self.out, &scenes, &base, self.scales, judge)?;
+        let again = self.feedback();
+        settings::keep(&self.out, &scenes, &base, &again, judge)?;
 
         let stop = interrupt::listen()?;
         let engine = blueprint.load(&networks, &device)?;
@@ -136,6 +143,7 @@ impl Refine {
             args: self,
             engine: &engine,
             device: device.title(),
+            again,
             stop: &stop,
             quiet,
         };
@@ -157,7 +165,7 @@ impl Refine {
         let missing: Vec<Graph> = (graphs.iter().zip(&seen))
             .map(|(graph, seen)| seen.missing(graph))
             .collect();
-        let ends = work.draw_again(&firsts, &places, &missing)?;
+        let ends = work.draw_again(&firsts, &places, [&graphs, &missing])?;
         let (last, after) = work.look(&graphs, &ends)?;
         totals.add(&after);
         if let Some(code) = self.stopped(&totals) {
@@ -177,6 +185,13 @@ impl Refine {
     /// Where the picture of a scene goes, by the scene's number from 0.
     fn place(&self, folder: &str, number: usize) -> PathBuf {
         self.out.join(folder).join(format!("{:05}.png", number + 1))
+    }
+
+    fn feedback(&self) -> Feedback {
+        Feedback {
+            scales: self.scales,
+            guide: self.guide.map(GuidanceConfig::new),
+        }
     }
 
     fn check(&self) -> anyhow::Result<()> {
@@ -265,33 +280,32 @@ struct Work<'a> {
     args: &'a Refine,
     engine: &'a Engine,
     device: String,
+    again: Feedback,
     stop: &'a Arc<AtomicBool>,
     quiet: bool,
 }
 
 impl Work<'_> {
-    /// Where something is `missing` in the first picture, draws that, and then the scene again with both in sight. Returns
+    /// Where something of `graphs` is `missing` in the first picture, draws that, and then the scene again with both in sight. Returns
     /// where each scene's last picture is.
     fn draw_again(
         &self,
         firsts: &[Request],
         places: &[PathBuf],
-        missing: &[Graph],
+        [graphs, missing]: [&[Graph]; 2],
     ) -> anyhow::Result<Vec<PathBuf>> {
-        let feedback = Feedback {
-            scales: self.args.scales,
-        };
         let wrong: Vec<usize> = (0..missing.len())
             .filter(|i| !missing[*i].objects.is_empty())
             .collect();
         let references = wrong.iter().map(|&i| {
-            let request = feedback.reference(&firsts[i], &missing[i].prompt());
+            let request = self.again.reference(&firsts[i], &missing[i]);
             (request, self.args.place("missing", i))
         });
         self.make(references.collect())?;
         let lasts = wrong.iter().map(|&i| {
             let reference = self.args.place("missing", i);
-            let last = feedback.last(&firsts[i], [&places[i], &reference]);
+            let pictures = [places[i].as_path(), &reference];
+            let last = self.again.last(&firsts[i], &graphs[i], pictures);
             (last, self.args.place("last", i))
         });
         self.make(lasts.collect())?;

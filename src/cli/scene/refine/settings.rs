@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use prepose::make::feedback::Feedback;
 use prepose::output::files::write_atomically;
 use prepose::request::Request;
 use prepose_untrusted::read_regular;
@@ -22,14 +23,15 @@ pub fn keep(
     folder: &Path,
     scenes: &[Scene],
     base: &Request,
-    scales: [f64; 2],
+    again: &Feedback,
     [judge, checker]: [&str; 2],
 ) -> anyhow::Result<()> {
     let scenes = scenes
         .iter()
         .map(|scene| json!({"graph": scene.graph, "text": scene.text}));
     let settings = json!({
-        "scenes": scenes.collect::<Vec<_>>(), "request": base, "scales": scales, "judge": judge, "checker": checker,
+        "scenes": scenes.collect::<Vec<_>>(), "request": base, "scales": again.scales, "guide": again.guide,
+        "judge": judge, "checker": checker,
     });
     let path = folder.join(FILE);
     if !path.exists() {
