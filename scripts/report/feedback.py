@@ -59,6 +59,8 @@ def page(runs):
         request, scales = settings[name]["request"], settings[name]["scales"]
         steps = f" --steps {request['steps']}" if "steps" in request else ""
         more = "" if scales == [0.5, 0.5] else f" --scales {scales[0]:g},{scales[1]:g}"
+        if guide := settings[name].get("guide"):
+            more += f" --guide {guide['method']}"
         commands.append(f"prepose scene refine spatialbench-uc --judge oracle{steps}{more} --out runs/{folder.name}")
     head = ["pictures", *COLUMNS.values(), "change of SGScore", "drawn again", "better", "worse"]
     when = datetime.fromtimestamp((next(iter(runs.values())) / "judged.jsonl").stat().st_mtime).date()
@@ -68,6 +70,7 @@ def page(runs):
         "Scene-Bench's loop ([`prepose scene refine`](../judge.md#feedback)): look at a picture, draw what is missing in it, and draw it again",
         "with both pictures in sight, through the toybox's own [IP-Adapter](../../weights/toybox/ip-adapter/README.md). Scenes are the",
         "prompts of SpatialBench-UC, two things with a relation each; the judge is the oracle, which sees by the detector in the binary.",
+        "With `--guide`, which is not the paper's, what is drawn again is guided by the graph's relations as well.",
         "This page is made by `scripts/report/feedback.py` from the folders of",
         "",
         "```sh",
