@@ -10,6 +10,8 @@ use crate::plain;
 use crate::profile::{self, Family, conv_flops, linear_flops};
 use crate::recorded;
 use burn::tensor::Tensor;
+#[cfg(feature = "gpu")]
+use burn::tensor::activation;
 
 /// Cross-correlation of `x` `[B, Cin, H, W]` with `weight` `[Cout, Cin, k, k]` (PyTorch's layout)
 /// plus `bias` `[Cout]`, with `padding` zeros on every side, giving `[B, Cout, H', W']` where
@@ -34,6 +36,7 @@ pub fn conv2d(
             fast_conv2d(&x, &weight, bias.as_ref(), stride, [padding; 2], false)
         ),
         crate::cube::pointwise(&x, &weight, bias.as_ref(), [stride, padding], None)
+            .or_else(|| crate::cube::convolve(&x, &weight, bias.as_ref(), stride, [padding; 2]))
     )
     .unwrap_or_else(|| plain::conv2d(x, weight, bias, stride, padding))
 }
@@ -73,9 +76,12 @@ pub fn conv2d_relu(
     let _span = profile::span(Family::Convolution, &x, || {
         flops(&x, &weight, stride, padding)
     });
-    by_type!(
-        [x, weight],
-        fast_conv2d(&x, &weight, bias.as_ref(), stride, padding, true)
+    fast!(
+        by_type!(
+            [x, weight],
+            fast_conv2d(&x, &weight, bias.as_ref(), stride, padding, true)
+        ),
+        crate::cube::convolve(&x, &weight, bias.as_ref(), stride, padding).map(activation::relu)
     )
     .unwrap_or_else(|| plain::conv2d_relu(x, weight, bias, stride, padding))
 }
@@ -263,6 +269,7 @@ pub fn conv2d_input_grad(
             fast_conv2d_input_grad(&grad, &weight, input, stride, padding)
         ),
         crate::cube::pointwise_input_grad(&grad, &weight, [stride, padding])
+            .or_else(|| crate::cube::convolve_input_grad(&grad, &weight, input, [stride, padding]))
     )
     .unwrap_or_else(|| plain::conv2d_input_grad(grad, weight, input, stride, padding))
 }

@@ -193,8 +193,11 @@ pub fn linear_input_grad(grad: Tensor<3>, weight: Tensor<2>) -> Tensor<3> {
             weight.dims()[0],
         )
     });
-    by_type!([grad, weight], fast_linear_input_grad(&grad, &weight))
-        .unwrap_or_else(|| plain::linear_input_grad(grad, weight))
+    fast!(
+        by_type!([grad, weight], fast_linear_input_grad(&grad, &weight)),
+        crate::cube::affine_input_grad(&grad, &weight)
+    )
+    .unwrap_or_else(|| plain::linear_input_grad(grad, weight))
 }
 
 fn fast_linear_input_grad<E: Element>(grad: &Tensor<3>, weight: &Tensor<2>) -> Option<Tensor<3>> {

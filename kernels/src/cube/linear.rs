@@ -41,6 +41,9 @@ pub(crate) fn linear(
     bias: Option<&Tensor<1>>,
     onto: Option<&Tensor<3>>,
 ) -> Option<Tensor<3>> {
+    if let Some(y) = affine(x, weight, bias, onto) {
+        return Some(y);
+    }
     if bias.is_none() && onto.is_none() {
         return None;
     }
@@ -64,7 +67,7 @@ pub(crate) fn linear(
 }
 
 /// The weight of a convolution of one pixel as that of an affine layer, if it is one.
-fn affine(weight: &Tensor<4>, [stride, padding]: [usize; 2]) -> Option<Tensor<2>> {
+fn of_one_pixel(weight: &Tensor<4>, [stride, padding]: [usize; 2]) -> Option<Tensor<2>> {
     let [outputs, inputs, height, width] = weight.dims();
     let pointwise = [height, width, stride, padding] == [1, 1, 1, 0];
     pointwise.then(|| weight.clone().reshape([outputs, inputs]))
@@ -78,7 +81,7 @@ pub(crate) fn pointwise(
     stride_and_padding: [usize; 2],
     onto: Option<&Tensor<4>>,
 ) -> Option<Tensor<4>> {
-    let weight = affine(weight, stride_and_padding)?;
+    let weight = of_one_pixel(weight, stride_and_padding)?;
     let [_, _, height, width] = x.dims();
     let tokens = picture_to_tokens(x)?;
     let onto = match onto {
@@ -96,8 +99,10 @@ pub(crate) fn pointwise_input_grad(
     weight: &Tensor<4>,
     stride_and_padding: [usize; 2],
 ) -> Option<Tensor<4>> {
-    let weight = affine(weight, stride_and_padding)?;
+    let weight = of_one_pixel(weight, stride_and_padding)?;
     let [_, _, height, width] = grad.dims();
-    let of_x = plain::linear_input_grad(picture_to_tokens(grad)?, weight);
+    let grad = picture_to_tokens(grad)?;
+    let of_x =
+        affine_input_grad(&grad, &weight).unwrap_or_else(|| plain::linear_input_grad(grad, weight));
     Some(plain::tokens_to_picture(of_x, [height, width]))
 }

@@ -12,6 +12,7 @@ mod linear;
 mod nms;
 mod norm;
 mod overwrite;
+mod product;
 mod roi_align;
 
 pub(crate) use activation::{geglu, geglu_input_grad};
@@ -27,6 +28,7 @@ pub(crate) use linear::{linear, pointwise, pointwise_input_grad};
 pub(crate) use nms::nms;
 pub(crate) use norm::{group_norm, group_norm_input_grad, layer_norm, layer_norm_input_grad};
 pub(crate) use overwrite::overwrite;
+pub(crate) use product::{affine, affine_input_grad, convolve, convolve_input_grad};
 pub(crate) use roi_align::roi_align;
 
 #[cfg(feature = "fusion")]
