@@ -6,7 +6,7 @@ use std::path::Path;
 use prepose_judge::scene::graph::{Graph, name};
 
 use crate::guidance::GuidanceConfig;
-use crate::prompt::scene::{GivenRelation, Relation};
+use crate::prompt::scene::{GivenRelation, Relation, Scene};
 use crate::request::{PicturePrompt, Request};
 
 /// How strongly the pictures are shown, and how what is drawn again is guided.
@@ -58,14 +58,18 @@ impl Feedback {
         self.guided(request, graph)
     }
 
-    /// Guided by the relations of `graph` that attention shows; as it is where there are none.
+    /// How many relations of `graph` the last picture of `prompt` is not guided by although attention would show them: those whose things the
+    /// prompt says in other words.
+    pub fn left_out(&self, prompt: &str, graph: &Graph) -> usize {
+        match self.guide {
+            Some(_) => shown_by_attention(graph).count() - of_prompt(prompt, graph).len(),
+            None => 0,
+        }
+    }
+
+    /// Guided by the relations of `graph` that attention shows and the prompt has words for; as it is where there are none.
     fn guided(&self, request: Request, graph: &Graph) -> Request {
-        let stated = graph.relationships.iter().filter_map(|edge| {
-            let relation: Relation = edge.relation.parse().ok()?;
-            let shown = !relation.is_of_depth() && relation != Relation::Between;
-            shown.then(|| GivenRelation::of_two(name(&edge.source), relation, name(&edge.target)))
-        });
-        let relations: Vec<GivenRelation> = stated.collect();
+        let relations = of_prompt(&request.prompt, graph);
         match &self.guide {
             Some(guide) if !relations.is_empty() => Request {
                 guide: Some(guide.clone()),
@@ -75,4 +79,24 @@ impl Feedback {
             _ => request,
         }
     }
+}
+
+fn shown_by_attention(graph: &Graph) -> impl Iterator<Item = GivenRelation> {
+    graph.relationships.iter().filter_map(|edge| {
+        let relation: Relation = edge.relation.parse().ok()?;
+        let shown = !relation.is_of_depth() && relation != Relation::Between;
+        shown.then(|| GivenRelation::of_two(name(&edge.source), relation, name(&edge.target)))
+    })
+}
+
+/// The relations of `graph` that attention shows, as many of them as make a scene of `prompt` together.
+fn of_prompt(prompt: &str, graph: &Graph) -> Vec<GivenRelation> {
+    let mut relations = Vec::new();
+    for relation in shown_by_attention(graph) {
+        relations.push(relation);
+        if Scene::with_relations(prompt, &relations).is_err() {
+            relations.pop();
+        }
+    }
+    relations
 }

@@ -159,6 +159,49 @@ fn what_is_drawn_again_can_be_guided() {
     refuses(folder, &wrong, &["--guide", "nothing"]);
 }
 
+/// A text has its own words, and a graph two things of one name.
+#[test]
+fn what_the_text_has_no_words_for_does_not_guide() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let edge = |source: &str, relation: &str, target: &str| json!({"source": source, "target": target, "relation": relation});
+    let graphs = [
+        json!({"id": "1", "objects": ["dog.1", "cat.1"], "relationships": [edge("dog.1", "left of", "cat.1")]}),
+        json!({"id": "2", "objects": ["dog.1", "cat.1", "cup.1"], "relationships": [
+            edge("dog.1", "left of", "cat.1"), edge("cup.1", "above", "cat.1"),
+        ]}),
+        json!({"id": "3", "objects": ["dog.1", "dog.2"], "relationships": [edge("dog.1", "left of", "dog.2")]}),
+    ];
+    let texts = [
+        "A puppy sits by a cat.",
+        "A puppy, and a cup above a cat.",
+        "Two dogs.",
+    ];
+    let lines = graphs.map(|graph| format!("{graph}\n")).concat();
+    fs::write(folder.join("g.jsonl"), lines).unwrap();
+    let lines = (1..).zip(texts).map(|(id, text)| {
+        let line = json!({"id": id.to_string(), "prompt": text});
+        format!("{line}\n")
+    });
+    fs::write(folder.join("t.jsonl"), lines.collect::<String>()).unwrap();
+    let told = said(
+        folder,
+        &refine(&["g.jsonl", "--texts", "t.jsonl", "--guide", "pos"]),
+    );
+    let note = told["notes"][1].as_str().unwrap();
+    assert!(note.starts_with("3 of the pictures drawn again"), "{told}");
+    let relations = |number: usize| {
+        let path = folder.join(format!("out/last/{number:05}.png"));
+        request(&path)["relations"].clone()
+    };
+    assert_eq!(relations(1), Value::Null);
+    assert_eq!(relations(2), json!(["cup | above | cat"]));
+    assert_eq!(relations(3), Value::Null);
+    // What is missing is drawn by the graph's own words.
+    let missing = request(&folder.join("out/missing/00001.png"));
+    assert_eq!(missing["relations"], json!(["dog | left of | cat"]));
+}
+
 #[test]
 fn a_prompt_will_do_and_wrong_input_is_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -253,6 +253,16 @@ impl Refine {
                 refined.iter().filter(|one| one.made.is_some()).count()
             ));
         }
+        let again = self.feedback();
+        let unguided = pairs().filter(|(scene, one)| {
+            one.made.is_some() && again.left_out(&scene.text, &scene.graph) > 0
+        });
+        match unguided.count() {
+            0 => {}
+            count => notes.push(format!(
+                "{count} of the pictures drawn again were not guided by all relations of their graphs: their texts say the things in other words"
+            )),
+        }
         let results = Results {
             lines: pairs().map(|(scene, one)| self.told(scene, one)).collect(),
             notes,
