@@ -60,6 +60,7 @@ struct Way {
 }
 
 type Run = Box<dyn Fn() -> Tensor<1>>;
+type Runs = Box<dyn Fn(&Device, DType, Way) -> Run>;
 
 impl Case {
     fn name(self) -> String {
@@ -83,7 +84,7 @@ impl Case {
     }
 
     /// Operands on the CPU, and what computes with them on a device in a type.
-    fn runs(self) -> Box<dyn Fn(&Device, DType, Way) -> Run> {
+    fn runs(self) -> Runs {
         match self {
             Case::Linear([m, k, n]) => {
                 let (x, weight) = (random([1, m, k]), random([n, k]));

@@ -44,6 +44,12 @@ pub(crate) fn linear(
     if let Some(y) = affine(x, weight, bias, onto) {
         return Some(y);
     }
+    if let Some(y) = few_rows(x, weight, bias) {
+        return Some(match onto {
+            Some(onto) => y + onto.clone(),
+            None => y,
+        });
+    }
     if bias.is_none() && onto.is_none() {
         return None;
     }

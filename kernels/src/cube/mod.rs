@@ -7,6 +7,7 @@
 mod activation;
 mod attention;
 mod deformable;
+mod few_rows;
 mod layout;
 mod linear;
 mod nms;
@@ -20,6 +21,7 @@ pub(crate) use attention::{
     attention, attention_input_grads, attention_query_grad, attention_with_probs,
 };
 pub(crate) use deformable::deformable_attention;
+pub(crate) use few_rows::few_rows;
 pub(crate) use layout::{
     cat_channels, narrow_columns, picture_to_tokens, split_heads, upsample_nearest2x,
     upsample_nearest2x_input_grad,

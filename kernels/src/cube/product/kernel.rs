@@ -101,6 +101,7 @@ struct Origins {
 }
 
 #[cube(launch_unchecked, address_type = "dynamic")]
+#[allow(clippy::too_many_arguments)]
 pub(super) fn product_kernel<F: Float, G: Float>(
     x: &[Vector<F, Const<8>>],
     weight: &[Vector<F, Const<8>>],

@@ -35,6 +35,30 @@ fn a_layer_takes_its_bias_and_the_residual_along() {
 
 #[test]
 #[ignore = "needs PREPOSE_TEST_DEVICE: wgpu, vulkan, metal or cuda"]
+fn a_layer_of_few_rows_is_not_tuned() {
+    let device = device();
+    for dtype in types(&device) {
+        for (n, inputs, outputs) in [(1, 320, 129), (3, 7, 5), (8, 66, 64)] {
+            let x = random([1, n, inputs], 1, dtype);
+            let (weight, weight_there) = pair([outputs, inputs], 2, dtype, &device);
+            let (bias, bias_there) = pair([outputs], 3, dtype, &device);
+            for gap in [0, 8] {
+                let x_there = rows(&x, inputs + gap, &device);
+                let what = format!("{dtype:?}, {n}×{inputs}→{outputs}, a gap of {gap}");
+                let want = crate::linear(x.clone(), weight.clone(), Some(bias.clone()));
+                let bias_there = Some(bias_there.clone());
+                let got = crate::linear(x_there.clone(), weight_there.clone(), bias_there);
+                assert_close_there(&got, &values(&want), 2.0 * tolerance(dtype), &what);
+                let want = crate::linear(x.clone(), weight.clone(), None);
+                let got = crate::linear(x_there, weight_there.clone(), None);
+                assert_close_there(&got, &values(&want), 2.0 * tolerance(dtype), &what);
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs PREPOSE_TEST_DEVICE: wgpu, vulkan, metal or cuda"]
 fn a_convolution_of_one_pixel_ends_a_branch() {
     let device = device();
     let dtype = DType::F32;
