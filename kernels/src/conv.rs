@@ -5,13 +5,14 @@ use crate::cpu::gemm::Gemm;
 use crate::cpu::operand::{Columns, Rows};
 use crate::cpu::simd::Element;
 use crate::cpu::target::Target;
+use crate::cpu::winograd::{Taps, Winograd};
 use crate::flex::{Operand, by_type, filled};
 use crate::plain;
 use crate::profile::{self, Family, conv_flops, linear_flops};
 use crate::recorded;
-use burn::tensor::Tensor;
 #[cfg(feature = "gpu")]
 use burn::tensor::activation;
+use burn::tensor::{DType, Tensor};
 
 /// Cross-correlation of `x` `[B, Cin, H, W]` with `weight` `[Cout, Cin, k, k]` (PyTorch's layout)
 /// plus `bias` `[Cout]`, with `padding` zeros on every side, giving `[B, Cout, H', W']` where
@@ -138,6 +139,21 @@ fn fast_conv2d<E: Element>(
         padding.map(|padding| padding as isize),
     );
     let depth = channels * taps;
+    let winograd = [kernel_height, kernel_width, stride] == [3, 3, 1]
+        && from.has_planes()
+        && Winograd::<E>::pays(channels, out_channels, [out_height, out_width]);
+    if winograd {
+        let shape = [batch, out_channels, out_height, out_width];
+        let weight = Taps {
+            from: weight.as_ptr(),
+            row: depth,
+            channel: taps,
+            turned: false,
+        };
+        let bias = bias.as_ref().map(Operand::as_slice);
+        // SAFETY: the weight is contiguous, and pictures have planes of `channels`.
+        return Some(unsafe { from.by_winograd(shape, channels, weight, padding, (bias, relu)) });
+    }
     // SAFETY: the weight is `[out_channels, depth]`, row after row, and the patches `[depth, batch · plane]`; a bias with
     // fewer elements than rows panics; the product writes all planes of the result.
     Some(unsafe {
@@ -173,6 +189,8 @@ fn fast_conv2d<E: Element>(
 /// Pictures `[B, C, H, W]` from which patches can be taken without a copy.
 struct Pictures<E> {
     operand: Operand<E>,
+    /// Of the tensor, and so of a result.
+    dtype: DType,
     size: [usize; 2],
     /// For kernels of one pixel, which see a plane as one run.
     pointwise: bool,
@@ -200,11 +218,53 @@ impl<E: Element> Pictures<E> {
         let [sample, channel, _, pixel] = operand.strides::<4>().map(|s| s as usize);
         Some(Self {
             operand,
+            dtype: x.dtype(),
             size: [height, width],
             pointwise,
             channels_last,
             strides: [sample, channel, pixel],
         })
+    }
+
+    /// Whether the pixels of a plane follow each other.
+    fn has_planes(&self) -> bool {
+        !self.channels_last && self.strides[2] == 1
+    }
+
+    /// The convolution of `channels` planes with the taps, to `shape`; a bias, and whether results below zero become zero.
+    ///
+    /// # Safety
+    /// The pictures must be such that [`Self::has_planes`], and the taps those of all outputs and channels.
+    unsafe fn by_winograd(
+        &self,
+        shape: [usize; 4],
+        channels: usize,
+        weight: Taps<E>,
+        padding: [usize; 2],
+        (bias, relu): (Option<&[f32]>, bool),
+    ) -> Tensor<4> {
+        let [batch, outputs, height, width] = shape;
+        // SAFETY: this function's contract; all of the result is written.
+        unsafe {
+            filled(shape, self.dtype, |to| {
+                Winograd {
+                    from: self.operand.as_ptr(),
+                    sample: self.strides[0],
+                    channel: self.strides[1],
+                    batch,
+                    channels,
+                    size: self.size,
+                    padding,
+                    weight,
+                    bias,
+                    relu,
+                    to,
+                    outputs,
+                    out: [height, width],
+                }
+                .run();
+            })
+        }
     }
 
     /// Whether patches with `plane` columns for each sample can be taken.
@@ -331,6 +391,24 @@ fn fast_conv2d_input_grad<E: Element>(
     let weight = Operand::<E>::new(weight)?.contiguous();
     if !from.offsets_fit((height / stride) * (width / stride)) {
         return None;
+    }
+    let winograd = [kernel, stride] == [3, 1]
+        && padding <= 2
+        && from.has_planes()
+        && Winograd::<E>::pays(out_channels, channels, [height, width]);
+    if winograd {
+        let taps = kernel * kernel;
+        let weight = Taps {
+            from: weight.as_ptr(),
+            row: taps,
+            channel: channels * taps,
+            turned: true,
+        };
+        let padding = [kernel - 1 - padding; 2];
+        // SAFETY: the weight is contiguous, and the gradient has planes of `out_channels`.
+        return Some(unsafe {
+            from.by_winograd(input, out_channels, weight, padding, (None, false))
+        });
     }
     let phases = |n: usize| {
         (0..stride.min(n)).map(move |first| Phase::new(first, n, kernel, stride, padding))

@@ -32,6 +32,7 @@ mod deformable;
 mod flex;
 mod layout;
 mod linear;
+mod matmul;
 mod max_pool;
 mod nms;
 mod norm;
@@ -65,6 +66,7 @@ pub use layout::{
     prefers_channels_last, split_heads,
 };
 pub use linear::{linear, linear_bias_grad, linear_input_grad, linear_onto, linear_weight_grad};
+pub use matmul::matmul;
 pub use max_pool::max_pool3x3;
 pub use nms::{nms, suppress};
 pub use norm::{group_norm, group_norm_input_grad, layer_norm, layer_norm_input_grad};

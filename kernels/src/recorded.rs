@@ -53,6 +53,35 @@ pub(crate) fn linear(
     })
 }
 
+pub(crate) fn matmul<const D: usize>(left: &Tensor<D>, right: &Tensor<D>) -> Option<Tensor<D>> {
+    if !any([left, right].map(Tensor::is_autodiff)) {
+        return None;
+    }
+    let operands = [left, right].map(|x| Any::new(x.clone()));
+    record(operands, |operands, [of_left, of_right]| {
+        let [left, right]: [Tensor<D>; 2] = operands.map(|x| x.get());
+        let y = crate::matmul(left.clone(), right.clone());
+        let shapes = [left.dims(), right.dims()];
+        let (left, right) = (of_right.then_some(left), of_left.then_some(right));
+        let gradient: Gradient<D, 2> = Box::new(move |grad| {
+            let of_right = left.map(|left| crate::matmul(left.transpose(), grad.clone()));
+            let of_left = right.map(|right| crate::matmul(grad, right.transpose()));
+            [
+                of_left.map(|grad| Any::new(summed_to(grad, shapes[0]))),
+                of_right.map(|grad| Any::new(summed_to(grad, shapes[1]))),
+            ]
+        });
+        (y, gradient)
+    })
+}
+
+/// `grad` summed along the axes along which an operand of this shape was repeated.
+fn summed_to<const D: usize>(grad: Tensor<D>, shape: [usize; D]) -> Tensor<D> {
+    let repeated = (0..D).filter(|axis| shape[*axis] < grad.dims()[*axis]);
+    let repeated: Vec<usize> = repeated.collect();
+    repeated.into_iter().fold(grad, Tensor::sum_dim)
+}
+
 pub(crate) fn conv2d(
     x: &Tensor<4>,
     weight: &Tensor<4>,

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 
 use burn::prelude::*;
 use burn::tensor::{TensorData, activation};
+use prepose_kernels::matmul;
 use serde::{Deserialize, Serialize};
 
 /// Cells along a side of the maps that are read; larger and smaller ones are resized.
@@ -149,7 +150,7 @@ impl SteerNet {
         let rows = shape[..D - 1].iter().product::<usize>();
         let flat: Tensor<2> = x.reshape([rows, shape[D - 1]]);
         shape[D - 1] = weight.dims()[0];
-        let out = flat.matmul(weight.transpose()) + bias.unsqueeze();
+        let out = matmul(flat, weight.transpose()) + bias.unsqueeze();
         out.reshape(shape)
     }
 
@@ -181,14 +182,17 @@ impl SteerNet {
             let weight = weight.clone().narrow(0, which * width, width);
             let bias = bias.clone().narrow(0, which * width, width);
             let flat: Tensor<2> = x.reshape([batch * length, width]);
-            let out = flat.matmul(weight.transpose()) + bias.unsqueeze();
+            let out = matmul(flat, weight.transpose()) + bias.unsqueeze();
             out.reshape([batch, length, heads, width / heads])
                 .swap_dims(1, 2)
         };
         let scale = ((width / heads) as f64).sqrt();
-        let scores = part(queries, 0, asked).matmul(part(keys.clone(), 1, count).swap_dims(2, 3));
+        let scores = matmul(
+            part(queries, 0, asked),
+            part(keys.clone(), 1, count).swap_dims(2, 3),
+        );
         let shares = activation::softmax(scores / scale, 3);
-        let mixed = shares.matmul(part(keys, 2, count)).swap_dims(1, 2);
+        let mixed = matmul(shares, part(keys, 2, count)).swap_dims(1, 2);
         self.linear(
             mixed.reshape([batch, asked, width]),
             &format!("{name}.output"),
@@ -292,7 +296,7 @@ pub fn normalised(maps: Tensor<4>, [rows, columns]: [usize; 2]) -> Tensor<4> {
             let images = maps.reshape([batch * words, heads, rows, columns]);
             let down = resizing(rows, &device).unsqueeze::<4>();
             let across = resizing(columns, &device).transpose().unsqueeze::<4>();
-            down.matmul(images).matmul(across)
+            matmul(matmul(down, images), across)
         }
     };
     let maps: Tensor<4> = maps.reshape([batch, words, heads, CELLS]);

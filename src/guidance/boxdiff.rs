@@ -4,6 +4,7 @@
 //! edges. Constants and what they differ in: `docs/guidance/boxdiff.md`.
 
 use burn::tensor::{Device, Tensor, TensorData};
+use prepose_kernels::matmul;
 
 use super::boxes::{BBox, Rounding};
 use super::gradient::{MapLoss, Stage};
@@ -184,7 +185,7 @@ impl BatchLoss {
         }
         let matrix: Tensor<2> =
             Tensor::from_data(TensorData::new(matrix, [samples, count]), device);
-        matrix.matmul(values.unsqueeze_dim(1)).squeeze_dim(1)
+        matmul(matrix, values.unsqueeze_dim(1)).squeeze_dim(1)
     }
 
     /// The greatest of each sample's objects' values, which are not negative.

@@ -3,6 +3,7 @@
 //! Constants and what they differ in: `docs/guidance/conform.md`.
 
 use burn::tensor::{Tensor, TensorData};
+use prepose_kernels::matmul;
 
 use super::gradient::{MapLoss, Stage};
 use super::maps::{MapGroup, Pooling, object_maps, selector, smooth};
@@ -126,7 +127,7 @@ impl MapLoss for BatchLoss {
             Some(before) => (Tensor::cat(vec![now, self.embeddings(before)], 1), 2),
             None => (now, 1),
         };
-        let similarities = embeddings.clone().matmul(embeddings.swap_dims(1, 2));
+        let similarities = matmul(embeddings.clone(), embeddings.swap_dims(1, 2));
         self.contrast(similarities / self.constants.temperature, most, times)
     }
 }

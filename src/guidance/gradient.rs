@@ -1,6 +1,7 @@
 //! From maps to the latents: losses on recorded maps, and their gradient back through the network.
 
 use burn::tensor::Tensor;
+use prepose_kernels::matmul;
 use prepose_models::attention::LayerInfo;
 use prepose_models::unet::{
     MapCotangents, Memory, PreparedConditioning, RecordOptions, Recording, UNet,
@@ -125,7 +126,7 @@ impl MapGradient {
         let to_probabilities = |group: MapGroup| {
             let gradient = group.maps.grad(&gradients)?;
             let gradient = match group.selector {
-                Some(selector) => gradient.matmul(selector.transpose().unsqueeze_dim(1)),
+                Some(selector) => matmul(gradient, selector.transpose().unsqueeze_dim(1)),
                 None => gradient,
             };
             Some((group.layers, gradient / group.count as f64))

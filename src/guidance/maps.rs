@@ -6,6 +6,7 @@
 //! any size of picture unless another size is asked for: smaller maps are too coarse to tell two objects apart.
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+use prepose_kernels::matmul;
 use prepose_models::attention::{AttentionProbe, LayerInfo, Place};
 use prepose_models::unet::{UNet, UNetConfig};
 
@@ -276,7 +277,7 @@ impl AttentionProbe for Recorder {
                 let selector = selector(objects, layer.tokens, &device);
                 self.groups.push(MapGroup {
                     size,
-                    maps: probabilities.matmul(selector.clone().unsqueeze_dim(1)),
+                    maps: matmul(probabilities, selector.clone().unsqueeze_dim(1)),
                     selector: Some(selector),
                     layers: vec![layer.index],
                     count: 1,
@@ -308,7 +309,7 @@ pub fn selector(objects: &[Vec<Vec<usize>>], tokens: usize, device: &Device) -> 
 /// The maps of objects `[B, K, rows, columns]`, from mean maps `[B, 1, rows · columns, tokens]` (or what a loss made of
 /// them) and a [`selector`] `[B, tokens, K]`.
 pub fn object_maps(maps: Tensor<4>, size: [usize; 2], selector: Tensor<3>) -> Tensor<4> {
-    let objects = maps.matmul(selector.unsqueeze_dim(1)).swap_dims(2, 3);
+    let objects = matmul(maps, selector.unsqueeze_dim(1)).swap_dims(2, 3);
     let [batch, _, count, _] = objects.dims();
     objects.reshape([batch, count, size[0], size[1]])
 }
@@ -323,7 +324,7 @@ pub fn smooth(maps: Tensor<4>) -> Tensor<4> {
     let device = maps.device();
     let down = smoothing_matrix(rows, &device);
     let across = smoothing_matrix(columns, &device).transpose();
-    (down.unsqueeze::<4>().matmul(maps)).matmul(across.unsqueeze::<4>())
+    matmul(matmul(down.unsqueeze::<4>(), maps), across.unsqueeze::<4>())
 }
 
 /// Smoothing along one axis of n cells as a matrix `[n, n]`.

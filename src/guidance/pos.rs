@@ -5,6 +5,7 @@
 //! beyond B. Constants and what they differ in: `docs/guidance/pos.md`.
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
+use prepose_kernels::matmul;
 
 use super::gradient::{MapLoss, Stage};
 use super::maps::{MapGroup, Pooling, object_maps, selector, smooth};
@@ -364,7 +365,7 @@ fn pair_probability(
         }
     }
     let table: Tensor<2> = Tensor::from_data(TensorData::new(table, [cells, cells]), &device);
-    (of(0) * of(1).matmul(table)).sum_dim(1).squeeze_dim(1)
+    (of(0) * matmul(of(1), table)).sum_dim(1).squeeze_dim(1)
 }
 
 /// Sums of some of `values`, one for each of `rows`.
@@ -381,9 +382,7 @@ fn weighted<'a>(
         }
     }
     let matrix: Tensor<2> = Tensor::from_data(TensorData::new(matrix, [height, width]), device);
-    matrix
-        .matmul(values.clone().unsqueeze_dim(1))
-        .squeeze_dim(1)
+    matmul(matrix, values.clone().unsqueeze_dim(1)).squeeze_dim(1)
 }
 
 fn indices(rows: Vec<usize>, device: &Device) -> Tensor<1, Int> {

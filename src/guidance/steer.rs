@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use burn::tensor::{Tensor, TensorData};
+use prepose_kernels::matmul;
 use prepose_models::steer::cross_entropy;
 
 use super::classifier::{Classifier, RELATIONS, inputs};
@@ -337,7 +338,7 @@ impl MapLoss for BatchLoss {
             .net()
             .forward(inputs(groups, &pairs), &steps, None);
         let each = cross_entropy(scores, &classes).unsqueeze_dim(1);
-        let losses: Tensor<1> = weights.matmul(each).squeeze_dim(1);
+        let losses: Tensor<1> = matmul(weights, each).squeeze_dim(1);
         match (&self.beside, Self::mean(groups)) {
             (Some((other, weight)), Some(mean)) => {
                 other.losses(&mean, None, stage) + losses * *weight

@@ -21,3 +21,4 @@ pub(crate) mod target;
 mod tasks;
 pub(crate) mod tile;
 pub(crate) mod unrolled;
+pub(crate) mod winograd;

@@ -7,7 +7,7 @@ use super::*;
 /// Rows up to which it is taken.
 const MOST: usize = 8;
 /// Threads of a cube.
-const UNITS: usize = 64;
+pub(super) const UNITS: usize = 64;
 
 #[backend_extension(Cube, Fusion: cfg(feature = "fusion"))]
 pub(crate) trait FewRows: Backend {
@@ -39,7 +39,7 @@ impl FewRows for CubeBackend {
                 }
             }
         });
-        let bias = into_contiguous(bias);
+        let bias = if biased { into_contiguous(bias) } else { bias };
         let [batch, n, depth] = [0, 1, 2].map(|axis| x.meta.shape()[axis]);
         let outputs = weight.meta.shape()[0];
         let out = empty(&x, Shape::from([batch, n, outputs]), x.dtype);
@@ -90,7 +90,6 @@ fn few_rows_kernel<F: Float, N: Size>(
 ) {
     // Cubes past the last output keep step with nothing to write.
     let output = min(CUBE_POS, outputs - 1);
-    let mut parts = Shared::<[f32]>::new_slice(units);
     let mine = UNIT_POS as usize;
     for row in 0..rows {
         let mut sums = Vector::<f32, N>::new(0.0f32);
@@ -101,26 +100,37 @@ fn few_rows_kernel<F: Float, N: Size>(
             sums += left * right;
             k += units;
         }
-        parts[mine] = sums.vector_sum();
-        sync_cube();
-        let mut half = comptime!(units / 2).runtime();
-        while half > 0 {
-            if mine < half {
-                let other = parts[mine + half];
-                parts[mine] += other;
-            }
-            sync_cube();
-            half /= 2;
-        }
+        let sum = sum_of_cube(sums.vector_sum(), units);
         if mine == 0 && CUBE_POS < outputs {
-            let mut y = parts[0];
+            let mut y = sum;
             if biased {
                 y += f32::cast_from(bias[output]);
             }
             out[row * outputs + output] = F::cast_from(y);
         }
-        sync_cube();
     }
+}
+
+/// The sum of what the threads of a cube have. All of them come here together.
+#[cube]
+pub(super) fn sum_of_cube(value: f32, #[comptime] units: usize) -> f32 {
+    let mut parts = Shared::<[f32]>::new_slice(units);
+    let mine = UNIT_POS as usize;
+    parts[mine] = value;
+    sync_cube();
+    let mut half = comptime!(units / 2).runtime();
+    while half > 0 {
+        if mine < half {
+            let other = parts[mine + half];
+            parts[mine] += other;
+        }
+        sync_cube();
+        half /= 2;
+    }
+    let sum = parts[0];
+    // Nobody begins the next sum before all have read this one.
+    sync_cube();
+    sum
 }
 
 /// [`crate::linear`] of at most eight rows.
@@ -137,7 +147,8 @@ pub(crate) fn few_rows(
     }
     let (x, weight) = (operand(x)?, operand(weight)?);
     let biased = bias.is_some();
-    let bias = bias.map_or_else(|| Some(weight.clone()), operand)?;
+    // Where there is none, something that is there already and not read.
+    let bias = bias.map_or_else(|| Some(x.clone()), operand)?;
     let y = Dispatch::few_rows(x, weight, bias, biased);
     Some(Tensor::from_dispatch(y))
 }

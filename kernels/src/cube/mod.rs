@@ -10,6 +10,7 @@ mod deformable;
 mod few_rows;
 mod layout;
 mod linear;
+mod matmul;
 mod nms;
 mod norm;
 mod overwrite;
@@ -27,6 +28,7 @@ pub(crate) use layout::{
     upsample_nearest2x_input_grad,
 };
 pub(crate) use linear::{linear, pointwise, pointwise_input_grad};
+pub(crate) use matmul::matmul;
 pub(crate) use nms::nms;
 pub(crate) use norm::{group_norm, group_norm_input_grad, layer_norm, layer_norm_input_grad};
 pub(crate) use overwrite::overwrite;

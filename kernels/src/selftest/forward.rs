@@ -14,6 +14,10 @@ pub const OPERATIONS: &[Operation] = &[
         run: linears,
     },
     Operation {
+        name: "matmul",
+        run: matmuls,
+    },
+    Operation {
         name: "attention",
         run: attentions,
     },
@@ -133,6 +137,25 @@ fn linears(trial: &mut Trial) {
         let want: Vec<f64> = want.iter().zip(&onto64).map(|(y, onto)| y + onto).collect();
         let got = linear_onto(x, weight, Some(bias), onto);
         trial.compare(format!("{case:?}, with a residual"), got, &want);
+    }
+}
+
+fn matmuls(trial: &mut Trial) {
+    // Samples of the left matrices and of the right ones, and m, k, n: maps of tokens to those of objects, smoothing from the left and
+    // from the right, and a sum over all cells.
+    for case @ [lefts, rights, m, k, n] in [
+        [2, 2, 256, 77, 3],
+        [1, 6, 16, 16, 16],
+        [6, 1, 24, 16, 16],
+        [2, 2, 4, 1024, 5],
+    ] {
+        let (left, left64) = trial.tensor([lefts, m, k]);
+        let (right, right64) = trial.tensor([rights, k, n]);
+        let samples = lefts.max(rights);
+        let [left64, right64] =
+            [(left64, lefts), (right64, rights)].map(|(x, count)| x.repeat(samples / count));
+        let want = reference::matmul(&left64, &right64, [m, k, n]);
+        trial.compare(format!("{case:?}"), matmul(left, right), &want);
     }
 }
 

@@ -85,6 +85,16 @@ pub fn linear(x: &[f64], weight: &[f64], bias: Option<&[f64]>, inputs: usize) ->
     result
 }
 
+/// Products of as many matrices `[m, k]` as of matrices `[k, n]`.
+pub fn matmul(left: &[f64], right: &[f64], [m, k, n]: [usize; 3]) -> Vec<f64> {
+    let samples = left.chunks(m * k).zip(right.chunks(k * n));
+    let of_sample = |(left, right): (&[f64], &[f64])| {
+        let columns: Vec<f64> = (0..n * k).map(|i| right[i % k * n + i / k]).collect();
+        linear(left, &columns, None, k)
+    };
+    samples.flat_map(of_sample).collect()
+}
+
 /// Heads of `n` queries and `m` keys of width `d`: the result and the probabilities.
 pub fn attention(
     q: &[f64],

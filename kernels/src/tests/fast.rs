@@ -43,6 +43,9 @@ fn conv2d_matches() {
         [1, 8, 16, 17, 9, 1, 2, 0],
         [1, 5, 12, 12, 6, 5, 1, 2],
         [1, 20, 40, 40, 50, 3, 1, 1],
+        // With fewer multiplications.
+        [2, 40, 17, 19, 36, 3, 1, 1],
+        [1, 34, 16, 20, 33, 3, 1, 0],
     ];
     forced::each(|level| {
         for (index, [b, c, h, w, out, k, stride, padding]) in cases.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Affine layers, whose products are Burn's own, with what is added to them.
+//! Affine layers with what is added to them, those of a few rows, and products of small matrices.
 
 use super::*;
 
@@ -76,4 +76,54 @@ fn a_convolution_of_one_pixel_ends_a_branch() {
         let what = format!("pixels {pitch} and {onto_pitch} apart");
         assert_close_there(&got, &values(&want), 1e-5, &what);
     }
+}
+
+#[test]
+#[ignore = "needs PREPOSE_TEST_DEVICE: wgpu, vulkan, metal or cuda"]
+fn small_matrices_are_multiplied_as_they_lie() {
+    let device = device();
+    for dtype in types(&device) {
+        // Samples along two axes on the left and on the right, and m, k, n; the last are long sums.
+        for (lefts, rights, [m, k, n]) in [
+            ([2, 1], [2, 1], [37, 77, 3]),
+            ([1, 1], [2, 3], [16, 16, 24]),
+            ([2, 3], [1, 1], [16, 24, 24]),
+            ([2, 1], [1, 3], [2, 5, 7]),
+            ([1, 2], [1, 2], [5, 300, 5]),
+        ] {
+            let what = format!("{dtype:?}, {lefts:?} {rights:?} [{m}, {k}, {n}]");
+            let (left, left_there) = pair([lefts[0], lefts[1], m, k], 1, dtype, &device);
+            let (right, right_there) = pair([rights[0], rights[1], n, k], 2, dtype, &device);
+            let want = left.matmul(right.transpose());
+            let got = crate::matmul(left_there, right_there.transpose());
+            assert_close_there(&got, &values(&want), 2.0 * tolerance(dtype), &what);
+        }
+        let (left, left_there) = pair([3, 4], 3, dtype, &device);
+        let (right, right_there) = pair([3, 5], 4, dtype, &device);
+        let want = left.transpose().matmul(right);
+        let got = crate::matmul(left_there.transpose(), right_there);
+        assert_close_there(&got, &values(&want), 2.0 * tolerance(dtype), "two axes");
+    }
+}
+
+#[test]
+#[ignore = "needs PREPOSE_TEST_DEVICE: wgpu, vulkan, metal or cuda"]
+fn gradients_of_small_products_are_small_products() {
+    let device = device().autodiff();
+    let (left, right) = (
+        random([2, 3, 9, 5], 1, DType::F32),
+        random([2, 3, 5, 4], 2, DType::F32),
+    );
+    let grad = random([2, 3, 9, 4], 3, DType::F32);
+    let [left_there, right_there] =
+        [&left, &right].map(|x| Tensor::from_data(x.clone().into_data(), &device).require_grad());
+    let y = crate::matmul(left_there.clone(), right_there.clone());
+    let start = crate::Cotangent::new(y, upload(&grad, &device.without_autodiff()));
+    let gradients = crate::backward(start.into_iter().collect()).expect("a tracked result");
+    let of_left = left_there.grad(&gradients).expect("a gradient");
+    let of_right = right_there.grad(&gradients).expect("a gradient");
+    let want = grad.clone().matmul(right.transpose());
+    assert_close_there(&of_left, &values(&want), 1e-5, "to the left");
+    let want = left.transpose().matmul(grad);
+    assert_close_there(&of_right, &values(&want), 1e-5, "to the right");
 }

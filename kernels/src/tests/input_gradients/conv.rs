@@ -55,6 +55,9 @@ fn of_conv2d() {
         [1, 5, 12, 12, 6, 5, 1, 2],
         [1, 5, 13, 12, 6, 5, 3, 2],
         [1, 7, 1, 40, 50, 3, 1, 1],
+        // With fewer multiplications.
+        [2, 40, 17, 19, 36, 3, 1, 1],
+        [1, 34, 18, 20, 33, 3, 1, 0],
     ];
     for case @ [b, c, h, w, out, k, stride, padding] in cases {
         for dtype in TYPES {

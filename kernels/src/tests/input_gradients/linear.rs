@@ -72,3 +72,30 @@ fn of_linear_views() {
         check_linear(grad, part, &format!("view {i}, part of a weight"));
     }
 }
+
+#[test]
+fn of_small_products() {
+    // Axes along which one operand is repeated add up in its gradient.
+    for (left, right) in [
+        ([2, 3, 9, 5], [2, 3, 5, 4]),
+        ([2, 1, 9, 5], [2, 3, 5, 4]),
+        ([1, 1, 6, 6], [2, 3, 6, 7]),
+        ([2, 3, 6, 7], [1, 3, 7, 7]),
+    ] {
+        let (a, b) = (random(left, 1, DType::F32), random(right, 2, DType::F32));
+        let grad = random(a.clone().matmul(b.clone()).dims(), 3, DType::F32);
+        let of = |product: fn(Tensor<4>, Tensor<4>) -> Tensor<4>| {
+            recorded(&[&a, &b], &grad, move |x| {
+                product(x[0].clone(), x[1].clone())
+            })
+        };
+        let (got, want) = (of(crate::matmul), of(Tensor::matmul));
+        assert_eq!(got, want, "{left:?} by {right:?}");
+        // A constant operand has no gradient, and needs none.
+        let constant = wide(&b);
+        let one = recorded(&[&a], &grad, |x| {
+            crate::matmul(x[0].clone(), constant.clone())
+        });
+        assert_eq!(one[0], want[0], "{left:?} by a constant {right:?}");
+    }
+}
