@@ -15,14 +15,26 @@ thread_local! {
     static SPARE: RefCell<Vec<Vec<MaybeUninit<Line>>>> = const { RefCell::new(Vec::new()) };
 }
 
+/// The smallest of these with so many lines; if none has, the largest, to grow: so that one of them is large and not each in turn.
+fn fitting(spare: &mut Vec<Vec<MaybeUninit<Line>>>, needed: usize) -> Vec<MaybeUninit<Line>> {
+    let best = (0..spare.len()).min_by_key(|i| {
+        let lines = spare[*i].len();
+        match lines >= needed {
+            true => (0, lines),
+            false => (1, usize::MAX - lines),
+        }
+    });
+    best.map(|best| spare.swap_remove(best)).unwrap_or_default()
+}
+
 /// Some of this thread's scratch, given back when dropped. Several may be held at a time.
 pub(crate) struct Scratch(Vec<MaybeUninit<Line>>);
 
 impl Scratch {
     /// At least `len` f32, aligned to 64 bytes, holding arbitrary values.
     pub(crate) fn take(len: usize) -> Self {
-        let mut lines = SPARE.with_borrow_mut(Vec::pop).unwrap_or_default();
         let needed = len.div_ceil(16);
+        let mut lines = SPARE.with_borrow_mut(|spare| fitting(spare, needed));
         if lines.len() < needed {
             lines.clear();
             lines.reserve_exact(needed);

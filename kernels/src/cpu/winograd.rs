@@ -3,7 +3,7 @@
 //!
 //! The result is cut into tiles of 4 × 4 pixels, each of which depends on 6 × 6 pixels of the input. Transformed, these meet the
 //! transformed weight number by number: 36 products of matrices whose summed axis are the channels, where the plain convolution
-//! has nine times the channels for each of 16 pixels. The transforms evaluate polynomials at 0, ±3/4, ±3/2 and infinity; with the
+//! has nine times the channels for each of 16 pixels. The transforms evaluate polynomials at 0, ±5/8, ±3/2 and infinity; with the
 //! usual ±1 and ±2, whose powers are further apart, the error is twice as large (`kernels/NOTES.md`).
 //!
 //! A task transforms the input of some groups of tiles once. Then it goes through the outputs, some rows at a time, whose weights it
@@ -21,16 +21,20 @@ const SEEN: usize = TILE + 2;
 /// Products.
 const PLACES: usize = SEEN * SEEN;
 /// The points ±A and ±B.
-const A: f32 = 0.75;
+const A: f32 = 0.625;
 const B: f32 = 1.5;
 
-/// Summed channels per block, as in the other products.
-const BLOCK: usize = 512;
-/// Outputs whose weights are transformed together.
-const ROWS: usize = 48;
-/// f32 of transformed input that a task has at most, if it has more than [`LEAST`] groups.
-const MOST: usize = 2 << 20;
-const LEAST: usize = 3;
+/// Channels that are summed before their sum is added to the others': results are differences of larger sums, and the shorter a sum,
+/// the smaller its error.
+const BLOCK: usize = 32;
+/// f32 of transformed input and of transformed weights that a task has at most, in groups of tiles and in outputs that are within these
+/// bounds. A thread keeps both: they are its share of the memory that a network takes.
+const MOST: usize = 1 << 20;
+const GROUPS: (usize, usize) = (3, 12);
+const OUTPUTS: (usize, usize) = (24, 48);
+/// f32 that a thread asks for at least: enough for 640 channels. A buffer that grew with each wider layer would leave its smaller
+/// predecessors' places behind in the heap; pages that nothing is written to take no memory.
+const ROOM: usize = 9 << 18;
 /// Channels whose weights are read together.
 const CHANNELS: usize = 64;
 
@@ -107,12 +111,12 @@ impl<E: Element> Winograd<'_, E> {
     pub(crate) unsafe fn run(&self) {
         let groups = self.tiles().div_ceil(GROUP);
         let threads = rayon::current_num_threads();
-        let most = (MOST / (PLACES * GROUP * self.channels)).max(LEAST);
+        let most = (MOST / (PLACES * GROUP * self.channels)).clamp(GROUPS.0, GROUPS.1);
         // As many tasks for each thread, all of them equally large.
         let parts = groups.div_ceil(most).next_multiple_of(threads).min(groups);
         let rows = match parts < threads {
             true => (threads / parts)
-                .min(self.outputs.div_ceil(2 * ROWS))
+                .min(self.outputs.div_ceil(2 * OUTPUTS.0))
                 .max(1),
             false => 1,
         };
@@ -340,14 +344,15 @@ unsafe fn convolve_body<V: Vector, E: Element>(job: &Winograd<'_, E>, part: Part
     let runs = part.groups.0..part.groups.1;
     let runs: Vec<_> = runs.map(|group| job.runs(group)).collect();
     // By place, block of channels and panel of columns.
+    let together = (MOST / (PLACES * channels)).clamp(OUTPUTS.0, OUTPUTS.1);
     let input_place = place_of(channels * columns);
-    let weights_place = place_of(ROWS * channels);
-    let sums_place = place_of(ROWS * columns);
-    let mut input = Scratch::take(PLACES * input_place);
-    let mut weights = Scratch::take(PLACES * weights_place);
-    let mut sums = Scratch::take(PLACES * sums_place);
-    let (input, weights) = (input.as_mut_ptr(), weights.as_mut_ptr());
-    let sums = sums.as_mut_ptr();
+    let weights_place = place_of(together * channels);
+    let sums_place = place_of(together * columns);
+    let room = PLACES * (input_place + weights_place + sums_place);
+    let mut scratch = Scratch::take(room.max(ROOM));
+    let input = scratch.as_mut_ptr();
+    let weights = input.wrapping_add(PLACES * input_place);
+    let sums = weights.wrapping_add(PLACES * weights_place);
     let mut numbers: Numbers = [[0.0; GROUP]; PLACES];
     for i in 0..blocks {
         for channel in block(i)..block(i + 1) {
@@ -371,10 +376,10 @@ unsafe fn convolve_body<V: Vector, E: Element>(job: &Winograd<'_, E>, part: Part
     }
     let mut row = part.outputs.0;
     while row < part.outputs.1 {
-        let rows = (part.outputs.1 - row).min(ROWS);
+        let rows = (part.outputs.1 - row).min(together);
         for output in 0..rows {
             let to = weights.wrapping_add(output * channels);
-            // SAFETY: the scratch has `ROWS · channels` numbers for each place.
+            // SAFETY: the scratch has `together · channels` numbers for each place.
             unsafe { transform_weight::<V, E>(job, row + output, to, weights_place) };
         }
         for place in 0..PLACES {

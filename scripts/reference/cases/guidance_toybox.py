@@ -16,20 +16,22 @@ LEFT, RIGHT = [0.05, 0.25, 0.35, 0.75], [0.65, 0.25, 0.95, 0.75]
 # Prompts with the objects' phrases.
 DOG = {"prompt": "a dog to the left of a cat", "seed": 3, "objects": ["dog", "cat"], "relation": "left of"}
 CAKE = {"prompt": "a pizza above a cake", "seed": 4, "objects": ["pizza", "cake"], "relation": "above"}
-LAYOUT_DOG = DOG | {"seed": 4}
+OTHER_DOG, THIRD_DOG = DOG | {"seed": 4}, DOG | {"seed": 6}
 BUS = {"prompt": "a zebra below left of a bus", "seed": 3, "objects": ["zebra", "bus"], "relation": "below left of"}
 RED_DOG = {"prompt": "a red dog to the left of a blue cat", "seed": 3, "objects": ["red dog", "blue cat"], "relation": "left of"}
 
 # PoS guidance of SD 1.4 has its published scale. The others' scales and all seeds are such that the reference agrees with itself: this network,
-# whose latents are small and whose attention is sharp, can amplify a change of the first noise by 1e-6 to 1, and then nothing could be told from
-# a comparison. Here it becomes at most 3e-5, while guidance itself changes the latents by a twentieth or more.
+# whose latents are small and whose attention is sharp, can amplify a change of the first noise by MOVE to 1, and then nothing could be told from
+# a comparison. Here it becomes at most AGREES, which `make` checks, while guidance itself changes the latents by a twentieth or more. All is
+# computed in f64, so that the reference has no roundings of its own.
+MOVE, AGREES = 1e-6, 5e-5
 RUNS = {
     "pos": ({"method": "pos", "preset": "sd14-reference", "resolution": 16}, "ddim", [DOG, CAKE]),
     "pos_sequence": ({"method": "pos", "preset": "sd14-reference", "scale": 1.0, "resolution": 8}, "ddim", [BUS]),
     "pos_sigma": ({"method": "pos", "preset": "sdxl-reference", "scale": 60.0, "resolution": 16, "smoothing": False}, "euler", [DOG, CAKE]),
-    "boxdiff": ({"method": "boxdiff", "preset": "diffusers", "scale": 6.0, "resolution": 16}, "ddim", [DOG, CAKE]),
-    "excite": ({"method": "attend-and-excite", "preset": "sd14-reference", "scale": 1.0, "resolution": 16}, "ddim", [DOG]),
-    "layout": ({"method": "layout", "preset": "sd14-reference", "scale": 0.5}, "euler", [LAYOUT_DOG]),
+    "boxdiff": ({"method": "boxdiff", "preset": "diffusers", "scale": 6.0, "resolution": 16}, "ddim", [THIRD_DOG, CAKE]),
+    "excite": ({"method": "attend-and-excite", "preset": "sd14-reference", "scale": 1.0, "resolution": 16}, "ddim", [OTHER_DOG]),
+    "layout": ({"method": "layout", "preset": "sd14-reference", "scale": 0.5}, "euler", [OTHER_DOG]),
     "conform": ({"method": "conform", "preset": "sd14-reference", "scale": 1.0, "resolution": 16}, "ddim", [RED_DOG]),
 }
 THRESHOLDS = {0: 0.05, 10: 0.5, 20: 0.8}
@@ -57,12 +59,13 @@ def target_of(request, tokenizer, boxed):
 class Run:
     """One guided picture at a time, as all references do."""
 
-    def __init__(self, pipe, store, config, request):
+    def __init__(self, pipe, store, config, request, move=0.0):
         self.pipe, self.store, self.config = pipe, store, config
         self.unet, self.scheduler = pipe.unet, pipe.scheduler
         boxed = config["method"] in ("boxdiff", "layout")
         self.target = target_of(request, pipe.tokenizer, boxed)
-        self.latents = torch.randn([1, 4, 16, 16], generator=generator(request["seed"]))
+        self.latents = torch.randn([1, 4, 16, 16], generator=generator(request["seed"])).double()
+        self.latents += move * torch.randn(self.latents.shape, generator=generator(1)).double()
         self.latents = self.latents * self.scheduler.init_noise_sigma
         with torch.no_grad():
             embeds = pipe.encode_prompt(request["prompt"], "cpu", 1, True)
@@ -125,21 +128,32 @@ class Run:
         return self.latents
 
 
+def latents(pipe, store, run, request, move=0.0):
+    """Of one picture, from noise that is moved a little."""
+    config, scheduler, _ = run
+    kind, arguments = SCHEDULERS[scheduler]
+    base = read_json(TOYBOX / "scheduler/scheduler_config.json")
+    pipe.scheduler = getattr(diffusers, kind).from_config(base, **arguments)
+    pipe.scheduler.set_timesteps(STEPS)
+    return Run(pipe, store, config, request, move).denoise()
+
+
 def make():
-    pipe = diffusers.StableDiffusionPipeline.from_pretrained(TOYBOX, dtype=torch.float32)
+    pipe = diffusers.StableDiffusionPipeline.from_pretrained(TOYBOX, dtype=torch.float64)
     pipe.set_progress_bar_config(disable=True)
     pipe.unet.requires_grad_(False)
     store = Store(pipe.unet)
-    base = read_json(TOYBOX / "scheduler/scheduler_config.json")
     tensors, runs = {}, {}
-    for name, (config, scheduler, requests) in RUNS.items():
-        kind, arguments = SCHEDULERS[scheduler]
+    for name, run in RUNS.items():
+        config, scheduler, requests = run
         each = []
         for request in requests:
-            pipe.scheduler = getattr(diffusers, kind).from_config(base, **arguments)
-            pipe.scheduler.set_timesteps(STEPS)
-            each.append(Run(pipe, store, config, request).denoise())
-        tensors[name] = torch.cat(each)
+            made = latents(pipe, store, run, request)
+            apart = (latents(pipe, store, run, request, MOVE) - made).abs().max() / made.abs().max()
+            said = f"{name}, seed {request['seed']}: noise moved by {MOVE:.0e} moves the picture by {apart:.1e}"
+            assert apart < AGREES, f"{said}; another seed may do"
+            each.append(made)
+        tensors[name] = torch.cat(each).float()
         runs[name] = {"config": config | {"steps": GUIDED}, "scheduler": scheduler, "requests": requests}
     path = case_dir("guidance-toybox")
     write_tensors(path / "expected.safetensors", tensors)
