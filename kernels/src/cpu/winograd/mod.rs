@@ -10,20 +10,20 @@
 //! transforms anew: that costs a few hundredths of the products, and neither a copy of all weights four times their size nor
 //! its way through memory.
 
+mod lines;
+mod transforms;
+
 use super::scratch::Scratch;
 use super::simd::{Element, Level, Vector, level, multiversion};
 use super::tile::{GROUP, Left, panels, product};
 use rayon::prelude::*;
+use transforms::{finish, transform_input, transform_weight};
 
 /// Pixels of a tile along each side, and those of the input that it depends on.
 const TILE: usize = 4;
 const SEEN: usize = TILE + 2;
 /// Products.
 const PLACES: usize = SEEN * SEEN;
-/// The points ±A and ±B.
-const A: f32 = 0.625;
-const B: f32 = 1.5;
-
 /// Channels that are summed before their sum is added to the others': results are differences of larger sums, and the shorter a sum,
 /// the smaller its error.
 const BLOCK: usize = 32;
@@ -35,9 +35,6 @@ const OUTPUTS: (usize, usize) = (24, 48);
 /// f32 that a thread asks for at least: enough for 640 channels. A buffer that grew with each wider layer would leave its smaller
 /// predecessors' places behind in the heap; pages that nothing is written to take no memory.
 const ROOM: usize = 9 << 18;
-/// Channels whose weights are read together.
-const CHANNELS: usize = 64;
-
 /// Fewest channels and outputs, and pixels of a picture, with which it is faster.
 const LEAST_CHANNELS: usize = 32;
 const LEAST_PIXELS: usize = 256;
@@ -75,17 +72,9 @@ pub(crate) struct Taps<E> {
     pub turned: bool,
 }
 
-/// Tiles of a group that are beside each other in one picture.
-#[derive(Clone, Copy)]
-struct Run {
-    /// The first one's lane, and their number.
-    lane: usize,
-    count: usize,
-    sample: usize,
-    /// The first one's first pixel in the result.
-    y: usize,
-    x: usize,
-}
+/// One number of a place for each lane.
+type Numbers = [[f32; GROUP]; PLACES];
+type Pixels = [[f32; GROUP]; TILE * TILE];
 
 /// What a task computes.
 #[derive(Clone, Copy)]
@@ -147,176 +136,6 @@ impl<E: Element> Winograd<'_, E> {
     fn tiles(&self) -> usize {
         self.batch * self.of_sample()
     }
-
-    /// Of a group of tiles, which are counted row by row and sample by sample.
-    fn runs(&self, group: usize) -> Vec<Run> {
-        let (across, of_sample) = (self.across(), self.of_sample());
-        let end = self.tiles().min((group + 1) * GROUP);
-        let (mut tile, mut runs) = (group * GROUP, Vec::new());
-        while tile < end {
-            let (sample, within) = (tile / of_sample, tile % of_sample);
-            let column = within % across;
-            let count = (across - column).min(end - tile);
-            runs.push(Run {
-                lane: tile % GROUP,
-                count,
-                sample,
-                y: within / across * TILE,
-                x: column * TILE,
-            });
-            tile += count;
-        }
-        runs
-    }
-
-    /// The input of a group's tiles in a channel, number by number, a lane for each tile. Lanes without a tile are left alone.
-    ///
-    /// # Safety
-    /// As for [`Self::run`].
-    #[inline(always)]
-    unsafe fn gather(&self, channel: usize, runs: &[Run], to: &mut Numbers) {
-        let [height, width] = self.size;
-        let [up, left] = self.padding;
-        for run in runs {
-            let plane = run.sample * self.sample + channel * self.channel;
-            let mut line = [0.0f32; LINE];
-            let pixels = run.count * TILE + 2;
-            // Of these, the ones that the picture has.
-            let before = left.saturating_sub(run.x).min(pixels);
-            let first = (run.x + before).saturating_sub(left);
-            let there = width.saturating_sub(first).min(pixels - before);
-            for (row, numbers) in to.chunks_exact_mut(SEEN).enumerate() {
-                let y = (run.y + row).wrapping_sub(up);
-                if y < height {
-                    let at = self.from.wrapping_add(plane + y * width + first);
-                    // SAFETY: these pixels are in row `y` of the plane.
-                    let from = unsafe { core::slice::from_raw_parts(at, there) };
-                    for (to, from) in line[before..before + there].iter_mut().zip(from) {
-                        *to = from.widen();
-                    }
-                } else {
-                    line[before..before + there].fill(0.0);
-                }
-                match run.count {
-                    // So that the compiler knows the number.
-                    GROUP => deal(&line, numbers, 0, GROUP),
-                    count => deal(&line, numbers, run.lane, count),
-                }
-            }
-        }
-    }
-
-    /// Writes a group's tiles of an output.
-    ///
-    /// # Safety
-    /// As for [`Self::run`].
-    #[inline(always)]
-    unsafe fn scatter(&self, output: usize, runs: &[Run], tile: &Pixels) {
-        let [height, width] = self.out;
-        for run in runs {
-            let plane = (run.sample * self.outputs + output) * height;
-            let there = (run.count * TILE).min(width - run.x);
-            for (row, pixels) in tile.chunks_exact(TILE).enumerate().take(height - run.y) {
-                let mut line = [0.0f32; LINE];
-                match run.count {
-                    GROUP => collect(pixels, &mut line, 0, GROUP),
-                    count => collect(pixels, &mut line, run.lane, count),
-                }
-                let at = (plane + run.y + row) * width + run.x;
-                for (i, pixel) in line.iter().enumerate().take(there) {
-                    // SAFETY: these pixels are in a row of the plane.
-                    unsafe { *self.to.wrapping_add(at + i) = E::narrow(*pixel) };
-                }
-            }
-        }
-    }
-}
-
-/// Pixels of a line of a group, and what is seen beside it.
-const LINE: usize = GROUP * TILE + 2;
-
-/// The numbers of a line of input for `count` tiles from `lane` on.
-#[inline(always)]
-fn deal(line: &[f32; LINE], to: &mut [[f32; GROUP]], lane: usize, count: usize) {
-    for (column, to) in to.iter_mut().enumerate() {
-        for (i, number) in to[lane..lane + count].iter_mut().enumerate() {
-            *number = line[i * TILE + column];
-        }
-    }
-}
-
-/// The pixels of `count` tiles from `lane` on as a line.
-#[inline(always)]
-fn collect(from: &[[f32; GROUP]], line: &mut [f32; LINE], lane: usize, count: usize) {
-    for (column, from) in from.iter().enumerate() {
-        for (i, pixel) in from[lane..lane + count].iter().enumerate() {
-            line[i * TILE + column] = *pixel;
-        }
-    }
-}
-
-/// One number of a place for each lane.
-type Numbers = [[f32; GROUP]; PLACES];
-type Pixels = [[f32; GROUP]; TILE * TILE];
-
-/// Reads a vector from each of six places.
-macro_rules! six {
-    ($V:ident, |$i:ident| $at:expr) => {
-        [0usize, 1, 2, 3, 4, 5].map(|$i| <$V as Vector>::load($at))
-    };
-}
-
-/// Of six pixels in a line.
-#[inline(always)]
-fn of_input<V: Vector>(x: [V; SEEN]) -> [V; SEEN] {
-    let [a2, b2] = [V::splat(-A * A), V::splat(-B * B)];
-    let (low, sum) = (V::splat(A * A * B * B), V::splat(-(A * A + B * B)));
-    let even_a = x[2].mul_add(b2, x[4]);
-    let odd_a = x[1].mul_add(b2, x[3]).mul(V::splat(A));
-    let even_b = x[2].mul_add(a2, x[4]);
-    let odd_b = x[1].mul_add(a2, x[3]).mul(V::splat(B));
-    [
-        x[0].mul_add(low, x[2].mul_add(sum, x[4])),
-        even_a.add(odd_a),
-        even_a.sub(odd_a),
-        even_b.add(odd_b),
-        even_b.sub(odd_b),
-        x[1].mul_add(low, x[3].mul_add(sum, x[5])),
-    ]
-}
-
-/// Of three taps in a line.
-#[inline(always)]
-fn of_weight<V: Vector>(taps: [V; 3]) -> [V; SEEN] {
-    let at = |point: f32, other: f32| {
-        let scale = 1.0 / (2.0 * point * point * (point * point - other * other));
-        let even = taps[2].mul_add(
-            V::splat(point * point * scale),
-            taps[0].mul(V::splat(scale)),
-        );
-        let odd = taps[1].mul(V::splat(point * scale));
-        [even.add(odd), even.sub(odd)]
-    };
-    let ([a, minus_a], [b, minus_b]) = (at(A, B), at(B, A));
-    let zero = taps[0].mul(V::splat(1.0 / (A * A * B * B)));
-    [zero, a, minus_a, b, minus_b, taps[2]]
-}
-
-/// Back to four pixels in a line.
-#[inline(always)]
-fn of_output<V: Vector>(m: [V; SEEN]) -> [V; TILE] {
-    let (even_a, odd_a) = (m[1].add(m[2]), m[1].sub(m[2]));
-    let (even_b, odd_b) = (m[3].add(m[4]), m[3].sub(m[4]));
-    let odd = |power: i32| {
-        let of_b = odd_b.mul(V::splat(B.powi(power)));
-        odd_a.mul_add(V::splat(A.powi(power)), of_b)
-    };
-    [
-        m[0].add(even_a.add(even_b)),
-        odd(1),
-        even_a.mul_add(V::splat(A * A), even_b.mul(V::splat(B * B))),
-        odd(3).add(m[5]),
-    ]
 }
 
 /// From one place to the next for `len` numbers: an odd number of cache lines. Were it a multiple of a page, the lines of all places
@@ -359,13 +178,13 @@ unsafe fn convolve_body<V: Vector, E: Element>(job: &Winograd<'_, E>, part: Part
             let (depth, row) = (block(i + 1) - block(i), channel - block(i));
             let mut first = 0;
             for width in panels(groups) {
-                for group in first..first + width {
+                for (beside, runs) in runs[first..first + width].iter().enumerate() {
                     let at = block(i) * columns + first * GROUP * depth;
-                    let at = at + (row * width + group - first) * GROUP;
+                    let at = at + (row * width + beside) * GROUP;
                     // SAFETY: the scratch has `channels · columns` numbers for each place, of which these 16 are one
                     // channel's and one group's.
                     unsafe {
-                        job.gather(channel, &runs[group], &mut numbers);
+                        job.gather(channel, runs, &mut numbers);
                         let to = input.wrapping_add(at);
                         transform_input::<V>(&mut numbers, to, input_place);
                     }
@@ -403,124 +222,6 @@ unsafe fn convolve_body<V: Vector, E: Element>(job: &Winograd<'_, E>, part: Part
         }
         row += rows;
     }
-}
-
-/// Writes the transformed numbers of sixteen tiles, those of two places `apart`.
-///
-/// # Safety
-/// `to` must have room for them.
-#[inline(always)]
-unsafe fn transform_input<V: Vector>(numbers: &mut Numbers, to: *mut f32, apart: usize) {
-    for lane in (0..GROUP).step_by(V::LANES) {
-        let at = numbers.as_mut_ptr().cast::<f32>().wrapping_add(lane);
-        let place = |row: usize, column: usize| at.wrapping_add((row * SEEN + column) * GROUP);
-        // SAFETY: a vector of each place is among the numbers, and `to` has room for as many.
-        unsafe {
-            for column in 0..SEEN {
-                let line = of_input(six!(V, |row| place(row, column)));
-                for (row, line) in line.into_iter().enumerate() {
-                    line.store(place(row, column));
-                }
-            }
-            for row in 0..SEEN {
-                let line = of_input(six!(V, |column| place(row, column)));
-                for (column, line) in line.into_iter().enumerate() {
-                    line.store(to.wrapping_add((row * SEEN + column) * apart + lane));
-                }
-            }
-        }
-    }
-}
-
-/// Writes the transformed weights of an output, those of two places `apart`.
-///
-/// # Safety
-/// As for [`Winograd::run`]; `to` must have room for the channels of each place.
-#[inline(always)]
-unsafe fn transform_weight<V: Vector, E: Element>(
-    job: &Winograd<'_, E>,
-    output: usize,
-    to: *mut f32,
-    apart: usize,
-) {
-    let mut first = 0;
-    while first < job.channels {
-        let count = (job.channels - first).min(CHANNELS);
-        let mut taps = [[0.0f32; CHANNELS]; 9];
-        for i in 0..count {
-            let at = output * job.weight.row + (first + i) * job.weight.channel;
-            let at = job.weight.from.wrapping_add(at);
-            for (tap, taps) in taps.iter_mut().enumerate() {
-                let tap = if job.weight.turned { 8 - tap } else { tap };
-                // SAFETY: nine taps of an output and channel of the weight.
-                taps[i] = unsafe { *at.add(tap) }.widen();
-            }
-        }
-        for i in (0..count).step_by(V::LANES) {
-            let mut lines = [[V::splat(0.0); 3]; SEEN];
-            for column in 0..3 {
-                let tap = |row: usize| taps[row * 3 + column].as_ptr().wrapping_add(i);
-                // SAFETY: the rows of taps have room for whole vectors.
-                let line = of_weight([0, 1, 2].map(|row| unsafe { V::load(tap(row)) }));
-                for (lines, line) in lines.iter_mut().zip(line) {
-                    lines[column] = line;
-                }
-            }
-            for (row, line) in lines.into_iter().enumerate() {
-                for (column, line) in of_weight(line).into_iter().enumerate() {
-                    let to = to.wrapping_add((row * SEEN + column) * apart + first + i);
-                    // SAFETY: the channels from `first + i` on are the caller's room.
-                    unsafe {
-                        match count - i >= V::LANES {
-                            true => line.store(to),
-                            false => line.store_first(to, count - i),
-                        }
-                    }
-                }
-            }
-        }
-        first += count;
-    }
-}
-
-/// Transforms sixteen tiles of an output back and writes them; sums of two places are `apart`.
-///
-/// # Safety
-/// As for [`Winograd::run`]; `from` must have the sums.
-#[inline(always)]
-unsafe fn finish<V: Vector, E: Element>(
-    job: &Winograd<'_, E>,
-    output: usize,
-    runs: &[Run],
-    from: *const f32,
-    apart: usize,
-) {
-    let bias = V::splat(job.bias.map_or(0.0, |bias| bias[output]));
-    let mut tile: Pixels = [[0.0; GROUP]; TILE * TILE];
-    for lane in (0..GROUP).step_by(V::LANES) {
-        let mut lines = [[V::splat(0.0); SEEN]; TILE];
-        for column in 0..SEEN {
-            let at = |row: usize| from.wrapping_add((row * SEEN + column) * apart + lane);
-            // SAFETY: the caller's sums.
-            let line = of_output(unsafe { six!(V, |row| at(row)) });
-            for (lines, line) in lines.iter_mut().zip(line) {
-                lines[column] = line;
-            }
-        }
-        for (row, line) in lines.into_iter().enumerate() {
-            for (column, mut pixel) in of_output(line).into_iter().enumerate() {
-                pixel = pixel.add(bias);
-                if job.relu {
-                    pixel = V::splat(0.0).max(pixel);
-                }
-                let to = tile[row * TILE + column].as_mut_ptr().wrapping_add(lane);
-                // SAFETY: sixteen lanes are whole vectors.
-                unsafe { pixel.store(to) };
-            }
-        }
-    }
-    // SAFETY: the caller's contract.
-    unsafe { job.scatter(output, runs, &tile) };
 }
 
 #[cfg(test)]

@@ -1,0 +1,190 @@
+//! The transforms of input, weight and result.
+
+use super::super::simd::{Element, Vector};
+use super::lines::Run;
+use super::{GROUP, Numbers, Pixels, SEEN, TILE, Winograd};
+
+/// The points ±A and ±B.
+const A: f32 = 0.625;
+const B: f32 = 1.5;
+
+/// Channels whose weights are read together.
+const CHANNELS: usize = 64;
+
+/// Reads a vector from each of six places.
+macro_rules! six {
+    ($V:ident, |$i:ident| $at:expr) => {
+        [0usize, 1, 2, 3, 4, 5].map(|$i| <$V as Vector>::load($at))
+    };
+}
+
+/// Of six pixels in a line.
+#[inline(always)]
+fn of_input<V: Vector>(x: [V; SEEN]) -> [V; SEEN] {
+    let [a2, b2] = [V::splat(-A * A), V::splat(-B * B)];
+    let (low, sum) = (V::splat(A * A * B * B), V::splat(-(A * A + B * B)));
+    let even_a = x[2].mul_add(b2, x[4]);
+    let odd_a = x[1].mul_add(b2, x[3]).mul(V::splat(A));
+    let even_b = x[2].mul_add(a2, x[4]);
+    let odd_b = x[1].mul_add(a2, x[3]).mul(V::splat(B));
+    [
+        x[0].mul_add(low, x[2].mul_add(sum, x[4])),
+        even_a.add(odd_a),
+        even_a.sub(odd_a),
+        even_b.add(odd_b),
+        even_b.sub(odd_b),
+        x[1].mul_add(low, x[3].mul_add(sum, x[5])),
+    ]
+}
+
+/// Of three taps in a line.
+#[inline(always)]
+fn of_weight<V: Vector>(taps: [V; 3]) -> [V; SEEN] {
+    let at = |point: f32, other: f32| {
+        let scale = 1.0 / (2.0 * point * point * (point * point - other * other));
+        let even = taps[2].mul_add(
+            V::splat(point * point * scale),
+            taps[0].mul(V::splat(scale)),
+        );
+        let odd = taps[1].mul(V::splat(point * scale));
+        [even.add(odd), even.sub(odd)]
+    };
+    let ([a, minus_a], [b, minus_b]) = (at(A, B), at(B, A));
+    let zero = taps[0].mul(V::splat(1.0 / (A * A * B * B)));
+    [zero, a, minus_a, b, minus_b, taps[2]]
+}
+
+/// Back to four pixels in a line.
+#[inline(always)]
+fn of_output<V: Vector>(m: [V; SEEN]) -> [V; TILE] {
+    let (even_a, odd_a) = (m[1].add(m[2]), m[1].sub(m[2]));
+    let (even_b, odd_b) = (m[3].add(m[4]), m[3].sub(m[4]));
+    let odd = |power: i32| {
+        let of_b = odd_b.mul(V::splat(B.powi(power)));
+        odd_a.mul_add(V::splat(A.powi(power)), of_b)
+    };
+    [
+        m[0].add(even_a.add(even_b)),
+        odd(1),
+        even_a.mul_add(V::splat(A * A), even_b.mul(V::splat(B * B))),
+        odd(3).add(m[5]),
+    ]
+}
+
+/// Writes the transformed numbers of sixteen tiles, those of two places `apart`.
+///
+/// # Safety
+/// `to` must have room for them.
+#[inline(always)]
+pub(super) unsafe fn transform_input<V: Vector>(numbers: &mut Numbers, to: *mut f32, apart: usize) {
+    for lane in (0..GROUP).step_by(V::LANES) {
+        let at = numbers.as_mut_ptr().cast::<f32>().wrapping_add(lane);
+        let place = |row: usize, column: usize| at.wrapping_add((row * SEEN + column) * GROUP);
+        // SAFETY: a vector of each place is among the numbers, and `to` has room for as many.
+        unsafe {
+            for column in 0..SEEN {
+                let line = of_input(six!(V, |row| place(row, column)));
+                for (row, line) in line.into_iter().enumerate() {
+                    line.store(place(row, column));
+                }
+            }
+            for row in 0..SEEN {
+                let line = of_input(six!(V, |column| place(row, column)));
+                for (column, line) in line.into_iter().enumerate() {
+                    line.store(to.wrapping_add((row * SEEN + column) * apart + lane));
+                }
+            }
+        }
+    }
+}
+
+/// Writes the transformed weights of an output, those of two places `apart`.
+///
+/// # Safety
+/// As for [`Winograd::run`]; `to` must have room for the channels of each place.
+#[inline(always)]
+pub(super) unsafe fn transform_weight<V: Vector, E: Element>(
+    job: &Winograd<'_, E>,
+    output: usize,
+    to: *mut f32,
+    apart: usize,
+) {
+    let mut first = 0;
+    while first < job.channels {
+        let count = (job.channels - first).min(CHANNELS);
+        let mut taps = [[0.0f32; CHANNELS]; 9];
+        for i in 0..count {
+            let at = output * job.weight.row + (first + i) * job.weight.channel;
+            let at = job.weight.from.wrapping_add(at);
+            for (tap, taps) in taps.iter_mut().enumerate() {
+                let tap = if job.weight.turned { 8 - tap } else { tap };
+                // SAFETY: nine taps of an output and channel of the weight.
+                taps[i] = unsafe { *at.add(tap) }.widen();
+            }
+        }
+        for i in (0..count).step_by(V::LANES) {
+            let mut lines = [[V::splat(0.0); 3]; SEEN];
+            for column in 0..3 {
+                let tap = |row: usize| taps[row * 3 + column].as_ptr().wrapping_add(i);
+                // SAFETY: the rows of taps have room for whole vectors.
+                let line = of_weight([0, 1, 2].map(|row| unsafe { V::load(tap(row)) }));
+                for (lines, line) in lines.iter_mut().zip(line) {
+                    lines[column] = line;
+                }
+            }
+            for (row, line) in lines.into_iter().enumerate() {
+                for (column, line) in of_weight(line).into_iter().enumerate() {
+                    let to = to.wrapping_add((row * SEEN + column) * apart + first + i);
+                    // SAFETY: the channels from `first + i` on are the caller's room.
+                    unsafe {
+                        match count - i >= V::LANES {
+                            true => line.store(to),
+                            false => line.store_first(to, count - i),
+                        }
+                    }
+                }
+            }
+        }
+        first += count;
+    }
+}
+
+/// Transforms sixteen tiles of an output back and writes them; sums of two places are `apart`.
+///
+/// # Safety
+/// As for [`Winograd::run`]; `from` must have the sums.
+#[inline(always)]
+pub(super) unsafe fn finish<V: Vector, E: Element>(
+    job: &Winograd<'_, E>,
+    output: usize,
+    runs: &[Run],
+    from: *const f32,
+    apart: usize,
+) {
+    let bias = V::splat(job.bias.map_or(0.0, |bias| bias[output]));
+    let mut tile: Pixels = [[0.0; GROUP]; TILE * TILE];
+    for lane in (0..GROUP).step_by(V::LANES) {
+        let mut lines = [[V::splat(0.0); SEEN]; TILE];
+        for column in 0..SEEN {
+            let at = |row: usize| from.wrapping_add((row * SEEN + column) * apart + lane);
+            // SAFETY: the caller's sums.
+            let line = of_output(unsafe { six!(V, |row| at(row)) });
+            for (lines, line) in lines.iter_mut().zip(line) {
+                lines[column] = line;
+            }
+        }
+        for (row, line) in lines.into_iter().enumerate() {
+            for (column, mut pixel) in of_output(line).into_iter().enumerate() {
+                pixel = pixel.add(bias);
+                if job.relu {
+                    pixel = V::splat(0.0).max(pixel);
+                }
+                let to = tile[row * TILE + column].as_mut_ptr().wrapping_add(lane);
+                // SAFETY: sixteen lanes are whole vectors.
+                unsafe { pixel.store(to) };
+            }
+        }
+    }
+    // SAFETY: the caller's contract.
+    unsafe { job.scatter(output, runs, &tile) };
+}
