@@ -3,6 +3,7 @@
 Their package (image-reward 1.5) was written for old versions of transformers and timm; what has moved since is put where it looks for
 it. Its networks are used as they are: the picture encoder, the text encoder that looks at it, and the last layers."""
 
+import functools
 import sys
 import types
 
@@ -31,6 +32,7 @@ def module(name, **members):
     sys.modules[name] = found
 
 
+@functools.cache
 def original():
     """The package's modules on today's libraries."""
     import timm.layers
@@ -103,8 +105,12 @@ def make():
     tokenizer = BertTokenizer(vocab=str(path / "vocab.txt"), do_lower_case=True)
     # As their code adds two tokens that no prompt has.
     text = {
-        "vocab_size": len(words) + 2, "hidden_size": TEXT, "num_hidden_layers": 2, "num_attention_heads": TEXT // 64,
-        "intermediate_size": 64, "max_position_embeddings": 64,
+        "vocab_size": len(words) + 2,
+        "hidden_size": TEXT,
+        "num_hidden_layers": 2,
+        "num_attention_heads": TEXT // 64,
+        "intermediate_size": 64,
+        "max_position_embeddings": 64,
     }
     network, preprocess = build(text, img_size=SIDE, patch_size=8, embed_dim=CHANNELS, depth=2, num_heads=CHANNELS // 64, mlp_ratio=0.5)
     network = round_to_f16(randomize(network, 71)).eval()
@@ -127,4 +133,3 @@ def make():
     save_file({name: value.float().contiguous() for name, value in tensors.items()}, path / "expected.safetensors")
     write_json(path / "case.json", {"prompts": PROMPTS, "tokens": tokens, "pictures": PICTURES})
     print(f"  image-reward: {sum(f.stat().st_size for f in path.iterdir()) / 1024:.0f} KiB, rewards {rewards}")
-
