@@ -9,7 +9,7 @@ use std::cell::RefCell;
 struct Line(#[allow(dead_code)] [f32; 16]);
 
 /// Larger buffers go back to the system.
-const KEPT_LINES: usize = (16 << 20) / size_of::<Line>();
+const KEPT_LINES: usize = (24 << 20) / size_of::<Line>();
 
 thread_local! {
     static SPARE: RefCell<Vec<Vec<MaybeUninit<Line>>>> = const { RefCell::new(Vec::new()) };

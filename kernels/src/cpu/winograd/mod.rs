@@ -26,15 +26,15 @@ const SEEN: usize = TILE + 2;
 const PLACES: usize = SEEN * SEEN;
 /// Channels that are summed before their sum is added to the others': results are differences of larger sums, and the shorter a sum,
 /// the smaller its error.
-const BLOCK: usize = 32;
+const BLOCK: usize = 64;
 /// f32 of transformed input and of transformed weights that a task has at most, in groups of tiles and in outputs that are within these
 /// bounds. A thread keeps both: they are its share of the memory that a network takes.
-const MOST: usize = 1 << 20;
+const MOST: usize = 2 << 20;
 const GROUPS: (usize, usize) = (3, 12);
 const OUTPUTS: (usize, usize) = (24, 48);
 /// f32 that a thread asks for at least: enough for 640 channels. A buffer that grew with each wider layer would leave its smaller
 /// predecessors' places behind in the heap; pages that nothing is written to take no memory.
-const ROOM: usize = 9 << 18;
+const ROOM: usize = 13 << 18;
 /// Fewest channels and outputs, and pixels of a picture, with which it is faster.
 const LEAST_CHANNELS: usize = 32;
 const LEAST_PIXELS: usize = 256;
