@@ -3,12 +3,12 @@
 use crate::cpu::columns::{MAX_TAPS, Patches, Transposed};
 use crate::cpu::gemm::Gemm;
 use crate::cpu::operand::{Columns, Rows};
-use crate::cpu::simd::Element;
+use crate::cpu::simd::{Element, Level, level};
 use crate::cpu::target::Target;
-use crate::cpu::winograd::{Taps, Winograd};
+use crate::cpu::winograd::{self, Planes, Taps, Winograd};
 use crate::flex::{Operand, by_type, filled};
 use crate::plain;
-use crate::profile::{self, Family, conv_flops, linear_flops};
+use crate::profile::{self, Family, linear_flops};
 use crate::recorded;
 #[cfg(feature = "gpu")]
 use burn::tensor::activation;
@@ -85,6 +85,15 @@ pub fn conv2d_relu(
         crate::cube::convolve(&x, &weight, bias.as_ref(), stride, padding).map(activation::relu)
     )
     .unwrap_or_else(|| plain::conv2d_relu(x, weight, bias, stride, padding))
+}
+
+/// Bytes that the CPU's threads together work in for convolutions of tensors of `dtype` with at most so many `channels`, beside what
+/// goes in and what comes out.
+pub fn convolution_working_bytes(dtype: DType, channels: usize) -> u64 {
+    match dtype == DType::BF16 && level() >= Level::Avx512Bf16 {
+        true => 0,
+        false => (rayon::current_num_threads() * winograd::working_bytes(channels.max(1))) as u64,
+    }
 }
 
 fn flops(x: &Tensor<4>, weight: &Tensor<4>, stride: usize, padding: [usize; 2]) -> u64 {
@@ -187,7 +196,7 @@ fn fast_conv2d<E: Element>(
 }
 
 /// Pictures `[B, C, H, W]` from which patches can be taken without a copy.
-struct Pictures<E> {
+pub(crate) struct Pictures<E> {
     operand: Operand<E>,
     /// Of the tensor, and so of a result.
     dtype: DType,
@@ -201,7 +210,7 @@ struct Pictures<E> {
 }
 
 impl<E: Element> Pictures<E> {
-    fn new(x: &Tensor<4>, pointwise: bool) -> Option<Self> {
+    pub(crate) fn new(x: &Tensor<4>, pointwise: bool) -> Option<Self> {
         let [batch, _, height, width] = x.dims();
         let mut operand = Operand::<E>::new(x)?;
         let whole_planes = |[b, c, h, w]: [isize; 4]| {
@@ -227,15 +236,25 @@ impl<E: Element> Pictures<E> {
     }
 
     /// Whether the pixels of a plane follow each other.
-    fn has_planes(&self) -> bool {
+    pub(crate) fn has_planes(&self) -> bool {
         !self.channels_last && self.strides[2] == 1
+    }
+
+    /// Of pictures that have planes.
+    pub(crate) fn planes(&self) -> Planes<E> {
+        Planes {
+            from: self.operand.as_ptr(),
+            sample: self.strides[0],
+            channel: self.strides[1],
+            size: self.size,
+        }
     }
 
     /// The convolution of `channels` planes with the taps, to `shape`; a bias, and whether results below zero become zero.
     ///
     /// # Safety
     /// The pictures must be such that [`Self::has_planes`], and the taps those of all outputs and channels.
-    unsafe fn by_winograd(
+    pub(crate) unsafe fn by_winograd(
         &self,
         shape: [usize; 4],
         channels: usize,
@@ -248,12 +267,9 @@ impl<E: Element> Pictures<E> {
         unsafe {
             filled(shape, self.dtype, |to| {
                 Winograd {
-                    from: self.operand.as_ptr(),
-                    sample: self.strides[0],
-                    channel: self.strides[1],
+                    from: self.planes(),
                     batch,
                     channels,
-                    size: self.size,
                     padding,
                     weight,
                     bias,
@@ -268,14 +284,14 @@ impl<E: Element> Pictures<E> {
     }
 
     /// Whether patches with `plane` columns for each sample can be taken.
-    fn offsets_fit(&self, plane: usize) -> bool {
+    pub(crate) fn offsets_fit(&self, plane: usize) -> bool {
         let [height, width] = self.size;
         Patches::<E>::offsets_fit(plane, self.strides[0], height * width)
     }
 
     /// A column for each pixel of pictures of size `out`, of the neighbourhoods `kernel` that start
     /// `padding` before `stride` times its position.
-    fn columns(
+    pub(crate) fn columns(
         &self,
         out: [usize; 2],
         kernel: [usize; 2],
@@ -309,161 +325,4 @@ impl<E: Element> Pictures<E> {
             padding,
         })
     }
-}
-
-/// Gradient of [`conv2d`] with respect to its input of shape `input` `[B, Cin, H, W]`, from the
-/// gradient with respect to its result, `grad` `[B, Cout, H', W']`: the convolution's transpose.
-pub fn conv2d_input_grad(
-    grad: Tensor<4>,
-    weight: Tensor<4>,
-    input: [usize; 4],
-    stride: usize,
-    padding: usize,
-) -> Tensor<4> {
-    let _span = profile::span(Family::Convolution, &grad, || {
-        conv_flops(grad.dims(), input[1], weight.dims()[2])
-    });
-    fast!(
-        by_type!(
-            [grad, weight],
-            fast_conv2d_input_grad(&grad, &weight, input, stride, padding)
-        ),
-        crate::cube::pointwise_input_grad(&grad, &weight, [stride, padding])
-            .or_else(|| crate::cube::convolve_input_grad(&grad, &weight, input, [stride, padding]))
-    )
-    .unwrap_or_else(|| plain::conv2d_input_grad(grad, weight, input, stride, padding))
-}
-
-/// The input's pixels at one place of the stride's grid, along one axis, and the taps they meet.
-#[derive(Clone, Copy)]
-struct Phase {
-    first: usize,
-    pixels: usize,
-    /// The last of the taps, which come in steps of the stride, and their number.
-    tap: usize,
-    taps: usize,
-    /// What the first pixel meets the last tap for: this output, perhaps beyond the border.
-    output: isize,
-}
-
-impl Phase {
-    fn new(first: usize, input: usize, kernel: usize, stride: usize, padding: usize) -> Self {
-        // Pixel y of the input and tap t belong to output (y + padding − t) / stride.
-        let rest = (first + padding) % stride;
-        let taps = (kernel + stride - 1 - rest) / stride;
-        let tap = (rest + taps * stride).wrapping_sub(stride);
-        Self {
-            first,
-            pixels: input.saturating_sub(first).div_ceil(stride),
-            tap,
-            taps,
-            output: (first + padding).wrapping_sub(tap) as isize / stride as isize,
-        }
-    }
-}
-
-/// A convolution of the gradient, with the weight read across and its taps in reverse. With a stride,
-/// the pixels of the input fall into phases that meet different taps: one product for each.
-fn fast_conv2d_input_grad<E: Element>(
-    grad: &Tensor<4>,
-    weight: &Tensor<4>,
-    input: [usize; 4],
-    stride: usize,
-    padding: usize,
-) -> Option<Tensor<4>> {
-    let [batch, out_channels, out_height, out_width] = grad.dims();
-    let [rows, channels, kernel, kernel_width] = weight.dims();
-    let [_, _, height, width] = input;
-    if kernel != kernel_width
-        || kernel * kernel > MAX_TAPS
-        || grad.shape().num_elements() == 0
-        || height.min(width) + 2 * padding < kernel
-    {
-        return None;
-    }
-    let size = |n| (n + 2 * padding - kernel) / stride + 1;
-    assert_eq!(
-        [batch, rows, out_height, out_width, channels],
-        [input[0], out_channels, size(height), size(width), input[1]],
-        "conv2d_input_grad: gradient and weight for an input of shape {input:?}"
-    );
-    let from = Pictures::<E>::new(grad, kernel == 1 && stride == 1 && padding == 0)?;
-    let weight = Operand::<E>::new(weight)?.contiguous();
-    if !from.offsets_fit((height / stride) * (width / stride)) {
-        return None;
-    }
-    let winograd = [kernel, stride] == [3, 1]
-        && padding <= 2
-        && from.has_planes()
-        && Winograd::<E>::pays(out_channels, channels, [height, width]);
-    if winograd {
-        let taps = kernel * kernel;
-        let weight = Taps {
-            from: weight.as_ptr(),
-            row: taps,
-            channel: channels * taps,
-            turned: true,
-        };
-        let padding = [kernel - 1 - padding; 2];
-        // SAFETY: the weight is contiguous, and the gradient has planes of `out_channels`.
-        return Some(unsafe {
-            from.by_winograd(input, out_channels, weight, padding, (None, false))
-        });
-    }
-    let phases = |n: usize| {
-        (0..stride.min(n)).map(move |first| Phase::new(first, n, kernel, stride, padding))
-    };
-    // SAFETY: sizes and channels agree, as was asserted. Every pixel of the result is in one phase, and each product
-    // writes all pixels of its phase.
-    Some(unsafe {
-        filled(input, grad.dtype(), |to: *mut E| {
-            for (down, right) in phases(height).flat_map(|y| phases(width).map(move |x| (y, x))) {
-                let taps: Vec<usize> = (0..down.taps)
-                    .flat_map(|i| (0..right.taps).map(move |j| (i, j)))
-                    .map(|(i, j)| (down.tap - i * stride) * kernel + right.tap - j * stride)
-                    .collect();
-                let plane = down.pixels * right.pixels;
-                let (ld, sample) = (height * width, channels * height * width);
-                let target = match stride {
-                    1 => Target::Planes {
-                        to,
-                        ld,
-                        plane,
-                        sample,
-                    },
-                    step => Target::Phase {
-                        to: to.add(down.first * width + right.first),
-                        ld,
-                        plane,
-                        sample,
-                        width: right.pixels,
-                        step,
-                        line: width,
-                    },
-                };
-                Gemm {
-                    m: channels,
-                    n: batch * plane,
-                    k: out_channels * taps.len(),
-                    left: Rows::Across {
-                        from: weight.as_ptr(),
-                        stride: channels * kernel * kernel,
-                        kernel: kernel * kernel,
-                        taps: &taps,
-                    },
-                    right: &*from.columns(
-                        [down.pixels, right.pixels],
-                        [down.taps, right.taps],
-                        1,
-                        [-down.output, -right.output],
-                    ),
-                    target,
-                    row_bias: None,
-                    col_bias: None,
-                    relu: false,
-                }
-                .run();
-            }
-        })
-    })
 }

@@ -56,8 +56,8 @@ pub use attention::{
     grid_attention,
 };
 pub use cache::{KernelCache, keep_compiled_kernels};
-pub use conv::{conv2d, conv2d_input_grad, conv2d_relu, pointwise_onto};
-pub use conv_grad::{conv2d_bias_grad, conv2d_weight_grad};
+pub use conv::{conv2d, conv2d_relu, convolution_working_bytes, pointwise_onto};
+pub use conv_grad::{conv2d_bias_grad, conv2d_input_grad, conv2d_weight_grad};
 pub use cotangent::{Cotangent, alias, apart, backward};
 pub use deformable::deformable_attention;
 pub use flex::{keep_freed_memory, release_freed_memory};

@@ -1,5 +1,6 @@
 //! How much memory a request takes, estimated from shapes.
 
+use burn::tensor::DType;
 use prepose_models::attention::LayerInfo;
 use prepose_models::unet::{Memory, PassShape};
 use prepose_models::{ConfigError, Means};
@@ -111,15 +112,22 @@ impl Blueprint {
         };
         let vae_means = self::means(device, vae_dtype);
         let real = |bytes: u64| (bytes as f64 * overhead(device)) as u64;
+        // Layers on the way up read what comes from below and what was kept, side by side.
+        let unet_scratch = 2 * widest(&unet.block_out_channels);
+        let unet_scratch = scratch(device, dtype, unet_scratch);
+        let vae_scratch = scratch(device, vae_dtype, widest(&vae.block_out_channels));
         Ok(Needs {
             text_encoders: parameters.text_encoders * bytes(dtype),
             unet: parameters.unet * bytes(dtype),
             adapters: self.adapter_parameters() * bytes(dtype),
             vae: vae_parameters * bytes(vae_dtype),
-            step: real(step),
-            guided: real(guided),
-            decode: real(vae.decode_bytes(height, width, vae_means)),
-            decode_tiled: real(vae.decode_tiled_bytes(height, width, vae_means)),
+            step: real(step) + unet_scratch,
+            guided: match guided {
+                0 => 0,
+                guided => real(guided) + unet_scratch,
+            },
+            decode: real(vae.decode_bytes(height, width, vae_means)) + vae_scratch,
+            decode_tiled: real(vae.decode_tiled_bytes(height, width, vae_means)) + vae_scratch,
         })
     }
 
@@ -216,6 +224,23 @@ fn means(device: &OpenDevice, dtype: Dtype) -> Means {
             relayout: true,
             in_place: false,
         },
+    }
+}
+
+fn widest(channels: &[usize]) -> usize {
+    channels.iter().copied().max().unwrap_or(0)
+}
+
+/// What convolutions with so many channels work in.
+fn scratch(device: &OpenDevice, dtype: Dtype, channels: usize) -> u64 {
+    let dtype = match dtype {
+        Dtype::Bf16 => DType::BF16,
+        // f16 is widened on the way.
+        Dtype::F32 | Dtype::F16 => DType::F32,
+    };
+    match device.is_cpu() {
+        true => prepose_kernels::convolution_working_bytes(dtype, channels),
+        false => 0,
     }
 }
 

@@ -115,6 +115,9 @@ fn convolution_kernels_in_odd_shapes() {
         ([1, 33, 20, 21], 40, 1, 1, 0),
         ([2, 3, 13, 6], 7, 5, 3, 2),
         ([2, 4, 5, 5], 3, 3, 2, 0),
+        // With fewer multiplications.
+        ([2, 24, 16, 12], 20, 3, 1, 1),
+        ([3, 18, 15, 18], 33, 3, 1, 0),
     ];
     for (shape @ [batch, inputs, height, width], outputs, kernel, stride, padding) in shapes {
         let size = |n: usize| (n + 2 * padding - kernel) / stride + 1;

@@ -1,7 +1,8 @@
-//! Between pictures and the numbers of tiles: sixteen tiles at a time, a lane for each, whose pixels lie in lines.
+//! Between pictures and tiles: sixteen tiles at a time, a lane for each, whose pixels lie in lines.
 
 use super::super::simd::Element;
 use super::{GROUP, Numbers, Pixels, SEEN, TILE, Winograd};
+use core::ops::Range;
 
 /// Tiles of a group that are beside each other in one picture.
 #[derive(Clone, Copy)]
@@ -15,11 +16,43 @@ pub(super) struct Run {
     x: usize,
 }
 
-impl<E: Element> Winograd<'_, E> {
-    /// Of a group of tiles, which are counted row by row and sample by sample.
+/// The tiles of pictures of the size `out`, counted row by row and picture by picture.
+#[derive(Clone, Copy)]
+pub(super) struct Tiles {
+    pub batch: usize,
+    pub out: [usize; 2],
+}
+
+impl Tiles {
+    fn across(&self) -> usize {
+        self.out[1].div_ceil(TILE)
+    }
+
+    fn of_sample(&self) -> usize {
+        self.out[0].div_ceil(TILE) * self.across()
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.batch * self.of_sample()
+    }
+
+    pub(super) fn groups(&self) -> usize {
+        self.count().div_ceil(GROUP)
+    }
+
+    pub(super) fn tile(&self, index: usize) -> Option<Tile> {
+        let (sample, within) = (index / self.of_sample(), index % self.of_sample());
+        (sample < self.batch).then(|| Tile {
+            sample,
+            y: within / self.across() * TILE,
+            x: within % self.across() * TILE,
+        })
+    }
+
+    /// Those of a group.
     pub(super) fn runs(&self, group: usize) -> Vec<Run> {
         let (across, of_sample) = (self.across(), self.of_sample());
-        let end = self.tiles().min((group + 1) * GROUP);
+        let end = self.count().min((group + 1) * GROUP);
         let (mut tile, mut runs) = (group * GROUP, Vec::new());
         while tile < end {
             let (sample, within) = (tile / of_sample, tile % of_sample);
@@ -36,24 +69,51 @@ impl<E: Element> Winograd<'_, E> {
         }
         runs
     }
+}
 
-    /// The input of a group's tiles in a channel, number by number, a lane for each tile. Lanes without a tile are left alone.
+/// Where a tile is: its sample and its first pixel.
+#[derive(Clone, Copy)]
+pub(super) struct Tile {
+    sample: usize,
+    y: usize,
+    x: usize,
+}
+
+/// Pictures whose planes have no gaps: `sample` and `channel` elements from one sample and channel to the next.
+#[derive(Clone, Copy)]
+pub(crate) struct Planes<E> {
+    pub from: *const E,
+    pub sample: usize,
+    pub channel: usize,
+    /// Height and width.
+    pub size: [usize; 2],
+}
+
+impl<E: Element> Planes<E> {
+    /// What a group's tiles see in a channel with so many zeros above and before: squares of `SIDE` pixels that begin where the tiles do,
+    /// pixel by pixel, a lane for each tile. Lanes without a tile are left alone.
     ///
     /// # Safety
-    /// As for [`Self::run`].
+    /// The pictures must have the channel, and the samples of the runs; `to` has `SIDE`² pixels.
     #[inline(always)]
-    pub(super) unsafe fn gather(&self, channel: usize, runs: &[Run], to: &mut Numbers) {
+    pub(super) unsafe fn gather<const SIDE: usize>(
+        &self,
+        channel: usize,
+        padding: [usize; 2],
+        runs: &[Run],
+        to: &mut [[f32; GROUP]],
+    ) {
         let [height, width] = self.size;
-        let [up, left] = self.padding;
+        let [up, left] = padding;
         for run in runs {
             let plane = run.sample * self.sample + channel * self.channel;
             let mut line = [0.0f32; LINE];
-            let pixels = run.count * TILE + 2;
+            let pixels = run.count * TILE + SIDE - TILE;
             // Of these, the ones that the picture has.
             let before = left.saturating_sub(run.x).min(pixels);
             let first = (run.x + before).saturating_sub(left);
             let there = width.saturating_sub(first).min(pixels - before);
-            for (row, numbers) in to.chunks_exact_mut(SEEN).enumerate() {
+            for (row, numbers) in to.chunks_exact_mut(SIDE).enumerate() {
                 let y = (run.y + row).wrapping_sub(up);
                 if y < height {
                     let at = self.from.wrapping_add(plane + y * width + first);
@@ -73,7 +133,60 @@ impl<E: Element> Winograd<'_, E> {
             }
         }
     }
+}
 
+impl Planes<f32> {
+    /// What a tile sees in up to sixteen channels, pixel by pixel, a lane for each channel. Lanes without a channel, and what is outside,
+    /// are left alone.
+    ///
+    /// # Safety
+    /// The pictures must have the channels and the tile's sample.
+    #[inline(always)]
+    pub(super) unsafe fn see(
+        &self,
+        channels: Range<usize>,
+        padding: [usize; 2],
+        tile: Tile,
+        to: &mut Numbers,
+    ) {
+        let inside = |first: usize, padding: usize, size: usize| {
+            let start = padding.saturating_sub(first).min(SEEN);
+            start..(size + padding).saturating_sub(first).clamp(start, SEEN)
+        };
+        let rows = inside(tile.y, padding[0], self.size[0]);
+        let columns = inside(tile.x, padding[1], self.size[1]);
+        let width = self.size[1];
+        for (lane, channel) in channels.enumerate() {
+            let plane = tile.sample * self.sample + channel * self.channel;
+            let line = |row: usize| {
+                let at = plane + (tile.y + row - padding[0]) * width + tile.x + columns.start;
+                // SAFETY: these pixels are in a row of the plane.
+                unsafe {
+                    let at = self.from.add(at - padding[1]);
+                    core::slice::from_raw_parts(at, columns.len())
+                }
+            };
+            for row in rows.clone() {
+                let numbers = &mut to[row * SEEN..(row + 1) * SEEN];
+                match <&[f32; SEEN]>::try_from(line(row)) {
+                    // So that the compiler knows the number.
+                    Ok(line) => {
+                        for (to, from) in numbers.iter_mut().zip(line) {
+                            to[lane] = *from;
+                        }
+                    }
+                    Err(_) => {
+                        for (to, from) in numbers[columns.clone()].iter_mut().zip(line(row)) {
+                            to[lane] = *from;
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl<E: Element> Winograd<'_, E> {
     /// Writes a group's tiles of an output.
     ///
     /// # Safety

@@ -12,12 +12,16 @@
 
 mod lines;
 mod transforms;
+mod weight_grad;
 
 use super::scratch::Scratch;
 use super::simd::{Element, Level, Vector, level, multiversion};
 use super::tile::{GROUP, Left, panels, product};
+pub(crate) use lines::Planes;
+use lines::Tiles;
 use rayon::prelude::*;
 use transforms::{finish, transform_input, transform_weight};
+pub(crate) use weight_grad::WeightGrad;
 
 /// Pixels of a tile along each side, and those of the input that it depends on.
 const TILE: usize = 4;
@@ -25,7 +29,7 @@ const SEEN: usize = TILE + 2;
 /// Products.
 const PLACES: usize = SEEN * SEEN;
 /// Channels that are summed before their sum is added to the others': results are differences of larger sums, and the shorter a sum,
-/// the smaller its error.
+/// the smaller its error. Weights lie block by block.
 const BLOCK: usize = 64;
 /// f32 of transformed input and of transformed weights that a task has at most, in groups of tiles and in outputs that are within these
 /// bounds. A thread keeps both: they are its share of the memory that a network takes.
@@ -41,13 +45,9 @@ const LEAST_PIXELS: usize = 256;
 
 /// A convolution with a weight of 3 × 3 pixels and stride 1.
 pub(crate) struct Winograd<'a, E> {
-    /// Samples of `channels` planes, each without gaps.
-    pub from: *const E,
-    pub sample: usize,
-    pub channel: usize,
+    pub from: Planes<E>,
     pub batch: usize,
     pub channels: usize,
-    pub size: [usize; 2],
     /// Zeros above and before.
     pub padding: [usize; 2],
     pub weight: Taps<E>,
@@ -98,17 +98,15 @@ impl<E: Element> Winograd<'_, E> {
     /// # Safety
     /// The pointers must cover what the sizes say, and `to` nothing that is read.
     pub(crate) unsafe fn run(&self) {
-        let groups = self.tiles().div_ceil(GROUP);
+        let groups = self.tiles().groups();
         let threads = rayon::current_num_threads();
-        let most = (MOST / (PLACES * GROUP * self.channels)).clamp(GROUPS.0, GROUPS.1);
-        // As many tasks for each thread, all of them equally large.
-        let parts = groups.div_ceil(most).next_multiple_of(threads).min(groups);
-        let rows = match parts < threads {
-            true => (threads / parts)
-                .min(self.outputs.div_ceil(2 * OUTPUTS.0))
-                .max(1),
-            false => 1,
+        let parts = groups.div_ceil(most_groups(self.channels));
+        // Few groups go to all threads, each with some outputs: no weight is transformed twice. Of many, each thread has as many.
+        let (parts, rows) = match parts < threads {
+            true => (parts, threads.div_ceil(parts)),
+            false => (parts.next_multiple_of(threads).min(groups), 1),
         };
+        let rows = rows.min(self.outputs.div_ceil(OUTPUTS.1));
         let each = self.outputs.div_ceil(rows).next_multiple_of(8);
         let task = |index: usize| {
             let (part, row) = (index / rows, index % rows * each);
@@ -125,16 +123,49 @@ impl<E: Element> Winograd<'_, E> {
             .for_each(task);
     }
 
-    fn across(&self) -> usize {
-        self.out[1].div_ceil(TILE)
+    fn tiles(&self) -> Tiles {
+        Tiles {
+            batch: self.batch,
+            out: self.out,
+        }
+    }
+}
+
+/// Most groups of tiles of a task.
+fn most_groups(channels: usize) -> usize {
+    (MOST / (PLACES * GROUP * channels)).clamp(GROUPS.0, GROUPS.1)
+}
+
+/// Bytes that a thread works in for a convolution with so many channels, at most.
+pub(crate) fn working_bytes(channels: usize) -> usize {
+    let room = Room::of(channels, most_groups(channels));
+    size_of::<f32>() * room.len()
+}
+
+/// What a task holds: outputs together, and numbers of each place.
+struct Room {
+    together: usize,
+    /// By block of channels and panel of columns.
+    input: usize,
+    /// By block of channels and output.
+    weights: usize,
+    sums: usize,
+}
+
+impl Room {
+    fn of(channels: usize, groups: usize) -> Self {
+        let together = (MOST / (PLACES * channels)).clamp(OUTPUTS.0, OUTPUTS.1);
+        let columns = groups * GROUP;
+        Self {
+            together,
+            input: place_of(channels * columns),
+            weights: place_of(together * channels.next_multiple_of(BLOCK)),
+            sums: place_of(together * columns),
+        }
     }
 
-    fn of_sample(&self) -> usize {
-        self.out[0].div_ceil(TILE) * self.across()
-    }
-
-    fn tiles(&self) -> usize {
-        self.batch * self.of_sample()
+    fn len(&self) -> usize {
+        PLACES * (self.input + self.weights + self.sums)
     }
 }
 
@@ -155,20 +186,25 @@ multiversion! {
 
 #[inline(always)]
 unsafe fn convolve_body<V: Vector, E: Element>(job: &Winograd<'_, E>, part: Part) {
+    if part.outputs.0 == part.outputs.1 {
+        return;
+    }
     let channels = job.channels;
     let groups = part.groups.1 - part.groups.0;
     let columns = groups * GROUP;
     let blocks = channels.div_ceil(BLOCK);
-    let block = |i: usize| channels * i / blocks;
+    let block = |i: usize| channels.min(i * BLOCK);
     let runs = part.groups.0..part.groups.1;
-    let runs: Vec<_> = runs.map(|group| job.runs(group)).collect();
-    // By place, block of channels and panel of columns.
-    let together = (MOST / (PLACES * channels)).clamp(OUTPUTS.0, OUTPUTS.1);
-    let input_place = place_of(channels * columns);
-    let weights_place = place_of(together * channels);
-    let sums_place = place_of(together * columns);
-    let room = PLACES * (input_place + weights_place + sums_place);
-    let mut scratch = Scratch::take(room.max(ROOM));
+    let tiles = job.tiles();
+    let runs: Vec<_> = runs.map(|group| tiles.runs(group)).collect();
+    let room = Room::of(channels, groups);
+    let Room {
+        together,
+        input: input_place,
+        weights: weights_place,
+        sums: sums_place,
+    } = room;
+    let mut scratch = Scratch::take(room.len().max(ROOM));
     let input = scratch.as_mut_ptr();
     let weights = input.wrapping_add(PLACES * input_place);
     let sums = weights.wrapping_add(PLACES * weights_place);
@@ -184,7 +220,8 @@ unsafe fn convolve_body<V: Vector, E: Element>(job: &Winograd<'_, E>, part: Part
                     // SAFETY: the scratch has `channels · columns` numbers for each place, of which these 16 are one
                     // channel's and one group's.
                     unsafe {
-                        job.gather(channel, runs, &mut numbers);
+                        job.from
+                            .gather::<SEEN>(channel, job.padding, runs, &mut numbers);
                         let to = input.wrapping_add(at);
                         transform_input::<V>(&mut numbers, to, input_place);
                     }
@@ -197,17 +234,18 @@ unsafe fn convolve_body<V: Vector, E: Element>(job: &Winograd<'_, E>, part: Part
     while row < part.outputs.1 {
         let rows = (part.outputs.1 - row).min(together);
         for output in 0..rows {
-            let to = weights.wrapping_add(output * channels);
-            // SAFETY: the scratch has `together · channels` numbers for each place.
-            unsafe { transform_weight::<V, E>(job, row + output, to, weights_place) };
+            let to = weights.wrapping_add(output * BLOCK);
+            let apart = (together * BLOCK, weights_place);
+            // SAFETY: the scratch has `together` rows of each block for each place.
+            unsafe { transform_weight::<V, E>(job, row + output, to, apart) };
         }
         for place in 0..PLACES {
             for i in 0..blocks {
                 let (first, depth) = (block(i), block(i + 1) - block(i));
-                let weight = weights.wrapping_add(place * weights_place + first);
+                let weight = weights.wrapping_add(place * weights_place + i * together * BLOCK);
                 let packed = input.wrapping_add(place * input_place + first * columns);
                 let to = sums.wrapping_add(place * sums_place);
-                let left = Left::along(weight, channels, rows);
+                let left = Left::along(weight, BLOCK, rows);
                 // SAFETY: the input was packed above, the weights were written for these rows and channels, and the sums have
                 // room for the rows.
                 unsafe { product::<V, f32>(left, packed, columns, depth, to, columns, i > 0) };
@@ -295,12 +333,14 @@ mod tests {
             forced::each(|level| {
                 let mut got = vec![f32::NAN; want.len()];
                 let job = Winograd {
-                    from: x.as_ptr(),
-                    sample,
-                    channel: size[0] * size[1],
+                    from: Planes {
+                        from: x.as_ptr(),
+                        sample,
+                        channel: size[0] * size[1],
+                        size,
+                    },
                     batch,
                     channels,
-                    size,
                     padding: [self.padding; 2],
                     weight: Taps {
                         from: weight.as_ptr(),
@@ -364,12 +404,14 @@ mod tests {
             let batch = x.len() / (channels * 140);
             let mut to = vec![f32::NAN; batch * outputs * 140];
             let job = Winograd {
-                from: x.as_ptr(),
-                sample: channels * 140,
-                channel: 140,
+                from: Planes {
+                    from: x.as_ptr(),
+                    sample: channels * 140,
+                    channel: 140,
+                    size,
+                },
                 batch,
                 channels,
-                size,
                 padding: [1; 2],
                 weight: Taps {
                     from: weight.as_ptr(),

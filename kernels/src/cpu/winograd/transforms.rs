@@ -2,14 +2,11 @@
 
 use super::super::simd::{Element, Vector};
 use super::lines::Run;
-use super::{GROUP, Numbers, Pixels, SEEN, TILE, Winograd};
+use super::{BLOCK, GROUP, Numbers, Pixels, SEEN, TILE, Winograd};
 
 /// The points ±A and ±B.
 const A: f32 = 0.625;
 const B: f32 = 1.5;
-
-/// Channels whose weights are read together.
-const CHANNELS: usize = 64;
 
 /// Reads a vector from each of six places.
 macro_rules! six {
@@ -71,6 +68,94 @@ fn of_output<V: Vector>(m: [V; SEEN]) -> [V; TILE] {
     ]
 }
 
+/// The transpose of [`of_output`]: of four pixels in a line of a gradient.
+#[inline(always)]
+fn of_gradient<V: Vector>(g: [V; TILE]) -> [V; SEEN] {
+    let at = |point: f32| {
+        let even = g[2].mul_add(V::splat(point * point), g[0]);
+        let cube = V::splat(point.powi(3));
+        let odd = g[1].mul_add(V::splat(point), g[3].mul(cube));
+        [even.add(odd), even.sub(odd)]
+    };
+    let ([a, minus_a], [b, minus_b]) = (at(A), at(B));
+    [g[0], a, minus_a, b, minus_b, g[3]]
+}
+
+/// The transpose of [`of_weight`]: back to three taps in a line.
+#[inline(always)]
+fn of_taps<V: Vector>(m: [V; SEEN]) -> [V; 3] {
+    let scale =
+        |point: f32, other: f32| 1.0 / (2.0 * point * point * (point * point - other * other));
+    let (of_a, of_b) = (scale(A, B), scale(B, A));
+    let even_a = m[1].add(m[2]).mul(V::splat(of_a));
+    let odd_a = m[1].sub(m[2]).mul(V::splat(of_a * A));
+    let even_b = m[3].add(m[4]).mul(V::splat(of_b));
+    let odd_b = m[3].sub(m[4]).mul(V::splat(of_b * B));
+    let low = V::splat(1.0 / (A * A * B * B));
+    let last = even_b.mul_add(V::splat(B * B), m[5]);
+    [
+        m[0].mul_add(low, even_a.add(even_b)),
+        odd_a.add(odd_b),
+        even_a.mul_add(V::splat(A * A), last),
+    ]
+}
+
+/// Writes the transformed pixels of sixteen tiles of a gradient, those of two places `apart`.
+///
+/// # Safety
+/// `to` must have room for them.
+#[inline(always)]
+pub(super) unsafe fn transform_gradient<V: Vector>(tile: &Pixels, to: *mut f32, apart: usize) {
+    for lane in (0..GROUP).step_by(V::LANES) {
+        let pixel =
+            |row: usize, column: usize| tile[row * TILE + column].as_ptr().wrapping_add(lane);
+        let mut lines = [[V::splat(0.0); TILE]; SEEN];
+        // SAFETY: sixteen lanes are whole vectors, for which `to` has room.
+        unsafe {
+            for column in 0..TILE {
+                let line = of_gradient([0, 1, 2, 3].map(|row| V::load(pixel(row, column))));
+                for (lines, line) in lines.iter_mut().zip(line) {
+                    lines[column] = line;
+                }
+            }
+            for (row, line) in lines.into_iter().enumerate() {
+                for (column, line) in of_gradient(line).into_iter().enumerate() {
+                    line.store(to.wrapping_add((row * SEEN + column) * apart + lane));
+                }
+            }
+        }
+    }
+}
+
+/// Transforms sums of sixteen channels back to their nine taps; sums of two places are `apart`.
+///
+/// # Safety
+/// `from` must have the sums.
+#[inline(always)]
+pub(super) unsafe fn transform_taps<V: Vector>(
+    from: *const f32,
+    apart: usize,
+    to: &mut [[f32; GROUP]; 9],
+) {
+    for lane in (0..GROUP).step_by(V::LANES) {
+        let mut lines = [[V::splat(0.0); SEEN]; 3];
+        for column in 0..SEEN {
+            let at = |row: usize| from.wrapping_add((row * SEEN + column) * apart + lane);
+            // SAFETY: the caller's sums.
+            let line = of_taps(unsafe { six!(V, |row| at(row)) });
+            for (lines, line) in lines.iter_mut().zip(line) {
+                lines[column] = line;
+            }
+        }
+        for (row, line) in lines.into_iter().enumerate() {
+            for (column, tap) in of_taps(line).into_iter().enumerate() {
+                // SAFETY: sixteen lanes are whole vectors.
+                unsafe { tap.store(to[row * 3 + column].as_mut_ptr().wrapping_add(lane)) };
+            }
+        }
+    }
+}
+
 /// Writes the transformed numbers of sixteen tiles, those of two places `apart`.
 ///
 /// # Safety
@@ -98,7 +183,7 @@ pub(super) unsafe fn transform_input<V: Vector>(numbers: &mut Numbers, to: *mut 
     }
 }
 
-/// Writes the transformed weights of an output, those of two places `apart`.
+/// Writes the transformed weights of an output, blocks and places `apart` by these numbers.
 ///
 /// # Safety
 /// As for [`Winograd::run`]; `to` must have room for the channels of each place.
@@ -107,12 +192,12 @@ pub(super) unsafe fn transform_weight<V: Vector, E: Element>(
     job: &Winograd<'_, E>,
     output: usize,
     to: *mut f32,
-    apart: usize,
+    (block, place): (usize, usize),
 ) {
     let mut first = 0;
     while first < job.channels {
-        let count = (job.channels - first).min(CHANNELS);
-        let mut taps = [[0.0f32; CHANNELS]; 9];
+        let count = (job.channels - first).min(BLOCK);
+        let mut taps = [[0.0f32; BLOCK]; 9];
         for i in 0..count {
             let at = output * job.weight.row + (first + i) * job.weight.channel;
             let at = job.weight.from.wrapping_add(at);
@@ -134,7 +219,8 @@ pub(super) unsafe fn transform_weight<V: Vector, E: Element>(
             }
             for (row, line) in lines.into_iter().enumerate() {
                 for (column, line) in of_weight(line).into_iter().enumerate() {
-                    let to = to.wrapping_add((row * SEEN + column) * apart + first + i);
+                    let to =
+                        to.wrapping_add((row * SEEN + column) * place + first / BLOCK * block + i);
                     // SAFETY: the channels from `first + i` on are the caller's room.
                     unsafe {
                         match count - i >= V::LANES {
