@@ -97,6 +97,7 @@ if [ -n "$torch" ]; then
     "$torch" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
         >"$("$scratch/torch/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch.pth"
     "$scratch/torch/bin/pip" install -q --disable-pip-version-check --no-deps "$wheel"
+    "$scratch/torch/bin/pip" install -q --disable-pip-version-check pytest
     (cd "$scratch/elsewhere" && "$scratch/torch/bin/python" -m pytest -q -p no:cacheprovider --rootdir "$root" -c "$root/pyproject.toml" \
         "$root/src/python/tests/test_pipeline.py")
 fi

@@ -64,6 +64,8 @@ pub struct Loaded {
     pub device: OpenDevice,
     hashing: Mutex<Option<JoinHandle<Result<String, WeightsError>>>>,
     hash: OnceLock<String>,
+    /// The hash without the toybox's layers of GLIGEN's, where nobody asked for them when the engine was opened.
+    ungrounded: Option<String>,
     /// The thread that makes pictures.
     busy: Mutex<Option<ThreadId>>,
     turn: Mutex<()>,
@@ -77,6 +79,7 @@ impl Loaded {
         model: ModelRequest,
         device: OpenDevice,
         running: RunningArgs,
+        ungrounded: Option<String>,
     ) -> anyhow::Result<Self> {
         device.check_dtype(model.dtype)?;
         let hashing = blueprint.fingerprint();
@@ -87,6 +90,7 @@ impl Loaded {
             device,
             hashing: Mutex::new(Some(hashing)),
             hash: OnceLock::new(),
+            ungrounded,
             busy: Mutex::new(None),
             turn: Mutex::new(()),
             process: std::process::id(),
@@ -103,6 +107,20 @@ impl Loaded {
         }
         let hash = self.hash.get().ok_or(make::MakeError::Fingerprint)?;
         Ok(hash)
+    }
+
+    /// Puts into the request of a finished picture which files made it. Layers that it did not ask for are not named: it is the picture of a
+    /// checkpoint without them.
+    pub fn sign(&self, request: &mut Wanted) -> anyhow::Result<()> {
+        let hash = match &self.ungrounded {
+            Some(hash) if request.ground.is_none() => {
+                request.model.gligen = None;
+                hash
+            }
+            _ => self.hash()?,
+        };
+        request.model.sha256 = Some(hash.to_owned());
+        Ok(())
     }
 
     /// Lets one thread at a time make pictures; the others wait for it, and for Ctrl-C.
@@ -154,14 +172,30 @@ impl Engine {
     fn new(py: Python, options: Option<&Bound<PyDict>>) -> PyResult<Self> {
         let args: EngineArgs = words::read("Engine", &[], options, &[])?;
         let loaded = without_gil(py, Class::Checkpoint, || {
-            let mut model = args.model.request();
+            let plain = args.model.request();
+            let mut model = plain.clone();
             model.ground_toybox();
+            // The toybox is small: its files are hashed at once.
+            let ungrounded = match model == plain {
+                true => None,
+                false => Some(Blueprint::open(&plain)?.fingerprint()),
+            };
             let blueprint = Blueprint::open(&model)?;
             let device = model::open(args.model.device)?;
             if args.model.dtype.is_none() {
                 model.dtype = device.default_dtype();
             }
-            Loaded::new(blueprint, model, device, args.running)
+            let ungrounded = ungrounded.map(|hashing| hashing.join());
+            let ungrounded = ungrounded
+                .transpose()
+                .map_err(|_| make::MakeError::Fingerprint)?;
+            Loaded::new(
+                blueprint,
+                model,
+                device,
+                args.running,
+                ungrounded.transpose()?,
+            )
         })?;
         Ok(Self(Arc::new(loaded)))
     }
@@ -259,7 +293,10 @@ impl Engine {
     /// SHA-256 of the checkpoint's files, as pictures carry it.
     #[getter]
     fn sha256(&self, py: Python) -> PyResult<String> {
-        without_gil(py, Class::Checkpoint, || Ok(self.0.hash()?.to_owned()))
+        without_gil(py, Class::Checkpoint, || {
+            let plain = self.0.ungrounded.as_deref();
+            Ok(plain.map_or_else(|| self.0.hash(), Ok)?.to_owned())
+        })
     }
 
     /// Width, height, steps and guidance scale where nothing else is asked for.

@@ -150,14 +150,14 @@ impl Making {
         let made = made?;
         *batch = maker.batch();
         requests.drain(..made.requests);
-        let hash = self.loaded.hash()?;
         let device = self.loaded.device.title();
         let pictures = made.pictures.into_iter().map(|mut made| {
-            made.request.model.sha256 = Some(hash.to_owned());
+            self.loaded.sign(&mut made.request)?;
             let device = device.clone();
-            Picture { made, device }
+            Ok(Picture { made, device })
         });
-        Ok(Some((pictures.collect(), made.candidates)))
+        let pictures: anyhow::Result<_> = pictures.collect();
+        Ok(Some((pictures?, made.candidates)))
     }
 }
 

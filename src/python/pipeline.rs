@@ -102,7 +102,7 @@ pub fn open_pipeline(
         if args.model.dtype.is_none() {
             model.dtype = device.default_dtype();
         }
-        Loaded::new(blueprint, model, device, args.running)
+        Loaded::new(blueprint, model, device, args.running, None)
     })?;
     Ok(Engine(Arc::new(loaded)))
 }

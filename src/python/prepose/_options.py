@@ -40,8 +40,12 @@ class GenerateOptions(TypedDict, total=False):
     steps: int
     guidance_scale: float
     guidance_steps: str
+    deep_cache: Union[int, str]
+    tgate: Union[float, str]
+    token_merging: Union[float, Literal["off"]]
     size: Union[int, str, tuple[int, int]]
     scheduler: str
+    timestep_spacing: Literal["linspace", "leading", "trailing"]
     eta: float
     negative_prompt: str
     ip_picture: Union[Path, Sequence[Path]]
@@ -59,6 +63,8 @@ class GenerateOptions(TypedDict, total=False):
     guide_resolution: int
     guide_layers: Union[str, Sequence[str]]
     guide_one_pass: bool
+    guide_every: int
+    guide_extrapolate: bool
     guide_smoothing: bool
     guide_refine: bool
     guide_loss: str
@@ -158,4 +164,5 @@ class ScoreOptions(TypedDict, total=False):
     masks: Path
     mask_choice: Literal["best", "only", "union", "largest"]
     depth: Path
+    image_reward: Path
     device: str

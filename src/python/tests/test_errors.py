@@ -39,7 +39,7 @@ OPTIONS = [
     ({"batch": 0}, prepose.OptionError, "at least 1"),
     ({"clip_skip": 99}, prepose.OptionError, "clip skip is 99"),
     ({"ip_picture": "dog.png"}, prepose.PreposeError, "dog.png|IP-Adapter"),
-    ({"ground": True}, prepose.OptionError, "GLIGEN"),
+    ({"ground": 1.5}, prepose.OptionError, "between 0 and 1"),
     ({"stpes": 3}, TypeError, "did you mean \"steps\""),
     ({"out": "x"}, TypeError, "has no option \"out\""),
     ({"guide-steps": 3}, TypeError, "has no option"),

@@ -35,6 +35,7 @@ CASES = {
         {"seed": 2, "guide": "pos", "relation": ("dog", "right of", "cat")},
         ["--seed", "2", "--guide", "pos", "--relation", "dog | right of | cat"],
     ),
+    "boxes for GLIGEN's layers": ({"seed": 6, "ground": True}, ["--seed", "6", "--ground"]),
     "sampling": (
         {"seed": 5, "scheduler": "euler_a", "guidance_scale": 3.5, "negative_prompt": "a tree", "size": (128, 64), "noise": "torch"},
         ["--seed", "5", "--scheduler", "euler_a", "--guidance-scale", "3.5", "--negative-prompt", "a tree", "--size", "128x64", "--noise", "torch"],
