@@ -101,12 +101,16 @@ impl<E: Element> Winograd<'_, E> {
         let groups = self.tiles().groups();
         let threads = rayon::current_num_threads();
         let parts = groups.div_ceil(most_groups(self.channels));
-        // Few groups go to all threads, each with some outputs: no weight is transformed twice. Of many, each thread has as many.
+        // Of many groups, each thread has as many. Few go to all threads, each with some outputs, so that fewer weights are transformed
+        // twice, and with some groups where there are more threads than that.
         let (parts, rows) = match parts < threads {
-            true => (parts, threads.div_ceil(parts)),
+            true => {
+                let rows = threads.div_ceil(parts);
+                let rows = rows.min(self.outputs.div_ceil(OUTPUTS.0));
+                (threads.div_ceil(rows).max(parts).min(groups), rows)
+            }
             false => (parts.next_multiple_of(threads).min(groups), 1),
         };
-        let rows = rows.min(self.outputs.div_ceil(OUTPUTS.1));
         let each = self.outputs.div_ceil(rows).next_multiple_of(8);
         let task = |index: usize| {
             let (part, row) = (index / rows, index % rows * each);
