@@ -240,7 +240,7 @@ impl<E: Element> Pictures<E> {
         !self.channels_last && self.strides[2] == 1
     }
 
-    /// Of pictures that have planes.
+    /// The planes of pictures that [have them](Self::has_planes).
     pub(crate) fn planes(&self) -> Planes<E> {
         Planes {
             from: self.operand.as_ptr(),

@@ -109,8 +109,8 @@ impl Loaded {
         Ok(hash)
     }
 
-    /// Puts into the request of a finished picture which files made it. Layers that it did not ask for are not named: it is the picture of a
-    /// checkpoint without them.
+    /// Puts into the request of a finished picture which files made it. The toybox's layers of GLIGEN's are left out where the request did
+    /// not ask for them: without boxes they change nothing, and the command line does not load them.
     pub fn sign(&self, request: &mut Wanted) -> anyhow::Result<()> {
         let hash = match &self.ungrounded {
             Some(hash) if request.ground.is_none() => {
