@@ -95,8 +95,17 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// All operations that have one of `names` in theirs, in every type; what comes out is not looked at.
 fn operations(names: &[String]) {
     let device = Device::cuda(0);
-    for operation in prepose_kernels::selftest::operations() {
-        if names.is_empty() || names.iter().any(|name| operation.name.contains(&**name)) {
+    let operations: Vec<_> = prepose_kernels::selftest::operations().collect();
+    // One of that very name, or all that have it in theirs.
+    let exact = |name: &String| {
+        operations
+            .iter()
+            .any(|operation| operation.name == name.as_str())
+    };
+    let means =
+        |name: &String, of: &str| of == name.as_str() || (!exact(name) && of.contains(&**name));
+    for operation in &operations {
+        if names.is_empty() || names.iter().any(|name| means(name, operation.name)) {
             for dtype in [DType::F32, DType::F16, DType::BF16] {
                 operation.run(&device, dtype);
                 tell(&format!("{} {dtype:?}", operation.name), &device);

@@ -148,14 +148,26 @@ def prepare(name, folder):
     save_file({key: value.contiguous() for key, value in expected.items()}, folder / "expected.safetensors")
 
 
+def without_numbers(name):
+    """The network on no device, so that its own numbers take no memory. ImageReward's picture encoder reads some while it is made."""
+    import torch
+
+    linspace = torch.linspace
+    torch.linspace = lambda *args, **options: linspace(*args, **options | {"device": "cpu"})
+    try:
+        with torch.device("meta"):
+            return build(name)[0]
+    finally:
+        torch.linspace = linspace
+
+
 def load(name, folder):
     """The written network."""
     import torch
     import transformers as tf
 
     if file := weights_file(name):
-        with torch.device("meta"):
-            model, _ = build(name)
+        model = without_numbers(name)
         # What is in no file is made anew.
         state = torch.load(folder / file, mmap=True)
         model.load_state_dict(state, assign=True, strict=name == "inception")

@@ -2,7 +2,7 @@
 # Everything that CUDA would be asked to do, without a GPU: kernels are compiled by NVIDIA's own compiler for the device that
 # DRY_DRIVER_DEVICE names, memory is allocated on paper, nothing is computed (dry_driver.c).
 #
-#     scripts/gpu/dry-run.sh operations [NAME...]      every operation of prepose-kernels, or those with NAME in theirs
+#     scripts/gpu/dry-run.sh operations [NAME...]      every operation of prepose-kernels, or NAME, or those with NAME in theirs
 #     scripts/gpu/dry-run.sh CHECKPOINT [--size N] [--batch N] [--steps N] [--dtype f16|bf16|f32] [--guide]
 #
 # Needs NVRTC and its headers: pip install nvidia-cuda-nvrtc nvidia-cuda-runtime nvidia-cuda-cccl nvidia-cuda-crt, or a toolkit.

@@ -37,6 +37,7 @@ mod halving;
 mod judge;
 mod maker;
 mod maps;
+mod signature;
 
 pub use batch::BatchSize;
 pub use error::MakeError;
@@ -45,3 +46,4 @@ pub use finished::{FinishedBatch, FinishedPicture, Seconds};
 pub use judge::{CandidateJudge, check, picture_reward, reward_kind};
 pub use maker::PictureMaker;
 pub use maps::MapOptions;
+pub use signature::{Signature, Signing};

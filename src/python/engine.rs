@@ -1,7 +1,7 @@
 //! A checkpoint on a device.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
-use std::thread::{JoinHandle, ThreadId};
+use std::thread::ThreadId;
 use std::time::Duration;
 
 use prepose::cli::generate::{Args, Order};
@@ -9,9 +9,8 @@ use prepose::cli::memory::RunningArgs;
 use prepose::cli::model::{self, ModelArgs};
 use prepose::device::OpenDevice;
 use prepose::engine::{Blueprint, Engine as Networks};
-use prepose::make::{self, BatchSize};
+use prepose::make::{self, BatchSize, Signature, Signing};
 use prepose::request::{ModelRequest, Request as Wanted};
-use prepose_weights::WeightsError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -62,10 +61,8 @@ pub struct Loaded {
     pub networks: Networks,
     pub model: ModelRequest,
     pub device: OpenDevice,
-    hashing: Mutex<Option<JoinHandle<Result<String, WeightsError>>>>,
-    hash: OnceLock<String>,
-    /// The hash without the toybox's layers of GLIGEN's, where nobody asked for them when the engine was opened.
-    ungrounded: Option<String>,
+    signing: Mutex<Option<Signing>>,
+    signature: OnceLock<Signature>,
     /// The thread that makes pictures.
     busy: Mutex<Option<ThreadId>>,
     turn: Mutex<()>,
@@ -73,54 +70,37 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Loads the networks of `blueprint`, which is that of `model`.
+    /// Loads the networks of `blueprint`, which is that of `model`. `ungrounded` is without layers that nobody asked for.
     pub fn new(
         blueprint: Blueprint,
         model: ModelRequest,
         device: OpenDevice,
         running: RunningArgs,
-        ungrounded: Option<String>,
+        ungrounded: Option<&Blueprint>,
     ) -> anyhow::Result<Self> {
         device.check_dtype(model.dtype)?;
-        let hashing = blueprint.fingerprint();
+        let signing = Signature::begin(&blueprint, ungrounded);
         let networks = running.apply(blueprint.load(&model, &device)?);
         Ok(Self {
             networks: networks.tiling_when_short(true),
             model,
             device,
-            hashing: Mutex::new(Some(hashing)),
-            hash: OnceLock::new(),
-            ungrounded,
+            signing: Mutex::new(Some(signing)),
+            signature: OnceLock::new(),
             busy: Mutex::new(None),
             turn: Mutex::new(()),
             process: std::process::id(),
         })
     }
 
-    /// The SHA-256 of the checkpoint's files; waits for it.
-    pub fn hash(&self) -> anyhow::Result<&str> {
-        let mut hashing = self.hashing.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(thread) = hashing.take() {
-            let hash = thread.join().map_err(|_| make::MakeError::Fingerprint)??;
-            // Nobody else has had the thread.
-            let _ = self.hash.set(hash);
+    /// Which files these are; waits until they are hashed.
+    pub fn signature(&self) -> anyhow::Result<&Signature> {
+        let mut signing = self.signing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(signing) = signing.take() {
+            // Nobody else has had it.
+            let _ = self.signature.set(signing.finish()?);
         }
-        let hash = self.hash.get().ok_or(make::MakeError::Fingerprint)?;
-        Ok(hash)
-    }
-
-    /// Puts into the request of a finished picture which files made it. The toybox's layers of GLIGEN's are left out where the request did
-    /// not ask for them: without boxes they change nothing, and the command line does not load them.
-    pub fn sign(&self, request: &mut Wanted) -> anyhow::Result<()> {
-        let hash = match &self.ungrounded {
-            Some(hash) if request.ground.is_none() => {
-                request.model.gligen = None;
-                hash
-            }
-            _ => self.hash()?,
-        };
-        request.model.sha256 = Some(hash.to_owned());
-        Ok(())
+        Ok(self.signature.get().ok_or(make::MakeError::Fingerprint)?)
     }
 
     /// Lets one thread at a time make pictures; the others wait for it, and for Ctrl-C.
@@ -175,27 +155,14 @@ impl Engine {
             let plain = args.model.request();
             let mut model = plain.clone();
             model.ground_toybox();
-            // The toybox is small: its files are hashed at once.
-            let ungrounded = match model == plain {
-                true => None,
-                false => Some(Blueprint::open(&plain)?.fingerprint()),
-            };
+            let ungrounded = (model != plain).then(|| Blueprint::open(&plain));
+            let ungrounded = ungrounded.transpose()?;
             let blueprint = Blueprint::open(&model)?;
             let device = model::open(args.model.device)?;
             if args.model.dtype.is_none() {
                 model.dtype = device.default_dtype();
             }
-            let ungrounded = ungrounded.map(|hashing| hashing.join());
-            let ungrounded = ungrounded
-                .transpose()
-                .map_err(|_| make::MakeError::Fingerprint)?;
-            Loaded::new(
-                blueprint,
-                model,
-                device,
-                args.running,
-                ungrounded.transpose()?,
-            )
+            Loaded::new(blueprint, model, device, args.running, ungrounded.as_ref())
         })?;
         Ok(Self(Arc::new(loaded)))
     }
@@ -294,8 +261,7 @@ impl Engine {
     #[getter]
     fn sha256(&self, py: Python) -> PyResult<String> {
         without_gil(py, Class::Checkpoint, || {
-            let plain = self.0.ungrounded.as_deref();
-            Ok(plain.map_or_else(|| self.0.hash(), Ok)?.to_owned())
+            Ok(self.0.signature()?.ungrounded().to_owned())
         })
     }
 

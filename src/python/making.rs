@@ -152,7 +152,7 @@ impl Making {
         requests.drain(..made.requests);
         let device = self.loaded.device.title();
         let pictures = made.pictures.into_iter().map(|mut made| {
-            self.loaded.sign(&mut made.request)?;
+            self.loaded.signature()?.sign(&mut made.request);
             let device = device.clone();
             Ok(Picture { made, device })
         });

@@ -1,6 +1,6 @@
 //! The networks of a request.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use prepose_weights::{Prediction, TOYBOX};
 use serde::{Deserialize, Serialize};
@@ -48,6 +48,16 @@ impl ModelRequest {
             self.gligen = Some(TOYBOX.into());
             self.sha256 = None;
         }
+    }
+
+    /// The same without the toybox's own layers of GLIGEN's; none if it has none.
+    pub fn ungrounded_toybox(&self) -> Option<Self> {
+        let own = self.checkpoint == TOYBOX && self.gligen.as_deref() == Some(Path::new(TOYBOX));
+        own.then(|| Self {
+            gligen: None,
+            sha256: None,
+            ..self.clone()
+        })
     }
 
     /// The toybox's own IP-Adapter, where pictures are to be shown to it and no adapter is named.

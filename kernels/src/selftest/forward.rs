@@ -160,7 +160,7 @@ fn matmuls(trial: &mut Trial) {
 }
 
 /// Batch, heads, queries, keys, width; the widths are those of Stable Diffusion's heads, an odd one and the autoencoder's.
-const ATTENTIONS: [[usize; 5]; 7] = [
+const ATTENTIONS: [[usize; 5]; 9] = [
     [2, 2, 64, 64, 40],
     [1, 2, 64, 77, 64],
     [1, 2, 64, 64, 80],
@@ -168,6 +168,9 @@ const ATTENTIONS: [[usize; 5]; 7] = [
     [3, 1, 49, 77, 5],
     [1, 1, 1, 1, 40],
     [1, 1, 64, 64, 512],
+    // Several blocks of queries and of keys, the last ones not full.
+    [2, 3, 150, 200, 40],
+    [1, 2, 70, 100, 160],
 ];
 
 fn attentions(trial: &mut Trial) {

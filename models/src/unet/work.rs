@@ -11,8 +11,8 @@ use crate::config::ConfigError;
 const ELEMENT: u64 = 2;
 /// Bytes of a weight of the time embedding, which is f32.
 const EXACT: u64 = 4;
-/// Side of a tile of the tensor cores.
-const TILE: usize = 16;
+/// Elements of 16 bytes: heads are as wide as some of them.
+const PIECE: usize = 8;
 /// The widest heads that attention takes to the tensor cores.
 const WIDEST: usize = 160;
 
@@ -25,7 +25,7 @@ pub enum Kernel {
     Product,
     /// Attention on tensor cores.
     Attention,
-    /// Attention on the units for f32: where sizes do not fit the tensor cores, as 77 tokens of text.
+    /// Attention on the units for f32: of heads that do not fit the tensor cores.
     PlainAttention,
     /// Group and layer norms, with SiLU.
     Norm,
@@ -37,10 +37,6 @@ pub enum Kernel {
     Join,
     /// Enlargement.
     Resize,
-    /// Queries, keys and values with rows of zeros, up to a whole tile of the tensor cores.
-    Pad,
-    /// A copy in another order: heads without their padding.
-    Copy,
 }
 
 impl Kernel {
@@ -56,8 +52,6 @@ impl Kernel {
             Self::Sum => "sum",
             Self::Join => "join",
             Self::Resize => "enlargement",
-            Self::Pad => "padding",
-            Self::Copy => "copy",
         }
     }
 
@@ -84,7 +78,7 @@ pub struct Work {
 }
 
 impl UNetConfig {
-    /// The kernels of a call with prepared conditioning, in 16 bits, on a GPU with tensor cores for f16. The embedding of the
+    /// The kernels of a call with prepared conditioning, in 16 bits, on an NVIDIA GPU from the A100 on. The embedding of the
     /// timestep counts as its three products; its activations, casts, and the copy of the latents (some ten launches of next
     /// to no bytes) do not count.
     ///
@@ -268,12 +262,12 @@ impl Ledger {
         for _ in 0..plan.depth {
             self.norm(level, channels);
             self.product(level, channels, 3 * channels, false);
-            self.self_attention(level, plan);
+            self.attention(level, plan, self.pixels(level));
             self.product(level, channels, channels, true);
             self.norm(level, channels);
             self.product(level, channels, channels, false);
             let text = self.shape.tokens;
-            self.attention(Kernel::PlainAttention, level, plan, [channels, text]);
+            self.attention(level, plan, text);
             self.product(level, channels, channels, true);
             self.norm(level, channels);
             self.product(level, channels, 8 * channels, false);
@@ -285,41 +279,19 @@ impl Ledger {
         self.product(level, channels, channels, true);
     }
 
-    fn self_attention(&mut self, level: usize, plan: &LevelPlan) {
-        let (channels, pixels) = (plan.channels, self.pixels(level));
-        let width = channels / plan.heads;
-        if !pixels.is_multiple_of(2 * TILE) || width > WIDEST {
-            self.attention(Kernel::PlainAttention, level, plan, [channels, pixels]);
-            return;
-        }
-        let padded = plan.heads * width.next_multiple_of(TILE);
-        if padded > channels {
-            let bytes = self.elements(level, channels) + self.elements(level, padded);
-            let shape = self.picture(level, format!("{channels} → {padded}"));
-            for _ in ["queries", "keys", "values"] {
-                self.add(Kernel::Pad, shape.clone(), 0, ELEMENT * bytes);
-            }
-            self.attention(Kernel::Attention, level, plan, [padded, pixels]);
-            let bytes = ELEMENT * 2 * self.elements(level, channels);
-            self.add(Kernel::Copy, self.picture(level, channels), 0, bytes);
-        } else {
-            self.attention(Kernel::Attention, level, plan, [channels, pixels]);
-        }
-    }
-
-    /// Of heads of `channels` together to `keys` of them.
-    fn attention(
-        &mut self,
-        kernel: Kernel,
-        level: usize,
-        plan: &LevelPlan,
-        [channels, keys]: [usize; 2],
-    ) {
+    fn attention(&mut self, level: usize, plan: &LevelPlan, keys: usize) {
         let (rows, heads, pixels) = (self.shape.rows, plan.heads, self.pixels(level));
-        let flops = attention_flops([rows, heads, pixels, channels / heads], keys, 2);
+        let (channels, width) = (plan.channels, plan.channels / heads);
+        let kernel = match width.is_multiple_of(PIECE) && width <= WIDEST {
+            true => Kernel::Attention,
+            false => Kernel::PlainAttention,
+        };
+        let flops = attention_flops([rows, heads, pixels, width], keys, 2);
         let bytes = ELEMENT * (2 * rows * channels * (pixels + keys)) as u64;
-        let shape = self.picture(level, format!("{heads} × {}", channels / heads));
-        let shape = format!("{shape} to {keys}");
+        let shape = format!(
+            "{} to {keys}",
+            self.picture(level, format!("{heads} × {width}"))
+        );
         self.add(kernel, shape, flops, bytes);
     }
 }

@@ -311,7 +311,10 @@ impl Studio<'_> {
     /// The request as it goes into the file: with names for what lies on this machine.
     fn public(&self, request: &Request) -> Request {
         let mut public = request.clone();
-        public.model.sha256.clone_from(&self.loaded.hash);
+        match &self.loaded.signature {
+            Some(signature) => signature.sign(&mut public),
+            None => public.model.sha256 = None,
+        }
         let models = &self.shared.models;
         if let Some(model) = models
             .iter()

@@ -7,6 +7,7 @@ use prepose::check::spatialbench::Rule;
 use prepose::check::spatialbench::config::DetectorParams;
 use prepose::detect::checker::Checker;
 use prepose::engine::{Blueprint, Engine};
+use prepose::make::Signature;
 use prepose::memory::Room;
 use prepose::request::{ModelRequest, Request, SearchConfig};
 use prepose_models::unet::Memory;
@@ -33,8 +34,8 @@ pub struct Making {
 pub struct Loaded {
     /// Its networks.
     pub engine: Engine,
-    /// The hash of its files.
-    pub hash: Option<String>,
+    /// Which files these are; none if they could not be hashed.
+    pub signature: Option<Signature>,
 }
 
 /// What a unit is made from.
@@ -96,19 +97,23 @@ impl Making {
             tracing::info!("{} is unloaded to make room", old.checkpoint);
         }
         let started = Instant::now();
-        let hash = blueprint.fingerprint();
+        let ungrounded = model.ungrounded_toybox();
+        let ungrounded = ungrounded.as_ref().map(Blueprint::open).transpose();
+        let ungrounded = ungrounded.map_err(|error| told(&error))?;
+        let signing = Signature::begin(&blueprint, ungrounded.as_ref());
         let engine = blueprint
             .load(model, device)
             .map_err(|error| told(&error))?;
         let engine = engine.tiling_when_short(true);
         // A checkpoint whose files cannot be hashed was loaded nevertheless.
-        let hash = hash.join().ok().and_then(Result::ok);
+        let signature = signing.finish().ok();
         tracing::info!(
             "{} was loaded in {:.1} s",
             model.checkpoint,
             started.elapsed().as_secs_f64()
         );
-        self.loaded.push((model.clone(), Loaded { engine, hash }));
+        self.loaded
+            .push((model.clone(), Loaded { engine, signature }));
         Ok(())
     }
 

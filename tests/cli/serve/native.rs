@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use prepose::output::png::read_request;
 use prepose::picture::Picture;
 use serde_json::{Value, json};
 
@@ -74,6 +75,10 @@ fn plain_and_guided_pictures_are_those_of_the_command_line() {
                 "{kind} {picture}"
             );
             assert!(picture["verdict"]["status"].is_string(), "{picture}");
+            let copy = folder.path().join("served.png");
+            std::fs::write(&copy, &answer.body).unwrap();
+            let [made, served] = [file, &copy].map(|path| read_request(path).unwrap().model);
+            assert_eq!(made, served, "the same networks by the same hash");
         }
     }
     let listed = server.get("/api/pictures?limit=3").json();

@@ -195,7 +195,9 @@ pub(in crate::cube) fn launch(
     v: CubeTensor,
     causal: bool,
 ) -> CubeTensor {
-    let out = (!causal).then(|| accelerated::attention(&q, &k, &v));
+    let out = (!causal).then(|| {
+        matrix_units::attention(&q, &k, &v).or_else(|| accelerated::attention(&q, &k, &v))
+    });
     out.flatten().unwrap_or_else(|| run(q, k, v, causal, None))
 }
 

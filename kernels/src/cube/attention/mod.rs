@@ -6,12 +6,13 @@
 //! read. Rows wider than 40 are shared by two and more threads, which exchange their parts of the
 //! scores through shared memory.
 //!
-//! Nothing depends on the size of a plane, on tensor cores or on atomics. Where there are tensor cores
-//! for f16, [`accelerated`] comes first.
+//! Nothing of this depends on the size of a plane, on tensor cores or on atomics. Where there are matrix units for f16 or bf16,
+//! [`matrix_units`] come first, or else [`accelerated`].
 
 mod accelerated;
 mod forward;
 mod input_grads;
+mod matrix_units;
 mod query_grad;
 
 use super::*;

@@ -13,9 +13,9 @@ use cubecl::prelude::barrier::copy_async_checked;
 use super::finish::write;
 
 /// Elements of 16 bits that are copied at once.
-pub(super) const PIECE: usize = 8;
+pub(in crate::cube) const PIECE: usize = 8;
 /// Threads of a plane.
-pub(super) const PLANE: usize = 32;
+pub(in crate::cube) const PLANE: usize = 32;
 
 /// What is the same for all launches of a compiled kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -7,20 +7,24 @@ use burn::backend::DispatchDevice;
 use burn_cubecl::CubeDevice;
 use cubecl::features::MmaConfig;
 
-/// Whether the tensor's device has what the kernel is made of, for its type: products of 16 × 8 × 16, loads of their operands, and
-/// copies that the threads do not wait for.
-fn has_units<const D: usize>(x: &Tensor<D>) -> bool {
-    let element = match x.dtype() {
-        DType::F16 => ElemType::Float(FloatKind::F16),
-        DType::BF16 => ElemType::Float(FloatKind::BF16),
-        _ => return false,
-    };
+/// Whether the tensor's device [has units](has_units) for its type.
+fn suits<const D: usize>(x: &Tensor<D>) -> bool {
     let device = x.device();
     let DispatchDevice::Cube(device) = device.as_dispatch() else {
         return false;
     };
     let device: &CubeDevice = device;
-    let client = device.client();
+    has_units(&device.client(), x.dtype())
+}
+
+/// Whether a device has what these kernels are made of, for a type: products of 16 × 8 × 16, loads of their operands, and copies that the
+/// threads do not wait for.
+pub(in crate::cube) fn has_units(client: &Client, dtype: DType) -> bool {
+    let element = match dtype {
+        DType::F16 => ElemType::Float(FloatKind::F16),
+        DType::BF16 => ElemType::Float(FloatKind::BF16),
+        _ => return false,
+    };
     let features = &client.properties().features;
     let product = MmaConfig {
         a_type: element,
@@ -71,7 +75,7 @@ pub(crate) fn affine(
     onto: Option<&Tensor<3>>,
 ) -> Option<Tensor<3>> {
     let [outputs, inputs] = weight.dims();
-    if !same_types(x, weight, bias, onto) || !has_units(x) {
+    if !same_types(x, weight, bias, onto) || !suits(x) {
         return None;
     }
     // Before anything is filled up: what is under autodiff stays there.
@@ -107,7 +111,7 @@ pub(crate) fn convolve(
     let [outputs, inputs, down, across] = weight.dims();
     let [_, channels, height, width] = x.dims();
     let fits = height + 2 * padding[0] >= down && width + 2 * padding[1] >= across;
-    if !fits || channels != inputs || !same_types(x, weight, bias, None) || !has_units(x) {
+    if !fits || channels != inputs || !same_types(x, weight, bias, None) || !suits(x) {
         return None;
     }
     operand(x)?;
@@ -147,7 +151,7 @@ pub(crate) fn convolve_input_grad(
 ) -> Option<Tensor<4>> {
     let [_, _, side, across] = weight.dims();
     let [_, _, height, width] = input;
-    if side != across || padding >= side || !has_units(grad) {
+    if side != across || padding >= side || !suits(grad) {
         return None;
     }
     operand(grad)?;

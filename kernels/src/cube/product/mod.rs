@@ -7,13 +7,16 @@ mod finish;
 mod kernel;
 mod layers;
 
+pub(super) use kernel::PLANE;
+pub(super) use layers::has_units;
 pub(crate) use layers::{affine, affine_input_grad, convolve, convolve_input_grad};
 
 use super::layout::{channels_last, empty_channels_last, pitch};
 use super::*;
 use choice::{Device, Problem, Window, choose};
 use finish::sum_kernel;
-use kernel::{Config, PIECE, SizesLaunch, product_kernel};
+pub(super) use kernel::PIECE;
+use kernel::{Config, SizesLaunch, product_kernel};
 
 /// Products of views.
 #[backend_extension(Cube, Fusion: cfg(feature = "fusion"))]
@@ -157,7 +160,7 @@ fn onto_runs(onto: CubeTensor, given: bool) -> (CubeTensor, usize) {
 }
 
 /// One row after the other, from a multiple of 16 bytes on.
-fn packed(x: CubeTensor) -> CubeTensor {
+pub(super) fn packed(x: CubeTensor) -> CubeTensor {
     let x = burn_cubecl::kernel::into_contiguous(x);
     match x.handle.offset_start.unwrap_or(0).is_multiple_of(16) {
         true => x,

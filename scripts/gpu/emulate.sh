@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Attention on matrix units, on a CPU: the CUDA text that CubeCL makes of the kernel is run thread by thread, the instructions of a warp by
+# their definition in PTX (emulate/warp.h), and compared with loops in f64. Prints a table; exit code 1 if something is wrong.
+#
+#     scripts/gpu/emulate.sh
+#
+# Needs what dry-run.sh needs, Python, and GCC 12 or another C++ compiler that has _Float16 (CXX names it).
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+XDG_CACHE_HOME=$scratch/cache CUBECL_DEBUG_LOG=$scratch/kernels.log DRY_DRIVER_STATS=$scratch/stats.json \
+    scripts/gpu/dry-run.sh operations attention >"$scratch/dry-run.log" || { cat "$scratch/dry-run.log" >&2; exit 1; }
+
+echo "| | width | pictures × heads × queries × keys | error | at most |"
+echo "| --- | ---: | --- | ---: | ---: |"
+right=0 found=""
+while read -r kernel width file; do
+    found=yes
+    number=__half
+    case "$kernel" in *_bf16_*) number=__nv_bfloat16 ;; esac
+    "${CXX:-g++}" -std=c++20 -O1 -w -Iscripts/gpu/emulate -DKERNEL_FILE="\"$file\"" -DKERNEL="$kernel" -DWIDTH="$width" -DNUMBER="$number" \
+        -DPAIR="${number}_2" -DEIGHT="${number}_8" scripts/gpu/emulate/attention.cpp -o "$scratch/attention"
+    "$scratch/attention" | sed "s/^| /| ${number#__}: /" || right=1
+done < <(python3 scripts/gpu/emulate/kernel.py "$scratch/kernels.log" units_kernel "$scratch")
+[ -n "$found" ] || { echo "the dry run compiled no kernel of that name" >&2; exit 1; }
+exit $right
