@@ -18,11 +18,11 @@ echo "| --- | ---: | --- | ---: | ---: |"
 right=0 found=""
 while read -r kernel width file; do
     found=yes
-    number=__half
-    case "$kernel" in *_bf16_*) number=__nv_bfloat16 ;; esac
+    dtype=f16 number=__half
+    case "$kernel" in *_bf16_*) dtype=bf16 number=__nv_bfloat16 ;; esac
     "${CXX:-g++}" -std=c++20 -O1 -w -Iscripts/gpu/emulate -DKERNEL_FILE="\"$file\"" -DKERNEL="$kernel" -DWIDTH="$width" -DNUMBER="$number" \
         -DPAIR="${number}_2" -DEIGHT="${number}_8" scripts/gpu/emulate/attention.cpp -o "$scratch/attention"
-    "$scratch/attention" | sed "s/^| /| ${number#__}: /" || right=1
+    "$scratch/attention" | sed "s/^| /| $dtype: /" || right=1
 done < <(python3 scripts/gpu/emulate/kernel.py "$scratch/kernels.log" units_kernel "$scratch")
 [ -n "$found" ] || { echo "the dry run compiled no kernel of that name" >&2; exit 1; }
 exit $right
