@@ -172,8 +172,8 @@ fn units_kernel<F: Float>(
     write_rows::<F>(&seen, out, &of_out, first, rows, config);
 }
 
-/// The result as `[B, H, N, D]`, the heads of each query next to each other, or `None` where there are no such units for the type, or rows do not
-/// begin at multiples of 16 bytes.
+/// The result as `[B, H, N, D]`, the heads of each query next to each other, or `None` where there are no such units for the type, or rows are
+/// too wide or no whole number of pieces.
 pub(super) fn attention(q: &CubeTensor, k: &CubeTensor, v: &CubeTensor) -> Option<CubeTensor> {
     let [batch, heads, queries, width] = [0, 1, 2, 3].map(|axis| q.meta.shape()[axis]);
     let keys = k.meta.shape()[2];
