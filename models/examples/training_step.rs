@@ -17,7 +17,7 @@ use std::time::Instant;
 use burn::prelude::*;
 use burn::tensor::{FloatDType, TensorData};
 use prepose_models::params::ParamSource;
-use prepose_models::training::{Batch, Choice, Lora, TrainableUNet};
+use prepose_models::training::{Batch, Choice, Followed, Lora, TrainableUNet};
 use prepose_models::unet::{Memory, UNetConfig};
 
 const USAGE: &str = "training_step UNET_FOLDER [--train all|lora] [--memory keep|recompute] [--batch N] [--size N] [--rank N] [--repeat N]";
@@ -123,12 +123,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     for _ in 0..repeat {
         let (before, started) = (processor_seconds()?, Instant::now());
         let batch = Batch::new(sample.clone(), &timesteps, context.clone());
-        let pass = unet.pass(batch, memory);
-        let off = pass.prediction().clone() - target.clone();
-        // Of the mean of squares.
-        let cotangent = off.clone() * (2.0 / off.shape().num_elements() as f64);
-        last = off.square().mean().into_scalar::<f32>();
-        let gradients = pass.gradients(cotangent);
+        let elements = target.shape().num_elements() as f64;
+        let (losses, gradients) = unet.gradients(&batch, memory, |part, prediction| {
+            let target = target.clone().narrow(0, part.start, part.len());
+            let off = prediction.clone() - target;
+            Followed {
+                result: off.clone().square().sum().into_scalar::<f32>(),
+                // Of the mean of squares.
+                cotangent: off * (2.0 / elements),
+            }
+        });
+        last = losses.into_iter().map(f64::from).sum::<f64>() / elements;
         let values = unet.values().into_iter().zip(gradients);
         let values = values.map(|(value, gradient)| value - gradient * RATE);
         let values = values.collect();

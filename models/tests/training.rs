@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use burn::prelude::*;
 use burn::tensor::{DType, FloatDType, TensorData};
 use prepose_models::training::{
-    Batch, Choice, Lora, Parameter, TrainableUNet, TrainingError, parameters,
+    Batch, Choice, Followed, Lora, Parameter, TrainableUNet, TrainingError, parameters,
 };
 use prepose_models::unet::{AddedConditioning, Memory, Objects, UNetConfig};
 use support::{Expected, FileSource, config, deviation};
@@ -106,8 +106,54 @@ impl Case {
     }
 }
 
+/// Fails unless samples that go through the network side by side have the results and, but for rounding, the `gradients` of the batch.
+fn in_parts(unet: &TrainableUNet, batch: &Batch, cotangent: &Tensor<4>, gradients: &[Tensor<1>]) {
+    let samples = batch.sample.dims()[0];
+    for memory in [Memory::Keep, Memory::Recompute] {
+        let (rows, parted) = unet.gradients_in_parts(batch, samples, memory, |part, prediction| {
+            let cotangent = cotangent.clone().narrow(0, part.start, part.len());
+            assert_eq!(prediction.dims(), cotangent.dims());
+            Followed {
+                result: part,
+                cotangent,
+            }
+        });
+        assert!(rows.into_iter().eq((0..samples).map(|row| row..row + 1)));
+        assert_eq!(parted.len(), gradients.len());
+        let values = |gradients: Vec<Tensor<1>>| -> Vec<Vec<f32>> {
+            assert!(gradients.iter().all(|gradient| !gradient.is_autodiff()));
+            let all = gradients.into_iter().map(Tensor::into_data);
+            all.map(|data| data.iter().collect()).collect()
+        };
+        let (whole, parted) = (values(gradients.to_vec()), values(parted));
+        let largest = |of: &[f32]| of.iter().fold(0f32, |most, x| most.max(x.abs()));
+        let of_all = whole.iter().map(|of| largest(of)).fold(0.0, f32::max);
+        let names = unet.parameters().iter().map(|parameter| &parameter.name);
+        for ((name, whole), parted) in names.zip(&whole).zip(&parted) {
+            // Some are nothing but rounding, such as those of what a norm takes out again.
+            let allowed = 1e-4 * largest(whole) + 1e-6 * of_all;
+            for (one, other) in whole.iter().zip(parted) {
+                assert!((one - other).abs() <= allowed, "{name}: {other}, not {one}");
+            }
+        }
+    }
+}
+
+/// Small networks' batches have parts, by their number of samples alone.
+#[test]
+fn how_many_parts_a_batch_has() {
+    let case = Case::open("sd1");
+    let unet = case.load(&Choice::All);
+    let parts = |samples, side| unet.parts([samples, 4, side, side]);
+    let of = |samples: [usize; 8]| samples.map(|samples| parts(samples, 16));
+    assert_eq!(of([1, 3, 4, 12, 24, 31, 32, 100]), [1, 1, 2, 2, 2, 2, 4, 8]);
+    // Long operations keep all threads busy.
+    assert_eq!(parts(12, 512), 1);
+}
+
 /// Fails unless a pass that keeps what comes into blocks alone has the prediction and `gradients` of one that keeps all.
 fn same_again(unet: &TrainableUNet, batch: Batch, cotangent: Tensor<4>, gradients: &[Tensor<1>]) {
+    in_parts(unet, &batch, &cotangent, gradients);
     let whole = unet.pass(batch.clone(), Memory::Keep);
     let again = unet.pass(batch, Memory::Recompute);
     let predictions = [&whole, &again].map(|pass| pass.prediction().to_data());

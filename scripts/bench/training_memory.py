@@ -12,7 +12,8 @@ DIR is a checkpoint of random weights (`prepose bench weights sd15 --out DIR`). 
 - `train`: the whole of `prepose train lora` on pictures: text encoder, autoencoder, AdamW, the state, the program itself.
 
 `peak` is the most that the process held at once, mapped files included. Seconds are the processor's, all threads together, and
-those of the clock; of each the least of the steps after the first. Rows that are in FILE stay there unless --only names them.
+those of the clock; the page has the clock's, the least of the steps after the first. Rows that are in FILE stay there unless --only names
+them.
 """
 
 import argparse
@@ -128,15 +129,10 @@ def product(given, network, memory):
     return {"wall_seconds": steps, "peak": used.ru_maxrss * 1024}
 
 
-def least(row, what):
-    return min(row[what][1:]) if what in row else None
-
-
 def page(rows):
-    text = ["| network | | peak memory | processor's seconds a step |", "| --- | --- | ---: | ---: |"]
+    text = ["| network | | peak memory | seconds a step |", "| --- | --- | ---: | ---: |"]
     for row in rows:
-        seconds = least(row, "cpu_seconds")
-        cells = [row["network"], LABELS[row["side"]], f"{row['peak'] / 1e9:.2f} GB", f"{seconds:.2f}" if seconds else ""]
+        cells = [row["network"], LABELS[row["side"]], f"{row['peak'] / 1e9:.2f} GB", f"{min(row['wall_seconds'][1:]):.2f}"]
         text.append(f"| {' | '.join(cells)} |")
     return "\n".join(text)
 

@@ -9,6 +9,7 @@
 mod assembly;
 mod choice;
 mod initial;
+mod parts;
 mod pass;
 
 use std::collections::HashMap;
@@ -18,6 +19,7 @@ use burn::tensor::{DType, FloatDType, TensorData};
 use thiserror::Error;
 
 pub use choice::{Choice, Lora, LoraModule, Parameter, parameters};
+pub use parts::Followed;
 pub use pass::{Batch, TrainingPass};
 
 use crate::config::ConfigError;
@@ -26,6 +28,7 @@ use crate::params::{ParamSource, Params};
 use crate::unet::{UNet, UNetConfig};
 use assembly::{Assembly, Frozen, Loading};
 use choice::Plan;
+use parts::Pools;
 
 /// Why a network cannot be trained as asked.
 #[derive(Debug, Error, Clone, PartialEq)]
@@ -82,8 +85,9 @@ pub struct TrainableUNet {
     /// The adapter, if it is one that is trained.
     adapter: Option<IpAdapterConfig>,
     by_path: HashMap<String, LoraModule>,
-    /// Leaves of the tape.
-    leaves: Vec<Tensor<1>>,
+    /// What is trained, f32, on a device without autodiff.
+    values: Vec<Tensor<1>>,
+    pools: Pools,
 }
 
 impl TrainableUNet {
@@ -156,7 +160,8 @@ impl TrainableUNet {
             modules,
             adapter,
             by_path,
-            leaves: Vec::new(),
+            values: Vec::new(),
+            pools: Pools::default(),
         };
         unet.set_values(values);
         Ok(unet)
@@ -179,8 +184,7 @@ impl TrainableUNet {
 
     /// The values of what is trained, without autodiff.
     pub fn values(&self) -> Vec<Tensor<1>> {
-        let leaves = self.leaves.iter().cloned();
-        leaves.map(Tensor::without_autodiff).collect()
+        self.values.clone()
     }
 
     /// Puts other values in their place.
@@ -189,11 +193,19 @@ impl TrainableUNet {
     /// If their number or a length is another.
     pub fn set_values(&mut self, values: Vec<Tensor<1>>) {
         self.check(&values);
-        let leaf = |value: Tensor<1>| {
+        let here = |value: Tensor<1>| {
             let value = value.without_autodiff().cast(DType::F32);
-            value.to_device(&self.device).autodiff().require_grad()
+            value.to_device(&self.device)
         };
-        self.leaves = values.into_iter().map(leaf).collect();
+        self.values = values.into_iter().map(here).collect();
+    }
+
+    /// Leaves of a new tape.
+    fn leaves(&self) -> Vec<Tensor<1>> {
+        let values = self.values.iter().cloned();
+        values
+            .map(|value| value.autodiff().require_grad())
+            .collect()
     }
 
     fn check(&self, values: &[Tensor<1>]) {

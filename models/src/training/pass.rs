@@ -43,6 +43,8 @@ impl<'a> Batch<'a> {
 pub struct TrainingPass<'a> {
     network: &'a TrainableUNet,
     batch: Batch<'a>,
+    /// What is trained, on a tape of this pass's own, so that others may go on beside it.
+    leaves: Vec<Tensor<1>>,
     prediction: Tensor<4>,
     kept: Kept,
 }
@@ -61,10 +63,11 @@ impl TrainableUNet {
     /// # Panics
     /// If shapes do not fit together, or what the network needs to be told is missing.
     pub fn pass<'a>(&'a self, batch: Batch<'a>, memory: Memory) -> TrainingPass<'a> {
+        let leaves = self.leaves();
         let (prediction, kept) = match memory {
             Memory::Keep => {
-                let unet = self.build(&self.leaves);
-                let prepared = self.prepare(&unet, &self.leaves, &batch);
+                let unet = self.build(&leaves);
+                let prepared = self.prepare(&unet, &leaves, &batch);
                 let (sample, timesteps) = (batch.sample.clone(), batch.timesteps);
                 let on_tape = unet.forward_prepared(sample, timesteps, &prepared);
                 (
@@ -84,6 +87,7 @@ impl TrainableUNet {
         TrainingPass {
             network: self,
             batch,
+            leaves,
             prediction,
             kept,
         }
@@ -124,7 +128,7 @@ impl TrainingPass<'_> {
     /// # Panics
     /// If the gradient has another shape than the prediction.
     pub fn gradients(self, cotangent: Tensor<4>) -> Vec<Tensor<1>> {
-        let leaves = &self.network.leaves;
+        let leaves = &self.leaves;
         let mut sums = Sums(vec![None; leaves.len()]);
         match self.kept {
             Kept::Tape(prediction) => {

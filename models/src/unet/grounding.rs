@@ -5,6 +5,8 @@
 //! depends on the picture, so that its key and value are computed once a prompt; the factors tanh(α) of the gates are
 //! merged into the projections that they follow, on the tape where they are trained.
 
+use std::ops::Range;
+
 use burn::module::Param;
 use burn::prelude::*;
 use burn::tensor::DType;
@@ -88,6 +90,16 @@ impl Objects {
         Self {
             mask: self.mask.zeros_like(),
             ..self.clone()
+        }
+    }
+
+    /// These pictures of the batch.
+    pub(crate) fn narrow(&self, rows: &Range<usize>) -> Self {
+        let narrow = |x: &Tensor<3>| x.clone().narrow(0, rows.start, rows.len());
+        Self {
+            phrases: narrow(&self.phrases),
+            boxes: narrow(&self.boxes),
+            mask: narrow(&self.mask),
         }
     }
 

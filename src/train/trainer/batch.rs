@@ -1,11 +1,14 @@
 //! A batch: what it is made of, and its losses and gradients.
 
+use std::ops::Range;
+
 use burn::tensor::{Device, Tensor, TensorData};
-use prepose_models::training;
+use prepose_models::training::{self, Followed};
 use prepose_models::unet::{AddedConditioning, Objects};
 use prepose_optimizer::draws::Purpose;
 use prepose_optimizer::objective::{error, noisy_parts};
 use prepose_optimizer::scale::Scale;
+use rayon::prelude::*;
 
 use super::super::error::TrainError;
 use super::super::recipe::{Beside, Kind, Recipe};
@@ -31,6 +34,21 @@ struct Batch {
 }
 
 impl Batch {
+    /// The samples of `other` after those that there are.
+    fn append(&mut self, other: Self) {
+        self.noisy.extend(other.noisy);
+        self.targets.extend(other.targets);
+        self.factors.extend(other.factors);
+        self.timesteps.extend(other.timesteps);
+        self.contexts.extend(other.contexts);
+        self.pooled.extend(other.pooled);
+        self.time_ids.extend(other.time_ids);
+        self.shown.extend(other.shown);
+        self.latent = other.latent;
+        self.text = other.text;
+        self.features = other.features;
+    }
+
     /// SDXL's other conditions.
     fn added(&self, device: &Device) -> Option<AddedConditioning> {
         let count = self.timesteps.len();
@@ -53,11 +71,12 @@ impl Trainer<'_> {
         number: u64,
         items: &[usize],
     ) -> Result<(Vec<f64>, Vec<Vec<f32>>), TrainError> {
+        // Of batches there are fewer than 2⁴⁰, of samples in one fewer than 2²⁴.
+        let sample = |(at, item): (usize, &usize)| self.sample(*item, (number << 24) | at as u64);
+        let samples = items.par_iter().enumerate().map(sample);
+        let samples: Vec<Batch> = samples.collect::<Result<_, _>>()?;
         let mut batch = Batch::default();
-        for (at, item) in items.iter().enumerate() {
-            // Of batches there are fewer than 2⁴⁰, of samples in one fewer than 2²⁴.
-            self.add(&mut batch, *item, (number << 24) | at as u64)?;
-        }
+        samples.into_iter().for_each(|sample| batch.append(sample));
         let count = items.len();
         let added = batch.added(&self.device);
         let [channels, height, width] = batch.latent;
@@ -78,29 +97,28 @@ impl Trainer<'_> {
             shown,
             ..training::Batch::new(noisy, &batch.timesteps, context)
         };
-        let pass = self.unet.pass(told, self.memory);
-        let said: Vec<f32> = (pass.prediction().clone().into_data())
-            .iter::<f32>()
-            .collect();
         let scale = self.place.scale.map_or(1.0, Scale::factor);
-        let mut losses = Vec::with_capacity(count);
-        let mut cotangent = Vec::with_capacity(said.len());
-        let rows = said
-            .chunks_exact(channels * height * width)
-            .zip(&batch.targets);
-        for ((row, target), factor) in rows.zip(&batch.factors) {
-            let samples = count * self.recipe.accumulate;
-            let (loss, gradient) = error(row, target, *factor, samples);
-            losses.push(loss);
-            cotangent.extend(gradient.into_iter().map(|g| g * scale));
-        }
-        if losses.iter().any(|loss| !loss.is_finite()) {
-            return Ok((losses, Vec::new()));
-        }
-        let cotangent = Tensor::<4>::from_data(TensorData::new(cotangent, shape), &self.device);
-        let gradients = pass.gradients(cotangent).into_iter();
+        let samples = count * self.recipe.accumulate;
+        let follow = |part: Range<usize>, prediction: &Tensor<4>| {
+            let said: Vec<f32> = prediction.clone().into_data().iter::<f32>().collect();
+            let mut losses = Vec::with_capacity(part.len());
+            let mut cotangent = Vec::with_capacity(said.len());
+            let rows = said.chunks_exact(channels * height * width);
+            for (row, at) in rows.zip(part) {
+                let (loss, gradient) = error(row, &batch.targets[at], batch.factors[at], samples);
+                losses.push(loss);
+                cotangent.extend(gradient.into_iter().map(|g| g * scale));
+            }
+            let cotangent = TensorData::new(cotangent, prediction.dims());
+            Followed {
+                result: losses,
+                cotangent: Tensor::from_data(cotangent, &self.device),
+            }
+        };
+        let (losses, gradients) = self.unet.gradients(&told, self.memory, follow);
+        let gradients = gradients.into_iter();
         let gradients = gradients.map(|gradient| gradient.into_data().iter::<f32>().collect());
-        Ok((losses, gradients.collect()))
+        Ok((losses.concat(), gradients.collect()))
     }
 
     /// What GLIGEN's layers are told of the batch with this number, if it is they that are trained. As with their authors, none
@@ -124,9 +142,10 @@ impl Trainer<'_> {
         Ok(Some(if dropped { objects.none() } else { objects }))
     }
 
-    /// Adds an item to a batch; everything that is drawn for it depends on `number`.
-    fn add(&self, batch: &mut Batch, item: usize, number: u64) -> Result<(), TrainError> {
+    /// An item as a batch of its own; everything that is drawn for it depends on `number`.
+    fn sample(&self, item: usize, number: u64) -> Result<Batch, TrainError> {
         let Recipe { seed, .. } = *self.recipe;
+        let mut batch = Batch::default();
         let moments = self.data.moments(item)?;
         let normal = |purpose, count| {
             NoiseSource::new(NoiseKind::Philox, seed.bits(purpose, number)).randn(count)
@@ -184,6 +203,6 @@ impl Trainer<'_> {
                 .time_ids
                 .extend(ids.as_flattened().iter().map(|id| *id as f32));
         }
-        Ok(())
+        Ok(batch)
     }
 }

@@ -6,6 +6,7 @@ mod ip_adapter;
 mod kills;
 mod recompute;
 mod steer;
+mod threads;
 
 use std::fs;
 use std::path::Path;
