@@ -20,7 +20,7 @@ use prepose_models::params::ParamSource;
 use prepose_models::training::{Batch, Choice, Followed, Lora, TrainableUNet};
 use prepose_models::unet::{Memory, UNetConfig};
 
-const USAGE: &str = "training_step UNET_FOLDER [--train all|lora] [--memory keep|recompute] [--batch N] [--size N] [--rank N] [--repeat N]";
+const USAGE: &str = "training_step UNET_FOLDER [--train all|lora] [--memory keep|recompute] [--batch N] [--size N] [--rank N] [--repeat N] [--parts N]";
 const TOKENS: usize = 77;
 /// What descends is scaled with.
 const RATE: f64 = 1e-4;
@@ -93,14 +93,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         "recompute" => Memory::Recompute,
         _ => return Err(USAGE.into()),
     };
-    let [batch, size, rank, repeat] = [
+    let [batch, size, rank, repeat, parts] = [
         ("--batch", "12"),
         ("--size", "16"),
         ("--rank", "4"),
         ("--repeat", "5"),
+        // As many as `prepose train` would make.
+        ("--parts", "0"),
     ]
     .map(|(name, default)| option(name, default).parse::<usize>());
-    let (batch, size, rank, repeat) = (batch?, size?, rank?, repeat?);
+    let (batch, size, rank, repeat, parts) = (batch?, size?, rank?, repeat?, parts?);
     if !options.is_empty() {
         return Err(USAGE.into());
     }
@@ -118,21 +120,26 @@ fn main() -> Result<(), Box<dyn Error>> {
     let target = random.tensor([batch, config.out_channels, size, size]);
     let context = random.tensor([batch, TOKENS, context]);
     let timesteps: Vec<f64> = (0..batch).map(|i| (i * 997 / batch) as f64).collect();
+    let parts = match parts {
+        0 => unet.parts(sample.dims()),
+        _ => parts,
+    };
     let (mut times, mut wall) = (Vec::new(), Vec::new());
     let mut last = 0.0;
     for _ in 0..repeat {
         let (before, started) = (processor_seconds()?, Instant::now());
         let batch = Batch::new(sample.clone(), &timesteps, context.clone());
         let elements = target.shape().num_elements() as f64;
-        let (losses, gradients) = unet.gradients(&batch, memory, |part, prediction| {
-            let target = target.clone().narrow(0, part.start, part.len());
-            let off = prediction.clone() - target;
-            Followed {
-                result: off.clone().square().sum().into_scalar::<f32>(),
-                // Of the mean of squares.
-                cotangent: off * (2.0 / elements),
-            }
-        });
+        let (losses, gradients) =
+            unet.gradients_in_parts(&batch, parts, memory, |part, prediction| {
+                let target = target.clone().narrow(0, part.start, part.len());
+                let off = prediction.clone() - target;
+                Followed {
+                    result: off.clone().square().sum().into_scalar::<f32>(),
+                    // Of the mean of squares.
+                    cotangent: off * (2.0 / elements),
+                }
+            });
         last = losses.into_iter().map(f64::from).sum::<f64>() / elements;
         let values = unet.values().into_iter().zip(gradients);
         let values = values.map(|(value, gradient)| value - gradient * RATE);
