@@ -63,7 +63,12 @@ impl<E: Element> Columns<E> for Transposed<E> {
 /// `to_stride` words apart. Words need no alignment.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
-unsafe fn transpose16(from: *const u8, from_bytes: usize, to: *mut f32, to_stride: usize) {
+pub(super) unsafe fn transpose16(
+    from: *const u8,
+    from_bytes: usize,
+    to: *mut f32,
+    to_stride: usize,
+) {
     use core::arch::x86_64::*;
     // SAFETY: row `i` of the caller's sixteen.
     let load = |i: usize| unsafe { _mm512_loadu_ps(from.add(i * from_bytes).cast()) };

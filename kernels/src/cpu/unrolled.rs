@@ -1,6 +1,10 @@
 //! The neighbourhoods of pictures as the right operand of a product that is summed over pixels.
 
+#[cfg(target_arch = "x86_64")]
+use super::columns::transpose16;
 use super::operand::Columns;
+#[cfg(target_arch = "x86_64")]
+use super::simd::{Level, level};
 use super::tile::GROUP;
 
 /// The unrolled neighbourhoods of a batch of contiguous pictures, pixel after pixel: row `k` is the output pixel `k % plane` of
@@ -21,6 +25,10 @@ pub(crate) struct Unrolled {
 // SAFETY: only read.
 unsafe impl Sync for Unrolled {}
 
+/// Rows that are turned at a time.
+#[cfg(target_arch = "x86_64")]
+const TURNED: usize = 64;
+
 impl Columns<f32> for Unrolled {
     unsafe fn pack(
         &self,
@@ -31,6 +39,12 @@ impl Columns<f32> for Unrolled {
         to: *mut f32,
         stride: usize,
     ) {
+        #[cfg(target_arch = "x86_64")]
+        if level() >= Level::Avx512 {
+            // SAFETY: the level says that AVX-512F is there; the rest is the caller's contract.
+            unsafe { self.pack_turned(col, cols, (k0, kc), to, stride) };
+            return;
+        }
         for j in 0..GROUP {
             let to = to.wrapping_add(j);
             if j < cols {
@@ -47,6 +61,49 @@ impl Columns<f32> for Unrolled {
 }
 
 impl Unrolled {
+    /// As [`Columns::pack`], by way of columns that are written as they lie and turned in registers.
+    ///
+    /// # Safety
+    /// The processor must have AVX-512F; otherwise as for [`Columns::pack`].
+    #[cfg(target_arch = "x86_64")]
+    unsafe fn pack_turned(
+        &self,
+        col: usize,
+        cols: usize,
+        (k0, kc): (usize, usize),
+        to: *mut f32,
+        stride: usize,
+    ) {
+        let mut lines = [[0f32; TURNED]; GROUP];
+        for first in (0..kc).step_by(TURNED) {
+            let count = TURNED.min(kc - first);
+            for (j, line) in lines.iter_mut().enumerate().take(cols) {
+                // SAFETY: column `col + j` and the rows are the caller's; a line has room for `count` elements.
+                unsafe { self.column(col + j, (k0 + first, count), line.as_mut_ptr(), 1) };
+            }
+            let to = to.wrapping_add(first * stride);
+            let whole = count - count % 16;
+            for k in (0..whole).step_by(16) {
+                let from = lines.as_ptr().cast::<f32>().wrapping_add(k);
+                // SAFETY: sixteen elements of each line and sixteen of the caller's rows follow.
+                unsafe {
+                    transpose16(
+                        from.cast(),
+                        size_of_val(&lines[0]),
+                        to.add(k * stride),
+                        stride,
+                    )
+                };
+            }
+            for k in whole..count {
+                for (j, line) in lines.iter().enumerate() {
+                    // SAFETY: a group of each row is in the caller's room.
+                    unsafe { *to.add(k * stride + j) = line[k] };
+                }
+            }
+        }
+    }
+
     /// Writes rows `k0..k0 + kc` of column `j` to `to`, one every `stride` elements.
     ///
     /// # Safety
@@ -60,11 +117,11 @@ impl Unrolled {
         let first = self.padding.saturating_sub(right).div_ceil(self.stride);
         let end = (width + self.padding).saturating_sub(right);
         let end = end.div_ceil(self.stride);
-        let mut k = k0;
-        while k < k0 + kc {
-            let (sample, pixel) = (k / self.plane, k % self.plane);
-            let (row, from) = (pixel / self.out_width, pixel % self.out_width);
-            let until = self.out_width.min(from + k0 + kc - k);
+        let (mut sample, pixel) = (k0 / self.plane, k0 % self.plane);
+        let (mut row, mut from) = (pixel / self.out_width, pixel % self.out_width);
+        let (mut to, mut left) = (to, kc);
+        while left > 0 {
+            let until = self.out_width.min(from + left);
             let y = (row * self.stride + down).wrapping_sub(self.padding);
             // What is above the picture wraps to below it.
             let (first, end) = if y < height {
@@ -73,9 +130,8 @@ impl Unrolled {
             } else {
                 (until, until)
             };
-            let to = to.wrapping_add((k - k0) * stride);
-            // SAFETY: places `from..until` of the line are rows from `k` on, which are the caller's; those from `first` to
-            // `end` have their tap in line `y` of the picture.
+            // SAFETY: places `from..until` of the line are the caller's next rows; those from `first` to `end` have their
+            // tap in line `y` of the picture.
             unsafe {
                 for x in (from..first).chain(end..until) {
                     *to.add((x - from) * stride) = 0.0;
@@ -83,16 +139,23 @@ impl Unrolled {
                 if first < end {
                     let line = ((sample * self.channels + channel) * height + y) * width;
                     let at = line + first * self.stride + right - self.padding;
-                    let mut line = self.from.add(at);
-                    let mut to = to.add((first - from) * stride);
-                    for _ in first..end {
-                        *to = *line;
-                        to = to.wrapping_add(stride);
-                        line = line.wrapping_add(self.stride);
+                    let line = self.from.add(at);
+                    let to = to.add((first - from) * stride);
+                    if self.stride == 1 && stride == 1 {
+                        to.copy_from_nonoverlapping(line, end - first);
+                    } else {
+                        for x in 0..end - first {
+                            *to.add(x * stride) = *line.add(x * self.stride);
+                        }
                     }
                 }
             }
-            k += until - from;
+            to = to.wrapping_add((until - from) * stride);
+            left -= until - from;
+            (row, from) = (row + 1, 0);
+            if row * self.out_width == self.plane {
+                (row, sample) = (0, sample + 1);
+            }
         }
     }
 }
