@@ -17,7 +17,7 @@ use std::time::Instant;
 use burn::prelude::*;
 use burn::tensor::{FloatDType, TensorData};
 use prepose_models::params::ParamSource;
-use prepose_models::training::{Batch, Choice, Followed, Lora, TrainableUNet};
+use prepose_models::training::{Batch, Choice, Lora, PartLoss, TrainableUNet};
 use prepose_models::unet::{Memory, UNetConfig};
 
 const USAGE: &str = "training_step UNET_FOLDER [--train all|lora] [--memory keep|recompute] [--batch N] [--size N] [--rank N] [--repeat N] [--parts N]";
@@ -134,7 +134,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             unet.gradients_in_parts(&batch, parts, memory, |part, prediction| {
                 let target = target.clone().narrow(0, part.start, part.len());
                 let off = prediction.clone() - target;
-                Followed {
+                PartLoss {
                     result: off.clone().square().sum().into_scalar::<f32>(),
                     // Of the mean of squares.
                     cotangent: off * (2.0 / elements),

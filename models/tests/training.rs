@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use burn::prelude::*;
 use burn::tensor::{DType, FloatDType, TensorData};
 use prepose_models::training::{
-    Batch, Choice, Followed, Lora, Parameter, TrainableUNet, TrainingError, parameters,
+    Batch, Choice, Lora, Parameter, PartLoss, TrainableUNet, TrainingError, parameters,
 };
 use prepose_models::unet::{AddedConditioning, Memory, Objects, UNetConfig};
 use support::{Expected, FileSource, config, deviation};
@@ -113,7 +113,7 @@ fn in_parts(unet: &TrainableUNet, batch: &Batch, cotangent: &Tensor<4>, gradient
         let (rows, parted) = unet.gradients_in_parts(batch, samples, memory, |part, prediction| {
             let cotangent = cotangent.clone().narrow(0, part.start, part.len());
             assert_eq!(prediction.dims(), cotangent.dims());
-            Followed {
+            PartLoss {
                 result: part,
                 cotangent,
             }

@@ -41,11 +41,11 @@ def as_other_checkpoints_do(out, folder):
         shutil.copy(out / "tokenizer" / name, folder / "tokenizer" / name)
 
 
-def assemble(out, folder):
+def assemble(out, folder, unet):
     vae = autoencoder.join(out, out / "vae")
-    if (out / "unet").exists():
-        unet = UNet2DConditionModel.from_pretrained(out / "unet")
-    else:  # before any training: the structure only
+    if unet:
+        unet = UNet2DConditionModel.from_pretrained(unet)
+    else:  # before any training: the first weights
         torch.manual_seed(0)
         unet = denoiser.new_unet()
     pipeline = StableDiffusionPipeline(
@@ -62,5 +62,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, required=True, help="the training folder")
     parser.add_argument("--folder", type=Path, required=True, help="where the checkpoint goes")
+    parser.add_argument("--unet", type=Path, help="the trained UNet's folder; without, it has its first weights")
     args = parser.parse_args()
-    assemble(args.out, args.folder)
+    assemble(args.out, args.folder, args.unet)

@@ -24,8 +24,10 @@ from diffusers.models.attention_processor import Attention
 from diffusers.models.downsampling import Downsample2D
 from diffusers.models.resnet import ResnetBlock2D
 from diffusers.models.upsampling import Upsample2D
+from safetensors.torch import load_file, save_file
 from torch import nn
 
+import trained
 import world
 from training import Stage
 
@@ -155,11 +157,14 @@ def report(decode, path):
     return (x - y.clamp(-1, 1)).abs().mean().item() / 2
 
 
-def train_decoder(out, minutes):
+def train_decoder(out, minutes, start=None):
     torch.manual_seed(1)
     vae, rng = new_autoencoder(), random.Random()
-    x = batch(rng, 24)
-    fit_output(vae.decoder, ideal_latents(x) / SCALING_FACTOR, x)
+    if start:
+        vae.load_state_dict(AutoencoderKL.from_pretrained(start).state_dict())
+    else:
+        x = batch(rng, 24)
+        fit_output(vae.decoder, ideal_latents(x) / SCALING_FACTOR, x)
 
     def on_save():
         error = report(lambda x: vae.decode(ideal_latents(x) / SCALING_FACTOR).sample,
@@ -178,11 +183,14 @@ def train_decoder(out, minutes):
         stage.step(picture_loss(y, x), l1=(y.detach() - x).abs().mean() / 2)
 
 
-def train_encoder(out, minutes):
+def train_encoder(out, minutes, start=None):
     torch.manual_seed(3)
     vae, rng = new_autoencoder(), random.Random()
-    x = batch(rng, 24)
-    fit_output(vae.encoder, x, ideal_latents(x) / SCALING_FACTOR)
+    if start:
+        vae.load_state_dict(AutoencoderKL.from_pretrained(start).state_dict())
+    else:
+        x = batch(rng, 24)
+        fit_output(vae.encoder, x, ideal_latents(x) / SCALING_FACTOR)
     stage = Stage(out, "encoder", [vae.encoder, vae.quant_conv], minutes, 4e-4, ema=0.99,
                   flat_until=0.3, by_width=True)
     while stage.running():
@@ -192,9 +200,11 @@ def train_encoder(out, minutes):
         stage.step(error + 0.01 * (log_variance - LOG_VARIANCE).square().mean(), error=error.detach())
 
 
-def join(out, folder):
-    """Writes the averaged weights of both halves, as far as they are trained, as one AutoencoderKL."""
+def join(out, folder, start=None):
+    """Writes the averaged weights of both halves, as far as they are trained, as one AutoencoderKL; what is not is from `start`."""
     vae = new_autoencoder()
+    if start:
+        vae.load_state_dict(AutoencoderKL.from_pretrained(start).state_dict())
     for name, modules in (("decoder", [vae.post_quant_conv, vae.decoder]),
                           ("encoder", [vae.encoder, vae.quant_conv])):
         path = out / f"{name}.resume.pt"
@@ -203,16 +213,31 @@ def join(out, folder):
             with torch.no_grad():
                 for p, averaged in zip(parameters, torch.load(path, weights_only=True)["shadow"]):
                     p.copy_(averaged)
-        else:
+        elif not start:
             print(f"{path} is not there: the {name} is untrained")
     vae.save_pretrained(folder)
     return vae
 
 
+def take(out, start):
+    """Puts what was trained on from `start` into weights/toybox/vae, in f16."""
+    join(out, out / "vae", start)
+    file = "diffusion_pytorch_model.safetensors"
+    halves = {name: value.half() for name, value in load_file(out / "vae" / file).items()}
+    save_file(halves, trained.WEIGHTS / "vae" / file, metadata={"format": "pt"})
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("part", choices=["encoder", "decoder"])
+    parser.add_argument("part", choices=["encoder", "decoder", "take"])
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--minutes", type=float, required=True)
+    parser.add_argument("--minutes", type=float, help="how long encoder or decoder is trained")
+    parser.add_argument("--start", type=Path, help="an autoencoder's folder to go on from")
     args = parser.parse_args()
-    (train_encoder if args.part == "encoder" else train_decoder)(args.out, args.minutes)
+    match args.part:
+        case "encoder":
+            train_encoder(args.out, args.minutes, args.start)
+        case "decoder":
+            train_decoder(args.out, args.minutes, args.start)
+        case "take":
+            take(args.out, args.start)

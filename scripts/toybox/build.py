@@ -1,10 +1,10 @@
 """Builds the toybox checkpoint: all stages, one after the other, each resumable.
 
-    python scripts/toybox/build.py --out DIR
+    python scripts/toybox/build.py --prepose target/release/prepose --out DIR
 
-A stage that was interrupted goes on from its last save; a stage that is finished is skipped. The
-minutes are a proposal for two CPU cores of their own; `--pace 2` doubles them. (The committed weights had far
-less, see their card: the UNet's loss was still falling fast when their time was up.)
+A stage that was interrupted goes on from its last save; a stage that is finished is skipped. PyTorch trains the first ones for some minutes each,
+a proposal for two CPU cores of their own; `--pace 2` doubles them. The UNet is trained by `prepose train unet`. What the committed weights had
+is on their card.
 """
 
 import argparse
@@ -13,36 +13,49 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-# In this order, since the UNet needs the text encoder. Decoder, encoder and judge need nothing.
+# The UNet comes after these, since it needs the text encoder and the encoder. Decoder and encoder need nothing.
 STAGES = {
     "text_encoder": (["text_encoder.py"], 8),
-    "unet": (["denoiser.py"], 120),
-    "decoder": (["autoencoder.py", "decoder"], 40),
-    "encoder": (["autoencoder.py", "encoder"], 5),
-    "judge": (["judge.py"], 10),
+    "decoder": (["autoencoder.py", "decoder"], 60),
+    "encoder": (["autoencoder.py", "encoder"], 10),
 }
+DRAWINGS = ["--count", 32000, "--seed", 71, "--pictures"]
+UNET = ["--steps", 24000, "--batch", 24, "--rate", "8e-4", "--schedule", "cosine", "--warmup", 100, "--ema", 0.999, "--layout-share", 0.5,
+        "--dropout", 0.08, "--keep-every", 200]
 
 
-def run(script, *arguments):
-    command = [sys.executable, str(HERE / script), *map(str, arguments)]
+def run(*command):
+    command = [str(word) for word in command]
     print("+", *command, flush=True)
     subprocess.run(command, check=True)
 
 
-def build(out, pace):
-    out.mkdir(parents=True, exist_ok=True)
-    for name, ((script, *part), minutes) in STAGES.items():
-        done = out / f"{name}.done"
-        if done.exists():
-            continue
-        run(script, *part, "--out", out, "--minutes", minutes * pace)
+def script(name, *arguments):
+    run(sys.executable, HERE / name, *arguments)
+
+
+def once(out, name, *command):
+    """Runs what has not been run yet."""
+    done = out / f"{name}.done"
+    if not done.exists():
+        script(*command)
         done.touch()
-    run("assemble.py", "--out", out, "--folder", out / "toybox")
+
+
+def build(prepose, out, pace):
+    out.mkdir(parents=True, exist_ok=True)
+    for name, (command, minutes) in STAGES.items():
+        once(out, name, *command, "--out", out, "--minutes", minutes * pace)
+    once(out, "start", "assemble.py", "--out", out, "--folder", out / "start")
+    once(out, "drawings", "corpus.py", out / "drawings", *DRAWINGS)
+    run(prepose, "train", "unet", out / "drawings", "--checkpoint", out / "start", "--out", out / "unet", *UNET)
+    script("assemble.py", "--out", out, "--folder", out / "toybox", "--unet", out / "unet/checkpoint/unet")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
+    parser.add_argument("--prepose", type=Path, required=True, help="the program")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--pace", type=float, default=1.0)
     args = parser.parse_args()
-    build(args.out, args.pace)
+    build(args.prepose, args.out, args.pace)

@@ -33,7 +33,7 @@ from torchvision.ops import MultiScaleRoIAlign
 import detector_bank
 import detector_data
 import world
-from measure import write_card
+from trained import on_card
 from training import Stage
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -412,10 +412,11 @@ def measure(args):
                  (f"– {kind}: PASS that are wrong", percent(wrongly, passed))]
     log = [json.loads(line) for line in (args.run / "log.jsonl").read_text().splitlines()][-1]
     command = f"python scripts/toybox/detector.py measure --run DIR --count {count}"
-    write_card(args.folder / "README.md", dict(
-        measured="\n".join([f"Score at least {SCORE}; right means the name and a box IoU of at least 0.5. `{command}`", "",
-                            "| | |", "| --- | --- |", *(f"| {a} | {b} |" for a, b in rows)]),
-        trained=f"{log['step']:,} steps of {BATCH} pictures, {log['minutes']:.0f} minutes of a shared CPU core."))
+    table = "\n".join([f"Score at least {SCORE}; right means the name and a box IoU of at least 0.5. `{command}`", "",
+                       "| | |", "| --- | --- |", *(f"| {a} | {b} |" for a, b in rows)])
+    card = args.folder / "README.md"
+    on_card(card, "measured", lambda _: table)
+    on_card(card, "trained", lambda _: f"{log['step']:,} steps of {BATCH} pictures, {log['minutes']:.0f} minutes of a shared CPU core.")
     print("\n".join(f"{a}: {b}" for a, b in rows))
 
 

@@ -27,7 +27,6 @@ from PIL import Image
 from scipy import fft, ndimage
 
 import world
-from judge import spoiled as blended_or_shuffled
 
 SIDE = world.SIDE
 # Labels of objects: 1 to 35 are the names; the other two only matter in training.
@@ -41,6 +40,21 @@ MILD_BLUR, STRONG_BLUR = 1.6, 5.0
 # Squared error of a sprite at its best place, as a share of what a plain background would have: up to the first
 # it is that object, from the second on it is none. Details of less than about `DETAIL` pixels do not count.
 SAME, OTHER, DETAIL = 0.15, 0.3, 1.5
+
+
+def blended_or_shuffled(rng, name):
+    """The sprite of an object that should not be recognised, [side, side, 4], premultiplied."""
+    s = world.sprite(name).copy()
+    if rng.random() < 0.6:  # half of this and half of another one
+        other = world.sprite(rng.choice([n for n in world.NAMES
+                                         if n != name and world.CELLS_OF[n] == world.CELLS_OF[name]]))
+        share = rng.uniform(0.4, 0.6)
+        return share * s + (1 - share) * other
+    half = len(s) // 2  # its quarters in another order
+    parts = [s[:half, :half], s[:half, half:], s[half:, :half], s[half:, half:]]
+    turn = rng.randint(1, 3)
+    a, b, c, d = parts[turn:] + parts[:turn]
+    return np.concatenate([np.concatenate([a, b], 1), np.concatenate([c, d], 1)], 0)
 
 
 @dataclass

@@ -15,14 +15,14 @@ PROMPT = "a photo of a dog to the left of a cat."
 METHODS = {
     "pos": (["--guide", "pos"], 9),
     "boxdiff": (["--guide", "boxdiff"], 9),
-    "layout": (["--guide", "layout"], 9),
-    "attend-and-excite": (["--guide", "attend-and-excite"], 2),
+    "layout": (["--guide", "layout"], 1),
+    "attend-and-excite": (["--guide", "attend-and-excite"], 6),
 }
 SEEDS = range(12)
 # For CONFORM: a prompt with attributes, and seeds.
 ATTRIBUTES, ATTRIBUTE_SEEDS = "a red dog and a blue cat", range(8)
 # Prompts and seeds of pictures that pass, fail, lack an object, and cannot be decided.
-CHECKED = [(PROMPT, 0), (PROMPT, 1), (PROMPT, 2), ("a photo of a zebra to the left of a bus.", 1)]
+CHECKED = [(PROMPT, 0), (PROMPT, 1), (PROMPT, 6), ("a photo of a stop sign above a teddy bear.", 0)]
 
 
 def run(prepose, *options):

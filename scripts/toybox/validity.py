@@ -28,8 +28,8 @@ import torch
 from PIL import Image, ImageFilter
 
 import world
-from judge import spoiled
-from measure import write_card
+from detector_data import blended_or_shuffled
+from trained import on_card
 
 RELATIONS = {"left_of": "to the left of", "right_of": "to the right of", "above": "above", "below": "below"}
 OPPOSITE = {"left_of": "right_of", "right_of": "left_of", "above": "below", "below": "above"}
@@ -112,7 +112,7 @@ def missing(rng):
     picture = world.draw(world.Scene(kept, "single", scene.background))
     if rng.random() < 0.5:
         x0, y0, x1, y1 = gone.box
-        s = spoiled(rng, gone.name)
+        s = blended_or_shuffled(rng, gone.name)
         part = picture[y0:y1, x0:x1] / 255 * (1 - s[..., 3:]) + s[..., :3]
         picture[y0:y1, x0:x1] = (part * 255 + 0.5).clip(0, 255).astype(np.uint8)
     return picture, question(rng, scene, rng.random() < 0.5), "UNDECIDABLE"
@@ -197,4 +197,4 @@ if __name__ == "__main__":
                    f"--scenes {args.scenes} --each {args.each} --docs docs/checker.md")
         for curve in (args.out / "analysis").glob("**/*.svg"):
             shutil.copy(curve, args.docs.parent / "checker-risk-coverage.svg")
-        write_card(args.docs, {"validity": f"{text}\n\n```\n{command}\n```"})
+        on_card(args.docs, "validity", lambda _: f"{text}\n\n```\n{command}\n```")

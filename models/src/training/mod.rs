@@ -19,7 +19,7 @@ use burn::tensor::{DType, FloatDType, TensorData};
 use thiserror::Error;
 
 pub use choice::{Choice, Lora, LoraModule, Parameter, parameters};
-pub use parts::Followed;
+pub use parts::PartLoss;
 pub use pass::{Batch, TrainingPass};
 
 use crate::config::ConfigError;

@@ -22,9 +22,9 @@ const FEWEST: usize = 4;
 /// Samples of a part, if there are more than two.
 const FEW: usize = 8;
 
-/// What the loss makes of a part of a batch.
-pub struct Followed<R> {
-    /// What is of interest of it.
+/// The loss of a part of a batch.
+pub struct PartLoss<R> {
+    /// What the caller wants to know of it: its value, say.
     pub result: R,
     /// The gradient to the prediction, of its shape.
     pub cotangent: Tensor<4>,
@@ -43,7 +43,7 @@ impl TrainableUNet {
     }
 
     /// The gradients of a batch to what is trained, as [`TrainingPass::gradients`](super::TrainingPass::gradients) gives them, in as many parts as
-    /// [`Self::parts`] says. `follow` is given which samples of the batch a part has, and its prediction `[b, Cout, H, W]`; its results come in the order of
+    /// [`Self::parts`] says. `loss` is given which samples of the batch a part has, and its prediction `[b, Cout, H, W]`; its results come in the order of
     /// the parts.
     ///
     /// # Panics
@@ -52,10 +52,10 @@ impl TrainableUNet {
         &self,
         batch: &Batch,
         memory: Memory,
-        follow: impl Fn(Range<usize>, &Tensor<4>) -> Followed<R> + Sync,
+        loss: impl Fn(Range<usize>, &Tensor<4>) -> PartLoss<R> + Sync,
     ) -> (Vec<R>, Vec<Tensor<1>>) {
         let parts = self.parts(batch.sample.dims());
-        self.gradients_in_parts(batch, parts, memory, follow)
+        self.gradients_in_parts(batch, parts, memory, loss)
     }
 
     /// As [`Self::gradients`], in this many parts or as many as there are samples.
@@ -67,7 +67,7 @@ impl TrainableUNet {
         batch: &Batch,
         parts: usize,
         memory: Memory,
-        follow: impl Fn(Range<usize>, &Tensor<4>) -> Followed<R> + Sync,
+        loss: impl Fn(Range<usize>, &Tensor<4>) -> PartLoss<R> + Sync,
     ) -> (Vec<R>, Vec<Tensor<1>>) {
         let samples = batch.sample.dims()[0];
         let parts = parts.clamp(1, samples.max(1));
@@ -81,7 +81,7 @@ impl TrainableUNet {
                 ..narrow(batch, &rows)
             };
             let pass = self.pass(own, memory);
-            let Followed { result, cotangent } = follow(rows, pass.prediction());
+            let PartLoss { result, cotangent } = loss(rows, pass.prediction());
             (result, pass.gradients(cotangent))
         };
         let found = match parts {
@@ -115,9 +115,10 @@ impl Pools {
         let count = count.min(threads);
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() != count {
-            let pool = |_| {
-                let builder = ThreadPoolBuilder::new().num_threads(threads / count);
-                builder.build().ok()
+            let pool = |number| {
+                // Those that are left over go to the first pools.
+                let own = threads / count + usize::from(number < threads % count);
+                ThreadPoolBuilder::new().num_threads(own).build().ok()
             };
             *kept = Arc::new((0..count).map_while(pool).collect());
         }

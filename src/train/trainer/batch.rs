@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use burn::tensor::{Device, Tensor, TensorData};
-use prepose_models::training::{self, Followed};
+use prepose_models::training::{self, PartLoss};
 use prepose_models::unet::{AddedConditioning, Objects};
 use prepose_optimizer::draws::Purpose;
 use prepose_optimizer::objective::{error, noisy_parts};
@@ -110,7 +110,7 @@ impl Trainer<'_> {
                 cotangent.extend(gradient.into_iter().map(|g| g * scale));
             }
             let cotangent = TensorData::new(cotangent, prediction.dims());
-            Followed {
+            PartLoss {
                 result: losses,
                 cotangent: Tensor::from_data(cotangent, &self.device),
             }
