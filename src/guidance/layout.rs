@@ -116,8 +116,12 @@ impl MapLoss for BatchLoss {
         // A head that looks elsewhere may give an object 1e-25 of its attention, of which the square that a quotient's
         // gradient divides by is no f32 any more. The share does not depend on the maps' size.
         let largest = maps.maps.clone().detach().max_dim(2);
+        // In f16 it may give the object nothing at all, and then there is no quotient to follow.
+        let nothing = largest.clone().equal_elem(0.0);
+        let largest = largest.mask_fill(nothing.clone(), 1.0);
         let maps = maps.maps.clone() / largest.clamp_min(f32::MIN_POSITIVE);
-        let share = (maps.clone() * inside).sum_dim(2) / (maps.sum_dim(2) + 1e-20);
+        let whole = maps.clone().sum_dim(2) + nothing.float();
+        let share = (maps * inside).sum_dim(2) / whole;
         let outside = (-share + 1.0).square().mean_dim(1);
         (outside.reshape([batch, most]) * weights)
             .sum_dim(1)
