@@ -54,8 +54,15 @@ impl Case {
             }
         });
         let context = config.cross_attention_dim.first().unwrap();
-        // Of the fixture with GLIGEN's layers the narrow network has twice the depth, and rounding grows with it.
-        let spread = if config.is_grounded() { 1.0 } else { 3.0 };
+        // Wide, so that the attention of random weights is not flat. Of the fixture with GLIGEN's
+        // layers the narrow network has twice the depth, and rounding grows with it; a trained
+        // network's is sharp on what its text encoder gives, which has the size 1, and on three
+        // times that so sharp that rounding nothing but the input to f16 moves f32's gradient by 8 %.
+        let spread = if config.is_grounded() || name == TOYBOX {
+            1.0
+        } else {
+            3.0
+        };
         let context = noise_tensor(2, [2, TOKENS, context], &device()) * spread;
         let mut conditioning = unet.prepare(context, added.as_ref());
         if unet.is_grounded() {
