@@ -56,6 +56,9 @@ impl GuidanceMethod for Layout {
     }
 }
 
+/// The least share of its attention that a head has to give a cell of an object for the loss to say where it should go.
+const LEAST: f32 = 1e-30;
+
 /// What the loss is made of.
 #[derive(Clone, Debug)]
 struct Constants {
@@ -116,11 +119,10 @@ impl MapLoss for BatchLoss {
         // A head that looks elsewhere may give an object 1e-25 of its attention, of which the square that a quotient's
         // gradient divides by is no f32 any more. The share does not depend on the maps' size.
         let largest = maps.maps.clone().detach().max_dim(2);
-        // In f16 it may give the object nothing at all, and then there is no quotient to follow.
-        let nothing = largest.clone().equal_elem(0.0);
-        let largest = largest.mask_fill(nothing.clone(), 1.0);
-        let maps = maps.maps.clone() / largest.clamp_min(f32::MIN_POSITIVE);
-        let whole = maps.clone().sum_dim(2) + nothing.float();
+        // Of less, and in f16 it may give nothing at all, there is no quotient to follow: all counts as outside.
+        let held = largest.clone().greater_equal_elem(LEAST).float();
+        let maps = maps.maps.clone() * (held.clone() / largest.clamp_min(LEAST));
+        let whole = maps.clone().sum_dim(2) + (-held + 1.0);
         let share = (maps * inside).sum_dim(2) / whole;
         let outside = (-share + 1.0).square().mean_dim(1);
         (outside.reshape([batch, most]) * weights)

@@ -45,7 +45,7 @@ fn a_sheet_of_the_toybox() {
         "--repeat",
         "2",
         "--guidance",
-        "pos,boxdiff",
+        "pos,layout",
         "--budget",
         "20m",
     ];

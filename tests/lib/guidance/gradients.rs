@@ -80,6 +80,66 @@ fn losses_on_given_maps_and_their_gradients() {
     }
 }
 
+/// A head that gives an object next to nothing, or in f16 nothing at all, has no gradient, and the others theirs.
+#[test]
+fn layout_follows_no_head_that_gives_nothing() {
+    const CELLS: usize = 12;
+    let seen: Vec<f32> = (0..CELLS).map(|cell| 0.02 * (cell + 1) as f32).collect();
+    let (_, config, mut targets) = (cases().into_iter())
+        .find(|(name, ..)| name == "layout")
+        .unwrap();
+    targets.truncate(1);
+    let loss = only_pass(&config, &targets);
+    let objects = (targets[0].objects.iter()).filter(|object| object.bbox.is_some());
+    let objects = objects.count();
+    // As the loss's pooling has them: one map for each object.
+    let of = |heads: &[f32]| {
+        let maps = (heads.iter()).flat_map(|share| seen.iter().map(move |value| value * share));
+        let maps = maps.flat_map(|value| std::iter::repeat_n(value, objects));
+        let shape = [1, heads.len(), CELLS, objects];
+        let maps: Tensor<4> = Tensor::from_data(
+            TensorData::new(maps.collect::<Vec<f32>>(), shape),
+            &Device::flex(),
+        )
+        .autodiff()
+        .require_grad();
+        let group = MapGroup {
+            size: [4, 3],
+            maps: maps.clone(),
+            selector: None,
+            layers: vec![0],
+            count: 1,
+        };
+        let losses = loss.losses(&group, None, Stage::Update);
+        let gradient = maps.grad(&losses.clone().sum().backward()).unwrap();
+        (values(&losses)[0], values(&gradient))
+    };
+    let (alone, expected) = of(&[1.0]);
+    assert!(alone < 1.0 && expected.iter().any(|value| value.abs() > 0.1));
+    for little in [0.0, 1e-44, 1e-36] {
+        let (both, gradient) = of(&[1.0, little]);
+        // Its attention counts as outside.
+        assert!(
+            (both - (alone + 1.0) / 2.0).abs() < 1e-6,
+            "{little:e}: {both}"
+        );
+        let (first, second) = gradient.split_at(expected.len());
+        for (value, expected) in first.iter().zip(&expected) {
+            assert!((value - expected / 2.0).abs() < 1e-5, "{little:e}");
+        }
+        assert!(second.iter().all(|value| *value == 0.0), "{little:e}");
+    }
+    // Of what is more there is a quotient, the steeper the less it is.
+    let (both, gradient) = of(&[1.0, 1e-26]);
+    assert!((both - alone).abs() < 1e-5);
+    assert!(gradient.iter().all(|value| value.is_finite()));
+    assert!(
+        gradient[expected.len()..]
+            .iter()
+            .any(|value| value.abs() > 1e20)
+    );
+}
+
 /// A tiny network with the fixture's inputs.
 #[derive(Clone)]
 pub(super) struct Tiny {
