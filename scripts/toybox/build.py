@@ -3,8 +3,8 @@
     python scripts/toybox/build.py --prepose target/release/prepose --out DIR
 
 A stage that was interrupted goes on from its last save; a stage that is finished is skipped. PyTorch trains the first ones for some minutes each,
-a proposal for two CPU cores of their own; `--pace 2` doubles them. The UNet is trained by `prepose train unet`. What the committed weights had
-is on their card.
+a proposal for two CPU cores of their own, then `prepose train unet` trains the UNet for some steps; `--pace 2` doubles all of it, and
+`--pace 0.01` only tries whether everything runs. What the committed weights had is on their card.
 """
 
 import argparse
@@ -19,8 +19,8 @@ STAGES = {
     "decoder": (["autoencoder.py", "decoder"], 60),
     "encoder": (["autoencoder.py", "encoder"], 10),
 }
-DRAWINGS = ["--count", 32000, "--seed", 71, "--pictures"]
-UNET = ["--steps", 24000, "--batch", 24, "--rate", "8e-4", "--schedule", "cosine", "--warmup", 100, "--ema", 0.999, "--layout-share", 0.5,
+DRAWINGS, STEPS = 32000, 24000
+UNET = ["--batch", 24, "--rate", "8e-4", "--schedule", "cosine", "--warmup", 100, "--ema", 0.999, "--layout-share", 0.5,
         "--dropout", 0.08, "--keep-every", 200]
 
 
@@ -47,8 +47,10 @@ def build(prepose, out, pace):
     for name, (command, minutes) in STAGES.items():
         once(out, name, *command, "--out", out, "--minutes", minutes * pace)
     once(out, "start", "assemble.py", "--out", out, "--folder", out / "start")
-    once(out, "drawings", "corpus.py", out / "drawings", *DRAWINGS)
-    run(prepose, "train", "unet", out / "drawings", "--checkpoint", out / "start", "--out", out / "unet", *UNET)
+    drawings = round(DRAWINGS * min(pace, 1))
+    once(out, "drawings", "corpus.py", out / "drawings", "--count", drawings, "--seed", 71, "--pictures")
+    steps = ["--steps", round(STEPS * pace)]
+    run(prepose, "train", "unet", out / "drawings", "--checkpoint", out / "start", "--out", out / "unet", *steps, *UNET)
     script("assemble.py", "--out", out, "--folder", out / "toybox", "--unet", out / "unet/checkpoint/unet")
 
 
