@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use burn::tensor::{DType, FloatDType};
+use burn::tensor::DType;
 use prepose_kernels::selftest::{Deviation, operations};
 use serde::Serialize;
 
@@ -120,12 +120,6 @@ fn outcome(
     }
     outcome.seconds = started.elapsed().as_secs_f64();
     outcome
-}
-
-/// How exactly a device computes in a type: decides what counts as right.
-fn is_exact(device: &OpenDevice, dtype: Dtype) -> bool {
-    // CUDA devices multiply f32 on tensor cores with 10 bits of mantissa.
-    device.is_cpu() && dtype.float() == FloatDType::F32
 }
 
 #[cfg(feature = "toybox")]

@@ -1,8 +1,8 @@
 """What learned guidance comes to, as a page:
-python scripts/report/steer.py RUN --pictures RUN --steer TRAINING --control TRAINING --page docs/experiments/steer.md
+python scripts/report/steer.py RUN --steer TRAINING --control TRAINING --page docs/experiments/steer.md
 
-RUN is the folder of a `prepose run` with the methods prompt-only, psg, steer and others, and with --pictures that of the pictures that were
-trained on; TRAINING are the folders of `prepose train steer`, the second with --no-wrong-words. Intervals are of 95 % and count prompts, not
+RUN is the folder of a `prepose run` with the methods prompt-only, psg, steer and others; TRAINING are the folders of `prepose train steer`,
+the first with the pictures that it made, the second with --no-wrong-words on the same pictures. Intervals are of 95 % and count prompts, not
 pictures (scripts/report/guidance.py). What was measured comes from these folders.
 """
 
@@ -37,9 +37,10 @@ def training(folder):
     return dict(settings=settings, tried=tried[-1], steps=len(log), bytes=(folder / "steer.safetensors").stat().st_size)
 
 
-def train(name, one):
-    out, more = ("steer-control", " --no-wrong-words") if "no-wrong" in name else ("steer", "")
-    return f"prepose train steer --pictures runs/steer-pictures --train-steps {one['settings']['recipe']['steps']}{more} --out runs/{out}"
+def train(folder):
+    """The commands of both trainings; the first made the pictures."""
+    made = command(folder / "pictures", "steer")
+    return made, made.replace("--out runs/steer", "--pictures runs/steer/pictures --no-wrong-words --out runs/steer-control")
 
 
 def in_percent(value):
@@ -98,7 +99,6 @@ def why(methods, trained):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
-    parser.add_argument("--pictures", type=Path, required=True)
     parser.add_argument("--steer", type=Path, required=True)
     parser.add_argument("--control", type=Path, required=True)
     parser.add_argument("--page", type=Path, required=True)
@@ -126,9 +126,7 @@ def main():
              *why(methods, trained), "", "## The classifiers", "",
              f"{settings['recipe']['steps']} steps of {settings['recipe']['batch']} samples each; the file has "
              f"{trained['with wrong words']['bytes']} bytes. Tried on maps of pairs that were not trained on:", "", *classifiers(trained), "",
-             "The pictures are of prompts in SpatialBench-UC's words, of pairs that it does not have. The list was drawn for this run "
-             "alone, and the run was ended early; without `--pictures` the command draws and makes its own.", "", "```sh",
-             command(args.pictures, "steer-pictures"), *(train(name, one) for name, one in trained.items()),
+             "The pictures are of pairs that SpatialBench-UC does not have.", "", "```sh", *train(args.steer),
              command(args.run, "steer-measured"), "```", ""]
     args.page.write_text("\n".join(text))
 

@@ -160,7 +160,7 @@ impl Checkpoint {
     fn find(path: &Path, options: &LoadOptions) -> Result<(String, PathBuf, Parts), WeightsError> {
         let given = path.to_string_lossy();
         #[cfg(feature = "toybox")]
-        if given == crate::toybox::TOYBOX {
+        if given == crate::TOYBOX {
             refuse_config(path, options)?;
             let files = crate::toybox::files();
             return Ok((given.into_owned(), path.to_path_buf(), open_folder(files)?));

@@ -83,7 +83,7 @@ pub struct LoraDescription {
 /// [`WeightsError`] if there is nothing, or nothing that holds tensors.
 pub fn describe_file(path: &Path) -> Result<Description, WeightsError> {
     #[cfg(feature = "toybox")]
-    if path == Path::new(crate::toybox::TOYBOX) {
+    if path == Path::new(crate::TOYBOX) {
         let mut description = describe_folder(path, crate::toybox::files())?;
         let more = [
             ("gligen", crate::toybox::gligen()?),
@@ -102,7 +102,7 @@ pub fn describe_file(path: &Path) -> Result<Description, WeightsError> {
         return Ok(description);
     }
     #[cfg(feature = "toybox")]
-    if path == Path::new(crate::toybox::TOYBOX_CLIP) {
+    if path == Path::new(crate::TOYBOX_CLIP) {
         let file = crate::toybox::clip_files().tensors("model.safetensors")?;
         return Ok(describe_tensors(path, &file));
     }

@@ -40,14 +40,15 @@ impl DetectorWeights {
     pub fn open(path: impl AsRef<Path>) -> Result<Self, WeightsError> {
         let path = path.as_ref();
         #[cfg(feature = "toybox")]
-        if path == Path::new(crate::toybox::TOYBOX) {
-            return Self::from_folder(&crate::toybox::detector_files(), crate::toybox::TOYBOX);
+        if path == Path::new(crate::TOYBOX) {
+            return Self::from_folder(&crate::toybox::detector_files(), crate::TOYBOX);
         }
         let path = hub::resolve(path)?;
         let kind = std::fs::metadata(&path).map_err(|source| match source.kind() {
             std::io::ErrorKind::NotFound => WeightsError::NotFound {
                 path: path.clone(),
-                hint: "; give a detector's folder, or a state dict of torchvision's".into(),
+                hint: hub::built_without(&path.to_string_lossy())
+                    + "; give a detector's folder, or a state dict of torchvision's",
             },
             _ => WeightsError::Io {
                 path: path.clone(),

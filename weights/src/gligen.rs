@@ -93,7 +93,7 @@ pub(crate) fn apply(path: &Path, parts: &mut Parts) -> Result<(), WeightsError> 
 /// The file at `path`, or the toybox's own.
 fn open(path: &Path) -> Result<(PathBuf, Arc<TensorFile>), WeightsError> {
     #[cfg(feature = "toybox")]
-    if path == Path::new(crate::toybox::TOYBOX) {
+    if path == Path::new(crate::TOYBOX) {
         return Ok((path.to_path_buf(), crate::toybox::gligen()?));
     }
     let path = hub::resolve(path)?;

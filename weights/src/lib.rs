@@ -57,7 +57,10 @@ pub use owl_vit::OwlVitWeights;
 pub use prediction::Prediction;
 pub use prepose_formats::{FormatError, SharedBytes, StoredType, TensorFile, TensorInfo};
 pub use random::RandomCheckpoint;
-#[cfg(feature = "toybox")]
-pub use toybox::{TOYBOX, TOYBOX_CLIP};
 pub use trained::TrainedTensor;
 pub use wordpiece::BertTokenizer;
+
+/// The name under which [`Checkpoint::open`] finds the checkpoint inside the binary.
+pub const TOYBOX: &str = "toybox";
+/// The name under which [`EyeWeights::open`] finds the toybox's CLIP.
+pub const TOYBOX_CLIP: &str = "toybox-clip";

@@ -7,6 +7,7 @@ use prepose_formats::TensorFile;
 
 use crate::error::WeightsError;
 use crate::files::Files;
+use crate::{TOYBOX, TOYBOX_CLIP};
 
 macro_rules! embed {
     ($($name:literal),* $(,)?) => {
@@ -27,9 +28,6 @@ const FILES: &[(&str, &[u8])] = embed![
     "vae/config.json",
     "vae/diffusion_pytorch_model.safetensors",
 ];
-
-/// The name under which [`Checkpoint::open`](crate::Checkpoint::open) finds the checkpoint inside the binary.
-pub const TOYBOX: &str = "toybox";
 
 /// The toybox as a diffusers folder.
 pub(crate) fn files() -> Files {
@@ -63,9 +61,6 @@ pub(crate) fn detector_files() -> Files {
         files: DETECTOR,
     }
 }
-
-/// The name under which [`EyeWeights::open`](crate::EyeWeights::open) finds the toybox's CLIP.
-pub const TOYBOX_CLIP: &str = "toybox-clip";
 
 const CLIP: &[(&str, &[u8])] = &[
     ("config.json", include_bytes!("../toybox/clip/config.json")),

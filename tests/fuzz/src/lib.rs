@@ -2,6 +2,7 @@
 //! reader's. `scripts/fuzz/run.sh` builds and runs them.
 
 mod captions;
+mod engine;
 mod formats;
 mod judges;
 mod records;
@@ -34,6 +35,10 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("captions", captions::captions),
     ("caption-files", captions::files),
     ("spatialgen", captions::spatialgen),
+    ("pictures", engine::pictures),
+    ("requests", engine::requests),
+    ("methods", engine::methods),
+    ("prompt-files", engine::prompts),
 ];
 
 /// The text that `bytes` are, if they are any.

@@ -141,7 +141,7 @@ impl EyeWeights {
     pub fn open(path: impl AsRef<Path>) -> Result<Self, WeightsError> {
         let given = path.as_ref();
         #[cfg(feature = "toybox")]
-        if given == Path::new(crate::toybox::TOYBOX_CLIP) {
+        if given == Path::new(crate::TOYBOX_CLIP) {
             return Self::toybox();
         }
         let path = match given.symlink_metadata() {
@@ -151,9 +151,8 @@ impl EyeWeights {
         let metadata = std::fs::metadata(&path).map_err(|source| match source.kind() {
             std::io::ErrorKind::NotFound => WeightsError::NotFound {
                 path: path.clone(),
-                hint:
-                    "; give a folder with config.json and model.safetensors, or a file of weights"
-                        .into(),
+                hint: hub::built_without(&given.to_string_lossy())
+                    + "; give a folder with config.json and model.safetensors, or a file of weights",
             },
             _ => WeightsError::Io {
                 path: path.clone(),
@@ -181,7 +180,7 @@ impl EyeWeights {
     pub(crate) fn toybox() -> Result<Self, WeightsError> {
         let files = crate::toybox::clip_files();
         let file = files.tensors(WEIGHTS[0])?;
-        Self::of(crate::toybox::TOYBOX_CLIP.to_owned(), file, files)
+        Self::of(crate::TOYBOX_CLIP.to_owned(), file, files)
     }
 
     /// The network of `file`, which lies among `files`.

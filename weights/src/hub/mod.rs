@@ -27,6 +27,7 @@ pub use request::{PullEvent, PullRequest, Pulled};
 pub use settings::{HubSettings, Timeouts};
 
 use crate::error::WeightsError;
+use crate::{TOYBOX, TOYBOX_CLIP};
 
 /// Where a known checkpoint lies on this machine, if all of it is there.
 pub fn cached(known: &Known) -> Option<PathBuf> {
@@ -80,7 +81,7 @@ fn downloaded_in(name: &str, settings: &HubSettings) -> Option<PathBuf> {
 /// What to try when `given` is neither a path nor a known name.
 pub(crate) fn not_found_hint(given: &str) -> String {
     let names: Vec<&str> = CATALOG.iter().map(|known| known.name).collect();
-    let mut hint = String::new();
+    let mut hint = built_without(given);
     if given.split('/').count() == 2 && !given.starts_with('.') && !given.starts_with('/') {
         hint = format!(
             "; if it is a repository on the hub, run `prepose pull {given}` and give the path it prints"
@@ -92,7 +93,21 @@ pub(crate) fn not_found_hint(given: &str) -> String {
     if let Some(near) = near {
         hint += &format!("; did you mean {near}?");
     }
-    format!("{hint}; the known names are toybox, {}", names.join(", "))
+    let toybox = if cfg!(feature = "toybox") {
+        "toybox, "
+    } else {
+        ""
+    };
+    format!("{hint}; the known names are {toybox}{}", names.join(", "))
+}
+
+/// What to add where `given` is what only a program with the toybox has.
+pub(crate) fn built_without(given: &str) -> String {
+    let has_toybox = cfg!(feature = "toybox");
+    match [TOYBOX, TOYBOX_CLIP].contains(&given) && !has_toybox {
+        true => "; this program was built without the toybox".into(),
+        false => String::new(),
+    }
 }
 
 #[cfg(test)]

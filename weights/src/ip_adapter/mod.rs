@@ -71,8 +71,8 @@ impl AdapterWeights {
     /// it was trained with.
     pub(crate) fn open(spec: &AdapterSpec, parts: &Parts) -> Result<Self, WeightsError> {
         #[cfg(feature = "toybox")]
-        if spec.path == Path::new(crate::toybox::TOYBOX) {
-            let own = crate::toybox::TOYBOX_CLIP;
+        if spec.path == Path::new(crate::TOYBOX) {
+            let own = crate::TOYBOX_CLIP;
             let encoder = spec.encoder.clone().unwrap_or_else(|| own.into());
             return Self::of(crate::toybox::ip_adapter()?, Some(&encoder), parts);
         }
