@@ -39,7 +39,7 @@ pub fn pictures(bytes: &[u8]) {
     assert!(request.is_err() || read_info(file.path()).is_ok());
 }
 
-/// A request as JSON, as servers and `--requests` take them, and a picture as it is said on the command line.
+/// A request as JSON, as pictures carry it and servers take it, and a picture as `--ip-picture` takes it.
 pub fn requests(bytes: &[u8]) {
     let Some(text) = text_of(bytes) else { return };
     if let Ok(request) = serde_json::from_str::<Request>(text) {
