@@ -4,15 +4,19 @@
 //!
 //! A cube computes a tile of the result. Of the depth it has several steps in shared memory at once: while it multiplies one, the
 //! next ones are on their way. In shared memory, pieces of 16 bytes lie in an order in which neither copies nor loads of
-//! eight rows meet in the same banks.
+//! eight rows meet in the same banks. Up to the units and the result, numbers are bytes: 16 bits or 32 make no difference.
 
 use super::super::*;
-use cubecl::cmma::{MatrixIdent, MmaDefinition};
 use cubecl::prelude::barrier::copy_async_checked;
 
 use super::finish::write;
+use super::units::{
+    forget, multiply_by_group, multiply_by_planes, nothing, sums_of_group, wait_for_group,
+};
 
-/// Elements of 16 bits that are copied at once.
+/// 16 bytes, which are copied at once.
+pub(super) type Piece = Vector<u32, Const<4>>;
+/// Elements of 16 bits in a piece.
 pub(in crate::cube) const PIECE: usize = 8;
 /// Threads of a plane.
 pub(in crate::cube) const PLANE: usize = 32;
@@ -21,10 +25,41 @@ pub(in crate::cube) const PLANE: usize = 32;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Config {
     pub tile: Tile,
+    pub numbers: Numbers,
     /// Whether rows are pixels with what a window covers.
     pub window: bool,
     pub bias: bool,
     pub onto: bool,
+    /// How many results are written at once: 16 bytes.
+    pub together: usize,
+}
+
+/// What the units multiply. Sums are f32.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Numbers {
+    F16,
+    Bf16,
+    /// f32, rounded to the eleven digits that f16 has too, as PyTorch's convolutions are by default.
+    Tf32,
+}
+
+impl Numbers {
+    /// Their name in PTX.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+            Self::Tf32 => "tf32",
+        }
+    }
+
+    /// How many are a piece.
+    pub const fn in_piece(self) -> usize {
+        match self {
+            Self::F16 | Self::Bf16 => 8,
+            Self::Tf32 => 4,
+        }
+    }
 }
 
 /// A cube's part of the result, and who computes what of it.
@@ -32,12 +67,14 @@ pub(super) struct Config {
 pub(super) struct Tile {
     pub rows: usize,
     pub columns: usize,
-    /// Elements of the depth in a step.
-    pub depth: usize,
+    /// Pieces of the depth in a step.
+    pub pieces: usize,
     /// Steps in shared memory.
     pub stages: usize,
     /// Planes, below and beside one another.
     pub planes: [usize; 2],
+    /// Whether four planes multiply together, by units that read shared memory themselves (Hopper's).
+    pub groups: bool,
 }
 
 impl Tile {
@@ -45,13 +82,9 @@ impl Tile {
         self.planes[0] * self.planes[1] * PLANE
     }
 
-    const fn pieces(&self) -> usize {
-        self.depth / PIECE
-    }
-
     /// Bytes of shared memory.
     pub const fn shared(&self) -> usize {
-        self.stages * (self.rows + self.columns) * self.depth * 2
+        self.stages * (self.rows + self.columns) * self.pieces * 16
     }
 
     /// Units' tiles of 16 × 8 that a plane computes, below and beside one another.
@@ -78,7 +111,7 @@ pub(super) struct Sizes {
     /// From one row of the right operand to the next, and from one pixel of its window.
     weight_row: usize,
     weight_pitch: usize,
-    /// From one row of what is added to the next, in pairs.
+    /// From one row of what is added to the next, in as many as are written at once.
     pub onto_pitch: usize,
     height: u32,
     width: u32,
@@ -104,49 +137,43 @@ struct Origins {
 
 #[cube(launch_unchecked, address_type = "dynamic")]
 #[allow(clippy::too_many_arguments)]
-pub(super) fn product_kernel<F: Float, G: Float>(
-    x: &[Vector<F, Const<8>>],
-    weight: &[Vector<F, Const<8>>],
-    bias: &[Vector<F, Const<2>>],
-    onto: &[Vector<F, Const<2>>],
-    out: &mut [Vector<G, Const<2>>],
+pub(super) fn product_kernel<F: Float, G: Float, N: Size>(
+    x: &[Piece],
+    weight: &[Piece],
+    bias: &[Vector<F, N>],
+    onto: &[Vector<F, N>],
+    out: &mut [Vector<G, N>],
     sizes: Sizes,
     #[comptime] config: Config,
     #[define(F, G)] _types: [ElemType; 2],
 ) {
     let tile = comptime!(config.tile);
-    let pieces = comptime!(tile.pieces());
     let stages = comptime!(tile.stages);
-    let units = comptime!(tile.units());
     let row = CUBE_POS_X as usize * tile.rows;
     let column = CUBE_POS_Y as usize * tile.columns;
     let begin = CUBE_POS_Z as usize * sizes.share;
     let end = min(begin + sizes.share, sizes.steps);
 
-    let mut left = Shared::<[Vector<F, Const<8>>]>::new_aligned_slice(
-        comptime!(stages * tile.rows * pieces),
-        16usize,
+    // Where groups multiply, the order of the pieces repeats from multiples of 1024 bytes on.
+    let mut left = Shared::<[Piece]>::new_aligned_slice(
+        comptime!(stages * tile.rows * tile.pieces),
+        1024usize,
     );
-    let mut right = Shared::<[Vector<F, Const<8>>]>::new_aligned_slice(
-        comptime!(stages * tile.columns * pieces),
-        16usize,
+    let mut right = Shared::<[Piece]>::new_aligned_slice(
+        comptime!(stages * tile.columns * tile.pieces),
+        1024usize,
     );
     let origins = origins(row, &sizes, config);
-
-    let definition = MmaDefinition::<F, F, f32>::new(16usize, 8usize, 16usize);
-    let mut sums = Sequence::<Array<Vector<f32, Const<2>>>>::new();
-    #[unroll]
-    for _ in 0..comptime!(units[0] * units[1]) {
-        let mut sum = Array::<Vector<f32, Const<2>>>::new(2usize);
-        sum[0] = Vector::new(0.0f32);
-        sum[1] = Vector::new(0.0f32);
-        sums.push(sum);
+    let mut sums = nothing(tile);
+    if comptime!(tile.groups) {
+        forget(tile);
     }
 
+    let in_flight = comptime!(stages - 1);
     #[unroll]
-    for stage in 0..comptime!(stages - 1) {
+    for stage in 0..in_flight {
         if begin + stage < end {
-            load::<F>(
+            load(
                 x,
                 weight,
                 &mut left,
@@ -161,34 +188,51 @@ pub(super) fn product_kernel<F: Float, G: Float>(
         }
         gpu_asm!("cp.async.commit_group;");
     }
-    let waiting = comptime!(stages - 2);
+    let waiting = comptime!(in_flight - 1);
     let mut step = begin;
     let mut stage = 0usize;
-    let mut free = comptime!(stages - 1).runtime();
+    let mut free = in_flight.runtime();
     while step < end {
         gpu_asm!("cp.async.wait_group {waiting};");
+        if comptime!(tile.groups) {
+            // The units see what threads copied only after this; without its last word it would wait for all copies.
+            gpu_asm!("fence.proxy.async.shared::cta;");
+            wait_for_group();
+        }
         sync_cube();
-        let ahead = step + comptime!(stages - 1);
+        if comptime!(tile.groups) {
+            multiply_by_group(&left, &right, stage, config);
+        }
+        let ahead = step + in_flight;
         if ahead < end {
-            load::<F>(
+            load(
                 x, weight, &mut left, &mut right, &origins, column, ahead, free, &sizes, config,
             );
         }
         gpu_asm!("cp.async.commit_group;");
-        multiply::<F>(&definition, &left, &right, &mut sums, stage, tile);
-        free = stage;
-        stage += 1;
-        if stage == stages {
-            stage = 0usize;
+        if comptime!(!tile.groups) {
+            multiply_by_planes(&left, &right, &mut sums, stage, config);
         }
+        stage = following(stage, stages);
+        free = following(free, stages);
         step += 1;
     }
-    write::<F, G>(&sums, bias, onto, out, row, column, &sizes, config);
+    if comptime!(tile.groups) {
+        wait_for_group();
+        sums_of_group(&mut sums, tile);
+    }
+    write::<F, G, N>(&sums, bias, onto, out, row, column, &sizes, config);
+}
+
+/// The stage after this one.
+#[cube]
+fn following(stage: usize, #[comptime] stages: usize) -> usize {
+    select(stage + 1 == stages, 0usize, stage + 1)
 }
 
 /// Where a piece of a row lies, so that eight rows' pieces of one number are in eight different groups of banks.
 #[cube]
-fn place(row: usize, piece: usize, #[comptime] pieces: usize) -> usize {
+pub(super) fn place(row: usize, piece: usize, #[comptime] pieces: usize) -> usize {
     if comptime!(pieces == 4) {
         row * pieces + (piece ^ (row / 2 % 4))
     } else {
@@ -199,7 +243,7 @@ fn place(row: usize, piece: usize, #[comptime] pieces: usize) -> usize {
 #[cube]
 fn origins(row: usize, sizes: &Sizes, #[comptime] config: Config) -> Origins {
     let tile = comptime!(config.tile);
-    let pieces = comptime!(tile.pieces());
+    let pieces = comptime!(tile.pieces);
     let apart = comptime!(tile.threads() / pieces);
     let count = comptime!(tile.rows * pieces / tile.threads());
     let mut first = Array::<usize>::new(count);
@@ -235,11 +279,11 @@ fn origins(row: usize, sizes: &Sizes, #[comptime] config: Config) -> Origins {
 /// Starts to copy a step's pieces to the stage.
 #[cube]
 #[allow(clippy::too_many_arguments)]
-fn load<F: Float>(
-    x: &[Vector<F, Const<8>>],
-    weight: &[Vector<F, Const<8>>],
-    left: &mut Shared<[Vector<F, Const<8>>]>,
-    right: &mut Shared<[Vector<F, Const<8>>]>,
+fn load(
+    x: &[Piece],
+    weight: &[Piece],
+    left: &mut Shared<[Piece]>,
+    right: &mut Shared<[Piece]>,
     origins: &Origins,
     column: usize,
     step: usize,
@@ -248,7 +292,7 @@ fn load<F: Float>(
     #[comptime] config: Config,
 ) {
     let tile = comptime!(config.tile);
-    let pieces = comptime!(tile.pieces());
+    let pieces = comptime!(tile.pieces);
     let apart = comptime!(tile.threads() / pieces);
     let piece = UNIT_POS as usize % pieces;
     let line = UNIT_POS as usize / pieces;
@@ -283,7 +327,7 @@ fn load<F: Float>(
         }
         let from = select(inside, from, 0usize);
         let length = select(inside, 1usize, 0usize);
-        copy_async_checked(&x[from..from + length], &mut left[at..at + 1], 8u32);
+        copy_async_checked(&x[from..from + length], &mut left[at..at + 1], 4u32);
     }
 
     let to = stage * comptime!(tile.columns * pieces);
@@ -298,106 +342,6 @@ fn load<F: Float>(
             0usize,
         );
         let length = select(inside, 1usize, 0usize);
-        copy_async_checked(&weight[from..from + length], &mut right[at..at + 1], 8u32);
-    }
-}
-
-/// What a plane multiplies of one sixteenth of depth: tiles of 16 rows, and of 8 columns.
-#[derive(CubeType)]
-struct Operands<F: Float> {
-    rows: Sequence<Array<Vector<F, Const<2>>>>,
-    columns: Sequence<Array<Vector<F, Const<2>>>>,
-}
-
-#[cube]
-fn operands<F: Float>(
-    definition: &MmaDefinition<F, F, f32>,
-    left: &Shared<[Vector<F, Const<8>>]>,
-    right: &Shared<[Vector<F, Const<8>>]>,
-    stage: usize,
-    #[comptime] k: usize,
-    #[comptime] tile: Tile,
-) -> Operands<F> {
-    let pieces = comptime!(tile.pieces());
-    let units = comptime!(tile.units());
-    let lane = UNIT_POS as usize % PLANE;
-    let plane = UNIT_POS as usize / PLANE;
-    let above = plane / tile.planes[1] * comptime!(units[0] * 16);
-    let before = plane % tile.planes[1] * comptime!(units[1] * 8);
-    let left_at = stage * comptime!(tile.rows * pieces);
-    let right_at = stage * comptime!(tile.columns * pieces);
-    let mut rows = Sequence::<Array<Vector<F, Const<2>>>>::new();
-    #[unroll]
-    for i in 0..comptime!(units[0]) {
-        let row = above + i * 16 + lane % 16;
-        let at = left_at + place(row, k * 2 + lane / 16, pieces);
-        rows.push(definition.load_matrix::<Vector<F, Const<8>>, Const<2>>(
-            &left[at..at + 1],
-            MatrixIdent::A,
-            4usize,
-            false,
-        ));
-    }
-    let mut columns = Sequence::<Array<Vector<F, Const<2>>>>::new();
-    #[unroll]
-    for j in 0..comptime!(units[1] / 2) {
-        let row = before + j * 16 + lane / 16 * 8 + lane % 8;
-        let at = right_at + place(row, k * 2 + lane / 8 % 2, pieces);
-        let four = definition.load_matrix::<Vector<F, Const<8>>, Const<2>>(
-            &right[at..at + 1],
-            MatrixIdent::B,
-            4usize,
-            false,
-        );
-        #[unroll]
-        for half in 0..2usize {
-            let mut pair = Array::<Vector<F, Const<2>>>::new(2usize);
-            pair[0] = four[comptime!(half * 2)];
-            pair[1] = four[comptime!(half * 2 + 1)];
-            columns.push(pair);
-        }
-    }
-    Operands::<F> { rows, columns }
-}
-
-/// Adds a stage's products to the sums.
-#[cube]
-fn multiply<F: Float>(
-    definition: &MmaDefinition<F, F, f32>,
-    left: &Shared<[Vector<F, Const<8>>]>,
-    right: &Shared<[Vector<F, Const<8>>]>,
-    sums: &mut Sequence<Array<Vector<f32, Const<2>>>>,
-    stage: usize,
-    #[comptime] tile: Tile,
-) {
-    let units = comptime!(tile.units());
-    let last = comptime!(tile.depth / 16 - 1);
-    let mut ready = Sequence::<Operands<F>>::new();
-    ready.push(operands::<F>(definition, left, right, stage, 0usize, tile));
-    #[unroll]
-    for k in 0..comptime!(last + 1) {
-        // Loaded while the units compute.
-        if comptime!(k < last) {
-            ready.push(operands::<F>(
-                definition,
-                left,
-                right,
-                stage,
-                comptime!(k + 1),
-                tile,
-            ));
-        }
-        let now = ready.index(k);
-        #[unroll]
-        for j in 0..comptime!(units[1]) {
-            #[unroll]
-            for i in 0..comptime!(units[0]) {
-                let of = comptime!(i * units[1] + j);
-                let sum =
-                    definition.execute(now.rows.index(i), now.columns.index(j), sums.index(of));
-                sums.index_mut(of)[0] = sum[0];
-                sums.index_mut(of)[1] = sum[1];
-            }
-        }
+        copy_async_checked(&weight[from..from + length], &mut right[at..at + 1], 4u32);
     }
 }

@@ -1,7 +1,7 @@
 //! The crate's layers by this product, where the device has what it needs.
 
 use super::choice::LEAST_DEEP;
-use super::kernel::PIECE;
+use super::finish::EIGHT;
 use super::*;
 use burn::backend::DispatchDevice;
 use burn_cubecl::CubeDevice;
@@ -14,7 +14,25 @@ fn suits<const D: usize>(x: &Tensor<D>) -> bool {
         return false;
     };
     let device: &CubeDevice = device;
-    has_units(&device.client(), x.dtype())
+    let client = device.client();
+    match x.dtype() {
+        DType::F32 => has_units(&client, DType::F16) && multiplies_tf32(&client),
+        dtype => has_units(&client, dtype),
+    }
+}
+
+/// Whether its units multiply f32 that is rounded to eleven digits.
+fn multiplies_tf32(client: &Client) -> bool {
+    let element = ElemType::Float(FloatKind::TF32);
+    let product = MmaConfig {
+        a_type: element,
+        b_type: element,
+        cd_type: ElemType::Float(FloatKind::F32),
+        m: 16,
+        n: 8,
+        k: 8,
+    };
+    client.properties().features.matmul.mma.contains(&product)
 }
 
 /// Whether a device has what these kernels are made of, for a type: products of 16 × 8 × 16, loads of their operands, and copies that the
@@ -65,7 +83,7 @@ fn filled_up<const D: usize>(x: &Tensor<D>, axis: usize, unit: usize) -> Tensor<
 }
 
 /// Results come in groups of these.
-const GROUP: usize = 4;
+const GROUP: usize = EIGHT;
 
 /// [`crate::linear`] with or without a bias, and onto something.
 pub(crate) fn affine(
@@ -80,12 +98,13 @@ pub(crate) fn affine(
     }
     // Before anything is filled up: what is under autodiff stays there.
     operand(x)?;
-    if !inputs.is_multiple_of(PIECE) || !outputs.is_multiple_of(GROUP) {
-        let weight = filled_up(&filled_up(weight, 1, PIECE), 0, GROUP);
+    let piece = in_piece(x.dtype());
+    if !inputs.is_multiple_of(piece) || !outputs.is_multiple_of(GROUP) {
+        let weight = filled_up(&filled_up(weight, 1, piece), 0, GROUP);
         let bias = bias.map(|bias| filled_up(bias, 0, GROUP));
         let onto = onto.map(|onto| filled_up(onto, 2, GROUP));
         let y = affine(
-            &filled_up(x, 2, PIECE),
+            &filled_up(x, 2, piece),
             &weight,
             bias.as_ref(),
             onto.as_ref(),
@@ -116,7 +135,7 @@ pub(crate) fn convolve(
     }
     operand(x)?;
     // All of a step is under one pixel of the window.
-    let depth = LEAST_DEEP.depth;
+    let depth = LEAST_DEEP.pieces * in_piece(x.dtype());
     if !inputs.is_multiple_of(depth) || !outputs.is_multiple_of(GROUP) {
         let weight = filled_up(&filled_up(weight, 1, depth), 0, GROUP);
         let bias = bias.map(|bias| filled_up(bias, 0, GROUP));

@@ -1,4 +1,4 @@
-//! Affine layers and convolutions in 16 bits on matrix units, with bias and residual branch in the same kernel, and without trying
+//! Affine layers and convolutions on matrix units, with bias and residual branch in the same kernel, and without trying
 //! anything out: which tile and how many parts is computed from the sizes. Burn times all the kernels that it has for a new size, which
 //! takes minutes of compiling before the first picture (`benches/results/h100-2026-11-26.md`).
 
@@ -6,6 +6,7 @@ mod choice;
 mod finish;
 mod kernel;
 mod layers;
+mod units;
 
 pub(super) use kernel::PLANE;
 pub(super) use layers::has_units;
@@ -16,7 +17,7 @@ use super::*;
 use choice::{Device, Problem, Window, choose};
 use finish::sum_kernel;
 pub(super) use kernel::PIECE;
-use kernel::{Config, SizesLaunch, product_kernel};
+use kernel::{Config, Numbers, SizesLaunch, product_kernel};
 
 /// Products of views.
 #[backend_extension(Cube, Fusion: cfg(feature = "fusion"))]
@@ -62,7 +63,8 @@ impl Products for CubeBackend {
         given: [bool; 2],
     ) -> FloatTensor<Self> {
         let shape = affine_shape(x.meta.shape(), weight.meta.shape());
-        let depth = x.meta.shape()[2];
+        let piece = in_piece(x.dtype);
+        let depth = x.meta.shape()[2] / piece;
         let (x, x_pitch) = runs(x);
         let (weight, weight_pitch) = runs(weight);
         let (onto, onto_pitch) = onto_runs(onto, given[1]);
@@ -71,9 +73,9 @@ impl Products for CubeBackend {
             rows: shape[0] * shape[1],
             columns: shape[2],
             depth,
-            pitch: x_pitch,
-            weight_row: weight_pitch,
-            weight_pitch,
+            pitch: x_pitch / piece,
+            weight_row: weight_pitch / piece,
+            weight_pitch: weight_pitch / piece,
             onto_pitch,
             window: None,
         };
@@ -93,6 +95,7 @@ impl Products for CubeBackend {
         let shape = convolved_shape(x.meta.shape(), weight.meta.shape(), stride, padding);
         let [height, width] = [2, 3].map(|axis| x.meta.shape()[axis]);
         let [depth, down, across] = [1, 2, 3].map(|axis| weight.meta.shape()[axis]);
+        let piece = in_piece(x.dtype);
         let (x, x_pitch) = aligned(channels_last(x), repacked);
         let (weight, weight_pitch) = aligned(channels_last(weight), repacked);
         let (onto, onto_pitch) = match given[1] {
@@ -103,10 +106,10 @@ impl Products for CubeBackend {
         let problem = Problem {
             rows: shape[0] * shape[2] * shape[3],
             columns: shape[1],
-            depth,
-            pitch: x_pitch,
-            weight_row: down * across * weight_pitch,
-            weight_pitch,
+            depth: depth / piece,
+            pitch: x_pitch / piece,
+            weight_row: down * across * weight_pitch / piece,
+            weight_pitch: weight_pitch / piece,
             onto_pitch,
             window: Some(Window {
                 size: [height, width],
@@ -128,13 +131,21 @@ fn repacked(x: CubeTensor) -> (CubeTensor, usize) {
     (permute(inside, &[0, 3, 1, 2]), channels)
 }
 
+/// Bytes of a piece.
+const BYTES: usize = 16;
+
+/// How many elements are a piece.
+pub(super) fn in_piece(dtype: DType) -> usize {
+    BYTES / dtype.size()
+}
+
 /// With rows that begin at multiples of 16 bytes.
 fn aligned(
     (x, pitch): (CubeTensor, usize),
     copy: impl Fn(CubeTensor) -> (CubeTensor, usize),
 ) -> (CubeTensor, usize) {
     let start = x.handle.offset_start.unwrap_or(0) as usize;
-    match pitch.is_multiple_of(PIECE) && start.is_multiple_of(PIECE * x.elem_size()) {
+    match pitch.is_multiple_of(in_piece(x.dtype)) && start.is_multiple_of(BYTES) {
         true => (x, pitch),
         false => copy(x),
     }
@@ -175,7 +186,12 @@ fn launch(
     out: &CubeTensor,
 ) {
     let client = x.client.clone();
-    let (tile, parts) = choose(problem, &Device::of(&client));
+    let numbers = match x.dtype {
+        DType::F16 => Numbers::F16,
+        DType::BF16 => Numbers::Bf16,
+        _ => Numbers::Tf32,
+    };
+    let (tile, parts) = choose(problem, &Device::of(&client, numbers));
     let steps = problem.steps(&tile);
     let share = steps.div_ceil(parts);
     let parts = steps.div_ceil(share);
@@ -188,6 +204,7 @@ fn launch(
             DType::F32,
         ),
     };
+    let together = in_piece(to.dtype);
     let bias = match given[0] {
         true => packed(bias),
         false => bias,
@@ -197,13 +214,13 @@ fn launch(
     let sizes = SizesLaunch::new(
         problem.rows,
         problem.columns,
-        problem.depth / PIECE,
+        problem.depth,
         steps,
         share,
-        problem.pitch / PIECE,
-        problem.weight_row / PIECE,
-        problem.weight_pitch / PIECE,
-        problem.onto_pitch / 2,
+        problem.pitch,
+        problem.weight_row,
+        problem.weight_pitch,
+        problem.onto_pitch / together,
         of_window(|window| window.size[0]),
         of_window(|window| window.size[1]),
         of_window(|window| window.out[0]),
@@ -212,13 +229,15 @@ fn launch(
         of_window(|window| window.stride),
         of_window(|window| window.padding[0]),
         of_window(|window| window.padding[1]),
-        problem.depth.div_ceil(tile.depth),
+        problem.depth.div_ceil(tile.pieces),
     );
     let config = Config {
         tile,
+        numbers,
         window: window.is_some(),
         bias: given[0] && whole,
         onto: given[1] && whole,
+        together,
     };
     let cubes = CubeCount::Static(
         problem.rows.div_ceil(tile.rows) as u32,
@@ -232,6 +251,7 @@ fn launch(
             cubes,
             CubeDim::new_1d(tile.threads() as u32),
             address(&[&x, &weight, &bias, &onto, &to]),
+            together,
             x.clone().into_buffer_arg(),
             weight.into_buffer_arg(),
             bias.clone().into_buffer_arg(),
