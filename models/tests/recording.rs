@@ -10,8 +10,8 @@ use burn::tensor::{FloatDType, TensorData};
 use prepose_models::attention::{AttentionProbe, LayerInfo};
 use prepose_models::params::Params;
 use prepose_models::unet::{
-    AddedConditioning, Kept, MapCotangents, Memory, Objects, PreparedConditioning, RecordOptions,
-    Reuse, UNet, UNetConfig,
+    AddedConditioning, GraphUse, Kept, MapCotangents, Memory, Objects, PreparedConditioning,
+    RecordGraphs, RecordOptions, Recording, Reuse, UNet, UNetConfig,
 };
 use support::{FileSource, config, deviation, noise_tensor};
 
@@ -431,5 +431,120 @@ fn nothing_wanted() {
         let gradient = recording.sample_gradient(&nothing);
         assert_eq!(gradient.dims(), case.sample.dims());
         assert!(values(gradient).iter().all(|&x| x == 0.0));
+    }
+}
+
+/// Maps, output and gradient of a recording.
+type Numbers = (Vec<Vec<f32>>, Option<Vec<f32>>, Vec<f32>);
+
+/// Those of a recording that may be by graphs, for a loss.
+fn numbers(recording: Recording, maps: &Maps, loss: &Loss) -> Numbers {
+    let output = recording.output().cloned().map(values);
+    let gradient = values(recording.sample_gradient(&loss.cotangents(maps)));
+    let maps = maps.seen.values().cloned().map(values).collect();
+    (maps, output, gradient)
+}
+
+/// Captured recordings are ordinary ones to the bit, whatever comes after what.
+#[test]
+fn captured_equals_ordinary() {
+    for name in CASES {
+        let case = Case::new(name, FloatDType::F32);
+        let unet = &case.unet;
+        let graphs = RecordGraphs::new(GraphUse::Forced);
+        let record = |graphs, step: usize, rows, loss: &Loss, options| {
+            let sample = case.sample.clone().narrow(0, 0, rows) * (1.0 - 0.2 * step as f64);
+            // Another prompt at every other step.
+            let conditioning = case.conditioning.narrow(step / 2 % 2 * (2 - rows), rows);
+            let timestep = 900.0 - 150.0 * step as f64;
+            let mut maps = Maps::of(loss);
+            let recording = RecordGraphs::record(
+                graphs,
+                unet,
+                sample,
+                timestep,
+                &conditioning,
+                &mut maps,
+                options,
+            );
+            (recording, maps)
+        };
+        let all = losses(unet);
+        for loss in [&all[0], &all[1], &all[all.len() - 2], &all[all.len() - 1]] {
+            for (rows, whole) in [(2, false), (2, true), (1, false)] {
+                let options = RecordOptions {
+                    whole,
+                    ..RecordOptions::default()
+                };
+                for step in 0..4 {
+                    let both = [None, Some(&graphs)].map(|graphs| {
+                        let (recording, maps) = record(graphs, step, rows, loss, options);
+                        numbers(recording, &maps, loss)
+                    });
+                    assert!(
+                        both[0] == both[1],
+                        "{name} {:?}, step {step}, {rows} rows, {whole}",
+                        loss.layers
+                    );
+                    assert!(graphs.is_captured());
+                }
+            }
+        }
+
+        // Other cotangents than those of the capture, then none at all.
+        let loss = &all[all.len() - 1];
+        let options = RecordOptions::default();
+        for fewer in [&all[1], &all[0], loss] {
+            let both = [None, Some(&graphs)].map(|graphs| {
+                let (recording, maps) = record(graphs, 1, 2, loss, options);
+                let cotangents = loss.cotangents(&maps);
+                let read = |layer: &LayerInfo| fewer.layers.contains(&layer.index);
+                values(recording.sample_gradient(&|layer: &LayerInfo| {
+                    cotangents.cotangent(layer).filter(|_| read(layer))
+                }))
+            });
+            assert!(both[0] == both[1], "{name} {:?}", fewer.layers);
+        }
+        let (recording, _) = record(Some(&graphs), 2, 2, loss, options);
+        let gradient = recording.sample_gradient(&|_: &LayerInfo| None);
+        assert!(values(gradient).iter().all(|&x| x == 0.0));
+
+        // Two at once, of which one is an ordinary one, and maps that are read after another pass.
+        let expected = [0, 3].map(|step| {
+            let (recording, maps) = record(None, step, 2, loss, options);
+            numbers(recording, &maps, loss)
+        });
+        let (first, first_maps) = record(Some(&graphs), 0, 2, loss, options);
+        let (second, second_maps) = record(Some(&graphs), 3, 2, loss, options);
+        assert!(!graphs.is_captured(), "a recording has the graphs");
+        assert!(numbers(second, &second_maps, loss) == expected[1]);
+        assert!(numbers(first, &first_maps, loss) == expected[0]);
+        assert!(graphs.is_captured());
+        let (first, first_maps) = record(Some(&graphs), 0, 2, loss, options);
+        drop(first);
+        let (second, second_maps) = record(Some(&graphs), 3, 2, loss, options);
+        assert!(numbers(second, &second_maps, loss) == expected[1]);
+        let first_maps: Vec<_> = first_maps.seen.into_values().map(values).collect();
+        assert!(first_maps == expected[0].0);
+
+        // Let go of while a recording has them, they are still there for it.
+        let (first, first_maps) = record(Some(&graphs), 0, 2, loss, options);
+        graphs.release();
+        assert!(numbers(first, &first_maps, loss) == expected[0]);
+        assert!(!graphs.is_captured());
+
+        // What is left to ordinary passes.
+        for (memory, merging) in [(Memory::Recompute, None), (Memory::Keep, Some(0.5))] {
+            let options = RecordOptions {
+                memory,
+                whole: false,
+                merging,
+            };
+            let both = [None, Some(&graphs)].map(|graphs| {
+                let (recording, maps) = record(graphs, 1, 2, loss, options);
+                numbers(recording, &maps, loss)
+            });
+            assert!(both[0] == both[1] && !graphs.is_captured());
+        }
     }
 }

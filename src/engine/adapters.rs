@@ -214,7 +214,7 @@ impl Engine {
     /// Shows pictures by another adapter from now on in the place of the one with this number, from 0, which is of the same
     /// configuration. Picture encoders are let go of.
     pub fn replace_adapter(&mut self, number: usize, adapter: IpAdapter) {
-        self.graphs.release();
+        self.release_graphs();
         self.adapters.adapters[number] = adapter;
         self.adapters.known = Mutex::default();
         self.adapters.release();

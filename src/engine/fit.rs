@@ -71,8 +71,8 @@ impl Engine {
     }
 
     /// Makes room for a batch whose texts are encoded: lets go of the text encoders if it does not fit beside them.
-    /// Whether there is room for the UNet's captured call, which keeps what it works on.
-    pub(super) fn make_room(&self, requests: &[Request]) -> Result<bool, EngineError> {
+    /// What there is room for besides.
+    pub(super) fn make_room(&self, requests: &[Request]) -> Result<Captures, EngineError> {
         let needs = self.needs(&requests[0], requests.len())?;
         let work = needs.work(requests[0].vae_tiling);
         let usable = |room: Room| room.free.map(|free| (free as f64 * USABLE) as u64);
@@ -107,13 +107,16 @@ impl Engine {
             let shortage = Shortage { bytes: None };
             return Err(self.short(Task::Denoise, &requests[0], requests.len(), shortage));
         }
-        let captured = needs.step
-            + needs.guided.max(if requests[0].vae_tiling {
-                needs.decode_tiled
-            } else {
-                needs.decode
-            });
-        Ok(free.is_none_or(|free| free >= captured))
+        let decode = match requests[0].vae_tiling {
+            true => needs.decode_tiled,
+            false => needs.decode,
+        };
+        let beside = needs.guided.max(decode);
+        let fits = |kept: u64| free.is_none_or(|free| free >= kept + beside);
+        Ok(Captures {
+            calls: fits(needs.step),
+            recordings: fits(needs.step + needs.guided),
+        })
     }
 
     /// Runs `work`, a part of making `requests`, and turns the device's want of memory into an error that says what
@@ -139,7 +142,7 @@ impl Engine {
             Err(shortage) => shortage,
         };
         // What failed holds memory no more.
-        self.graphs.release();
+        self.release_graphs();
         self.device.memory_cleanup();
         Err(self.short(task, request, pictures, shortage))
     }
@@ -192,6 +195,15 @@ impl Engine {
         ways.push("a smaller --size".to_string());
         ways
     }
+}
+
+/// Which captured graphs there is room for, each of which keeps what it works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Captures {
+    /// The UNet's plain call.
+    pub calls: bool,
+    /// That and guided passes, which keep their tapes as well.
+    pub recordings: bool,
 }
 
 /// A part of making a picture.

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::tensor::Device;
 use prepose_models::clip::ClipTextModel;
-use prepose_models::unet::{GraphUse, Memory, StepGraphs, UNet};
+use prepose_models::unet::{GraphUse, Memory, RecordGraphs, StepGraphs, UNet};
 use prepose_models::vae::{AutoencoderKl, VaeHalf};
 
 use super::adapters::Adapters;
@@ -33,6 +33,8 @@ pub struct Engine {
     pub(super) dtype: Dtype,
     pub(super) guidance_memory: Memory,
     pub(super) graphs: StepGraphs,
+    /// Of guided passes.
+    pub(super) recordings: RecordGraphs,
     pub(super) tiles_when_short: bool,
 }
 
@@ -59,10 +61,11 @@ impl Engine {
         }
     }
 
-    /// Chooses when UNet calls are captured as a graph. Pictures do not change, but for rounding.
+    /// Chooses when UNet calls and guided passes are captured as graphs. Pictures do not change, but for rounding.
     pub fn with_graphs(self, usage: GraphUse) -> Self {
         Self {
             graphs: StepGraphs::new(usage),
+            recordings: RecordGraphs::new(usage),
             ..self
         }
     }
@@ -125,6 +128,17 @@ impl Engine {
         self.graphs.is_captured()
     }
 
+    /// Whether a captured guided pass is there to be replayed.
+    pub fn is_guidance_captured(&self) -> bool {
+        self.recordings.is_captured()
+    }
+
+    /// Lets go of all captured graphs and the memory that they hold.
+    pub(super) fn release_graphs(&self) {
+        self.graphs.release();
+        self.recordings.release();
+    }
+
     /// Whether that is the CPU.
     pub fn is_on_cpu(&self) -> bool {
         self.opened.is_cpu()
@@ -184,6 +198,7 @@ impl Blueprint {
             model: model.clone(),
             guidance_memory: Memory::default(),
             graphs: StepGraphs::new(GraphUse::default()),
+            recordings: RecordGraphs::new(GraphUse::default()),
             tiles_when_short: false,
         })
     }

@@ -59,8 +59,11 @@ impl Engine {
             .collect();
         let latents = self.first_latents(requests, &schedule, start, &mut noise)?;
         let captures = self.make_room(requests)?;
-        if !captures {
+        if !captures.calls {
             self.graphs.release();
+        }
+        if !captures.recordings {
+            self.recordings.release();
         }
         let mut plugins: Vec<Box<dyn Hook>> = Vec::new();
         if let Some(guidance) = self.guidance(requests)? {
@@ -76,7 +79,8 @@ impl Engine {
             guidance_steps: first.guidance_steps,
             savings: self.blueprint.savings(first)?,
             noise,
-            graphs: captures.then_some(&self.graphs),
+            graphs: captures.calls.then_some(&self.graphs),
+            recordings: captures.recordings.then_some(&self.recordings),
         };
         Ok(Session {
             engine: self,

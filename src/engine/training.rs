@@ -102,7 +102,7 @@ impl Engine {
 
     /// Makes pictures with another UNet from now on, which is of the same configuration but for GLIGEN's layers.
     pub fn replace_unet(&mut self, unet: UNet) {
-        self.graphs.release();
+        self.release_graphs();
         self.unet = unet;
     }
 }

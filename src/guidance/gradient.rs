@@ -4,7 +4,7 @@ use burn::tensor::Tensor;
 use prepose_kernels::matmul;
 use prepose_models::attention::LayerInfo;
 use prepose_models::unet::{
-    MapCotangents, Memory, PreparedConditioning, RecordOptions, Recording, UNet,
+    MapCotangents, Memory, PreparedConditioning, RecordGraphs, RecordOptions, Recording, UNet,
 };
 
 use super::maps::{LayerFilter, MapGroup, Pooling, Recorder};
@@ -61,9 +61,11 @@ pub struct Reading<'a> {
     pub stage: Stage,
     /// The share of tokens that the network's self-attention merges, if any.
     pub merging: Option<f64>,
+    /// Captured passes of the network, which may stand in for ordinary ones.
+    pub graphs: Option<&'a RecordGraphs>,
 }
 
-impl Reading<'_> {
+impl<'g> Reading<'g> {
     fn recorder(&self) -> Recorder {
         Recorder::new(self.filter.clone(), self.loss.pooling())
     }
@@ -77,14 +79,25 @@ impl Reading<'_> {
         timestep: f64,
         conditioning: &PreparedConditioning,
         memory: Memory,
-    ) -> (MapGradient, Recording<'a>) {
+    ) -> (MapGradient, Recording<'a>)
+    where
+        'g: 'a,
+    {
         let mut recorder = self.recorder();
         let options = RecordOptions {
             memory,
             whole: false,
             merging: self.merging,
         };
-        let recording = unet.record(input, &[timestep], conditioning, &mut recorder, options);
+        let recording = RecordGraphs::record(
+            self.graphs,
+            unet,
+            input,
+            timestep,
+            conditioning,
+            &mut recorder,
+            options,
+        );
         let gradient = MapGradient::new(
             self.loss,
             recorder.finish(),

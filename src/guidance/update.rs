@@ -127,6 +127,7 @@ impl Guidance {
             before: &self.maps_before,
             stage,
             merging: state.merging(),
+            graphs: state.recordings(),
         };
         let prepared = state.positive();
         let input = state.model_input(state.latents().clone());

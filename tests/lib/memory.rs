@@ -6,6 +6,7 @@ use prepose::engine::{Blueprint, Engine};
 use prepose::request::{Dtype, ModelRequest, PromptSwitch, Request};
 use prepose::sampling::denoise::{Hook, HookError, State};
 use prepose_models::unet::GraphUse;
+use serde_json::json;
 
 fn model() -> ModelRequest {
     ModelRequest::new("toybox", Dtype::F32)
@@ -78,11 +79,48 @@ fn captured_calls_draw_the_same_pictures() {
 }
 
 #[test]
+fn captured_guidance_draws_the_same_pictures() {
+    let plain = engine().with_graphs(GraphUse::Off);
+    let captured = engine().with_graphs(GraphUse::Forced);
+    let dog = request(&plain, "a dog to the left of a cat", 5);
+    let guided = |config: serde_json::Value| Request {
+        guide: Some(serde_json::from_value(config).unwrap()),
+        ..dog.clone()
+    };
+    let methods = [
+        json!({"method": "pos", "steps": 3}),
+        // Records the step's own call.
+        json!({"method": "pos", "one_pass": true}),
+        // Reads every head of its layers, and repeats steps.
+        json!({"method": "layout", "steps": 3}),
+        json!({"method": "conform", "steps": 3}),
+        json!({"method": "attend-and-excite", "steps": 4}),
+    ];
+    let mut batches: Vec<_> = methods.into_iter().map(|it| vec![guided(it)]).collect();
+    let one = batches[0][0].clone();
+    let other = Request {
+        prompt: "a red cube above a green ball".into(),
+        seed: 9,
+        ..one.clone()
+    };
+    batches.push(vec![other.clone()]);
+    batches.push(vec![one.clone(), other]);
+    batches.push(vec![one]);
+    for batch in &batches {
+        let expected = values(plain.latents(batch, &mut []).unwrap());
+        let got = values(captured.latents(batch, &mut []).unwrap());
+        assert!(captured.is_guidance_captured() && !plain.is_guidance_captured());
+        assert_eq!(got, expected, "{batch:?}");
+    }
+}
+
+#[test]
 fn what_only_runs_again_is_not_captured() {
     let engine = engine();
-    let request = request(&engine, "a dog", 14);
+    let mut request = request(&engine, "a dog to the left of a cat", 14);
+    request.guide = Some(serde_json::from_value(json!({"method": "pos"})).unwrap());
     engine.latents(&[request], &mut []).unwrap();
-    assert!(!engine.is_captured());
+    assert!(!engine.is_captured() && !engine.is_guidance_captured());
 }
 
 /// Fails as CubeCL does when an allocation is refused.

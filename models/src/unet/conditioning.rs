@@ -17,15 +17,43 @@ pub struct AddedConditioning {
     pub time_ids: Tensor<2>,
 }
 
-/// Tells conditionings apart: clones have the same one, and nothing else has.
+/// Tells conditionings apart: clones have the same one, and so have the same samples of one conditioning, but nothing else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ConditioningId(u64);
+pub(super) struct ConditioningId {
+    whole: u64,
+    /// The first sample and how many there are, if it is a part.
+    part: Option<[usize; 2]>,
+}
 
 impl ConditioningId {
     pub fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+        Self {
+            whole: NEXT.fetch_add(1, Ordering::Relaxed),
+            part: None,
+        }
     }
+
+    fn narrow(self, start: usize, samples: usize) -> Self {
+        let [before, _] = self.part.unwrap_or_default();
+        Self {
+            part: Some([before + start, samples]),
+            ..self
+        }
+    }
+}
+
+/// What [`PreparedConditioning::shapes`] gives: conditionings with the same ones fit into each other's buffers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ConditioningShapes {
+    /// Keys and values.
+    layers: Vec<[[usize; 4]; 2]>,
+    objects: bool,
+    /// How many pictures each layer has.
+    pictures: Option<Vec<usize>>,
+    masks: Vec<Option<[usize; 4]>>,
+    added: Option<[usize; 2]>,
+    guidance: Option<[usize; 2]>,
 }
 
 /// All that a UNet derives from its conditioning and that no timestep changes: the keys and values
@@ -59,7 +87,8 @@ impl PreparedConditioning {
                 .collect()
         };
         Self {
-            id: ConditioningId::new(),
+            // A guided pass narrows the same conditioning at every step, and graphs need not be told again.
+            id: self.id.narrow(start, samples),
             context: narrow(&self.context),
             objects: self.objects.as_ref().map(narrow),
             pictures: self.map_pictures(|x| x.clone().narrow(0, start, samples)),
@@ -139,26 +168,18 @@ impl PreparedConditioning {
         pictures.map(|picture| picture.mask.as_ref())
     }
 
-    /// How many pictures each layer has.
-    fn picture_counts(&self) -> Option<Vec<usize>> {
-        let layers = self.pictures.as_ref()?.iter();
-        Some(layers.map(Vec::len).collect())
-    }
-
-    /// Whether the other's tensors have the same shapes.
-    pub(super) fn is_like(&self, other: &Self) -> bool {
-        let dims = |x: &Option<Tensor<2>>| x.as_ref().map(Tensor::dims);
-        let same = |(a, b): (&KeyValue, &KeyValue)| {
-            a.key.dims() == b.key.dims() && a.value.dims() == b.value.dims()
-        };
-        self.layers().count() == other.layers().count()
-            && self.objects.is_some() == other.objects.is_some()
-            && self.picture_counts() == other.picture_counts()
-            && (self.masks().map(|mask| mask.map(Tensor::dims)))
-                .eq(other.masks().map(|mask| mask.map(Tensor::dims)))
-            && self.layers().zip(other.layers()).all(same)
-            && dims(&self.added) == dims(&other.added)
-            && dims(&self.guidance) == dims(&other.guidance)
+    /// The shapes of its tensors, and which of them there are.
+    pub(super) fn shapes(&self) -> ConditioningShapes {
+        let pictures = self.pictures.as_ref().map(|layers| layers.iter());
+        let layer = |layer: &KeyValue| [layer.key.dims(), layer.value.dims()];
+        ConditioningShapes {
+            layers: self.layers().map(layer).collect(),
+            objects: self.objects.is_some(),
+            pictures: pictures.map(|layers| layers.map(Vec::len).collect()),
+            masks: self.masks().map(|mask| mask.map(Tensor::dims)).collect(),
+            added: self.added.as_ref().map(Tensor::dims),
+            guidance: self.guidance.as_ref().map(Tensor::dims),
+        }
     }
 
     /// Puts the other's numbers into the buffers of this one, which has the same shapes.

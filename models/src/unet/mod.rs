@@ -2,12 +2,14 @@
 //! 2022; Podell et al. 2023 for SDXL's added conditioning).
 
 mod blocks;
+mod captured;
 mod conditioning;
 mod config;
 mod feed_forward;
 mod flops;
 mod footprint;
 mod graph;
+mod graph_pair;
 mod grounding;
 mod layers;
 mod merging;
@@ -15,6 +17,7 @@ mod pass;
 mod pictures;
 mod pieces;
 mod record;
+mod record_graphs;
 mod reuse;
 mod steps;
 mod time;
@@ -25,15 +28,17 @@ use burn::prelude::*;
 use burn::tensor::DType;
 use prepose_kernels as kernels;
 
+pub use captured::GraphUse;
 pub use conditioning::{AddedConditioning, PreparedConditioning};
 pub use config::UNetConfig;
 pub use flops::UNetFlops;
 pub use footprint::{CrossAttention, PassShape};
-pub use graph::{GraphUse, StepGraphs};
+pub use graph::StepGraphs;
 pub use grounding::{MOST_OBJECTS, Objects};
 pub use merging::MOST_MERGED;
 pub(crate) use pieces::{Known, Pieces};
 pub use record::{MapCotangents, Memory, RecordOptions, Recording};
+pub use record_graphs::{PASSES_BEFORE_CAPTURE, RecordGraphs};
 pub use reuse::{Kept, Reuse};
 pub use work::{Kernel, Work};
 

@@ -127,9 +127,31 @@ impl Pass<'_> {
     }
 }
 
+/// Something on a tape.
+trait Kept: Any + Send {
+    fn copied(&self) -> Box<dyn Kept>;
+    fn into_any(self: Box<Self>) -> Box<dyn Any>;
+}
+
+impl<T: Any + Send + Clone> Kept for T {
+    fn copied(&self) -> Box<dyn Kept> {
+        Box::new(self.clone())
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
 /// What a step leaves for its gradient, read in the order in which it was kept.
 #[derive(Default)]
-pub(crate) struct Tape(VecDeque<Box<dyn Any + Send>>);
+pub(crate) struct Tape(VecDeque<Box<dyn Kept>>);
+
+impl Clone for Tape {
+    fn clone(&self) -> Self {
+        Self(self.0.iter().map(|kept| (**kept).copied()).collect())
+    }
+}
 
 impl Tape {
     /// Drops all but the first, which is a block's input.
@@ -139,7 +161,8 @@ impl Tape {
 
     /// The next of what was kept, which is there and of this type.
     pub fn read<T: Any>(&mut self) -> T {
-        let kept = self.0.pop_front().and_then(|kept| kept.downcast().ok());
+        let kept = self.0.pop_front();
+        let kept = kept.and_then(|kept| kept.into_any().downcast().ok());
         *kept.expect("a gradient reads what its step keeps, in the same order")
     }
 }

@@ -10,7 +10,9 @@
 use burn::prelude::*;
 use burn::tensor::DType;
 
+use super::captured::Inputs;
 use super::pass::{Pass, Tape};
+use super::record_graphs::Lease;
 use super::reuse::Cross;
 use super::steps::Gradient;
 use super::{PreparedConditioning, UNet};
@@ -56,20 +58,45 @@ impl<F: Fn(&LayerInfo) -> Option<Tensor<4>>> MapCotangents for F {
     }
 }
 
-/// A recorded forward pass; made by [`UNet::record`].
+/// A recorded forward pass; made by [`UNet::record`], or by [`RecordGraphs::record`](super::RecordGraphs::record).
 pub struct Recording<'a> {
     unet: &'a UNet,
-    conditioning: PreparedConditioning,
-    time: Vec<TimeShift>,
-    layers: Vec<LayerInfo<'a>>,
-    wanted: Vec<bool>,
-    memory: Memory,
-    merging: Option<f64>,
-    /// What the recorded steps kept, in the order of execution.
-    tapes: Vec<Tape>,
+    plan: Plan<'a>,
     output: Option<Tensor<4>>,
+    kept: KeptBy<'a>,
     sample: [usize; 4],
     device: Device,
+}
+
+/// Where a recording has what its gradient needs.
+pub(super) enum KeptBy<'a> {
+    Pass(Recorded, PreparedConditioning),
+    Graphs(Lease<'a>),
+}
+
+/// What is recorded, and how.
+pub(super) struct Plan<'a> {
+    pub layers: Vec<LayerInfo<'a>>,
+    /// Which of them the probe wants.
+    pub wanted: Vec<bool>,
+    pub options: RecordOptions,
+}
+
+impl Plan<'_> {
+    /// The last wanted layer.
+    pub fn last(&self) -> Option<usize> {
+        self.wanted.iter().rposition(|&wanted| wanted)
+    }
+}
+
+/// What a recorded pass leaves.
+#[derive(Clone)]
+pub(super) struct Recorded {
+    time: Vec<TimeShift>,
+    /// What the recorded steps kept, in the order of execution.
+    tapes: Vec<Tape>,
+    /// If the pass is a whole one.
+    pub output: Option<Tensor<4>>,
 }
 
 impl UNet {
@@ -87,31 +114,63 @@ impl UNet {
         probe: &mut dyn AttentionProbe,
         options: RecordOptions,
     ) -> Recording<'_> {
-        let layers = self.layer_infos(&sample, conditioning);
-        let wanted: Vec<_> = layers.iter().map(|layer| probe.wants(layer)).collect();
-        let last = last(&wanted);
-        let time = self.time_shifts(self.embed_timesteps(timesteps, &sample), conditioning);
+        let inputs = Inputs {
+            timestep: self.embed_timesteps(timesteps, &sample),
+            sample,
+            conditioning: conditioning.clone(),
+        };
+        let plan = self.recording_plan(&inputs, |layer| probe.wants(layer), options);
+        self.record_planned(plan, inputs, probe)
+    }
+
+    pub(super) fn recording_plan(
+        &self,
+        inputs: &Inputs,
+        wants: impl FnMut(&LayerInfo) -> bool,
+        options: RecordOptions,
+    ) -> Plan<'_> {
+        let layers = self.layer_infos(&inputs.sample, &inputs.conditioning);
+        Plan {
+            wanted: layers.iter().map(wants).collect(),
+            layers,
+            options,
+        }
+    }
+
+    /// [`Self::record`] for a plan that was made.
+    pub(super) fn record_planned<'a>(
+        &'a self,
+        plan: Plan<'a>,
+        inputs: Inputs,
+        probe: &mut dyn AttentionProbe,
+    ) -> Recording<'a> {
+        let sample = inputs.sample.clone();
+        let mut recorded = self.recorded_pass(&plan, &inputs, probe);
+        let output = recorded.output.take();
+        let kept = KeptBy::Pass(recorded, inputs.conditioning);
+        Recording::new(self, plan, output, kept, &sample)
+    }
+
+    /// The pass of [`Self::record`].
+    pub(super) fn recorded_pass(
+        &self,
+        plan: &Plan,
+        inputs: &Inputs,
+        probe: &mut dyn AttentionProbe,
+    ) -> Recorded {
+        let conditioning = &inputs.conditioning;
+        let (last, options) = (plan.last(), plan.options);
+        let time = self.time_shifts(inputs.timestep.clone(), conditioning);
         let mut pass = Pass {
-            time: &time,
-            context: &conditioning.context,
-            objects: conditioning.objects.as_deref(),
-            pictures: conditioning.pictures.as_deref(),
-            layers: &layers,
-            wanted: &wanted,
-            probe,
-            branches: Vec::new(),
-            tape: None,
             end: last.filter(|_| !options.whole),
-            merging: options.merging,
-            cross: Cross::Compute,
+            ..pass(plan, conditioning, &time, &plan.wanted, probe)
         };
         let steps = self.steps();
         let recorded = steps
             .iter()
             .position(|step| last.is_some() && step.layer() == last);
         let (recorded, rest) = steps.split_at(recorded.map_or(0, |last| last + 1));
-        let (shape, device) = (sample.dims(), sample.device());
-        let mut x = Some(self.input(sample));
+        let mut x = Some(self.input(inputs.sample.clone()));
         let mut tapes = Vec::with_capacity(recorded.len());
         for step in recorded {
             pass.tape = Some(Tape::default());
@@ -124,28 +183,98 @@ impl UNet {
         }
         let output = x.filter(|_| options.whole);
         let output = output.map(|x| self.run_on(rest, x, &mut pass));
-        Recording {
-            unet: self,
-            conditioning: conditioning.clone(),
+        Recorded {
             time,
-            layers,
-            wanted,
-            memory: options.memory,
-            merging: options.merging,
             tapes,
             output,
-            sample: shape,
-            device,
         }
+    }
+
+    /// The gradient of [`Recording::sample_gradient`] from what [`Self::recorded_pass`] left, for
+    /// the cotangent of every layer in f32; `None` if none of them has one.
+    pub(super) fn recorded_gradient(
+        &self,
+        plan: &Plan,
+        recorded: Recorded,
+        conditioning: &PreparedConditioning,
+        mut cotangents: Vec<Option<Tensor<4>>>,
+    ) -> Option<Tensor<4>> {
+        let Recorded { time, tapes, .. } = recorded;
+        let scale = (self.conv_in.dtype() == DType::F16)
+            .then(|| normalise(&mut cotangents))
+            .flatten();
+        let mut state = Gradient {
+            context: &conditioning.context,
+            grounded: conditioning.objects.is_some(),
+            pictures: conditioning.pictures.as_deref(),
+            probabilities: cotangents,
+            branches: Vec::new(),
+        };
+        let nothing = vec![false; plan.wanted.len()];
+        let mut grad = None;
+        for (step, mut tape) in self.steps().iter().zip(tapes).rev() {
+            if plan.options.memory == Memory::Recompute && step.recomputes() {
+                let mut nobody = NoProbe;
+                let mut pass = Pass {
+                    tape: Some(Tape::default()),
+                    end: plan.last(),
+                    ..pass(plan, conditioning, &time, &nothing, &mut nobody)
+                };
+                step.keep_again(tape.read(), &mut pass);
+                tape = pass.tape.unwrap_or_default();
+            }
+            grad = step.input_grad(grad, tape, &mut state);
+        }
+        let grad = grad?.cast(DType::F32);
+        Some(match scale {
+            Some(scale) => grad / scale,
+            None => grad,
+        })
     }
 }
 
-/// The last wanted layer.
-fn last(wanted: &[bool]) -> Option<usize> {
-    wanted.iter().rposition(|&wanted| wanted)
+/// A pass without an end that keeps nothing and shows the `wanted` layers.
+fn pass<'a>(
+    plan: &'a Plan,
+    conditioning: &'a PreparedConditioning,
+    time: &'a [TimeShift],
+    wanted: &'a [bool],
+    probe: &'a mut dyn AttentionProbe,
+) -> Pass<'a> {
+    Pass {
+        time,
+        context: &conditioning.context,
+        objects: conditioning.objects.as_deref(),
+        pictures: conditioning.pictures.as_deref(),
+        layers: &plan.layers,
+        wanted,
+        probe,
+        branches: Vec::new(),
+        tape: None,
+        end: None,
+        merging: plan.options.merging,
+        cross: Cross::Compute,
+    }
 }
 
-impl Recording<'_> {
+impl<'a> Recording<'a> {
+    pub(super) fn new(
+        unet: &'a UNet,
+        plan: Plan<'a>,
+        output: Option<Tensor<4>>,
+        kept: KeptBy<'a>,
+        sample: &Tensor<4>,
+    ) -> Self {
+        Self {
+            unet,
+            plan,
+            output,
+            kept,
+            sample: sample.dims(),
+            device: sample.device(),
+        }
+    }
+
     /// The network's output `[B, Cout, H, W]`, f32, if the whole network was to run.
     pub fn output(&self) -> Option<&Tensor<4>> {
         self.output.as_ref()
@@ -161,50 +290,21 @@ impl Recording<'_> {
     /// # Panics
     /// If a cotangent's shape does not fit its layer.
     pub fn sample_gradient(self, cotangents: &dyn MapCotangents) -> Tensor<4> {
-        let mut probabilities = self.cotangents(cotangents);
-        let scale = (self.unet.conv_in.dtype() == DType::F16)
-            .then(|| normalise(&mut probabilities))
-            .flatten();
-        let mut state = Gradient {
-            context: &self.conditioning.context,
-            grounded: self.conditioning.objects.is_some(),
-            pictures: self.conditioning.pictures.as_deref(),
-            probabilities,
-            branches: Vec::new(),
-        };
-        let nothing = vec![false; self.wanted.len()];
-        let mut grad = None;
-        for (step, mut tape) in self.unet.steps().iter().zip(self.tapes).rev() {
-            if self.memory == Memory::Recompute && step.recomputes() {
-                let mut pass = Pass {
-                    time: &self.time,
-                    context: &self.conditioning.context,
-                    objects: self.conditioning.objects.as_deref(),
-                    pictures: self.conditioning.pictures.as_deref(),
-                    layers: &self.layers,
-                    wanted: &nothing,
-                    probe: &mut NoProbe,
-                    branches: Vec::new(),
-                    tape: Some(Tape::default()),
-                    end: last(&self.wanted),
-                    merging: self.merging,
-                    cross: Cross::Compute,
-                };
-                step.keep_again(tape.read(), &mut pass);
-                tape = pass.tape.unwrap_or_default();
+        let cotangents = self.cotangents(cotangents);
+        let (unet, plan) = (self.unet, &self.plan);
+        let gradient = match self.kept {
+            _ if cotangents.iter().all(Option::is_none) => None,
+            KeptBy::Pass(recorded, conditioning) => {
+                unet.recorded_gradient(plan, recorded, &conditioning, cotangents)
             }
-            grad = step.input_grad(grad, tape, &mut state);
-        }
-        match (grad, scale) {
-            (Some(grad), Some(scale)) => grad.cast(DType::F32) / scale,
-            (Some(grad), None) => grad.cast(DType::F32),
-            (None, _) => Tensor::zeros(self.sample, (&self.device, DType::F32)),
-        }
+            KeptBy::Graphs(lease) => lease.gradient(unet, plan, cotangents),
+        };
+        gradient.unwrap_or_else(|| Tensor::zeros(self.sample, (&self.device, DType::F32)))
     }
 
     /// The cotangent of every layer.
     fn cotangents(&self, cotangents: &dyn MapCotangents) -> Vec<Option<Tensor<4>>> {
-        let layers = self.layers.iter().zip(&self.wanted);
+        let layers = self.plan.layers.iter().zip(&self.plan.wanted);
         layers
             .map(|(layer, wanted)| {
                 let cotangent = cotangents.cotangent(layer).filter(|_| *wanted)?;

@@ -2,7 +2,7 @@
 
 use burn::tensor::Tensor;
 use prepose_models::attention::{AttentionProbe, LayerInfo};
-use prepose_models::unet::{PreparedConditioning, Recording, UNet};
+use prepose_models::unet::{PreparedConditioning, RecordGraphs, Recording, UNet};
 
 use super::conditioning::{Conditioning, ConditioningPlan};
 use super::savings::Savings;
@@ -29,9 +29,10 @@ pub struct State<'a> {
     pub(super) guidance_scale: f64,
     pub(super) guidance_steps: Option<StepRange>,
     pub(super) savings: Savings,
+    pub(super) recordings: Option<&'a RecordGraphs>,
 }
 
-impl State<'_> {
+impl<'a> State<'a> {
     /// The latents as the scheduler keeps them, f32 [B, C, h, w].
     pub fn latents(&self) -> &Tensor<4> {
         &self.latents
@@ -81,6 +82,11 @@ impl State<'_> {
     /// The share of tokens that the network's self-attention merges in this run, for a guidance's own forward passes.
     pub fn merging(&self) -> Option<f64> {
         self.savings.merging
+    }
+
+    /// The network's captured recordings, for a guidance's own forward passes.
+    pub fn recordings(&self) -> Option<&'a RecordGraphs> {
+        self.recordings
     }
 
     /// The noise level of this step as σ = √(1 − ᾱ) / √ᾱ.

@@ -7,7 +7,9 @@ mod pictures;
 mod savings;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use prepose_models::unet::{PreparedConditioning, RecordOptions, Reuse, StepGraphs, UNet};
+use prepose_models::unet::{
+    PreparedConditioning, RecordGraphs, RecordOptions, Reuse, StepGraphs, UNet,
+};
 use thiserror::Error;
 
 use super::StepRange;
@@ -62,6 +64,8 @@ pub struct Run<'a> {
     pub noise: Vec<NoiseSource>,
     /// The network's captured calls, which stand in for calls that no hook observes or records.
     pub graphs: Option<&'a StepGraphs>,
+    /// Its captured recordings, which stand in for those of hooks.
+    pub recordings: Option<&'a RecordGraphs>,
 }
 
 impl<'a> Run<'a> {
@@ -93,6 +97,7 @@ impl<'a> Run<'a> {
                 guidance_scale: self.guidance_scale,
                 guidance_steps: self.guidance_steps,
                 savings: self.savings,
+                recordings: self.recordings,
             },
         };
         for hook in hooks.iter_mut() {
@@ -271,8 +276,15 @@ fn predict(
                     merging: state.merging(),
                     ..RecordOptions::default()
                 };
-                let timestep = [state.timestep];
-                let recording = unet.record(input, &timestep, &prepared, &mut probes, options);
+                let recording = RecordGraphs::record(
+                    state.recordings,
+                    unet,
+                    input,
+                    state.timestep,
+                    &prepared,
+                    &mut probes,
+                    options,
+                );
                 let positive = recording.output().cloned().expect("a whole recording");
                 hooks[recorder].recorded(state, recording)?;
                 match negative {
@@ -310,7 +322,7 @@ impl Call<'_, '_> {
             let mut probes = Probes(probes);
             return (state.unet).forward_reusing(input, &timestep, prepared, &mut probes, reuse);
         }
-        // Beside a recorded half there is nothing to win, and its shape would replace the graph of the plain steps.
+        // What runs beside a recorded half has a shape that would replace the graph of the plain steps.
         let plain = probes.is_empty() && which != Rows::Negative;
         match self.graphs.filter(|_| plain) {
             Some(graphs) => {

@@ -243,6 +243,7 @@ impl Tiny {
             before: &[],
             stage: Stage::Update,
             merging,
+            graphs: None,
         };
         let (maps, recording) = reading.run(unet, input, self.timestep, &prepared, memory);
         let gradient = recording.sample_gradient(&maps) * self.scale;
@@ -417,6 +418,7 @@ fn agree_with_autograd(
         before: &[],
         stage: Stage::Update,
         merging: None,
+        graphs: None,
     };
     for memory in [Memory::Keep, Memory::Recompute] {
         let run = |prepared| {

@@ -126,6 +126,7 @@ fn evaluate(tiny: &Tiny, loss: &dyn MapLoss) -> (f64, Vec<f32>) {
         before: &[],
         stage: Stage::Update,
         merging: None,
+        graphs: None,
     };
     let input = latents * tiny.scale;
     let (maps, recording) = reading.run(unet, input, tiny.timestep, &prepared, Memory::Keep);
