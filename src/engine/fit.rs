@@ -115,7 +115,8 @@ impl Engine {
         let fits = |kept: u64| free.is_none_or(|free| free >= kept + beside);
         Ok(Captures {
             calls: fits(needs.step),
-            recordings: fits(needs.step + needs.guided),
+            // With one pass, the other half of the step is a call of its own.
+            recordings: fits(needs.step + needs.step / 2 + needs.guided),
         })
     }
 

@@ -116,10 +116,11 @@ fn linears(trial: &mut Trial) {
 }
 
 /// Batch, heads, queries, keys, width.
-const ATTENTIONS: [[usize; 5]; 4] = [
+const ATTENTIONS: [[usize; 5]; 5] = [
     [1, 2, 64, 64, 40],
     [2, 1, 33, 77, 64],
     [1, 1, 16, 16, 160],
+    [1, 2, 70, 40, 80],
     [1, 1, 3, 2, 5],
 ];
 

@@ -8,6 +8,7 @@ use burn::prelude::*;
 use super::UNet;
 use super::captured::{GraphUse, Inputs, copy, lock};
 use super::conditioning::PreparedConditioning;
+use super::graph::StepGraphs;
 use super::graph_pair::{GraphPair, Kind, Shown};
 use super::record::{KeptBy, Memory, Plan, RecordOptions, Recording};
 use crate::attention::{AttentionProbe, NoProbe};
@@ -22,6 +23,7 @@ pub const PASSES_BEFORE_CAPTURE: usize = 8;
 pub struct RecordGraphs {
     usage: GraphUse,
     state: Mutex<State>,
+    beside: StepGraphs,
 }
 
 struct State {
@@ -49,7 +51,14 @@ impl RecordGraphs {
         Self {
             usage,
             state: Mutex::new(State { slot, seen: None }),
+            beside: StepGraphs::new(usage),
         }
+    }
+
+    /// The plain calls that belong to recorded ones: of the other half of classifier-free guidance, where the step's own
+    /// call is recorded. Their shape would take the place of the whole steps' graph.
+    pub fn beside(&self) -> &StepGraphs {
+        &self.beside
     }
 
     /// [`UNet::record`] with one timestep for the whole batch, by `graphs` if there are any for a pass like this one or
@@ -177,6 +186,7 @@ impl RecordGraphs {
             state.slot = Slot::Ready;
         }
         state.seen = None;
+        self.beside.release();
     }
 
     /// Whether graphs are there to be replayed.

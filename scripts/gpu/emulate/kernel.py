@@ -24,6 +24,11 @@ def instruction(match):
         return (
             f"{{ uint32_t a[] = {{{a}}}, b[] = {{{b}}}; float c[] = {{{c}}}, results[4]; warp::multiply<{kind}>(results, a, b, c); {results} }}"
         )
+    if text.startswith("mma.sync.aligned.m16n8k8.row.col.f32.tf32"):
+        a, b, c = (", ".join(part) for part in (ins[:4], ins[4:6], ins[6:]))
+        return f"{{ uint32_t a[] = {{{a}}}, b[] = {{{b}}}; float c[] = {{{c}}}, results[4]; warp::multiply_tf32(results, a, b, c); {results} }}"
+    if text.startswith("cvt.rna.tf32.f32"):
+        return f"{outs[0]} = warp::tf32({ins[0]});"
     if text.startswith("ldmatrix"):
         turned = "true" if ".trans" in text else "false"
         load = f"warp::load_matrices(results, {len(outs)}, warp::shared + {ins[-1]}, {turned});"

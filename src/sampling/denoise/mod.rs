@@ -322,9 +322,11 @@ impl Call<'_, '_> {
             let mut probes = Probes(probes);
             return (state.unet).forward_reusing(input, &timestep, prepared, &mut probes, reuse);
         }
-        // What runs beside a recorded half has a shape that would replace the graph of the plain steps.
-        let plain = probes.is_empty() && which != Rows::Negative;
-        match self.graphs.filter(|_| plain) {
+        let graphs = match which {
+            Rows::Negative => state.recordings.map(RecordGraphs::beside),
+            Rows::Both { .. } | Rows::Positive => self.graphs,
+        };
+        match graphs.filter(|_| probes.is_empty()) {
             Some(graphs) => {
                 let calls = state.steps - state.step;
                 graphs.forward(state.unet, input, state.timestep, prepared, calls)

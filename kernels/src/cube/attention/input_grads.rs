@@ -144,6 +144,9 @@ pub(in crate::cube) fn launch(
     v: CubeTensor,
     out: CubeTensor,
 ) -> (CubeTensor, CubeTensor, CubeTensor) {
+    if let Some(grads) = matrix_units::input_grads(&grad, [&q, &k, &v], &out) {
+        return grads;
+    }
     let (k, v) = same_type(k, v);
     let (grad, out) = same_type(grad, out);
     let ([q, k, v, grad, out], vector) = rows_of([q, k, v, grad, out]);

@@ -22,7 +22,7 @@ fn suits<const D: usize>(x: &Tensor<D>) -> bool {
 }
 
 /// Whether its units multiply f32 that is rounded to eleven digits.
-fn multiplies_tf32(client: &Client) -> bool {
+pub(in crate::cube) fn multiplies_tf32(client: &Client) -> bool {
     let element = ElemType::Float(FloatKind::TF32);
     let product = MmaConfig {
         a_type: element,

@@ -9,8 +9,9 @@ mod layers;
 mod units;
 
 pub(super) use kernel::PLANE;
-pub(super) use layers::has_units;
 pub(crate) use layers::{affine, affine_input_grad, convolve, convolve_input_grad};
+pub(super) use layers::{has_units, multiplies_tf32};
+pub(super) use units::{add_product, rounded};
 
 use super::layout::{channels_last, empty_channels_last, pitch};
 use super::*;

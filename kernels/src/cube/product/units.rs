@@ -45,14 +45,40 @@ fn four(from: &Shared<[Piece]>, at: usize, #[comptime] config: Config) -> Array<
     for i in 0..4usize {
         let value = found[i].extract(0usize);
         if comptime!(matches!(config.numbers, Numbers::Tf32)) {
-            let rounded: u32;
-            gpu_asm!("cvt.rna.tf32.f32 {}, {};", out(_) rounded, in(_) value, options(nomem));
-            four[i] = rounded;
+            four[i] = rounded(f32::reinterpret(value));
         } else {
             four[i] = value;
         }
     }
     four
+}
+
+/// f32 as the units take it: rounded to eleven digits.
+#[cube]
+pub(in crate::cube) fn rounded(x: f32) -> u32 {
+    let rounded: u32;
+    gpu_asm!("cvt.rna.tf32.f32 {}, {};", out(_) rounded, in(_) x, options(nomem));
+    rounded
+}
+
+/// `before` and the product of 16 rows, four registers, with 8 columns, two registers, of so much depth.
+#[cube]
+pub(in crate::cube) fn add_product(
+    rows: &Array<u32>,
+    columns: &Array<u32>,
+    before: Vector<f32, Const<4>>,
+    #[comptime] depth: usize,
+    #[comptime] name: &str,
+) -> Vector<f32, Const<4>> {
+    let (a0, a1, a2, a3) = (rows[0], rows[1], rows[2], rows[3]);
+    let (b0, b1) = (columns[0], columns[1]);
+    let sum: Vector<f32, Const<4>>;
+    gpu_asm!(
+        "mma.sync.aligned.m16n8k{depth}.row.col.f32.{name}.{name}.f32 {sum}, {{{a0}, {a1}, {a2}, {a3}}}, {{{b0}, {b1}}}, {before};",
+        sum = out(_) sum, a0 = in(_) a0, a1 = in(_) a1, a2 = in(_) a2, a3 = in(_) a3,
+        b0 = in(_) b0, b1 = in(_) b1, before = in(_) before, options(nomem),
+    );
+    sum
 }
 
 #[cube]
@@ -124,13 +150,7 @@ pub(super) fn multiply_by_planes(
             for i in 0..comptime!(units[0]) {
                 let of = comptime!(i * units[1] + j);
                 let (a, b, before) = (now.rows.index(i), now.columns.index(j), sums.index(of)[0]);
-                let (a0, a1, a2, a3, b0, b1) = (a[0], a[1], a[2], a[3], b[0], b[1]);
-                let sum: Vector<f32, Const<4>>;
-                gpu_asm!(
-                    "mma.sync.aligned.m16n8k{depth}.row.col.f32.{name}.{name}.f32 {sum}, {{{a0}, {a1}, {a2}, {a3}}}, {{{b0}, {b1}}}, {before};",
-                    sum = out(_) sum, a0 = in(_) a0, a1 = in(_) a1, a2 = in(_) a2, a3 = in(_) a3,
-                    b0 = in(_) b0, b1 = in(_) b1, before = in(_) before, options(nomem),
-                );
+                let sum = add_product(a, b, before, depth, name);
                 sums.index_mut(of)[0] = sum;
             }
         }

@@ -6,10 +6,13 @@
 //! pieces of 16 bytes apart, so that loads of eight rows do not meet in the same banks. Rows need not be filled up: what is missing up to
 //! a multiple of 16 arrives as zeros.
 
+mod gradients;
 mod steps;
 
 use super::super::product::{PIECE, PLANE, has_units, packed};
 use super::*;
+use cubecl::cmma::{MatrixIdent, MmaDefinition};
+pub(super) use gradients::input_grads;
 use steps::*;
 
 /// The widest rows whose sums a plane keeps in registers.

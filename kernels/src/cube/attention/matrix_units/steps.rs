@@ -1,7 +1,6 @@
 //! What a plane does with a step's keys and values.
 
 use super::*;
-use cubecl::cmma::{MatrixIdent, MmaDefinition};
 use cubecl::prelude::barrier::copy_async_checked;
 
 /// Starts to copy the rows from `first` on to the stage, with zeros behind their ends and behind the last.
@@ -226,7 +225,7 @@ pub(super) fn weigh(
 
 /// 2ˣ by the device's own instruction, right to about two units in the last place; CUDA makes more instructions of an exponential.
 #[cube]
-fn power_of_two(x: f32) -> f32 {
+pub(super) fn power_of_two(x: f32) -> f32 {
     let y: f32;
     gpu_asm!("ex2.approx.ftz.f32 {}, {};", out(_) y, in(_) x, options(nomem));
     y
