@@ -11,7 +11,7 @@ pub(super) type Sums = Sequence<Array<Vector<f32, Const<4>>>>;
 
 /// Planes that multiply together.
 const GROUP: usize = 4;
-/// Bytes of the depth that the units take at once, in pieces.
+/// Pieces of the depth that the units take at once.
 const TAKEN: usize = 2;
 
 #[cube]
@@ -34,7 +34,7 @@ struct Operands {
     columns: Sequence<Array<u32>>,
 }
 
-/// Eight rows of 16 bytes for each eighth of the plane: the thread's registers of them, rounded if the units want it.
+/// Each quarter of the plane names eight rows of 16 bytes: the thread's registers of them, rounded if the units want it.
 #[cube]
 fn four(from: &Shared<[Piece]>, at: usize, #[comptime] config: Config) -> Array<u32> {
     let definition = MmaDefinition::<half::f16, half::f16, f32>::new(16usize, 8usize, 16usize);

@@ -7,7 +7,7 @@
 use super::super::super::product::{add_product, multiplies_tf32, rounded};
 use super::*;
 
-/// Rows that the registers of a plane have room for.
+/// The widest rows for which a plane has registers: it keeps the sums of two.
 const MOST_OF_TWO: usize = 80;
 
 /// For every eight columns four numbers of a thread, as the units give them.
