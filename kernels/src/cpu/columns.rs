@@ -3,7 +3,7 @@
 use super::operand::Columns;
 use super::simd::Element;
 #[cfg(target_arch = "x86_64")]
-use super::simd::{Level, level};
+use super::simd::{Level, level, turned};
 use super::taps::{self, Tap, TapRows};
 use super::tile::GROUP;
 
@@ -56,7 +56,7 @@ impl<E: Element> Columns<E> for Transposed<E> {
     }
 }
 
-/// Transposes a 16 × 16 block of words in registers: 4 × 4 blocks inside 128-bit lanes, then the lanes.
+/// Transposes a 16 × 16 block of words in registers.
 ///
 /// # Safety
 /// The processor must have AVX-512F; `from` must have 16 rows of 16 words, `from_bytes` apart, and `to` room for as many,
@@ -69,38 +69,12 @@ pub(super) unsafe fn transpose16(
     to: *mut f32,
     to_stride: usize,
 ) {
-    use core::arch::x86_64::*;
+    use core::arch::x86_64::{_mm512_loadu_ps, _mm512_storeu_ps};
     // SAFETY: row `i` of the caller's sixteen.
-    let load = |i: usize| unsafe { _mm512_loadu_ps(from.add(i * from_bytes).cast()) };
-    let mut rows: [__m512; 16] = core::array::from_fn(load);
-    for i in (0..16).step_by(4) {
-        let [a, b, c, d] = [rows[i], rows[i + 1], rows[i + 2], rows[i + 3]];
-        let low_ab = _mm512_castps_pd(_mm512_unpacklo_ps(a, b));
-        let high_ab = _mm512_castps_pd(_mm512_unpackhi_ps(a, b));
-        let low_cd = _mm512_castps_pd(_mm512_unpacklo_ps(c, d));
-        let high_cd = _mm512_castps_pd(_mm512_unpackhi_ps(c, d));
-        rows[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(low_ab, low_cd));
-        rows[i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low_ab, low_cd));
-        rows[i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(high_ab, high_cd));
-        rows[i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(high_ab, high_cd));
-    }
-    // Now rows[4q + r], lane l, holds column 4l + r of rows 4q..4q + 4.
-    for r in 0..4 {
-        let [a, b, c, d] = [rows[r], rows[4 + r], rows[8 + r], rows[12 + r]];
-        let low_ab = _mm512_shuffle_f32x4::<0x88>(a, b);
-        let high_ab = _mm512_shuffle_f32x4::<0xdd>(a, b);
-        let low_cd = _mm512_shuffle_f32x4::<0x88>(c, d);
-        let high_cd = _mm512_shuffle_f32x4::<0xdd>(c, d);
-        let columns = [
-            _mm512_shuffle_f32x4::<0x88>(low_ab, low_cd),
-            _mm512_shuffle_f32x4::<0x88>(high_ab, high_cd),
-            _mm512_shuffle_f32x4::<0xdd>(low_ab, low_cd),
-            _mm512_shuffle_f32x4::<0xdd>(high_ab, high_cd),
-        ];
-        for (l, column) in columns.into_iter().enumerate() {
-            // SAFETY: row `4l + r` of the caller's sixteen.
-            unsafe { _mm512_storeu_ps(to.add((4 * l + r) * to_stride), column) };
-        }
+    let row = |i: usize| unsafe { _mm512_loadu_ps(from.add(i * from_bytes).cast()) };
+    for (j, column) in turned(core::array::from_fn(row)).into_iter().enumerate() {
+        // SAFETY: row `j` of the caller's sixteen.
+        unsafe { _mm512_storeu_ps(to.add(j * to_stride), column) };
     }
 }
 

@@ -131,19 +131,19 @@ pub(crate) unsafe fn product_body<V: Vector, E: Element>(product: &Product) {
         ld,
         plus,
     } = *product;
-    let mut row = 0;
-    while row < left.rows {
-        let part = Left {
-            at: left.at.wrapping_add(row * left.stride),
-            rows: V::TILE_ROWS.min(left.rows - row),
-            ..left
+    let mut group = 0;
+    for groups in panels(columns.div_ceil(GROUP)) {
+        let panel = Panel {
+            at: packed.wrapping_add(group * GROUP * kc),
+            groups,
+            kc,
         };
-        let mut group = 0;
-        for groups in panels(columns.div_ceil(GROUP)) {
-            let panel = Panel {
-                at: packed.wrapping_add(group * GROUP * kc),
-                groups,
-                kc,
+        let mut row = 0;
+        while row < left.rows {
+            let part = Left {
+                at: left.at.wrapping_add(row * left.stride),
+                rows: V::TILE_ROWS.min(left.rows - row),
+                ..left
             };
             let to = to.wrapping_add(row * ld + group * GROUP);
             let to = [to, to.wrapping_add(GROUP), to.wrapping_add(2 * GROUP)];
@@ -159,9 +159,9 @@ pub(crate) unsafe fn product_body<V: Vector, E: Element>(product: &Product) {
                     bias: Bias::NONE,
                 });
             }
-            group += groups;
+            row += part.rows;
         }
-        row += part.rows;
+        group += groups;
     }
 }
 

@@ -16,7 +16,7 @@ pub(crate) use element::Element;
 pub(crate) use functions::{distribution, exp2, gelu, sigmoid, silu};
 pub(crate) use vector::{Portable, Vector};
 #[cfg(target_arch = "x86_64")]
-pub(crate) use x86::Wide;
+pub(crate) use x86::{Wide, turned};
 
 /// Defines `fn name(arguments) -> result` that runs `body::<V>(arguments)` with the widest vectors
 /// the processor has, or `fn name<E>(arguments)` that runs `body::<V, E>(arguments)` for an [`Element`]. `body` must be an

@@ -201,6 +201,56 @@ pub(crate) trait Vector: Tiles + Copy {
         dot_of_halves(self, other, sum)
     }
 
+    /// The columns of a matrix with a row for each lane. Lanes without a row are zero.
+    ///
+    /// # Safety
+    /// Each of the `rows`, of which there are at most [`Vector::LANES`], must point to `N` elements, which are no more than 16.
+    #[inline(always)]
+    unsafe fn columns<E: Element, const N: usize>(rows: &[*const E]) -> [Self; N] {
+        let mut columns = [[0.0f32; 16]; N];
+        for (lane, row) in rows.iter().enumerate() {
+            for (j, column) in columns.iter_mut().enumerate() {
+                // SAFETY: the caller's row of this lane.
+                column[lane] = unsafe { *row.add(j) }.widen();
+            }
+        }
+        // SAFETY: a vector has at most sixteen lanes.
+        columns.map(|column| unsafe { Self::load(column.as_ptr()) })
+    }
+
+    /// The columns of a matrix with a row of four elements for each lane; rows follow each other.
+    ///
+    /// # Safety
+    /// `from` must point to four times [`Vector::LANES`] elements.
+    #[inline(always)]
+    unsafe fn load_fours(from: *const f32) -> [Self; 4] {
+        let mut columns = [[0.0f32; 16]; 4];
+        for i in 0..4 * Self::LANES {
+            // SAFETY: the caller's elements.
+            columns[i % 4][i / 4] = unsafe { *from.add(i) };
+        }
+        // SAFETY: a vector has at most sixteen lanes.
+        columns.map(|column| unsafe { Self::load(column.as_ptr()) })
+    }
+
+    /// Writes what [`Vector::load_fours`] reads.
+    ///
+    /// # Safety
+    /// `to` must have room for four times [`Vector::LANES`] elements.
+    #[inline(always)]
+    unsafe fn store_fours(columns: [Self; 4], to: *mut f32) {
+        for (j, column) in columns.into_iter().enumerate() {
+            let mut lanes = [0.0f32; 16];
+            // SAFETY: a vector has at most sixteen lanes, and the caller room for four elements of each.
+            unsafe {
+                column.store(lanes.as_mut_ptr());
+                for (lane, x) in lanes.iter().enumerate().take(Self::LANES) {
+                    *to.add(4 * lane + j) = *x;
+                }
+            }
+        }
+    }
+
     #[inline(always)]
     fn fold(self, f: impl Fn(f32, f32) -> f32) -> f32 {
         let mut lanes = [0.0; 16];

@@ -1,5 +1,6 @@
 //! The vectors of AVX-512 and of AVX2 with FMA.
 
+use super::Element;
 use super::vector::{Tiles, Vector, dot_of_halves};
 use core::arch::x86_64::*;
 use core::mem::transmute;
@@ -116,6 +117,70 @@ where
         }
     }
     #[inline(always)]
+    unsafe fn columns<E: Element, const N: usize>(rows: &[*const E]) -> [Self; N] {
+        // SAFETY: the caller's `N` elements of each row.
+        let row = |row: *const E| unsafe { E::load_first::<Self>(row, N) }.0;
+        let columns = match <&[*const E; 16]>::try_from(rows) {
+            Ok(rows) => turned(rows.map(row)),
+            Err(_) => {
+                let none = Self::splat(0.0).0;
+                let row = |i| rows.get(i).map_or(none, |at| row(*at));
+                turned(core::array::from_fn(row))
+            }
+        };
+        core::array::from_fn(|j| Self(columns[j]))
+    }
+    #[inline(always)]
+    unsafe fn load_first(from: *const f32, count: usize) -> Self {
+        // SAFETY: lanes outside the mask are not read; the caller has `count` elements.
+        unsafe { Self(_mm512_maskz_loadu_ps(first(count), from)) }
+    }
+    #[inline(always)]
+    unsafe fn store_first(self, to: *mut f32, count: usize) {
+        // SAFETY: lanes outside the mask are not written; the caller has room for `count` elements.
+        unsafe { _mm512_mask_storeu_ps(to, first(count), self.0) };
+    }
+    #[inline(always)]
+    unsafe fn load_fours(from: *const f32) -> [Self; 4] {
+        // SAFETY: the caller's 64 elements; `multiversion` has checked for AVX-512F.
+        unsafe {
+            let [a, b, c, d] = [0, 16, 32, 48].map(|i| _mm512_loadu_ps(from.add(i)));
+            let first = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 1, 5, 9, 13, 17, 21, 25, 29);
+            let two = |first| {
+                let low = _mm512_permutex2var_ps(a, first, b);
+                let high = _mm512_permutex2var_ps(c, first, d);
+                let [even, odd] = [
+                    _mm512_shuffle_f32x4::<0x44>(low, high),
+                    _mm512_shuffle_f32x4::<0xee>(low, high),
+                ];
+                [Self(even), Self(odd)]
+            };
+            let [x, y] = two(first);
+            let [z, w] = two(_mm512_add_epi32(first, _mm512_set1_epi32(2)));
+            [x, y, z, w]
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_fours(columns: [Self; 4], to: *mut f32) {
+        let [x, y, z, w] = columns.map(|column| column.0);
+        // SAFETY: the caller's room for 64 elements; `multiversion` has checked for AVX-512F.
+        unsafe {
+            let rows = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+            let pairs = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11);
+            for half in 0..2 {
+                let rows = _mm512_add_epi32(rows, _mm512_set1_epi32(8 * half));
+                let low = _mm512_castps_pd(_mm512_permutex2var_ps(x, rows, y));
+                let high = _mm512_castps_pd(_mm512_permutex2var_ps(z, rows, w));
+                for quarter in 0..2 {
+                    let pairs = _mm512_add_epi64(pairs, _mm512_set1_epi64(4 * quarter));
+                    let four = _mm512_permutex2var_pd(low, pairs, high);
+                    let to = to.add((32 * half + 16 * quarter as i32) as usize);
+                    _mm512_storeu_ps(to, _mm512_castpd_ps(four));
+                }
+            }
+        }
+    }
+    #[inline(always)]
     fn halves(self) -> [Self; 2] {
         // SAFETY: `multiversion` has checked for AVX-512F.
         unsafe {
@@ -135,6 +200,39 @@ where
             let [a, b] = [self, other].map(|x| transmute::<__m512, __m512bh>(x.0));
             Self(_mm512_dpbf16_ps(sum.0, a, b))
         }
+    }
+}
+
+/// Turns a matrix of 16 × 16 words: 4 × 4 blocks inside lanes of 128 bits, then the lanes. May only be called where the processor has AVX-512F.
+#[inline(always)]
+pub(crate) fn turned(mut rows: [__m512; 16]) -> [__m512; 16] {
+    // SAFETY: the caller has checked for AVX-512F.
+    unsafe {
+        for i in (0..16).step_by(4) {
+            let [a, b, c, d] = [rows[i], rows[i + 1], rows[i + 2], rows[i + 3]];
+            let low_ab = _mm512_castps_pd(_mm512_unpacklo_ps(a, b));
+            let high_ab = _mm512_castps_pd(_mm512_unpackhi_ps(a, b));
+            let low_cd = _mm512_castps_pd(_mm512_unpacklo_ps(c, d));
+            let high_cd = _mm512_castps_pd(_mm512_unpackhi_ps(c, d));
+            rows[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(low_ab, low_cd));
+            rows[i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low_ab, low_cd));
+            rows[i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(high_ab, high_cd));
+            rows[i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(high_ab, high_cd));
+        }
+        // Now rows[4q + r], lane l, holds column 4l + r of rows 4q..4q + 4.
+        let mut columns = rows;
+        for r in 0..4 {
+            let [a, b, c, d] = [rows[r], rows[4 + r], rows[8 + r], rows[12 + r]];
+            let low_ab = _mm512_shuffle_f32x4::<0x88>(a, b);
+            let high_ab = _mm512_shuffle_f32x4::<0xdd>(a, b);
+            let low_cd = _mm512_shuffle_f32x4::<0x88>(c, d);
+            let high_cd = _mm512_shuffle_f32x4::<0xdd>(c, d);
+            columns[r] = _mm512_shuffle_f32x4::<0x88>(low_ab, low_cd);
+            columns[4 + r] = _mm512_shuffle_f32x4::<0x88>(high_ab, high_cd);
+            columns[8 + r] = _mm512_shuffle_f32x4::<0xdd>(low_ab, low_cd);
+            columns[12 + r] = _mm512_shuffle_f32x4::<0xdd>(high_ab, high_cd);
+        }
+        columns
     }
 }
 
@@ -250,6 +348,24 @@ impl Vector for __m256 {
         unsafe { _mm256_castsi256_ps(_mm256_or_si256(low, _mm256_slli_epi32::<16>(high))) }
     }
     #[inline(always)]
+    unsafe fn load_fours(from: *const f32) -> [Self; 4] {
+        // SAFETY: the caller's 32 elements; `multiversion` has checked for AVX2.
+        turned_fours([0, 1, 2, 3].map(|i| unsafe {
+            let low = _mm256_castps128_ps256(_mm_loadu_ps(from.add(4 * i)));
+            _mm256_insertf128_ps::<1>(low, _mm_loadu_ps(from.add(16 + 4 * i)))
+        }))
+    }
+    #[inline(always)]
+    unsafe fn store_fours(columns: [Self; 4], to: *mut f32) {
+        for (i, row) in turned_fours(columns).into_iter().enumerate() {
+            // SAFETY: the caller's room for 32 elements; `multiversion` has checked for AVX2.
+            unsafe {
+                _mm_storeu_ps(to.add(4 * i), _mm256_castps256_ps128(row));
+                _mm_storeu_ps(to.add(16 + 4 * i), _mm256_extractf128_ps::<1>(row));
+            }
+        }
+    }
+    #[inline(always)]
     fn halves(self) -> [Self; 2] {
         // SAFETY: `multiversion` has checked for AVX2.
         unsafe {
@@ -258,6 +374,24 @@ impl Vector for __m256 {
             let high = _mm256_and_si256(bits, _mm256_set1_epi32(-0x1_0000));
             [_mm256_castsi256_ps(low), _mm256_castsi256_ps(high)]
         }
+    }
+}
+
+/// Turns both matrices of 4 × 4 whose rows are in the halves of these vectors.
+#[inline(always)]
+fn turned_fours([a, b, c, d]: [__m256; 4]) -> [__m256; 4] {
+    // SAFETY: `multiversion` has checked for AVX2.
+    unsafe {
+        let low_ab = _mm256_castps_pd(_mm256_unpacklo_ps(a, b));
+        let high_ab = _mm256_castps_pd(_mm256_unpackhi_ps(a, b));
+        let low_cd = _mm256_castps_pd(_mm256_unpacklo_ps(c, d));
+        let high_cd = _mm256_castps_pd(_mm256_unpackhi_ps(c, d));
+        [
+            _mm256_castpd_ps(_mm256_unpacklo_pd(low_ab, low_cd)),
+            _mm256_castpd_ps(_mm256_unpackhi_pd(low_ab, low_cd)),
+            _mm256_castpd_ps(_mm256_unpacklo_pd(high_ab, high_cd)),
+            _mm256_castpd_ps(_mm256_unpackhi_pd(high_ab, high_cd)),
+        ]
     }
 }
 

@@ -1,7 +1,7 @@
 //! Between pictures and tiles: sixteen tiles at a time, a lane for each, whose pixels lie in lines.
 
-use super::super::simd::Element;
-use super::{GROUP, Numbers, Pixels, SEEN, TILE, Winograd};
+use super::super::simd::{Element, Vector};
+use super::{GROUP, Numbers, SEEN, TILE, Winograd};
 use core::ops::Range;
 
 /// Tiles of a group that are beside each other in one picture.
@@ -91,12 +91,12 @@ pub(crate) struct Planes<E> {
 
 impl<E: Element> Planes<E> {
     /// What a group's tiles see in a channel with so many zeros above and before: squares of `SIDE` pixels that begin where the tiles do,
-    /// pixel by pixel, a lane for each tile. Lanes without a tile are left alone.
+    /// pixel by pixel, a lane for each tile. Lanes without a tile are zero.
     ///
     /// # Safety
     /// The pictures must have the channel, and the samples of the runs; `to` has `SIDE`² pixels.
     #[inline(always)]
-    pub(super) unsafe fn gather<const SIDE: usize>(
+    pub(super) unsafe fn gather<V: Vector, const SIDE: usize>(
         &self,
         channel: usize,
         padding: [usize; 2],
@@ -104,33 +104,67 @@ impl<E: Element> Planes<E> {
         to: &mut [[f32; GROUP]],
     ) {
         let [height, width] = self.size;
-        let [up, left] = padding;
-        for run in runs {
-            let plane = run.sample * self.sample + channel * self.channel;
-            let mut line = [0.0f32; LINE];
-            let pixels = run.count * TILE + SIDE - TILE;
-            // Of these, the ones that the picture has.
-            let before = left.saturating_sub(run.x).min(pixels);
-            let first = (run.x + before).saturating_sub(left);
-            let there = width.saturating_sub(first).min(pixels - before);
-            for (row, numbers) in to.chunks_exact_mut(SIDE).enumerate() {
-                let y = (run.y + row).wrapping_sub(up);
-                if y < height {
-                    let at = self.from.wrapping_add(plane + y * width + first);
-                    // SAFETY: these pixels are in row `y` of the plane.
-                    let from = unsafe { core::slice::from_raw_parts(at, there) };
-                    for (to, from) in line[before..before + there].iter_mut().zip(from) {
-                        *to = from.widen();
-                    }
-                } else {
-                    line[before..before + there].fill(0.0);
+        for (row, numbers) in to.chunks_exact_mut(SIDE).enumerate() {
+            // The pixels of all tiles, and as many that begin one tile further on, of which what is beside the tiles is seen.
+            let mut lines = [[0.0f32; LINE]; 2];
+            for run in runs {
+                let y = (run.y + row).wrapping_sub(padding[0]);
+                if y >= height {
+                    continue;
                 }
-                match run.count {
-                    // So that the compiler knows the number.
-                    GROUP => deal(&line, numbers, 0, GROUP),
-                    count => deal(&line, numbers, run.lane, count),
+                let plane = run.sample * self.sample + channel * self.channel;
+                let at = self.from.wrapping_add(plane + y * width);
+                // SAFETY: row `y` of the plane.
+                let from = unsafe { core::slice::from_raw_parts(at, width) };
+                let pixels = run.lane * TILE..(run.lane + run.count) * TILE;
+                for (i, line) in lines.iter_mut().enumerate().take(SIDE.div_ceil(TILE)) {
+                    copy_inside::<V, E>(
+                        from,
+                        run.x + i * TILE,
+                        padding[1],
+                        &mut line[pixels.clone()],
+                    );
                 }
             }
+            for lane in (0..GROUP).step_by(V::LANES) {
+                for (line, numbers) in lines.iter().zip(numbers.chunks_mut(TILE)) {
+                    // SAFETY: four pixels of each lane of a vector; sixteen lanes are whole vectors.
+                    unsafe {
+                        let columns = V::load_fours(line.as_ptr().wrapping_add(lane * TILE));
+                        for (column, to) in columns.into_iter().zip(numbers) {
+                            column.store(to.as_mut_ptr().wrapping_add(lane));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The pixels from `first` on of a row with `padding` zeros before it. Those outside are left alone.
+#[inline(always)]
+fn copy_inside<V: Vector, E: Element>(row: &[E], first: usize, padding: usize, to: &mut [f32]) {
+    let before = padding.saturating_sub(first).min(to.len());
+    let start = (first + before).saturating_sub(padding).min(row.len());
+    let to = &mut to[before..];
+    let there = to.len().min(row.len() - start);
+    // SAFETY: both have so many elements from these places on.
+    unsafe { copy::<V, E, f32>(row[start..].as_ptr(), to.as_mut_ptr(), there) };
+}
+
+/// # Safety
+/// `from` must point to `count` elements, and `to` have room for as many.
+#[inline(always)]
+unsafe fn copy<V: Vector, E: Element, T: Element>(from: *const E, to: *mut T, count: usize) {
+    let whole = count - count % V::LANES;
+    // SAFETY: the caller's elements.
+    unsafe {
+        for i in (0..whole).step_by(V::LANES) {
+            T::store::<V>(E::load(from.add(i)), to.add(i));
+        }
+        if whole < count {
+            let rest = count - whole;
+            T::store_first::<V>(E::load_first(from.add(whole), rest), to.add(whole), rest);
         }
     }
 }
@@ -187,51 +221,32 @@ impl Planes<f32> {
 }
 
 impl<E: Element> Winograd<'_, E> {
-    /// Writes a group's tiles of an output.
+    /// Writes a group's tiles of an output, whose pixels lie line by line.
     ///
     /// # Safety
     /// As for [`Self::run`].
     #[inline(always)]
-    pub(super) unsafe fn scatter(&self, output: usize, runs: &[Run], tile: &Pixels) {
+    pub(super) unsafe fn scatter<V: Vector>(
+        &self,
+        output: usize,
+        runs: &[Run],
+        lines: &[[f32; LINE]; TILE],
+    ) {
         let [height, width] = self.out;
         for run in runs {
             let plane = (run.sample * self.outputs + output) * height;
             let there = (run.count * TILE).min(width - run.x);
-            for (row, pixels) in tile.chunks_exact(TILE).enumerate().take(height - run.y) {
-                let mut line = [0.0f32; LINE];
-                match run.count {
-                    GROUP => collect(pixels, &mut line, 0, GROUP),
-                    count => collect(pixels, &mut line, run.lane, count),
-                }
+            for (row, line) in lines.iter().enumerate().take(height - run.y) {
                 let at = (plane + run.y + row) * width + run.x;
-                for (i, pixel) in line.iter().enumerate().take(there) {
-                    // SAFETY: these pixels are in a row of the plane.
-                    unsafe { *self.to.wrapping_add(at + i) = E::narrow(*pixel) };
+                // SAFETY: these pixels are in a row of the plane, and a line has those of all lanes.
+                unsafe {
+                    let from = line.as_ptr().add(run.lane * TILE);
+                    copy::<V, f32, E>(from, self.to.add(at), there);
                 }
             }
         }
     }
 }
 
-/// Pixels of a line of a group, and what is seen beside it.
-const LINE: usize = GROUP * TILE + 2;
-
-/// The numbers of a line of input for `count` tiles from `lane` on.
-#[inline(always)]
-fn deal(line: &[f32; LINE], to: &mut [[f32; GROUP]], lane: usize, count: usize) {
-    for (column, to) in to.iter_mut().enumerate() {
-        for (i, number) in to[lane..lane + count].iter_mut().enumerate() {
-            *number = line[i * TILE + column];
-        }
-    }
-}
-
-/// The pixels of `count` tiles from `lane` on as a line.
-#[inline(always)]
-fn collect(from: &[[f32; GROUP]], line: &mut [f32; LINE], lane: usize, count: usize) {
-    for (column, from) in from.iter().enumerate() {
-        for (i, pixel) in from[lane..lane + count].iter().enumerate() {
-            line[i * TILE + column] = *pixel;
-        }
-    }
-}
+/// Pixels of a line of a group.
+pub(super) const LINE: usize = GROUP * TILE;

@@ -31,14 +31,13 @@ const PLACES: usize = SEEN * SEEN;
 /// Channels that are summed before their sum is added to the others': results are differences of larger sums, and the shorter a sum,
 /// the smaller its error. Weights lie block by block.
 const BLOCK: usize = 64;
-/// f32 of transformed input and of transformed weights that a task has at most, in groups of tiles and in outputs that are within these
-/// bounds. A thread keeps both: they are its share of the memory that a network takes.
-const MOST: usize = 2 << 20;
-const GROUPS: (usize, usize) = (3, 12);
-const OUTPUTS: (usize, usize) = (24, 48);
+/// Outputs and groups of tiles that a task has at most at a time, so that the weights of a block of channels (442 KB) and the sums
+/// (334 KB) stay in the second cache.
+const OUTPUTS: usize = 48;
+const GROUPS: usize = 3;
 /// f32 that a thread asks for at least: enough for 640 channels. A buffer that grew with each wider layer would leave its smaller
 /// predecessors' places behind in the heap; pages that nothing is written to take no memory.
-const ROOM: usize = 13 << 18;
+const ROOM: usize = 5 << 18;
 /// Fewest channels and outputs, and pixels of a picture, with which it is faster.
 const LEAST_CHANNELS: usize = 32;
 const LEAST_PIXELS: usize = 256;
@@ -100,13 +99,13 @@ impl<E: Element> Winograd<'_, E> {
     pub(crate) unsafe fn run(&self) {
         let groups = self.tiles().groups();
         let threads = rayon::current_num_threads();
-        let parts = groups.div_ceil(most_groups(self.channels));
+        let parts = groups.div_ceil(GROUPS);
         // Of many groups, each thread has as many. Few go to all threads, each with some outputs, so that fewer weights are transformed
         // twice, and with some groups where there are more threads than that.
         let (parts, rows) = match parts < threads {
             true => {
                 let rows = threads.div_ceil(parts);
-                let rows = rows.min(self.outputs.div_ceil(OUTPUTS.0));
+                let rows = rows.min(self.outputs.div_ceil(OUTPUTS / 2));
                 (threads.div_ceil(rows).max(parts).min(groups), rows)
             }
             false => (parts.next_multiple_of(threads).min(groups), 1),
@@ -135,36 +134,27 @@ impl<E: Element> Winograd<'_, E> {
     }
 }
 
-/// Most groups of tiles of a task.
-fn most_groups(channels: usize) -> usize {
-    (MOST / (PLACES * GROUP * channels)).clamp(GROUPS.0, GROUPS.1)
-}
-
 /// Bytes that a thread works in for a convolution with so many channels, at most.
 pub(crate) fn working_bytes(channels: usize) -> usize {
-    let room = Room::of(channels, most_groups(channels));
-    size_of::<f32>() * room.len()
+    size_of::<f32>() * Room::of(channels, GROUPS).len()
 }
 
-/// What a task holds: outputs together, and numbers of each place.
+/// How many numbers of each place a task holds.
 struct Room {
-    together: usize,
     /// By block of channels and panel of columns.
     input: usize,
-    /// By block of channels and output.
+    /// Of a block of channels, by output.
     weights: usize,
     sums: usize,
 }
 
 impl Room {
     fn of(channels: usize, groups: usize) -> Self {
-        let together = (MOST / (PLACES * channels)).clamp(OUTPUTS.0, OUTPUTS.1);
         let columns = groups * GROUP;
         Self {
-            together,
             input: place_of(channels * columns),
-            weights: place_of(together * channels.next_multiple_of(BLOCK)),
-            sums: place_of(together * columns),
+            weights: place_of(OUTPUTS * BLOCK),
+            sums: place_of(OUTPUTS * columns),
         }
     }
 
@@ -203,7 +193,6 @@ unsafe fn convolve_body<V: Vector, E: Element>(job: &Winograd<'_, E>, part: Part
     let runs: Vec<_> = runs.map(|group| tiles.runs(group)).collect();
     let room = Room::of(channels, groups);
     let Room {
-        together,
         input: input_place,
         weights: weights_place,
         sums: sums_place,
@@ -225,7 +214,7 @@ unsafe fn convolve_body<V: Vector, E: Element>(job: &Winograd<'_, E>, part: Part
                     // channel's and one group's.
                     unsafe {
                         job.from
-                            .gather::<SEEN>(channel, job.padding, runs, &mut numbers);
+                            .gather::<V, SEEN>(channel, job.padding, runs, &mut numbers);
                         let to = input.wrapping_add(at);
                         transform_input::<V>(&mut numbers, to, input_place);
                     }
@@ -236,23 +225,23 @@ unsafe fn convolve_body<V: Vector, E: Element>(job: &Winograd<'_, E>, part: Part
     }
     let mut row = part.outputs.0;
     while row < part.outputs.1 {
-        let rows = (part.outputs.1 - row).min(together);
-        for output in 0..rows {
-            let to = weights.wrapping_add(output * BLOCK);
-            let apart = (together * BLOCK, weights_place);
-            // SAFETY: the scratch has `together` rows of each block for each place.
-            unsafe { transform_weight::<V, E>(job, row + output, to, apart) };
-        }
-        for place in 0..PLACES {
-            for i in 0..blocks {
-                let (first, depth) = (block(i), block(i + 1) - block(i));
-                let weight = weights.wrapping_add(place * weights_place + i * together * BLOCK);
-                let packed = input.wrapping_add(place * input_place + first * columns);
+        let rows = (part.outputs.1 - row).min(OUTPUTS);
+        for i in 0..blocks {
+            let of = block(i)..block(i + 1);
+            for output in 0..rows {
+                let to = weights.wrapping_add(output * BLOCK);
+                // SAFETY: the scratch has a block of as many rows for each place.
+                unsafe {
+                    transform_weight::<V, E>(job, row + output, of.clone(), to, weights_place)
+                };
+            }
+            for place in 0..PLACES {
+                let left = Left::along(weights.wrapping_add(place * weights_place), BLOCK, rows);
+                let packed = input.wrapping_add(place * input_place + of.start * columns);
                 let to = sums.wrapping_add(place * sums_place);
-                let left = Left::along(weight, BLOCK, rows);
                 // SAFETY: the input was packed above, the weights were written for these rows and channels, and the sums have
                 // room for the rows.
-                unsafe { product::<V, f32>(left, packed, columns, depth, to, columns, i > 0) };
+                unsafe { product::<V, f32>(left, packed, columns, of.len(), to, columns, i > 0) };
             }
         }
         for output in 0..rows {

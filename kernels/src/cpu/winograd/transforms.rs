@@ -1,8 +1,9 @@
 //! The transforms of input, weight and result.
 
 use super::super::simd::{Element, Vector};
-use super::lines::Run;
-use super::{BLOCK, GROUP, Numbers, Pixels, SEEN, TILE, Winograd};
+use super::lines::{LINE, Run};
+use super::{GROUP, Numbers, Pixels, SEEN, TILE, Winograd};
+use core::ops::Range;
 
 /// The points ±A and ±B.
 const A: f32 = 0.625;
@@ -183,55 +184,46 @@ pub(super) unsafe fn transform_input<V: Vector>(numbers: &mut Numbers, to: *mut 
     }
 }
 
-/// Writes the transformed weights of an output, blocks and places `apart` by these numbers.
+/// Writes the transformed weights of an output for a block of channels, those of two places `apart`.
 ///
 /// # Safety
-/// As for [`Winograd::run`]; `to` must have room for the channels of each place.
+/// As for [`Winograd::run`], which has the channels; `to` must have room for the channels of each place, rounded up to whole groups.
 #[inline(always)]
 pub(super) unsafe fn transform_weight<V: Vector, E: Element>(
     job: &Winograd<'_, E>,
     output: usize,
+    channels: Range<usize>,
     to: *mut f32,
-    (block, place): (usize, usize),
+    apart: usize,
 ) {
-    let mut first = 0;
-    while first < job.channels {
-        let count = (job.channels - first).min(BLOCK);
-        let mut taps = [[0.0f32; BLOCK]; 9];
-        for i in 0..count {
-            let at = output * job.weight.row + (first + i) * job.weight.channel;
-            let at = job.weight.from.wrapping_add(at);
-            for (tap, taps) in taps.iter_mut().enumerate() {
-                let tap = if job.weight.turned { 8 - tap } else { tap };
-                // SAFETY: nine taps of an output and channel of the weight.
-                taps[i] = unsafe { *at.add(tap) }.widen();
+    let taps_of = |channel: usize| {
+        let at = output * job.weight.row + channel * job.weight.channel;
+        job.weight.from.wrapping_add(at)
+    };
+    for (i, first) in channels.clone().step_by(GROUP).enumerate() {
+        let rows: [_; GROUP] = core::array::from_fn(|j| taps_of(first + j));
+        for lane in (0..GROUP).step_by(V::LANES) {
+            let there = (channels.end - first).saturating_sub(lane).min(V::LANES);
+            // SAFETY: nine taps of the output for each of these channels.
+            let mut taps = unsafe { V::columns::<E, 9>(&rows[lane..lane + there]) };
+            if job.weight.turned {
+                taps.reverse();
             }
-        }
-        for i in (0..count).step_by(V::LANES) {
             let mut lines = [[V::splat(0.0); 3]; SEEN];
             for column in 0..3 {
-                let tap = |row: usize| taps[row * 3 + column].as_ptr().wrapping_add(i);
-                // SAFETY: the rows of taps have room for whole vectors.
-                let line = of_weight([0, 1, 2].map(|row| unsafe { V::load(tap(row)) }));
+                let line = of_weight([0, 3, 6].map(|row| taps[row + column]));
                 for (lines, line) in lines.iter_mut().zip(line) {
                     lines[column] = line;
                 }
             }
             for (row, line) in lines.into_iter().enumerate() {
                 for (column, line) in of_weight(line).into_iter().enumerate() {
-                    let to =
-                        to.wrapping_add((row * SEEN + column) * place + first / BLOCK * block + i);
-                    // SAFETY: the channels from `first + i` on are the caller's room.
-                    unsafe {
-                        match count - i >= V::LANES {
-                            true => line.store(to),
-                            false => line.store_first(to, count - i),
-                        }
-                    }
+                    let at = (row * SEEN + column) * apart + i * GROUP + lane;
+                    // SAFETY: whole groups of channels are the caller's room.
+                    unsafe { line.store(to.wrapping_add(at)) };
                 }
             }
         }
-        first += count;
     }
 }
 
@@ -248,7 +240,7 @@ pub(super) unsafe fn finish<V: Vector, E: Element>(
     apart: usize,
 ) {
     let bias = V::splat(job.bias.map_or(0.0, |bias| bias[output]));
-    let mut tile: Pixels = [[0.0; GROUP]; TILE * TILE];
+    let mut result = [[0.0f32; LINE]; TILE];
     for lane in (0..GROUP).step_by(V::LANES) {
         let mut lines = [[V::splat(0.0); SEEN]; TILE];
         for column in 0..SEEN {
@@ -259,18 +251,18 @@ pub(super) unsafe fn finish<V: Vector, E: Element>(
                 lines[column] = line;
             }
         }
-        for (row, line) in lines.into_iter().enumerate() {
-            for (column, mut pixel) in of_output(line).into_iter().enumerate() {
-                pixel = pixel.add(bias);
-                if job.relu {
-                    pixel = V::splat(0.0).max(pixel);
+        for (line, result) in lines.into_iter().zip(&mut result) {
+            let pixels = of_output(line).map(|pixel| {
+                let pixel = pixel.add(bias);
+                match job.relu {
+                    true => V::splat(0.0).max(pixel),
+                    false => pixel,
                 }
-                let to = tile[row * TILE + column].as_mut_ptr().wrapping_add(lane);
-                // SAFETY: sixteen lanes are whole vectors.
-                unsafe { pixel.store(to) };
-            }
+            });
+            // SAFETY: four pixels of each lane.
+            unsafe { V::store_fours(pixels, result.as_mut_ptr().wrapping_add(lane * TILE)) };
         }
     }
     // SAFETY: the caller's contract.
-    unsafe { job.scatter(output, runs, &tile) };
+    unsafe { job.scatter::<V>(output, runs, &result) };
 }

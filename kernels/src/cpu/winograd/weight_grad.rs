@@ -123,13 +123,12 @@ unsafe fn sum_body<V: Vector>(job: &WeightGrad, part: Part) {
         let runs: Vec<_> = (group..group + groups).map(|i| tiles.runs(i)).collect();
         for output in 0..outputs {
             for (i, runs) in runs.iter().enumerate() {
-                // Lanes without a tile stay zero.
                 let mut tile: Pixels = [[0.0; GROUP]; TILE * TILE];
                 let to = rows.wrapping_add(output * depth + i * GROUP);
                 // SAFETY: the caller's gradient; the scratch has room for `outputs` rows of each place.
                 unsafe {
                     let plane = part.outputs.0 + output;
-                    job.grad.gather::<TILE>(plane, [0; 2], runs, &mut tile);
+                    job.grad.gather::<V, TILE>(plane, [0; 2], runs, &mut tile);
                     transform_gradient::<V>(&tile, to, rows_place);
                 }
             }
