@@ -6,9 +6,9 @@
 //! has nine times the channels for each of 16 pixels. The transforms evaluate polynomials at 0, ±5/8, ±3/2 and infinity; with the
 //! usual ±1 and ±2, whose powers are further apart, the error is twice as large (`kernels/NOTES.md`).
 //!
-//! A task transforms the input of some groups of tiles once. Then it goes through the outputs, some rows at a time, whose weights it
-//! transforms anew: that costs a few hundredths of the products, and neither a copy of all weights four times their size nor
-//! its way through memory.
+//! A task transforms the input of some groups of tiles once. Then it goes through the outputs, some at a time, and for these through the
+//! channels, block by block, whose weights it transforms anew and multiplies at once: they and the sums stay in the L2 cache, and no
+//! copy of all weights, four times their size, goes through memory.
 
 mod lines;
 mod transforms;
@@ -29,10 +29,10 @@ const SEEN: usize = TILE + 2;
 /// Products.
 const PLACES: usize = SEEN * SEEN;
 /// Channels that are summed before their sum is added to the others': results are differences of larger sums, and the shorter a sum,
-/// the smaller its error. Weights lie block by block.
+/// the smaller its error. Weights are transformed for as many at a time.
 const BLOCK: usize = 64;
 /// Outputs and groups of tiles that a task has at most at a time, so that the weights of a block of channels (442 KB) and the sums
-/// (334 KB) stay in the second cache.
+/// (334 KB) stay in the L2 cache.
 const OUTPUTS: usize = 48;
 const GROUPS: usize = 3;
 /// f32 that a thread asks for at least: enough for 640 channels. A buffer that grew with each wider layer would leave its smaller
