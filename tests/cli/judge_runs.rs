@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use prepose::remote::stub::{Reply, Stub};
+use prepose::remote::stub::{Asked, Reply, Stub};
 use serde_json::{Value, json};
 
 use crate::program::{prepose, prepose_in, refuses, stderr, stdout, works};
@@ -36,14 +36,8 @@ fn provide(folder: &Path) {
 /// A model that sees everything in pictures whose green is 150 or more, and nothing in others.
 fn seer() -> Stub {
     Stub::keeping(|asked| {
-        let json = asked.json();
-        let content = &json["messages"][0]["content"];
-        let url = content[0]["image_url"]["url"].as_str().unwrap_or_default();
-        let (_, data) = url.split_once("base64,").unwrap_or_default();
-        let bytes = decode(data);
-        let picture = image::load_from_memory(&bytes).unwrap().to_rgb8();
+        let (picture, text) = question(asked);
         let sees = picture.get_pixel(0, 0).0[1] >= 150;
-        let text = content[1]["text"].as_str().unwrap_or_default();
         Reply::chat(if text.starts_with("Is there") {
             if sees { "Yes" } else { "No" }
         } else if text.starts_with("What is the relationship") {
@@ -58,9 +52,15 @@ fn seer() -> Stub {
     .unwrap()
 }
 
-fn decode(text: &str) -> Vec<u8> {
-    let url = format!("data:image/png;base64,{text}");
-    prepose::remote::images::decode_picture(&url).unwrap()
+/// The picture and the text of what a model is asked.
+pub fn question(asked: &Asked) -> (image::RgbImage, String) {
+    let json = asked.json();
+    let content = &json["messages"][0]["content"];
+    let url = content[0]["image_url"]["url"].as_str().unwrap_or_default();
+    let bytes = prepose::remote::images::decode_picture(url).unwrap();
+    let picture = image::load_from_memory(&bytes).unwrap().to_rgb8();
+    let text = content[1]["text"].as_str().unwrap_or_default();
+    (picture, text.to_owned())
 }
 
 /// A search on pictures from elsewhere keeps the one that the judge sees most in, and the finished pictures are judged; the

@@ -4,7 +4,9 @@
 use super::operand::Rows;
 use super::scratch::Scratch;
 use super::simd::{Element, Vector};
-use super::tile::Left;
+use super::tile::{Left, tile_rows};
+#[cfg(target_arch = "x86_64")]
+use super::tile::{in_amx, turn};
 use core::marker::PhantomData;
 
 /// Copies that are used again are kept up to this many words (8 MiB).
@@ -13,12 +15,14 @@ const KEPT: usize = 1 << 21;
 /// Copies of blocks of rows.
 ///
 /// Of f32 read across, whole runs are copied as they lie, of which the tile reads the taps in their order. Of bf16 read
-/// across, the elements of a word come from different places. Those of a single tap lie as `[words, rows]`, everything
+/// across, the elements of a word come from different places. Those of a single tap lie as `[words, rows]` but for AMX, everything
 /// else as `[rows, words]`.
 pub(super) struct Across<'a, V, E> {
     operand: Rows<'a, E>,
     copies: Scratch,
     offsets: Scratch,
+    /// Rows of a block.
+    together: usize,
     /// Words of all rows, if every block has a place of its own.
     kept: Option<usize>,
     vector: PhantomData<V>,
@@ -34,13 +38,14 @@ impl<'a, V: Vector, E: Element> Across<'a, V, E> {
         kc: usize,
         reused: bool,
     ) -> Self {
-        let rows = rows.next_multiple_of(V::TILE_ROWS);
+        let together = tile_rows::<V, E>();
+        let rows = rows.next_multiple_of(together);
         let [k_words, kc] = [k, kc].map(|k| k.div_ceil(E::PER_WORD));
         let kept = (reused && rows * k_words <= KEPT).then_some(k_words);
         let (len, kc) = match operand.in_place(k) {
             true => (0, 0),
             false if kept.is_some() => (rows * k_words, kc),
-            false => (V::TILE_ROWS * kc, kc),
+            false => (together * kc, kc),
         };
         let mut offsets = Scratch::take(kc);
         if let Rows::Across { kernel, taps, .. } = operand {
@@ -50,13 +55,14 @@ impl<'a, V: Vector, E: Element> Across<'a, V, E> {
                 let (i, tap) = (k / run, k % run);
                 let tap = if run == kernel { taps[tap] } else { tap };
                 // SAFETY: `offsets` has room for `kc` elements of four bytes.
-                unsafe { *at.add(k) = (i * V::TILE_ROWS * run + tap) as u32 };
+                unsafe { *at.add(k) = (i * together * run + tap) as u32 };
             }
         }
         Self {
             operand,
             copies: Scratch::take(len),
             offsets,
+            together,
             kept,
             vector: PhantomData,
         }
@@ -66,7 +72,7 @@ impl<'a, V: Vector, E: Element> Across<'a, V, E> {
     /// unless copies are kept and these are not `new`.
     ///
     /// # Safety
-    /// The operand must have these rows and summed elements. `rows` is at most [`Vector::TILE_ROWS`], of
+    /// The operand must have these rows and summed elements. `rows` is at most [`tile_rows`], of
     /// which `row` is a multiple from `first_row` on; `k0` is a multiple of the operand's run; `kc` is at most what
     /// [`Across::new`] was given; and what is not `new` must have been copied before.
     #[inline(always)]
@@ -77,11 +83,11 @@ impl<'a, V: Vector, E: Element> Across<'a, V, E> {
         new: bool,
     ) -> Left {
         let place = self.kept.map_or(0, |words| {
-            (row - first_row) * words + k0 / E::PER_WORD * V::TILE_ROWS
+            (row - first_row) * words + k0 / E::PER_WORD * self.together
         });
         let to = self.copies.as_mut_ptr().wrapping_add(place);
         let copied = !new && self.kept.is_some();
-        let words = kc.div_ceil(E::PER_WORD);
+        let (words, together) = (kc.div_ceil(E::PER_WORD), self.together);
         let by_row = Left {
             at: to,
             stride: words,
@@ -95,6 +101,7 @@ impl<'a, V: Vector, E: Element> Across<'a, V, E> {
                         // SAFETY: row `row + j` has the elements, and each row of the copy has room for whole words.
                         unsafe {
                             let from = from.add((row + j) * stride + k0);
+                            prefetch_ahead(from, together * stride, kc);
                             words_of(from, kc, to.add(j * words));
                         }
                     }
@@ -118,9 +125,24 @@ impl<'a, V: Vector, E: Element> Across<'a, V, E> {
                 }
                 return by_row;
             }
+            let place = (stride, kernel, taps);
+            #[cfg(target_arch = "x86_64")]
+            if in_amx::<E>() {
+                if !copied {
+                    let mut scratch = Scratch::take(self.together * words);
+                    let across = scratch.as_mut_ptr();
+                    let offsets = self.offsets.as_mut_ptr().cast();
+                    // SAFETY: as below; words of `together` rows have room, here and there.
+                    unsafe {
+                        pairs_of_outputs(from, (across, self.together), place, rows, kc);
+                        turn((across, offsets), (rows, words), (to, words));
+                    }
+                }
+                return by_row;
+            }
             if !copied {
-                // SAFETY: as below; words of `TILE_ROWS` rows have room.
-                unsafe { pairs_of_outputs::<V, E>(from, to, (stride, kernel, taps), rows, kc) };
+                // SAFETY: as below; words of `together` rows have room.
+                unsafe { pairs_of_outputs(from, (to, self.together), place, rows, kc) };
             }
             return Left {
                 stride: 1,
@@ -231,11 +253,11 @@ unsafe fn by_rows<E: Element>(
 /// Words of neighbouring outputs at a single tap, for each of them all rows of a tile.
 ///
 /// # Safety
-/// As for [`by_rows`] with one tap; `to` must have room for the words of [`Vector::TILE_ROWS`] rows.
+/// As for [`by_rows`] with one tap; `to` must have room for the words of as many rows as its second part says.
 #[inline(always)]
-unsafe fn pairs_of_outputs<V: Vector, E: Element>(
+unsafe fn pairs_of_outputs<E: Element>(
     from: *const E,
-    to: *mut f32,
+    (to, together): (*mut f32, usize),
     (stride, kernel, taps): (usize, usize, &[usize]),
     rows: usize,
     kc: usize,
@@ -246,17 +268,20 @@ unsafe fn pairs_of_outputs<V: Vector, E: Element>(
             from.wrapping_add(i * stride),
             from.wrapping_add((i + 1) * stride),
         );
-        let to = to.wrapping_add(i / 2 * V::TILE_ROWS);
+        let to = to.wrapping_add(i / 2 * together);
         // SAFETY: output `i` is the caller's, and so is the next if there is one; of each there are `rows` elements.
         unsafe {
-            if kernel == 1 && rows == 8 && i + 1 < kc {
-                let (first, second) = (first.cast::<[E; 8]>(), second.cast::<[E; 8]>());
+            let whole = match kernel == 1 && i + 1 < kc {
+                true => rows / 8 * 8,
+                false => 0,
+            };
+            for j in (0..whole).step_by(8) {
+                let [first, second] = [first, second].map(|at| at.add(j).cast::<[E; 8]>());
                 let (first, second) = (first.read_unaligned(), second.read_unaligned());
                 let words: [f32; 8] = core::array::from_fn(|j| E::word(first[j], second[j]));
-                to.cast::<[f32; 8]>().write_unaligned(words);
-                continue;
+                to.add(j).cast::<[f32; 8]>().write_unaligned(words);
             }
-            for j in 0..rows {
+            for j in whole..rows {
                 let second = match i + 1 < kc {
                     true => *second.add(j * kernel),
                     false => E::narrow(0.0),
@@ -299,19 +324,24 @@ unsafe fn copy<const SIZE: usize>(from: *const f32, to: *mut f32, count: usize) 
     }
 }
 
+/// Asks for `count` elements `ahead` elements behind `from`; any address will do.
+#[inline(always)]
+fn prefetch_ahead<E>(from: *const E, ahead: usize, count: usize) {
+    let at = from.wrapping_add(ahead).cast::<u8>();
+    for line in 0..(count * size_of::<E>()).div_ceil(64) {
+        prefetch(at.wrapping_add(line * 64));
+    }
+}
+
 /// Asks for the `count` elements that follow as many from `from`; any address will do.
 #[inline(always)]
 fn prefetch_rows<E>(from: *const E, count: usize) {
-    let bytes = count * size_of::<E>();
-    let next = from.cast::<u8>().wrapping_add(bytes);
-    for line in 0..bytes.div_ceil(64) {
-        prefetch(next.wrapping_add(line * 64));
-    }
+    prefetch_ahead(from, count, count);
 }
 
 /// Asks for a cache line ahead of its use; any address will do.
 #[inline(always)]
-fn prefetch(at: *const u8) {
+pub(super) fn prefetch(at: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint, which reads nothing.
     unsafe {

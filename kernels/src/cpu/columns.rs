@@ -1,11 +1,12 @@
 //! The two ways in which right operands lie in memory.
 
+use super::across::prefetch;
 use super::operand::Columns;
 use super::simd::Element;
 #[cfg(target_arch = "x86_64")]
 use super::simd::{Level, level, turned};
 use super::taps::{self, Tap, TapRows};
-use super::tile::GROUP;
+use super::tile::{GROUP, in_amx};
 
 /// The transpose of a row-major matrix: column `j` lies at `j · stride` with unit stride along the
 /// summed axis. A weight `[Out, In]`, or the keys of attention. All columns that are packed must exist.
@@ -35,6 +36,12 @@ impl<E: Element> Columns<E> for Transposed<E> {
             let bytes = self.stride * size_of::<E>();
             while (word + 16) * E::PER_WORD <= kc {
                 let from = from.wrapping_add(word * E::PER_WORD);
+                if in_amx::<E>() {
+                    // Of the next group, which lies behind this one in pieces too short for the processor to foresee.
+                    for j in GROUP..2 * GROUP {
+                        prefetch(from.wrapping_add(j * self.stride).cast());
+                    }
+                }
                 // SAFETY: the level says that AVX-512F is there; sixteen of the caller's columns and sixteen words of each
                 // remain, and `to` has room for them.
                 unsafe { transpose16(from.cast(), bytes, to.add(word * stride), stride) };

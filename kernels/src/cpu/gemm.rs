@@ -16,19 +16,31 @@ use super::operand::{Columns, Rows};
 use super::scratch::Scratch;
 use super::simd::{Element, Vector, multiversion};
 use super::target::{Place, Target, groups_from, write};
-use super::tile::{Bias, GROUP, Left, Panel, Partial, panels, tile};
+use super::tile::{
+    Bias, GROUP, Left, MOST_ROWS, Panel, Partial, engaged, in_amx, panels, tile, tile_rows,
+};
 use rayon::prelude::*;
 
-/// Summed elements per block: eight rows of the left operand then stay in a 32 KiB cache.
-const fn block_k<E: Element>() -> usize {
-    if E::PER_WORD == 1 { 512 } else { 1280 }
+/// Summed elements per block: the rows of the left operand that are multiplied together then stay in a 32 KiB cache.
+fn block_k<E: Element>() -> usize {
+    match E::PER_WORD {
+        1 => 512,
+        _ if in_amx::<E>() => 320,
+        _ => 1280,
+    }
 }
 /// Column groups per block: at most 576 KiB of packed columns of f32, 600 KiB of bf16.
-const fn block_groups<E: Element>() -> usize {
-    if E::PER_WORD == 1 { 18 } else { 15 }
+fn block_groups<E: Element>() -> usize {
+    match E::PER_WORD {
+        1 => 18,
+        _ if in_amx::<E>() => 36,
+        _ => 15,
+    }
 }
-/// Multiply-adds (about 30 µs of one core) below which waking a second thread costs more than it brings.
+/// Multiply-adds (about 30 µs of one core, a few in AMX) below which waking a second thread costs more than it brings.
 const SERIAL: usize = 1 << 21;
+/// Summed elements that begin a step of AMX's tiles: blocks of them need no tiles of other shapes.
+const STEP: usize = 32;
 
 /// `left · right + bias` with `left` `[m, k]`, `right` `[k, n]`.
 pub(crate) struct Gemm<'a, E> {
@@ -58,7 +70,8 @@ impl<E: Element> Gemm<'_, E> {
     pub(crate) unsafe fn run(&self) {
         let (row_parts, col_parts) = self.parts();
         let groups = self.n.div_ceil(GROUP);
-        let rows = self.m.div_ceil(row_parts).next_multiple_of(8);
+        let together = if in_amx::<E>() { MOST_ROWS } else { 8 };
+        let rows = self.m.div_ceil(row_parts).next_multiple_of(together);
         let task = |index: usize| {
             let (part, row) = (index / row_parts, index % row_parts * rows);
             let first = groups * part / col_parts * GROUP;
@@ -117,7 +130,7 @@ pub(crate) unsafe fn pack<E: Element>(
 ) {
     let words = kc.div_ceil(E::PER_WORD);
     let mut group = 0;
-    for width in panels(cols.div_ceil(GROUP)) {
+    for width in panels::<E>(cols.div_ceil(GROUP)) {
         let panel = to.wrapping_add(group * GROUP * words);
         for i in 0..width {
             let done = (group + i) * GROUP;
@@ -141,7 +154,12 @@ multiversion! {
 
 #[inline(always)]
 unsafe fn multiply_body<V: Vector, E: Element>(gemm: &Gemm<'_, E>, range: Range) {
-    let run = gemm.left.run();
+    let _engaged = engaged::<E>();
+    let run = match gemm.left {
+        Rows::Along { .. } if in_amx::<E>() => STEP,
+        left => left.run(),
+    };
+    let together = tile_rows::<V, E>();
     let runs = gemm.k.div_ceil(run);
     let k_blocks = gemm.k.div_ceil(block_k::<E>()).max(1);
     let (first_col, last_col) = range.cols;
@@ -158,6 +176,8 @@ unsafe fn multiply_body<V: Vector, E: Element>(gemm: &Gemm<'_, E>, range: Range)
     let mut across = Across::<V, E>::new(gemm.left, (all_rows, gemm.k), kc_max, reused);
     // Sums that are no elements yet.
     let keeps = E::PER_WORD > 1 && k_blocks > 1;
+    // Biases come last if no element is written before, so that sums go from tiles to memory and back as they are.
+    let biased = if keeps { k_blocks - 1 } else { 0 };
     let mut sums = Scratch::take(if keeps { all_rows * widest } else { 0 });
     let mut col = first_col;
     while col < last_col {
@@ -179,7 +199,7 @@ unsafe fn multiply_body<V: Vector, E: Element>(gemm: &Gemm<'_, E>, range: Range)
             unsafe { pack(gemm.right, (col, cols), (k0, kc), packed) };
             let mut row = range.rows.0;
             while row < range.rows.1 {
-                let rows = (range.rows.1 - row).min(V::TILE_ROWS);
+                let rows = (range.rows.1 - row).min(together);
                 let left = match gemm.left {
                     Rows::Along { from, stride } if gemm.left.in_place(gemm.k) => Left::along(
                         from.wrapping_add(row * stride + k0).cast(),
@@ -193,14 +213,14 @@ unsafe fn multiply_body<V: Vector, E: Element>(gemm: &Gemm<'_, E>, range: Range)
                     },
                 };
                 let row_bias = match gemm.row_bias {
-                    Some(bias) if block == 0 => bias[row..row + rows].as_ptr(),
+                    Some(bias) if block == biased => bias[row..row + rows].as_ptr(),
                     _ => core::ptr::null(),
                 };
                 let mut group = 0;
-                for width in panels(cols.div_ceil(GROUP)) {
+                for width in panels::<E>(cols.div_ceil(GROUP)) {
                     let at = group * GROUP;
                     let col_bias = match gemm.col_bias {
-                        Some(_) if block == 0 => bias.wrapping_add(at),
+                        Some(_) if block == biased => bias.wrapping_add(at),
                         _ => core::ptr::null_mut(),
                     };
                     let panel = Panel {
@@ -220,21 +240,21 @@ unsafe fn multiply_body<V: Vector, E: Element>(gemm: &Gemm<'_, E>, range: Range)
                         relu: gemm.relu && last,
                     };
                     let kept = keeps.then(|| {
-                        let to = (row - range.rows.0) * widest + at;
-                        sums.as_mut_ptr().wrapping_add(to)
+                        let to = (row - range.rows.0) * widest + at * rows;
+                        groups_from(sums.as_mut_ptr().wrapping_add(to))
                     });
+                    let ld = width * GROUP;
                     // SAFETY: the panel and the bias were written above for these columns; the place is in `range`,
                     // and the first block of summed elements, which adds to nothing, has written there, or to the
                     // kept sums, before.
                     unsafe {
                         match kept {
                             Some(to) if !last => {
-                                let to = groups_from(to);
-                                let plus = place.plus.then(|| Partial::at(to, widest));
-                                tile::<V, E, f32>(left, panel, to, widest, plus, bias);
+                                let plus = place.plus.then(|| Partial::at(to, ld));
+                                tile::<V, E, f32>(left, panel, to, ld, plus, bias);
                             }
                             Some(to) => {
-                                let plus = Some(Partial::at(groups_from(to), widest));
+                                let plus = Some(Partial::at(to, ld));
                                 let place = Place {
                                     plus: false,
                                     ..place

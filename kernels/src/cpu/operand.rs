@@ -1,6 +1,7 @@
 //! How the operands of a matrix product lie in memory.
 
 use super::simd::Element;
+use super::tile::in_amx;
 
 /// How the left operand lies in memory.
 #[derive(Clone, Copy)]
@@ -33,11 +34,14 @@ impl<E: Element> Rows<'_, E> {
         }
     }
 
-    /// Whether rows of `k` elements can be read where they lie: they are whole words, and so is what is between them.
+    /// Whether rows of `k` elements are read where they lie: they are whole words, and so is what is between them. AMX is so fast
+    /// that a copy pays for itself: 16 rows at a time, each on a page of its own, on half cache lines or in the same set of the
+    /// cache, take up to three times as long to read.
     pub(super) fn in_place(&self, k: usize) -> bool {
         match self {
             Self::Along { stride, .. } => {
-                stride.is_multiple_of(E::PER_WORD) && k.is_multiple_of(E::PER_WORD)
+                let whole = stride.is_multiple_of(E::PER_WORD) && k.is_multiple_of(E::PER_WORD);
+                whole && !in_amx::<E>()
             }
             Self::Across { .. } => false,
         }

@@ -197,8 +197,7 @@ unsafe fn pack_pairs_avx512(mut rows: TapRows<'_, u16>, kc: usize, to: *mut f32,
 /// # Safety
 /// As for [`pack_pairs_avx512`].
 #[cfg(target_arch = "x86_64")]
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+#[inline(always)]
 unsafe fn row_of_halves(tap: &Tap, from: *const u16) -> core::arch::x86_64::__m512i {
     use core::arch::x86_64::*;
     // SAFETY: lanes outside the mask are not read, and those in it lie inside the channel.

@@ -1,7 +1,7 @@
 //! Where a matrix product goes, and how its tiles get there.
 
 use super::simd::{Element, Vector};
-use super::tile::{Bias, GROUP, Left, Panel, Partial, tile};
+use super::tile::{Bias, GROUP, Left, MOST_ROWS, Panel, Partial, tile};
 use core::mem::MaybeUninit;
 
 /// Where the product goes.
@@ -102,7 +102,7 @@ pub(super) struct Place {
 /// Multiplies one tile, adds `sums` and writes it to the target.
 ///
 /// # Safety
-/// Operands, sums and biases as for [`tile`], with at most [`Vector::TILE_ROWS`] rows; the place must lie in the
+/// Operands, sums and biases as for [`tile`], with at most [`tile_rows`](super::tile::tile_rows) rows; the place must lie in the
 /// target, for `left.rows` rows, and hold numbers, which must be f32, if it says `plus`. Not both sums and `plus`.
 #[inline(always)]
 pub(super) unsafe fn write<V: Vector, E: Element>(
@@ -139,7 +139,7 @@ pub(super) unsafe fn write<V: Vector, E: Element>(
             return unsafe { tile::<V, E, E>(left, panel, groups, ld, sums.or(there), bias) };
         }
     }
-    let mut out = MaybeUninit::<[f32; 8 * 3 * GROUP]>::uninit();
+    let mut out = MaybeUninit::<[f32; MOST_ROWS * 3 * GROUP]>::uninit();
     let width = 3 * GROUP;
     if plus {
         let at = out.as_mut_ptr().cast::<f32>();
@@ -147,7 +147,7 @@ pub(super) unsafe fn write<V: Vector, E: Element>(
             relu: false,
             ..bias
         };
-        // SAFETY: `out` has room for three groups of eight rows, which is the most that a tile has.
+        // SAFETY: `out` has room for three groups of the most rows that a tile has.
         unsafe { tile::<V, E, f32>(left, panel, groups_from(at), width, sums, linear) };
         for j in 0..cols {
             let (to, ld) = target.column(row, col + j);

@@ -1,20 +1,59 @@
 //! The register tile of the matrix products: some rows times a panel of up to 48 columns. Operands are words of 32 bits: an
 //! f32, or two bf16 that follow each other along the summed axis ([`Element`]).
 
+#[cfg(target_arch = "x86_64")]
+mod amx;
+
 use super::simd::{Element, Level, Vector, level};
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) use amx::{available as has_amx, turn};
 
 /// Columns are packed in groups of this many.
 pub(crate) const GROUP: usize = 16;
+/// [`tile_rows`] are no more than this.
+pub(crate) const MOST_ROWS: usize = 32;
 
-/// Groups in each panel when `groups` are dealt out evenly over the fewest panels.
-pub(crate) fn panels(groups: usize) -> impl Iterator<Item = usize> {
-    let widest = if level() >= Level::Avx512 { 3 } else { 1 };
+/// Whether products of words of `E` are computed in the processor's own tiles.
+pub(crate) fn in_amx<E: Element>() -> bool {
+    E::PER_WORD > 1 && level() == Level::Amx
+}
+
+/// Rows of the left operand that should be multiplied together.
+pub(crate) fn tile_rows<V: Vector, E: Element>() -> usize {
+    if in_amx::<E>() {
+        MOST_ROWS
+    } else {
+        V::TILE_ROWS
+    }
+}
+
+/// What an operation holds while it multiplies words of `E`.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn engaged<E: Element>() -> Option<amx::Engaged> {
+    in_amx::<E>().then(amx::Engaged::new)
+}
+
+/// What an operation holds while it multiplies words of `E`: nothing here.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn engaged<E: Element>() -> Option<()> {
+    None
+}
+
+/// Groups in each panel of words of `E` when `groups` are dealt out evenly over the fewest panels.
+pub(crate) fn panels<E: Element>(groups: usize) -> impl Iterator<Item = usize> {
+    let widest = match level() {
+        Level::Amx if E::PER_WORD > 1 => 2,
+        Level::Portable | Level::Avx2 => 1,
+        _ => 3,
+    };
     let count = groups.div_ceil(widest);
     (0..count).map(move |i| groups * (i + 1) / count - groups * i / count)
 }
 
 /// Some rows of the left operand: word (row, k) lies at `row · stride + offsets[k]`, or
-/// `row · stride + k` if `offsets` is null. All that a product sums must exist; nothing need be aligned.
+/// `row · stride + k` if `offsets` is null. All that a product sums must exist; nothing need be aligned. Words of bf16 that have
+/// offsets have them equally far apart, and a stride of 1.
 #[derive(Clone, Copy)]
 pub(crate) struct Left {
     pub at: *const f32,
@@ -122,6 +161,11 @@ pub(crate) struct Product {
 /// As for that.
 #[inline(always)]
 pub(crate) unsafe fn product_body<V: Vector, E: Element>(product: &Product) {
+    #[cfg(target_arch = "x86_64")]
+    if in_amx::<E>() {
+        // SAFETY: this function's own contract; the level says that there is AMX.
+        return unsafe { amx::product_body(product) };
+    }
     let Product {
         left,
         packed,
@@ -132,7 +176,7 @@ pub(crate) unsafe fn product_body<V: Vector, E: Element>(product: &Product) {
         plus,
     } = *product;
     let mut group = 0;
-    for groups in panels(columns.div_ceil(GROUP)) {
+    for groups in panels::<E>(columns.div_ceil(GROUP)) {
         let panel = Panel {
             at: packed.wrapping_add(group * GROUP * kc),
             groups,
@@ -210,6 +254,11 @@ pub(crate) struct Tile<T> {
 /// As for that.
 #[inline(always)]
 pub(crate) unsafe fn tile_body<V: Vector, E: Element, T: Element>(tile: &Tile<T>) {
+    #[cfg(target_arch = "x86_64")]
+    if in_amx::<E>() {
+        // SAFETY: this function's own contract; the level says that there is AMX, and panels have two groups there.
+        return unsafe { amx::tile_body::<V, T>(tile) };
+    }
     let Tile {
         left,
         panel,

@@ -4,25 +4,35 @@
 use super::{Heads, Strided, left, pack_across, pack_rows, scaled, softmax, words};
 use crate::cpu::scratch::Scratch;
 use crate::cpu::simd::{Element, Vector, exp2, multiversion};
-use crate::cpu::tile::{GROUP, Left, product};
+use crate::cpu::tile::{GROUP, Left, engaged, in_amx, product};
 use core::f32::consts::LOG2_E;
 use rayon::prelude::*;
 
 /// Queries handled together: their scores against a block of keys stay in the second-level cache.
-/// More of them when heads are so wide that keys and values come from further away.
-const fn queries_at_once(width: usize) -> usize {
-    if width > 256 { 256 } else { 64 }
+/// More of them when heads are so wide that keys and values come from further away, fewer where products are so fast that
+/// scores should not leave the first-level cache.
+fn queries_at_once<E: Element>(width: usize, keys: usize) -> usize {
+    match width {
+        257.. => 256,
+        _ if in_amx::<E>() => (SCORES_IN_AMX / keys / 32 * 32).clamp(32, 128),
+        _ => 64,
+    }
 }
 /// Keys in a block, at most; fewer when they are wide, so that a block of keys and one of values stay
 /// in the second-level cache together with the scores.
 const KEYS: usize = 768;
+/// As [`KEYS`] with AMX.
+const KEYS_IN_AMX: usize = 256;
+/// Scores of some queries and a block of keys with AMX: 32 KiB.
+const SCORES_IN_AMX: usize = 32 * KEYS_IN_AMX;
 const BLOCK: usize = 1 << 16;
 /// Work (queries · keys · width) below which one thread does it all.
 const SERIAL: usize = 1 << 20;
 
 /// Keys in a block for heads of this width.
-fn block(width: usize) -> usize {
-    (BLOCK / width / GROUP * GROUP).clamp(GROUP, KEYS)
+fn block<E: Element>(width: usize) -> usize {
+    let most = if in_amx::<E>() { KEYS_IN_AMX } else { KEYS };
+    (BLOCK / width / GROUP * GROUP).clamp(GROUP, most)
 }
 
 /// `softmax(q kᵀ / √D) v`. Rows of queries must be whole words, and so must be what is between them.
@@ -139,7 +149,7 @@ impl<E: Element> Attention<E> {
         let values = keys.wrapping_add(keys_size.next_multiple_of(GROUP));
         let of_head = |rows: &Heads<E>| (rows.head(batch, head), rows.strides[2]);
         let (key_rows, value_rows) = (of_head(&self.k), of_head(&self.v));
-        let size = block(self.width);
+        let size = block::<E>(self.width);
         for key in (0..self.keys).step_by(size) {
             let count = size.min(self.keys - key);
             let keys = keys.wrapping_add(key * width);
@@ -159,7 +169,7 @@ impl<E: Element> Attention<E> {
             first: 0,
             count: 0,
         };
-        let at_once = queries_at_once(self.width);
+        let at_once = queries_at_once::<E>(self.width, size.min(self.keys));
         let blocks = self.queries.div_ceil(at_once);
         let task = &task;
         let answer = |block: usize| {
@@ -192,6 +202,7 @@ multiversion! {
 
 #[inline(always)]
 unsafe fn answer_body<V: Vector, E: Element>(task: Task<'_, E>) {
+    let _engaged = engaged::<E>();
     let Attention {
         queries: all_queries,
         keys: all_keys,
@@ -199,7 +210,7 @@ unsafe fn answer_body<V: Vector, E: Element>(task: Task<'_, E>) {
         ..
     } = *task.problem;
     let depth = width.next_multiple_of(GROUP);
-    let block = block(width);
+    let block = block::<E>(width);
     let widest = all_keys.min(block).next_multiple_of(GROUP);
     let mut scratch = Scratch::take(task.count * (widest + depth) + 2 * task.count);
     let scores = scratch.as_mut_ptr();
@@ -327,7 +338,7 @@ unsafe fn probabilities<V: Vector, E: Element>(
     for i in 0..task.count {
         let row = task.first + i;
         let at = (task.batch * problem.heads + task.head) * problem.queries + row;
-        let block = block(problem.width);
+        let block = block::<E>(problem.width);
         for key in (0..problem.keys).step_by(block) {
             let keys = block.min(problem.keys - key);
             let padded = keys.next_multiple_of(GROUP);

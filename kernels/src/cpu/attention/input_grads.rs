@@ -8,7 +8,7 @@ mod block;
 use super::work::{Operands, Work};
 use super::{Heads, QUERIES, Sizes, dot, left, mask, pack_across, row, scaled, softmax, words};
 use crate::cpu::simd::{Element, Vector, multiversion};
-use crate::cpu::tile::{GROUP, product};
+use crate::cpu::tile::{GROUP, engaged, product};
 use block::differentiate_block;
 
 /// Up to this many keys are one block: the softmax of a query is then complete in one tile.
@@ -152,6 +152,7 @@ multiversion! {
 
 #[inline(always)]
 unsafe fn differentiate_body<V: Vector, E: Element>(task: Task<'_, E>) {
+    let _engaged = engaged::<E>();
     let sizes = &task.problem.sizes;
     let (keys, block) = (sizes.keys, block_of(sizes.keys));
     let blocks = || {

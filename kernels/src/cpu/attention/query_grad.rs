@@ -6,7 +6,7 @@ use super::{
     softmax, words,
 };
 use crate::cpu::simd::{Element, Vector, multiversion};
-use crate::cpu::tile::{GROUP, Left, product};
+use crate::cpu::tile::{GROUP, Left, engaged, product};
 
 /// The gradient of attention with respect to its queries. Rows of queries and of the gradient of the result must be whole
 /// words, and so must be what is between them.
@@ -56,6 +56,7 @@ unsafe fn queries_body<V: Vector, E: Element>(
     (batch, head): (usize, usize),
     (first, all): (usize, usize),
 ) {
+    let _engaged = engaged::<E>();
     let sizes = problem.sizes;
     let Sizes { keys, width, .. } = sizes;
     let depth = sizes.depth();

@@ -26,7 +26,7 @@ pub(crate) fn exp2<V: Vector>(x: V) -> V {
         y = y.mul_add(t, V::splat(*c));
     }
     y.mul_add(t, V::splat(1.0))
-        .mul(whole.exp2_integer())
+        .times_exp2(whole)
         .zero_where_below(x, -126.0)
 }
 

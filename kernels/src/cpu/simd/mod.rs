@@ -49,9 +49,9 @@ macro_rules! multiversion {
                 }
                 match $crate::cpu::simd::level() {
                     // SAFETY: `level` has found every feature of `widest`; the rest is the caller's contract.
-                    Level::Avx512Bf16 if $E::PER_WORD > 1 => return unsafe { widest::<$E>($($arg),*) },
+                    Level::Avx512Bf16 | Level::Amx if $E::PER_WORD > 1 => return unsafe { widest::<$E>($($arg),*) },
                     // SAFETY: `level` has found every feature of `wide`; the rest is the caller's contract.
-                    Level::Avx512 | Level::Avx512Bf16 => return unsafe { wide::<$E>($($arg),*) },
+                    Level::Avx512 | Level::Avx512Bf16 | Level::Amx => return unsafe { wide::<$E>($($arg),*) },
                     // SAFETY: `level` has found every feature of `middle`; the rest is the caller's contract.
                     Level::Avx2 => return unsafe { middle::<$E>($($arg),*) },
                     Level::Portable => {}
@@ -80,7 +80,9 @@ macro_rules! multiversion {
                     unsafe { $body::<core::arch::x86_64::__m256>($($arg),*) }
                 }
                 match $crate::cpu::simd::level() {
-                    $crate::cpu::simd::Level::Avx512 | $crate::cpu::simd::Level::Avx512Bf16 => {
+                    $crate::cpu::simd::Level::Avx512
+                    | $crate::cpu::simd::Level::Avx512Bf16
+                    | $crate::cpu::simd::Level::Amx => {
                         // SAFETY: `level` has found every feature of `wide`; the rest is the caller's contract.
                         return unsafe { wide($($arg),*) };
                     }
@@ -124,6 +126,8 @@ pub(crate) enum Level {
     Avx512,
     /// With products of pairs of bf16.
     Avx512Bf16,
+    /// With those, and with products of tiles of them.
+    Amx,
 }
 
 /// The best version for this processor.
@@ -133,16 +137,22 @@ pub(crate) fn level() -> Level {
     if let Some(level) = forced::get() {
         return level;
     }
+    static BEST: std::sync::OnceLock<Level> = std::sync::OnceLock::new();
+    *BEST.get_or_init(best)
+}
+
+#[cfg(target_arch = "x86_64")]
+fn best() -> Level {
     if is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512dq")
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("avx512vl")
         && is_x86_feature_detected!("fma")
     {
-        if is_x86_feature_detected!("avx512bf16") {
-            Level::Avx512Bf16
-        } else {
-            Level::Avx512
+        match is_x86_feature_detected!("avx512bf16") {
+            true if super::tile::has_amx() => Level::Amx,
+            true => Level::Avx512Bf16,
+            false => Level::Avx512,
         }
     } else if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
         Level::Avx2
@@ -175,6 +185,7 @@ pub(crate) mod forced {
             Level::Avx2,
             Level::Avx512,
             Level::Avx512Bf16,
+            Level::Amx,
         ] {
             let threads = rayon::ThreadPoolBuilder::new()
                 .start_handler(move |_| LEVEL.set(Some(level)))

@@ -85,8 +85,8 @@ pub(crate) trait Vector: Tiles + Copy {
     fn mul_add(self, a: Self, b: Self) -> Self;
     /// Nearest integer, ties to even.
     fn round(self) -> Self;
-    /// `2^self` for integral values from -126 to 127.
-    fn exp2_integer(self) -> Self;
+    /// `self · 2^whole` for integral values of that from -126 to 127, where the result is no subnormal number.
+    fn times_exp2(self, whole: Self) -> Self;
     /// 0 where `x < limit`, elsewhere `self`.
     fn zero_where_below(self, x: Self, limit: f32) -> Self;
     /// The magnitude of `self` with the sign of `sign`.
@@ -358,8 +358,9 @@ impl Vector for Portable {
         core::array::from_fn(|i| self[i].round_ties_even())
     }
     #[inline(always)]
-    fn exp2_integer(self) -> Self {
-        core::array::from_fn(|i| f32::from_bits(((self[i] as i32 + 127) as u32) << 23))
+    fn times_exp2(self, whole: Self) -> Self {
+        let power = |x: f32| f32::from_bits(((x as i32 + 127) as u32) << 23);
+        core::array::from_fn(|i| self[i] * power(whole[i]))
     }
     #[inline(always)]
     fn zero_where_below(self, x: Self, limit: f32) -> Self {

@@ -62,9 +62,19 @@ where
         Self: round(self) = _mm512_roundscale_ps::<0x08>;
     }
     #[inline(always)]
-    fn exp2_integer(self) -> Self {
+    fn times_exp2(self, whole: Self) -> Self {
         // SAFETY: `multiversion` has checked for AVX-512F.
-        unsafe { Self(_mm512_scalef_ps(_mm512_set1_ps(1.0), self.0)) }
+        unsafe { Self(_mm512_scalef_ps(self.0, whole.0)) }
+    }
+    #[inline(always)]
+    fn sum(self) -> f32 {
+        // SAFETY: `multiversion` has checked for AVX-512F.
+        unsafe { _mm512_reduce_add_ps(self.0) }
+    }
+    #[inline(always)]
+    fn largest(self) -> f32 {
+        // SAFETY: `multiversion` has checked for AVX-512F.
+        unsafe { _mm512_reduce_max_ps(self.0) }
     }
     #[inline(always)]
     fn zero_where_below(self, x: Self, limit: f32) -> Self {
@@ -300,11 +310,11 @@ impl Vector for __m256 {
         round(self) = _mm256_round_ps::<0x08>;
     }
     #[inline(always)]
-    fn exp2_integer(self) -> Self {
+    fn times_exp2(self, whole: Self) -> Self {
         // SAFETY: `multiversion` has checked for AVX2.
         unsafe {
-            let biased = _mm256_add_epi32(_mm256_cvtps_epi32(self), _mm256_set1_epi32(127));
-            _mm256_castsi256_ps(_mm256_slli_epi32::<23>(biased))
+            let biased = _mm256_add_epi32(_mm256_cvtps_epi32(whole), _mm256_set1_epi32(127));
+            _mm256_mul_ps(self, _mm256_castsi256_ps(_mm256_slli_epi32::<23>(biased)))
         }
     }
     #[inline(always)]

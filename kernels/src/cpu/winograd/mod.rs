@@ -206,7 +206,7 @@ unsafe fn convolve_body<V: Vector, E: Element>(job: &Winograd<'_, E>, part: Part
         for channel in block(i)..block(i + 1) {
             let (depth, row) = (block(i + 1) - block(i), channel - block(i));
             let mut first = 0;
-            for width in panels(groups) {
+            for width in panels::<f32>(groups) {
                 for (beside, runs) in runs[first..first + width].iter().enumerate() {
                     let at = block(i) * columns + first * GROUP * depth;
                     let at = at + (row * width + beside) * GROUP;

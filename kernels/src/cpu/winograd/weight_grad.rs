@@ -134,7 +134,7 @@ unsafe fn sum_body<V: Vector>(job: &WeightGrad, part: Part) {
             }
         }
         let mut first = 0;
-        for width in panels(columns / GROUP) {
+        for width in panels::<f32>(columns / GROUP) {
             let panel = packed.wrapping_add(first * GROUP * groups * GROUP);
             for beside in 0..width {
                 let column = (first + beside) * GROUP;
