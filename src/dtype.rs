@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// Sums, statistics of norms, softmax and activations are computed in f32 whatever it is. The embedding of timesteps, the
 /// parameters of norms, latents, schedulers, losses of guidance and pictures stay f32 too. On the CPU bf16 is multiplied as
-/// such where the processor can (AVX512-BF16), else it is widened in registers; f16 is widened, layer by layer, and saves
+/// such where the processor can (AMX, AVX512-BF16), else it is widened in registers; f16 is widened, layer by layer, and saves
 /// memory between calls only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]

@@ -1,7 +1,7 @@
 //! Two-dimensional convolution.
 
 use crate::cpu::columns::{MAX_TAPS, Patches, Transposed};
-use crate::cpu::gemm::Gemm;
+use crate::cpu::gemm::{self, Gemm};
 use crate::cpu::operand::{Columns, Rows};
 use crate::cpu::simd::{Element, Level, level};
 use crate::cpu::target::Target;
@@ -13,6 +13,7 @@ use crate::recorded;
 #[cfg(feature = "gpu")]
 use burn::tensor::activation;
 use burn::tensor::{DType, Tensor};
+use half::bf16;
 
 /// Cross-correlation of `x` `[B, Cin, H, W]` with `weight` `[Cout, Cin, k, k]` (PyTorch's layout)
 /// plus `bias` `[Cout]`, with `padding` zeros on every side, giving `[B, Cout, H', W']` where
@@ -90,10 +91,11 @@ pub fn conv2d_relu(
 /// Bytes that the CPU's threads together work in for convolutions of tensors of `dtype` with at most so many `channels`, beside what
 /// goes in and what comes out.
 pub fn convolution_working_bytes(dtype: DType, channels: usize) -> u64 {
-    match dtype == DType::BF16 && level() >= Level::Avx512Bf16 {
-        true => 0,
-        false => (rayon::current_num_threads() * winograd::working_bytes(channels.max(1))) as u64,
-    }
+    let bytes = match dtype == DType::BF16 && level() >= Level::Avx512Bf16 {
+        true => gemm::working_bytes::<bf16>(channels),
+        false => winograd::working_bytes(channels.max(1)),
+    };
+    (rayon::current_num_threads() * bytes) as u64
 }
 
 fn flops(x: &Tensor<4>, weight: &Tensor<4>, stride: usize, padding: [usize; 2]) -> u64 {

@@ -10,7 +10,7 @@ use super::tile::{in_amx, turn};
 use core::marker::PhantomData;
 
 /// Copies that are used again are kept up to this many words (8 MiB).
-const KEPT: usize = 1 << 21;
+pub(super) const KEPT: usize = 1 << 21;
 
 /// Copies of blocks of rows.
 ///
@@ -29,20 +29,20 @@ pub(super) struct Across<'a, V, E> {
 }
 
 impl<'a, V: Vector, E: Element> Across<'a, V, E> {
-    /// For `rows` rows of `k` summed elements in blocks of up to `kc` of them, which are used again
-    /// for other columns if `reused`. Takes nothing for rows that are read where they lie.
+    /// For `rows` rows of `k` summed elements in blocks of up to `kc` of them, to be multiplied with `cols` columns and
+    /// used again for other columns if `reused`. Takes nothing for rows that are read where they lie.
     #[inline(always)]
     pub(super) fn new(
         operand: Rows<'a, E>,
         (rows, k): (usize, usize),
         kc: usize,
-        reused: bool,
+        (cols, reused): (usize, bool),
     ) -> Self {
         let together = tile_rows::<V, E>();
         let rows = rows.next_multiple_of(together);
         let [k_words, kc] = [k, kc].map(|k| k.div_ceil(E::PER_WORD));
         let kept = (reused && rows * k_words <= KEPT).then_some(k_words);
-        let (len, kc) = match operand.in_place(k) {
+        let (len, kc) = match operand.in_place(k, cols) {
             true => (0, 0),
             false if kept.is_some() => (rows * k_words, kc),
             false => (together * kc, kc),

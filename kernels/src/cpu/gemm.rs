@@ -11,7 +11,7 @@
 //! tiles count words, those of f32 are its elements. Sums are f32; those of several blocks of bf16 are kept as f32 until the
 //! last one, and rounded once.
 
-use super::across::Across;
+use super::across::{Across, KEPT};
 use super::operand::{Columns, Rows};
 use super::scratch::Scratch;
 use super::simd::{Element, Vector, multiversion};
@@ -111,6 +111,17 @@ impl<E: Element> Gemm<'_, E> {
     }
 }
 
+/// Bytes that a thread works in for 3 × 3 convolutions of `E` with at most so many `channels`.
+pub(crate) fn working_bytes<E: Element>(channels: usize) -> usize {
+    let columns = block_groups::<E>() * GROUP;
+    let packed = columns * block_k::<E>() / E::PER_WORD;
+    let copies = match in_amx::<E>() {
+        true => KEPT.min(channels * channels * 9 / E::PER_WORD),
+        false => 0,
+    };
+    size_of::<f32>() * (packed + channels * columns + copies)
+}
+
 #[derive(Clone, Copy)]
 struct Range {
     rows: (usize, usize),
@@ -171,9 +182,10 @@ unsafe fn multiply_body<V: Vector, E: Element>(gemm: &Gemm<'_, E>, range: Range)
     let mut scratch = Scratch::take(widest * (words + 1));
     let packed = scratch.as_mut_ptr();
     let bias = packed.wrapping_add(widest * words);
-    let reused = last_col - first_col > columns;
+    let all_cols = last_col - first_col;
+    let reused = all_cols > columns;
     let all_rows = range.rows.1 - range.rows.0;
-    let mut across = Across::<V, E>::new(gemm.left, (all_rows, gemm.k), kc_max, reused);
+    let mut across = Across::<V, E>::new(gemm.left, (all_rows, gemm.k), kc_max, (all_cols, reused));
     // Sums that are no elements yet.
     let keeps = E::PER_WORD > 1 && k_blocks > 1;
     // Biases come last if no element is written before, so that sums go from tiles to memory and back as they are.
@@ -201,11 +213,13 @@ unsafe fn multiply_body<V: Vector, E: Element>(gemm: &Gemm<'_, E>, range: Range)
             while row < range.rows.1 {
                 let rows = (range.rows.1 - row).min(together);
                 let left = match gemm.left {
-                    Rows::Along { from, stride } if gemm.left.in_place(gemm.k) => Left::along(
-                        from.wrapping_add(row * stride + k0).cast(),
-                        stride / E::PER_WORD,
-                        rows,
-                    ),
+                    Rows::Along { from, stride } if gemm.left.in_place(gemm.k, all_cols) => {
+                        Left::along(
+                            from.wrapping_add(row * stride + k0).cast(),
+                            stride / E::PER_WORD,
+                            rows,
+                        )
+                    }
                     // SAFETY: rows and summed elements are the caller's, blocks begin with a run, and the first columns
                     // come first.
                     _ => unsafe {

@@ -1,7 +1,10 @@
 //! How the operands of a matrix product lie in memory.
 
 use super::simd::Element;
-use super::tile::in_amx;
+use super::tile::{GROUP, in_amx};
+
+/// Columns for which rows are copied for AMX.
+const COPIED_FOR: usize = 4 * 2 * GROUP;
 
 /// How the left operand lies in memory.
 #[derive(Clone, Copy)]
@@ -35,13 +38,14 @@ impl<E: Element> Rows<'_, E> {
     }
 
     /// Whether rows of `k` elements are read where they lie: they are whole words, and so is what is between them. AMX is so fast
-    /// that a copy pays for itself: 16 rows at a time, each on a page of its own, on half cache lines or in the same set of the
-    /// cache, take up to three times as long to read.
-    pub(super) fn in_place(&self, k: usize) -> bool {
+    /// that a copy pays for itself if there are some panels of `cols` to multiply with: 16 rows at a time, each on a page of its own
+    /// and across two cache lines, take long to read, and longer where few sets of the cache have them all.
+    pub(super) fn in_place(&self, k: usize, cols: usize) -> bool {
         match self {
             Self::Along { stride, .. } => {
                 let whole = stride.is_multiple_of(E::PER_WORD) && k.is_multiple_of(E::PER_WORD);
-                whole && !in_amx::<E>()
+                let crowded = (stride * size_of::<E>()).is_multiple_of(1024);
+                whole && !(in_amx::<E>() && (crowded || cols >= COPIED_FOR))
             }
             Self::Across { .. } => false,
         }
