@@ -21,6 +21,7 @@ macro_rules! fast {
 
 mod activation;
 mod attention;
+mod bf16;
 mod cache;
 mod conv;
 mod conv_grad;
@@ -55,6 +56,7 @@ pub use attention::{
     attention, attention_input_grads, attention_query_grad, attention_with_probs, causal_attention,
     grid_attention,
 };
+pub use bf16::{Bf16Products, bf16_products};
 pub use cache::{KernelCache, keep_compiled_kernels};
 pub use conv::{conv2d, conv2d_relu, convolution_working_bytes, pointwise_onto};
 pub use conv_grad::{conv2d_bias_grad, conv2d_input_grad, conv2d_weight_grad};

@@ -2,7 +2,8 @@
 
 use std::io::Write;
 
-use prepose::device;
+use prepose::device::{self, Backend};
+use prepose_kernels::{Bf16Products, bf16_products};
 
 use super::OK;
 
@@ -44,7 +45,13 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
             .iter()
             .map(|(backend, spec, usable, text)| {
                 let key = if *usable { "name" } else { "reason" };
-                serde_json::json!({"device": spec, "backend": backend, "usable": usable, key: text})
+                let mut device = serde_json::json!(
+                    {"device": spec, "backend": backend, "usable": usable, key: text}
+                );
+                if *backend == Backend::Flex {
+                    device["bf16"] = bf16(bf16_products()).0.into();
+                }
+                device
             })
             .collect();
         writeln!(
@@ -61,13 +68,17 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
             })
         )?;
     } else {
-        for (_, spec, usable, text) in &rows {
+        for (backend, spec, usable, text) in &rows {
             let mark = match (usable, *spec == auto) {
                 (true, true) => "auto  ",
                 (true, false) => "usable",
                 (false, _) => "  -   ",
             };
-            writeln!(out, "{mark}  {spec:<9} {text}")?;
+            let products = match backend {
+                Backend::Flex => format!("; bf16 {}", bf16(bf16_products()).1),
+                _ => String::new(),
+            };
+            writeln!(out, "{mark}  {spec:<9} {text}{products}")?;
         }
         if let Some((file, bytes)) = kept {
             let file = file.display();
@@ -84,4 +95,13 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         }
     }
     Ok(OK)
+}
+
+/// One word and some, of what a CPU does with bf16.
+fn bf16(products: Bf16Products) -> (&'static str, &'static str) {
+    match products {
+        Bf16Products::Tiles => ("tiles", "in tiles (AMX), much faster than f32"),
+        Bf16Products::Pairs => ("pairs", "in pairs (AVX512-BF16)"),
+        Bf16Products::Widened => ("widened", "is slower than f32"),
+    }
 }

@@ -291,6 +291,8 @@ fn the_devices_are_listed() {
         .find(|device| device["device"] == "flex")
         .unwrap();
     assert_eq!(flex["usable"], true);
+    let products = flex["bf16"].as_str().unwrap();
+    assert!(["tiles", "pairs", "widened"].contains(&products));
     for device in devices.iter().filter(|device| device["usable"] == false) {
         assert!(!device["reason"].as_str().unwrap().is_empty(), "{device}");
     }

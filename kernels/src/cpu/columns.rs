@@ -1,12 +1,15 @@
 //! The two ways in which right operands lie in memory.
 
+#[cfg(target_arch = "x86_64")]
 use super::across::prefetch;
 use super::operand::Columns;
 use super::simd::Element;
 #[cfg(target_arch = "x86_64")]
 use super::simd::{Level, level, turned};
 use super::taps::{self, Tap, TapRows};
-use super::tile::{GROUP, in_amx};
+use super::tile::GROUP;
+#[cfg(target_arch = "x86_64")]
+use super::tile::in_amx;
 
 /// The transpose of a row-major matrix: column `j` lies at `j · stride` with unit stride along the
 /// summed axis. A weight `[Out, In]`, or the keys of attention. All columns that are packed must exist.
