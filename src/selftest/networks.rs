@@ -13,7 +13,7 @@ use crate::engine::{Blueprint, Engine};
 use crate::guidance::{Guidance, GuidanceConfig, Target};
 use crate::prompt::scene::{GivenRelation, Scene};
 use crate::request::{Dtype, ModelRequest, Request};
-use crate::sampling::denoise::Hook;
+use crate::sampling::denoise::{Hook, HookError, State};
 
 /// Made by `scripts/reference/make.py toybox guidance`.
 const PLAIN: (&str, &[u8]) = (
@@ -192,6 +192,10 @@ fn along(case: String, got: &[f64], want: &[f64], tolerance: f64) -> Deviation {
     }
 }
 
+/// A recorded run whose first update is not determined in bf16: on one processor its cosine with that in f32 lay between 0.14 and
+/// 0.96 for kernels of different vector widths, which only sum in another order, and was 0.997 or more for all other runs.
+const UNDETERMINED_IN_BF16: &str = "pos_sequence";
+
 /// What each method of guidance does to the latents: gradients through the network.
 fn guided(engine: &Engine, dtype: Dtype, exact: bool) -> Result<Vec<Deviation>, Failure> {
     let all: Value = serde_json::from_str(GUIDED.0).map_err(text)?;
@@ -213,6 +217,7 @@ fn guided(engine: &Engine, dtype: Dtype, exact: bool) -> Result<Vec<Deviation>, 
                 let want = recorded(GUIDED.1, name)?;
                 deviations.push(deviation(name.clone(), &values(latents), &want, 1e-3));
             }
+            Some(_) if dtype == Dtype::Bf16 && name == UNDETERMINED_IN_BF16 => {}
             Some(judge) => {
                 let got = first_move(engine, dtype, run, steps)?;
                 let want = first_move(judge, Dtype::F32, run, steps)?;
@@ -228,7 +233,8 @@ fn guided(engine: &Engine, dtype: Dtype, exact: bool) -> Result<Vec<Deviation>, 
     Ok(deviations)
 }
 
-/// How far the first update moved the latents, seen after the first step.
+/// How far the first update moved the latents, seen before the network's own call, whose rounding in the half types can be
+/// larger than the move.
 fn first_move(
     engine: &Engine,
     dtype: Dtype,
@@ -236,13 +242,30 @@ fn first_move(
     steps: &Value,
 ) -> Result<Vec<f64>, Failure> {
     let (requests, mut guidance) = guided_run(engine, dtype, run, steps, Some(false))?;
-    let after = |hooks: &mut [&mut dyn Hook]| -> Result<Tensor<4>, Failure> {
-        let mut session = engine.begin(&requests, hooks).map_err(text)?;
-        session.advance(1, hooks).map_err(text)?;
-        Ok(session.latents().clone())
+    let before_the_call = |guidance: Option<&mut Guidance>| -> Result<Tensor<4>, Failure> {
+        let mut seen = Seen(None);
+        let mut hooks: Vec<&mut dyn Hook> = Vec::new();
+        if let Some(guidance) = guidance {
+            hooks.push(guidance);
+        }
+        hooks.push(&mut seen);
+        let mut session = engine.begin(&requests, &mut hooks).map_err(text)?;
+        session.advance(1, &mut hooks).map_err(text)?;
+        Ok(seen.0.ok_or("the network was not called")?)
     };
-    let guided = after(&mut [&mut guidance])?;
-    Ok(values(guided - after(&mut [])?))
+    Ok(values(
+        before_the_call(Some(&mut guidance))? - before_the_call(None)?,
+    ))
+}
+
+/// The latents before the first call of the network.
+struct Seen(Option<Tensor<4>>);
+
+impl Hook for Seen {
+    fn before_unet(&mut self, state: &mut State) -> Result<(), HookError> {
+        self.0.get_or_insert_with(|| state.latents().clone());
+        Ok(())
+    }
 }
 
 /// The requests of a recorded run, and its guidance; `refine` says whether updates are repeated, if not the recorded way.
