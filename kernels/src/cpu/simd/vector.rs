@@ -272,7 +272,7 @@ pub(crate) trait Vector: Tiles + Copy {
         self.fold(|a, b| a + b)
     }
 
-    /// The largest lane; NaN only if all are.
+    /// The largest lane that is a number; NaN or -∞ if none is.
     #[inline(always)]
     fn largest(self) -> f32 {
         self.fold(f32::max)

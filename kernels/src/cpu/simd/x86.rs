@@ -73,8 +73,12 @@ where
     }
     #[inline(always)]
     fn largest(self) -> f32 {
+        // A lane that is no number must not win; of two operands the instruction returns the second then.
         // SAFETY: `multiversion` has checked for AVX-512F.
-        unsafe { _mm512_reduce_max_ps(self.0) }
+        unsafe {
+            let least = _mm512_set1_ps(f32::NEG_INFINITY);
+            _mm512_reduce_max_ps(_mm512_max_ps(self.0, least))
+        }
     }
     #[inline(always)]
     fn zero_where_below(self, x: Self, limit: f32) -> Self {
