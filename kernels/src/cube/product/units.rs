@@ -216,11 +216,6 @@ pub(super) fn multiply_by_group(
     let depth = comptime!(config.numbers.in_piece() * TAKEN);
     let name = comptime!(config.numbers.name());
     let sums = comptime!(registers(&tile));
-    // Neither operand is turned around; of numbers of 32 bits none can be.
-    let turned = comptime!(match config.numbers {
-        Numbers::Tf32 => "",
-        _ => ", 0, 0",
-    });
     gpu_asm!("wgmma.fence.sync.aligned;");
     #[unroll]
     for k in 0..comptime!(tile.pieces / TAKEN) {
@@ -228,10 +223,10 @@ pub(super) fn multiply_by_group(
             rows + comptime!((k * TAKEN) as u32),
             columns + comptime!((k * TAKEN) as u32),
         );
-        // Eight rows are 1024 bytes, 64 pieces, from the next; 1 at the top is the order in memory.
+        // Eight rows are 1024 bytes, 64 pieces, from the next; 1 at the top is the order in memory. Neither operand is turned around: 0, 0.
         gpu_asm!(
             "{{ .reg .b64 left, right; .reg .pred more; mov.b64 left, {{{a}, 0x40000040}}; mov.b64 right, {{{b}, 0x40000040}}; setp.eq.b32 more, {a}, {a};",
-            "wgmma.mma_async.sync.aligned.m64n{width}k{depth}.f32.{name}.{name} {sums}, left, right, more, 1, 1{turned}; }}",
+            "wgmma.mma_async.sync.aligned.m64n{width}k{depth}.f32.{name}.{name} {sums}, left, right, more, 1, 1, 0, 0; }}",
             a = in(_) a, b = in(_) b,
         );
     }
