@@ -58,6 +58,8 @@ def command(found):
     recipe = settings["recipe"]
     words += ["--train-steps", str(recipe["steps"]), "--train-batch", str(recipe["batch"])]
     words += ["--train-rate", str(recipe["rate"]["peak"]), "--rank", str(recipe["kind"]["lora"]["rank"])]
+    if isinstance(recipe["timesteps"], dict):
+        words += ["--layout-share", str(recipe["timesteps"]["layout"])]
     return " ".join([*words, "--out", "runs/cure"])
 
 
@@ -92,7 +94,7 @@ def aims(found):
 
 def opening(found):
     settings, pairs = found["settings"], found["pairs"]
-    sides = "each also with a caption that says which is left or right" if settings["with_sides"] else "without captions that say a side"
+    sides = "each also with two captions that say which is left and which right" if settings["with_sides"] else "without captions that say a side"
     made = "of a run" if settings["pairs"] else f"of {settings['most_pairs']} pairs of objects in both orders"
     about = [f"* `{arm['arm']}`: {ABOUT[arm['arm']]}" for arm in found["arms"]]
     return [
@@ -150,6 +152,14 @@ def tables(found, plot):
     ]
 
 
+def timesteps(recipe):
+    """How timesteps are drawn."""
+    if isinstance(recipe["timesteps"], dict):
+        share = recipe["timesteps"]["layout"]
+        return f"{100 * share:.0f} % of the timesteps drawn with a bias to high noise, the others around the middle"
+    return {"sigmoid": "timesteps by the sigmoid of a normal number", "uniform": "all timesteps as often"}[recipe["timesteps"]]
+
+
 def how(found):
     settings, recipe = found["settings"], found["settings"]["recipe"]
     lora, rate = recipe["kind"]["lora"], recipe["rate"]
@@ -159,10 +169,9 @@ def how(found):
         "## How",
         "",
         f"Rank {lora['rank']} ({lora['conv_rank']} in convolutions), layers: {lora['layers']}; 8-bit AdamW with rate {rate['peak']:g}",
-        f"({rate['decay']}), {recipe['steps']} steps of {recipe['batch']} samples, timesteps by the sigmoid of a normal number. Table 12",
-        "has rank 32 and 16, 1e-4, 10000 steps of 1.",
-        f"Pictures of {settings['steps'] or 50} steps; {found['device']}, {threads}, beside other work on the same machine.",
-        "What was killed is not counted.",
+        f"({rate['decay']}), {recipe['steps']} steps of {recipe['batch']} samples, {timesteps(recipe)}. Table 12",
+        "has rank 32 and 16, 1e-4, 10000 steps of 1, timesteps by the sigmoid of a normal number.",
+        f"Pictures of {settings['steps'] or 50} steps; {found['device']}, {threads}. What was killed is not counted.",
         "",
         *table(["stage", "minutes"], minutes),
         "",

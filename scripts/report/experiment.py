@@ -16,7 +16,7 @@ HEADING = "## Measured on the toybox"
 
 def command(run):
     notes = [json.loads(path.read_text()) for path in sorted((run / "provenance").iterdir())]
-    words = notes[0]["command"][1:]
+    words = [f"runs/{run.name}" if word == str(run) else word for word in notes[0]["command"][1:]]
     return "prepose " + " ".join(map(shlex.quote, words)), notes[0]["started_utc"][:10]
 
 

@@ -88,20 +88,20 @@ fn a_cure_is_measured_and_goes_on_after_kills() {
     let pairs = &found["pairs"];
     assert_eq!(pairs["pictures"], 12);
     let kept = pairs["kept"].as_u64().unwrap();
-    // Each picture with its own caption, and with one that says a side.
-    assert!(kept > 0 && pairs["samples"] == 2 * kept, "{pairs}");
+    // Each picture with its own caption, and with two that say a side.
+    assert!(kept > 0 && pairs["samples"] == 3 * kept, "{pairs}");
     let samples = |name: &str| {
         let text = fs::read_to_string(folder.join(format!("whole/trained/{name}/training.json")));
         serde_json::from_str::<Value>(&text.unwrap()).unwrap()["samples"].clone()
     };
-    assert_eq!(samples("control"), 2 * kept);
+    assert_eq!(samples("control"), 3 * kept);
     assert_eq!(
         (samples("mirror"), samples("exchange")),
-        (Value::from(4 * kept), Value::from(4 * kept))
+        (Value::from(6 * kept), Value::from(6 * kept))
     );
     let lines = fs::read_to_string(folder.join("whole/samples.jsonl")).unwrap();
     assert!(
-        lines.contains(" to the left of ") || lines.contains(" to the right of "),
+        lines.contains(" to the left of ") && lines.contains(" to the right of "),
         "{lines}"
     );
 
@@ -167,7 +167,7 @@ fn a_cure_is_measured_and_goes_on_after_kills() {
         &other,
         &[
             "killed has another cure",
-            "recipe.rate.peak is 0.003 there and 0.5 here",
+            "recipe.rate.peak is 0.001 there and 0.5 here",
         ],
     );
     let lock = File::options()
@@ -197,6 +197,7 @@ fn what_makes_no_sense_is_refused() {
     refused("--most-prompts 9999", &["too few pairs"]);
     refused("--features nowhere", &["cannot use --features nowhere"]);
     refused("--rank 0", &["rank", "0"]);
+    refused("--layout-share 2", &["--layout-share is 2", "from 0 to 1"]);
     let pairs = "ots cure --pairs nowhere --device flex --out none";
     refuses(
         folder,
@@ -209,6 +210,10 @@ fn what_makes_no_sense_is_refused() {
     assert_eq!(
         (&shown["recipe"]["batch"], &shown["with_sides"]),
         (&Value::from(2), &Value::from(true))
+    );
+    assert_eq!(
+        shown["recipe"]["timesteps"],
+        serde_json::json!({"layout": 0.7})
     );
     assert!(!folder.join("none").exists(), "nothing is begun");
 }

@@ -25,12 +25,11 @@ pub struct Line {
     pub text: String,
 }
 
-/// Each picture with its caption; `with_sides` adds it once more, with a caption that says how its two stand: of every
-/// other one in the order in which it names them, of the others in the other order ("a cat to the right of a dog"), so that
-/// both words are learned from as many pictures.
+/// Each picture with its caption; `with_sides` adds it twice more, with captions that say how its two stand: "a dog to the left of a
+/// cat" and "a cat to the right of a dog", so that either word is learned from every picture, whichever of its two comes first.
 pub fn lines(pairs: &[Pair], with_sides: bool) -> Vec<Line> {
-    let mut lines = Vec::with_capacity(pairs.len() * if with_sides { 2 } else { 1 });
-    for (at, pair) in pairs.iter().enumerate() {
+    let mut lines = Vec::with_capacity(pairs.len() * if with_sides { 3 } else { 1 });
+    for pair in pairs {
         let line = |text: String| Line {
             file_name: pair.file.clone(),
             text,
@@ -43,12 +42,12 @@ pub fn lines(pairs: &[Pair], with_sides: bool) -> Vec<Line> {
             true => Relation::LeftOf,
             false => Relation::RightOf,
         };
-        let said = with_relation(&pair.caption, relation);
-        let said = said.and_then(|said| match at % 2 {
-            0 => Some(said),
-            _ => swapped(&said).ok(),
-        });
-        lines.extend(said.map(line));
+        let Some(said) = with_relation(&pair.caption, relation) else {
+            continue;
+        };
+        let other = swapped(&said).ok();
+        lines.push(line(said));
+        lines.extend(other.map(line));
     }
     lines
 }

@@ -544,8 +544,11 @@ fn pairs_say_which_is_where() {
         .collect();
     let expected = [
         ("0.png", "a photo of a cat to the left of a dog."),
+        ("0.png", "a photo of a dog to the right of a cat."),
+        ("1.png", "a photo of a cat to the left of a dog."),
         ("1.png", "a photo of a dog to the right of a cat."),
         ("2.png", "An apple to the right of two red cars"),
+        ("2.png", "Two red cars to the left of an apple"),
     ];
     // The last cannot say it by rule.
     assert_eq!(
