@@ -190,6 +190,7 @@ fn fast_conv2d<E: Element>(
                     row_bias: bias.as_ref().map(Operand::as_slice),
                     col_bias: None,
                     relu,
+                    sample: plane,
                 }
                 .run();
             },

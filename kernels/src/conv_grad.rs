@@ -164,6 +164,7 @@ fn fast_conv2d_input_grad<E: Element>(
                     row_bias: None,
                     col_bias: None,
                     relu: false,
+                    sample: plane,
                 }
                 .run();
             }
@@ -254,6 +255,7 @@ fn fast_weight_grad(
                 row_bias: None,
                 col_bias: None,
                 relu: false,
+                sample: outputs.min(depth),
             }
             .run();
         })

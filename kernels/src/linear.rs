@@ -160,6 +160,7 @@ fn fast_linear<E: Element>(
                     row_bias: bias,
                     col_bias: None,
                     relu: false,
+                    sample: tokens,
                 }
                 .run();
             } else {
@@ -176,6 +177,7 @@ fn fast_linear<E: Element>(
                     row_bias: None,
                     col_bias: bias,
                     relu: false,
+                    sample: tokens,
                 }
                 .run();
             }
@@ -229,6 +231,7 @@ fn fast_linear_input_grad<E: Element>(grad: &Tensor<3>, weight: &Tensor<2>) -> O
                     row_bias: None,
                     col_bias: None,
                     relu: false,
+                    sample: tokens,
                 }
                 .run();
             } else {
@@ -242,6 +245,7 @@ fn fast_linear_input_grad<E: Element>(grad: &Tensor<3>, weight: &Tensor<2>) -> O
                     row_bias: None,
                     col_bias: None,
                     relu: false,
+                    sample: tokens,
                 }
                 .run();
             }
@@ -294,6 +298,7 @@ fn fast_linear_weight_grad(grad: &Tensor<3>, x: &Tensor<3>) -> Option<Tensor<2>>
                 row_bias: None,
                 col_bias: None,
                 relu: false,
+                sample: outputs.min(inputs),
             }
             .run();
         })

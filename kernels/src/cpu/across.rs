@@ -1,7 +1,7 @@
 //! Left operands that cannot be read where they lie: weights read across, and rows that are no whole words. They are copied
 //! so that the rows of a tile lie together.
 
-use super::operand::Rows;
+use super::operand::{Packs, Rows};
 use super::scratch::Scratch;
 use super::simd::{Element, Vector};
 use super::tile::{Left, tile_rows};
@@ -17,7 +17,7 @@ pub(super) const KEPT: usize = 1 << 21;
 /// Of f32 read across, whole runs are copied as they lie, of which the tile reads the taps in their order. Of bf16 read
 /// across, the elements of a word come from different places. Those of a single tap lie as `[words, rows]` but for AMX, everything
 /// else as `[rows, words]`.
-pub(super) struct Across<'a, V, E> {
+pub(super) struct Across<'a, V, W, E> {
     operand: Rows<'a, E>,
     copies: Scratch,
     offsets: Scratch,
@@ -25,10 +25,10 @@ pub(super) struct Across<'a, V, E> {
     together: usize,
     /// Words of all rows, if every block has a place of its own.
     kept: Option<usize>,
-    vector: PhantomData<V>,
+    words: PhantomData<(V, W)>,
 }
 
-impl<'a, V: Vector, E: Element> Across<'a, V, E> {
+impl<'a, V: Vector, W: Packs<E>, E: Element> Across<'a, V, W, E> {
     /// For `rows` rows of `k` summed elements in blocks of up to `kc` of them, to be multiplied with `cols` columns and
     /// used again for other columns if `reused`. Takes nothing for rows that are read where they lie.
     #[inline(always)]
@@ -38,11 +38,11 @@ impl<'a, V: Vector, E: Element> Across<'a, V, E> {
         kc: usize,
         (cols, reused): (usize, bool),
     ) -> Self {
-        let together = tile_rows::<V, E>();
+        let together = tile_rows::<V, W>();
         let rows = rows.next_multiple_of(together);
-        let [k_words, kc] = [k, kc].map(|k| k.div_ceil(E::PER_WORD));
-        let kept = (reused && rows * k_words <= KEPT).then_some(k_words);
-        let (len, kc) = match operand.in_place(k, cols) {
+        let [k_words, kc] = [k, kc].map(W::words);
+        let kept = (reused && W::PARTS == 1 && rows * k_words <= KEPT).then_some(k_words);
+        let (len, kc) = match operand.in_place::<W>(k, cols) {
             true => (0, 0),
             false if kept.is_some() => (rows * k_words, kc),
             false => (together * kc, kc),
@@ -64,7 +64,7 @@ impl<'a, V: Vector, E: Element> Across<'a, V, E> {
             offsets,
             together,
             kept,
-            vector: PhantomData,
+            words: PhantomData,
         }
     }
 
@@ -83,11 +83,11 @@ impl<'a, V: Vector, E: Element> Across<'a, V, E> {
         new: bool,
     ) -> Left {
         let place = self.kept.map_or(0, |words| {
-            (row - first_row) * words + k0 / E::PER_WORD * self.together
+            (row - first_row) * words + W::words(k0) * self.together
         });
         let to = self.copies.as_mut_ptr().wrapping_add(place);
         let copied = !new && self.kept.is_some();
-        let (words, together) = (kc.div_ceil(E::PER_WORD), self.together);
+        let (words, together) = (W::words(kc), self.together);
         let by_row = Left {
             at: to,
             stride: words,
@@ -102,7 +102,7 @@ impl<'a, V: Vector, E: Element> Across<'a, V, E> {
                         unsafe {
                             let from = from.add((row + j) * stride + k0);
                             prefetch_ahead(from, together * stride, kc);
-                            words_of(from, kc, to.add(j * words));
+                            W::row(from, kc, to.add(j * words));
                         }
                     }
                 }
@@ -185,22 +185,6 @@ impl<'a, V: Vector, E: Element> Across<'a, V, E> {
             }
         }
         left
-    }
-}
-
-/// Copies `kc` elements, and zeros up to a whole word.
-///
-/// # Safety
-/// `from` must have them, and `to` room for their words.
-#[inline(always)]
-unsafe fn words_of<E: Element>(from: *const E, kc: usize, to: *mut f32) {
-    // SAFETY: the caller's elements and room.
-    unsafe {
-        let to = to.cast::<E>();
-        core::ptr::copy_nonoverlapping(from, to, kc);
-        for k in kc..kc.next_multiple_of(E::PER_WORD) {
-            *to.add(k) = E::narrow(0.0);
-        }
     }
 }
 

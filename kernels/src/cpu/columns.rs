@@ -39,7 +39,7 @@ impl<E: Element> Columns<E> for Transposed<E> {
             let bytes = self.stride * size_of::<E>();
             while (word + 16) * E::PER_WORD <= kc {
                 let from = from.wrapping_add(word * E::PER_WORD);
-                if in_amx::<E>() {
+                if level() == Level::Amx {
                     // Of the next group, which lies behind this one in pieces too short for the processor to foresee.
                     for j in GROUP..2 * GROUP {
                         prefetch(from.wrapping_add(j * self.stride).cast());

@@ -12,35 +12,40 @@
 //! last one, and rounded once.
 
 use super::across::{Across, KEPT};
-use super::operand::{Columns, Rows};
+use super::operand::{Columns, Packs, Rows, STEP};
 use super::scratch::Scratch;
-use super::simd::{Element, Vector, multiversion};
+use super::simd::{Element, Vector, Words, multiversion};
+#[cfg(target_arch = "x86_64")]
+use super::simd::{Level, level};
 use super::target::{Place, Target, groups_from, write};
+#[cfg(target_arch = "x86_64")]
+use super::tile::Parts;
 use super::tile::{
     Bias, GROUP, Left, MOST_ROWS, Panel, Partial, engaged, in_amx, panels, tile, tile_rows,
 };
 use rayon::prelude::*;
 
-/// Summed elements per block: the rows of the left operand that are multiplied together then stay in a 32 KiB cache.
-fn block_k<E: Element>() -> usize {
-    match E::PER_WORD {
+/// Summed elements per block: the rows of the left operand that are multiplied together then stay in a 32 KiB cache, but for parts,
+/// of which both operands come from the next one, and fewer sums then go there and back.
+fn block_k<W: Words>() -> usize {
+    match W::PER_WORD {
         1 => 512,
-        _ if in_amx::<E>() => 320,
-        _ => 1280,
+        _ if !in_amx::<W>() => 1280,
+        _ if W::PARTS > 1 => 640,
+        _ => 320,
     }
 }
-/// Column groups per block: at most 576 KiB of packed columns of f32, 600 KiB of bf16.
-fn block_groups<E: Element>() -> usize {
-    match E::PER_WORD {
+/// Column groups per block of `k` summed elements: at most 576 KiB of packed columns of f32, 600 KiB of bf16, 1 MiB of parts.
+fn block_groups<W: Words>(k: usize) -> usize {
+    match W::PER_WORD {
         1 => 18,
-        _ if in_amx::<E>() => 36,
-        _ => 15,
+        _ if !in_amx::<W>() => 15,
+        _ if W::PARTS > 1 && k > 320 => 18,
+        _ => 36,
     }
 }
 /// Multiply-adds (about 30 µs of one core, a few in AMX) below which waking a second thread costs more than it brings.
 const SERIAL: usize = 1 << 21;
-/// Summed elements that begin a step of AMX's tiles: blocks of them need no tiles of other shapes.
-const STEP: usize = 32;
 
 /// `left · right + bias` with `left` `[m, k]`, `right` `[k, n]`.
 pub(crate) struct Gemm<'a, E> {
@@ -56,6 +61,9 @@ pub(crate) struct Gemm<'a, E> {
     pub col_bias: Option<&'a [f32]>,
     /// Whether results below zero become zero.
     pub relu: bool,
+    /// Rows or columns of a sample: what a way is chosen by that does not round as others do, so that a picture is the same in every
+    /// batch.
+    pub sample: usize,
 }
 
 // SAFETY: operands are only read, and no two tasks of `run`, which alone writes, write at the same place.
@@ -68,9 +76,34 @@ impl<E: Element> Gemm<'_, E> {
     /// `left`, `right` and `target` must cover `m × k`, `k × n` and `m × n` elements; no two elements of
     /// `target` may lie at one place, nor where the others are read.
     pub(crate) unsafe fn run(&self) {
-        let (row_parts, col_parts) = self.parts();
+        #[cfg(target_arch = "x86_64")]
+        if self.in_parts() {
+            // SAFETY: this function's contract.
+            return unsafe { self.run_in::<Parts>() };
+        }
+        // SAFETY: this function's contract.
+        unsafe { self.run_in::<E>() }
+    }
+
+    /// Whether elements are f32 that are multiplied in three parts.
+    #[cfg(target_arch = "x86_64")]
+    fn in_parts(&self) -> bool {
+        let along = matches!(self.left, Rows::Along { .. });
+        E::PER_WORD == 1
+            && level() == Level::Amx
+            && along
+            && self.sample >= IN_PARTS
+            && self.k >= STEP
+    }
+
+    /// [`Gemm::run`] in words of `W`.
+    ///
+    /// # Safety
+    /// As for that.
+    unsafe fn run_in<W: Words>(&self) {
+        let (row_parts, col_parts) = self.parts::<W>();
         let groups = self.n.div_ceil(GROUP);
-        let together = if in_amx::<E>() { MOST_ROWS } else { 8 };
+        let together = if in_amx::<W>() { MOST_ROWS } else { 8 };
         let rows = self.m.div_ceil(row_parts).next_multiple_of(together);
         let task = |index: usize| {
             let (part, row) = (index / row_parts, index % row_parts * rows);
@@ -91,7 +124,7 @@ impl<E: Element> Gemm<'_, E> {
 
     /// Into how many row and column ranges the work is cut. Columns come first, because every row
     /// range packs all columns again.
-    fn parts(&self) -> (usize, usize) {
+    fn parts<W: Words>(&self) -> (usize, usize) {
         let work = self.m * self.n * self.k;
         let threads = rayon::current_num_threads();
         if work < SERIAL || threads == 1 {
@@ -107,13 +140,17 @@ impl<E: Element> Gemm<'_, E> {
         }
         let cols = (groups / 6).clamp(1, tasks);
         let rows = tasks.div_ceil(cols).min(self.m.div_ceil(16));
-        (rows, cols.max(groups.div_ceil(block_groups::<E>())))
+        (rows, cols.max(groups.div_ceil(block_groups::<W>(self.k))))
     }
 }
 
+/// Rows or columns of a sample from which f32 are multiplied in parts where there are tiles.
+#[cfg(target_arch = "x86_64")]
+const IN_PARTS: usize = 64;
+
 /// Bytes that a thread works in for 3 × 3 convolutions of `E` with at most so many `channels`.
 pub(crate) fn working_bytes<E: Element>(channels: usize) -> usize {
-    let columns = block_groups::<E>() * GROUP;
+    let columns = block_groups::<E>(channels * 9) * GROUP;
     let packed = columns * block_k::<E>() / E::PER_WORD;
     let copies = match in_amx::<E>() {
         true => KEPT.min(channels * channels * 9 / E::PER_WORD),
@@ -133,15 +170,15 @@ struct Range {
 /// # Safety
 /// `to` must have room for the words of `kc` rows of the columns rounded up to whole groups; `right` must have rows
 /// `k0..k0 + kc` of the columns, of which the first must begin a word.
-pub(crate) unsafe fn pack<E: Element>(
+pub(crate) unsafe fn pack<E: Element, W: Packs<E>>(
     right: &dyn Columns<E>,
     (col, cols): (usize, usize),
     (k0, kc): (usize, usize),
     to: *mut f32,
 ) {
-    let words = kc.div_ceil(E::PER_WORD);
+    let words = W::words(kc);
     let mut group = 0;
-    for width in panels::<E>(cols.div_ceil(GROUP)) {
+    for width in panels::<W>(cols.div_ceil(GROUP)) {
         let panel = to.wrapping_add(group * GROUP * words);
         for i in 0..width {
             let done = (group + i) * GROUP;
@@ -149,7 +186,7 @@ pub(crate) unsafe fn pack<E: Element>(
             let rest = GROUP.min(cols - done);
             // SAFETY: the panels of all groups have `words` rows each, which is the caller's room, and group
             // `group + i` begins before column `cols`.
-            unsafe { right.pack(col + done, rest, k0, kc, to, width * GROUP) };
+            unsafe { W::columns(right, (col + done, rest), (k0, kc), to, width * GROUP) };
         }
         group += width;
     }
@@ -165,19 +202,34 @@ multiversion! {
 
 #[inline(always)]
 unsafe fn multiply_body<V: Vector, E: Element>(gemm: &Gemm<'_, E>, range: Range) {
-    let _engaged = engaged::<E>();
+    #[cfg(target_arch = "x86_64")]
+    if V::LANES == 16 && gemm.in_parts() {
+        // SAFETY: this function's contract.
+        return unsafe { multiply_words::<V, Parts, E>(gemm, range) };
+    }
+    // SAFETY: this function's contract.
+    unsafe { multiply_words::<V, E, E>(gemm, range) }
+}
+
+/// [`multiply`] in words of `W`.
+///
+/// # Safety
+/// As for that.
+#[inline(always)]
+unsafe fn multiply_words<V: Vector, W: Packs<E>, E: Element>(gemm: &Gemm<'_, E>, range: Range) {
+    let _engaged = engaged::<W>();
     let run = match gemm.left {
-        Rows::Along { .. } if in_amx::<E>() => STEP,
+        Rows::Along { .. } if in_amx::<W>() => STEP,
         left => left.run(),
     };
-    let together = tile_rows::<V, E>();
+    let together = tile_rows::<V, W>();
     let runs = gemm.k.div_ceil(run);
-    let k_blocks = gemm.k.div_ceil(block_k::<E>()).max(1);
+    let k_blocks = gemm.k.div_ceil(block_k::<W>()).max(1);
     let (first_col, last_col) = range.cols;
-    let columns = block_groups::<E>() * GROUP;
+    let columns = block_groups::<W>(gemm.k) * GROUP;
     let widest = (last_col - first_col).next_multiple_of(GROUP).min(columns);
     let kc_max = runs.div_ceil(k_blocks) * run;
-    let words = kc_max.div_ceil(E::PER_WORD);
+    let words = W::words(kc_max);
     // A packed block, and one more row for the bias.
     let mut scratch = Scratch::take(widest * (words + 1));
     let packed = scratch.as_mut_ptr();
@@ -185,9 +237,10 @@ unsafe fn multiply_body<V: Vector, E: Element>(gemm: &Gemm<'_, E>, range: Range)
     let all_cols = last_col - first_col;
     let reused = all_cols > columns;
     let all_rows = range.rows.1 - range.rows.0;
-    let mut across = Across::<V, E>::new(gemm.left, (all_rows, gemm.k), kc_max, (all_cols, reused));
+    let mut across =
+        Across::<V, W, E>::new(gemm.left, (all_rows, gemm.k), kc_max, (all_cols, reused));
     // Sums that are no elements yet.
-    let keeps = E::PER_WORD > 1 && k_blocks > 1;
+    let keeps = W::PER_WORD > 1 && k_blocks > 1;
     // Biases come last if no element is written before, so that sums go from tiles to memory and back as they are.
     let biased = if keeps { k_blocks - 1 } else { 0 };
     let mut sums = Scratch::take(if keeps { all_rows * widest } else { 0 });
@@ -205,15 +258,15 @@ unsafe fn multiply_body<V: Vector, E: Element>(gemm: &Gemm<'_, E>, range: Range)
             let last = block + 1 == k_blocks;
             let k0 = runs * block / k_blocks * run;
             let kc = (runs * (block + 1) / k_blocks * run).min(gemm.k) - k0;
-            let words = kc.div_ceil(E::PER_WORD);
+            let words = W::words(kc);
             // SAFETY: `kc` is at most `kc_max`, for which the scratch has room; columns and rows are the caller's, and
             // runs are whole words.
-            unsafe { pack(gemm.right, (col, cols), (k0, kc), packed) };
+            unsafe { pack::<E, W>(gemm.right, (col, cols), (k0, kc), packed) };
             let mut row = range.rows.0;
             while row < range.rows.1 {
                 let rows = (range.rows.1 - row).min(together);
                 let left = match gemm.left {
-                    Rows::Along { from, stride } if gemm.left.in_place(gemm.k, all_cols) => {
+                    Rows::Along { from, stride } if gemm.left.in_place::<W>(gemm.k, all_cols) => {
                         Left::along(
                             from.wrapping_add(row * stride + k0).cast(),
                             stride / E::PER_WORD,
@@ -231,7 +284,7 @@ unsafe fn multiply_body<V: Vector, E: Element>(gemm: &Gemm<'_, E>, range: Range)
                     _ => core::ptr::null(),
                 };
                 let mut group = 0;
-                for width in panels::<E>(cols.div_ceil(GROUP)) {
+                for width in panels::<W>(cols.div_ceil(GROUP)) {
                     let at = group * GROUP;
                     let col_bias = match gemm.col_bias {
                         Some(_) if block == biased => bias.wrapping_add(at),
@@ -265,7 +318,7 @@ unsafe fn multiply_body<V: Vector, E: Element>(gemm: &Gemm<'_, E>, range: Range)
                         match kept {
                             Some(to) if !last => {
                                 let plus = place.plus.then(|| Partial::at(to, ld));
-                                tile::<V, E, f32>(left, panel, to, ld, plus, bias);
+                                tile::<V, W, f32>(left, panel, to, ld, plus, bias);
                             }
                             Some(to) => {
                                 let plus = Some(Partial::at(to, ld));
@@ -273,9 +326,9 @@ unsafe fn multiply_body<V: Vector, E: Element>(gemm: &Gemm<'_, E>, range: Range)
                                     plus: false,
                                     ..place
                                 };
-                                write::<V, E>(&gemm.target, left, panel, place, plus, bias);
+                                write::<V, W, E>(&gemm.target, left, panel, place, plus, bias);
                             }
-                            None => write::<V, E>(&gemm.target, left, panel, place, None, bias),
+                            None => write::<V, W, E>(&gemm.target, left, panel, place, None, bias),
                         }
                     }
                     group += width;

@@ -1,6 +1,6 @@
 //! Where a matrix product goes, and how its tiles get there.
 
-use super::simd::{Element, Vector};
+use super::simd::{Element, Vector, Words};
 use super::tile::{Bias, GROUP, Left, MOST_ROWS, Panel, Partial, tile};
 use core::mem::MaybeUninit;
 
@@ -105,7 +105,7 @@ pub(super) struct Place {
 /// Operands, sums and biases as for [`tile`], with at most [`tile_rows`](super::tile::tile_rows) rows; the place must lie in the
 /// target, for `left.rows` rows, and hold numbers, which must be f32, if it says `plus`. Not both sums and `plus`.
 #[inline(always)]
-pub(super) unsafe fn write<V: Vector, E: Element>(
+pub(super) unsafe fn write<V: Vector, W: Words, E: Element>(
     target: &Target<E>,
     left: Left,
     panel: Panel,
@@ -136,7 +136,7 @@ pub(super) unsafe fn write<V: Vector, E: Element>(
         if direct {
             let there = plus.then(|| Partial::at(groups.map(|group| group.cast()), ld));
             // SAFETY: every group is whole and lies in one plane, so that its columns follow each other in the place.
-            return unsafe { tile::<V, E, E>(left, panel, groups, ld, sums.or(there), bias) };
+            return unsafe { tile::<V, W, E>(left, panel, groups, ld, sums.or(there), bias) };
         }
     }
     let mut out = MaybeUninit::<[f32; MOST_ROWS * 3 * GROUP]>::uninit();
@@ -148,7 +148,7 @@ pub(super) unsafe fn write<V: Vector, E: Element>(
             ..bias
         };
         // SAFETY: `out` has room for three groups of the most rows that a tile has.
-        unsafe { tile::<V, E, f32>(left, panel, groups_from(at), width, sums, linear) };
+        unsafe { tile::<V, W, f32>(left, panel, groups_from(at), width, sums, linear) };
         for j in 0..cols {
             let (to, ld) = target.column(row, col + j);
             for i in 0..left.rows {
@@ -161,7 +161,7 @@ pub(super) unsafe fn write<V: Vector, E: Element>(
     let at = out.as_mut_ptr().cast::<E>();
     let groups = [0, 1, 2].map(|i| at.wrapping_add(i * GROUP));
     // SAFETY: as above; elements are no larger than f32.
-    unsafe { tile::<V, E, E>(left, panel, groups, width, sums, bias) };
+    unsafe { tile::<V, W, E>(left, panel, groups, width, sums, bias) };
     for j in 0..cols {
         let (to, ld) = target.column(row, col + j);
         for i in 0..left.rows {

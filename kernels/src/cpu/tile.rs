@@ -4,46 +4,46 @@
 #[cfg(target_arch = "x86_64")]
 mod amx;
 
-use super::simd::{Element, Level, Vector, level};
+use super::simd::{Element, Level, Vector, Words, level};
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) use amx::{available as has_amx, turn};
+pub(crate) use amx::{Parts, available as has_amx, columns_in_parts, row_in_parts, turn};
 
 /// Columns are packed in groups of this many.
 pub(crate) const GROUP: usize = 16;
 /// [`tile_rows`] are no more than this.
 pub(crate) const MOST_ROWS: usize = 32;
 
-/// Whether products of words of `E` are computed in the processor's own tiles.
-pub(crate) fn in_amx<E: Element>() -> bool {
-    E::PER_WORD > 1 && level() == Level::Amx
+/// Whether products of words of `W` are computed in the processor's own tiles.
+pub(crate) fn in_amx<W: Words>() -> bool {
+    W::PER_WORD > 1 && level() == Level::Amx
 }
 
 /// Rows of the left operand that should be multiplied together.
-pub(crate) fn tile_rows<V: Vector, E: Element>() -> usize {
-    if in_amx::<E>() {
+pub(crate) fn tile_rows<V: Vector, W: Words>() -> usize {
+    if in_amx::<W>() {
         MOST_ROWS
     } else {
         V::TILE_ROWS
     }
 }
 
-/// What an operation holds while it multiplies words of `E`.
+/// What an operation holds while it multiplies words of `W`.
 #[cfg(target_arch = "x86_64")]
-pub(crate) fn engaged<E: Element>() -> Option<amx::Engaged> {
-    in_amx::<E>().then(amx::Engaged::new)
+pub(crate) fn engaged<W: Words>() -> Option<amx::Engaged> {
+    in_amx::<W>().then(amx::Engaged::new)
 }
 
-/// What an operation holds while it multiplies words of `E`: nothing here.
+/// What an operation holds while it multiplies words of `W`: nothing here.
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn engaged<E: Element>() -> Option<()> {
+pub(crate) fn engaged<W: Words>() -> Option<()> {
     None
 }
 
-/// Groups in each panel of words of `E` when `groups` are dealt out evenly over the fewest panels.
-pub(crate) fn panels<E: Element>(groups: usize) -> impl Iterator<Item = usize> {
+/// Groups in each panel of words of `W` when `groups` are dealt out evenly over the fewest panels.
+pub(crate) fn panels<W: Words>(groups: usize) -> impl Iterator<Item = usize> {
     let widest = match level() {
-        Level::Amx if E::PER_WORD > 1 => 2,
+        Level::Amx if W::PER_WORD > 1 => 2,
         Level::Portable | Level::Avx2 => 1,
         _ => 3,
     };
@@ -114,14 +114,14 @@ impl Bias {
     };
 }
 
-/// `left` times `columns` columns in panels that follow each other, each with `kc` rows of words of `E`, written or
+/// `left` times `columns` columns in panels that follow each other, each with `kc` rows of words of `W`, written or
 /// added to the rows from `to`, which have room for the columns rounded up to whole groups.
 ///
 /// # Safety
 /// `packed` must be what [`super::gemm::pack`] made of `kc` rows of words of the columns, `left` must have `kc`
 /// words in each row, and `to` `left.rows` rows, `ld` elements apart, that hold numbers if `plus`.
 #[inline(always)]
-pub(crate) unsafe fn product<V: Vector, E: Element>(
+pub(crate) unsafe fn product<V: Vector, W: Words>(
     left: Left,
     packed: *const f32,
     columns: usize,
@@ -140,7 +140,7 @@ pub(crate) unsafe fn product<V: Vector, E: Element>(
         plus,
     };
     // SAFETY: this function's contract.
-    unsafe { V::product::<E>(&product) }
+    unsafe { V::product::<W>(&product) }
 }
 
 /// The operands of [`product`].
@@ -160,11 +160,11 @@ pub(crate) struct Product {
 /// # Safety
 /// As for that.
 #[inline(always)]
-pub(crate) unsafe fn product_body<V: Vector, E: Element>(product: &Product) {
+pub(crate) unsafe fn product_body<V: Vector, W: Words>(product: &Product) {
     #[cfg(target_arch = "x86_64")]
-    if in_amx::<E>() {
+    if in_amx::<W>() {
         // SAFETY: this function's own contract; the level says that there is AMX.
-        return unsafe { amx::product_body(product) };
+        return unsafe { amx::product_body::<W>(product) };
     }
     let Product {
         left,
@@ -176,7 +176,7 @@ pub(crate) unsafe fn product_body<V: Vector, E: Element>(product: &Product) {
         plus,
     } = *product;
     let mut group = 0;
-    for groups in panels::<E>(columns.div_ceil(GROUP)) {
+    for groups in panels::<W>(columns.div_ceil(GROUP)) {
         let panel = Panel {
             at: packed.wrapping_add(group * GROUP * kc),
             groups,
@@ -194,7 +194,7 @@ pub(crate) unsafe fn product_body<V: Vector, E: Element>(product: &Product) {
             let plus = plus.then(|| Partial::at(to, ld));
             // SAFETY: the caller's operands, from row `row` and group `group` on; `to` has room for whole groups.
             unsafe {
-                tile_body::<V, E, f32>(&Tile {
+                tile_body::<V, W, f32>(&Tile {
                     left: part,
                     panel,
                     to,
@@ -209,7 +209,7 @@ pub(crate) unsafe fn product_body<V: Vector, E: Element>(product: &Product) {
     }
 }
 
-/// `left · panel + plus + bias` of words of `E`, written as `T` to the rows from each of `to` (one pointer for each
+/// `left · panel + plus + bias` of words of `W`, written as `T` to the rows from each of `to` (one pointer for each
 /// group of columns) with `ld` elements between rows.
 ///
 /// # Safety
@@ -217,7 +217,7 @@ pub(crate) unsafe fn product_body<V: Vector, E: Element>(product: &Product) {
 /// groups, and `plus`, which may lie there, as many numbers; biases that are not null one element for each row or column.
 /// `panel` must come from [`panels`] at the level that `V` is for.
 #[inline(always)]
-pub(crate) unsafe fn tile<V: Vector, E: Element, T: Element>(
+pub(crate) unsafe fn tile<V: Vector, W: Words, T: Element>(
     left: Left,
     panel: Panel,
     to: [*mut T; 3],
@@ -234,7 +234,7 @@ pub(crate) unsafe fn tile<V: Vector, E: Element, T: Element>(
         bias,
     };
     // SAFETY: this function's contract.
-    unsafe { V::tile::<E, T>(&tile) }
+    unsafe { V::tile::<W, T>(&tile) }
 }
 
 /// The operands of [`tile`].
@@ -253,11 +253,11 @@ pub(crate) struct Tile<T> {
 /// # Safety
 /// As for that.
 #[inline(always)]
-pub(crate) unsafe fn tile_body<V: Vector, E: Element, T: Element>(tile: &Tile<T>) {
+pub(crate) unsafe fn tile_body<V: Vector, W: Words, T: Element>(tile: &Tile<T>) {
     #[cfg(target_arch = "x86_64")]
-    if in_amx::<E>() {
+    if in_amx::<W>() {
         // SAFETY: this function's own contract; the level says that there is AMX, and panels have two groups there.
-        return unsafe { amx::tile_body::<V, T>(tile) };
+        return unsafe { amx::tile_body::<V, W, T>(tile) };
     }
     let Tile {
         left,
@@ -270,16 +270,16 @@ pub(crate) unsafe fn tile_body<V: Vector, E: Element, T: Element>(tile: &Tile<T>
     // SAFETY: this function's own contract; offsets are only read if there are some.
     unsafe {
         if left.offsets.is_null() {
-            tile_of::<V, E, T, false>(left, panel, to, ld, plus, bias);
+            tile_of::<V, W, T, false>(left, panel, to, ld, plus, bias);
         } else {
-            tile_of::<V, E, T, true>(left, panel, to, ld, plus, bias);
+            tile_of::<V, W, T, true>(left, panel, to, ld, plus, bias);
         }
     }
 }
 
 /// [`tile`], with its contract, for left operands with (`ACROSS`) or without offsets.
 #[inline(always)]
-unsafe fn tile_of<V: Vector, E: Element, T: Element, const ACROSS: bool>(
+unsafe fn tile_of<V: Vector, W: Words, T: Element, const ACROSS: bool>(
     left: Left,
     panel: Panel,
     to: [*mut T; 3],
@@ -291,11 +291,11 @@ unsafe fn tile_of<V: Vector, E: Element, T: Element, const ACROSS: bool>(
     // SAFETY: the contract of `tile`; each arm's vectors are as wide as the panel's groups.
     unsafe {
         match (V::LANES, panel.groups) {
-            (16, 3) => rows::<V, E, T, ACROSS, 8, 3>(left, panel, to, ld, plus, bias),
-            (16, 2) => rows::<V, E, T, ACROSS, 8, 2>(left, panel, to, ld, plus, bias),
-            (16, _) => rows::<V, E, T, ACROSS, 8, 1>(left, panel, to, ld, plus, bias),
-            (8, _) => rows::<V, E, T, ACROSS, 6, 2>(left, panel, to, ld, plus, bias),
-            _ => rows::<V, E, T, ACROSS, 4, 4>(left, panel, to, ld, plus, bias),
+            (16, 3) => rows::<V, W, T, ACROSS, 8, 3>(left, panel, to, ld, plus, bias),
+            (16, 2) => rows::<V, W, T, ACROSS, 8, 2>(left, panel, to, ld, plus, bias),
+            (16, _) => rows::<V, W, T, ACROSS, 8, 1>(left, panel, to, ld, plus, bias),
+            (8, _) => rows::<V, W, T, ACROSS, 6, 2>(left, panel, to, ld, plus, bias),
+            _ => rows::<V, W, T, ACROSS, 4, 4>(left, panel, to, ld, plus, bias),
         }
     }
 }
@@ -304,7 +304,7 @@ unsafe fn tile_of<V: Vector, E: Element, T: Element, const ACROSS: bool>(
 #[inline(always)]
 unsafe fn rows<
     V: Vector,
-    E: Element,
+    W: Words,
     T: Element,
     const ACROSS: bool,
     const ROWS: usize,
@@ -322,13 +322,13 @@ unsafe fn rows<
         // SAFETY: the contract of `tile`; at least as many rows remain as the kernel takes.
         let done = unsafe {
             if remaining >= ROWS {
-                kernel::<V, E, T, ACROSS, ROWS, VECTORS>(left, panel, to, ld, plus, bias)
+                kernel::<V, W, T, ACROSS, ROWS, VECTORS>(left, panel, to, ld, plus, bias)
             } else if remaining >= 4 {
-                kernel::<V, E, T, ACROSS, 4, VECTORS>(left, panel, to, ld, plus, bias)
+                kernel::<V, W, T, ACROSS, 4, VECTORS>(left, panel, to, ld, plus, bias)
             } else if remaining >= 2 {
-                kernel::<V, E, T, ACROSS, 2, VECTORS>(left, panel, to, ld, plus, bias)
+                kernel::<V, W, T, ACROSS, 2, VECTORS>(left, panel, to, ld, plus, bias)
             } else {
-                kernel::<V, E, T, ACROSS, 1, VECTORS>(left, panel, to, ld, plus, bias)
+                kernel::<V, W, T, ACROSS, 1, VECTORS>(left, panel, to, ld, plus, bias)
             }
         };
         remaining -= done;
@@ -365,7 +365,7 @@ macro_rules! unroll {
 #[inline(always)]
 unsafe fn kernel<
     V: Vector,
-    E: Element,
+    W: Words,
     T: Element,
     const ACROSS: bool,
     const ROWS: usize,
@@ -398,7 +398,7 @@ unsafe fn kernel<
             unroll!(I < ROWS, {
                 let factor = V::splat(at.add(I * left.stride).read_unaligned());
                 unroll!(J < VECTORS, {
-                    sums[I][J] = E::dot(factor, columns[J], sums[I][J])
+                    sums[I][J] = W::dot(factor, columns[J], sums[I][J])
                 });
             });
             right = right.add(width);

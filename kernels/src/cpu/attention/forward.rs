@@ -1,9 +1,14 @@
 //! Attention in tiles with a running softmax, so that no more than a strip of scores exists at a time
 //! (Milakov & Gimelshein 2018; Dao et al. 2022).
 
-use super::{Heads, Strided, left, pack_across, pack_rows, scaled, softmax, words};
+use super::{Heads, left, pack_across, pack_rows, pieces, row, scaled, softmax};
+use crate::cpu::operand::Packs;
 use crate::cpu::scratch::Scratch;
-use crate::cpu::simd::{Element, Vector, exp2, multiversion};
+use crate::cpu::simd::{Element, Vector, Words, exp2, multiversion};
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::simd::{Level, level};
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::tile::Parts;
 use crate::cpu::tile::{GROUP, Left, engaged, in_amx, product};
 use core::f32::consts::LOG2_E;
 use rayon::prelude::*;
@@ -11,10 +16,11 @@ use rayon::prelude::*;
 /// Queries handled together: their scores against a block of keys stay in the second-level cache.
 /// More of them when heads are so wide that keys and values come from further away, fewer where products are so fast that
 /// scores should not leave the first-level cache.
-fn queries_at_once<E: Element>(width: usize, keys: usize) -> usize {
+fn queries_at_once<W: Words>(width: usize, keys: usize) -> usize {
     match width {
+        _ if W::PARTS > 1 => 256,
         257.. => 256,
-        _ if in_amx::<E>() => (SCORES_IN_AMX / keys / 32 * 32).clamp(32, 128),
+        _ if in_amx::<W>() => (SCORES_IN_AMX / keys / 32 * 32).clamp(32, 128),
         _ => 64,
     }
 }
@@ -23,16 +29,28 @@ fn queries_at_once<E: Element>(width: usize, keys: usize) -> usize {
 const KEYS: usize = 768;
 /// As [`KEYS`] with AMX.
 const KEYS_IN_AMX: usize = 256;
+/// As [`KEYS`] of f32 in parts: those of a head are too large for the second-level cache, and so must serve many queries.
+const KEYS_IN_PARTS: usize = 128;
 /// Scores of some queries and a block of keys with AMX: 32 KiB.
 const SCORES_IN_AMX: usize = 32 * KEYS_IN_AMX;
 const BLOCK: usize = 1 << 16;
 /// Work (queries · keys · width) below which one thread does it all.
 const SERIAL: usize = 1 << 20;
 
+/// Heads from this width on are multiplied in parts where there are tiles: two whole steps. With 40 it is no faster.
+#[cfg(target_arch = "x86_64")]
+const WIDTH_IN_PARTS: usize = 64;
+
 /// Keys in a block for heads of this width.
-fn block<E: Element>(width: usize) -> usize {
-    let most = if in_amx::<E>() { KEYS_IN_AMX } else { KEYS };
-    (BLOCK / width / GROUP * GROUP).clamp(GROUP, most)
+fn block<W: Words>(width: usize) -> usize {
+    let most = match in_amx::<W>() {
+        true if W::PARTS > 1 => KEYS_IN_PARTS,
+        true => KEYS_IN_AMX,
+        false => KEYS,
+    };
+    // Whole steps of parts.
+    let whole = W::PARTS.min(2) * GROUP;
+    (BLOCK / width / whole * whole).clamp(whole, most)
 }
 
 /// `softmax(q kᵀ / √D) v`. Rows of queries must be whole words, and so must be what is between them.
@@ -139,26 +157,46 @@ impl<E: Element> Attention<E> {
     /// # Safety
     /// As for [`Attention::run`], and nobody else may write to the head's rows of the outputs.
     unsafe fn head(&self, pair: usize, parallel: bool) {
+        #[cfg(target_arch = "x86_64")]
+        if self.in_parts() {
+            // SAFETY: this function's contract.
+            return unsafe { self.head_in::<Parts>(pair, parallel) };
+        }
+        // SAFETY: this function's contract.
+        unsafe { self.head_in::<E>(pair, parallel) }
+    }
+
+    /// Whether elements are f32 that are multiplied in three parts.
+    #[cfg(target_arch = "x86_64")]
+    fn in_parts(&self) -> bool {
+        E::PER_WORD == 1 && level() == Level::Amx && self.width >= WIDTH_IN_PARTS
+    }
+
+    /// [`Attention::head`] in words of `W`.
+    ///
+    /// # Safety
+    /// As for that.
+    unsafe fn head_in<W: Packs<E>>(&self, pair: usize, parallel: bool) {
         let (batch, head) = (pair / self.heads, pair % self.heads);
         let depth = self.width.next_multiple_of(GROUP);
-        let width = words::<E>(self.width);
+        let width = W::words(self.width);
         let keys_size = self.keys.next_multiple_of(GROUP) * width;
-        let values_size = words::<E>(self.keys) * depth;
+        let values_size = W::words(self.keys) * depth;
         let mut scratch = Scratch::take(keys_size.next_multiple_of(GROUP) + values_size);
         let keys = scratch.as_mut_ptr();
         let values = keys.wrapping_add(keys_size.next_multiple_of(GROUP));
         let of_head = |rows: &Heads<E>| (rows.head(batch, head), rows.strides[2]);
         let (key_rows, value_rows) = (of_head(&self.k), of_head(&self.v));
-        let size = block::<E>(self.width);
+        let size = block::<W>(self.width);
         for key in (0..self.keys).step_by(size) {
             let count = size.min(self.keys - key);
             let keys = keys.wrapping_add(key * width);
             // SAFETY: a block takes `width` words of its keys in whole groups. Only in the last block are keys no whole
             // groups, so that all blocks take `keys_size`; the head has these keys.
-            unsafe { pack_across(key_rows, (key, count), self.width, keys) };
-            let values = values.wrapping_add(words::<E>(key) * depth);
+            unsafe { pack_across::<E, W>(key_rows, (key, count), self.width, keys) };
+            let values = values.wrapping_add(W::words(key) * depth);
             // SAFETY: a block takes `depth` columns for each word of its values, of which the head has these.
-            unsafe { pack_rows(value_rows, (key, count), self.width, values) };
+            unsafe { pack_rows::<E, W>(value_rows, (key, count), self.width, values) };
         }
         let task = Task {
             problem: self,
@@ -169,7 +207,7 @@ impl<E: Element> Attention<E> {
             first: 0,
             count: 0,
         };
-        let at_once = queries_at_once::<E>(self.width, size.min(self.keys));
+        let at_once = queries_at_once::<W>(self.width, size.min(self.keys));
         let blocks = self.queries.div_ceil(at_once);
         let task = &task;
         let answer = |block: usize| {
@@ -202,7 +240,22 @@ multiversion! {
 
 #[inline(always)]
 unsafe fn answer_body<V: Vector, E: Element>(task: Task<'_, E>) {
-    let _engaged = engaged::<E>();
+    #[cfg(target_arch = "x86_64")]
+    if V::LANES == 16 && task.problem.in_parts() {
+        // SAFETY: this function's contract.
+        return unsafe { answer_in::<V, Parts, E>(task) };
+    }
+    // SAFETY: this function's contract.
+    unsafe { answer_in::<V, E, E>(task) }
+}
+
+/// [`answer`] in words of `W`.
+///
+/// # Safety
+/// As for that.
+#[inline(always)]
+unsafe fn answer_in<V: Vector, W: Packs<E>, E: Element>(task: Task<'_, E>) {
+    let _engaged = engaged::<W>();
     let Attention {
         queries: all_queries,
         keys: all_keys,
@@ -210,19 +263,41 @@ unsafe fn answer_body<V: Vector, E: Element>(task: Task<'_, E>) {
         ..
     } = *task.problem;
     let depth = width.next_multiple_of(GROUP);
-    let block = block::<E>(width);
+    let block = block::<W>(width);
     let widest = all_keys.min(block).next_multiple_of(GROUP);
-    let mut scratch = Scratch::take(task.count * (widest + depth) + 2 * task.count);
-    let scores = scratch.as_mut_ptr();
-    let sums = scores.wrapping_add(task.count * widest);
-    let largest = sums.wrapping_add(task.count * depth);
-    let total = largest.wrapping_add(task.count);
+    // Rows of parts lie beside the numbers that they are made of.
+    let in_parts = |count: usize| {
+        if W::PARTS > 1 {
+            task.count * W::words(count)
+        } else {
+            0
+        }
+    };
+    let lens = [
+        task.count * widest,
+        task.count * depth,
+        task.count,
+        task.count,
+    ];
+    let (_scratch, [scores, sums, largest, total]) = pieces(lens);
+    let (_parts, [query_parts, score_parts]) = pieces([in_parts(width), in_parts(widest)]);
     let query_stride = task.problem.q.strides[2];
-    let queries = task
-        .problem
-        .q
-        .head(task.batch, task.head)
-        .wrapping_add(task.first * query_stride);
+    let queries = task.problem.q.head(task.batch, task.head);
+    let queries = (
+        queries.wrapping_add(task.first * query_stride),
+        query_stride,
+    );
+    let depth_words = W::words(width);
+    let of_queries = match W::PARTS {
+        1 => left(queries, task.count),
+        _ => {
+            for i in 0..task.count {
+                // SAFETY: each query has `width` elements, and there is room for the parts of `count` of them.
+                unsafe { W::row(row(queries, i), width, query_parts.add(i * depth_words)) };
+            }
+            Left::along(query_parts, depth_words, task.count)
+        }
+    };
     // Softmax in base 2: e^(s/√D) = 2^(s · scale).
     let scale = LOG2_E / (width as f32).sqrt();
     // Key j is seen by query i if j <= i + offset.
@@ -247,12 +322,10 @@ unsafe fn answer_body<V: Vector, E: Element>(task: Task<'_, E>) {
     while key < end {
         let keys = block.min(all_keys - key);
         let padded = keys.next_multiple_of(GROUP);
-        let of_queries = left((queries, query_stride), task.count);
-        let depth_words = words::<E>(width);
         let packed = task.keys.wrapping_add(key * depth_words);
         // SAFETY: this block of keys is packed there, each query has `width` elements, and `scores` has `count` rows of
         // `widest` elements, which is at least `padded`.
-        unsafe { product::<V, E>(of_queries, packed, keys, depth_words, scores, padded, false) };
+        unsafe { product::<V, W>(of_queries, packed, keys, depth_words, scores, padded, false) };
         for i in 0..task.count {
             if let Some(grid) = task.problem.grid {
                 let head = task.batch * task.problem.heads + task.head;
@@ -269,6 +342,12 @@ unsafe fn answer_body<V: Vector, E: Element>(task: Task<'_, E>) {
             let (largest, total) = (largest.wrapping_add(i), total.wrapping_add(i));
             // SAFETY: the product has written the row; `largest` and `total` were set above.
             let shrink = unsafe { softmax::<V, E>(line, padded, scale, largest, total) };
+            if W::PARTS > 1 {
+                let to = score_parts.wrapping_add(i * W::words(keys));
+                // SAFETY: `keys` scores, of f32, since parts are of these; there is room for the parts of `count` rows of the most
+                // keys.
+                unsafe { W::row(line.cast(), keys, to) };
+            }
             if shrink != 1.0 {
                 let line = sums.wrapping_add(i * depth);
                 for j in (0..depth).step_by(V::LANES) {
@@ -278,21 +357,16 @@ unsafe fn answer_body<V: Vector, E: Element>(task: Task<'_, E>) {
                 }
             }
         }
-        // Elements now, in rows as far apart as before.
-        let of_scores = Left::along(scores, padded, task.count);
-        let packed = task.values.wrapping_add(words::<E>(key) * depth);
+        let of_scores = match W::PARTS {
+            // Elements now, in rows as far apart as before.
+            1 => Left::along(scores, padded, task.count),
+            _ => Left::along(score_parts, W::words(keys), task.count),
+        };
+        let packed = task.values.wrapping_add(W::words(key) * depth);
         // SAFETY: this block of values is packed there, each row of scores has `keys` elements and zeros up to `padded`,
         // and `sums` has `count` rows of `depth` elements that were set above.
         unsafe {
-            product::<V, E>(
-                of_scores,
-                packed,
-                width,
-                words::<E>(keys),
-                sums,
-                depth,
-                true,
-            );
+            product::<V, W>(of_scores, packed, width, W::words(keys), sums, depth, true);
         }
         key += keys;
     }
@@ -311,41 +385,37 @@ unsafe fn answer_body<V: Vector, E: Element>(task: Task<'_, E>) {
         }
     }
     if !task.problem.probs.is_null() {
-        // SAFETY: `scores`, no longer needed, has a row for the widest block, and every query has its maximum and sum.
-        unsafe {
-            let queries = (queries, query_stride);
-            probabilities::<V, E>(&task, queries, scores, largest, total, scale);
-        }
+        // SAFETY: `scores`, no longer needed, has rows for the widest block, and every query has its maximum and sum.
+        unsafe { probabilities::<V, W, E>(&task, of_queries, scores, (largest, total), scale) };
     }
 }
 
 /// Writes the probabilities of the task's queries, recomputing the scores block by block.
 ///
 /// # Safety
-/// As for [`answer`]; `line` must have room for the scores of one query to a block of keys, `largest` and
-/// `total` hold every query's maximum and sum.
+/// As for [`answer`]; `scores` must have room for those of the queries to a block of keys, `largest` and `total` hold every query's
+/// maximum and sum.
 #[inline(always)]
-unsafe fn probabilities<V: Vector, E: Element>(
+unsafe fn probabilities<V: Vector, W: Packs<E>, E: Element>(
     task: &Task<'_, E>,
-    (queries, stride): Strided<E>,
-    line: *mut f32,
-    largest: *const f32,
-    total: *const f32,
+    queries: Left,
+    scores: *mut f32,
+    (largest, total): (*const f32, *const f32),
     scale: f32,
 ) {
     let problem = task.problem;
-    let width = words::<E>(problem.width);
-    for i in 0..task.count {
-        let row = task.first + i;
-        let at = (task.batch * problem.heads + task.head) * problem.queries + row;
-        let block = block::<E>(problem.width);
-        for key in (0..problem.keys).step_by(block) {
-            let keys = block.min(problem.keys - key);
-            let padded = keys.next_multiple_of(GROUP);
-            let of_query = left((queries.wrapping_add(i * stride), stride), 1);
-            let packed = task.keys.wrapping_add(key * width);
-            // SAFETY: this block of keys is packed there, and `line` has room for `padded` scores.
-            unsafe { product::<V, E>(of_query, packed, keys, width, line, padded, false) };
+    let width = W::words(problem.width);
+    let block = block::<W>(problem.width);
+    for key in (0..problem.keys).step_by(block) {
+        let keys = block.min(problem.keys - key);
+        let padded = keys.next_multiple_of(GROUP);
+        let packed = task.keys.wrapping_add(key * width);
+        // SAFETY: this block of keys is packed there, and `scores` has room for `padded` of each query.
+        unsafe { product::<V, W>(queries, packed, keys, width, scores, padded, false) };
+        for i in 0..task.count {
+            let row = task.first + i;
+            let at = (task.batch * problem.heads + task.head) * problem.queries + row;
+            let line = scores.wrapping_add(i * padded);
             // SAFETY: every query has its maximum and sum.
             let (largest, total) = unsafe { (*largest.add(i), *total.add(i)) };
             for j in (0..padded).step_by(V::LANES) {

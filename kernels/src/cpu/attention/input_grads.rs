@@ -209,7 +209,7 @@ unsafe fn summarise<V: Vector, E: Element>(
 ) {
     let sizes = task.problem.sizes;
     // SAFETY: the head has these keys, and there is room for the largest block.
-    unsafe { pack_across(work.operands.k, (key, count), sizes.width, work.keys_across) };
+    unsafe { pack_across::<E, E>(work.operands.k, (key, count), sizes.width, work.keys_across) };
     for (i, rows) in task.tiles() {
         let left = left((row(work.operands.q, i), work.operands.q.1), rows);
         let (scores, width) = (work.scores, words::<E>(sizes.width));

@@ -7,6 +7,7 @@ mod work;
 
 use super::columns::{Patches, Transposed};
 use super::gemm;
+use super::operand::Packs;
 use super::scratch::Scratch;
 use super::simd::{Element, Vector, exp2};
 use super::tile::{GROUP, Left};
@@ -106,28 +107,28 @@ impl Sizes {
 ///
 /// # Safety
 /// The rows must exist, and `to` must have room for the words of `width` rows of them in whole groups.
-unsafe fn pack_across<E: Element>(
+unsafe fn pack_across<E: Element, W: Packs<E>>(
     (from, stride): Strided<E>,
     rows: (usize, usize),
     width: usize,
     to: *mut f32,
 ) {
     // SAFETY: this function's contract.
-    unsafe { gemm::pack(&Transposed { from, stride }, rows, (0, width), to) };
+    unsafe { gemm::pack::<E, W>(&Transposed { from, stride }, rows, (0, width), to) };
 }
 
 /// Packs `count` rows from `first`, of `width` elements, as rows.
 ///
 /// # Safety
 /// The rows must exist, and `to` must have room for their words with `width` in whole groups.
-unsafe fn pack_rows<E: Element>(
+unsafe fn pack_rows<E: Element, W: Packs<E>>(
     (from, stride): Strided<E>,
     rows: (usize, usize),
     width: usize,
     to: *mut f32,
 ) {
     // SAFETY: this function's contract.
-    unsafe { gemm::pack(&Patches::rows(from, stride, width), (0, width), rows, to) };
+    unsafe { gemm::pack::<E, W>(&Patches::rows(from, stride, width), (0, width), rows, to) };
 }
 
 /// Scratch in pieces of the given lengths, each aligned to 64 bytes.

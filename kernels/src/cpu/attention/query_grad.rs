@@ -79,9 +79,9 @@ unsafe fn queries_body<V: Vector, E: Element>(
     let grad_probs = problem.grad_probs.as_ref().map(rows_of);
     // SAFETY: the head has these keys and values, and the scratch has room for all of them in whole groups.
     unsafe {
-        pack_across(k, (0, keys), width, keys_across);
-        pack_across(v, (0, keys), width, values_across);
-        pack_rows(k, (0, keys), width, key_rows);
+        pack_across::<E, E>(k, (0, keys), width, keys_across);
+        pack_across::<E, E>(v, (0, keys), width, values_across);
+        pack_rows::<E, E>(k, (0, keys), width, key_rows);
     }
     for i in (0..all).step_by(QUERIES) {
         let rows = QUERIES.min(all - i);

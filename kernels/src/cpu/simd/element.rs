@@ -6,15 +6,24 @@ use super::x86::Wide;
 use burn::tensor::{DType, Element as Stored};
 use half::bf16;
 
-/// A type that kernels read and write. They compute in f32 whatever it is.
-///
-/// Products take their operands in words of 32 bits that hold one element or several that follow each other along the summed
-/// axis.
-pub(crate) trait Element: Stored + bytemuck::Pod + Send + Sync {
+/// What products take: words of 32 bits that hold one element or several that follow each other along the summed axis, or parts
+/// of elements.
+pub(crate) trait Words {
+    /// Elements, or parts of different ones, in a word.
+    const PER_WORD: usize;
+    /// Parts that an element is in.
+    const PARTS: usize;
+
+    /// Words that `count` summed elements take.
+    fn words(count: usize) -> usize;
+    /// `sum` plus the products of the elements in each word of `a` and `b`.
+    fn dot<V: Vector>(a: V, b: V, sum: V) -> V;
+}
+
+/// A type that kernels read and write. They compute in f32 whatever it is. Elements are words, too.
+pub(crate) trait Element: Words + Stored + bytemuck::Pod + Send + Sync {
     /// Burn's name for it.
     const DTYPE: DType;
-    /// Elements in a word.
-    const PER_WORD: usize;
     /// The widest vectors that use instructions for this type.
     #[cfg(target_arch = "x86_64")]
     type Widest: Vector;
@@ -36,16 +45,26 @@ pub(crate) trait Element: Stored + bytemuck::Pod + Send + Sync {
     /// As for [`Vector::store_first`].
     unsafe fn store_first<V: Vector>(x: V, to: *mut Self, count: usize);
 
-    /// `sum` plus the products of the elements in each word of `a` and `b`.
-    fn dot<V: Vector>(a: V, b: V, sum: V) -> V;
-
     /// A word of elements.
     fn word(first: Self, second: Self) -> f32;
 }
 
+impl Words for f32 {
+    const PER_WORD: usize = 1;
+    const PARTS: usize = 1;
+
+    #[inline(always)]
+    fn words(count: usize) -> usize {
+        count
+    }
+    #[inline(always)]
+    fn dot<V: Vector>(a: V, b: V, sum: V) -> V {
+        a.mul_add(b, sum)
+    }
+}
+
 impl Element for f32 {
     const DTYPE: DType = DType::F32;
-    const PER_WORD: usize = 1;
     #[cfg(target_arch = "x86_64")]
     type Widest = Wide<false>;
 
@@ -78,18 +97,27 @@ impl Element for f32 {
         unsafe { x.store_first(to, count) }
     }
     #[inline(always)]
-    fn dot<V: Vector>(a: V, b: V, sum: V) -> V {
-        a.mul_add(b, sum)
-    }
-    #[inline(always)]
     fn word(first: Self, _: Self) -> f32 {
         first
     }
 }
 
+impl Words for bf16 {
+    const PER_WORD: usize = 2;
+    const PARTS: usize = 1;
+
+    #[inline(always)]
+    fn words(count: usize) -> usize {
+        count.div_ceil(Self::PER_WORD)
+    }
+    #[inline(always)]
+    fn dot<V: Vector>(a: V, b: V, sum: V) -> V {
+        a.dot_bf16(b, sum)
+    }
+}
+
 impl Element for bf16 {
     const DTYPE: DType = DType::BF16;
-    const PER_WORD: usize = 2;
     #[cfg(target_arch = "x86_64")]
     type Widest = Wide<true>;
 
@@ -120,10 +148,6 @@ impl Element for bf16 {
     unsafe fn store_first<V: Vector>(x: V, to: *mut Self, count: usize) {
         // SAFETY: the same contract.
         unsafe { x.store_first_bf16(to, count) }
-    }
-    #[inline(always)]
-    fn dot<V: Vector>(a: V, b: V, sum: V) -> V {
-        a.dot_bf16(b, sum)
     }
     #[inline(always)]
     fn word(first: Self, second: Self) -> f32 {

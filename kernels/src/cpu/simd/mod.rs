@@ -12,7 +12,7 @@ mod vector;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub(crate) use element::Element;
+pub(crate) use element::{Element, Words};
 pub(crate) use functions::{distribution, exp2, gelu, sigmoid, silu};
 pub(crate) use vector::{Portable, Vector};
 #[cfg(target_arch = "x86_64")]

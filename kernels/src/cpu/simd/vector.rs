@@ -1,6 +1,6 @@
 //! What a vector can do, and the vectors of every processor.
 
-use super::Element;
+use super::{Element, Words};
 use crate::cpu::tile::{self, Product, Tile};
 use half::bf16;
 
@@ -8,33 +8,33 @@ use half::bf16;
 pub(crate) trait Tiles: Sized {
     /// # Safety
     /// As for [`tile::tile`].
-    unsafe fn tile<E: Element, T: Element>(tile: &Tile<T>);
+    unsafe fn tile<W: Words, T: Element>(tile: &Tile<T>);
     /// # Safety
     /// As for [`tile::product`].
-    unsafe fn product<E: Element>(product: &Product);
+    unsafe fn product<W: Words>(product: &Product);
 }
 
 /// Implements [`Tiles`] with the features that the vector needs.
 macro_rules! tiles {
     ($vector:ty, #[$features:meta]) => {
         impl Tiles for $vector {
-            unsafe fn tile<E: Element, T: Element>(tile: &Tile<T>) {
+            unsafe fn tile<W: Words, T: Element>(tile: &Tile<T>) {
                 #[$features]
-                unsafe fn compiled<E: Element, T: Element>(tile: &Tile<T>) {
+                unsafe fn compiled<W: Words, T: Element>(tile: &Tile<T>) {
                     // SAFETY: this function's contract; the features are those of the vectors.
-                    unsafe { tile::tile_body::<$vector, E, T>(tile) }
+                    unsafe { tile::tile_body::<$vector, W, T>(tile) }
                 }
                 // SAFETY: `multiversion` has checked for the features; the rest is this function's contract.
-                unsafe { compiled::<E, T>(tile) }
+                unsafe { compiled::<W, T>(tile) }
             }
-            unsafe fn product<E: Element>(product: &Product) {
+            unsafe fn product<W: Words>(product: &Product) {
                 #[$features]
-                unsafe fn compiled<E: Element>(product: &Product) {
+                unsafe fn compiled<W: Words>(product: &Product) {
                     // SAFETY: this function's contract; the features are those of the vectors.
-                    unsafe { tile::product_body::<$vector, E>(product) }
+                    unsafe { tile::product_body::<$vector, W>(product) }
                 }
                 // SAFETY: `multiversion` has checked for the features; the rest is this function's contract.
-                unsafe { compiled::<E>(product) }
+                unsafe { compiled::<W>(product) }
             }
         }
     };

@@ -22,9 +22,9 @@ pub(super) unsafe fn differentiate_block<V: Vector, E: Element>(
     let (width, depth, ld) = (sizes.width, sizes.depth(), work.ld);
     // SAFETY: the head has these keys and values, and there is room for the largest block.
     unsafe {
-        pack_across(work.operands.k, (key, count), width, work.keys_across);
-        pack_across(work.operands.v, (key, count), width, work.values_across);
-        pack_rows(work.operands.k, (key, count), width, work.key_rows);
+        pack_across::<E, E>(work.operands.k, (key, count), width, work.keys_across);
+        pack_across::<E, E>(work.operands.v, (key, count), width, work.values_across);
+        pack_rows::<E, E>(work.operands.k, (key, count), width, work.key_rows);
     }
     for (i, rows) in task.tiles() {
         let along = |of: Strided<E>| left((row(of, i), of.1), rows);
@@ -58,8 +58,8 @@ pub(super) unsafe fn differentiate_block<V: Vector, E: Element>(
         }
         // SAFETY: the task has these queries, and there is room for a tile's.
         unsafe {
-            pack_rows(work.operands.q, (i, rows), width, work.query_rows);
-            pack_rows(work.operands.grad, (i, rows), width, work.grad_rows);
+            pack_rows::<E, E>(work.operands.q, (i, rows), width, work.query_rows);
+            pack_rows::<E, E>(work.operands.grad, (i, rows), width, work.grad_rows);
         }
         let left = Left::along(work.slopes, ld, rows);
         let down = |at: *mut f32| Left {

@@ -4,17 +4,18 @@
 //!
 //! Intel, "Intel 64 and IA-32 Architectures Optimization Reference Manual", its chapter on AMX.
 
+mod parts;
 mod shapes;
 
 use super::{GROUP, Left, Panel, Partial, Product, Tile, panels};
 use crate::cpu::columns::transpose16;
 use crate::cpu::scratch::Scratch;
-use crate::cpu::simd::{Element, Vector};
+use crate::cpu::simd::{Element, Vector, Words};
 use core::arch::asm;
 use core::mem::MaybeUninit;
-use half::bf16;
 use shapes::shape;
 
+pub(crate) use parts::{Parts, columns_in_parts, row_in_parts};
 pub(crate) use shapes::{Engaged, available};
 
 /// Rows and words of a tile.
@@ -54,14 +55,17 @@ fn steps(words: usize) -> (usize, usize, usize) {
     }
 }
 
-/// The product of the operands.
+/// The product of the operands, of words of `W`.
 ///
 /// # Safety
 /// The processor must have AMX. `left` must have `panel.kc` words in each of up to [`ROWS`] rows, without offsets, and the
 /// panel one group or two; sums must have room for whole groups of these rows.
 #[inline(always)]
-unsafe fn multiply(of: Operands, sums: Sums) {
-    if of.panel.kc == 0 && !sums.plus {
+unsafe fn multiply<W: Words>(of: Operands, sums: Sums) {
+    if of.panel.kc == 0 {
+        if sums.plus {
+            return;
+        }
         for row in 0..of.left.rows {
             for at in sums.at.iter().take(of.panel.groups) {
                 // SAFETY: the caller's room.
@@ -69,6 +73,10 @@ unsafe fn multiply(of: Operands, sums: Sums) {
             }
         }
         return;
+    }
+    if W::PARTS > 1 {
+        // SAFETY: this function's contract; there is a step, and rows of parts are whole steps.
+        return unsafe { parts::multiply(of, sums) };
     }
     let (count, words, left_over) = steps(of.panel.kc);
     // SAFETY: this function's contract; steps are no longer than a tile and together the panel's words.
@@ -118,6 +126,8 @@ macro_rules! sums_of {
         $(asm!(concat!("tilestored [{at} + {bytes}], tmm", $tile), at = in(reg) at($lower, $second), bytes = in(reg) bytes, options(nostack));)*
     }};
 }
+
+use sums_of;
 
 /// [`multiply`] for `count` steps of `words` words from word `first`, for which the tiles are shaped.
 ///
@@ -199,19 +209,19 @@ unsafe fn sweep(of: Operands, (first, count, words): (usize, usize, usize), sums
     }
 }
 
-/// [`super::tile_body`] of bf16.
+/// [`super::tile_body`] of words of `W`.
 ///
 /// # Safety
 /// As for that; the processor must have AMX, and the panel one group or two.
 #[inline(always)]
-pub(super) unsafe fn tile_body<V: Vector, T: Element>(tile: &Tile<T>) {
+pub(super) unsafe fn tile_body<V: Vector, W: Words, T: Element>(tile: &Tile<T>) {
     let mut turned = Turned::of(tile.left, tile.panel.kc);
     let mut row = 0;
     while row < tile.left.rows {
         // SAFETY: the caller's rows, of which this is one.
         unsafe {
             let left = turned.rows(tile.left, row, tile.panel.kc);
-            finish::<V, T>(tile, row, left);
+            finish::<V, W, T>(tile, row, left);
         }
         row += ROWS;
     }
@@ -222,7 +232,7 @@ pub(super) unsafe fn tile_body<V: Vector, T: Element>(tile: &Tile<T>) {
 /// # Safety
 /// As for [`tile_body`].
 #[inline(always)]
-unsafe fn finish<V: Vector, T: Element>(tile: &Tile<T>, row: usize, left: Left) {
+unsafe fn finish<V: Vector, W: Words, T: Element>(tile: &Tile<T>, row: usize, left: Left) {
     let Tile {
         panel,
         to,
@@ -242,7 +252,7 @@ unsafe fn finish<V: Vector, T: Element>(tile: &Tile<T>, row: usize, left: Left) 
             plus: plus.is_some(),
         };
         // SAFETY: elements are f32, and the caller's place has room for them, and holds numbers if they are added to.
-        return unsafe { multiply(of, sums) };
+        return unsafe { multiply::<W>(of, sums) };
     }
     #[repr(align(64))]
     struct Aligned(#[allow(dead_code)] [f32; SUMS]);
@@ -256,7 +266,7 @@ unsafe fn finish<V: Vector, T: Element>(tile: &Tile<T>, row: usize, left: Left) 
             ld: 2 * GROUP,
             plus: false,
         };
-        multiply(of, of_groups);
+        multiply::<W>(of, of_groups);
         for i in 0..left.rows {
             for group in 0..panel.groups {
                 let mut sum = V::load(at.add(i * 2 * GROUP + group * GROUP));
@@ -278,12 +288,12 @@ unsafe fn finish<V: Vector, T: Element>(tile: &Tile<T>, row: usize, left: Left) 
     }
 }
 
-/// [`super::product_body`] of bf16.
+/// [`super::product_body`] of words of `W`.
 ///
 /// # Safety
 /// As for that; the processor must have AMX.
 #[inline(always)]
-pub(super) unsafe fn product_body(product: &Product) {
+pub(super) unsafe fn product_body<W: Words>(product: &Product) {
     let Product {
         left,
         packed,
@@ -299,7 +309,7 @@ pub(super) unsafe fn product_body(product: &Product) {
         // SAFETY: the caller's rows, of which this is one.
         let rows = unsafe { turned.rows(left, row, kc) };
         let mut group = 0;
-        for groups in panels::<bf16>(columns.div_ceil(GROUP)) {
+        for groups in panels::<W>(columns.div_ceil(GROUP)) {
             let at = to.wrapping_add(row * ld + group * GROUP);
             let panel = Panel {
                 at: packed.wrapping_add(group * GROUP * kc),
@@ -312,7 +322,7 @@ pub(super) unsafe fn product_body(product: &Product) {
                 plus,
             };
             // SAFETY: the caller's operands, from row `row` and group `group` on; `to` has room for whole groups.
-            unsafe { multiply(Operands { left: rows, panel }, sums) };
+            unsafe { multiply::<W>(Operands { left: rows, panel }, sums) };
             group += groups;
         }
         row += ROWS;
