@@ -8,8 +8,6 @@ use super::simd::Element;
 use super::simd::{Level, level, turned};
 use super::taps::{self, Tap, TapRows};
 use super::tile::GROUP;
-#[cfg(target_arch = "x86_64")]
-use super::tile::in_amx;
 
 /// The transpose of a row-major matrix: column `j` lies at `j · stride` with unit stride along the
 /// summed axis. A weight `[Out, In]`, or the keys of attention. All columns that are packed must exist.

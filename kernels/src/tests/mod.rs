@@ -14,6 +14,7 @@ mod input_gradients;
 mod layout;
 mod narrow;
 mod parameter_gradients;
+mod parts;
 mod simd;
 mod stand_ins;
 

@@ -263,3 +263,61 @@ pub(crate) unsafe fn columns_in_parts(from: *mut f32, count: usize, to: *mut f32
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::simd::{Level, level};
+    use crate::selftest::noise;
+
+    /// The words of two parts each, as numbers.
+    fn both(word: f32) -> [f32; 2] {
+        let bits = word.to_bits();
+        [bits << 16, bits & 0xffff_0000].map(f32::from_bits)
+    }
+
+    #[test]
+    fn parts_are_the_whole() {
+        if level() < Level::Avx512 {
+            return;
+        }
+        let count = 77;
+        let numbers = noise(count * GROUP, 1).into_iter().enumerate();
+        // From tiny to huge.
+        let mut numbers: Vec<f32> = numbers
+            .map(|(i, x)| x * 10f32.powi(i as i32 % 60 - 25))
+            .collect();
+        numbers[3] = f32::MAX;
+        numbers[40] = -f32::MAX;
+        let words = Parts::words(count);
+        let sum = |of: &dyn Fn(usize) -> f32, k: usize| {
+            let (step, k) = (k / STEP, k % STEP);
+            let parts =
+                [0, 1, 2].map(|part| both(of(step * WORDS + part * SIDE + k % SIDE))[k / SIDE]);
+            assert!(parts.iter().all(|part| part.to_bits() & 0xffff == 0));
+            (parts[2] + parts[1]) + parts[0]
+        };
+        let mut row = vec![f32::NAN; words];
+        let mut columns = vec![f32::NAN; words * GROUP];
+        let mut whole = numbers.clone();
+        whole.resize(count.next_multiple_of(STEP) * GROUP, f32::NAN);
+        // SAFETY: there is AVX-512; the numbers and the rooms are as large as they must be.
+        unsafe {
+            row_in_parts(numbers.as_ptr(), count, row.as_mut_ptr());
+            columns_in_parts(whole.as_mut_ptr(), count, columns.as_mut_ptr(), GROUP);
+        }
+        for k in 0..count.next_multiple_of(STEP) {
+            let want = if k < count { numbers[k] } else { 0.0 };
+            assert_eq!(sum(&|word| row[word], k), want, "{k}");
+            for column in 0..GROUP {
+                let want = if k < count {
+                    numbers[k * GROUP + column]
+                } else {
+                    0.0
+                };
+                let got = sum(&|word| columns[word * GROUP + column], k);
+                assert_eq!(got, want, "{k}, column {column}");
+            }
+        }
+    }
+}
