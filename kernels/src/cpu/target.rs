@@ -141,18 +141,25 @@ pub(super) unsafe fn write<V: Vector, W: Words, E: Element>(
     }
     let mut out = MaybeUninit::<[f32; MOST_ROWS * 3 * GROUP]>::uninit();
     let width = 3 * GROUP;
-    if plus {
+    let turned = matches!(target, Target::Transposed { .. });
+    if plus || turned {
         let at = out.as_mut_ptr().cast::<f32>();
-        let linear = Bias {
-            relu: false,
+        let of_sums = Bias {
+            relu: bias.relu && !plus,
             ..bias
         };
         // SAFETY: `out` has room for three groups of the most rows that a tile has.
-        unsafe { tile::<V, W, f32>(left, panel, groups_from(at), width, sums, linear) };
+        unsafe { tile::<V, W, f32>(left, panel, groups_from(at), width, sums, of_sums) };
+        if let Target::Transposed { to, ld } = *target {
+            let to = to.wrapping_add(col * ld + row);
+            // SAFETY: the tile has written these rows and columns of `out`, and the target has them.
+            unsafe { turn::<V, E>((at, width), (left.rows, cols), (to, ld), plus, bias.relu) };
+            return;
+        }
         for j in 0..cols {
             let (to, ld) = target.column(row, col + j);
             for i in 0..left.rows {
-                // SAFETY: the tile has written this row and column of `out`, and the target has them.
+                // SAFETY: as above.
                 unsafe { put(to.add(i * ld), *at.add(i * width + j), bias.relu) };
             }
         }
@@ -167,6 +174,44 @@ pub(super) unsafe fn write<V: Vector, W: Words, E: Element>(
         for i in 0..left.rows {
             // SAFETY: as above.
             unsafe { *to.add(i * ld) = *at.add(i * width + j) };
+        }
+    }
+}
+
+/// Writes rows that lie `width` numbers apart as columns, `ld` elements apart; they are added to what is there if `plus`, and what is
+/// below zero then becomes zero if `relu`.
+///
+/// # Safety
+/// `from` must have the rows, in whole groups, and `to` room for them; it must hold numbers if `plus`.
+#[inline(always)]
+unsafe fn turn<V: Vector, E: Element>(
+    (from, width): (*const f32, usize),
+    (rows, cols): (usize, usize),
+    (to, ld): (*mut E, usize),
+    plus: bool,
+    relu: bool,
+) {
+    for first in (0..rows).step_by(V::LANES) {
+        let count = V::LANES.min(rows - first);
+        for col in (0..cols).step_by(GROUP) {
+            let of: [_; 16] =
+                core::array::from_fn(|i| from.wrapping_add((first + i) * width + col));
+            // SAFETY: there are `count` rows from `first`, and sixteen numbers of each from `col`.
+            let columns = unsafe { V::columns::<f32, GROUP>(&of[..count]) };
+            for (j, column) in columns.into_iter().enumerate().take(cols - col) {
+                let to = to.wrapping_add((col + j) * ld + first);
+                // SAFETY: the caller's room.
+                unsafe {
+                    let mut column = column;
+                    if plus {
+                        column = E::load_first::<V>(to, count).add(column);
+                        if relu {
+                            column = V::splat(0.0).max(column);
+                        }
+                    }
+                    E::store_first(column, to, count);
+                }
+            }
         }
     }
 }
