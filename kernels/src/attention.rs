@@ -1,6 +1,7 @@
 //! Scaled dot-product attention (Vaswani et al. 2017), with and without its probabilities.
 
-use crate::cpu::attention::forward::{Attention, Grid};
+use crate::cpu::attention::forward::Attention;
+use crate::cpu::attention::grid::Grid;
 use crate::cpu::attention::input_grads::InputGrads;
 use crate::cpu::attention::query_grad::QueryGrad;
 use crate::cpu::attention::{Heads, Sizes};

@@ -200,6 +200,14 @@ impl ClipTextModel {
         &self.config
     }
 
+    /// Channels of [`TextEncoding::pooled`].
+    pub fn pooled_width(&self) -> usize {
+        match self.text_projection {
+            Some(_) => self.config.projection_dim,
+            None => self.config.hidden_size,
+        }
+    }
+
     /// Encodes `tokens` `[B, N]`. `eos_positions` has, for each text, the position that is pooled:
     /// that of the first end-of-text token.
     ///

@@ -1,7 +1,7 @@
 //! Prompts to what the UNet reads.
 
-use burn::tensor::{Int, Tensor, TensorData};
-use prepose_models::clip::{HiddenLayer, TextEncoding};
+use burn::tensor::{DType, Int, Tensor, TensorData};
+use prepose_models::clip::{ClipTextModel, HiddenLayer, TextEncoding};
 use prepose_models::unet::{AddedConditioning, Objects};
 use prepose_weights::Family;
 
@@ -124,6 +124,13 @@ impl Engine {
         let mut contexts = Vec::new();
         let mut pooled = None;
         let encoders = self.text_encoders()?;
+        // SDXL base was trained with zeros for no text at all.
+        let zeros = which == "negative prompt"
+            && text.is_empty()
+            && self.blueprint.checkpoint.zeros_for_empty_prompt();
+        if zeros {
+            return self.no_text(&encoders, chunks, request);
+        }
         for (tokenizer, encoder) in self.blueprint.tokenizers.iter().zip(&*encoders) {
             let prompt = parse(which, text, tokenizer)?.padded_to(chunks, tokenizer);
             let mut hidden = Vec::with_capacity(chunks);
@@ -140,25 +147,39 @@ impl Engine {
             }
             contexts.push(Tensor::cat(hidden, 1));
         }
-        let mut context = Tensor::cat(contexts, 2);
-        let mut added = match (family, pooled) {
+        let context = Tensor::cat(contexts, 2);
+        let added = match (family, pooled) {
             (Family::Sdxl, Some(text_embeds)) => Some(AddedConditioning {
                 text_embeds,
                 time_ids: self.time_ids(request),
             }),
             _ => None,
         };
-        // SDXL base was trained with zeros for no text at all.
-        if which == "negative prompt"
-            && text.is_empty()
-            && self.blueprint.checkpoint.zeros_for_empty_prompt()
-        {
-            context = context.zeros_like();
-            if let Some(added) = &mut added {
-                added.text_embeds = added.text_embeds.zeros_like();
-            }
-        }
         Ok(TextConditioning { context, added })
+    }
+
+    /// Zeros in place of a text of so many chunks, which no encoder is asked for.
+    fn no_text(
+        &self,
+        encoders: &[ClipTextModel],
+        chunks: usize,
+        request: &Request,
+    ) -> Result<TextConditioning, EngineError> {
+        let mut tokens = 0;
+        if let Some(tokenizer) = self.blueprint.tokenizers.first() {
+            let nothing = parse("negative prompt", "", tokenizer)?.padded_to(chunks, tokenizer);
+            tokens = nothing.iter_chunks().map(|chunk| chunk.ids.len()).sum();
+        }
+        let width = encoders.iter().map(|one| one.config().hidden_size).sum();
+        let zeros = (&self.device, DType::F32);
+        let pooled = encoders.last().map(|last| AddedConditioning {
+            text_embeds: Tensor::zeros([1, last.pooled_width()], zeros),
+            time_ids: self.time_ids(request),
+        });
+        Ok(TextConditioning {
+            context: Tensor::zeros([1, tokens, width], zeros),
+            added: pooled.filter(|_| self.blueprint.checkpoint.family() == Family::Sdxl),
+        })
     }
 
     /// SDXL's micro-conditioning (Podell et al., 2023, section 2.2): original size, crop and target

@@ -89,11 +89,9 @@ impl<E: Element> Gemm<'_, E> {
     #[cfg(target_arch = "x86_64")]
     fn in_parts(&self) -> bool {
         let along = matches!(self.left, Rows::Along { .. });
-        E::PER_WORD == 1
-            && level() == Level::Amx
-            && along
-            && self.sample >= IN_PARTS
-            && self.k >= STEP
+        // All but the samples' number.
+        let least = self.m.min(self.n).min(self.sample);
+        E::PER_WORD == 1 && level() == Level::Amx && along && least >= IN_PARTS && self.k >= STEP
     }
 
     /// [`Gemm::run`] in words of `W`.

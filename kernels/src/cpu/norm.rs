@@ -1,7 +1,8 @@
 //! Group and layer normalisation.
 
 use super::simd::{Element, Vector, map, multiversion, silu};
-use super::tasks::{From, To, each};
+use super::tasks::{From, SERIAL, To, each};
+use rayon::prelude::*;
 
 /// Elements summed in f32 before the sums go to f64.
 pub(super) const CHUNK: usize = 4096;
@@ -27,21 +28,33 @@ impl GroupNorm<'_> {
         let per_group = self.channels / self.groups;
         let size = per_group * self.plane;
         let elements = self.batch * self.channels * self.plane;
+        let groups = self.batch * self.groups;
         let (from, to) = (From(from), To(to));
-        each(self.batch * self.groups, elements, |i| {
-            let channel = i % self.groups * per_group;
-            // SAFETY: group `i` lies inside the tensor, and has elements because the tensor has.
-            let (mean, variance) = unsafe { moments(from.at(i * size), size) };
+        let channel = |group: usize, (mean, variance): (f64, f64), c: usize| {
+            let channel = group % self.groups * per_group + c;
             let inverse = 1.0 / (variance + self.eps).sqrt();
-            for c in 0..per_group {
-                let factor = self.weight[channel + c] as f64 * inverse;
-                let addend = (self.bias[channel + c] as f64 - mean * factor) as f32;
-                let at = i * size + c * self.plane;
-                let (from, to) = (from.at(at), to.at(at));
-                // SAFETY: channel `c` of the group, which this task alone writes. Its sums are taken, so that it does not matter
-                // whether they are written where they are read.
-                unsafe { affine(from, to, self.plane, factor as f32, addend, self.silu) };
-            }
+            let factor = self.weight[channel] as f64 * inverse;
+            let addend = (self.bias[channel] as f64 - mean * factor) as f32;
+            let at = group * size + c * self.plane;
+            let (from, to) = (from.at(at), to.at(at));
+            // SAFETY: channel `c` of the group, which one task alone writes. The group's sums are taken, so that it does not matter
+            // whether they are written where they are read.
+            unsafe { affine(from, to, self.plane, factor as f32, addend, self.silu) };
+        };
+        if groups >= rayon::current_num_threads() || elements < SERIAL {
+            each(groups, elements, |i| {
+                // SAFETY: group `i` lies inside the tensor, and has elements because the tensor has.
+                let moments = unsafe { moments(from.at(i * size), size) };
+                (0..per_group).for_each(|c| channel(i, moments, c));
+            });
+            return;
+        }
+        // Too few for all threads.
+        // SAFETY: as above.
+        let moments = (0..groups).map(|i| unsafe { moments_together(from.at(i * size), size) });
+        let moments: Vec<_> = moments.collect();
+        each(groups * per_group, elements, |i| {
+            channel(i / per_group, moments[i / per_group], i % per_group);
         });
     }
 }
@@ -51,13 +64,46 @@ impl GroupNorm<'_> {
 /// # Safety
 /// `from` must have `len` elements, and at least one.
 pub(super) unsafe fn moments<E: Element>(from: *const E, len: usize) -> (f64, f64) {
+    // SAFETY: the caller's elements.
+    let parts = (0..len)
+        .step_by(CHUNK)
+        .map(|start| unsafe { part(from, len, start) });
     // SAFETY: the caller has at least one element.
-    let around = unsafe { *from }.widen();
+    of_parts(parts, unsafe { *from }.widen(), len)
+}
+
+/// [`moments`] by all threads, with the same result.
+///
+/// # Safety
+/// As for that.
+unsafe fn moments_together<E: Element>(from: *const E, len: usize) -> (f64, f64) {
+    let all = From(from);
+    let parts = (0..len.div_ceil(CHUNK)).into_par_iter();
+    // SAFETY: the caller's elements.
+    let parts = parts.map(|i| unsafe { part(all.at(0), len, i * CHUNK) });
+    let parts: Vec<_> = parts.collect();
+    // SAFETY: the caller has at least one element.
+    of_parts(parts.into_iter(), unsafe { *from }.widen(), len)
+}
+
+/// The sums of the chunk from `start` on.
+///
+/// # Safety
+/// As for [`moments`]; the chunk must begin within the elements.
+unsafe fn part<E: Element>(from: *const E, len: usize, start: usize) -> [f32; 2] {
+    let mut part = [0.0f32; 2];
+    // SAFETY: the caller has at least one element, and the chunk ends at the last one at the latest.
+    unsafe {
+        let around = (*from).widen();
+        chunk_sums(from.add(start), CHUNK.min(len - start), around, &mut part);
+    }
+    part
+}
+
+/// Mean and biased variance of `len` elements from the sums of their chunks.
+fn of_parts(parts: impl Iterator<Item = [f32; 2]>, around: f32, len: usize) -> (f64, f64) {
     let (mut sum, mut squares) = (0.0, 0.0);
-    for start in (0..len).step_by(CHUNK) {
-        let mut part = [0.0f32; 2];
-        // SAFETY: the chunk ends at the caller's last element at the latest.
-        unsafe { chunk_sums(from.add(start), CHUNK.min(len - start), around, &mut part) };
+    for part in parts {
         sum += part[0] as f64;
         squares += part[1] as f64;
     }

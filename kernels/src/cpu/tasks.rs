@@ -4,7 +4,7 @@ use super::simd::Element;
 use rayon::prelude::*;
 
 /// Elements below which one thread does it all.
-const SERIAL: usize = 1 << 16;
+pub(super) const SERIAL: usize = 1 << 16;
 
 /// Calls `f(i)` for `i` in `0..count`, on Rayon's threads if there are `elements` enough.
 pub(super) fn each(count: usize, elements: usize, f: impl Fn(usize) + Sync + Send) {

@@ -47,6 +47,22 @@ fn a_norm_is_computed_in_what_nobody_else_has() {
     });
 }
 
+/// A group that is large enough for several threads has the same sums with each number of them.
+#[test]
+fn a_norm_does_not_depend_on_threads() {
+    let of = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+        let norm = GroupNorm {
+            groups: 1,
+            ..norm(true)
+        };
+        let x = random([1, 12, 80, 83], 1, DType::F32);
+        let pool = pool.build().expect("threads");
+        values(&pool.install(|| group_norm(x, &norm)))
+    };
+    assert_eq!(of(1), of(4));
+}
+
 /// Of a view nothing is overwritten, also when it is the only one.
 #[test]
 fn norms_of_views_are_right() {

@@ -1,57 +1,24 @@
 //! Attention in tiles with a running softmax, so that no more than a strip of scores exists at a time
 //! (Milakov & Gimelshein 2018; Dao et al. 2022).
 
+#[cfg(target_arch = "x86_64")]
+use super::blocks::WIDTH_IN_PARTS;
+use super::blocks::{block, queries_at_once};
+use super::grid::Grid;
 use super::{Heads, left, pack_across, pack_rows, pieces, row, scaled, softmax};
 use crate::cpu::operand::Packs;
 use crate::cpu::scratch::Scratch;
-use crate::cpu::simd::{Element, Vector, Words, exp2, multiversion};
+use crate::cpu::simd::{Element, Vector, exp2, multiversion};
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::simd::{Level, level};
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::tile::Parts;
-use crate::cpu::tile::{GROUP, Left, engaged, in_amx, product};
+use crate::cpu::tile::{GROUP, Left, engaged, product};
 use core::f32::consts::LOG2_E;
 use rayon::prelude::*;
 
-/// Queries handled together: their scores against a block of keys stay in the second-level cache.
-/// More of them when heads are so wide that keys and values come from further away, fewer where products are so fast that
-/// scores should not leave the first-level cache.
-fn queries_at_once<W: Words>(width: usize, keys: usize) -> usize {
-    match width {
-        _ if W::PARTS > 1 => 256,
-        257.. => 256,
-        _ if in_amx::<W>() => (SCORES_IN_AMX / keys / 32 * 32).clamp(32, 128),
-        _ => 64,
-    }
-}
-/// Keys in a block, at most; fewer when they are wide, so that a block of keys and one of values stay
-/// in the second-level cache together with the scores.
-const KEYS: usize = 768;
-/// As [`KEYS`] with AMX.
-const KEYS_IN_AMX: usize = 256;
-/// As [`KEYS`] of f32 in parts: those of a head are too large for the second-level cache, and so must serve many queries.
-const KEYS_IN_PARTS: usize = 128;
-/// Scores of some queries and a block of keys with AMX: 32 KiB.
-const SCORES_IN_AMX: usize = 32 * KEYS_IN_AMX;
-const BLOCK: usize = 1 << 16;
 /// Work (queries · keys · width) below which one thread does it all.
 const SERIAL: usize = 1 << 20;
-
-/// Heads from this width on are multiplied in parts where there are tiles: two whole steps. With 40 it is no faster.
-#[cfg(target_arch = "x86_64")]
-const WIDTH_IN_PARTS: usize = 64;
-
-/// Keys in a block for heads of this width.
-fn block<W: Words>(width: usize) -> usize {
-    let most = match in_amx::<W>() {
-        true if W::PARTS > 1 => KEYS_IN_PARTS,
-        true => KEYS_IN_AMX,
-        false => KEYS,
-    };
-    // Whole steps of parts.
-    let whole = W::PARTS.min(2) * GROUP;
-    (BLOCK / width / whole * whole).clamp(whole, most)
-}
 
 /// `softmax(q kᵀ / √D) v`. Rows of queries must be whole words, and so must be what is between them.
 pub(crate) struct Attention<E> {
@@ -70,44 +37,6 @@ pub(crate) struct Attention<E> {
     pub probs: *mut E,
     /// What is added to the scores. Not together with `causal` or `probs`.
     pub grid: Option<Grid>,
-}
-
-/// What is added to the scores of queries and keys in a square grid: a part for the distance of their rows and one for that
-/// of their columns.
-#[derive(Clone, Copy)]
-pub(crate) struct Grid {
-    /// `[B, H, N, 2 · (2 · side − 1)]`: for each query first the parts by column and then those by row, of the keys that
-    /// are `side − 1` before to `side − 1` after it. Times √D.
-    pub parts: *const f32,
-    /// Keys along a side.
-    pub side: usize,
-}
-
-impl Grid {
-    /// Adds to the scores of the query `row` (counted through all heads) to `count` keys from `first`.
-    ///
-    /// # Safety
-    /// The parts must exist for this query, and `line` must have `count` elements.
-    #[inline(always)]
-    unsafe fn add(&self, row: usize, (first, count): (usize, usize), line: *mut f32) {
-        let (side, distances) = (self.side, 2 * self.side - 1);
-        let query = row % (side * side);
-        let parts = self.parts.wrapping_add(row * 2 * distances);
-        let columns = parts.wrapping_add(side - 1 - query % side);
-        let rows = parts.wrapping_add(distances + side - 1 - query / side);
-        let mut key = first;
-        while key < first + count {
-            let (y, x) = (key / side, key % side);
-            let run = (side - x).min(first + count - key);
-            let line = line.wrapping_add(key - first);
-            for i in 0..run {
-                // SAFETY: the parts of a query have `distances` elements each, of which these begin so that `side` follow;
-                // `line` has the caller's elements.
-                unsafe { *line.add(i) += *rows.add(y) + *columns.add(x + i) };
-            }
-            key += run;
-        }
-    }
 }
 
 // SAFETY: the inputs are only read, and no two tasks of `run`, which alone writes, write the same rows.

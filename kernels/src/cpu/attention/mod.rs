@@ -1,6 +1,8 @@
 //! Attention on the CPU and its gradients: what they share.
 
+mod blocks;
 pub(crate) mod forward;
+pub(crate) mod grid;
 pub(crate) mod input_grads;
 pub(crate) mod query_grad;
 mod work;

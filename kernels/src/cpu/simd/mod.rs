@@ -8,15 +8,19 @@
 
 mod element;
 mod functions;
+#[cfg(target_arch = "x86_64")]
+mod turned;
 mod vector;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 pub(crate) use element::{Element, Words};
 pub(crate) use functions::{distribution, exp2, gelu, sigmoid, silu};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use turned::turned;
 pub(crate) use vector::{Portable, Vector};
 #[cfg(target_arch = "x86_64")]
-pub(crate) use x86::{Wide, turned};
+pub(crate) use x86::Wide;
 
 /// Defines `fn name(arguments) -> result` that runs `body::<V>(arguments)` with the widest vectors
 /// the processor has, or `fn name<E>(arguments)` that runs `body::<V, E>(arguments)` for an [`Element`]. `body` must be an

@@ -1,6 +1,7 @@
 //! The vectors of AVX-512 and of AVX2 with FMA.
 
 use super::Element;
+use super::turned::{turned, turned_fours};
 use super::vector::{Tiles, Vector, dot_of_halves};
 use core::arch::x86_64::*;
 use core::mem::transmute;
@@ -217,39 +218,6 @@ where
     }
 }
 
-/// Turns a matrix of 16 × 16 words: 4 × 4 blocks inside lanes of 128 bits, then the lanes. May only be called where the processor has AVX-512F.
-#[inline(always)]
-pub(crate) fn turned(mut rows: [__m512; 16]) -> [__m512; 16] {
-    // SAFETY: the caller has checked for AVX-512F.
-    unsafe {
-        for i in (0..16).step_by(4) {
-            let [a, b, c, d] = [rows[i], rows[i + 1], rows[i + 2], rows[i + 3]];
-            let low_ab = _mm512_castps_pd(_mm512_unpacklo_ps(a, b));
-            let high_ab = _mm512_castps_pd(_mm512_unpackhi_ps(a, b));
-            let low_cd = _mm512_castps_pd(_mm512_unpacklo_ps(c, d));
-            let high_cd = _mm512_castps_pd(_mm512_unpackhi_ps(c, d));
-            rows[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(low_ab, low_cd));
-            rows[i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low_ab, low_cd));
-            rows[i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(high_ab, high_cd));
-            rows[i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(high_ab, high_cd));
-        }
-        // Now rows[4q + r], lane l, holds column 4l + r of rows 4q..4q + 4.
-        let mut columns = rows;
-        for r in 0..4 {
-            let [a, b, c, d] = [rows[r], rows[4 + r], rows[8 + r], rows[12 + r]];
-            let low_ab = _mm512_shuffle_f32x4::<0x88>(a, b);
-            let high_ab = _mm512_shuffle_f32x4::<0xdd>(a, b);
-            let low_cd = _mm512_shuffle_f32x4::<0x88>(c, d);
-            let high_cd = _mm512_shuffle_f32x4::<0xdd>(c, d);
-            columns[r] = _mm512_shuffle_f32x4::<0x88>(low_ab, low_cd);
-            columns[4 + r] = _mm512_shuffle_f32x4::<0x88>(high_ab, high_cd);
-            columns[8 + r] = _mm512_shuffle_f32x4::<0xdd>(low_ab, low_cd);
-            columns[12 + r] = _mm512_shuffle_f32x4::<0xdd>(high_ab, high_cd);
-        }
-        columns
-    }
-}
-
 /// A mask of the first `count` of 16 lanes.
 #[inline(always)]
 fn first(count: usize) -> u16 {
@@ -388,24 +356,6 @@ impl Vector for __m256 {
             let high = _mm256_and_si256(bits, _mm256_set1_epi32(-0x1_0000));
             [_mm256_castsi256_ps(low), _mm256_castsi256_ps(high)]
         }
-    }
-}
-
-/// Turns both matrices of 4 × 4 whose rows are in the halves of these vectors.
-#[inline(always)]
-fn turned_fours([a, b, c, d]: [__m256; 4]) -> [__m256; 4] {
-    // SAFETY: `multiversion` has checked for AVX2.
-    unsafe {
-        let low_ab = _mm256_castps_pd(_mm256_unpacklo_ps(a, b));
-        let high_ab = _mm256_castps_pd(_mm256_unpackhi_ps(a, b));
-        let low_cd = _mm256_castps_pd(_mm256_unpacklo_ps(c, d));
-        let high_cd = _mm256_castps_pd(_mm256_unpackhi_ps(c, d));
-        [
-            _mm256_castpd_ps(_mm256_unpacklo_pd(low_ab, low_cd)),
-            _mm256_castpd_ps(_mm256_unpackhi_pd(low_ab, low_cd)),
-            _mm256_castpd_ps(_mm256_unpacklo_pd(high_ab, high_cd)),
-            _mm256_castpd_ps(_mm256_unpackhi_pd(high_ab, high_cd)),
-        ]
     }
 }
 
