@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::look::{Looked, look};
+use crate::order::{Flips, items};
 use crate::{Dataset, DatasetError, Layout, Options, Place, open};
 
 fn fixture(name: &str) -> PathBuf {

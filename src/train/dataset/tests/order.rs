@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::bucket::{Buckets, Fit, Sizes};
-use crate::order::{Flips, Order, items};
+use crate::order::Order;
 use crate::pairs::{Pair, lines, with_relation};
 use crate::sides::{SideWords, names_a_side, swapped};
 
