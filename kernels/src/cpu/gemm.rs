@@ -9,7 +9,8 @@
 //!
 //! Elements are f32 or bf16. Two bf16 that follow each other along the summed axis make a word, and where blocks, panels and
 //! tiles count words, those of f32 are its elements. Sums are f32; those of several blocks of bf16 are kept as f32 until the
-//! last one, and rounded once.
+//! last one, and rounded once. Where the processor multiplies bf16 in tiles, f32 are words of bf16 as well: each is in three parts
+//! ([`Parts`](super::tile)), whose products are added up to those of f32.
 
 use super::across::{Across, KEPT};
 use super::operand::{Columns, Packs, Rows, STEP};

@@ -1,5 +1,6 @@
 //! How the operands of a matrix product lie in memory.
 
+#[cfg(target_arch = "x86_64")]
 use super::scratch::Scratch;
 use super::simd::{Element, Words};
 use super::tile::{GROUP, in_amx};
