@@ -139,9 +139,9 @@ impl Linear {
         }
     }
 
-    /// `[B, In]` to `[B, Out]`.
+    /// `[B, In]` to `[B, Out]`. Rows are samples, so that each comes out as it would alone.
     pub fn forward_rows(&self, x: Tensor<2>) -> Tensor<2> {
-        self.forward(x.unsqueeze_dim(0)).squeeze_dim(0)
+        self.forward(x.unsqueeze_dim(1)).squeeze_dim(1)
     }
 
     /// `[Out, In]`, the shape of the weight.
