@@ -56,7 +56,7 @@ fn what_is_not_finite_stays_in_its_row() {
 
 #[test]
 fn a_sample_is_the_same_in_every_batch() {
-    let of = |tensor: Tensor<3>, i: usize| values(&tensor.slice([i..i + 1]));
+    let of = |tensor: Tensor<3>, i: usize| values(&tensor.narrow(0, i, 1));
     forced::each(|level| {
         for tokens in [16, 64, 300] {
             let x = scaled([3, tokens, 96], 1, 1.0);
@@ -66,7 +66,7 @@ fn a_sample_is_the_same_in_every_batch() {
             for x in [x, channels_first] {
                 let all = linear(x.clone(), weight.clone(), None);
                 for i in 0..3 {
-                    let alone = linear(x.clone().slice([i..i + 1]), weight.clone(), None);
+                    let alone = linear(x.clone().narrow(0, i, 1), weight.clone(), None);
                     let what = format!("{level:?}, linear, {tokens} tokens");
                     assert!(of(all.clone(), i) == values(&alone), "{what}");
                 }
@@ -75,8 +75,8 @@ fn a_sample_is_the_same_in_every_batch() {
             let [q, k, v] = rows.map(|(rows, seed)| scaled([3, 2, rows, 64], seed, 1.0));
             let all = attention(q.clone(), k.clone(), v.clone());
             for i in 0..3 {
-                let [q, k, v] = [&q, &k, &v].map(|x| x.clone().slice([i..i + 1]));
-                let together = values(&all.clone().slice([i..i + 1]));
+                let [q, k, v] = [&q, &k, &v].map(|x| x.clone().narrow(0, i, 1));
+                let together = values(&all.clone().narrow(0, i, 1));
                 let what = format!("{level:?}, attention, {tokens} tokens");
                 assert!(together == values(&attention(q, k, v)), "{what}");
             }
@@ -88,8 +88,8 @@ fn a_sample_is_the_same_in_every_batch() {
             );
             let all = conv2d(x.clone(), weight.clone(), None, 1, 0);
             for i in 0..2 {
-                let alone = conv2d(x.clone().slice([i..i + 1]), weight.clone(), None, 1, 0);
-                let together = values(&all.clone().slice([i..i + 1]));
+                let alone = conv2d(x.clone().narrow(0, i, 1), weight.clone(), None, 1, 0);
+                let together = values(&all.clone().narrow(0, i, 1));
                 assert!(together == values(&alone), "{level:?}, convolution, {side}");
             }
         }
