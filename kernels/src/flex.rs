@@ -1,6 +1,7 @@
 //! Between Burn's tensors on the CPU backend `flex` and the kernels in [`crate::cpu`].
 
 use crate::cpu::simd::Element as Computed;
+use crate::threads;
 
 use burn::backend::flex::{FlexTensor, Layout};
 use burn::backend::{BackendTensor, DispatchTensorKind, Flex};
@@ -40,6 +41,7 @@ impl<E: Computed> Operand<E> {
         else {
             return None;
         };
+        threads::call_up();
         let wide = match tensor.dtype() {
             dtype if dtype == E::DTYPE => return Some(Self::of(tensor)),
             DType::F32 => tensor,

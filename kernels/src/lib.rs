@@ -49,6 +49,7 @@ mod sum;
 mod tape;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod top_k;
 
 pub use activation::{geglu, geglu_input_grad, gelu, quick_gelu, silu, silu_input_grad};
@@ -78,4 +79,5 @@ pub use plain::{GroupNorm, Levels, RoiAlign, tokens_to_picture};
 pub use resize::{upsample_nearest2x, upsample_nearest2x_input_grad};
 pub use roi_align::roi_align;
 pub use sum::add;
+pub use threads::keep_awake;
 pub use top_k::top_k;

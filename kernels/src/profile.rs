@@ -118,6 +118,41 @@ pub fn record<T>(work: impl FnOnce() -> T) -> (T, Profile) {
     (result, recorder.profile)
 }
 
+/// A recording on its way to another thread, which works for this one.
+pub(crate) struct Carried(Option<Recorder>);
+
+impl Carried {
+    /// Does `work` as if it were on the thread that records.
+    pub(crate) fn on_this_thread<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        let mut back = Back {
+            carried: &mut self.0,
+            outer: None,
+        };
+        back.outer = CURRENT.replace(back.carried.take());
+        work()
+    }
+}
+
+/// Gives a carried recording back, also when the work panics.
+struct Back<'a> {
+    carried: &'a mut Option<Recorder>,
+    outer: Option<Recorder>,
+}
+
+impl Drop for Back<'_> {
+    fn drop(&mut self) {
+        *self.carried = CURRENT.replace(self.outer.take());
+    }
+}
+
+/// Calls `work` with what this thread records, so that another thread can go on with it.
+pub(crate) fn carry<T>(work: impl FnOnce(&mut Carried) -> T) -> T {
+    let mut carried = Carried(CURRENT.take());
+    let result = work(&mut carried);
+    CURRENT.set(carried.0);
+    result
+}
+
 /// Watches the function that holds it until it is dropped. `x` is any tensor on the device.
 pub(crate) fn span<const D: usize>(
     family: Family,

@@ -44,7 +44,7 @@ pub struct LayerInfo<'a> {
 }
 
 /// An observer of cross-attention.
-pub trait AttentionProbe {
+pub trait AttentionProbe: Send {
     /// Whether the probabilities of this layer are wanted. Asked once per layer and pass.
     fn wants(&self, layer: &LayerInfo) -> bool;
 

@@ -4,6 +4,7 @@
 use burn::module::Param;
 use burn::prelude::*;
 use burn::tensor::{DType, module};
+use prepose_kernels::keep_awake;
 use serde::Deserialize;
 
 use crate::config::{Check, ConfigError, Rest, limit};
@@ -215,6 +216,17 @@ impl ClipTextModel {
     /// If `N` exceeds `max_position_embeddings`, a position is not below `N`, or `layer` leaves out
     /// more layers than there are.
     pub fn forward(
+        &self,
+        tokens: Tensor<2, Int>,
+        eos_positions: &[usize],
+        layer: HiddenLayer,
+    ) -> TextEncoding {
+        keep_awake(&tokens.device(), || {
+            self.forward_awake(tokens, eos_positions, layer)
+        })
+    }
+
+    fn forward_awake(
         &self,
         tokens: Tensor<2, Int>,
         eos_positions: &[usize],

@@ -4,6 +4,7 @@
 use burn::module::Param;
 use burn::prelude::*;
 use burn::tensor::DType;
+use prepose_kernels::keep_awake;
 use serde::Deserialize;
 
 use crate::config::{Check, ConfigError, limit};
@@ -195,6 +196,10 @@ impl ClipVisionModel {
     /// # Panics
     /// If the pictures have another size, or `skip` leaves out more layers than there are.
     pub fn forward(&self, pictures: Tensor<4>, skip: usize) -> PictureEncoding {
+        keep_awake(&pictures.device(), || self.forward_awake(pictures, skip))
+    }
+
+    fn forward_awake(&self, pictures: Tensor<4>, skip: usize) -> PictureEncoding {
         let [batch, ..] = pictures.dims();
         let side = self.config.image_size;
         assert_eq!(pictures.dims(), [batch, 3, side, side], "picture encoder");

@@ -17,7 +17,7 @@ mod transform;
 use burn::prelude::*;
 use burn::tensor::activation::softmax;
 use burn::tensor::{DType, TensorData, Transaction};
-use prepose_kernels::{RoiAlign, roi_align};
+use prepose_kernels::{RoiAlign, keep_awake, roi_align};
 
 pub use config::{Architecture, BackboneConfig, Block, BoxHead, MaskHead, RcnnConfig};
 pub use masks::RoiMask;
@@ -102,9 +102,13 @@ impl Rcnn {
     }
 
     fn find(&self, pictures: &[Tensor<3>], masks: bool) -> Vec<Vec<Instance>> {
-        if pictures.is_empty() {
-            return Vec::new();
+        match pictures {
+            [] => Vec::new(),
+            [first, ..] => keep_awake(&first.device(), || self.find_awake(pictures, masks)),
         }
+    }
+
+    fn find_awake(&self, pictures: &[Tensor<3>], masks: bool) -> Vec<Vec<Instance>> {
         let batch = self.batch(pictures);
         let levels = self.features(&batch);
         let proposals = self.propose(&levels, &batch);

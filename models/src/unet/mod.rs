@@ -27,6 +27,7 @@ mod work;
 use burn::prelude::*;
 use burn::tensor::DType;
 use prepose_kernels as kernels;
+use prepose_kernels::keep_awake;
 
 pub use captured::GraphUse;
 pub use conditioning::{AddedConditioning, PreparedConditioning};
@@ -310,6 +311,19 @@ impl UNet {
     }
 
     fn pass(
+        &self,
+        sample: Tensor<4>,
+        timesteps: Tensor<2>,
+        conditioning: &PreparedConditioning,
+        probe: &mut dyn AttentionProbe,
+        reuse: &mut Reuse,
+    ) -> Tensor<4> {
+        keep_awake(&sample.device(), || {
+            self.pass_awake(sample, timesteps, conditioning, probe, reuse)
+        })
+    }
+
+    fn pass_awake(
         &self,
         sample: Tensor<4>,
         timesteps: Tensor<2>,

@@ -9,6 +9,7 @@
 
 use burn::prelude::*;
 use burn::tensor::DType;
+use prepose_kernels::keep_awake;
 
 use super::captured::Inputs;
 use super::pass::{Pass, Tape};
@@ -145,7 +146,9 @@ impl UNet {
         probe: &mut dyn AttentionProbe,
     ) -> Recording<'a> {
         let sample = inputs.sample.clone();
-        let mut recorded = self.recorded_pass(&plan, &inputs, probe);
+        let mut recorded = keep_awake(&sample.device(), || {
+            self.recorded_pass(&plan, &inputs, probe)
+        });
         let output = recorded.output.take();
         let kept = KeptBy::Pass(recorded, inputs.conditioning);
         Recording::new(self, plan, output, kept, &sample)
@@ -294,9 +297,9 @@ impl<'a> Recording<'a> {
         let (unet, plan) = (self.unet, &self.plan);
         let gradient = match self.kept {
             _ if cotangents.iter().all(Option::is_none) => None,
-            KeptBy::Pass(recorded, conditioning) => {
+            KeptBy::Pass(recorded, conditioning) => keep_awake(&self.device, || {
                 unet.recorded_gradient(plan, recorded, &conditioning, cotangents)
-            }
+            }),
             KeptBy::Graphs(lease) => lease.gradient(unet, plan, cotangents),
         };
         gradient.unwrap_or_else(|| Tensor::zeros(self.sample, (&self.device, DType::F32)))

@@ -8,6 +8,7 @@ mod tiling;
 
 use burn::prelude::*;
 use burn::tensor::DType;
+use prepose_kernels::keep_awake;
 
 pub use config::VaeConfig;
 
@@ -154,7 +155,9 @@ impl AutoencoderKl {
             Some(conv) => conv.forward(latents),
             None => latents,
         };
-        decoder.forward(latents).cast(DType::F32)
+        keep_awake(&latents.device(), || {
+            decoder.forward(latents).cast(DType::F32)
+        })
     }
 
     /// As [`Self::encode`], one picture after the other and in overlapping tiles of the size that
@@ -191,7 +194,9 @@ impl AutoencoderKl {
 
     fn encode_moments(&self, image: Tensor<4>) -> Tensor<4> {
         let encoder = self.encoder.as_ref().expect("the encoder was loaded");
-        let moments = encoder.forward(image.cast(encoder.dtype()));
+        let moments = keep_awake(&image.device(), || {
+            encoder.forward(image.cast(encoder.dtype()))
+        });
         match &self.quant_conv {
             Some(conv) => conv.forward(moments),
             None => moments,

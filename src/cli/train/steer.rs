@@ -13,7 +13,7 @@ use prepose::suite::folder::RunFolder;
 use prepose::suite::method::Method;
 use prepose::suite::{Suite, SuitePrompt, sets};
 use prepose::train::optimizer::draws::Draws;
-use prepose::train::steer::{Shown, SteerJob, SteerRecipe, run as train};
+use prepose::train::steer::{Looked, Shown, SteerJob, SteerRecipe, absent, run as train};
 use prepose_models::steer::SteerSize;
 use prepose_weights::TOYBOX;
 
@@ -48,10 +48,18 @@ pub struct SteerArgs {
     #[arg(
         long,
         value_name = "N",
-        default_value_t = 2000,
+        default_value_t = 4000,
         help_heading = "Pictures"
     )]
     most_pictures: usize,
+    /// The share of pictures that are also shown under the word of an object that is not there, 0 to 1.
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value_t = 0.25,
+        help_heading = "Training"
+    )]
+    absent: f64,
     /// Leave out the maps under wrong relation words: the classifier then learns the word instead of the picture.
     #[arg(long, help_heading = "Training")]
     no_wrong_words: bool,
@@ -242,6 +250,11 @@ impl SteerArgs {
             );
         }
         ensure!(
+            (0.0..=1.0).contains(&self.absent),
+            "--absent is {}, and must be from 0 to 1",
+            self.absent
+        );
+        ensure!(
             self.most_pictures > 0,
             "--most-pictures 0 leaves nothing to train on"
         );
@@ -294,7 +307,7 @@ impl SteerArgs {
     fn seen(&self, folder: &RunFolder) -> anyhow::Result<(Vec<Shown>, usize)> {
         let left_out = self.left_out()?;
         let place = PathBuf::from(folder.store().location());
-        let (mut shown, mut looked) = (Vec::new(), 0);
+        let (mut seen, mut looked) = (Vec::new(), 0);
         for method in 0..folder.plan().config.methods.len() {
             let name = folder.method_folder(method).to_owned();
             folder.samples(method, |sample| {
@@ -307,15 +320,20 @@ impl SteerArgs {
                 };
                 let is_left_out = pair(&objects).is_none_or(|pair| left_out.contains(&pair));
                 if let Some(class) = class(&sample, &objects).filter(|_| !is_left_out) {
-                    shown.push(Shown {
+                    let shown = Shown {
                         file: place.join(&name).join(&sample.manifest.image_path),
                         objects,
                         class,
-                    });
+                    };
+                    let labels = labels(&sample);
+                    seen.push(Looked { shown, labels });
                 }
                 Ok(())
             })?;
         }
+        let absent = absent(&seen, &left_out, self.absent, Draws(self.train_seed));
+        let mut shown: Vec<Shown> = seen.into_iter().map(|one| one.shown).collect();
+        shown.extend(absent);
         Ok((shown, looked))
     }
 }
@@ -334,6 +352,13 @@ fn drawn(mut suite: Suite, most: usize, seed: u64) -> Suite {
     suite.name = format!("{}-steer", suite.name);
     suite.pictures_per_prompt = 1;
     suite
+}
+
+/// What was detected in a picture.
+fn labels(sample: &Sample) -> Vec<String> {
+    let detections = sample.records.iter();
+    let detections = detections.flat_map(|record| &record.detectors.primary.detections);
+    detections.map(|one| one.label.clone()).collect()
 }
 
 /// How two objects of a picture stand, if that is beyond doubt: one of the relations, or none of them where just one of the

@@ -24,6 +24,8 @@ pub enum Purpose {
     Posterior,
     /// Whether a batch is told of no objects.
     Grounding,
+    /// Which pictures are shown under the word of an object that is not there, and which one.
+    Absent,
 }
 
 /// A seed.

@@ -1,6 +1,7 @@
 //! Classifiers that guidance goes by (Learn-to-Steer, Yiflach et al. 2025, arXiv 2509.02295), trained on the attention maps
 //! of pictures whose relation is known.
 //!
+//! * [`absent`]: pictures under the word of an object that is not there;
 //! * `maps`: the maps of a picture under the right relation word and under a wrong one, which are kept in files;
 //! * `fit`: the classifier's own training;
 //! * [`run`]: all of it in one call.
@@ -8,6 +9,7 @@
 //! What a picture shows is the label, whatever its prompt said and whatever the words are under which maps are recorded: so
 //! the classifier has to read the picture, and not the word that has leaked into the maps.
 
+mod absent;
 mod fit;
 mod maps;
 mod written;
@@ -34,6 +36,7 @@ use crate::engine::Blueprint;
 use crate::guidance::classifier::classes;
 use crate::make::MakeError;
 use crate::request::ModelRequest;
+pub use absent::{Looked, absent};
 use fit::Fit;
 use maps::Mapping;
 use written::write;
