@@ -130,8 +130,8 @@ struct Measured {
 }
 
 const TOYBOX: Measured = Measured {
-    scale: 2.0,
-    updates: 1,
+    scale: 1.0,
+    updates: 3,
     threshold: 0.05,
 };
 
