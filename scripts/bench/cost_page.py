@@ -60,7 +60,8 @@ def main():
         title, _, path = item.partition("=")
         text += bench(title, Path(path))
     record = json.loads(args.against.read_text())
-    clock = f"{record['threads']} thread" + ("; processor time, because the machine was busy" if record["clock"] == "cpu" else "")
+    threads = f"{record['threads']} thread{'s' * (record['threads'] > 1)}"
+    clock = threads + ("; processor time, because the machine was busy" if record["clock"] == "cpu" else "")
     text += AGAINST.format(name=args.against.name, clock=clock)
     for name, row in record.items():
         if isinstance(row, dict) and "ratios" in row:

@@ -30,7 +30,7 @@ from pathlib import Path
 START, END = "<!-- measured -->", "<!-- /measured -->"
 TOKENS = 77
 # Name, batch, side of the latents, rank, steps.
-NETWORKS = {"toybox": (12, 16, 4, 8), "sd15": (1, 64, 16, 3)}
+NETWORKS = {"toybox": (12, 16, 4, 8), "sd15": (1, 64, 16, 6)}
 SIDES = ("here", "here, recomputed", "pytorch", "pytorch, recomputed", "train", "train, recomputed")
 LABELS = {
     "here": "the network",

@@ -27,6 +27,9 @@ def command(run, name):
     notes = [json.loads(path.read_text()) for path in run.glob("provenance/*")]
     words = max(notes, key=lambda note: note["started_utc"])["command"][1:]
     known = {"steer.toml": "scripts/train/steer.toml", run.name: f"runs/{name}", str(run): f"runs/{name}"}
+    for option, place in (("--out", f"runs/{name}"), ("--cache", "runs/steer-maps")):
+        if option in words:
+            words[words.index(option) + 1] = place
     return " ".join(["prepose", *(shlex.quote(known.get(word, word)) for word in words)])
 
 
@@ -84,15 +87,15 @@ def why(methods, trained):
         if None in (steer[key]["percent"], psg[key]["percent"]):
             continue
         text.append(f"* {name.capitalize()}: {share(steer[key])} % with `steer`, {share(psg[key])} % with `psg`.")
-    text.append(f"* Passes of guidance a picture: {steer['guided_calls']:g} with `steer`, {psg['guided_calls']:g} with `psg`; seconds a picture "
-                f"{steer['seconds']:g} and {psg['seconds']:g}.")
+    text.append(f"* Passes of guidance a picture: {steer['guided_calls']:g} with `steer`, {psg['guided_calls']:g} with `psg`.")
     first = trained["with wrong words"]
     early = first["tried"]["by_timestep"][0]
     noisiest = first["settings"]["recipe"]["timesteps"][0]
     text += [f"* At the noisiest level that it knows (t = {noisiest:g}) the classifier is right on {in_percent(early[0])} of held-out maps under "
              f"right words and on {in_percent(early[1])} under wrong ones, and layouts are decided there. PoS's loss needs no training to know "
              "left from right at any level.",
-             f"* The classifier is trained on {first['settings']['pictures']} pictures; the authors take 4,000 for Stable Diffusion."]
+             f"* The classifier is trained on {first['settings']['pictures']} pictures, those under the word of something absent "
+             "counted once more; the authors take 4,000 for Stable Diffusion."]
     return text
 
 
@@ -117,12 +120,12 @@ def main():
             "pairs of objects the classifier has never seen; and the control that the paper is about: a classifier that was never shown wrong "
             "relation words. Written by `scripts/report/steer.py` from the folders of the runs.", "",
             f"Of each method {some['pictures']} pictures of {some['prompts']} prompts. Intervals are of 95 % over prompts.", "",
-            "| method | both objects, % | relation right of those, % | relation right of all, % | PASS, % | passes of guidance | seconds a picture |",
-            "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
+            "| method | both objects, % | relation right of those, % | relation right of all, % | PASS, % | passes of guidance |",
+            "| --- | ---: | ---: | ---: | ---: | ---: |"]
     for name, row in methods.items():
         cells = [share(row[key]) for key in ("found", "right_of_found", "right", "passed")]
-        text.append(f"| `{name}` | {' | '.join(cells)} | {row['guided_calls']:g} | {row['seconds']:g} |")
-    text += ["", "Seconds are of a machine that did other work beside it; compare them with each other at most.", "", *verdict(pairs),
+        text.append(f"| `{name}` | {' | '.join(cells)} | {row['guided_calls']:g} |")
+    text += ["", "[What a pass costs](../guidance/cost.md).", "", *verdict(pairs),
              *why(methods, trained), "", "## The classifiers", "",
              f"{settings['recipe']['steps']} steps of {settings['recipe']['batch']} samples each; the file has "
              f"{trained['with wrong words']['bytes']} bytes. Tried on maps of pairs that were not trained on:", "", *classifiers(trained), "",
