@@ -200,7 +200,8 @@ fn use_huge_pages<E>(data: &mut Vec<E>) {
 }
 
 /// Tells the allocator to keep up to 512 MiB of freed memory instead of giving it back to the system
-/// after every operation, which would have to clear it again for the next. For the start of a program
+/// after every operation, which would have to clear it again for the next, and to keep it for all threads together: which
+/// thread runs a network changes from call to call ([`keep_awake`](crate::keep_awake)). For the start of a program
 /// that runs networks on the CPU; does nothing where the allocator is not glibc's.
 pub fn keep_freed_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -209,6 +210,7 @@ pub fn keep_freed_memory() {
         // 32 MiB is the most that glibc accepts for the first.
         libc::mallopt(libc::M_MMAP_THRESHOLD, 32 << 20);
         libc::mallopt(libc::M_TRIM_THRESHOLD, 512 << 20);
+        libc::mallopt(libc::M_ARENA_MAX, 1);
     }
 }
 

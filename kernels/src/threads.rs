@@ -33,6 +33,9 @@ thread_local! {
 
 /// Does `work`, whose operations on the CPU then need not wait for threads to wake up: calls of a network, or of several
 /// with little between them. On other devices, within another such work or beside one, it is simply done.
+///
+/// `work` may run on another thread, so that it should not go by what belongs to the caller's; what
+/// [`profile::record`](crate::profile::record) records goes along. If it panics, so does this.
 pub fn keep_awake<T: Send>(device: &Device, work: impl FnOnce() -> T + Send) -> T {
     let device = device.clone().without_autodiff();
     let is_cpu = matches!(device.as_dispatch(), DispatchDevice::Flex(_));
