@@ -207,8 +207,8 @@ pub fn keep_freed_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: parameters of the allocator; it takes a lock to change them.
     unsafe {
-        // 32 MiB is the most that glibc accepts for the first.
-        libc::mallopt(libc::M_MMAP_THRESHOLD, 32 << 20);
+        // Activations of more than 32 MiB, too, for which glibc would otherwise ask the system.
+        libc::mallopt(libc::M_MMAP_MAX, 0);
         libc::mallopt(libc::M_TRIM_THRESHOLD, 512 << 20);
         libc::mallopt(libc::M_ARENA_MAX, 1);
     }

@@ -26,27 +26,27 @@ use super::tile::{
 };
 use rayon::prelude::*;
 
-/// Summed elements per block: the rows of the left operand that are multiplied together then stay in a 32 KiB cache, but for parts,
-/// of which both operands come from the next one, and fewer sums then go there and back.
-fn block_k<W: Words>() -> usize {
+/// Summed elements per block, of `k` in all: the rows of the left operand that are multiplied together then stay in a 32 KiB cache.
+/// Parts and up to 640 elements in AMX come from the next one, and fewer sums go there and back.
+fn block_k<W: Words>(k: usize) -> usize {
     match W::PER_WORD {
         1 => 512,
         _ if !in_amx::<W>() => 1280,
-        _ if W::PARTS > 1 => 640,
+        _ if W::PARTS > 1 || k <= 640 => 640,
         _ => 320,
     }
 }
-/// Column groups per block of `k` summed elements: at most 576 KiB of packed columns of f32, 600 KiB of bf16, 1 MiB of parts.
-fn block_groups<W: Words>(k: usize) -> usize {
+/// Column groups per block of `k` summed elements: at most 576 KiB of packed columns of f32, 600 KiB of bf16, 800 KiB in AMX, also
+/// of parts.
+pub(super) fn block_groups<W: Words>(k: usize) -> usize {
     match W::PER_WORD {
         1 => 18,
         _ if !in_amx::<W>() => 15,
-        _ if W::PARTS > 1 && k > 320 => 18,
-        _ => 36,
+        _ if W::PARTS == 1 => 40,
+        _ if k > 320 => 14,
+        _ => 28,
     }
 }
-/// Multiply-adds (about 30 µs of one core, a few in AMX) below which waking a second thread costs more than it brings.
-const SERIAL: usize = 1 << 21;
 
 /// `left · right + bias` with `left` `[m, k]`, `right` `[k, n]`.
 pub(crate) struct Gemm<'a, E> {
@@ -100,7 +100,7 @@ impl<E: Element> Gemm<'_, E> {
     /// # Safety
     /// As for that.
     unsafe fn run_in<W: Words>(&self) {
-        let (row_parts, col_parts) = self.parts::<W>();
+        let (row_parts, col_parts) = self.cut::<W>();
         let groups = self.n.div_ceil(GROUP);
         let together = if in_amx::<W>() { MOST_ROWS } else { 8 };
         let rows = self.m.div_ceil(row_parts).next_multiple_of(together);
@@ -120,27 +120,6 @@ impl<E: Element> Gemm<'_, E> {
             tasks => (0..tasks).into_par_iter().with_max_len(1).for_each(task),
         }
     }
-
-    /// Into how many row and column ranges the work is cut. Columns come first, because every row
-    /// range packs all columns again.
-    fn parts<W: Words>(&self) -> (usize, usize) {
-        let work = self.m * self.n * self.k;
-        let threads = rayon::current_num_threads();
-        if work < SERIAL || threads == 1 {
-            return (1, 1);
-        }
-        // Several tasks for each thread once they are large, so that uneven threads level out.
-        let tasks = threads * (work >> 23).clamp(1, 4);
-        let groups = self.n.div_ceil(GROUP);
-        if let Rows::Across { .. } = self.left {
-            // Here every column range copies all rows again, so that long row ranges come first.
-            let cols = (tasks * 128 / self.m).min(groups / 6).clamp(1, tasks);
-            return (tasks.div_ceil(cols).min(self.m.div_ceil(16)), cols);
-        }
-        let cols = (groups / 6).clamp(1, tasks);
-        let rows = tasks.div_ceil(cols).min(self.m.div_ceil(16));
-        (rows, cols.max(groups.div_ceil(block_groups::<W>(self.k))))
-    }
 }
 
 /// Rows or columns of a sample from which f32 are multiplied in parts where there are tiles.
@@ -150,12 +129,23 @@ const IN_PARTS: usize = 64;
 /// Bytes that a thread works in for 3 × 3 convolutions of `E` with at most so many `channels`.
 pub(crate) fn working_bytes<E: Element>(channels: usize) -> usize {
     let columns = block_groups::<E>(channels * 9) * GROUP;
-    let packed = columns * block_k::<E>() / E::PER_WORD;
+    let packed = columns * block_k::<E>(channels * 9) / E::PER_WORD;
     let copies = match in_amx::<E>() {
         true => KEPT.min(channels * channels * 9 / E::PER_WORD),
         false => 0,
     };
     size_of::<f32>() * (packed + channels * columns + copies)
+}
+
+/// Columns of the blocks in which `all` columns are multiplied, the last of which may have fewer.
+fn columns_of_block<W: Words>(k: usize, all: usize) -> usize {
+    let most = block_groups::<W>(k) * GROUP;
+    if !in_amx::<W>() {
+        return most;
+    }
+    // Blocks of about one width, of whole panels.
+    let blocks = all.div_ceil(most).max(1);
+    all.div_ceil(blocks).next_multiple_of(2 * GROUP)
 }
 
 #[derive(Clone, Copy)]
@@ -223,9 +213,9 @@ unsafe fn multiply_words<V: Vector, W: Packs<E>, E: Element>(gemm: &Gemm<'_, E>,
     };
     let together = tile_rows::<V, W>();
     let runs = gemm.k.div_ceil(run);
-    let k_blocks = gemm.k.div_ceil(block_k::<W>()).max(1);
+    let k_blocks = gemm.k.div_ceil(block_k::<W>(gemm.k)).max(1);
     let (first_col, last_col) = range.cols;
-    let columns = block_groups::<W>(gemm.k) * GROUP;
+    let columns = columns_of_block::<W>(gemm.k, last_col - first_col);
     let widest = (last_col - first_col).next_multiple_of(GROUP).min(columns);
     let kc_max = runs.div_ceil(k_blocks) * run;
     let words = W::words(kc_max);

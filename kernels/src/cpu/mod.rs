@@ -4,6 +4,7 @@ mod across;
 pub(crate) mod activation;
 pub(crate) mod attention;
 pub(crate) mod columns;
+mod cut;
 pub(crate) mod deformable;
 pub(crate) mod gemm;
 pub(crate) mod max_pool;
