@@ -158,6 +158,8 @@ fn group_norm(batch: usize, channels: usize, size: usize) {
 }
 
 fn main() {
+    // As the program does.
+    fast::keep_freed_memory();
     let threads = rayon::current_num_threads();
     println!(
         "{threads} threads: f32 wall ms, cpu ms, bf16 wall ms, cpu ms, ratio, plain wall ms, cpu ms"
@@ -165,8 +167,15 @@ fn main() {
     for [m, k, n] in [
         [1024, 1024, 1024],
         [2048, 2048, 2048],
+        [2048, 1280, 1280],
+        [2048, 1280, 10240],
         [2048, 5120, 1280],
         [8192, 320, 320],
+        [8192, 320, 2560],
+        [8192, 1280, 320],
+        [8192, 640, 640],
+        [8192, 640, 5120],
+        [8192, 2560, 640],
         [77, 1280, 5120],
         [77, 5120, 1280],
         [154, 1280, 5120],
