@@ -199,10 +199,10 @@ fn use_huge_pages<E>(data: &mut Vec<E>) {
     let _ = data;
 }
 
-/// Tells the allocator to keep up to 512 MiB of freed memory instead of giving it back to the system
-/// after every operation, which would have to clear it again for the next, and to keep it for all threads together: which
-/// thread runs a network changes from call to call ([`keep_awake`](crate::keep_awake)). For the start of a program
-/// that runs networks on the CPU; does nothing where the allocator is not glibc's.
+/// Tells the allocator to keep freed memory instead of giving it back to the system after every operation, which would have to
+/// clear it again for the next, and to keep it for all threads together: which thread runs a network changes from call to call
+/// ([`keep_awake`](crate::keep_awake)). Only what is free at the end of the heap goes back, from 512 MiB on. For the start of a
+/// program that runs networks on the CPU; does nothing where the allocator is not glibc's.
 pub fn keep_freed_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: parameters of the allocator; it takes a lock to change them.

@@ -9,10 +9,13 @@ use super::tile::{GROUP, MOST_ROWS, in_amx};
 const SERIAL: usize = 1 << 21;
 /// Groups of columns that a range has at least, if there are as many.
 const FEWEST_GROUPS: usize = 6;
+/// Strips of rows that a range in AMX has at most: 4,096 rows, whose sums, kept from block to block of summed elements, take 10 MiB
+/// with the widest block of columns.
+const MOST_STRIPS: usize = 128;
 
-/// What AMX multiplies in about the time in which operands are brought into the order of its tiles.
+/// How much AMX multiplies in about the time that it takes to bring operands into the order of its tiles.
 #[derive(Clone, Copy)]
-struct Ordering {
+struct Arranging {
     /// Column groups of a block, for each of which all rows are copied.
     in_block: usize,
     /// Columns that a row is multiplied with while it is copied.
@@ -21,10 +24,10 @@ struct Ordering {
     column: usize,
 }
 
-impl Ordering {
+impl Arranging {
     /// Of `k` summed elements in words of `W`.
     fn of<W: Words>(k: usize) -> Self {
-        // Parts are multiplied six times.
+        // Six products take longer than one, and so does splitting operands into parts, but not as much longer.
         let products = if W::PARTS > 1 { 2 } else { 1 };
         Self {
             in_block: block_groups::<W>(k),
@@ -56,7 +59,7 @@ impl<E: Element> Gemm<'_, E> {
         if in_amx::<W>() {
             return shortest(
                 (self.m.div_ceil(MOST_ROWS), groups),
-                Ordering::of::<W>(self.k),
+                Arranging::of::<W>(self.k),
                 threads,
             );
         }
@@ -72,18 +75,18 @@ impl<E: Element> Gemm<'_, E> {
 /// come in `strips` of [`MOST_ROWS`].
 fn shortest(
     (strips, groups): (usize, usize),
-    ordering: Ordering,
+    arranging: Arranging,
     threads: usize,
 ) -> (usize, usize) {
-    let Ordering {
+    let Arranging {
         in_block,
         row,
         column,
-    } = ordering;
+    } = arranging;
     let blocks = groups.div_ceil(in_block).next_multiple_of(threads);
     let most = (groups / FEWEST_GROUPS).clamp(1, threads.max(blocks));
     let ways = (1..=most).flat_map(|cols| {
-        let fewest = threads.div_ceil(cols);
+        let fewest = threads.div_ceil(cols).max(strips.div_ceil(MOST_STRIPS));
         [1, 2, 4].map(|times| {
             let rows = (times * fewest).min(strips).max(1);
             // As many as have something to do.
@@ -104,7 +107,7 @@ fn shortest(
 mod tests {
     use super::*;
 
-    const ONCE: Ordering = Ordering {
+    const BF16: Arranging = Arranging {
         in_block: 40,
         row: 128,
         column: 256,
@@ -113,16 +116,18 @@ mod tests {
     #[test]
     fn all_threads_have_something_to_do() {
         for threads in [2, 3, 4, 16, 64] {
-            for strips in [1, 2, 3, 5, 64, 256] {
+            for strips in [1, 2, 3, 5, 64, 256, 2048] {
                 for groups in [1, 5, 20, 80, 81, 640] {
-                    let (rows, cols) = shortest((strips, groups), ONCE, threads);
+                    let (rows, cols) = shortest((strips, groups), BF16, threads);
                     let case = format!("{threads} threads, {strips} × {groups}: {rows} × {cols}");
                     assert!((1..=strips).contains(&rows), "{case}");
                     assert!((1..=groups).contains(&cols), "{case}");
                     // No range of rows is empty.
                     assert!((rows - 1) * strips.div_ceil(rows) < strips, "{case}");
                     let enough = strips * (groups / FEWEST_GROUPS).max(1) >= 2 * threads;
-                    assert!(!enough || rows * cols * 2 > threads, "{case}");
+                    assert!(!enough || rows * cols >= threads, "{case}");
+                    // Sums of a range stay small.
+                    assert!(strips.div_ceil(rows) <= MOST_STRIPS, "{case}");
                 }
             }
         }
@@ -131,7 +136,7 @@ mod tests {
     /// Of SDXL's and SD 1.5's layers, on two threads.
     #[test]
     fn what_is_wide_is_cut_by_columns_and_what_is_long_by_rows() {
-        let of = |m: usize, n: usize| shortest((m.div_ceil(MOST_ROWS), n.div_ceil(GROUP)), ONCE, 2);
+        let of = |m: usize, n: usize| shortest((m.div_ceil(MOST_ROWS), n.div_ceil(GROUP)), BF16, 2);
         assert_eq!(of(2048, 1280).1, 2);
         assert_eq!(of(2048, 10240).1 % 2, 0);
         assert!(of(2048, 10240).1 >= 16);

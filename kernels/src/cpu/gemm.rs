@@ -129,7 +129,9 @@ const IN_PARTS: usize = 64;
 /// Bytes that a thread works in for 3 × 3 convolutions of `E` with at most so many `channels`.
 pub(crate) fn working_bytes<E: Element>(channels: usize) -> usize {
     let columns = block_groups::<E>(channels * 9) * GROUP;
-    let packed = columns * block_k::<E>(channels * 9) / E::PER_WORD;
+    // A layer of fewer channels may have longer blocks.
+    let longest = block_k::<E>(channels * 9).max(block_k::<E>(1));
+    let packed = columns * longest / E::PER_WORD;
     let copies = match in_amx::<E>() {
         true => KEPT.min(channels * channels * 9 / E::PER_WORD),
         false => 0,
