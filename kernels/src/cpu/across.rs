@@ -14,9 +14,9 @@ pub(super) const KEPT: usize = 1 << 21;
 
 /// Copies of blocks of rows.
 ///
-/// Of f32 read across, whole runs are copied as they lie, of which the tile reads the taps in their order. Of bf16 read
-/// across, the elements of a word come from different places. Those of a single tap lie as `[words, rows]` but for AMX, everything
-/// else as `[rows, words]`.
+/// Of f32 read across, whole runs are copied as they lie, of which the tile reads the taps in their order, unless they are multiplied
+/// in parts. Of bf16 read across, the elements of a word come from different places. Those of a single tap lie as `[words, rows]` but for
+/// AMX, everything else as `[rows, words]`.
 pub(super) struct Across<'a, V, W, E> {
     operand: Rows<'a, E>,
     copies: Scratch,
@@ -117,6 +117,23 @@ impl<'a, V: Vector, W: Packs<E>, E: Element> Across<'a, V, W, E> {
         };
         let run = taps.len().max(1);
         let from = from.wrapping_add(k0 / run * stride + row * kernel);
+        #[cfg(target_arch = "x86_64")]
+        if W::PARTS > 1 {
+            let mut whole = Scratch::take(self.together * kc);
+            let whole = whole.as_mut_ptr();
+            // SAFETY: the caller's rows exist; there is room for whole rows and for their words. Where there are parts, elements are f32
+            // and there is AVX-512.
+            unsafe {
+                match kernel {
+                    1 => turn((from.cast(), stride), (rows, kc), (whole, kc)),
+                    _ => by_rows(from, whole.cast(), (stride, kernel, taps), rows, kc),
+                }
+                for j in 0..rows {
+                    W::row(whole.add(j * kc).cast(), kc, to.add(j * words));
+                }
+            }
+            return by_row;
+        }
         if E::PER_WORD > 1 {
             if run > 1 {
                 if !copied {
@@ -131,11 +148,10 @@ impl<'a, V: Vector, W: Packs<E>, E: Element> Across<'a, V, W, E> {
                 if !copied {
                     let mut scratch = Scratch::take(self.together * words);
                     let across = scratch.as_mut_ptr();
-                    let offsets = self.offsets.as_mut_ptr().cast();
                     // SAFETY: as below; words of `together` rows have room, here and there.
                     unsafe {
                         pairs_of_outputs(from, (across, self.together), place, rows, kc);
-                        turn((across, offsets), (rows, words), (to, words));
+                        turn((across, self.together), (rows, words), (to, words));
                     }
                 }
                 return by_row;

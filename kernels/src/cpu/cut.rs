@@ -49,19 +49,19 @@ impl<E: Element> Gemm<'_, E> {
         let in_block = block_groups::<W>(self.k);
         // Several tasks for each thread once they are large, so that uneven threads level out.
         let tasks = threads * (work >> 23).clamp(1, 4);
-        if let Rows::Across { .. } = self.left {
-            // Here every column range copies all rows again, so that long row ranges come first.
-            let cols = (tasks * 128 / self.m)
-                .min(groups / FEWEST_GROUPS)
-                .clamp(1, tasks);
-            return (tasks.div_ceil(cols).min(self.m.div_ceil(16)), cols);
-        }
         if in_amx::<W>() {
             return shortest(
                 (self.m.div_ceil(MOST_ROWS), groups),
                 Arranging::of::<W>(self.k),
                 threads,
             );
+        }
+        if let Rows::Across { .. } = self.left {
+            // Here every column range copies all rows again, so that long row ranges come first.
+            let cols = (tasks * 128 / self.m)
+                .min(groups / FEWEST_GROUPS)
+                .clamp(1, tasks);
+            return (tasks.div_ceil(cols).min(self.m.div_ceil(16)), cols);
         }
         // Columns come first, because every row range packs all columns again.
         let cols = (groups / FEWEST_GROUPS).clamp(1, tasks);

@@ -89,10 +89,15 @@ impl<E: Element> Gemm<'_, E> {
     /// Whether elements are f32 that are multiplied in three parts.
     #[cfg(target_arch = "x86_64")]
     fn in_parts(&self) -> bool {
-        let along = matches!(self.left, Rows::Along { .. });
+        // To gather some of the taps takes longer than to multiply them.
+        let whole = match self.left {
+            Rows::Along { .. } => true,
+            Rows::Across { kernel, taps, .. } => kernel == taps.len(),
+        };
         // All but the samples' number.
         let least = self.m.min(self.n).min(self.sample);
-        E::PER_WORD == 1 && level() == Level::Amx && along && least >= IN_PARTS && self.k >= STEP
+        let long = least >= IN_PARTS && self.k >= STEP;
+        E::PER_WORD == 1 && level() == Level::Amx && whole && long
     }
 
     /// [`Gemm::run`] in words of `W`.
@@ -210,7 +215,7 @@ unsafe fn multiply_body<V: Vector, E: Element>(gemm: &Gemm<'_, E>, range: Range)
 unsafe fn multiply_words<V: Vector, W: Packs<E>, E: Element>(gemm: &Gemm<'_, E>, range: Range) {
     let _engaged = engaged::<W>();
     let run = match gemm.left {
-        Rows::Along { .. } if in_amx::<W>() => STEP,
+        left if in_amx::<W>() && STEP.is_multiple_of(left.run()) => STEP,
         left => left.run(),
     };
     let together = tile_rows::<V, W>();

@@ -3,7 +3,7 @@
 
 use super::{random, reference, values};
 use crate::cpu::simd::forced;
-use crate::{attention, conv2d, linear};
+use crate::{attention, conv2d, conv2d_input_grad, linear, linear_input_grad, linear_weight_grad};
 use burn::tensor::{DType, Tensor};
 
 /// Root of the mean square of the errors, as a share of that of `want`.
@@ -35,6 +35,67 @@ fn sums_are_those_of_f32() {
             let got = linear(x.clone(), weight.clone(), None);
             let error = error(&values(&got), &want);
             assert!(error < 5e-7, "{level:?}, {inputs} summed: {error:e}");
+        });
+    }
+}
+
+/// Left operands whose summed elements lie apart.
+#[test]
+fn sums_across_are_those_of_f32() {
+    for (tokens, outputs, inputs) in [(70, 64, 77), (300, 129, 65), (33, 200, 640)] {
+        let grad = scaled([2, tokens, outputs], 1, 1.0);
+        let x = scaled([2, tokens, inputs], 2, 1e-6);
+        let weight = scaled([outputs, inputs], 3, 1.0);
+        let check = |got: &[f64], want: &[f64], what: &str| {
+            let error = error(got, want);
+            assert!(
+                error < 5e-7,
+                "{what}, {tokens} × {outputs} × {inputs}: {error:e}"
+            );
+        };
+        let by_output = values(&grad.clone().reshape([2 * tokens, outputs]).transpose());
+        let by_input = values(&x.clone().reshape([2 * tokens, inputs]).transpose());
+        let of_weight = reference::linear(&by_output, &by_input, None, 2 * tokens);
+        let across = values(&weight.clone().transpose());
+        let of_x = reference::linear(&values(&grad), &across, None, outputs);
+        let channels_first = grad.clone().swap_dims(1, 2) + 0.0;
+        let pictures = channels_first.clone().unsqueeze_dim::<4>(3);
+        let kernel = weight.clone().reshape([outputs, inputs, 1, 1]);
+        forced::each(|level| {
+            let got = linear_weight_grad(grad.clone(), x.clone());
+            check(&values(&got), &of_weight, &format!("{level:?}, weight"));
+            let grad = channels_first.clone().swap_dims(1, 2);
+            let got = linear_input_grad(grad, weight.clone());
+            check(&values(&got), &of_x, &format!("{level:?}, input"));
+            let shape = [2, inputs, tokens, 1];
+            let got = conv2d_input_grad(pictures.clone(), kernel.clone(), shape, 1, 0);
+            let got = got.squeeze_dim::<3>(3).swap_dims(1, 2);
+            check(&values(&got), &of_x, &format!("{level:?}, 1 × 1"));
+        });
+    }
+}
+
+/// All nine taps of a small convolution, in reverse.
+#[test]
+fn turned_taps_are_those_of_f32() {
+    let [outputs, channels] = [67, 70];
+    let weight = scaled([outputs, channels, 3, 3], 1, 1.0);
+    let turned = weight.clone().swap_dims(0, 1).flip([2, 3]);
+    for size in [[8, 9], [11, 6]] {
+        let grad = scaled([2, outputs, size[0], size[1]], 2, 1.0);
+        let conv = reference::Conv {
+            x: [2, outputs, size[0], size[1]],
+            out: channels,
+            kernel: [3, 3],
+            stride: 1,
+            padding: [1, 1],
+        };
+        let want = conv.run(&values(&grad), &values(&turned), None);
+        forced::each(|level| {
+            let shape = [2, channels, size[0], size[1]];
+            let got = conv2d_input_grad(grad.clone(), weight.clone(), shape, 1, 1);
+            let error = error(&values(&got), &want);
+            assert!(error < 5e-7, "{level:?}, {size:?}: {error:e}");
         });
     }
 }

@@ -341,7 +341,8 @@ impl Turned {
     /// Up to [`ROWS`] rows from `row`.
     ///
     /// # Safety
-    /// `left` must be what this was made for, and have the row and `kc` words in each; if it has offsets, its stride must be 1.
+    /// `left` must be what this was made for, and have the row and `kc` words in each; if it has offsets, they must be equally far apart,
+    /// and its stride 1.
     #[inline(always)]
     unsafe fn rows(&mut self, left: Left, row: usize, kc: usize) -> Left {
         let rows = ROWS.min(left.rows - row);
@@ -350,27 +351,28 @@ impl Turned {
             return Left { at, rows, ..left };
         };
         let (to, stride) = (scratch.as_mut_ptr(), kc.next_multiple_of(SIDE));
+        // SAFETY: there are `kc` offsets.
+        let offset = |k: usize| unsafe { *left.offsets.add(k) as usize };
+        let apart = if kc > 1 { offset(1) - offset(0) } else { 0 };
+        let from = at.wrapping_add(if kc > 0 { offset(0) } else { 0 });
         // SAFETY: the scratch has room for `ROWS` rows of whole steps.
-        unsafe { turn((at, left.offsets), (rows, kc), (to, stride)) };
+        unsafe { turn((from, apart), (rows, kc), (to, stride)) };
         Left::along(to, stride, rows)
     }
 }
 
-/// Writes rows whose word `k` is at `offsets[k]`, one row behind the other, as rows of words that follow each other.
+/// Writes rows whose words lie `apart` words from each other, and one row's beside the next one's, as rows of words that follow each
+/// other.
 ///
 /// # Safety
-/// Offsets must be equally far apart. There must be `kc` words of each of the up to [`ROWS`] rows, and room for `rows` rows of
-/// them, `stride` words apart. The processor must have AVX-512F.
+/// There must be `kc` words of each of the `rows` rows, and room for the rows, `stride` words apart. The processor must have AVX-512F.
 pub(crate) unsafe fn turn(
-    (from, offsets): (*const f32, *const u32),
+    (from, apart): (*const f32, usize),
     (rows, kc): (usize, usize),
     (to, stride): (*mut f32, usize),
 ) {
-    // SAFETY: the caller's offsets.
-    let offset = |k: usize| unsafe { *offsets.add(k) as usize };
     for first in (0..kc).step_by(SIDE) {
-        let from = from.wrapping_add(offset(first));
-        let apart = if kc > 1 { offset(1) - offset(0) } else { 0 };
+        let from = from.wrapping_add(first * apart);
         for row in (0..rows).step_by(SIDE) {
             let (count, words) = (SIDE.min(rows - row), SIDE.min(kc - first));
             let (from, to) = (
