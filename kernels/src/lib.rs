@@ -62,6 +62,7 @@ pub use cache::{KernelCache, keep_compiled_kernels};
 pub use conv::{conv2d, conv2d_relu, convolution_working_bytes, pointwise_onto};
 pub use conv_grad::{conv2d_bias_grad, conv2d_input_grad, conv2d_weight_grad};
 pub use cotangent::{Cotangent, alias, apart, backward};
+pub use cpu::simd::{INSTRUCTIONS_VARIABLE, UnknownInstructions, instructions};
 pub use deformable::deformable_attention;
 pub use flex::{keep_freed_memory, release_freed_memory};
 pub use layout::{

@@ -18,6 +18,7 @@ writes OUT/compare-DEVICE-DATE.json and .md with the ratios.
   --rounds N          of each side [default: 2]
   --compile           a third side: torch.compile, on CUDA with graphs
   --threads N         of both, on the CPU [default: all]
+  --instructions NAME up to which both use the CPU's: avx2, avx512, avx512-bf16, amx [default: all]
 
 Example: compare.sh --rounds 3 -- --checkpoints sd15 --batches 1 --only matmul,unet,picture
 TEXT
@@ -25,18 +26,18 @@ TEXT
 
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
-prepose="" python=python3 device=auto output="$root/benches/results" budget=480 rounds=2 compile="" threads=$(nproc)
+prepose="" python=python3 device=auto output="$root/benches/results" budget=480 rounds=2 compile="" threads=$(nproc) instructions=""
 weights="${TMPDIR:-/tmp}/prepose-weights"
 # What is recorded: all but where things lie.
 words=()
 while [ $# -gt 0 ]; do
     case "$1" in
-        --device | --budget | --rounds | --threads) words+=("$1" "${2-}") ;;
+        --device | --budget | --rounds | --threads | --instructions) words+=("$1" "${2-}") ;;
         --compile) words+=("$1") ;;
         --) words+=("$@") ;;
     esac
     case "$1" in
-        --prepose | --python | --device | --weights | --out | --budget | --rounds | --threads)
+        --prepose | --python | --device | --weights | --out | --budget | --rounds | --threads | --instructions)
             [ $# -ge 2 ] || { echo "error: $1 needs a value" >&2; exit 2; } ;;
     esac
     case "$1" in
@@ -48,6 +49,7 @@ while [ $# -gt 0 ]; do
         --budget) budget=$2; shift 2 ;;
         --rounds) rounds=$2; shift 2 ;;
         --threads) threads=$2; shift 2 ;;
+        --instructions) instructions=$2; shift 2 ;;
         --compile) compile=yes; shift ;;
         --) shift; break ;;
         -h | --help) usage; exit 0 ;;
@@ -71,6 +73,18 @@ case "$rounds$budget$threads" in *[!0-9]*) echo "error: --rounds, --budget and -
 [ "$rounds" -ge 1 ] || { echo "error: --rounds is 0, but must be at least 1" >&2; exit 2; }
 
 export RAYON_NUM_THREADS=$threads OMP_NUM_THREADS=$threads MKL_NUM_THREADS=$threads HF_HUB_OFFLINE=1
+if [ -n "$instructions" ]; then
+    # PyTorch itself, oneDNN and MKL.
+    case "$instructions" in
+        avx2) limits=(avx2 AVX2 AVX2) ;;
+        avx512) limits=(avx512 AVX512_CORE AVX512) ;;
+        avx512-bf16) limits=(avx512 AVX512_CORE_BF16 AVX512) ;;
+        amx) limits=(avx512 AVX512_CORE_AMX AVX512) ;;
+        *) echo "error: --instructions is $instructions, but may be avx2, avx512, avx512-bf16 or amx" >&2; exit 2 ;;
+    esac
+    export PREPOSE_INSTRUCTIONS=$instructions
+    export ATEN_CPU_CAPABILITY=${limits[0]} ONEDNN_MAX_CPU_ISA=${limits[1]} MKL_ENABLE_INSTRUCTIONS=${limits[2]}
+fi
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 each=$((budget / rounds))

@@ -96,7 +96,8 @@ def main():
     loads = [sheet["machine"].get("load_average") for sheet in sheets]
     lines = [f"# prepose and diffusers on {machine['name']}, {machine['date']}", ""]
     lines += ["| | |", "| --- | --- |"]
-    lines += [f"| processor | {machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads |"]
+    used = f" up to {machine['instructions']}" if machine.get("instructions") else ""
+    lines += [f"| processor | {machine['cpu']}{used}, {machine['cores']} cores, {machine['threads']} threads |"]
     lines += [f"| driver | {machine['driver'] or 'none or unknown'} |"]
     lines += [f"| prepose | {machine['version']} ({machine['git_commit']}), {', '.join(machine['features'])} |"]
     lines += [f"| diffusers | {library['diffusers']}, PyTorch {library['torch']}, {library['threads']} threads |"]

@@ -46,6 +46,9 @@ pub struct Machine {
     pub driver: Option<String>,
     /// The processor.
     pub cpu: Option<String>,
+    /// The widest of its instructions that were used, as `PREPOSE_INSTRUCTIONS` names them; empty in older sheets.
+    #[serde(default)]
+    pub instructions: String,
     /// Processors that the program may use.
     pub cores: usize,
     /// Threads that it uses.
@@ -80,6 +83,7 @@ impl Machine {
         Self {
             driver: (!device.is_cpu).then(driver).flatten(),
             cpu: line_of("/proc/cpuinfo", "model name"),
+            instructions: prepose_kernels::instructions().unwrap_or_default().into(),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             threads: rayon::current_num_threads(),
             memory_bytes: line_of("/proc/meminfo", "MemTotal").and_then(|line| kibibytes(&line)),

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use prepose::device::{self, Backend};
-use prepose_kernels::{Bf16Products, bf16_products};
+use prepose_kernels::{Bf16Products, bf16_products, instructions};
 
 use super::OK;
 
@@ -50,6 +50,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
                 );
                 if *backend == Backend::Flex {
                     device["bf16"] = bf16(bf16_products()).0.into();
+                    device["instructions"] = instructions().unwrap_or_default().into();
                 }
                 device
             })
@@ -75,7 +76,11 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
                 (false, _) => "  -   ",
             };
             let products = match backend {
-                Backend::Flex => format!("; bf16 {}", bf16(bf16_products()).1),
+                Backend::Flex => format!(
+                    "; {}; bf16 {}",
+                    instructions().unwrap_or_default(),
+                    bf16(bf16_products()).1
+                ),
                 _ => String::new(),
             };
             writeln!(out, "{mark}  {spec:<9} {text}{products}")?;

@@ -161,6 +161,9 @@ pub fn main_with(arguments: Vec<OsString>) -> u8 {
     start_log(&cli);
     prepose_kernels::keep_freed_memory();
     prepose::memory::silence_panics();
+    if let Err(error) = prepose_kernels::instructions() {
+        return failed(&error.into());
+    }
     let result = match &cli.command {
         Command::Generate(args) => generate::run(args, cli.quiet),
         Command::Check(args) => check::run(args, cli.quiet),
@@ -190,16 +193,19 @@ pub fn main_with(arguments: Vec<OsString>) -> u8 {
         Command::Serve(args) => serve::run(args, cli.quiet),
         Command::Completions(args) => completions::run(args),
     };
-    result.unwrap_or_else(|error| {
-        // `| head` has seen enough, and the work is not done.
-        if is_closed_output(&error) {
-            return NO_READER;
-        }
-        // Names and texts in it may come from files and servers.
-        let message = message(error.chain().map(ToString::to_string));
-        anstream::eprintln!("{} {message}", colour::paint(colour::ERROR, "error:"));
-        interrupt::exit_code().unwrap_or(ERROR)
-    })
+    result.unwrap_or_else(|error| failed(&error))
+}
+
+/// Prints the error, unless nobody reads what the program says, and returns the exit code.
+fn failed(error: &anyhow::Error) -> u8 {
+    // `| head` has seen enough, and the work is not done.
+    if is_closed_output(error) {
+        return NO_READER;
+    }
+    // Names and texts in it may come from files and servers.
+    let message = message(error.chain().map(ToString::to_string));
+    anstream::eprintln!("{} {message}", colour::paint(colour::ERROR, "error:"));
+    interrupt::exit_code().unwrap_or(ERROR)
 }
 
 /// Prints what clap says instead of arguments: help, the version, or what is wrong. What it quotes may be long or hold

@@ -298,6 +298,40 @@ fn the_devices_are_listed() {
     }
 }
 
+#[test]
+fn instructions_of_the_processor_can_be_left_unused() {
+    let folder = tempfile::tempdir().unwrap();
+    let with = |instructions: &str, args: &[&str]| {
+        let mut command = program::prepose();
+        command.current_dir(folder.path()).args(args);
+        command.env("PREPOSE_INSTRUCTIONS", instructions);
+        command.output().unwrap()
+    };
+    let refused = with("sse9", &["devices"]);
+    assert_eq!(refused.status.code(), Some(2));
+    let said = stderr(&refused);
+    assert!(said.contains("PREPOSE_INSTRUCTIONS is \"sse9\""), "{said}");
+    assert!(said.contains("avx2") && said.lines().count() == 1, "{said}");
+    let listed = with("portable", &["devices", "--json"]);
+    let listed: serde_json::Value = serde_json::from_str(&stdout(&listed)).unwrap();
+    let mut devices = listed["devices"].as_array().unwrap().iter();
+    let flex = devices.find(|device| device["device"] == "flex").unwrap();
+    assert_eq!(
+        (&flex["instructions"], &flex["bf16"]),
+        (&"portable".into(), &"widened".into())
+    );
+    let pictures = ["", "avx2"].map(|instructions| {
+        let name = format!("dog{instructions}.png");
+        let to = ["--steps", "2", "--device", "flex", "-o", &name];
+        let made = with(instructions, &[&["generate", "a dog"], &to[..]].concat());
+        assert_eq!(made.status.code(), Some(0), "{}", stderr(&made));
+        image::open(folder.path().join(name)).unwrap().into_rgb8()
+    });
+    let pairs = pictures[0].iter().zip(pictures[1].iter());
+    let apart = pairs.map(|(a, b)| a.abs_diff(*b)).max();
+    assert!(apart.is_some_and(|apart| apart <= 1), "{apart:?}");
+}
+
 const PROMPT: &str = "a dog to the left of a cat";
 
 #[test]

@@ -29,13 +29,17 @@ fn heading(sheet: &Sheet, text: &mut String) {
     );
     line(text, "");
     let processor = machine.cpu.clone().unwrap_or_else(unknown);
+    let instructions = match machine.instructions.as_str() {
+        "" => String::new(),
+        known => format!(" up to {known}"),
+    };
     let memory = machine.memory_bytes.map_or_else(unknown, gigabytes);
     let commit = machine.git_commit.clone().unwrap_or_else(unknown);
     let facts = [
         (
             "processor",
             format!(
-                "{processor}, {} cores, {} threads, {memory}",
+                "{processor}{instructions}, {} cores, {} threads, {memory}",
                 machine.cores, machine.threads
             ),
         ),

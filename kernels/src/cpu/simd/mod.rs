@@ -8,6 +8,7 @@
 
 mod element;
 mod functions;
+mod level;
 #[cfg(target_arch = "x86_64")]
 mod turned;
 mod vector;
@@ -16,6 +17,8 @@ mod x86;
 
 pub(crate) use element::{Element, Words};
 pub(crate) use functions::{distribution, exp2, gelu, sigmoid, silu};
+pub use level::{INSTRUCTIONS_VARIABLE, UnknownInstructions, instructions};
+pub(crate) use level::{Level, level};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use turned::turned;
 pub(crate) use vector::{Portable, Vector};
@@ -121,50 +124,6 @@ macro_rules! map {
 }
 pub(crate) use map;
 
-/// Which version of every kernel runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
-pub(crate) enum Level {
-    Portable,
-    Avx2,
-    Avx512,
-    /// With products of pairs of bf16.
-    Avx512Bf16,
-    /// With those, and with products of tiles of them.
-    Amx,
-}
-
-/// The best version for this processor.
-#[cfg(target_arch = "x86_64")]
-pub(crate) fn level() -> Level {
-    #[cfg(test)]
-    if let Some(level) = forced::get() {
-        return level;
-    }
-    static BEST: std::sync::OnceLock<Level> = std::sync::OnceLock::new();
-    *BEST.get_or_init(best)
-}
-
-#[cfg(target_arch = "x86_64")]
-fn best() -> Level {
-    if is_x86_feature_detected!("avx512f")
-        && is_x86_feature_detected!("avx512dq")
-        && is_x86_feature_detected!("avx512bw")
-        && is_x86_feature_detected!("avx512vl")
-        && is_x86_feature_detected!("fma")
-    {
-        match is_x86_feature_detected!("avx512bf16") {
-            true if super::tile::has_amx() => Level::Amx,
-            true => Level::Avx512Bf16,
-            false => Level::Avx512,
-        }
-    } else if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-        Level::Avx2
-    } else {
-        Level::Portable
-    }
-}
-
 /// Lets the tests run the versions for lesser processors too.
 #[cfg(test)]
 pub(crate) mod forced {
@@ -184,13 +143,7 @@ pub(crate) mod forced {
     /// packed for a level, so that it must not change while another test computes.
     pub(crate) fn each(f: impl Fn(Level) + Sync) {
         let best = super::level();
-        for level in [
-            Level::Portable,
-            Level::Avx2,
-            Level::Avx512,
-            Level::Avx512Bf16,
-            Level::Amx,
-        ] {
+        for level in Level::ALL {
             let threads = rayon::ThreadPoolBuilder::new()
                 .start_handler(move |_| LEVEL.set(Some(level)))
                 .build()
@@ -201,9 +154,4 @@ pub(crate) mod forced {
             }
         }
     }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn level() -> Level {
-    Level::Portable
 }
