@@ -18,7 +18,7 @@ writes OUT/compare-DEVICE-DATE.json and .md with the ratios.
   --rounds N          of each side [default: 2]
   --compile           a third side: torch.compile, on CUDA with graphs
   --threads N         of both, on the CPU [default: all]
-  --instructions NAME up to which both use the CPU's: avx2, avx512, avx512-bf16, amx [default: all]
+  --instructions NAME the widest that both take from the CPU: avx2, avx512, avx512-bf16, amx [default: all]
 
 Example: compare.sh --rounds 3 -- --checkpoints sd15 --batches 1 --only matmul,unet,picture
 TEXT
