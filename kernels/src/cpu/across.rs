@@ -2,6 +2,7 @@
 //! so that the rows of a tile lie together.
 
 use super::operand::{Packs, Rows};
+use super::prefetch;
 use super::scratch::Scratch;
 use super::simd::{Element, Vector};
 use super::tile::{Left, tile_rows};
@@ -329,7 +330,7 @@ unsafe fn copy<const SIZE: usize>(from: *const f32, to: *mut f32, count: usize) 
 fn prefetch_ahead<E>(from: *const E, ahead: usize, count: usize) {
     let at = from.wrapping_add(ahead).cast::<u8>();
     for line in 0..(count * size_of::<E>()).div_ceil(64) {
-        prefetch(at.wrapping_add(line * 64));
+        prefetch::far(at.wrapping_add(line * 64));
     }
 }
 
@@ -337,16 +338,4 @@ fn prefetch_ahead<E>(from: *const E, ahead: usize, count: usize) {
 #[inline(always)]
 fn prefetch_rows<E>(from: *const E, count: usize) {
     prefetch_ahead(from, count, count);
-}
-
-/// Asks for a cache line ahead of its use; any address will do.
-#[inline(always)]
-pub(super) fn prefetch(at: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint, which reads nothing.
-    unsafe {
-        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T1 }>(at.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = at;
 }

@@ -1,11 +1,8 @@
 //! The two ways in which right operands lie in memory.
 
-#[cfg(target_arch = "x86_64")]
-use super::across::prefetch;
 use super::operand::Columns;
-use super::simd::Element;
-#[cfg(target_arch = "x86_64")]
-use super::simd::{Level, level, turned};
+use super::prefetch;
+use super::simd::{Element, Level, Vector, level, multiversion};
 use super::taps::{self, Tap, TapRows};
 use super::tile::GROUP;
 
@@ -32,21 +29,19 @@ impl<E: Element> Columns<E> for Transposed<E> {
         let from = self.from.wrapping_add(col * self.stride + k0);
         // The next word of each column.
         let mut word = 0;
-        #[cfg(target_arch = "x86_64")]
-        if cols == GROUP && level() >= Level::Avx512 {
+        if cols == GROUP {
             let bytes = self.stride * size_of::<E>();
-            while (word + 16) * E::PER_WORD <= kc {
+            while (word + GROUP) * E::PER_WORD <= kc {
                 let from = from.wrapping_add(word * E::PER_WORD);
                 if level() == Level::Amx {
                     // Of the next group, which lies behind this one in pieces too short for the processor to foresee.
                     for j in GROUP..2 * GROUP {
-                        prefetch(from.wrapping_add(j * self.stride).cast());
+                        prefetch::far(from.wrapping_add(j * self.stride).cast());
                     }
                 }
-                // SAFETY: the level says that AVX-512F is there; sixteen of the caller's columns and sixteen words of each
-                // remain, and `to` has room for them.
-                unsafe { transpose16(from.cast(), bytes, to.add(word * stride), stride) };
-                word += 16;
+                // SAFETY: sixteen of the caller's columns and sixteen words of each remain, and `to` has room for them.
+                unsafe { transpose(from.cast(), bytes, to.add(word * stride), stride) };
+                word += GROUP;
             }
         }
         for j in 0..GROUP {
@@ -64,25 +59,34 @@ impl<E: Element> Columns<E> for Transposed<E> {
     }
 }
 
-/// Transposes a 16 × 16 block of words in registers.
-///
-/// # Safety
-/// The processor must have AVX-512F; `from` must have 16 rows of 16 words, `from_bytes` apart, and `to` room for as many,
-/// `to_stride` words apart. Words need no alignment.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f")]
-pub(super) unsafe fn transpose16(
+multiversion! {
+    /// Transposes a block of 16 × 16 words in registers.
+    ///
+    /// # Safety
+    /// `from` must have 16 rows of 16 words, `from_bytes` apart, and `to` room for as many, `to_stride` words apart. Words need no
+    /// alignment.
+    pub(super) unsafe fn transpose(from: *const u8, from_bytes: usize, to: *mut f32, to_stride: usize) = transpose_body
+}
+
+#[inline(always)]
+unsafe fn transpose_body<V: Vector>(
     from: *const u8,
     from_bytes: usize,
     to: *mut f32,
     to_stride: usize,
 ) {
-    use core::arch::x86_64::{_mm512_loadu_ps, _mm512_storeu_ps};
-    // SAFETY: row `i` of the caller's sixteen.
-    let row = |i: usize| unsafe { _mm512_loadu_ps(from.add(i * from_bytes).cast()) };
-    for (j, column) in turned(core::array::from_fn(row)).into_iter().enumerate() {
-        // SAFETY: row `j` of the caller's sixteen.
-        unsafe { _mm512_storeu_ps(to.add(j * to_stride), column) };
+    for first in (0..GROUP).step_by(V::LANES) {
+        let mut rows = [core::ptr::null::<f32>(); GROUP];
+        for (i, row) in rows.iter_mut().enumerate().take(V::LANES) {
+            *row = from.wrapping_add((first + i) * from_bytes).cast();
+        }
+        // SAFETY: rows `first..first + LANES` of the caller's sixteen, which are written to lanes of as many columns.
+        unsafe {
+            let columns = V::columns::<f32, GROUP>(&rows[..V::LANES]);
+            for (j, column) in columns.into_iter().enumerate() {
+                column.store(to.add(j * to_stride + first));
+            }
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::gemm::{Gemm, block_groups};
 use super::operand::Rows;
 use super::simd::{Element, Words};
-use super::tile::{GROUP, MOST_ROWS, in_amx};
+use super::tile::{AMX_ROWS, GROUP, in_amx};
 
 /// Multiply-adds (about 30 µs of one core, a few in AMX) below which waking a second thread costs more than it brings.
 const SERIAL: usize = 1 << 21;
@@ -51,7 +51,7 @@ impl<E: Element> Gemm<'_, E> {
         let tasks = threads * (work >> 23).clamp(1, 4);
         if in_amx::<W>() {
             return shortest(
-                (self.m.div_ceil(MOST_ROWS), groups),
+                (self.m.div_ceil(AMX_ROWS), groups),
                 Arranging::of::<W>(self.k),
                 threads,
             );
@@ -72,7 +72,7 @@ impl<E: Element> Gemm<'_, E> {
 
 /// The numbers of row and column ranges with which a product in AMX's tiles takes the shortest time: so short that it matters how
 /// often rows are copied, which is for each block of columns, and how often columns are packed, which is for each range of rows. Rows
-/// come in `strips` of [`MOST_ROWS`].
+/// come in `strips` of [`AMX_ROWS`].
 fn shortest(
     (strips, groups): (usize, usize),
     arranging: Arranging,
@@ -95,7 +95,7 @@ fn shortest(
     });
     let time = |&(rows, cols): &(usize, usize)| {
         let groups = groups.div_ceil(cols);
-        let (m, n) = (strips.div_ceil(rows) * MOST_ROWS, groups * GROUP);
+        let (m, n) = (strips.div_ceil(rows) * AMX_ROWS, groups * GROUP);
         let task = m * n + row * groups.div_ceil(in_block) * m + column * n;
         // Threads are never equally fast: a quarter of a task is waited for in the end.
         4 * task * (rows * cols).div_ceil(threads) + task
@@ -136,7 +136,7 @@ mod tests {
     /// Of SDXL's and SD 1.5's layers, on two threads.
     #[test]
     fn what_is_wide_is_cut_by_columns_and_what_is_long_by_rows() {
-        let of = |m: usize, n: usize| shortest((m.div_ceil(MOST_ROWS), n.div_ceil(GROUP)), BF16, 2);
+        let of = |m: usize, n: usize| shortest((m.div_ceil(AMX_ROWS), n.div_ceil(GROUP)), BF16, 2);
         assert_eq!(of(2048, 1280).1, 2);
         assert_eq!(of(2048, 10240).1 % 2, 0);
         assert!(of(2048, 10240).1 >= 16);

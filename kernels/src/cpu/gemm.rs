@@ -22,7 +22,7 @@ use super::target::{Place, Target, groups_from, write};
 #[cfg(target_arch = "x86_64")]
 use super::tile::Parts;
 use super::tile::{
-    Bias, GROUP, Left, MOST_ROWS, Panel, Partial, engaged, in_amx, panels, tile, tile_rows,
+    AMX_ROWS, Bias, GROUP, Left, Panel, Partial, engaged, in_amx, panels, strip_rows, tile,
 };
 use rayon::prelude::*;
 
@@ -107,7 +107,7 @@ impl<E: Element> Gemm<'_, E> {
     unsafe fn run_in<W: Words>(&self) {
         let (row_parts, col_parts) = self.cut::<W>();
         let groups = self.n.div_ceil(GROUP);
-        let together = if in_amx::<W>() { MOST_ROWS } else { 8 };
+        let together = if in_amx::<W>() { AMX_ROWS } else { 8 };
         let rows = self.m.div_ceil(row_parts).next_multiple_of(together);
         let task = |index: usize| {
             let (part, row) = (index / row_parts, index % row_parts * rows);
@@ -218,7 +218,6 @@ unsafe fn multiply_words<V: Vector, W: Packs<E>, E: Element>(gemm: &Gemm<'_, E>,
         left if in_amx::<W>() && STEP.is_multiple_of(left.run()) => STEP,
         left => left.run(),
     };
-    let together = tile_rows::<V, W>();
     let runs = gemm.k.div_ceil(run);
     let k_blocks = gemm.k.div_ceil(block_k::<W>(gemm.k)).max(1);
     let (first_col, last_col) = range.cols;
@@ -231,6 +230,8 @@ unsafe fn multiply_words<V: Vector, W: Packs<E>, E: Element>(gemm: &Gemm<'_, E>,
     let packed = scratch.as_mut_ptr();
     let bias = packed.wrapping_add(widest * words);
     let all_cols = last_col - first_col;
+    let in_place = gemm.left.in_place::<W>(gemm.k, all_cols);
+    let together = strip_rows::<V, W>(in_place);
     let reused = all_cols > columns;
     let all_rows = range.rows.1 - range.rows.0;
     let mut across =
@@ -262,13 +263,11 @@ unsafe fn multiply_words<V: Vector, W: Packs<E>, E: Element>(gemm: &Gemm<'_, E>,
             while row < range.rows.1 {
                 let rows = (range.rows.1 - row).min(together);
                 let left = match gemm.left {
-                    Rows::Along { from, stride } if gemm.left.in_place::<W>(gemm.k, all_cols) => {
-                        Left::along(
-                            from.wrapping_add(row * stride + k0).cast(),
-                            stride / E::PER_WORD,
-                            rows,
-                        )
-                    }
+                    Rows::Along { from, stride } if in_place => Left::along(
+                        from.wrapping_add(row * stride + k0).cast(),
+                        stride / E::PER_WORD,
+                        rows,
+                    ),
                     // SAFETY: rows and summed elements are the caller's, blocks begin with a run, and the first columns
                     // come first.
                     _ => unsafe {

@@ -12,6 +12,7 @@ pub(crate) mod norm;
 pub(crate) mod norm_grad;
 pub(crate) mod norm_params;
 pub(crate) mod operand;
+mod prefetch;
 pub(crate) mod resize;
 pub(crate) mod roi_align;
 mod scratch;

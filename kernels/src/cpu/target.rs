@@ -102,7 +102,7 @@ pub(super) struct Place {
 /// Multiplies one tile, adds `sums` and writes it to the target.
 ///
 /// # Safety
-/// Operands, sums and biases as for [`tile`], with at most [`tile_rows`](super::tile::tile_rows) rows; the place must lie in the
+/// Operands, sums and biases as for [`tile`], with at most [`strip_rows`](super::tile::strip_rows) rows; the place must lie in the
 /// target, for `left.rows` rows, and hold numbers, which must be f32, if it says `plus`. Not both sums and `plus`.
 #[inline(always)]
 pub(super) unsafe fn write<V: Vector, W: Words, E: Element>(

@@ -5,6 +5,7 @@
 mod amx;
 mod operands;
 
+use super::prefetch;
 use super::simd::{Element, Level, Vector, Words, level};
 
 #[cfg(target_arch = "x86_64")]
@@ -14,20 +15,31 @@ pub(crate) use operands::{Bias, Left, Panel, Partial};
 
 /// Columns are packed in groups of this many.
 pub(crate) const GROUP: usize = 16;
-/// [`tile_rows`] are no more than this.
-pub(crate) const MOST_ROWS: usize = 32;
+/// Rows of the left operand that AMX multiplies together.
+pub(crate) const AMX_ROWS: usize = 32;
+/// [`strip_rows`] are no more than this.
+pub(crate) const MOST_ROWS: usize = 48;
 
 /// Whether products of words of `W` are computed in the processor's own tiles.
 pub(crate) fn in_amx<W: Words>() -> bool {
     W::PER_WORD > 1 && level() == Level::Amx
 }
 
-/// Rows of the left operand that should be multiplied together.
+/// Rows of the left operand that should be copied together.
 pub(crate) fn tile_rows<V: Vector, W: Words>() -> usize {
     if in_amx::<W>() {
-        MOST_ROWS
+        AMX_ROWS
     } else {
         V::TILE_ROWS
+    }
+}
+
+/// Rows of the left operand that should be multiplied with a panel before the next one is, where rows are read `in_place` or not.
+pub(crate) fn strip_rows<V: Vector, W: Words>(in_place: bool) -> usize {
+    if in_place && !in_amx::<W>() {
+        V::STRIP_ROWS
+    } else {
+        tile_rows::<V, W>()
     }
 }
 
@@ -327,7 +339,12 @@ unsafe fn kernel<
         unsafe {
             let mut columns = [V::splat(0.0); VECTORS];
             unroll!(J < VECTORS, {
-                columns[J] = V::load(right.add(J * V::LANES))
+                columns[J] = V::load(right.add(J * V::LANES));
+                // Wide panels come from the second cache, a little faster if asked for. Where there is one vector for as many rows,
+                // reading is what takes the time, and pairs that are multiplied in halves leave no register for it.
+                if V::LANES == GROUP && VECTORS > 1 && W::PER_WORD == 1 {
+                    prefetch::near(right.wrapping_add(2 * width + J * GROUP).cast());
+                }
             });
             let offset = if ACROSS {
                 *left.offsets.add(k) as usize

@@ -1,10 +1,7 @@
 //! The neighbourhoods of pictures as the right operand of a product that is summed over pixels.
 
-#[cfg(target_arch = "x86_64")]
-use super::columns::transpose16;
+use super::columns::transpose;
 use super::operand::Columns;
-#[cfg(target_arch = "x86_64")]
-use super::simd::{Level, level};
 use super::tile::GROUP;
 
 /// The unrolled neighbourhoods of a batch of contiguous pictures, pixel after pixel: row `k` is the output pixel `k % plane` of
@@ -25,8 +22,7 @@ pub(crate) struct Unrolled {
 // SAFETY: only read.
 unsafe impl Sync for Unrolled {}
 
-/// Rows that are turned at a time.
-#[cfg(target_arch = "x86_64")]
+/// Rows that are turned at a time: columns are written as they lie, and turned in registers.
 const TURNED: usize = 64;
 
 impl Columns<f32> for Unrolled {
@@ -36,41 +32,6 @@ impl Columns<f32> for Unrolled {
         cols: usize,
         k0: usize,
         kc: usize,
-        to: *mut f32,
-        stride: usize,
-    ) {
-        #[cfg(target_arch = "x86_64")]
-        if level() >= Level::Avx512 {
-            // SAFETY: the level says that AVX-512F is there; the rest is the caller's contract.
-            unsafe { self.pack_turned(col, cols, (k0, kc), to, stride) };
-            return;
-        }
-        for j in 0..GROUP {
-            let to = to.wrapping_add(j);
-            if j < cols {
-                // SAFETY: column `col + j` and the rows are the caller's, and lane `j` of each row is in its room.
-                unsafe { self.column(col + j, (k0, kc), to, stride) };
-            } else {
-                for k in 0..kc {
-                    // SAFETY: a group of each row is in the caller's room.
-                    unsafe { *to.add(k * stride) = 0.0 };
-                }
-            }
-        }
-    }
-}
-
-impl Unrolled {
-    /// As [`Columns::pack`], by way of columns that are written as they lie and turned in registers.
-    ///
-    /// # Safety
-    /// The processor must have AVX-512F; otherwise as for [`Columns::pack`].
-    #[cfg(target_arch = "x86_64")]
-    unsafe fn pack_turned(
-        &self,
-        col: usize,
-        cols: usize,
-        (k0, kc): (usize, usize),
         to: *mut f32,
         stride: usize,
     ) {
@@ -87,7 +48,7 @@ impl Unrolled {
                 let from = lines.as_ptr().cast::<f32>().wrapping_add(k);
                 // SAFETY: sixteen elements of each line and sixteen of the caller's rows follow.
                 unsafe {
-                    transpose16(
+                    transpose(
                         from.cast(),
                         size_of_val(&lines[0]),
                         to.add(k * stride),
@@ -103,7 +64,9 @@ impl Unrolled {
             }
         }
     }
+}
 
+impl Unrolled {
     /// Writes rows `k0..k0 + kc` of column `j` to `to`, one every `stride` elements.
     ///
     /// # Safety

@@ -19,8 +19,6 @@ pub(crate) use element::{Element, Words};
 pub(crate) use functions::{distribution, exp2, gelu, sigmoid, silu};
 pub use level::{INSTRUCTIONS_VARIABLE, UnknownInstructions, instructions};
 pub(crate) use level::{Level, level};
-#[cfg(target_arch = "x86_64")]
-pub(crate) use turned::turned;
 pub(crate) use vector::{Portable, Vector};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::Wide;

@@ -4,7 +4,7 @@ use core::arch::x86_64::*;
 
 /// Turns a matrix of 16 × 16 words: 4 × 4 blocks inside lanes of 128 bits, then the lanes. May only be called where the processor has AVX-512F.
 #[inline(always)]
-pub(crate) fn turned(mut rows: [__m512; 16]) -> [__m512; 16] {
+pub(super) fn turned(mut rows: [__m512; 16]) -> [__m512; 16] {
     // SAFETY: the caller has checked for AVX-512F.
     unsafe {
         for i in (0..16).step_by(4) {
@@ -33,6 +33,32 @@ pub(crate) fn turned(mut rows: [__m512; 16]) -> [__m512; 16] {
         }
         columns
     }
+}
+
+/// Turns a matrix of 8 × 8 words. May only be called where the processor has AVX2.
+#[inline(always)]
+pub(super) fn turned_eights(rows: [__m256; 8]) -> [__m256; 8] {
+    let [a, b, c, d, e, f, g, h] = rows;
+    // SAFETY: the caller has checked for AVX2.
+    let (low, high) = unsafe {
+        (
+            [
+                _mm256_permute2f128_ps::<0x20>(a, e),
+                _mm256_permute2f128_ps::<0x20>(b, f),
+                _mm256_permute2f128_ps::<0x20>(c, g),
+                _mm256_permute2f128_ps::<0x20>(d, h),
+            ],
+            [
+                _mm256_permute2f128_ps::<0x31>(a, e),
+                _mm256_permute2f128_ps::<0x31>(b, f),
+                _mm256_permute2f128_ps::<0x31>(c, g),
+                _mm256_permute2f128_ps::<0x31>(d, h),
+            ],
+        )
+    };
+    let [a, b, c, d] = turned_fours(low);
+    let [e, f, g, h] = turned_fours(high);
+    [a, b, c, d, e, f, g, h]
 }
 
 /// Turns both matrices of 4 × 4 whose rows are in the halves of these vectors.

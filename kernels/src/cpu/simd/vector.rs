@@ -63,6 +63,8 @@ pub(crate) trait Vector: Tiles + Copy {
     const LANES: usize;
     /// Rows of the register tile that suits the number of registers.
     const TILE_ROWS: usize;
+    /// Rows to multiply with a panel before the next one is read: many where panels stay in the nearest cache.
+    const STRIP_ROWS: usize;
 
     /// Reads a vector; `from` needs no alignment.
     ///
@@ -292,6 +294,7 @@ pub(crate) type Portable = [f32; 4];
 impl Vector for Portable {
     const LANES: usize = 4;
     const TILE_ROWS: usize = 4;
+    const STRIP_ROWS: usize = 48;
 
     #[inline(always)]
     unsafe fn load(from: *const f32) -> Self {

@@ -1,7 +1,7 @@
 //! The vectors of AVX-512 and of AVX2 with FMA.
 
 use super::Element;
-use super::turned::{turned, turned_fours};
+use super::turned::{turned, turned_eights, turned_fours};
 use super::vector::{Tiles, Vector, dot_of_halves};
 use core::arch::x86_64::*;
 use core::mem::transmute;
@@ -36,6 +36,8 @@ where
 {
     const LANES: usize = 16;
     const TILE_ROWS: usize = 8;
+    // Panels of three groups are larger than that cache.
+    const STRIP_ROWS: usize = Self::TILE_ROWS;
 
     #[inline(always)]
     unsafe fn load(from: *const f32) -> Self {
@@ -133,17 +135,17 @@ where
     }
     #[inline(always)]
     unsafe fn columns<E: Element, const N: usize>(rows: &[*const E]) -> [Self; N] {
-        // SAFETY: the caller's `N` elements of each row.
-        let row = |row: *const E| unsafe { E::load_first::<Self>(row, N) }.0;
-        let columns = match <&[*const E; 16]>::try_from(rows) {
-            Ok(rows) => turned(rows.map(row)),
-            Err(_) => {
-                let none = Self::splat(0.0).0;
-                let row = |i| rows.get(i).map_or(none, |at| row(*at));
-                turned(core::array::from_fn(row))
-            }
-        };
-        core::array::from_fn(|j| Self(columns[j]))
+        let mut vectors = [Self::splat(0.0).0; 16];
+        for (vector, row) in vectors.iter_mut().zip(rows) {
+            // SAFETY: the caller's `N` elements of each row.
+            *vector = unsafe { E::load_first::<Self>(*row, N) }.0;
+        }
+        let vectors = turned(vectors);
+        let mut columns = [Self::splat(0.0); N];
+        for (column, vector) in columns.iter_mut().zip(vectors) {
+            *column = Self(vector);
+        }
+        columns
     }
     #[inline(always)]
     unsafe fn load_first(from: *const f32, count: usize) -> Self {
@@ -255,6 +257,7 @@ fn narrow<const BF16: bool>(x: Wide<BF16>) -> __m256i {
 impl Vector for __m256 {
     const LANES: usize = 8;
     const TILE_ROWS: usize = 6;
+    const STRIP_ROWS: usize = 48;
 
     #[inline(always)]
     unsafe fn load(from: *const f32) -> Self {
@@ -328,6 +331,32 @@ impl Vector for __m256 {
         let [low, high] = [self, second].map(rounded);
         // SAFETY: `multiversion` has checked for AVX2.
         unsafe { _mm256_castsi256_ps(_mm256_or_si256(low, _mm256_slli_epi32::<16>(high))) }
+    }
+    #[inline(always)]
+    unsafe fn columns<E: Element, const N: usize>(rows: &[*const E]) -> [Self; N] {
+        let mut columns = [Self::splat(0.0); N];
+        let whole = if rows.len() == 8 { N - N % 8 } else { 0 };
+        for first in (0..whole).step_by(8) {
+            let mut eight = [Self::splat(0.0); 8];
+            for (vector, row) in eight.iter_mut().zip(rows) {
+                // SAFETY: eight of the caller's `N` elements of each row follow; `multiversion` has checked for AVX2.
+                *vector = unsafe { E::load(row.add(first)) };
+            }
+            let eight = turned_eights(eight);
+            for (column, vector) in columns[first..].iter_mut().zip(eight) {
+                *column = vector;
+            }
+        }
+        for (j, column) in columns.iter_mut().enumerate().skip(whole) {
+            let mut lanes = [0.0f32; 8];
+            for (lane, row) in lanes.iter_mut().zip(rows) {
+                // SAFETY: the caller's row of this lane.
+                *lane = unsafe { *row.add(j) }.widen();
+            }
+            // SAFETY: eight lanes.
+            *column = unsafe { Self::load(lanes.as_ptr()) };
+        }
+        columns
     }
     #[inline(always)]
     unsafe fn load_fours(from: *const f32) -> [Self; 4] {

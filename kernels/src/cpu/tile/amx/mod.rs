@@ -8,7 +8,7 @@ mod parts;
 mod shapes;
 
 use super::{GROUP, Left, Panel, Partial, Product, Tile, panels};
-use crate::cpu::columns::transpose16;
+use crate::cpu::columns::transpose;
 use crate::cpu::scratch::Scratch;
 use crate::cpu::simd::{Element, Vector, Words};
 use core::arch::asm;
@@ -382,7 +382,7 @@ pub(crate) unsafe fn turn(
             // SAFETY: `words` words from `first` of `count` rows from `row` are the caller's, and so is the room for them.
             unsafe {
                 if count == SIDE && words == SIDE {
-                    transpose16(from.cast(), 4 * apart, to, stride);
+                    transpose(from.cast(), 4 * apart, to, stride);
                     continue;
                 }
                 for j in 0..count {
