@@ -181,8 +181,9 @@ pub(crate) fn in_place<E: Computed, const D: usize>(
 }
 
 /// Large results come fresh from the system each time, and the first touch of each 4 KiB page costs
-/// as much as computing what goes there; with pages of 2 MiB it does not.
-fn use_huge_pages<E>(data: &mut Vec<E>) {
+/// as much as computing what goes there; with pages of 2 MiB it does not. Working memory that is read in many places at a time is then
+/// found faster, too.
+pub(crate) fn use_huge_pages<E>(data: &mut Vec<E>) {
     #[cfg(target_os = "linux")]
     {
         const HUGE: usize = 2 << 20;

@@ -102,7 +102,7 @@ impl<'a, V: Vector, W: Packs<E>, E: Element> Across<'a, V, W, E> {
                         // SAFETY: row `row + j` has the elements, and each row of the copy has room for whole words.
                         unsafe {
                             let from = from.add((row + j) * stride + k0);
-                            prefetch_ahead(from, together * stride, kc);
+                            prefetch::far(from.wrapping_add(together * stride), kc);
                             W::row(from, kc, to.add(j * words));
                         }
                     }
@@ -184,7 +184,10 @@ impl<'a, V: Vector, W: Packs<E>, E: Element> Across<'a, V, W, E> {
                 let from = from.add(i * stride);
                 let to = to.add(i * V::TILE_ROWS * run);
                 // The next rows lie behind these, in pieces too short for the processor to foresee.
-                prefetch_rows(from, V::TILE_ROWS * kernel);
+                prefetch::far(
+                    from.wrapping_add(V::TILE_ROWS * kernel),
+                    V::TILE_ROWS * kernel,
+                );
                 match (run < kernel, whole, V::TILE_ROWS) {
                     (true, true, 8) => pick::<8>(from, to, kernel, taps),
                     (true, true, 6) => pick::<6>(from, to, kernel, taps),
@@ -225,7 +228,7 @@ unsafe fn by_rows<E: Element>(
             from.wrapping_add(i * stride),
             to.wrapping_add(i * taps.len()),
         );
-        prefetch_rows(from, rows * kernel);
+        prefetch::far(from.wrapping_add(rows * kernel), rows * kernel);
         for j in 0..rows {
             // SAFETY: row `j` of output `i` is the caller's, and so are its taps.
             unsafe {
@@ -323,19 +326,4 @@ unsafe fn copy<const SIZE: usize>(from: *const f32, to: *mut f32, count: usize) 
                 .write_unaligned(piece);
         }
     }
-}
-
-/// Asks for `count` elements `ahead` elements behind `from`; any address will do.
-#[inline(always)]
-fn prefetch_ahead<E>(from: *const E, ahead: usize, count: usize) {
-    let at = from.wrapping_add(ahead).cast::<u8>();
-    for line in 0..(count * size_of::<E>()).div_ceil(64) {
-        prefetch::far(at.wrapping_add(line * 64));
-    }
-}
-
-/// Asks for the `count` elements that follow as many from `from`; any address will do.
-#[inline(always)]
-fn prefetch_rows<E>(from: *const E, count: usize) {
-    prefetch_ahead(from, count, count);
 }

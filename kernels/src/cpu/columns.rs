@@ -36,7 +36,7 @@ impl<E: Element> Columns<E> for Transposed<E> {
                 if level() == Level::Amx {
                     // Of the next group, which lies behind this one in pieces too short for the processor to foresee.
                     for j in GROUP..2 * GROUP {
-                        prefetch::far(from.wrapping_add(j * self.stride).cast());
+                        prefetch::far(from.wrapping_add(j * self.stride), 1);
                     }
                 }
                 // SAFETY: sixteen of the caller's columns and sixteen words of each remain, and `to` has room for them.

@@ -1,5 +1,6 @@
 //! Working memory that threads keep between calls.
 
+use crate::flex::use_huge_pages;
 use core::mem::MaybeUninit;
 use std::cell::RefCell;
 
@@ -8,7 +9,7 @@ use std::cell::RefCell;
 #[derive(Clone, Copy)]
 struct Line(#[allow(dead_code)] [f32; 16]);
 
-/// Larger buffers go back to the system. Those of convolutions of 2,560 channels, the widest of SD1.5, are within it.
+/// Larger buffers go back to the system. Those of convolutions of 1,920 channels, the widest that SDXL has at 64², are within it.
 const KEPT_LINES: usize = (28 << 20) / size_of::<Line>();
 
 thread_local! {
@@ -40,6 +41,8 @@ impl Scratch {
             lines.reserve_exact(needed);
             // SAFETY: there is capacity for them, and they may be uninitialised.
             unsafe { lines.set_len(needed) };
+            // Blocks of many operands lie next to each other here, each on pages of its own.
+            use_huge_pages(&mut lines);
         }
         Self(lines)
     }

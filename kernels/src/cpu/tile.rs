@@ -343,7 +343,7 @@ unsafe fn kernel<
                 // Wide panels come from the second cache, a little faster if asked for. Where there is one vector for as many rows,
                 // reading is what takes the time, and pairs that are multiplied in halves leave no register for it.
                 if V::LANES == GROUP && VECTORS > 1 && W::PER_WORD == 1 {
-                    prefetch::near(right.wrapping_add(2 * width + J * GROUP).cast());
+                    prefetch::near(right.wrapping_add(2 * width + J * GROUP));
                 }
             });
             let offset = if ACROSS {

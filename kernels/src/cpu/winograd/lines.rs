@@ -1,5 +1,6 @@
 //! Between pictures and tiles: sixteen tiles at a time, a lane for each, whose pixels lie in lines.
 
+use super::super::prefetch;
 use super::super::simd::{Element, Vector};
 use super::{GROUP, Numbers, SEEN, TILE, Winograd};
 use core::ops::Range;
@@ -117,6 +118,8 @@ impl<E: Element> Planes<E> {
                 // SAFETY: row `y` of the plane.
                 let from = unsafe { core::slice::from_raw_parts(at, width) };
                 let pixels = run.lane * TILE..(run.lane + run.count) * TILE;
+                // The next channel's, which lie in pieces too short for the processor to foresee.
+                prefetch::far(at.wrapping_add(self.channel + run.x), pixels.len());
                 for (i, line) in lines.iter_mut().enumerate().take(SIDE.div_ceil(TILE)) {
                     copy_inside::<V, E>(
                         from,
@@ -238,6 +241,8 @@ impl<E: Element> Winograd<'_, E> {
             let there = (run.count * TILE).min(width - run.x);
             for (row, line) in lines.iter().enumerate().take(height - run.y) {
                 let at = (plane + run.y + row) * width + run.x;
+                // The next output's.
+                prefetch::far(self.to.wrapping_add(at + height * width), there);
                 // SAFETY: these pixels are in a row of the plane, and a line has those of all lanes.
                 unsafe {
                     let from = line.as_ptr().add(run.lane * TILE);

@@ -31,13 +31,14 @@ const PLACES: usize = SEEN * SEEN;
 /// Channels that are summed before their sum is added to the others': results are differences of larger sums, and the shorter a sum,
 /// the smaller its error. Weights are transformed for as many at a time.
 const BLOCK: usize = 64;
-/// Outputs and groups of tiles that a task has at most at a time, so that the weights of a block of channels (442 KB) and the sums
-/// (334 KB) stay in the L2 cache.
-const OUTPUTS: usize = 48;
-const GROUPS: usize = 3;
-/// f32 that a thread asks for at least: enough for 640 channels. A buffer that grew with each wider layer would leave its smaller
-/// predecessors' places behind in the heap; pages that nothing is written to take no memory.
-const ROOM: usize = 5 << 18;
+/// Outputs and groups of tiles that a task has at most at a time. The more tiles, the fewer times are weights transformed; the weights of
+/// a block of channels (332 KB) and the sums (498 KB) should stay in the L2 cache.
+const OUTPUTS: usize = 36;
+const GROUPS: usize = 6;
+/// Channels of which a thread's first buffer has room for the input: the most that SDXL has of so many tiles. Had it to grow with each
+/// wider layer, its smaller predecessors' places would be left behind in the heap, and it would lie on pages that are used
+/// already, which are small ones; pages that nothing is written to take no memory.
+const FIRST_ROOM: usize = 1920;
 /// Fewest channels and outputs, and pixels of a picture, with which it is faster.
 const LEAST_CHANNELS: usize = 32;
 const LEAST_PIXELS: usize = 256;
@@ -186,6 +187,8 @@ unsafe fn convolve_body<V: Vector, E: Element>(job: &Winograd<'_, E>, part: Part
     let channels = job.channels;
     let groups = part.groups.1 - part.groups.0;
     let columns = groups * GROUP;
+    // Whole tiles.
+    let outputs = OUTPUTS - OUTPUTS % V::TILE_ROWS;
     let blocks = channels.div_ceil(BLOCK);
     let block = |i: usize| channels.min(i * BLOCK);
     let runs = part.groups.0..part.groups.1;
@@ -197,7 +200,8 @@ unsafe fn convolve_body<V: Vector, E: Element>(job: &Winograd<'_, E>, part: Part
         weights: weights_place,
         sums: sums_place,
     } = room;
-    let mut scratch = Scratch::take(room.len().max(ROOM));
+    let first = Room::of(FIRST_ROOM, GROUPS);
+    let mut scratch = Scratch::take(room.len().max(first.len()));
     let input = scratch.as_mut_ptr();
     let weights = input.wrapping_add(PLACES * input_place);
     let sums = weights.wrapping_add(PLACES * weights_place);
@@ -225,7 +229,7 @@ unsafe fn convolve_body<V: Vector, E: Element>(job: &Winograd<'_, E>, part: Part
     }
     let mut row = part.outputs.0;
     while row < part.outputs.1 {
-        let rows = (part.outputs.1 - row).min(OUTPUTS);
+        let rows = (part.outputs.1 - row).min(outputs);
         for i in 0..blocks {
             let of = block(i)..block(i + 1);
             for output in 0..rows {

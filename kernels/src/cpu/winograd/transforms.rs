@@ -1,5 +1,6 @@
 //! The transforms of input, weight and result.
 
+use super::super::prefetch;
 use super::super::simd::{Element, Vector};
 use super::lines::{LINE, Run};
 use super::{GROUP, Numbers, Pixels, SEEN, TILE, Winograd};
@@ -202,6 +203,8 @@ pub(super) unsafe fn transform_weight<V: Vector, E: Element>(
     };
     for (i, first) in channels.clone().step_by(GROUP).enumerate() {
         let rows: [_; GROUP] = core::array::from_fn(|j| taps_of(first + j));
+        // The next output's, which lie in pieces too short for the processor to foresee.
+        prefetch::far(rows[0].wrapping_add(job.weight.row), 9 * GROUP);
         for lane in (0..GROUP).step_by(V::LANES) {
             let there = (channels.end - first).saturating_sub(lane).min(V::LANES);
             // SAFETY: nine taps of the output for each of these channels.
