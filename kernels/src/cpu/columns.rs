@@ -33,7 +33,7 @@ impl<E: Element> Columns<E> for Transposed<E> {
             let bytes = self.stride * size_of::<E>();
             while (word + GROUP) * E::PER_WORD <= kc {
                 let from = from.wrapping_add(word * E::PER_WORD);
-                if level() == Level::Amx {
+                if level() >= Level::Avx512 {
                     // Of the next group, which lies behind this one in pieces too short for the processor to foresee.
                     for j in GROUP..2 * GROUP {
                         prefetch::far(from.wrapping_add(j * self.stride), 1);
@@ -235,5 +235,38 @@ impl<E: Element> Columns<E> for Patches<E> {
         };
         // SAFETY: the taps were made for these columns; the rest is the caller's contract.
         unsafe { taps::pack(rows, kc, to, stride) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::simd::forced;
+
+    /// Words are pairs of bf16, too, so that no bit of them may change.
+    #[test]
+    fn a_block_of_words_is_transposed_bit_by_bit() {
+        const APART: usize = 19;
+        let word = |i: usize, j: usize| f32::from_bits(0x7f80_0000 - 3 + (i * GROUP + j) as u32);
+        let mut from = [0.0f32; GROUP * APART];
+        for i in 0..GROUP {
+            for j in 0..GROUP {
+                from[i * APART + j] = word(i, j);
+            }
+        }
+        forced::each(|level| {
+            let mut to = [0.0f32; GROUP * APART];
+            // SAFETY: both have sixteen rows of nineteen words.
+            unsafe { transpose(from.as_ptr().cast(), APART * 4, to.as_mut_ptr(), APART) };
+            for (at, got) in to.into_iter().enumerate() {
+                let (j, i) = (at / APART, at % APART);
+                let want = if i < GROUP { word(i, j) } else { 0.0 };
+                assert_eq!(
+                    got.to_bits(),
+                    want.to_bits(),
+                    "{level:?}, row {j}, column {i}"
+                );
+            }
+        });
     }
 }

@@ -64,6 +64,7 @@ pub(crate) struct Gemm<'a, E> {
     pub relu: bool,
     /// Rows or columns of a sample: what a way is chosen by that does not round as others do, so that a picture is the same in every
     /// batch.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub sample: usize,
 }
 
