@@ -9,8 +9,8 @@ use std::cell::RefCell;
 #[derive(Clone, Copy)]
 struct Line(#[allow(dead_code)] [f32; 16]);
 
-/// Larger buffers go back to the system. Those of convolutions of 1,920 channels, the widest that SDXL has at 64², are within it.
-const KEPT_LINES: usize = (28 << 20) / size_of::<Line>();
+/// Larger buffers go back to the system. Those of convolutions of 2,560 channels, the widest of SD1.5 and SDXL, are within it.
+const KEPT_LINES: usize = (36 << 20) / size_of::<Line>();
 
 thread_local! {
     static SPARE: RefCell<Vec<Vec<MaybeUninit<Line>>>> = const { RefCell::new(Vec::new()) };
