@@ -35,10 +35,12 @@ const BLOCK: usize = 64;
 /// a block of channels (332 KB) and the sums (498 KB) should stay in the L2 cache.
 const OUTPUTS: usize = 36;
 const GROUPS: usize = 6;
-/// Channels of which a thread's first buffer has room for the input: the most that SDXL has of so many tiles. Had it to grow with each
-/// wider layer, its smaller predecessors' places would be left behind in the heap, and it would lie on pages that are used
+/// f32 that a thread asks for at least: enough for the 256 channels of small networks, which may have little memory.
+const SMALL_ROOM: usize = 5 << 18;
+/// Channels that a thread asks for with the first layer that needs more: the most that SDXL has of so many tiles. Had its buffer to grow
+/// with each wider layer, its smaller predecessors' places would be left behind in the heap, and it would lie on pages that are used
 /// already, which are small ones; pages that nothing is written to take no memory.
-const FIRST_ROOM: usize = 1920;
+const WIDE_ROOM: usize = 1920;
 /// Fewest channels and outputs, and pixels of a picture, with which it is faster.
 const LEAST_CHANNELS: usize = 32;
 const LEAST_PIXELS: usize = 256;
@@ -200,8 +202,10 @@ unsafe fn convolve_body<V: Vector, E: Element>(job: &Winograd<'_, E>, part: Part
         weights: weights_place,
         sums: sums_place,
     } = room;
-    let first = Room::of(FIRST_ROOM, GROUPS);
-    let mut scratch = Scratch::take(room.len().max(first.len()));
+    let mut scratch = Scratch::take(match room.len() {
+        ..=SMALL_ROOM => SMALL_ROOM,
+        wide => wide.max(Room::of(WIDE_ROOM, GROUPS).len()),
+    });
     let input = scratch.as_mut_ptr();
     let weights = input.wrapping_add(PLACES * input_place);
     let sums = weights.wrapping_add(PLACES * weights_place);
