@@ -20,6 +20,7 @@ mod eyes;
 mod first_day;
 mod generate;
 mod generate_again;
+mod generate_guided;
 mod generate_sheet;
 mod ip_adapter;
 mod judge;

@@ -1,6 +1,7 @@
 //! Every operation of the crate on any device, compared with loops in f64 on the host: for users who want to know whether
 //! their device and driver compute what they should, and for tests on devices that no test machine has.
 
+mod detection;
 mod forward;
 mod gradients;
 pub(crate) mod reference;
@@ -52,7 +53,8 @@ impl Operation {
 
 /// All operations that can be tried, forward ones before gradients.
 pub fn operations() -> impl Iterator<Item = &'static Operation> {
-    forward::OPERATIONS.iter().chain(gradients::OPERATIONS)
+    let forward = forward::OPERATIONS.iter().chain(detection::OPERATIONS);
+    forward.chain(gradients::OPERATIONS)
 }
 
 /// Inputs for the cases of one operation, and what came of them.

@@ -16,10 +16,11 @@ use burn::tensor::Gradients;
 use prepose_kernels as kernels;
 use prepose_kernels::Cotangent;
 
+use super::forward::run;
 use super::pass::Pass;
 use super::reuse::Cross;
 use super::steps::Step;
-use super::{PreparedConditioning, UNet, run};
+use super::{PreparedConditioning, UNet};
 use crate::attention::{KeyValue, LayerInfo, NoProbe};
 use crate::resnet::TimeShift;
 
