@@ -1,14 +1,14 @@
-"""Puts the results of an experiment's runs into its page: python scripts/report/experiment.py PAGE.md RUN...
+"""Puts the results of an experiment's runs into its page: python scripts/report/experiment.py [--busy] PAGE.md RUN...
 
 Each RUN is the folder of a finished `prepose ots` or `prepose psg`; its tables and, of the first, its plots go under "Measured on the
 toybox", with the commands that made them.
 """
 
+import argparse
 import json
 import re
 import shlex
 import shutil
-import sys
 from pathlib import Path
 
 HEADING = "## Measured on the toybox"
@@ -20,7 +20,7 @@ def command(run):
     return "prepose " + " ".join(map(shlex.quote, words)), notes[0]["started_utc"][:10]
 
 
-def section(page, runs):
+def section(page, runs, busy):
     lines = [HEADING, ""]
     for number, run in enumerate(runs):
         line, day = command(run)
@@ -34,19 +34,25 @@ def section(page, runs):
                 shutil.copy(plot, page.with_name(name))
                 lines += [f"![{plot.stem.replace('_', ' ')}]({name})"]
             lines += [""]
-    return "\n".join(lines) + f"\nOn {day}, by the detector that is in the binary, beside other work on the same machine.\n"
+    beside = ", beside other work on the same machine" if busy else ""
+    return "\n".join(lines) + f"\nOn {day}, by the detector that is in the binary{beside}.\n"
 
 
 def main():
-    page, runs = Path(sys.argv[1]), [Path(run) for run in sys.argv[2:]]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("page", type=Path)
+    parser.add_argument("runs", type=Path, nargs="+", metavar="run")
+    parser.add_argument("--busy", action="store_true", help="other work shared the machine")
+    args = parser.parse_args()
+    page, runs = args.page, args.runs
     text = page.read_text().rstrip() + "\n"
     if HEADING in text:
         before, after = text.split(HEADING, 1)
         # What people wrote under the tables stays, and wants reading again beside the new ones.
         rest = re.search(r"^###? ", after, flags=re.M)
-        text = before + section(page, runs) + ("\n" + after[rest.start():] if rest else "")
+        text = before + section(page, runs, args.busy) + ("\n" + after[rest.start():] if rest else "")
     else:
-        text += "\n" + section(page, runs)
+        text += "\n" + section(page, runs, args.busy)
     page.write_text(text.rstrip() + "\n")
 
 

@@ -1,4 +1,4 @@
-"""Puts what a run came to into the README: python scripts/report/tour.py RUN [--readme README.md]
+"""Puts what a run came to into the README: python scripts/report/tour.py RUN [--readme README.md] [--busy]
 
 RUN is the folder of a finished `prepose run` with a report; its tables and two of its plots go to docs/tour/.
 """
@@ -19,7 +19,7 @@ def rows(path):
         return {row["run"]: row for row in csv.DictReader(file)}
 
 
-def table(run):
+def table(run, busy):
     config = json.loads((run / "run.json").read_text())
     main = {}
     for method in (m["name"] for m in config["methods"]):
@@ -34,13 +34,14 @@ def table(run):
     notes = [json.loads(path.read_text()) for path in sorted((run / "provenance").iterdir())]
     minutes, threads = sum(note["seconds"] for note in notes) / 60, notes[0]["threads"]
     count = sum(int(row["samples"]) for row in main.values())
-    return "\n".join(lines) + f"\n\n{count:,} pictures in {minutes:.0f} minutes on {threads} cores, beside other work"
+    return "\n".join(lines) + f"\n\n{count:,} pictures in {minutes:.0f} minutes on {threads} cores{', beside other work' if busy else ''}"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
     parser.add_argument("--readme", type=Path, default=Path("README.md"))
+    parser.add_argument("--busy", action="store_true", help="other work shared the machine")
     args = parser.parse_args()
     docs = args.readme.parent / "docs/tour"
     docs.mkdir(parents=True, exist_ok=True)
@@ -49,7 +50,7 @@ def main():
     for name in PLOTS:
         shutil.copy(args.run / "report/plots" / name, docs / name)
     when = datetime.fromtimestamp((args.run / "run.json").stat().st_mtime).date()
-    block = (f"{table(args.run)} ({when}; [all tables](docs/tour)).\n\n"
+    block = (f"{table(args.run, args.busy)} ({when}; [all tables](docs/tour)).\n\n"
              "![Pass rates with bootstrap intervals](docs/tour/pass_rate.svg)\n"
              "![Verdicts, and reasons to abstain](docs/tour/abstentions.svg)")
     text, count = re.subn("<!-- tour -->.*?<!-- /tour -->", lambda _: f"<!-- tour -->\n{block}\n<!-- /tour -->",

@@ -104,6 +104,33 @@ fn the_summary_lists_every_page_once() {
     report(problems);
 }
 
+/// The README of `scripts`, or that of the script's folder, says what it is for.
+#[test]
+fn every_script_is_described() {
+    let entries = |folder: &Path| {
+        let entries = std::fs::read_dir(folder).expect("folders of the tree can be listed");
+        entries.map(|entry| entry.expect("folders of the tree can be listed").path())
+    };
+    let scripts = root().join("scripts");
+    let mut problems = Vec::new();
+    for folder in entries(&scripts).filter(|path| path.is_dir()) {
+        let pages = [&scripts, &folder]
+            .map(|folder| std::fs::read_to_string(folder.join("README.md")).unwrap_or_default())
+            .concat();
+        for file in entries(&folder).filter(|path| path.is_file()) {
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            if name != "README.md" && !name.starts_with('.') && !names(&pages, &name) {
+                problems.push(format!("{} is in no README of scripts/", file.display()));
+            }
+        }
+    }
+    report(problems);
+    assert!(!names(
+        "`diffusers_gligen.py` and `a-gligen.py`",
+        "gligen.py"
+    ));
+}
+
 /// Every kind of mistake is found, so that the tests above can fail.
 #[test]
 fn planted_mistakes_are_found() {
@@ -163,6 +190,13 @@ fn report(problems: impl IntoIterator<Item = String>) {
         problems.len(),
         problems.join("\n")
     );
+}
+
+/// Whether `text` has the file name `name`, not only as the end of a longer one.
+fn names(text: &str, name: &str) -> bool {
+    let before = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+    let mut places = text.match_indices(name);
+    places.any(|(at, _)| !text[..at].ends_with(before))
 }
 
 /// Paths of pages and pictures in `docs/` that a text names.

@@ -1,4 +1,4 @@
-//! What trying more noises brings, with and without guidance (Why Settle for Mid, arXiv 2506.23418, fig. 7 and table 16).
+//! What trying more noises brings, with and without guidance (Why Settle for Mid, arXiv 2506.23418, fig. 10 and table 16).
 
 use super::super::{Pictures, Results, published};
 use super::published::PUBLISHED_SCALING;
