@@ -6,6 +6,8 @@ use std::process::{Command, Output};
 
 use crate::program::{self, prepose_in, stderr, stdout};
 
+const PROMPT: &str = "a dog to the left of a cat";
+
 fn prepose(args: &[&str]) -> Output {
     prepose_in(Path::new("."), args)
 }
