@@ -26,7 +26,8 @@ pub struct Rgb<'a> {
 pub enum PixelsError {
     /// Without pixels, or with another number of bytes.
     #[error(
-        "a picture of {width} × {height} pixels with {bytes} bytes; RGB pictures have three for each of their pixels, and at least one pixel"
+        "a picture of {width} × {height} pixels cannot have {bytes} bytes; RGB pictures have three bytes for each \
+         pixel, and at least one pixel"
     )]
     Size {
         /// In pixels.
@@ -38,7 +39,8 @@ pub enum PixelsError {
     },
     /// So narrow that a network would see a strip of immense length, or nothing.
     #[error(
-        "a picture of {width} × {height} pixels would be looked at as one of {to_width} × {to_height}; crop it to a shape that is less narrow"
+        "a picture of {width} × {height} pixels would be resized to {to_width} × {to_height}; crop it to a less \
+         narrow shape"
     )]
     Narrow {
         /// In pixels.

@@ -20,7 +20,7 @@ pub enum AskError {
     #[error("no relation is stated; say what should hold with --relation \"dog | left of | cat\"")]
     NoRelation,
     /// "Between" and the like.
-    #[error("{0:?} is about three objects; the checker decides relations of two")]
+    #[error("{0:?} is about three objects; the checker decides relations between two")]
     Three(String),
     /// Depth, of which there is no map.
     #[error("{0:?} is about depth, which needs a depth map of the picture (--depth)")]

@@ -120,21 +120,22 @@ pub struct Entry {
 #[derive(Debug, Error)]
 pub enum EntryError {
     /// No JSON.
-    #[error("it is no JSON object: {0}")]
+    #[error("it is not a JSON object: {0}")]
     Json(String),
     /// JSON, but not an object.
     #[error(
-        "it is no JSON object with a picture and its prompt, such as {{\"image_path\": \"a.png\", \"prompt\": \"a dog\"}}"
+        "it is not a JSON object with a picture and its prompt, such as {{\"image_path\": \"a.png\", \"prompt\": \"a \
+         dog\"}}"
     )]
     NoObject,
     /// No key that names a picture.
     #[error(
-        "it names no picture: that is looked for in \"image_path\", \"file_name\" and \"path\", and the line has {}",
+        "it names no picture: one is looked for in \"image_path\", \"file_name\" and \"path\", but the line has {}",
         keys(.0)
     )]
     NoPicture(Vec<String>),
     /// A value of the wrong kind.
-    #[error("\"{key}\" is {found}, and should be text")]
+    #[error("\"{key}\" is {found}, but should be text")]
     NoText {
         /// Which.
         key: &'static str,
@@ -354,7 +355,7 @@ mod tests {
         );
         assert_eq!(
             told("{\"image_path\": 3}"),
-            "\"image_path\" is a number, and should be text"
+            "\"image_path\" is a number, but should be text"
         );
         assert!(told("[]").contains("such as {\"image_path\""));
         // The place would be that within the line.

@@ -37,7 +37,7 @@ pub enum RunLengthsError {
     #[error("\"counts\" is not COCO's compressed run-length encoding at character {0}")]
     Encoding(usize),
     /// Too few or too many pixels.
-    #[error("the runs have {runs} pixels, and the mask {height} x {width}")]
+    #[error("the runs have {runs} pixels, but the mask is {height} x {width}")]
     Length {
         /// Of all runs.
         runs: usize,

@@ -19,7 +19,7 @@ pub fn open(name: &str) -> anyhow::Result<OpenDetector> {
             let names: Vec<_> = registry::names().collect();
             let names = names.join(", ");
             anyhow::Error::new(error).context(format!(
-                "cannot use --checker {name} (there are toybox, {names}, and paths)"
+                "cannot use --checker {name} (give toybox, {names}, or a path)"
             ))
         }
     })

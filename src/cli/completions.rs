@@ -36,7 +36,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     }
     let Some(shell) = args.shell.or_else(Shell::from_env) else {
         bail!(
-            "SHELL does not name a shell that is known; say which: bash, elvish, fish, powershell or zsh"
+            "SHELL does not name a known shell; say which one: bash, elvish, fish, powershell or zsh"
         );
     };
     // The generator panics where it cannot write.

@@ -29,12 +29,12 @@ use super::input::count;
 use super::progress::Progress;
 use super::{ERROR, OK, checker, input};
 
-/// Write down what a detector sees in pictures: boxes with scores, and masks, in the lines that `prepose score` reads.
+/// Write down what a detector sees in pictures: boxes with scores, and masks, as the JSON lines that `prepose score` reads.
 ///
-/// A picture may have any name. What it should show is in its line if it is known: from --prompt, or from a PNG by prepose,
-/// with the objects in the detector's words.
+/// Pictures may have any name. A picture's line says what it should show if that is known, from --prompt or from a PNG made by
+/// prepose, with the objects in the detector's words.
 ///
-/// Exit codes: 0 everything was looked at, 2 an error; what could be looked at is written all the same.
+/// Exit codes: 0 everything was looked at, 2 an error; what was found in the other pictures is still written.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   prepose detect out/ -o out/detections.jsonl
@@ -44,16 +44,16 @@ pub struct Args {
     /// PNG, JPEG or WebP files, or folders of them.
     #[arg(required = true)]
     pictures: Vec<PathBuf>,
-    /// What they should show [default: the prompt that a picture by prepose carries].
+    /// What they should show [default: the prompt that pictures made by prepose carry].
     #[arg(short, long, value_name = "TEXT")]
     prompt: Option<String>,
     /// The detector: toybox, frcnn-v2, grounding-dino-base and others (docs/detectors.md), or a path [default: toybox].
     ///
-    /// Unless it is named, the toybox's looks at pictures that the toybox made, and at no others. A detector that takes any
-    /// phrase is asked for the things that the prompt names, and needs one.
+    /// Unless it is named here, the toybox's detector looks only at pictures that the toybox made. A detector that takes any
+    /// phrase looks for the things that the prompt names, and so needs a prompt.
     #[arg(long, value_name = "NAME|PATH", help_heading = "Detector")]
     checker: Option<String>,
-    /// Write down what it is at least so sure of; the rules of `score` have their own thresholds above this.
+    /// Write down detections with at least this score; the rules of `score` apply their own thresholds on top of it.
     #[arg(
         long,
         value_name = "SCORE",
@@ -61,15 +61,15 @@ pub struct Args {
         help_heading = "Detector"
     )]
     min_score: f64,
-    /// Masks too, from a detector that segments, in COCO's run-length encoding.
+    /// Also write masks, from a detector that segments, in COCO's run-length encoding.
     #[arg(long, help_heading = "Detector")]
     masks: bool,
     #[command(flatten)]
     detecting: DetectingArgs,
-    /// The file for the lines, one a picture [default: they are told on the terminal].
+    /// The file for the lines, one per picture [default: what was found is shown on the terminal].
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     out: Option<PathBuf>,
-    /// The lines on standard output.
+    /// Print the lines on standard output.
     #[arg(long, help_heading = "Output")]
     json: bool,
 }
@@ -257,8 +257,8 @@ fn inputs(args: &Args, any_phrase: bool) -> (Vec<Input>, Vec<String>) {
             let by_toybox = |request: &Request| request.model.checkpoint == TOYBOX;
             if args.checker.is_none() && !request.as_ref().is_some_and(by_toybox) {
                 let why = anyhow::anyhow!(
-                    "it does not say that the toybox made it, and the toybox's detector knows the toybox's pictures only; \
-                     choose another with --checker (such as frcnn-v2), or use it all the same with --checker toybox"
+                    "it does not say that the toybox made it, and the toybox's detector knows only the toybox's pictures; \
+                     choose another with --checker (such as frcnn-v2), or use it anyway with --checker toybox"
                 );
                 problems.push(problem(&path, &why));
                 continue;

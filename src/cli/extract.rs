@@ -12,8 +12,8 @@ use prepose::request::Request;
 /// Whom to ask for relations.
 #[derive(Debug, Default, clap::Args)]
 pub struct ExtractArgs {
-    /// Let a language model find the relations: an OpenAI-compatible address such as http://localhost:8080/v1. The rules
-    /// step in when its answer cannot be used. A key is read from PREPOSE_EXTRACT_KEY.
+    /// Let a language model find the relations, at an OpenAI-compatible address such as http://localhost:8080/v1. If
+    /// its answer cannot be used, the prompt is read by rules instead. A key is read from PREPOSE_EXTRACT_KEY.
     #[arg(
         long,
         value_name = "URL",
@@ -86,7 +86,7 @@ pub fn give_relations(
                 match relations.as_deref() {
                     // A request without relations is one whose prompt the rules read.
                     Some([]) if rules_find_relations(new.key()) => tracing::warn!(
-                        "the model finds no relation in {:?}; those that the rules read hold",
+                        "the model finds no relation in {:?}; those that the rules read are used",
                         new.key()
                     ),
                     Some(found) => {

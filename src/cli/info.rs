@@ -10,7 +10,7 @@ use prepose_weights::{TOYBOX, describe_file};
 
 use super::{OK, toybox};
 
-/// Say what a file is: a checkpoint, a LoRA, an autoencoder, or a picture with its request.
+/// Describe a file: a checkpoint, a LoRA, an autoencoder, or a picture with its request.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   prepose info toybox                       # the built-in checkpoint, and the objects that it can draw

@@ -34,7 +34,7 @@ pub fn listen_briefly() -> anyhow::Result<Arc<AtomicBool>> {
         }
         let seconds = PATIENCE.as_secs();
         eprintln!(
-            "stopping after this step, or in {seconds} seconds; once more ends it at once; finished pictures are kept"
+            "stopping after this step, or in {seconds} seconds; interrupt again to stop at once; finished pictures are kept"
         );
         std::thread::spawn(move || {
             std::thread::sleep(PATIENCE);
@@ -50,7 +50,7 @@ pub fn listen() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = stop.clone();
     on_signal(move |code| match flag.swap(true, Ordering::Relaxed) {
-        false => eprintln!("stopping after this step; once more ends it at once"),
+        false => eprintln!("stopping after this step; interrupt again to stop at once"),
         true => std::process::exit(code.into()),
     })?;
     Ok(stop)
@@ -74,7 +74,7 @@ pub fn listen_twice() -> anyhow::Result<Requested> {
     let requested = HEARD.get_or_init(Requested::default).clone();
     let flags = requested.clone();
     on_signal(move |_| match flags.soon.swap(true, Ordering::Relaxed) {
-        false => eprintln!("finishing the pictures at hand; once more stops at once"),
+        false => eprintln!("finishing the current pictures; interrupt again to stop at once"),
         true => flags.at_once.store(true, Ordering::Relaxed),
     })?;
     Ok(requested)

@@ -12,7 +12,7 @@ use prepose_weights::{EyeKind, EyeWeights};
 /// Networks that look at pictures besides the detector (docs/eyes.md).
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct LookingArgs {
-    /// A SAM: masks of what the detector finds [default: the detector's own masks, or boxes].
+    /// A SAM model, for masks of what the detector finds [default: the detector's own masks, or boxes].
     ///
     /// A folder as transformers writes it, or a file such as sam_vit_b_01ec64.pth.
     #[arg(
@@ -22,7 +22,7 @@ pub struct LookingArgs {
         hide_short_help = true
     )]
     masks: Option<PathBuf>,
-    /// A Depth Anything, for "in front of" and "behind".
+    /// A Depth Anything model, for "in front of" and "behind".
     ///
     /// A folder as transformers writes it, or a file such as depth_anything_v2_vits.pth.
     #[arg(
@@ -32,7 +32,7 @@ pub struct LookingArgs {
         hide_short_help = true
     )]
     depth: Option<PathBuf>,
-    /// Which of the masks that a box may mean [default: best].
+    /// Which of the possible masks of a box to use [default: best].
     #[arg(
         long,
         value_name = "CHOICE",

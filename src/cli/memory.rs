@@ -40,7 +40,7 @@ impl Tiling {
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Networks")]
 pub struct RunningArgs {
-    /// Launch the UNet kernel by kernel instead of replaying its captured call (CUDA graphs and their like).
+    /// Launch the UNet kernel by kernel instead of replaying its captured call (CUDA graphs and the like).
     #[arg(long, hide_short_help = true)]
     pub no_graphs: bool,
     /// Guidance: run parts of the network twice instead of keeping what the gradient needs; pictures do not change.

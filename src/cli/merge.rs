@@ -14,8 +14,8 @@ use super::progress::Progress;
 
 /// Join the shards of a run into the run that one machine would have made.
 ///
-/// Shards are refused that are unfinished, missing, damaged or of another run; nothing is written then. Pictures are linked where
-/// shards and run are on the same disk. Can be killed and said again.
+/// Shards that are unfinished, missing, damaged or of another run are refused, and then nothing is written. Pictures
+/// are linked where shards and run are on the same disk. The command can be killed and run again.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Folders of shards, or of runs that hold some (RUN for RUN/shard-000-of-004 and the others); s3://, gs:// and az:// too
@@ -24,7 +24,7 @@ pub struct Args {
     /// Folder of the joined run; RUN itself is fine
     #[arg(short, long, alias = "output", value_name = "RUN")]
     out: String,
-    /// Say what was done as a line of JSON
+    /// Print what was done as a line of JSON
     #[arg(long)]
     json: bool,
 }

@@ -16,29 +16,29 @@ pub struct ModelArgs {
     /// A diffusers folder, a .safetensors or .ckpt file, a name that `prepose pull` fetched, or the built-in toybox.
     #[arg(short, long, value_name = "PATH|NAME")]
     pub checkpoint: Option<String>,
-    /// A diffusers-like folder with the configuration of a single file of unusual size.
+    /// A folder like those of diffusers, with the configuration for a single file of unusual size.
     #[arg(long, value_name = "FOLDER", hide_short_help = true)]
     pub config: Option<PathBuf>,
-    /// Another autoencoder.
+    /// An autoencoder to use instead of the checkpoint's own.
     #[arg(long, value_name = "PATH", hide_short_help = true)]
     pub vae: Option<PathBuf>,
     /// GLIGEN's layers for --ground, if the checkpoint has none of its own: a file for SD 1.x, or toybox for the toybox's.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub gligen: Option<PathBuf>,
-    /// An IP-Adapter, by which --ip-picture shows pictures to the network; may be repeated (docs/guidance/ip-adapter.md).
+    /// An IP-Adapter, with which --ip-picture shows pictures to the network; may be repeated (docs/guidance/ip-adapter.md).
     ///
-    /// A .safetensors or .bin file for this checkpoint, or toybox for the toybox's own, which the toybox takes by itself. Its
-    /// picture encoder is looked for beside it, as image_encoder; say where it is otherwise, as in
+    /// A .safetensors or .bin file for this checkpoint, or toybox for the toybox's own, which the toybox uses by
+    /// default. Its picture encoder is looked for beside it, as image_encoder; if it is elsewhere, say where, as in
     /// ip-adapter_sd15.safetensors,encoder=path/to/image_encoder.
     #[arg(long, value_name = "FILE[,encoder=PATH]", value_parser = parse_adapter, hide_short_help = true)]
     pub ip_adapter: Vec<Adapter>,
-    /// What the UNet predicts, epsilon or v, where the checkpoint does not say it or is wrong.
+    /// What the UNet predicts, epsilon or v, if the checkpoint does not say so or is wrong.
     #[arg(long, value_name = "KIND", hide_short_help = true)]
     pub prediction: Option<Prediction>,
     /// A LoRA to merge, with its weight; may be repeated.
     #[arg(long, value_name = "FILE[:WEIGHT]", value_parser = parse_lora)]
     pub lora: Vec<Lora>,
-    /// Load what fits although tensors are missing (taken as zero), left over or of another shape.
+    /// Load what fits even if tensors are missing (taken as zero), left over or of another shape.
     #[arg(long, hide_short_help = true)]
     pub allow_mismatch: bool,
     /// The type of the weights [default: f32 on the CPU, f16 elsewhere].

@@ -126,7 +126,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let detectors = DetectorSpecs::open(first)?;
     ensure!(
         detectors.labels().is_some(),
-        "sources are compared by what the checker sees, but there is --checker none"
+        "sources are compared by what the checker sees, but there is no checker (--checker none)"
     );
     let device = model::open(first.model.device)?;
     let mut arms = Vec::new();
@@ -136,7 +136,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let checker = |arm: &Arm| arm.folder.plan().config.checker.clone();
     if let Some(other) = arms.iter().find(|arm| checker(arm) != checker(&arms[0])) {
         bail!(
-            "{} and {} have different checkers; say --checker once, in --common",
+            "{} and {} have different checkers; give --checker once, in --common",
             arms[0].name,
             other.name
         );
@@ -200,7 +200,7 @@ fn settings(args: &Args) -> anyhow::Result<Vec<(String, Settings)>> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
         ensure!(
             !name.starts_with(['-', '.']) && name.chars().all(plain),
-            "--arm begins with a name of letters, digits, '.', '_' and '-', which {name:?} is not"
+            "--arm must begin with a name of letters, digits, '.', '_' and '-', which {name:?} is not"
         );
         ensure!(
             names.insert(name.to_lowercase()),
@@ -218,8 +218,8 @@ fn settings(args: &Args) -> anyhow::Result<Vec<(String, Settings)>> {
         })?;
         ensure!(
             parsed.settings.source.is_given(),
-            "--arm {name} does not say where its pictures come from: --pictures, --endpoint or --maker. Pictures that are made \
-             here are a run first, and then an arm with --pictures RUN/prompt-only"
+            "--arm {name} does not say where its pictures come from: --pictures, --endpoint or --maker. For pictures that \
+             are made here, make a run first, and then name it with --pictures RUN/prompt-only"
         );
         all.push((name.clone(), parsed.settings));
     }
@@ -316,8 +316,8 @@ impl Arm {
             }
         }
         bail!(
-            "of {MOST_REFUSED} pictures by {} none has a score by {}: they were refused, or their prompts have no relation that it \
-             scores",
+            "none of {MOST_REFUSED} pictures by {} has a score by {}: they were refused, or their prompts have no relation \
+             that it scores",
             self.name,
             looking.of
         )

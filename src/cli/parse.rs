@@ -24,24 +24,24 @@ use super::{ERROR, OK};
   prepose parse \"a dog and a cat\" --relation \"dog | left of | cat\"
   prepose parse \"a [red:blue:.5] car\" --steps 20 --json")]
 pub struct Args {
-    /// What to read; each argument is a prompt of its own.
+    /// What to read; each argument is a separate prompt.
     #[arg(required = true, value_name = "PROMPT")]
     prompts: Vec<String>,
-    /// What holds instead of the prompt's own relations, as "dog | left of | cat"; may be repeated.
+    /// A relation to use instead of the prompt's own, as "dog | left of | cat"; may be repeated.
     #[arg(long, value_name = "A | RELATION | B")]
     relation: Vec<GivenRelation>,
-    /// Whose tokenizers: a checkpoint as `generate` takes it, or `clip` [default: toybox, if it is built in].
+    /// Whose tokenizers to use: a checkpoint, as for `generate`, or `clip` [default: toybox, if it is built in].
     #[arg(short, long, value_name = "NAME|PATH")]
     checkpoint: Option<String>,
-    /// Tokens that stand for an object: all of its phrase, or the first as in PSG's reference code.
+    /// Tokens that stand for an object: all of its phrase, or only the first, as in PSG's reference code.
     #[arg(long, value_name = "NAME", default_value = "mean")]
     tokens: TokenPolicy,
-    /// Steps that the prompt's schedule is for.
+    /// How many steps the prompt's schedule is for.
     #[arg(short, long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     steps: u32,
     #[command(flatten)]
     extract: ExtractArgs,
-    /// One JSON object a prompt on standard output.
+    /// Print one JSON object per prompt on standard output.
     #[arg(long)]
     json: bool,
 }

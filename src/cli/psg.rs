@@ -9,7 +9,7 @@ use super::experiment;
 use super::run::Settings;
 use super::values::{Numbers, parse_numbers};
 
-/// What guidance and search make of relations: the experiments of "Why Settle for Mid" (docs/experiments/psg-table.md,
+/// What guidance and search do for relations: the experiments of "Why Settle for Mid" (docs/experiments/psg-table.md,
 /// docs/experiments/psg-scaling.md).
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -21,14 +21,14 @@ pub struct Args {
 enum Command {
     /// VISOR's table for each method, split by relation and by first and second object
     Table(Table),
-    /// What trying more noises brings, with and without guidance
+    /// How much trying more noises helps, with and without guidance
     Scaling(Scaling),
 }
 
 /// VISOR's table for each method, split by relation and by first and second object.
 ///
-/// The run goes into one folder, as that of `prepose run`, and may be killed at any time: the same command goes on where it
-/// stopped. Its tables and plots are in the folder `results`.
+/// The run is kept in one folder, as with `prepose run`, and can be killed at any time; the same command resumes where
+/// it stopped. Its tables and plots are in the folder `results`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   prepose psg table --out runs/psg
@@ -39,7 +39,7 @@ struct Table {
     /// The prompts.
     #[arg(long, value_name = "SUITE", default_value = "spatialbench-uc")]
     suite: String,
-    /// What is compared, as for `run`.
+    /// The methods to compare, as for `run`.
     #[arg(
         short,
         long = "method",
@@ -52,10 +52,10 @@ struct Table {
     settings: Settings,
 }
 
-/// What trying more noises brings, with and without guidance.
+/// How much trying more noises helps, with and without guidance.
 ///
-/// The run goes into one folder, as that of `prepose run`, and may be killed at any time: the same command goes on where it
-/// stopped. Its tables and plots are in the folder `results`.
+/// The run is kept in one folder, as with `prepose run`, and can be killed at any time; the same command resumes where
+/// it stopped. Its tables and plots are in the folder `results`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   prepose psg scaling --every 4 --seeds 0 --out runs/scaling
@@ -64,7 +64,7 @@ struct Scaling {
     /// The prompts.
     #[arg(long, value_name = "SUITE", default_value = "spatialbench-uc")]
     suite: String,
-    /// How many noises are tried.
+    /// How many noises to try.
     #[arg(
         long,
         value_name = "LIST",
@@ -72,7 +72,7 @@ struct Scaling {
         value_parser = parse_noises
     )]
     noises: Numbers,
-    /// What makes one of them the best.
+    /// How the best of them is chosen.
     #[arg(long, value_enum, default_value = "pse")]
     reward: RewardKind,
     #[command(flatten)]

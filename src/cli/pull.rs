@@ -9,19 +9,17 @@ use super::progress::Progress;
 
 /// Download a known checkpoint into the Hugging Face cache, shared with Python.
 ///
-/// An interrupted download goes on where it stopped, and every file is compared with its size and
-/// hash before it gets its name. The token goes to the hub's host only. HF_HOME, HF_ENDPOINT,
-/// HF_HUB_OFFLINE, HF_TOKEN and HF_HUB_DOWNLOAD_TIMEOUT (seconds of silence, 10 by default) are
-/// honoured.
+/// An interrupted download resumes where it stopped, and every file's size and hash are checked before it gets its
+/// name. The token is sent only to the hub's host. HF_HOME, HF_ENDPOINT, HF_HUB_OFFLINE, HF_TOKEN and
+/// HF_HUB_DOWNLOAD_TIMEOUT (seconds of silence, 10 by default) are honoured.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A known name, OWNER/NAME for a diffusers folder, or OWNER/NAME/FILE; without it the known
-    /// ones are listed.
+    /// A known name, OWNER/NAME for a diffusers folder, or OWNER/NAME/FILE; without it, the known names are listed.
     name: Option<String>,
     /// The commit, branch or tag to fetch [default: the pinned commit of a known checkpoint].
     #[arg(long, value_name = "COMMIT")]
     revision: Option<String>,
-    /// JSON on standard output: what was fetched, or without a name one object a line.
+    /// Print JSON on standard output: what was fetched or, without a name, one object per line.
     #[arg(long)]
     json: bool,
 }

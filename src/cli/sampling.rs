@@ -19,13 +19,13 @@ pub struct SamplingArgs {
     /// Classifier-free guidance; 1 is none [default: the checkpoint's].
     #[arg(short, long, value_name = "SCALE")]
     pub guidance_scale: Option<f64>,
-    /// The steps in which classifier-free guidance acts, from 0: 5-30, 5- or -30; the others take half the time
+    /// The steps in which classifier-free guidance acts, counted from 0: 5-30, 5- or -30; the others take half the time
     /// [default: all].
     #[arg(long, value_name = "A-B", hide_short_help = true)]
     pub guidance_steps: Option<StepRange>,
     #[command(flatten)]
     pub savings: SavingsArgs,
-    /// In pixels, 768x512 or 512 [default: the checkpoint's].
+    /// The size in pixels, such as 768x512 or 512 [default: the checkpoint's].
     #[arg(long, value_name = "WxH", value_parser = parse_size)]
     pub size: Option<(usize, usize)>,
     /// The scheduler [default: the checkpoint's].
@@ -42,18 +42,18 @@ pub struct SamplingArgs {
     pub negative_prompt: Option<String>,
     /// A picture that an IP-Adapter shows to the network; may be repeated (docs/guidance/ip-adapter.md).
     ///
-    /// As dog.png, or dog.png,scale=0.6,steps=0-14,region=0:0:0.5:1. Options: scale, steps (from 0), region (a box or a
-    /// mask), blocks, adapter (which, from 1), softmax=own.
+    /// For example dog.png, or dog.png,scale=0.6,steps=0-14,region=0:0:0.5:1. Options: scale, steps (counted from 0),
+    /// region (a box or a mask), blocks, adapter (which one, counted from 1), softmax=own.
     #[arg(long, value_name = "FILE[,OPTIONS]", hide_short_help = true)]
     pub ip_picture: Vec<PicturePrompt>,
-    /// Layers of the text encoder to leave out at the end [default: 0].
+    /// How many layers to leave out at the end of the text encoder [default: 0].
     #[arg(long, value_name = "N", hide_short_help = true)]
     pub clip_skip: Option<usize>,
-    /// Whose random numbers: PyTorch's on the CPU, or its CUDA generator's [default: torch].
+    /// Whose random numbers to use: PyTorch's on the CPU, or its CUDA generator's [default: torch].
     #[arg(long, value_name = "WHOSE", value_enum, hide_short_help = true)]
     pub noise: Option<NoiseKind>,
-    /// Encode and decode in tiles, for large pictures in little memory [default: auto, where they do not fit otherwise;
-    /// a run's pictures do not depend on memory, so there it is off].
+    /// Encode and decode in tiles, for large pictures in little memory [default: auto, only where they do not fit
+    /// otherwise; off in a run, whose pictures do not depend on memory].
     #[arg(long, value_name = "WHEN", value_enum, num_args = 0..=1, default_missing_value = "on", require_equals = true,
           hide_short_help = true)]
     pub vae_tiling: Option<Tiling>,
@@ -116,7 +116,7 @@ pub struct SavingsArgs {
     /// DeepCache: run the deep part of the network in every N-th step only; 3:1 keeps one more skip connection fresh.
     #[arg(long, value_name = "N[:BRANCH]|off", hide_short_help = true)]
     pub deep_cache: Option<OrOff<DeepCache>>,
-    /// T-GATE: from this step on (10, or 0.4 of all), keep the cross-attention and end classifier-free guidance.
+    /// T-GATE: from this step on (10, or 0.4 of all), reuse the cross-attention and end classifier-free guidance.
     #[arg(long, value_name = "STEP|SHARE|off", hide_short_help = true)]
     pub tgate: Option<OrOff<Gate>>,
     /// Merge this share of the tokens, up to 0.75, in the self-attention of the largest feature maps.

@@ -46,28 +46,29 @@ const EXAMPLES: &str = examples!();
 
 /// Score detections by a published rule.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES, after_long_help = concat!("Reads one JSON object a line:
+#[command(after_help = EXAMPLES, after_long_help = concat!("Reads one JSON object per line:
 
   {\"id\": \"1\", \"prompt\": \"a dog to the left of a cat\", \"width\": 512, \"height\": 512,
    \"detections\": [{\"label\": \"dog\", \"score\": 0.9, \"box_xyxy\": [10, 20, 110, 220]}, …]}
 
 A box may also be COCO's \"bbox\": [x, y, width, height]. The checker's per_sample.jsonl, VISOR's results files and what
-GenEval's evaluation writes are read as well, and T2I-CompBench's prompts from file names. All of it, masks, depth and
-relations without a prompt: docs/rules.md. clip-score and image-reward read manifests, and pictures that carry their request; judge takes
-folders of runs (docs/judge.md), quality these and folders of pictures (docs/quality.md).
+GenEval's evaluation writes are read as well, and T2I-CompBench's prompts are read from file names. For all of this, and for
+masks, depth and relations without a prompt, see docs/rules.md. clip-score and image-reward read manifests, and pictures that
+carry their request; judge takes folders of runs (docs/judge.md), and quality takes those and folders of pictures
+(docs/quality.md).
 
-Exit code 2 if a picture cannot be read or scored; the others are scored all the same.
+Exit code 2 if a picture cannot be read or scored; the others are still scored.
 
 ", examples!()))]
 pub struct Args {
     /// The rule.
     #[arg(value_parser = rules())]
     rule: String,
-    /// Detections; several files are summed up as one, and are a model each for `opse`. - is standard input. Runs for `judge`;
-    /// for `quality` runs, methods' folders, or folders of pictures.
+    /// Detections; several files are summed up as one, except that each is a model for `opse`. - is standard input. For
+    /// `judge`, runs; for `quality`, runs, methods' folders, or folders of pictures.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Do as the authors' code does, its known mistakes included [default: no].
+    /// Do as the authors' code does, including its known mistakes [default: no].
     #[arg(
         long,
         value_name = "yes|no",
@@ -81,16 +82,16 @@ pub struct Args {
     /// Count detections with a score above this [default: the rule's own].
     #[arg(long, value_name = "SCORE")]
     min_score: Option<f64>,
-    /// The size of pictures whose lines do not say [default: 512x512 for the checker's records, none for others].
+    /// The size of pictures whose lines do not give one [default: 512x512 for the checker's records, none for others].
     #[arg(long, value_name = "WxH", value_parser = parse_size)]
     size: Option<(usize, usize)>,
-    /// GenEval's evaluation_metadata.jsonl: what is asked of a picture is its line with the number in the picture's path.
+    /// GenEval's evaluation_metadata.jsonl; the number in a picture's path is that of the line that says what is asked of it.
     #[arg(long, value_name = "FILE")]
     metadata: Option<PathBuf>,
-    /// What is put before each prompt for clip-score [default: "A photo depicts "].
+    /// The text to put before each prompt for clip-score [default: "A photo depicts "].
     #[arg(long, value_name = "TEXT", hide_short_help = true)]
     clip_prompt: Option<String>,
-    /// One JSON object on standard output, in one line: the figures, and what is said of each picture.
+    /// Print one JSON object on standard output, on one line: the figures, and what is said about each picture.
     #[arg(long)]
     json: bool,
     /// The rule that scores pictures.
@@ -105,7 +106,7 @@ pub struct Args {
         hide_short_help = true
     )]
     rounds: usize,
-    /// Pictures a round.
+    /// Pictures per round.
     #[arg(
         long,
         value_name = "N",
@@ -114,7 +115,7 @@ pub struct Args {
         hide_short_help = true
     )]
     batch: usize,
-    /// What is drawn at random: pictures for opse, and what happens to masks for pse-corruptions.
+    /// The seed for what is drawn at random: pictures for opse, and what happens to masks for pse-corruptions.
     #[arg(
         long,
         value_name = "N",
@@ -127,7 +128,7 @@ pub struct Args {
     eyes: EyeArgs,
     #[command(flatten)]
     judge: PromptedArgs,
-    /// The detector that the oracle of `judge` sees by, as for `check` [default: toybox].
+    /// The detector that the oracle of `judge` uses, as for `check` [default: toybox].
     #[arg(
         long,
         value_name = "NAME|PATH",
@@ -146,10 +147,13 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     }
     ensure!(
         !args.judge.model.is_given() && args.checker.is_none(),
-        "--judge and --checker are for prepose score judge RUN; other rules score detections that are there"
+        "--judge and --checker are for prepose score judge RUN; other rules score existing detections"
     );
     if let Some(score) = args.min_score {
-        ensure!(score.is_finite(), "--min-score is {score}, not a number");
+        ensure!(
+            score.is_finite(),
+            "--min-score is {score}, not a finite number"
+        );
     }
     if args.rule == CLIP_SCORE || args.rule == IMAGE_REWARD {
         return texts::run(args);

@@ -9,9 +9,9 @@ use prepose::selftest::{self, Outcome, Part};
 
 use super::{NO, OK};
 
-/// Try every operation and the toybox's networks on a device.
+/// Test every operation and the toybox's networks on a device.
 ///
-/// Operations are compared with loops in f64, networks with what PyTorch recorded. Exit code 1 if anything is wrong.
+/// Operations are compared with loops in f64, networks with results recorded from PyTorch. Exit code 1 if anything is wrong.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The device.
@@ -20,13 +20,13 @@ pub struct Args {
     /// Types to compute in [default: all that the device has].
     #[arg(long, value_delimiter = ',')]
     dtype: Vec<Dtype>,
-    /// Only this part.
+    /// Test only this part.
     #[arg(long, value_enum)]
     part: Option<Part>,
-    /// Only what has one of these in its name: attention, norm, detector ...
+    /// Test only what has one of these in its name: attention, norm, detector ...
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// One JSON object a line on standard output.
+    /// Print one JSON object per line on standard output.
     #[arg(long)]
     json: bool,
 }

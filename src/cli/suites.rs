@@ -19,13 +19,14 @@ use super::OK;
   prepose suites spatialbench-uc --original | sha256sum
   prepose suites my-prompts.csv")]
 pub struct Args {
-    /// A set, a file of prompts (.jsonl, .csv, .txt) or - for standard input: its prompts as they are run, one JSON object a line.
+    /// Print the prompts of this set, file of prompts (.jsonl, .csv, .txt) or standard input (-) as they are run, one
+    /// JSON object per line.
     #[arg(value_name = "SUITE")]
     suite: Option<String>,
-    /// The set's file of prompts as its authors released it, to the byte.
+    /// Print the set's file of prompts byte for byte as its authors released it.
     #[arg(long, requires = "suite")]
     original: bool,
-    /// The list as one JSON object a line.
+    /// Print the list as one JSON object per line.
     #[arg(long, conflicts_with = "suite")]
     json: bool,
 }

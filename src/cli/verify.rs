@@ -19,13 +19,13 @@ use super::memory::RunningArgs;
 use super::run::{DetectorSpecs, Making, RunProgress, checker_config};
 use super::{NO, OK};
 
-/// Say whether the files of runs are as they were written, and make anew what can be (docs/runs.md).
+/// Check that the files of runs are as they were written, and remake what can be remade (docs/runs.md).
 ///
-/// A run keeps the digests of its finished files. What is not as it was written is named, a line a file. With --mend,
-/// metrics and tables are computed from the records, records from the pictures, pictures from their requests, and what
-/// cannot be made anew is named.
+/// A run keeps the digests of its finished files. Files that are not as they were written are named, one per line. With
+/// --mend, metrics and tables are remade from the records, records from the pictures, and pictures from their requests;
+/// what cannot be remade is named.
 ///
-/// Exit codes: 0 all is as it was written, 1 something is not, 2 an error.
+/// Exit codes: 0 everything is as it was written, 1 something is not, 2 an error.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   prepose verify runs/first
@@ -35,13 +35,13 @@ pub struct Args {
     /// Folders of runs or shards, or of runs that hold shards; s3://, gs:// and az:// too.
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<String>,
-    /// Make anew what can be.
+    /// Remake what can be remade.
     #[arg(long)]
     mend: bool,
-    /// Look at sizes and times only, and into files whose time is another.
+    /// Compare only sizes and times, and read only files whose time has changed.
     #[arg(long)]
     quick: bool,
-    /// A JSON object for each file that is not as it was written.
+    /// Print a JSON object for each file that is not as it was written.
     #[arg(long)]
     json: bool,
 
@@ -51,7 +51,7 @@ pub struct Args {
         long,
         value_name = "PATH|NAME",
         requires = "mend",
-        help_heading = "Making anew"
+        help_heading = "With --mend"
     )]
     checkpoint: Option<String>,
     /// The detector that looked at the pictures, or none [default: toybox].
@@ -59,7 +59,7 @@ pub struct Args {
         long,
         value_name = "NAME|PATH",
         requires = "mend",
-        help_heading = "Making anew"
+        help_heading = "With --mend"
     )]
     checker: Option<String>,
     /// The second detector, if there was one.
@@ -67,7 +67,7 @@ pub struct Args {
         long,
         value_name = "NAME|PATH",
         requires = "mend",
-        help_heading = "Making anew"
+        help_heading = "With --mend"
     )]
     secondary: Option<String>,
     #[command(flatten)]
@@ -77,7 +77,7 @@ pub struct Args {
         long,
         value_name = "DEVICE",
         default_value = "auto",
-        help_heading = "Making anew"
+        help_heading = "With --mend"
     )]
     device: DeviceSpec,
     /// Pictures at a time, or auto.
@@ -86,7 +86,7 @@ pub struct Args {
         long,
         value_name = "N|auto",
         default_value_t,
-        help_heading = "Making anew"
+        help_heading = "With --mend"
     )]
     batch: BatchSize,
 }
@@ -197,15 +197,15 @@ fn mend(args: &Args, folder: &RunFolder, quiet: bool) -> anyhow::Result<()> {
     let detectors = detectors(args, folder)?;
     let Some(mut model) = plan.config.model.clone() else {
         bail!(
-            "the pictures of this run come from elsewhere: give the command that made it once more, and what is damaged is \
-             fetched anew"
+            "the pictures of this run come from elsewhere: run the command that made it again, and what is damaged is \
+             fetched again"
         );
     };
     if let Some(checkpoint) = &args.checkpoint {
         model.checkpoint.clone_from(checkpoint);
     }
     let blueprint = Blueprint::open(&model).with_context(
-        || "cannot make pictures anew; --checkpoint says where the run's checkpoint is now",
+        || "cannot make pictures again; say where the run's checkpoint is now with --checkpoint",
     )?;
     let hash = blueprint.fingerprint().join();
     let hash = hash.map_err(|_| anyhow!("hashing the checkpoint failed"))??;

@@ -108,14 +108,14 @@ pub enum SurveyError {
     Write(#[from] prepose_store::files::WriteError),
     /// The folder is of another survey.
     #[error(
-        "{} is of other files or columns, or they have changed since; choose another folder for --out", .0.display()
+        "{} belongs to other files or columns, or they have changed since; choose another folder for --out", .0.display()
     )]
     Other(PathBuf),
     /// Somebody else writes into it.
     #[error("{} is being written by another prepose; wait for it, or choose another folder", .0.display())]
     InUse(PathBuf),
     /// A file of the survey is not as it was written.
-    #[error("{} is damaged ({why}); remove the folder to begin anew", path.display())]
+    #[error("{} is damaged ({why}); remove the folder to start again", path.display())]
     Damaged {
         /// It.
         path: PathBuf,

@@ -119,8 +119,8 @@ fn on_device(pictures: &[&Picture], device: &Device) -> Vec<Tensor<3>> {
 pub enum DetectError {
     /// Not an RGB picture.
     #[error(
-        "picture {index} of the batch has {channels} channels and {width} × {height} pixels; \
-         a detector takes RGB pictures of at least one pixel, so convert or leave it out"
+        "picture {index} of the batch has {channels} channels and {width} × {height} pixels; a detector takes RGB \
+         pictures of at least one pixel, so convert it or leave it out"
     )]
     Picture {
         /// Its place in the batch, from 0.
@@ -144,17 +144,18 @@ pub enum DetectError {
     #[error("the pictures have no depths: {0}")]
     Depth(String),
     /// A picture with values that are no numbers.
-    #[error("picture {index} of the batch has values that are no numbers; make it again")]
+    #[error("picture {index} of the batch has values that are not numbers; make it again")]
     Values {
         /// Its place in the batch, from 0.
         index: usize,
     },
     /// A thing without a word.
-    #[error("{0:?} names nothing that could be looked for; write the thing in words")]
+    #[error("{0:?} names nothing to look for; describe the thing in words")]
     EmptyPhrase(String),
     /// More words than the detector reads.
     #[error(
-        "what is looked for has {tokens} tokens, and the detector reads {most} at most; ask for fewer things at a time, or          in fewer words"
+        "the text to look for has {tokens} tokens, but the detector reads at most {most}; ask for fewer things at a \
+         time, or in fewer words"
     )]
     LongText {
         /// Of the whole question.
@@ -163,7 +164,7 @@ pub enum DetectError {
         most: usize,
     },
     /// The tokenizer refused the text.
-    #[error("what is looked for cannot be split into tokens: {0}")]
+    #[error("the text to look for cannot be split into tokens: {0}")]
     Text(String),
 }
 

@@ -92,8 +92,8 @@ pub enum EngineError {
     OutOfMemory(Box<OutOfMemory>),
     /// The autoencoder's output is not a picture.
     #[error(
-        "the decoded picture {picture} of the batch is not finite although the latents are; the \
-         autoencoder overflows in {dtype:?}, use --dtype f32, or --vae with a fixed autoencoder"
+        "the decoded picture {picture} of the batch is not finite although the latents are; the autoencoder \
+         overflows in {dtype:?}; use --dtype f32, or --vae with a fixed autoencoder"
     )]
     NonFinitePicture {
         /// Which picture of the batch, from 0.

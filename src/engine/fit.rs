@@ -88,7 +88,7 @@ impl Engine {
         let mut free = usable(room);
         if free.is_some_and(|free| free < work) && self.release_text_encoders() {
             tracing::info!(
-                "memory is short: the text encoders are let go and read again for the next prompt"
+                "memory is short: the text encoders are released and read again for the next prompt"
             );
             free = usable(self.room());
         }

@@ -36,12 +36,13 @@ pub enum EyeError {
     Pixels(#[from] PixelsError),
     /// The network gave what is no depth.
     #[error(
-        "the depth network gave no depths: {0}; its weights are not those of a depth network, or overflow in a half type"
+        "the depth network gave no depths: {0}; its weights are not those of a depth network, or overflow in a \
+         half-precision type"
     )]
     Depth(#[from] DepthError),
     /// A box without extent or with corners that are no numbers.
     #[error(
-        "the box {corners:?} is none; it should be [x0, y0, x1, y1] in pixels with x0 <= x1 and y0 <= y1"
+        "{corners:?} is not a box; it should be [x0, y0, x1, y1] in pixels with x0 <= x1 and y0 <= y1"
     )]
     Box {
         /// As given.
@@ -52,7 +53,7 @@ pub enum EyeError {
     Text(#[from] TokenizerError),
     /// Numbers that are none.
     #[error(
-        "the network gave NaN or infinite numbers; its weights are broken, or overflow in a half type"
+        "the network gave NaN or infinite numbers; its weights are broken, or overflow in a half-precision type"
     )]
     NonFinite,
 }

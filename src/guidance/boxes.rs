@@ -23,7 +23,7 @@ pub struct BBox {
 pub enum BoxError {
     /// Not `OBJECT: X0,Y0,X1,Y1`.
     #[error(
-        "{0:?} is no box; write the object, a colon and four shares of the picture's width and height, as in \
+        "{0:?} is not a box; write the object, a colon and four shares of the picture's width and height, as in \
          \"dog: 0.05,0.25,0.35,0.75\""
     )]
     Syntax(String),
@@ -182,7 +182,7 @@ mod tests {
             "dog: 0,0,1,1,1",
             "dog: a,0,1,1",
         ] {
-            assert!(refused(text).contains("is no box"), "{text}");
+            assert!(refused(text).contains("is not a box"), "{text}");
         }
         for text in ["dog: 0,0,512,512", "dog: -0.1,0,1,1", "dog: NaN,0,1,1"] {
             assert!(refused(text).contains("not within the picture"), "{text}");

@@ -75,7 +75,7 @@ pub enum GuidanceError {
         preset: Preset,
     },
     /// An option that the method does not read, or not with the others that were given.
-    #[error("{} guidance does not read the option {option:?} (as given); leave it out", method.name())]
+    #[error("{} guidance does not read the option {option:?} with these settings; leave it out", method.name())]
     Unread {
         /// The option.
         option: &'static str,
@@ -100,12 +100,12 @@ pub enum GuidanceError {
     EveryUntil(Method),
     /// Nothing between gradients.
     #[error(
-        "--guide-extrapolate goes on between the gradients of --guide-every; give --guide-every N, at least 2"
+        "--guide-extrapolate acts between the gradients of --guide-every; give --guide-every N, at least 2"
     )]
     ExtrapolateAlone,
     /// More guided steps than steps.
     #[error(
-        "{guided} steps cannot be guided (from step {from} on) of a run of {steps}; ask for fewer"
+        "{guided} steps cannot be guided from step {from} on in a run of {steps}; ask for fewer"
     )]
     Steps {
         /// The first guided step, from 0.
@@ -145,8 +145,8 @@ pub enum GuidanceError {
     NotInThePlane(Relation),
     /// A relation that no classifier was trained on.
     #[error(
-        "{} guidance knows left, right, above, below and the diagonals between them, and {relation} is none of these; \
-         --guide pos goes by it",
+        "{} guidance knows left, right, above, below and the diagonals between them, but not {relation}; --guide pos \
+         does",
         method.name()
     )]
     NotLearned {
@@ -157,8 +157,9 @@ pub enum GuidanceError {
     },
     /// A method that learns, and no classifier for the checkpoint.
     #[error(
-        "{} guidance goes by a classifier that was trained for the checkpoint, and {checkpoint} has none; train one with \
-         `prepose train steer --checkpoint {checkpoint} --out FOLDER`, and name its steer.safetensors with --steer",
+        "{} guidance uses a classifier that was trained for the checkpoint, but {checkpoint} has none; train one \
+         with `prepose train steer --checkpoint {checkpoint} --out FOLDER`, and name its steer.safetensors with \
+         --steer",
         .method.name()
     )]
     NoClassifier {
@@ -185,7 +186,7 @@ pub enum GuidanceError {
     GroundingNeedsBoxes,
     /// More boxes than GLIGEN's layers have places.
     #[error(
-        "there are {boxes} boxes, and GLIGEN's layers have places for {}; leave some out",
+        "there are {boxes} boxes, but GLIGEN's layers have room for only {}; leave some out",
         prepose_models::unet::MOST_OBJECTS
     )]
     TooManyBoxes {
@@ -194,8 +195,8 @@ pub enum GuidanceError {
     },
     /// Boxes for a network without GLIGEN's layers.
     #[error(
-        "this checkpoint has no GLIGEN layers to put objects into boxes with; give them with --gligen FILE (toybox for the \
-         toybox), or use a checkpoint that has them. --guide boxdiff does without"
+        "this checkpoint has no GLIGEN layers to put objects into boxes with; give them with --gligen FILE (toybox \
+         for the toybox), or use a checkpoint that has them. --guide boxdiff works without them"
     )]
     NotGrounded,
     /// A box for something that is not there.
@@ -206,7 +207,8 @@ pub enum GuidanceError {
     TwoBoxes(String),
     /// No maps of that size.
     #[error(
-        "no layer that is read has maps with {side} cells along the shorter side at this picture size; there are {}",
+        "no layer that is read has maps with {side} cells along the shorter side at this picture size; the sizes are \
+         {}",
         list(available)
     )]
     NoMaps {
@@ -217,7 +219,7 @@ pub enum GuidanceError {
     },
     /// No such layer.
     #[error(
-        "the network has no layer {name:?} that attends to the text; there are {}",
+        "the network has no layer {name:?} that attends to the text; it has {}",
         list(available)
     )]
     NoLayer {

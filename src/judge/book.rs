@@ -59,7 +59,7 @@ pub enum BookError {
     },
     /// A line is no entry.
     #[error(
-        "{}: line {line} is no answer of a judge ({error}); move the file away to ask everything anew", path.display()
+        "{}: line {line} is not a judge's answer ({error}); move the file away to ask everything again", path.display()
     )]
     Line {
         /// The book.

@@ -54,7 +54,7 @@ pub enum PngError {
     },
     /// A text chunk that is damaged or unpacks to more than any program writes.
     #[error(
-        "the text {} in {} is damaged, or all texts together are longer than {} MiB; they are not read",
+        "the text {} in {} is damaged, or all texts together are longer than {} MiB; they were not read",
         printable(keyword),
         path.display(),
         MAX_TEXTS >> 20

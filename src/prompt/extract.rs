@@ -50,7 +50,7 @@ pub enum ExtractError {
         body: String,
     },
     /// An answer that is no chat completion.
-    #[error("the server's answer is no chat completion: {0}")]
+    #[error("the server's answer is not a chat completion: {0}")]
     Completion(String),
     /// A completion without text.
     #[error("the model's answer is empty")]

@@ -55,7 +55,8 @@ pub const MAX_BYTES: usize = 1 << 16;
 pub enum PromptError {
     /// More tokens than [`MAX_CHUNKS`] chunks hold.
     #[error(
-        "it has {tokens} tokens in {chunks} chunks, and at most {MAX_CHUNKS} chunks of {per_chunk} tokens are possible; shorten it"
+        "it has {tokens} tokens in {chunks} chunks, but at most {MAX_CHUNKS} chunks of {per_chunk} tokens are possible; \
+         shorten it"
     )]
     TooManyTokens {
         /// Tokens of text.
@@ -66,7 +67,7 @@ pub enum PromptError {
         per_chunk: usize,
     },
     /// More than [`MAX_BYTES`] bytes.
-    #[error("it has {0} bytes, and at most {MAX_BYTES} are possible; shorten it")]
+    #[error("it has {0} bytes, but at most {MAX_BYTES} are possible; shorten it")]
     TooLong(usize),
     /// A weight that is not a number, or beyond [`MAX_WEIGHT`](prepose_scene::weights::MAX_WEIGHT).
     #[error(transparent)]
@@ -92,7 +93,7 @@ pub enum PromptError {
     NoTokens(String),
     /// More parts than [`compose::MAX_PARTS`].
     #[error(
-        "it is composed of {parts} parts, and at most {} are possible; leave some out",
+        "it is composed of {parts} parts, but at most {} are possible; leave some out",
         compose::MAX_PARTS
     )]
     TooManyParts {
@@ -101,7 +102,7 @@ pub enum PromptError {
     },
     /// A weight beyond [`compose::MAX_PART_WEIGHT`].
     #[error(
-        "a part of it has the weight {weight}, and at most {} is possible",
+        "a part of it has the weight {weight}, but at most {} is possible",
         compose::MAX_PART_WEIGHT
     )]
     PartWeight {

@@ -130,7 +130,7 @@ impl Checker {
         })
     }
 
-    /// What records call the detector.
+    /// The detector's name in records.
     #[getter]
     fn name(&self) -> &str {
         &self.name
@@ -142,7 +142,7 @@ impl Checker {
         self.vocabulary.clone()
     }
 
-    /// What is said of each picture.
+    /// The result for each picture.
     #[pyo3(signature = (pictures, prompt = None, relation = Vec::new()))]
     fn _check<'py>(
         &self,
@@ -300,8 +300,7 @@ fn scene_of(py: Python, prompt: &str, relations: &[GivenRelation]) -> PyResult<S
     })
 }
 
-/// SpatialBench-UC's rule on detections that are there: a record for each relation of the prompt. No network looks at
-/// anything.
+/// Applies SpatialBench-UC's rule to existing detections: a record for each relation of the prompt. No network is needed.
 #[pyfunction]
 #[pyo3(signature = (prompt, size, detections, relation = Vec::new(), config = None, published = false))]
 pub fn _decide<'py>(
@@ -320,7 +319,7 @@ pub fn _decide<'py>(
         .map_err(|error| error::of(py, Class::Option, error))?;
     let scene = scene_of(py, prompt, &relations)?;
     let found: Vec<Detection> = serde_json::from_str(&json_of(detections)?)
-        .map_err(|error| failed(anyhow::Error::new(error).context("these are no detections")))?;
+        .map_err(|error| failed(anyhow::Error::new(error).context("these are not detections")))?;
     let rule = Rule {
         config: match config {
             Some(path) => check::read_config(&path).map_err(failed)?,

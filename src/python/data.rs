@@ -69,14 +69,14 @@ pub fn parse_prompt<'py>(
     to_python(py, &read)
 }
 
-/// The published rules, with a line on each.
+/// The published rules, with a line about each.
 #[pyfunction]
 pub fn rules() -> Vec<(&'static str, &'static str)> {
     let rules = RULES.into_iter();
     rules.map(|rule| (rule.name(), rule.about())).collect()
 }
 
-/// What a published rule says of the pictures of some files' texts.
+/// What a published rule says about the pictures in the texts of files.
 #[pyfunction]
 #[pyo3(signature = (rule, texts, **options))]
 pub fn score_texts<'py>(
@@ -98,7 +98,7 @@ pub fn all_suites(py: Python) -> PyResult<Vec<Bound<PyAny>>> {
     all.map(|set| to_python(py, &set)).collect()
 }
 
-/// Name, version, pictures a prompt, and prompts of a set or a file.
+/// The name, version, pictures per prompt, and prompts of a set or a file.
 #[pyfunction]
 #[allow(clippy::type_complexity)]
 pub fn open_suite<'py>(
@@ -109,7 +109,7 @@ pub fn open_suite<'py>(
         let name = name_or_path.to_string_lossy();
         anyhow::ensure!(
             name != "-",
-            "standard input is no set of prompts here; give a file"
+            "standard input cannot be a set of prompts here; give a file"
         );
         Ok(sets::open(&name)?)
     })?;
@@ -126,7 +126,7 @@ pub fn open_suite<'py>(
     ))
 }
 
-/// Runs and what they came to: pictures, the checker's records, tables, and what a reader should know, each as JSON's types.
+/// The results of runs: pictures, the checker's records, tables, and what a reader should know, each as JSON's types.
 #[pyfunction]
 #[pyo3(signature = (locations, eval = None, bootstrap = None, seed = None))]
 pub fn read_runs<'py>(

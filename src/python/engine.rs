@@ -235,13 +235,13 @@ impl Engine {
         })
     }
 
-    /// As `--device` names it.
+    /// The device, as `--device` names it.
     #[getter]
     fn device(&self) -> String {
         self.0.device.spec.to_string()
     }
 
-    /// With the name of the hardware.
+    /// The device with the name of the hardware.
     #[getter]
     fn device_name(&self) -> String {
         self.0.device.title()
@@ -257,7 +257,7 @@ impl Engine {
         format!("{:?}", self.0.model.dtype).to_lowercase()
     }
 
-    /// SHA-256 of the checkpoint's files, as pictures carry it.
+    /// The SHA-256 of the checkpoint's files, as recorded in pictures.
     #[getter]
     fn sha256(&self, py: Python) -> PyResult<String> {
         without_gil(py, Class::Checkpoint, || {
@@ -265,7 +265,7 @@ impl Engine {
         })
     }
 
-    /// Width, height, steps and guidance scale where nothing else is asked for.
+    /// The default width, height, steps and guidance scale.
     #[getter]
     fn defaults<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let defaults = self.0.networks.blueprint().defaults();

@@ -28,7 +28,7 @@ pub struct JudgeArgs {
     /// The detector of the oracle.
     #[arg(long)]
     checker: Option<String>,
-    /// Where that looks.
+    /// Where that detector runs.
     #[arg(long, default_value = "auto")]
     device: DeviceSpec,
     /// A folder for the book of answers.
@@ -36,7 +36,7 @@ pub struct JudgeArgs {
     out: Option<PathBuf>,
 }
 
-/// Somebody who answers questions about pictures.
+/// A judge, which answers questions about pictures.
 #[pyclass(frozen, module = "prepose._prepose")]
 pub struct Judge(Arc<JudgeArgs>);
 
@@ -63,7 +63,7 @@ impl Judge {
         self.0.judge.model.name()
     }
 
-    /// What is answered about each of these files, of these prompts: a line for each, notes, and what it took.
+    /// The answers about each of these files, with these prompts: a line for each, notes, and what it took.
     fn _ask<'py>(
         &self,
         py: Python<'py>,

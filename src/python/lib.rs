@@ -59,7 +59,7 @@ fn options() -> BTreeMap<&'static str, Vec<String>> {
     ])
 }
 
-/// The devices that were tried: what `device` takes, what the hardware calls itself, and why it cannot be used, if so.
+/// The devices that were tried: what `device` takes, the hardware's name, and why it cannot be used, if that is so.
 #[pyfunction]
 fn devices(py: Python) -> Vec<(String, Option<String>, Option<String>)> {
     let listed = py.detach(prepose::device::list);
@@ -79,7 +79,7 @@ fn devices(py: Python) -> Vec<(String, Option<String>, Option<String>)> {
     all
 }
 
-/// The part of the package that is made in Rust.
+/// The part of the package that is written in Rust.
 #[pymodule]
 fn _prepose(module: &Bound<PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;

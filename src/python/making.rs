@@ -19,7 +19,7 @@ use crate::picture::{Picture, pil};
 use crate::request::Request;
 use crate::values::Array;
 
-/// Pictures that are to be made.
+/// Pictures to be made.
 #[pyclass(frozen, module = "prepose._prepose")]
 pub struct Making {
     loaded: Arc<Loaded>,
@@ -92,7 +92,7 @@ impl Making {
         })
     }
 
-    /// Makes the next batch: its pictures, and the candidates of a search; None when all are made.
+    /// Makes the next batch and returns its pictures, and the candidates of a search; None when all are made.
     #[pyo3(signature = (callback = None))]
     fn next(
         &self,
@@ -208,13 +208,13 @@ impl Hook for Watch<'_> {
     }
 }
 
-/// What a callback is told after each step.
+/// What a callback gets after each step.
 #[pyclass(frozen, module = "prepose._prepose")]
 pub struct Step {
     /// The step that was taken, from 0.
     #[pyo3(get)]
     index: usize,
-    /// How many there are.
+    /// How many steps there are.
     #[pyo3(get)]
     steps: usize,
     /// The training timestep, in [0, 1000).
@@ -237,21 +237,21 @@ impl Step {
         self.latents.dims()[0]
     }
 
-    /// float32 [pictures, channels, height, width], brought to the host.
+    /// float32 [pictures, channels, height, width], copied to the host.
     #[getter]
     fn latents<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         py.detach(|| Array::of_tensor(self.latents.clone()))
             .into_numpy(py)
     }
 
-    /// What the final latents are expected to be; as `latents`.
+    /// The expected final latents, in the form of `latents`.
     #[getter]
     fn denoised<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         py.detach(|| Array::of_tensor(self.denoised.clone()))
             .into_numpy(py)
     }
 
-    /// The pictures that are expected, decoded: a list of `PIL.Image.Image`.
+    /// The expected pictures, decoded: a list of `PIL.Image.Image`.
     fn preview<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let pictures = without_gil(py, Class::Engine, || {
             let decoded = self

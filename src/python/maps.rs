@@ -49,7 +49,7 @@ impl AttentionMaps {
         self.steps.clone()
     }
 
-    /// float32 [steps, objects, rows, columns], without a copy and therefore not to be changed.
+    /// float32 [steps, objects, rows, columns], without a copy and therefore read-only.
     #[getter]
     fn array<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         crate::values::numpy_of(self.values.bind(py).clone().into_any())

@@ -36,7 +36,7 @@ impl Picture {
 
 #[pymethods]
 impl Picture {
-    /// uint8 [height, width, 3], without a copy and therefore not to be changed.
+    /// uint8 [height, width, 3], without a copy and therefore read-only.
     #[getter]
     fn array<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         numpy_of(slf.into_any())
@@ -48,13 +48,13 @@ impl Picture {
         interface(py, rgb.as_ptr() as usize, "|u1", &[*height, *width, 3])
     }
 
-    /// Pixels.
+    /// In pixels.
     #[getter]
     fn width(&self) -> usize {
         self.made.picture.width
     }
 
-    /// Pixels.
+    /// In pixels.
     #[getter]
     fn height(&self) -> usize {
         self.made.picture.height
@@ -75,13 +75,13 @@ impl Picture {
         self.made.request.seed
     }
 
-    /// By size, the most cells first; empty if none were asked for.
+    /// Attention maps by size, those with the most cells first; empty if none were asked for.
     #[getter]
     fn maps(&self) -> PyResult<Vec<AttentionMaps>> {
         self.made.maps.iter().map(AttentionMaps::new).collect()
     }
 
-    /// What it took.
+    /// What it cost to make the picture.
     #[getter]
     fn cost<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let cost = &self.made.cost;
@@ -90,7 +90,7 @@ impl Picture {
         to_python(py, &said)
     }
 
-    /// Of the search that found it, else None.
+    /// Its score in the search that found it, else None.
     #[getter]
     fn score(&self) -> Option<f64> {
         self.made.request.found.as_ref().map(|found| found.score)
@@ -112,7 +112,7 @@ impl Picture {
         saved.map_err(|error| error::of(py, Class::Picture, error))
     }
 
-    /// As `PIL.Image.Image`.
+    /// The picture as a `PIL.Image.Image`.
     fn pil<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         pil(py, &self.made.picture)
     }
@@ -227,7 +227,7 @@ impl Given {
 
 fn decoded(py: Python, bytes: &[u8], what: &str) -> PyResult<Pixels> {
     Pixels::decode(bytes).map_err(|error| {
-        let error = anyhow::Error::new(error).context(format!("{what}: this is no picture"));
+        let error = anyhow::Error::new(error).context(format!("{what}: this is not a picture"));
         error::of(py, Class::Picture, error)
     })
 }
@@ -276,7 +276,7 @@ fn whole(py: Python, width: usize, height: usize, rgb: Vec<u8>) -> PyResult<Pixe
     Ok(Pixels { width, height, rgb })
 }
 
-/// The file of a picture from anywhere; of one of ours with its request.
+/// The PNG file of a picture from anywhere; one of ours has its request in it.
 #[pyfunction]
 pub fn png_of<'py>(py: Python<'py>, picture: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
     if let Ok(own) = picture.cast::<Picture>() {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::error::{self, Class};
 use crate::values::{json_of, to_python};
 
-/// Everything that decides what one picture looks like; a PNG by prepose carries it.
+/// Everything that decides what one picture looks like; PNGs made by prepose carry it.
 #[pyclass(frozen, module = "prepose._prepose")]
 #[derive(Clone)]
 pub struct Request(pub Wanted);
@@ -23,7 +23,7 @@ impl Request {
 
 #[pymethods]
 impl Request {
-    /// From what `to_dict` or `to_json` gave.
+    /// Takes what `to_dict` or `to_json` returned.
     #[new]
     fn new(fields: &Bound<PyAny>) -> PyResult<Self> {
         let text = match fields.extract::<String>() {
@@ -31,7 +31,7 @@ impl Request {
             Err(_) => json_of(fields)?,
         };
         let read = serde_json::from_str(&text).map_err(|error| {
-            let error = anyhow::Error::new(error).context("this is no request");
+            let error = anyhow::Error::new(error).context("this is not a request");
             error::of(fields.py(), Class::Option, error)
         });
         read.map(Self)
@@ -53,7 +53,7 @@ impl Request {
         to_python(py, &self.value(py)?)
     }
 
-    /// The same with other values in some fields.
+    /// The same request with other values in some fields.
     #[pyo3(signature = (**fields))]
     fn replace(&self, py: Python, fields: Option<&Bound<pyo3::types::PyDict>>) -> PyResult<Self> {
         let all = self.to_dict(py)?;

@@ -13,7 +13,7 @@ pub enum Numbers {
     F32(Vec<f32>),
 }
 
-/// Numbers that NumPy, PyTorch and others look at where they lie, by `__array_interface__`. They cannot be changed.
+/// Numbers that NumPy, PyTorch and others read in place, through `__array_interface__`. They cannot be changed.
 #[pyclass(frozen, module = "prepose._prepose")]
 pub struct Array {
     numbers: Numbers,

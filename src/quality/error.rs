@@ -6,7 +6,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum QualityError {
     /// Numbers that make no rows.
-    #[error("{values} numbers are no rows of {columns} features")]
+    #[error("{values} numbers do not make rows of {columns} features")]
     Shape {
         /// Of a row.
         columns: usize,
@@ -15,7 +15,7 @@ pub enum QualityError {
     },
     /// A feature that is no number.
     #[error(
-        "feature {column} of picture {row} (from 0) is {value}; the network's numbers overflow, try it in f32"
+        "feature {column} of picture {row} (from 0) is {value}; the network's numbers overflow; try it in f32"
     )]
     NotFinite {
         /// The picture, from 0.
@@ -26,7 +26,7 @@ pub enum QualityError {
         value: f32,
     },
     /// Too few pictures for the statistic to be defined.
-    #[error("{statistic} needs at least {least} pictures, and there are {found}")]
+    #[error("{statistic} needs at least {least} pictures, but there are {found}")]
     Few {
         /// What was asked for.
         statistic: &'static str,
@@ -37,7 +37,7 @@ pub enum QualityError {
     },
     /// Two sets that different networks saw.
     #[error(
-        "the pictures have {own} features and the reference has {reference}; both have to be seen by the same network"
+        "the pictures have {own} features but the reference has {reference}; both must be seen by the same network"
     )]
     Columns {
         /// Of the pictures.

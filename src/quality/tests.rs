@@ -278,7 +278,7 @@ fn too_few_pictures_are_told() {
     let one = Features::new(64, few.row(0).to_vec()).unwrap();
     let error = of(&one, &second).unwrap_err().to_string();
     assert!(
-        error.contains("at least 2 pictures, and there are 1"),
+        error.contains("at least 2 pictures, but there are 1"),
         "{error}"
     );
     let error = of(&first, &one).unwrap_err().to_string();

@@ -84,7 +84,7 @@ pub enum RemoteError {
         message: String,
     },
     /// What was asked for is against the server's rules about content.
-    #[error("{address} refuses this by its rules about content: {message}")]
+    #[error("{address} refuses this under its content rules: {message}")]
     Refused {
         /// Where.
         address: String,

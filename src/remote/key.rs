@@ -27,7 +27,8 @@ pub enum KeyError {
     Empty(String),
     /// Characters that a header cannot have.
     #[error(
-        "the key in the environment variable {0} has spaces or other characters that no key has; was more copied than the key?"
+        "the key in the environment variable {0} has spaces or other characters that no key has; was more than the key \
+         copied?"
     )]
     Characters(String),
     /// Something else than a variable's name, which could be a key.

@@ -104,7 +104,7 @@ fn what_does_not_pass_is_not_asked_again() {
         ),
         (
             Reply::error(400, "moderation_blocked", "no"),
-            "refuses this by its rules about content: no",
+            "refuses this under its content rules: no",
         ),
         (
             Reply::error(401, "k", &format!("wrong key {SECRET}!")),

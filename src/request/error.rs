@@ -7,7 +7,7 @@ use thiserror::Error;
 pub enum RequestError {
     /// A prompt that never gets its turn.
     #[error(
-        "the prompt is to change at step {at}, but there are {steps} steps; it can change at 1 to {last}"
+        "the prompt is to change at step {at}, but there are {steps} steps; it can change at step 1 to {last}"
     )]
     Switch {
         /// Asked for.
@@ -70,7 +70,7 @@ pub enum RequestError {
         steps: usize,
     },
     /// T-GATE before the first step or after the last.
-    #[error("T-GATE's gate is at step {gate} of {steps}, but the first step after it must be 1 to {}", steps - 1)]
+    #[error("the first step after T-GATE's gate is {gate} of {steps}, but must be 1 to {}", steps - 1)]
     Gate {
         /// Asked for.
         gate: usize,
@@ -169,7 +169,7 @@ pub enum RequestError {
     },
     /// More layers of the text encoder left out than it has.
     #[error(
-        "clip skip is {asked}, but the text encoder of this checkpoint has {layers} layers; leave out 0 to {most}"
+        "clip skip is {asked}, but the text encoder of this checkpoint has {layers} layers; skip 0 to {most}"
     )]
     ClipSkip {
         /// Asked for.

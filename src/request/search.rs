@@ -10,7 +10,7 @@ const MOST_CANDIDATES: usize = 10_000;
 #[derive(Debug, Error, PartialEq)]
 pub enum SearchError {
     /// Nothing to choose from.
-    #[error("best of 0 pictures is none; ask for at least 1")]
+    #[error("best of 0 pictures is not possible; ask for at least 1")]
     NoCandidate,
     /// More than anybody waits for.
     #[error("best of {asked} pictures would take for ever; ask for at most {MOST_CANDIDATES}")]
@@ -31,9 +31,7 @@ pub enum SearchError {
         last: usize,
     },
     /// Unfinished pictures are not shown to judges.
-    #[error(
-        "a judge is asked about finished pictures alone: the reward judge goes without pruning"
-    )]
+    #[error("a judge is asked only about finished pictures: use the reward judge without pruning")]
     Unfinished,
 }
 

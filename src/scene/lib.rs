@@ -98,8 +98,8 @@ pub struct Scene {
 pub enum SceneError {
     /// A relation that is not one of [`Relation::ALL`].
     #[error(
-        "{0:?} is no relation; there are: left of, right of, above, below, above left of, above right of, \
-         below left of, below right of, near, far from, between, in front of, behind"
+        "{0:?} is not a relation; the relations are: left of, right of, above, below, above left of, above right of, below \
+         left of, below right of, near, far from, between, in front of, behind"
     )]
     UnknownRelation(String),
     /// The prompt names nothing.
@@ -118,7 +118,7 @@ pub enum SceneError {
     Alternative(String),
     /// "not to the left of".
     #[error(
-        "{0:?} says what is not there, which a picture cannot be guided by; use the negative prompt, or {WAY_OUT}"
+        "{0:?} says what is not there, which cannot guide a picture; use the negative prompt, or {WAY_OUT}"
     )]
     Negation(String),
     /// It can be read in more than one way.
@@ -188,7 +188,7 @@ pub enum SceneError {
     },
     /// A given phrase that several objects have.
     #[error(
-        "{phrase:?} is {found} objects of the prompt; write {phrase}#1 to {phrase}#{found} for one of them"
+        "{phrase:?} names {found} objects of the prompt; write {phrase}#1 to {phrase}#{found} for one of them"
     )]
     Several {
         /// The phrase.

@@ -55,7 +55,7 @@ pub enum NeutralError {
     #[error("{0:?} names one object, so there is no order of mention to hide; {WAY_OUT}")]
     OneObject(String),
     /// The objects are not joined in one sentence.
-    #[error("the objects of {0:?} stand in several sentences; {WAY_OUT}")]
+    #[error("the objects of {0:?} are in several sentences; {WAY_OUT}")]
     Sentences(String),
     /// An object is mentioned more than once.
     #[error("{object:?} is mentioned more than once; {WAY_OUT}")]
@@ -73,7 +73,7 @@ pub enum NeutralError {
     },
     /// What is said of the objects has no other order by these rules.
     #[error(
-        "what {0:?} says of its two objects cannot be said in the other order by rule; a file of prompts can give that \
+        "what {0:?} says about its two objects cannot be said in the other order by rule; a file of prompts can give that \
          text as \"reverse\""
     )]
     Order(String),

@@ -26,7 +26,7 @@ pub enum SourceError {
         source: std::io::Error,
     },
     /// More files than a benchmark has.
-    #[error("{} has more than {most} files in it; give the folder of the pictures alone", folder.display())]
+    #[error("{} has more than {most} files in it; give a folder with only the pictures in it", folder.display())]
     TooMany {
         /// Which.
         folder: PathBuf,
@@ -35,8 +35,8 @@ pub enum SourceError {
     },
     /// A template that says nothing of a picture.
     #[error(
-        "the name template {template:?} {why}; it has {{prompt_id}}, {{number}} or {{prompt}} for the prompt, and {{seed}} or \
-             {{n}} for which of its pictures it is, such as {{prompt_id}}/{{n}}.png"
+        "the name template {template:?} {why}; it needs {{prompt_id}}, {{number}} or {{prompt}} for the prompt, and \
+         {{seed}} or {{n}} for which of its pictures it is, such as {{prompt_id}}/{{n}}.png"
     )]
     Template {
         /// As given.
@@ -109,8 +109,8 @@ pub enum SourceError {
     },
     /// A line that is no answer.
     #[error(
-        "the maker wrote {line:?} on its standard output, {why}; only answers go there, one JSON object a line, and everything \
-             else to standard error"
+        "the maker wrote {line:?} on its standard output, {why}; only answers go there, one JSON object per line, and \
+         everything else goes to standard error"
     )]
     Line {
         /// The line.

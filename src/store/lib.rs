@@ -57,12 +57,12 @@ pub enum StoreError {
     },
     /// A name that would lead out of the store.
     #[error(
-        "{0:?} is no name of a file in a run: parts are joined by '/', and none is empty, '.' or '..'"
+        "{0:?} is not the name of a file in a run: parts are joined by '/', and none is empty, '.' or '..'"
     )]
     Name(String),
     /// A place outside of the store.
     #[error(
-        "cannot {action} {name} in {location}: {link} is a link, and what it leads to is no part of the run; put a folder \
+        "cannot {action} {name} in {location}: {link} is a link, and what it leads to is not part of the run; put a folder \
          in its place"
     )]
     Link {

@@ -368,18 +368,18 @@ mod tests {
         assert_eq!(both[0], both[1]);
         assert_eq!(both[0].name, "psg+best-of-4");
         for (wrong, why) in [
-            ("", "no method"),
-            ("psg+", "no method"),
-            ("best-of-", "no method"),
+            ("", "not a method"),
+            ("psg+", "not a method"),
+            ("best-of-", "not a method"),
             ("best-of-0", "number 0"),
             ("best-of-9999999", "too large"),
             ("psg+boxdiff", "two kinds of guidance"),
-            ("psg+prompt-only", "no method"),
+            ("psg+prompt-only", "not a method"),
             (
                 "delayed-order-2+swapped-order-1",
                 "two kinds of prompt change",
             ),
-            ("PSG", "no method"),
+            ("PSG", "not a method"),
         ] {
             let error = wrong.parse::<Method>().unwrap_err().to_string();
             assert!(error.contains(why), "{wrong}: {error}");

@@ -42,10 +42,12 @@ pub enum PlanError {
     #[error("run.json is not what prepose writes")]
     Config(#[source] serde_json::Error),
     /// Nothing in `run.json` says where the pictures come from.
-    #[error("run.json has neither a model with its sampling nor a source of pictures, or both")]
+    #[error(
+        "run.json has neither a model with its sampling nor a source of pictures, or it has both"
+    )]
     Source,
     /// `prompts.jsonl` is broken.
-    #[error("line {line} of prompts.jsonl is no prompt")]
+    #[error("line {line} of prompts.jsonl is not a prompt")]
     Prompt {
         /// From 1.
         line: usize,

@@ -31,10 +31,10 @@ pub struct Shard {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ShardError {
     /// Not two numbers.
-    #[error("{0:?} is no shard: write INDEX/COUNT, such as 0/4 for the first of four")]
+    #[error("{0:?} is not a shard: write INDEX/COUNT, such as 0/4 for the first of four")]
     Form(String),
     /// No shard at all, or too many.
-    #[error("{0} shards: there can be from 1 to {MOST}")]
+    #[error("{0} shards are not possible: there can be 1 to {MOST}")]
     Count(usize),
     /// One past the last.
     #[error("there is no shard {index} of {count}: they are counted from 0 to {}", count - 1)]
@@ -227,7 +227,7 @@ mod tests {
                 "4/4",
                 "there is no shard 4 of 4: they are counted from 0 to 3",
             ),
-            ("0/0", "0 shards: there can be from 1"),
+            ("0/0", "0 shards are not possible: there can be 1"),
             ("0/99999999", "99999999 shards"),
             ("1", "write INDEX/COUNT"),
             ("-1/4", "write INDEX/COUNT"),

@@ -66,12 +66,12 @@ pub enum TrainError {
     },
     /// All pictures are of one pair of objects, which would be tried, with none left to train on.
     #[error(
-        "all pictures are of one pair of objects; a classifier is tried on pairs that it is not trained on, so give pictures \
-         of at least two"
+        "all pictures are of one pair of objects; a classifier is tried on pairs that it was not trained on, so give \
+         pictures of at least two pairs"
     )]
     OnePair,
     /// A setting out of its range.
-    #[error("{name} is {value}, and {range}")]
+    #[error("{name} is {value}, but {range}")]
     Setting {
         /// Which.
         name: &'static str,
@@ -82,7 +82,7 @@ pub enum TrainError {
     },
     /// The folder has another training.
     #[error(
-        "{} has another training, in which {differences}; give those settings to go on with it, or another folder",
+        "{} has another training, in which {differences}; give those settings to continue it, or another folder",
         path.display()
     )]
     Differs {
@@ -92,11 +92,12 @@ pub enum TrainError {
         differences: String,
     },
     /// Another process trains in the folder.
-    #[error("another training is at work in {}; wait for its end, or give another folder", .0.display())]
+    #[error("another training is at work in {}; wait for it to finish, or give another folder", .0.display())]
     Taken(PathBuf),
     /// Captions in the other order were asked for, and there are none.
     #[error(
-        "no caption names two objects in an order that can be turned round, as \"a dog and a cat\" and \"a cat and a dog\"; the first is {first:?}"
+        "no caption names two objects in an order that can be reversed, as \"a dog and a cat\" and \"a cat and a dog\"; \
+         the first is {first:?}"
     )]
     NoExchange {
         /// The first caption.
@@ -109,7 +110,7 @@ pub enum TrainError {
     Prediction,
     /// GLIGEN's layers for another family, for which there are none.
     #[error(
-        "GLIGEN's layers are for checkpoints of Stable Diffusion 1.x, and this one is of {0}; train a LoRA, or the UNet"
+        "GLIGEN's layers are for checkpoints of Stable Diffusion 1.x, but this one is of {0}; train a LoRA, or the UNet"
     )]
     Grounding(Family),
     /// Buckets without any size, or a size that latents cannot have.

@@ -174,22 +174,22 @@ fn wrong_studies_are_refused() {
     refuses(
         at,
         &correlation("strangers.csv", &["--right", "right"]),
-        &["nothing of the same items", "\"a\" and \"x\""],
+        &["no items in common", "\"a\" and \"x\""],
     );
     refuses(
         at,
         &correlation("words.csv", &["--right", "right"]),
-        &["pse", "is no number: \"high\""],
+        &["pse", "is not a number: \"high\""],
     );
     refuses(
         at,
         &correlation("strangers.csv", &[]),
-        &["is no number: \"right\"", "--right"],
+        &["is not a number: \"right\"", "--right"],
     );
     refuses(
         at,
         &correlation("strangers.csv", &["--grades", "wrong"]),
-        &["\"right\", which is none of wrong"],
+        &["\"right\", which is not one of wrong"],
     );
     refuses(
         at,
@@ -209,7 +209,7 @@ fn wrong_studies_are_refused() {
     refuses(
         at,
         &["agree", "labels", "people.csv"],
-        &["one rater alone, label"],
+        &["only one rater, label"],
     );
     refuses(
         at,
@@ -219,7 +219,7 @@ fn wrong_studies_are_refused() {
     refuses(
         at,
         &["agree", "ratings", "people.csv"],
-        &["no column with numbers"],
+        &["no column that has only numbers"],
     );
     let output = prepose_in(at, &["agree", "labels", "people.csv", "--words"]);
     assert_eq!(
@@ -289,7 +289,7 @@ fn pages_ask_for_words_numbers_and_choices() {
         args
     };
     refuses(at, &page(&[]), &["--words"]);
-    refuses(at, &page(&["--words", "right"]), &["one answer alone"]);
+    refuses(at, &page(&["--words", "right"]), &["only one answer"]);
     refuses(at, &page(&["--scales", "notes"]), &["\"notes\" cannot be"]);
     refuses(at, &page(&["--choice", "sd,sdxl"]), &["1 has no sdxl"]);
     fs::remove_file(at.join("b.png")).unwrap();

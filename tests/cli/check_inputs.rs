@@ -75,7 +75,7 @@ fn manifests_are_read_line_by_line() {
         "line 6: relation, object_a and object_b go together",
         "line 7: neither a \"prompt\"",
         "skipped: run/manifest.jsonl, line 8: ",
-        "line 9: it is no JSON object",
+        "line 9: it is not a JSON object",
     ] {
         assert!(message.contains(part), "{message} lacks {part:?}");
     }

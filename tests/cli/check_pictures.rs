@@ -221,7 +221,7 @@ fn nonsense_is_refused() {
         (&[picture, "--batch", "0"], "--batch is 0"),
         (&[picture, "--config", "missing.yaml"], "missing.yaml"),
         (&["--manifest", "missing.jsonl"], "missing.jsonl"),
-        (&["out/*.png"], "as a pattern it fits none"),
+        (&["out/*.png"], "as a pattern it matches none"),
         (&["missing.png"], "there is no such file"),
         (&["."], "the folder has no picture in it"),
     ] {

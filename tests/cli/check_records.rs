@@ -360,7 +360,7 @@ fn broken_records_are_refused_whole() {
         (format!("{}\n{}\n", lines[0], &lines[1][..300]), "line 2: "),
         (
             format!("{}\n{}\n", lines[0], lines[0]),
-            "is on line 1 already",
+            "is already on line 1",
         ),
         (
             lines[0].replace("\"relation\": \"left_of\", ", ""),

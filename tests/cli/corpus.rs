@@ -160,7 +160,7 @@ fn wrong_input_is_refused() {
     for (args, parts) in [
         (&["nowhere"][..], &["cannot read nowhere"][..]),
         (&["empty"], &["there are no captions in empty"]),
-        (&["photos/01.png"], &["is no file of captions"]),
+        (&["photos/01.png"], &["is not a file of captions"]),
         (&["photos", "--ratio", "0.5"], &["--ratio is 0.5"]),
         (
             &["photos", "--detections", "boxes.jsonl"],
@@ -189,6 +189,6 @@ fn wrong_input_is_refused() {
     refuses(
         folder,
         &["corpus", "words.csv", "--out", "mine"],
-        &["is of other files or columns"],
+        &["belongs to other files or columns"],
     );
 }

@@ -190,7 +190,7 @@ fn what_makes_no_sense_is_refused() {
     refused("--every 2", &["--most-prompts and --most-pairs"]);
     refused("--shard 0/2", &["no shards"]);
     refused("--lora a.safetensors", &["--lora changes the checkpoint"]);
-    refused("--by exchange,exchange", &["names the same twice"]);
+    refused("--by exchange,exchange", &["names the same one twice"]);
     refused("--by turning", &["turning", "mirror", "exchange"]);
     refused("--most-prompts 1", &["--most-prompts is 1"]);
     refused("--suite spatialbench-uc", &["do not just name two objects"]);
@@ -202,7 +202,7 @@ fn what_makes_no_sense_is_refused() {
     refuses(
         folder,
         &pairs.split(' ').collect::<Vec<_>>(),
-        &["--pairs nowhere is no run"],
+        &["--pairs nowhere is not a run"],
     );
     assert!(!folder.join("none").exists(), "nothing is begun");
     let shown = works(folder, &args(&["--recipe", "--out", "none"]));

@@ -221,7 +221,7 @@ fn pictures_are_edited() {
     let wrong = prepose(folder, &format!("{args} --labels labels.jsonl"));
     let message = String::from_utf8_lossy(&wrong.stderr).into_owned();
     assert_eq!(wrong.status.code(), Some(2), "{message}");
-    assert!(message.contains("7 is no label"), "{message}");
+    assert!(message.contains("7 is not a judge's label"), "{message}");
 }
 
 #[test]

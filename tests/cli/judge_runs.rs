@@ -320,12 +320,12 @@ fn judges_that_cannot_work_are_refused_before_anything_is_made() {
             "--judge",
             "oracle",
         ]),
-        &["goes without pruning"],
+        &["without pruning"],
     );
     refuses(
         at,
         &["score", "judge", "pictures"],
-        &["pictures is no run's folder"],
+        &["pictures is not a run's folder"],
     );
     refuses(
         at,
@@ -385,7 +385,7 @@ fn a_server_that_is_gone_loses_nothing() {
     let told = stderr(&output);
     assert_eq!(output.status.code(), Some(2), "{told}");
     assert!(
-        told.contains("the model blind at") && told.contains("takes no pictures"),
+        told.contains("the model blind at") && told.contains("does not take pictures"),
         "{told}"
     );
     assert!(at.join("r/prompt-only/manifest.jsonl").is_file());

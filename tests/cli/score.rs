@@ -220,7 +220,7 @@ fn answers_of_a_judge() {
         wrong["pictures"][1]["error"]
             .as_str()
             .unwrap()
-            .contains("7 is no label")
+            .contains("7 is not a judge's label")
     );
 }
 
@@ -296,8 +296,8 @@ fn wrong_lines_are_named_and_the_rest_is_scored() {
         "d.jsonl:8: the box of \"dog\" is [9.0, 0.0, 1.0, 1.0]",
         "d.jsonl:17: detection 1 has no \"label\"",
         "d.jsonl:18: the detection of \"dog\" has no box: neither \"box_xyxy\"",
-        "d.jsonl:9: the mask of \"dog\": the runs have 1 pixels, and the mask 2 x 2",
-        "d.jsonl:10: \"beyond\" is no relation",
+        "d.jsonl:9: the mask of \"dog\": the runs have 1 pixels, but the mask is 2 x 2",
+        "d.jsonl:10: \"beyond\" is not a relation",
         "d.jsonl:11: \"relation\" is between two objects, not 1",
         "d.jsonl:12: \"a above b\" is not written as",
         "d.jsonl:13: the prompt",
@@ -445,7 +445,7 @@ fn wrong_arguments() {
     );
     refuses(
         &["t2i-compbench", "d.jsonl"],
-        "needs the picture's \"width\" and \"height\"; where all are of the same size, say it once with --size WxH",
+        "needs the picture's \"width\" and \"height\"; if all pictures have the same size, give it once with --size WxH",
     );
     refuses(
         &["pse-3d", "d.jsonl"],

@@ -103,7 +103,7 @@ fn what_cannot_be_looked_at_is_said_and_the_rest_scored() {
     );
     wrong(
         |line| line["width"] = 41.into(),
-        "a.png has 40 x 30 pixels, and the line says 41 x 30",
+        "a.png has 40 x 30 pixels, but the line says 41 x 30",
     );
 }
 

@@ -241,7 +241,7 @@ fn what_cannot_be_measured_is_said() {
     says(&["others"], &["at least 2 pictures", "there are 1"]);
     says(&["own", "--reference", "others"], &["at least 2 pictures"]);
     says(&["nowhere"], &["nowhere"]);
-    says(&["own/00.png"], &["is no folder"]);
+    says(&["own/00.png"], &["is not a folder"]);
     says(&["own", "--neighbours", "0"], &["--neighbours is 0"]);
     says(&["own", "--rke-width", "-1"], &["--rke-width"]);
     says(&["own", "--draws", "0"], &["--draws is 0"]);

@@ -101,7 +101,7 @@ fn the_best_by_each_detector_is_measured_by_each() {
     );
     assert!(works(folder, &args).contains("2 prompts, 3 pictures"));
 
-    refuses(folder, &args[..3], &["a file each"]);
+    refuses(folder, &args[..3], &["one file for each"]);
     put(
         folder,
         "fewer.jsonl",

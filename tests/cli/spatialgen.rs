@@ -257,7 +257,7 @@ fn wrong_input_is_refused() {
         &with(&["--questions", "nine.jsonl"]),
         &[
             "nine.jsonl",
-            "line 1: 000001: 9 questions, and there must be ten",
+            "line 1: 000001: 9 questions, but there must be ten",
         ],
     );
     refuses(

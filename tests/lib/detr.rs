@@ -226,7 +226,10 @@ fn owl_vit_refuses_what_it_cannot_read() {
     };
     assert_eq!(look(" "), DetectError::EmptyPhrase(" ".into()));
     let long = look(&"cat ".repeat(300)).to_string();
-    assert!(long.contains("tokens, and the detector reads 32"), "{long}");
+    assert!(
+        long.contains("tokens, but the detector reads at most 32"),
+        "{long}"
+    );
     let question = vec!["cat".to_string()];
     for [height, width] in [[1, 1], [20, 20_000]] {
         let picture = Tensor::<3>::ones([3, height, width], &Device::flex());

@@ -284,7 +284,7 @@ fn what_is_wrong_is_said_and_nothing_written() {
         (
             "a shard that is not there",
             |run| fs::remove_dir_all(run.join("shard-001-of-003")).unwrap(),
-            "of 3 shards 1 is missing",
+            "of 3 shards, no. 1 is missing",
         ),
         (
             "a shard without run.json",
@@ -329,7 +329,7 @@ fn what_is_wrong_is_said_and_nothing_written() {
             |run| {
                 make(&run.join("shard-002-of-004"), plan(Some("2/4")), 100);
             },
-            "shard-002-of-004 is shard 2/4: they are of runs that were divided by different numbers",
+            "shard-002-of-004 is shard 2/4: they are of runs that were divided into different numbers of shards",
         ),
         (
             "no shard",
@@ -509,7 +509,7 @@ fn shards_grow() {
     }
     let error = join(&[&path("run")], &path("out")).unwrap_err().to_string();
     assert!(
-        error.contains("holds 12 pictures already, and the shards have 2"),
+        error.contains("already holds 12 pictures, but the shards have 2"),
         "{error}"
     );
     assert_same(&path("out"), &path("whole"));

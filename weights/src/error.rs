@@ -91,8 +91,8 @@ pub enum WeightsError {
     #[error(transparent)]
     Mismatch(Box<Mismatch>),
     /// Weights that are NaN or infinite.
-    #[error("{}: {} in {}: NaN or infinite values; the file is damaged or was badly \
-             converted, download it again or use another version", path.display(), list(tensors), part)]
+    #[error("{}: {} in {}: NaN or infinite values; the file is damaged or was badly converted; download it again or use \
+             another version", path.display(), list(tensors), part)]
     NonFinite {
         /// The file.
         path: PathBuf,
@@ -123,7 +123,7 @@ pub enum WeightsError {
         hint: String,
     },
     /// A network that cannot be trained as asked.
-    #[error("the UNet of {} cannot be trained so", path.display())]
+    #[error("the UNet of {} cannot be trained like this", path.display())]
     Training {
         /// The checkpoint's file or folder.
         path: PathBuf,

@@ -68,7 +68,7 @@ pub enum SteerError {
     },
     /// It reads the maps of another network.
     #[error(
-        "{}: this classifier was trained for {checkpoint:?}, whose attention is another: {what}; train one for this \
+        "{}: this classifier was trained for {checkpoint:?}, whose attention is different: {what}; train one for this \
          checkpoint with `prepose train steer`",
         path.display()
     )]

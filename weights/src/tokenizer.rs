@@ -71,7 +71,7 @@ pub enum TokenizerError {
     #[error("tokenizer_config.json: model_max_length is {0}, but a context has at least 3 tokens")]
     MaxLength(usize),
     /// Far more tokens or merges than any tokenizer has.
-    #[error("there are {count} {what}, and at most {MAX_TOKENS} are read")]
+    #[error("there are {count} {what}, but at most {MAX_TOKENS} are read")]
     TooMany {
         /// `tokens` or `merges`.
         what: &'static str,

@@ -38,19 +38,20 @@ pub enum TrainingError {
     Config(#[from] ConfigError),
     /// It is its layers of GLIGEN's that can be trained; the rest was trained without them.
     #[error(
-        "of a UNet with GLIGEN's layers only these can be trained; for the rest take the checkpoint that it was made from"
+        "in a UNet with GLIGEN layers, only these layers can be trained; to train the rest, use the checkpoint that \
+         it was made from"
     )]
     Grounded,
     /// An adapter for another network.
     #[error(
-        "the IP-Adapter is for another UNet: its layers or the width of its tokens are not this one's"
+        "the IP-Adapter is for another UNet: its layers or the width of its tokens do not match this one"
     )]
     OtherAdapter,
     /// Nothing has a name with this part.
     #[error("no parameter of the UNet has `{0}` in its name")]
     NoParameter(String),
     /// No layer has this name.
-    #[error("no layer of the UNet is called `{0}`, nor does one's path end in it")]
+    #[error("no layer of the UNet is called `{0}`, and no layer's path ends in it")]
     NoLayer(String),
     /// All layers that were named are convolutions, which were not asked for.
     #[error(
@@ -59,7 +60,8 @@ pub enum TrainingError {
     Nothing,
     /// A branch that could be as large as its layer.
     #[error(
-        "a branch of rank {rank} beside `{layer}`, which has {inputs} inputs and {outputs} outputs; it must be from 1 to the smaller of these"
+        "the branch beside `{layer}` has rank {rank}, but the layer has {inputs} inputs and {outputs} outputs; the \
+         rank must be from 1 to the smaller of the two"
     )]
     Rank {
         /// The rank that was asked for.

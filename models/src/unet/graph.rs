@@ -75,7 +75,7 @@ impl StepGraphs {
                 Some(output) => return output,
                 None => {
                     tracing::warn!(
-                        "replaying the UNet's captured call failed; it is not used any more"
+                        "replaying the UNet's captured call failed; it is no longer used"
                     );
                     *state = State::Without;
                 }

@@ -15,8 +15,8 @@ use crate::spatialbench::Record;
 pub enum JoinError {
     /// Labels of pictures that are not in the sample.
     #[error(
-        "{count} of {total} labels are of pictures that are not in the sample (the first is {first}); \
-         they belong to another one"
+        "{count} of {total} labels are of pictures that are not in the sample (the first is {first}); they belong to \
+         another sample"
     )]
     NotInSample {
         /// How many.
@@ -40,7 +40,7 @@ pub enum JoinError {
         first: String,
     },
     /// Nothing is left.
-    #[error("none of the {total} pictures is in the records; they are of other runs")]
+    #[error("none of the {total} pictures is in the records; the records are of other runs")]
     NothingInCommon {
         /// How many were asked for.
         total: usize,

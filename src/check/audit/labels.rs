@@ -50,7 +50,7 @@ pub enum LabelError {
     },
     /// The same picture has two labels.
     #[error(
-        "label {number}: {sample_id} has a label already, {first} and now {second}; keep one of them"
+        "label {number}: {sample_id} already has the label {first}, and now {second}; keep one of them"
     )]
     Duplicate {
         /// Of the second label, from 1.
@@ -182,7 +182,7 @@ mod tests {
         );
         refused(
             r#"[{"sample_id":"a","human_verdict":"PASS"},{"sample_id":"a","human_verdict":"FAIL"}]"#,
-            &["label 2", "a has a label", "PASS and now FAIL"],
+            &["label 2", "a already has the label PASS, and now FAIL"],
         );
     }
 }

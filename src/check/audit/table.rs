@@ -72,7 +72,7 @@ pub enum TableError {
     #[error("{0}")]
     Csv(#[from] csv::Error),
     /// A picture is there twice.
-    #[error("line {line}: {sample_id} is there twice")]
+    #[error("line {line}: {sample_id} appears twice")]
     Duplicate {
         /// Of the second row, from 1.
         line: u64,
@@ -212,7 +212,7 @@ mod tests {
         );
         refused(&TABLE.replace("PASS", "pass?"), "pass?");
         let last = TABLE.split_inclusive('\n').nth(1).unwrap();
-        refused(&format!("{TABLE}{last}"), "r_p1_seed0000 is there twice");
+        refused(&format!("{TABLE}{last}"), "r_p1_seed0000 appears twice");
     }
 
     #[test]

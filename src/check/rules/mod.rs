@@ -180,7 +180,7 @@ pub enum RuleError {
     #[error("the picture's prompt states no relation; give one in \"relation\" or \"relations\"")]
     NoRelation,
     /// A rule of one relation.
-    #[error("{rule} scores one relation a picture, not {found}")]
+    #[error("{rule} scores one relation per picture, not {found}")]
     TooManyRelations {
         /// The rule.
         rule: &'static str,
@@ -210,7 +210,8 @@ pub enum RuleError {
     },
     /// Distances in a resized picture need the size of the picture.
     #[error(
-        "{0} needs the picture's \"width\" and \"height\"; where all are of the same size, say it once with --size WxH"
+        "{0} needs the picture's \"width\" and \"height\"; if all pictures have the same size, give it once with \
+         --size WxH"
     )]
     NoSize(&'static str),
     /// Nothing is known of depth.
@@ -233,7 +234,7 @@ pub enum RuleError {
         picture: (usize, usize),
     },
     /// A judge's answer that means nothing.
-    #[error("{0} is no label of a judge; 1 and 2 are answers, 3 and 0 are invalid")]
+    #[error("{0} is not a judge's label; 1 and 2 are answers, 3 and 0 are invalid")]
     Code(u8),
     /// A picture that only the originals' structure of two to four objects can score.
     #[error("HRS has 2 to 4 objects, the first of which is a subject; {0}")]

@@ -55,7 +55,9 @@ pub enum OpseError {
     #[error("a round of 0 pictures has no score; give at least 1")]
     NoBatch,
     /// More than anybody waits for.
-    #[error("{rounds} rounds of {batch} pictures; at most {MOST_DRAWS} pictures are drawn")]
+    #[error(
+        "{rounds} rounds of {batch} pictures are too many; at most {MOST_DRAWS} pictures are drawn"
+    )]
     TooMany {
         /// Asked for.
         rounds: usize,

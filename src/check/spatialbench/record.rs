@@ -26,7 +26,7 @@ pub enum RecordError {
     },
     /// Two lines are about the same picture.
     #[error(
-        "line {line}: {sample_id:?} is on line {first} already; every sample_id stands for one picture"
+        "line {line}: {sample_id:?} is already on line {first}; each sample_id stands for one picture"
     )]
     Duplicate {
         /// From 1.
@@ -413,7 +413,7 @@ mod tests {
             (format!("{LINE}\n{{\n"), "line 2: "),
             (
                 format!("{LINE}\n{LINE}\n"),
-                "line 2: \"s0\" is on line 1 already",
+                "line 2: \"s0\" is already on line 1",
             ),
             (
                 LINE.replace("\"conf\": 0.5, ", ""),

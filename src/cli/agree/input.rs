@@ -10,10 +10,10 @@ use prepose_untrusted::read_text_or_stdin;
 /// How intervals are drawn.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Draws {
-    /// How often items are drawn again for the 95 % intervals.
+    /// How often items are resampled for the 95 % intervals.
     #[arg(long, value_name = "N", default_value_t = Bootstrap::default().draws, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000), hide_short_help = true)]
     bootstrap: usize,
-    /// The seed of these draws.
+    /// The seed for resampling.
     #[arg(long, value_name = "SEED", default_value_t = Bootstrap::default().seed, hide_short_help = true)]
     seed: u64,
 }

@@ -13,10 +13,10 @@ use super::input::{Draws, sheets};
 /// Metrics, and the people that they are compared with.
 #[derive(Debug, clap::Args)]
 struct Compared {
-    /// What people say, a file each; of several what most say counts.
+    /// What people say, one file per person; with several, what most of them say counts.
     #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
     people: Vec<PathBuf>,
-    /// What metrics say, by the same ids: any number of files, such as scores.jsonl of a run.
+    /// What metrics say, by the same ids: any number of files, such as the scores.jsonl of a run.
     #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
     metrics: Vec<PathBuf>,
     /// The metrics' columns [default: all].
@@ -25,7 +25,7 @@ struct Compared {
     /// The column with what people say [default: human_verdict, label, choice, code, answer or verdict].
     #[arg(long, value_name = "NAME")]
     label: Option<String>,
-    /// These words of people are a yes, all others a no.
+    /// The words of people that mean yes; all others mean no.
     #[arg(
         long,
         value_name = "WORDS",
@@ -36,7 +36,7 @@ struct Compared {
     /// People's words from the worst to the best: worth 0, 1, 2 and so on.
     #[arg(long, value_name = "WORDS", value_delimiter = ',')]
     grades: Vec<String>,
-    /// The mean of what several people say, instead of what most say.
+    /// Use the mean of what several people say, instead of what most of them say.
     #[arg(long)]
     mean: bool,
     /// Show the paper's rows below.
@@ -74,7 +74,7 @@ impl Compared {
     }
 }
 
-/// How metrics go together with people: Spearman's rho, Kendall's tau-b and Pearson's r, with 95 % intervals.
+/// How metrics correlate with people: Spearman's rho, Kendall's tau-b and Pearson's r, with 95 % intervals.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   prepose agree correlation --people anna.json ben.json cleo.json --right right --metrics scores.jsonl --columns pse,centre,t2i
@@ -102,7 +102,7 @@ impl Correlation {
 pub struct Decisions {
     #[command(flatten)]
     compared: Compared,
-    /// From which number on a metric says yes: for all, or NAME=NUMBER for each.
+    /// The number from which a metric says yes: one for all, or NAME=NUMBER for each.
     #[arg(long, value_name = "NUMBER|NAME=NUMBER", value_delimiter = ',', value_parser = parse_threshold, default_value = "0.5")]
     threshold: Vec<Threshold>,
 }
@@ -134,7 +134,7 @@ impl Decisions {
             let known: Vec<&str> = of.iter().map(|metric| metric.name.as_str()).collect();
             ensure!(
                 known.contains(&name.as_str()),
-                "--threshold {name}=…: there is no metric {name:?}; there are {}",
+                "--threshold {name}=…: there is no metric {name:?}; the metrics are {}",
                 known.join(", ")
             );
         }

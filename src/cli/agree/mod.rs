@@ -19,8 +19,8 @@ use super::OK;
 /// How far people, judges and metrics agree (docs/agreement.md).
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Files are CSV tables, JSON lists or JSON lines: an id (or sample_id, custom_id) with what is said of it, a file for each
-person or judge. Exports of labelling pages, scores.jsonl of runs and the answers of OpenAI's batches are such files."
+    after_help = "Files are CSV tables, JSON lists or JSON lines with an id (or sample_id, custom_id) and what is said about it, one file for
+each person or judge. Exports of labelling pages, the scores.jsonl of runs and the answers of OpenAI's batches are such files."
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -31,19 +31,19 @@ pub struct Args {
 enum Command {
     /// Make a page on which people label pictures: in words, on scales, or by choosing one of several
     Page(page::Args),
-    /// How metrics go together with people: Spearman, Kendall, Pearson (Why Settle for Mid, table 1)
+    /// How metrics correlate with people: Spearman, Kendall, Pearson (Why Settle for Mid, table 1)
     Correlation(metrics::Correlation),
     /// What metrics get right as a yes or no: precision, recall, specificity, F1 (Why Settle for Mid, table 2)
     Decisions(metrics::Decisions),
-    /// Words against words: confusion, Cohen's and Fleiss' kappa, Krippendorff's alpha (Order Is Not Layout, table 13)
+    /// Compare labels: confusion, Cohen's and Fleiss' kappa, Krippendorff's alpha (Order Is Not Layout, table 13)
     Labels(words::Labels),
-    /// What people choose against what a score would choose (Scene-Bench, figure 9)
+    /// Compare what people choose with what a score would choose (Scene-Bench, figure 9)
     Choices(words::Choices),
     /// Means and spreads on scales (Order Is Not Layout, table 19)
     Ratings(words::Ratings),
     /// What each of several judges makes of OTS-Bench (Order Is Not Layout, table 3)
     Ots(words::Ots),
-    /// What the papers print of their studies, and what follows from it
+    /// What the papers print about their studies, and what follows from it
     Published(Published),
 }
 
@@ -60,12 +60,12 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     }
 }
 
-/// What the papers print of their studies, and what follows from it.
+/// What the papers print about their studies, and what follows from it.
 #[derive(Debug, clap::Args)]
 struct Published {
-    /// The table: of Why Settle for Mid (psg) or Order Is Not Layout (ots).
+    /// A table of Why Settle for Mid (psg) or Order Is Not Layout (ots).
     ///
-    /// psg-2 has truth and metric in their places, which are exchanged in print; ots-13 has kappa computed from the
+    /// psg-2 has truth and metric, which are exchanged in print, the right way round; ots-13 has kappa computed from the
     /// printed counts.
     #[arg(value_parser = ["psg-1", "psg-2", "ots-3", "ots-13", "ots-19"])]
     table: String,
@@ -92,7 +92,7 @@ pub struct Output {
     /// Also write the table to a CSV file.
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// One JSON object on standard output.
+    /// Print one JSON object on standard output.
     #[arg(long)]
     json: bool,
 }

@@ -16,9 +16,9 @@ use crate::cli::input::{absolute, count};
 
 /// Make a page on which people label pictures.
 ///
-/// The page is one HTML file that works offline, with the keyboard alone or on a phone. It keeps labels in the browser, goes
-/// on from an export, and exports labels_filled.json, which the other commands read. One page serves all people: each
-/// exports their own file.
+/// The page is one HTML file that works offline, with the keyboard alone or on a phone. It keeps labels in the browser, can
+/// continue from an export, and exports labels_filled.json, which the other commands read. Everybody uses the same page, and
+/// exports a file of their own.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   prepose agree page pictures.csv --words missing,wrong,right -o label.html
@@ -28,18 +28,18 @@ pub struct Args {
     /// The pictures: a table with the columns id, picture (a path, relative to the table) and, if you like, prompt.
     #[arg(value_name = "FILE")]
     items: PathBuf,
-    /// The page.
+    /// The page to write.
     #[arg(short, long, value_name = "FILE")]
     out: PathBuf,
     #[command(flatten)]
     answers: Answers,
-    /// What is asked [default: one that goes with the answers].
+    /// The question to ask [default: one that fits the answers].
     #[arg(long, value_name = "TEXT")]
     question: Option<String>,
     /// Put the pictures into the page instead of linking to them.
     #[arg(long)]
     embed: bool,
-    /// Draws the order of pictures, and that of candidates.
+    /// The seed for the order of pictures, and for that of candidates.
     #[arg(long, value_name = "N", default_value_t = 42)]
     seed: u64,
 }
@@ -48,13 +48,13 @@ pub struct Args {
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 struct Answers {
-    /// One of these words.
+    /// Answers are one of these words.
     #[arg(long, value_name = "WORDS", value_delimiter = ',')]
     words: Vec<String>,
-    /// A number from 1 to 7 for each of these.
+    /// Answers are a number from 1 to 7 for each of these.
     #[arg(long, value_name = "AXES", value_delimiter = ',')]
     scales: Vec<String>,
-    /// One of several candidates, whose pictures are in these columns; their names are hidden.
+    /// Answers are one of several candidates, whose pictures are in these columns; their names are hidden.
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     choice: Vec<String>,
 }
@@ -94,13 +94,13 @@ impl Args {
             }
             if names.len() == 1 && names != &answers.scales {
                 bail!(
-                    "there is one answer alone, {:?}; name several, with commas between",
+                    "there is only one answer, {:?}; name several, separated by commas",
                     names[0]
                 );
             }
             if names.len() > 9 {
                 bail!(
-                    "there are {} answers or axes, and at most 9 have a key",
+                    "there are {} answers or axes, but at most 9 have a key",
                     names.len()
                 );
             }
@@ -125,7 +125,7 @@ fn items(args: &Args, sheet: &Sheet, beside: &Path, folder: &Path) -> anyhow::Re
     let one = |id: &str, row: &std::collections::BTreeMap<String, String>, column: &str| {
         let path = row.get(column).with_context(|| {
             format!(
-                "{}: {id} has no {column}; there are the columns {}",
+                "{}: {id} has no {column}; the columns are {}",
                 args.items.display(),
                 sheet.columns.join(", ")
             )

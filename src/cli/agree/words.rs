@@ -15,11 +15,11 @@ use super::input::{Draws, sheet, sheets};
 /// How far apart two words are.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Apart {
-    /// Another word is wrong, whichever it is
+    /// All different words are equally far apart
     None,
     /// By their distance in the list of words
     Linear,
-    /// By its square
+    /// By the square of that distance
     Quadratic,
 }
 
@@ -36,7 +36,7 @@ impl From<Apart> for Weights {
 /// How words are compared.
 #[derive(Debug, clap::Args)]
 struct Words {
-    /// The words in their order [default: those that occur, by number and alphabet].
+    /// The words, in order [default: those that occur, sorted by number, then alphabetically].
     #[arg(long, value_name = "WORDS", value_delimiter = ',')]
     words: Vec<String>,
     /// How far apart two words are, for kappa.
@@ -91,7 +91,8 @@ fn told(found: &All, raters: usize, ordered: bool) -> (Map<String, Value>, Strin
     (more, format!("\n{divided}{text}"))
 }
 
-/// Words against words: each two people or judges, their confusion, Cohen's kappa with its 95 % interval, and all of them.
+/// Compare labels: each pair of people or judges (Cohen's kappa with its 95 % interval), the confusion of the first two, and all
+/// of them together.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   prepose agree labels anna.json ben.json cleo.json
@@ -112,7 +113,7 @@ impl Labels {
         let raters = raters(&sheets(&self.files)?, &self.columns)?;
         let [first, second, ..] = raters.as_slice() else {
             anyhow::bail!(
-                "there is one rater alone, {}; name a second file, or several columns with --columns",
+                "there is only one rater, {}; name a second file, or several columns with --columns",
                 raters.first().map_or("", |rater| rater.name.as_str())
             );
         };
@@ -120,18 +121,18 @@ impl Labels {
     }
 }
 
-/// What people choose against what a score would choose: of several candidates the one with the highest.
+/// Compare what people choose with what a score would choose: of several candidates, the one with the highest score.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   prepose agree choices --people anna.json ben.json cleo.json --scores sgscore.csv --of model --score sgscore")]
 pub struct Choices {
-    /// What people choose, a file each; of several what most choose counts.
+    /// What people choose, one file per person; with several, what most of them choose counts.
     #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
     people: Vec<PathBuf>,
     /// Scores of the candidates: a row for each candidate of each id.
     #[arg(long, value_name = "FILE")]
     scores: PathBuf,
-    /// The column that names a candidate, in the words of people.
+    /// The column that names a candidate, in the words that people use.
     #[arg(long, value_name = "NAME", default_value = "model")]
     of: String,
     /// The column with its score.
@@ -197,13 +198,13 @@ impl Ratings {
             self.published,
         )?;
         if table.rows.is_empty() {
-            anyhow::bail!("there is no column with numbers alone; name the axes with --axes");
+            anyhow::bail!("there is no column that has only numbers; name the axes with --axes");
         }
         self.output.print(&[table], Map::new(), "")
     }
 }
 
-/// What each of several judges makes of OTS-Bench: its six figures, and kappa against the first file's.
+/// What each of several judges makes of OTS-Bench: its six figures, and kappa against the first file.
 ///
 /// Each file has the columns id, figure (t2i_homogenization, i2i_homogenization, t2i_aligned, t2i_reverse, i2i_aligned,
 /// i2i_reverse) and code (1 and 2 as in table 14 of the paper; 0 and 3 are invalid).
@@ -211,7 +212,7 @@ impl Ratings {
 #[command(after_help = "Examples:
   prepose agree ots people.csv qwen.jsonl internvl.jsonl --published")]
 pub struct Ots {
-    /// A file for each judge; people's first.
+    /// A file for each judge, people's first.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Show the paper's rows below.

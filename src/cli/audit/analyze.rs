@@ -32,13 +32,13 @@ pub struct Args {
     /// The folder to write to.
     #[arg(short, long, value_name = "FOLDER")]
     out: PathBuf,
-    /// Distance of the curve's confidence thresholds [default: every confidence that occurs].
+    /// The step between the curve's confidence thresholds [default: every confidence that occurs].
     #[arg(long, value_name = "STEP")]
     tau_step: Option<f64>,
     /// What the risk is where nothing is decided: 0 as in the released curves, or 1 as in the first of them.
     #[arg(long, value_name = "RISK", default_value = "safe")]
     zero_coverage: ZeroCoverage,
-    /// One JSON object on standard output.
+    /// Print one JSON object on standard output.
     #[arg(long)]
     json: bool,
 }
@@ -68,7 +68,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     if let Some(step) = args.tau_step {
         ensure!(
             step > 0.0 && step <= 1.0,
-            "--tau-step is {step}; it has to be more than 0 and at most 1"
+            "--tau-step is {step}; it must be more than 0 and at most 1"
         );
     }
     let Read {

@@ -18,9 +18,9 @@ use serde::Serialize;
 use super::super::OK;
 use super::input::{self, Judged, Read};
 
-/// Find the margin, detection threshold and confidence threshold that go best with what people say.
+/// Find the margin, detection threshold and confidence threshold that best fit what people say.
 ///
-/// Decides the records' detections again at every place of a grid and takes the first with the lowest
+/// Decides again from the records' detections at every point of a grid, and takes the first point with the lowest
 /// J = 10 · false PASS rate + 2 · risk + 0.5 · (1 − coverage). Writes calibration.json, grid.csv and a checker_config.yaml with the
 /// chosen margin and detection threshold.
 #[derive(Debug, clap::Args)]
@@ -33,7 +33,8 @@ pub struct Args {
     /// The folder to write to.
     #[arg(short, long, value_name = "FOLDER")]
     out: PathBuf,
-    /// Everything else that decides [default: the checker_config.yaml beside the first records, else the published one].
+    /// The rest of the checker's configuration [default: the checker_config.yaml beside the first records, else the published
+    /// one].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Margins m to try, in this order.
@@ -48,7 +49,7 @@ pub struct Args {
     /// What the risk is where nothing is decided: 0 as in the released curves, or 1 as in the first of them.
     #[arg(long, value_name = "RISK", default_value = "safe")]
     zero_coverage: ZeroCoverage,
-    /// Decide as the released evaluator does also where it is plainly wrong [default: yes].
+    /// Decide as the released evaluator does, even where it is plainly wrong [default: yes].
     #[arg(
         long,
         value_name = "yes|no",
@@ -59,7 +60,7 @@ pub struct Args {
         hide_possible_values = true
     )]
     published: Option<bool>,
-    /// One JSON object on standard output: calibration.json.
+    /// Print one JSON object on standard output: calibration.json.
     #[arg(long)]
     json: bool,
 }
@@ -219,7 +220,7 @@ fn grid(args: &Args) -> anyhow::Result<Grid> {
         for value in values {
             ensure!(
                 (0.0..=1.0).contains(value),
-                "{name} has {value}; it has to be from 0 to 1"
+                "{name} has {value}; it must be from 0 to 1"
             );
         }
     }

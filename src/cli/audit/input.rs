@@ -16,20 +16,20 @@ use serde::de::DeserializeOwned;
 /// The records and labels that an analysis is of.
 #[derive(Debug, clap::Args)]
 pub struct Judged {
-    /// The checker's records, any number of files, or folders of runs or methods with them.
+    /// The checker's records: any number of files, or folders of runs or methods that contain them.
     ///
     /// Records of the same pictures at several margins are kept apart.
     #[arg(long, required = true, num_args = 1.., value_name = "FILE|RUN")]
     pub records: Vec<PathBuf>,
     /// What people say: the labelling page's export, or a CSV table with the same columns; a file for each person.
     ///
-    /// Of several people what most say counts, and UNDECIDABLE where they are divided.
+    /// With several people, what most of them say counts, and UNDECIDABLE where they are divided.
     #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
     pub labels: Vec<PathBuf>,
-    /// The table of `audit sample`: coverage is then of all its pictures, labelled or not [default: the labelled ones].
+    /// The table from `audit sample`; coverage is then over all its pictures, labelled or not [default: over the labelled ones].
     #[arg(long, value_name = "FILE")]
     pub sample: Option<PathBuf>,
-    /// Leave out pictures that no record has, instead of refusing.
+    /// Leave out pictures that have no record, instead of refusing.
     #[arg(long)]
     pub partial: bool,
 }

@@ -20,16 +20,16 @@ const MOST_BYTES: u64 = 1 << 30;
 /// Make a page on which people label a sample.
 ///
 /// The page is one HTML file that works offline, with the keyboard alone or on a phone. It hides the checker's verdicts at
-/// first, keeps labels in the browser, goes on from an export, and exports labels_filled.json.
+/// first, keeps labels in the browser, can continue from an export, and exports labels_filled.json.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   prepose audit label --sample audit/sample.csv
   prepose audit label --sample audit/sample.csv --embed --out audit.html    # one file to send away")]
 pub struct Args {
-    /// The table of `audit sample`.
+    /// The table from `audit sample`.
     #[arg(long, value_name = "FILE")]
     sample: PathBuf,
-    /// The page [default: label.html beside the table].
+    /// The page to write [default: label.html beside the table].
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Put the pictures into the page instead of linking to them.
@@ -38,13 +38,13 @@ pub struct Args {
     /// Where the pictures are, if not where the table says.
     #[arg(long, value_name = "FOLDER")]
     pictures: Option<PathBuf>,
-    /// Draws the order in which pictures are shown; the table's own order would tell verdicts.
+    /// The seed for the order in which pictures are shown; the table's own order would give verdicts away.
     #[arg(long, value_name = "N", default_value_t = 42)]
     seed: u64,
     /// Show the pictures in the table's order.
     #[arg(long, conflicts_with = "seed")]
     in_order: bool,
-    /// One JSON object on standard output.
+    /// Print one JSON object on standard output.
     #[arg(long)]
     json: bool,
 }
@@ -95,7 +95,7 @@ pub fn address(picture: &Path, inside: bool, folder: &Path) -> anyhow::Result<St
     };
     address.with_context(|| {
         format!(
-            "{} is no picture that a browser shows (PNG, JPEG, WebP, GIF or BMP)",
+            "{} is not a picture that a browser shows (PNG, JPEG, WebP, GIF or BMP)",
             picture.display()
         )
     })

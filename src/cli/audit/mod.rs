@@ -22,11 +22,11 @@ pub struct Args {
 enum Command {
     /// Draw pictures for people to label, from every method, relation and verdict
     Sample(sample::Args),
-    /// Make a page on which they label them, offline, in any browser
+    /// Make a page on which people label them, offline, in any browser
     Label(label::Args),
-    /// Compare the checker's verdicts with theirs: confusion, coverage, risk
+    /// Compare the checker's verdicts with people's: confusion, coverage, risk
     Analyze(analyze::Args),
-    /// Find the margin and the thresholds that go best with what they say
+    /// Find the margin and the thresholds that best fit what people say
     Calibrate(calibrate::Args),
 }
 

@@ -21,32 +21,32 @@ use crate::cli::input::{absolute, count};
 
 /// Draw pictures for people to label, from every method, relation and verdict.
 ///
-/// Methods get equal shares, and within a method so do relations and verdicts; then the bins of confidence take turns.
-/// The same records in the same order and the same seed give the same sample, SpatialBench-UC's released one among them.
+/// Methods get equal shares, and within a method so do relations and verdicts; within these, the confidence bins take turns.
+/// The same records in the same order and the same seed give the same sample, including SpatialBench-UC's released one.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   prepose audit sample --records runs/tour --out audit/sample.csv
   prepose audit sample --records a/per_sample.jsonl b/per_sample.jsonl -n 60 --out sample.csv")]
 pub struct Args {
-    /// The checker's records, one file a run, or folders of runs or methods with them.
+    /// The checker's records: one file per run, or folders of runs or methods that contain them.
     ///
-    /// The run's folder is where its manifest.jsonl is: beside the file, one above, or where the metrics.json beside the file
-    /// says.
+    /// The run's folder is where its manifest.jsonl is: beside the file, one folder up, or where the metrics.json beside the
+    /// file says.
     #[arg(long, required = true, num_args = 1.., value_name = "FILE|RUN")]
     records: Vec<PathBuf>,
-    /// The table to write, CSV.
+    /// The CSV table to write.
     #[arg(short, long, value_name = "FILE")]
     out: PathBuf,
-    /// How many pictures.
+    /// How many pictures to draw.
     #[arg(short, default_value_t = 200, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     n: u32,
-    /// Of the draw.
+    /// The seed for the draw.
     #[arg(long, value_name = "N", default_value_t = 42)]
     seed: u64,
-    /// Prompts by prompt_id, JSON lines, for runs whose manifest does not have them.
+    /// Prompts by prompt_id, as JSON lines, for runs whose manifest does not have them.
     #[arg(long, value_name = "FILE")]
     prompts: Option<PathBuf>,
-    /// One JSON object on standard output.
+    /// Print one JSON object on standard output.
     #[arg(long)]
     json: bool,
 }

@@ -11,8 +11,8 @@ use crate::cli::sampling::SavingsArgs;
 
 /// Measure networks, pictures, guidance and memory on a device, and write DEVICE-DATE.json and .md.
 ///
-/// Random weights do as well as real ones: `sd15` and `sdxl` are made where they are not there yet. When time is short,
-/// timed calls, then steps of pictures, then rows are left out, and the sheet says which.
+/// Random weights do as well as real ones: `sd15` and `sdxl` are generated if they are not there yet. When time is
+/// short, first timed calls, then steps of pictures, then rows are left out, and the sheet says which.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// What to measure: toybox, sd15 and sdxl (random weights), or checkpoints, as for `prepose generate`.
@@ -24,10 +24,10 @@ pub struct Args {
     /// The device.
     #[arg(long, default_value = "auto")]
     pub device: DeviceSpec,
-    /// Types of the weights [default: f16 and bf16, on the CPU f32].
+    /// Types of the weights [default: f16 and bf16, or f32 on the CPU].
     #[arg(long, value_delimiter = ',')]
     pub dtypes: Vec<Dtype>,
-    /// Pictures at a time; most is measured with the first.
+    /// Pictures at a time; most measurements use the first of these.
     #[arg(long, value_delimiter = ',', default_value = "1,4,16")]
     pub batches: Vec<usize>,
     /// The side of the pictures in pixels [default: the checkpoint's].
@@ -39,18 +39,18 @@ pub struct Args {
     /// Timed calls of each row, after one that is not counted.
     #[arg(long, default_value_t = 5)]
     pub repeat: usize,
-    /// These rows only.
+    /// Measure only these rows.
     #[arg(long, value_delimiter = ',')]
     pub only: Vec<What>,
-    /// These guided steps only, by their beginning: pos, boxdiff ...
+    /// Measure only guided steps whose names begin with one of these: pos, boxdiff ...
     #[arg(long, value_delimiter = ',')]
     pub guidance: Vec<String>,
     #[command(flatten)]
     pub savings: SavingsArgs,
-    /// How long it may take, as 8m or 1h.
+    /// How long it may take, such as 8m or 1h.
     #[arg(long, default_value = "8m")]
     pub budget: humantime::Duration,
-    /// The same rows as in the JSON of another sheet, with nothing cut as long as there is time.
+    /// Measure the same rows as in the JSON of another sheet, with nothing cut as long as there is time.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["checkpoints", "dtypes", "batches", "size", "steps", "repeat", "only", "guidance", "deep_cache", "tgate", "token_merging"])]
     pub like: Option<PathBuf>,
     /// The folder for the two files; nothing there is overwritten.
@@ -62,7 +62,7 @@ pub struct Args {
         default_value = "."
     )]
     pub out: PathBuf,
-    /// The JSON on standard output, too.
+    /// Print the JSON on standard output, too.
     #[arg(long)]
     pub json: bool,
 }
@@ -96,13 +96,13 @@ impl Args {
             guided_variants()
                 .iter()
                 .any(|(name, _)| self.wants_variant(name)),
-            "there is no guided step that begins with {:?}; there are {}",
+            "there is no guided step that begins with {:?}; the guided steps are {}",
             self.guidance.join(" or "),
             guided_variants().map_names()
         );
         ensure!(
             !self.budget.is_zero(),
-            "--budget is no time at all; 8m is eight minutes"
+            "--budget is 0; 8m, for example, is eight minutes"
         );
         Ok(())
     }

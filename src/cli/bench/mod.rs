@@ -21,9 +21,9 @@ pub struct Args {
 enum What {
     /// Measure networks, pictures, guidance and memory on a device, and write them down
     Sheet(Box<args::Args>),
-    /// Write a checkpoint of random weights, to measure with
+    /// Write a checkpoint of random weights to measure with
     Weights(weights::Args),
-    /// Say what GPUs need at least, from shapes alone
+    /// Compute the least time that GPUs need, from shapes alone
     Roofline(roofline::Args),
     /// Measure rows from standard input; `sheet` runs it
     #[command(hide = true)]

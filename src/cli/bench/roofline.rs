@@ -10,7 +10,7 @@ use prepose::request::{Dtype, ModelRequest};
 use super::weights;
 use crate::cli::OK;
 
-/// The least that a UNet call can take on GPUs, from shapes and their makers' figures: nothing is run.
+/// Compute the least time that a UNet call can take on GPUs, from shapes and the GPU makers' figures; nothing is run.
 ///
 /// Prints Markdown.
 #[derive(Debug, clap::Args)]
@@ -51,8 +51,9 @@ fn open(name: &str, args: &Args) -> anyhow::Result<Roofline> {
         }
         None => {
             let model = ModelRequest::new(name, Dtype::F32);
-            let blueprint = Blueprint::open(&model)
-                .with_context(|| format!("cannot open {name} (there are sd15 and sdxl)"))?;
+            let blueprint = Blueprint::open(&model).with_context(|| {
+                format!("cannot open {name} (the known names are sd15 and sdxl)")
+            })?;
             let unet = blueprint.checkpoint().unet_config()?;
             (unet, blueprint.vae_factor(), blueprint.defaults().width)
         }

@@ -47,8 +47,9 @@ pub fn plan(like: &str, dtype: Dtype, seed: u64) -> anyhow::Result<RandomCheckpo
     if let Some(family) = known(like) {
         return Ok(RandomCheckpoint::standard(family, dtype.float(), seed)?);
     }
-    let checkpoint = Checkpoint::open(like, &LoadOptions::default())
-        .with_context(|| format!("cannot take {like} for a pattern (there are sd15 and sdxl)"))?;
+    let checkpoint = Checkpoint::open(like, &LoadOptions::default()).with_context(|| {
+        format!("cannot use {like} as a pattern (the known names are sd15 and sdxl)")
+    })?;
     Ok(checkpoint.random(dtype.float(), seed)?)
 }
 

@@ -196,7 +196,7 @@ pub fn pictures_in(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let name = path.to_string_lossy();
             match name.contains(['*', '?', '[']) {
-                true => bail!("no file is called so, and as a pattern it fits none"),
+                true => bail!("no file has this name, and as a pattern it matches none"),
                 false => bail!("there is no such file"),
             }
         }
@@ -218,7 +218,7 @@ pub fn pictures_in(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     pictures.sort();
     if pictures.is_empty() {
         let endings = ENDINGS.join(", .");
-        bail!("the folder has no picture in it (.{endings}); folders below it are not looked into");
+        bail!("the folder has no picture in it (.{endings}); folders in it are not searched");
     }
     Ok(pictures)
 }
@@ -281,7 +281,7 @@ fn no_prompt(path: &Path, error: png::PngError) -> anyhow::Error {
     };
     match error {
         png::PngError::NoRequest { .. } | png::PngError::Decode { .. } => anyhow!(
-            "it does not say what it should show, as PNGs by prepose do; {hint} with --prompt or --relation"
+            "it does not say what it should show, as PNGs made by prepose do; {hint} with --prompt or --relation"
         ),
         other => anyhow::Error::from(other),
     }

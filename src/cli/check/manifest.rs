@@ -32,7 +32,7 @@ pub(super) fn from_manifest(
     })?;
     let manifest = Manifest::read(&text);
     if manifest.is_empty() {
-        bail!("the manifest {} has no line", file.display());
+        bail!("the manifest {} has no lines", file.display());
     }
     let place = |line: usize| format!("{}, line {line}", file.display());
     let mut inputs = Inputs::default();
@@ -146,8 +146,8 @@ fn agrees(path: &Path, prompt: &str) -> anyhow::Result<()> {
         return Ok(());
     }
     bail!(
-        "it says \"{}\", but {} itself says that it was made from \"{}\": the line is of an earlier picture of this name; \
-         take the line out, or check the picture by what it carries: prepose check PICTURE",
+        "it says \"{}\", but {} itself says that it was made from \"{}\": the line is for an earlier picture of this name; \
+         remove the line, or check the picture by what it carries: prepose check PICTURE",
         printable(prompt),
         path.display(),
         printable(&request.prompt)

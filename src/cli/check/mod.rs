@@ -24,16 +24,16 @@ use prepose::eyes::MaskChoice;
 use super::detecting::DetectingArgs;
 use super::judge::prompted::PromptedArgs;
 
-/// Say whether pictures show what was asked for: PASS, FAIL or UNDECIDABLE, why, and how sure (docs/checker.md).
+/// Check whether pictures show what was asked for: PASS, FAIL or UNDECIDABLE, why, and how sure (docs/checker.md).
 ///
-/// Into --out go per_sample.jsonl, manifest.jsonl, metrics.json, checker_config.yaml, the tables of the paper for this run, and
-/// the pictures with what was seen in them; `prepose report` shows such a folder.
+/// With --out, the folder gets per_sample.jsonl, manifest.jsonl, metrics.json, checker_config.yaml, the paper's tables for this
+/// run, and the pictures with what was seen drawn on them; `prepose report` shows such a folder.
 ///
-/// Where the checker's rule has nothing to say, a published rule does: of a prompt of two things without a relation, on which
-/// side the first-mentioned one is (OTS-Bench); how well "near" (T2I-CompBench), "between" (HRS-Bench) and, with --depth, "in
+/// Where the checker's rule has nothing to say, a published rule does: for a prompt with two things and no relation, which side
+/// the first-mentioned one is on (OTS-Bench); how well "near" (T2I-CompBench), "between" (HRS-Bench) and, with --depth, "in
 /// front of" and "behind" (T2I-CompBench) hold. These answers go to rules.jsonl.
 ///
-/// A picture of which no rule says anything, or of things that the detector does not know, is skipped and told, which is no
+/// A picture that no rule decides, or whose objects the detector does not know, is skipped. This is reported, but it is not an
 /// error.
 ///
 /// Exit codes: 0 everything was looked at, 1 with --strict if not everything passed, 2 an error.
@@ -49,23 +49,24 @@ pub struct Args {
     /// PNG, JPEG or WebP files, or folders of them.
     #[arg(required_unless_present_any = ["manifest", "records"], conflicts_with_all = ["manifest", "records"])]
     pictures: Vec<PathBuf>,
-    /// What they should show [default: the prompt that a picture by prepose carries].
+    /// What they should show [default: the prompt that pictures made by prepose carry].
     #[arg(short, long, value_name = "TEXT", requires = "pictures")]
     prompt: Option<String>,
     /// What should hold instead of what the prompt states, as "dog | left of | cat"; may be repeated.
     #[arg(long, value_name = "A | RELATION | B", requires = "pictures")]
     relation: Vec<GivenRelation>,
-    /// Pictures with their prompts, JSON lines; - is standard input.
+    /// Pictures with their prompts, as JSON lines; - is standard input.
     ///
-    /// A manifest.jsonl by prepose or of a SpatialBench-UC run, or just {"image_path": "a.png", "prompt": "a dog to the left of
-    /// a cat"}; also "file_name" or "path", and "text". Of several lines about a picture the last one counts.
+    /// A manifest.jsonl of prepose or of a SpatialBench-UC run, or just {"image_path": "a.png", "prompt": "a dog to the left of
+    /// a cat"}; the keys may also be "file_name" or "path", and "text". If several lines are about one picture, the last one
+    /// counts.
     #[arg(long, value_name = "FILE", conflicts_with = "records")]
     manifest: Option<PathBuf>,
-    /// A folder with depth maps of the same names as the pictures, grey PNGs or .npy, larger being nearer; or a Depth
-    /// Anything (docs/eyes.md).
+    /// A folder of depth maps with the same names as the pictures, grey PNGs or .npy, where larger is nearer; or a Depth
+    /// Anything model (docs/eyes.md).
     #[arg(long, value_name = "FOLDER|PATH", conflicts_with = "records")]
     depth: Option<PathBuf>,
-    /// A SAM: masks of what the detector finds [default: the detector's own].
+    /// A SAM model, for masks of what the detector finds [default: the detector's own].
     #[arg(
         long,
         value_name = "PATH",
@@ -74,7 +75,7 @@ pub struct Args {
         hide_short_help = true
     )]
     masks: Option<PathBuf>,
-    /// Which of the masks that a box may mean [default: best].
+    /// Which of the possible masks of a box to use [default: best].
     #[arg(
         long,
         value_name = "CHOICE",
@@ -82,18 +83,18 @@ pub struct Args {
         hide_short_help = true
     )]
     mask_choice: Option<MaskChoice>,
-    /// Decide the detections of these records again, without pictures; - is standard input.
+    /// Decide again from the detections in these records, without pictures; - is standard input.
     ///
-    /// What the detectors found is in them, and so is how stable each verdict was.
+    /// The records hold what the detectors found, and how stable each verdict was.
     #[arg(long, value_name = "FILE", requires = "out",
           conflicts_with_all = ["checker", "secondary", "device", "batch", "strict"])]
     records: Option<PathBuf>,
     /// The detector: toybox, frcnn-v2, grounding-dino-base and others (docs/detectors.md), or a path [default: toybox].
     ///
-    /// Unless it is named, the toybox's refuses pictures that another checkpoint made.
+    /// Unless it is named here, the toybox's detector refuses pictures that another checkpoint made.
     #[arg(long, value_name = "NAME|PATH", help_heading = "Checker")]
     checker: Option<String>,
-    /// Another detector, whose agreement moves the confidence [default: none].
+    /// A second detector, whose agreement changes the confidence [default: none].
     #[arg(
         long,
         value_name = "NAME|PATH",
@@ -101,11 +102,11 @@ pub struct Args {
         hide_short_help = true
     )]
     secondary: Option<String>,
-    /// The thresholds, as SpatialBench-UC's checker_config.yaml [default: the one beside the records, or the paper's
-    /// calibrated ones].
+    /// The thresholds, in the format of SpatialBench-UC's checker_config.yaml [default: the file beside the records, or the
+    /// paper's calibrated thresholds].
     #[arg(long, value_name = "FILE", help_heading = "Checker")]
     config: Option<PathBuf>,
-    /// Decide as the released evaluator does also where it is plainly wrong [default: yes with --records, else no].
+    /// Decide as the released evaluator does, even where it is plainly wrong [default: yes with --records, else no].
     #[arg(
         long,
         value_name = "yes|no",
@@ -122,13 +123,14 @@ pub struct Args {
     detecting: DetectingArgs,
     #[command(flatten)]
     judge: PromptedArgs,
-    /// The folder for the results [default: none is written].
+    /// The folder for the results [default: nothing is written].
     #[arg(short, long, value_name = "FOLDER", help_heading = "Output")]
     out: Option<PathBuf>,
     /// Exit with 1 unless every relation of every picture passed, or scored at least one half.
     #[arg(long, help_heading = "Output")]
     strict: bool,
-    /// JSON on standard output: a record a line with path, prompt, verdict, reason and confidence, or with --records one object.
+    /// Print JSON on standard output: one record per line with path, prompt, verdict, reason and confidence, or one object with
+    /// --records.
     #[arg(long, help_heading = "Output")]
     json: bool,
 }

@@ -68,7 +68,7 @@ impl Opened {
                 if let Some(named) = config.detector.secondary.take() {
                     tracing::warn!(
                         "the configuration's secondary detector, {:?}, does not run without --secondary; nothing \
-                         disagrees, and confidences are higher for it",
+                         disagrees, so confidences are higher",
                         named.kind
                     );
                 }

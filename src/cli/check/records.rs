@@ -69,7 +69,7 @@ pub fn run(args: &Args, file: &Path, out: &Path) -> anyhow::Result<u8> {
     if changes.unmeasured > 0 {
         eprintln!(
             "warning: {} of {} records are decided without a stability or an agreement that their first checker had no \
-             reason to measure; taken as 1 and 0.5",
+             reason to measure; they are taken as 1 and 0.5",
             changes.unmeasured,
             records.len()
         );
@@ -83,7 +83,7 @@ fn beside(file: &Path) -> anyhow::Result<PathBuf> {
     let path = parent(file).join("checker_config.yaml");
     if !path.exists() {
         bail!(
-            "there is no {}; say with --config what decides",
+            "there is no {}; name the configuration with --config",
             path.display()
         );
     }

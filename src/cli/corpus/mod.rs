@@ -27,11 +27,12 @@ use super::{ERROR, OK, interrupt};
 /// Pairs that a judge is asked about at a time.
 const PART: usize = 256;
 
-/// How often captions name first what is on the left of their pictures (docs/corpus.md): table 5 of OTS-Bench's paper, on captions
-/// and pictures of your own.
+/// How often captions first name what is on the left of their pictures (docs/corpus.md): table 5 of OTS-Bench's paper, on your
+/// own captions and pictures.
 ///
-/// First all captions are read, and those are kept that name two things joined by "and" or a word of nearness; that needs no
-/// picture. Then boxes or a vision-language model say which of the two is on the left. What was stopped goes on where it was.
+/// First, all captions are read, and those that name two things joined by "and" or a word of nearness are kept; this needs no
+/// pictures. Then boxes or a vision-language model say which of the two is on the left. The same command
+/// resumes where it stopped.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   prepose corpus captions.parquet --out survey                       # the text alone: how many pairs there are
@@ -42,26 +43,26 @@ pub struct Args {
     /// .parquet, .jsonl and .csv files of captions, folders of them, or folders of pictures with .txt files beside them.
     #[arg(required = true, value_name = "FILE|FOLDER")]
     captions: Vec<PathBuf>,
-    /// Where pairs, answers and tables go; a folder that this command has begun is gone on with.
+    /// Where pairs, answers and tables go; if this command was begun in the folder before, it continues from there.
     #[arg(short, long, value_name = "FOLDER")]
     out: PathBuf,
     /// Where the pictures are [default: beside their captions].
     #[arg(long, value_name = "FOLDER")]
     pictures: Option<PathBuf>,
-    /// What prepose detect found in the pictures: which is on the left is by boxes.
+    /// What prepose detect found in the pictures; the boxes then say which is on the left.
     #[arg(long, num_args = 1.., value_name = "FILE")]
     detections: Vec<PathBuf>,
-    /// The shorter side of pictures at least, in pixels.
+    /// The least length of a picture's shorter side, in pixels.
     #[arg(long, value_name = "PIXELS", default_value_t = Usable::default().least, hide_short_help = true)]
     least: u32,
-    /// Pictures that are longer than so many times their shorter side are left out.
+    /// Leave out pictures whose longer side is more than this many times the shorter one.
     #[arg(long, value_name = "N", default_value_t = Usable::default().ratio, hide_short_help = true)]
     ratio: f64,
     #[command(flatten)]
     names: Names,
     #[command(flatten)]
     model: ModelArgs,
-    /// One JSON object on standard output.
+    /// Print one JSON object on standard output.
     #[arg(long)]
     json: bool,
 }
@@ -70,13 +71,13 @@ pub struct Args {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Columns")]
 struct Names {
-    /// Of captions [default: caption, TEXT, text, prompt or title].
+    /// The column of captions [default: caption, TEXT, text, prompt or title].
     #[arg(long, value_name = "NAME")]
     caption_column: Option<String>,
-    /// Of pictures' files [default: file_name, picture, image_path, file, path or key].
+    /// The column of pictures' files [default: file_name, picture, image_path, file, path or key].
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     picture_column: Option<String>,
-    /// Of addresses, by which what comes twice is known [default: url or URL].
+    /// The column of addresses, by which duplicates are recognised [default: url or URL].
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     url_column: Option<String>,
 }
@@ -109,7 +110,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     );
     ensure!(
         args.ratio >= 1.0,
-        "--ratio is {}, and must be at least 1",
+        "--ratio is {}, but must be at least 1",
         args.ratio
     );
     let sources = sources(&args.captions)?;
@@ -148,7 +149,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     );
     if !whole {
         eprintln!(
-            "stopped after {} captions; the same command goes on",
+            "stopped after {} captions; the same command goes on from there",
             counts.captions
         );
         return Ok(interrupt::exit_code().unwrap_or(ERROR));

@@ -17,8 +17,8 @@ use crate::cli::values::{Seeds, parse_seeds};
 
 /// Make pictures from a prompt.
 ///
-/// One picture for each prompt and seed. Each PNG carries the whole request: `--again FILE.png` makes the same picture
-/// again, and whatever else is given with it is changed.
+/// Makes one picture for each prompt and seed. Each PNG carries the whole request: `--again FILE.png` makes the same
+/// picture again, with the changes that other options ask for.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   prepose generate \"a dog to the left of a cat\" --guide pos -o out/
@@ -26,7 +26,7 @@ use crate::cli::values::{Seeds, parse_seeds};
   prepose generate \"a (red:1.3) car\" --seeds 0-7 --grid cars.png
   prepose generate \"a castle\" -c sd15.safetensors --lora style.safetensors:0.8
   prepose generate --again out/castle-3.png --steps 30
--h lists the options of daily use, --help all of them.",
+-h lists the everyday options, --help all of them.",
     after_long_help = "Examples:
   prepose generate \"a dog to the left of a cat\"
   prepose generate \"a dog to the left of a cat\" --guide pos
@@ -42,11 +42,11 @@ use crate::cli::values::{Seeds, parse_seeds};
     group = clap::ArgGroup::new("boxed").args(["guide", "ground", "again", "x", "y"]).multiple(true),
 )]
 pub struct Args {
-    /// What the pictures should show; - reads a prompt a line.
+    /// What the pictures should show; - reads one prompt per line.
     ///
-    /// Each argument is a prompt of its own, and - reads one a line from standard input.
+    /// Each argument is a separate prompt; - reads prompts from standard input, one per line.
     pub(super) prompts: Vec<String>,
-    /// A file of prompts: .jsonl, .csv, or one a line; - is standard input. May be repeated.
+    /// A file of prompts: .jsonl, .csv, or one per line; - is standard input. May be repeated.
     #[arg(
         long = "prompts",
         id = "prompt_files",
@@ -54,9 +54,9 @@ pub struct Args {
         hide_short_help = true
     )]
     pub(super) prompt_files: Vec<PathBuf>,
-    /// Make this picture again, with the changes that are given.
+    /// Make this picture again, with any changes that are given.
     ///
-    /// From the request inside the PNG. Other options say what is to be different; without any it is the same picture.
+    /// The request is read from the PNG. Other options say what should be different; without any, the picture is the same.
     #[arg(long, value_name = "FILE.png")]
     pub(super) again: Option<PathBuf>,
     /// A file to write (one picture) or a folder.
@@ -91,7 +91,7 @@ pub struct Args {
         hide_short_help = true
     )]
     pub(super) init_image: Option<PathBuf>,
-    /// How far to go from the start picture, in (0, 1] [default: 0.8].
+    /// How far to depart from the start picture, in (0, 1] [default: 0.8].
     #[arg(
         long,
         value_name = "SHARE",
@@ -121,7 +121,7 @@ pub struct Args {
         hide_short_help = true
     )]
     pub(super) batch: BatchSize,
-    /// Write a preview beside each picture every so many steps; it goes when the picture is there.
+    /// Write a preview beside each picture once every STEPS steps; it is removed when the picture is finished.
     #[arg(
         long,
         value_name = "STEPS",
@@ -138,7 +138,7 @@ pub struct Args {
         hide_short_help = true
     )]
     pub(super) keep_previews: bool,
-    /// Where a line about each picture is appended [default: manifest.jsonl beside the pictures].
+    /// The file to append a line about each picture to [default: manifest.jsonl beside the pictures].
     #[arg(
         long,
         value_name = "FILE",
@@ -146,7 +146,7 @@ pub struct Args {
         hide_short_help = true
     )]
     pub(super) manifest: Option<PathBuf>,
-    /// One JSON object a picture on standard output.
+    /// Print one JSON object per picture on standard output.
     #[arg(long, help_heading = "Output")]
     pub(super) json: bool,
 }

@@ -107,7 +107,7 @@ impl Making<'_> {
         }
         match made {
             Err(MakeError::Cancelled) => bail!(
-                "interrupted; finished pictures are kept, and nothing was written of the others"
+                "interrupted; finished pictures are kept, and nothing was written for the others"
             ),
             made => Ok(made?),
         }

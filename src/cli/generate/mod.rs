@@ -210,7 +210,7 @@ impl Order {
                 let reward = picture_reward(blueprint, request, kind, labels.as_deref())?;
                 ensure!(
                     !reward.needs_depth(),
-                    "\"{}\" is about depth, which --reward relations sees with --depth, a Depth Anything (docs/eyes.md)",
+                    "\"{}\" is about depth; for --reward relations, name a Depth Anything with --depth (docs/eyes.md)",
                     printable(&request.prompt)
                 );
             }

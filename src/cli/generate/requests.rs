@@ -118,7 +118,7 @@ fn changed(args: &Args, mut request: Request) -> anyhow::Result<Request> {
     args.guide.apply(&mut request, args.sheet.chooses_guide())?;
     ensure!(
         args.model.ip_adapter.is_empty() || !request.pictures.is_empty(),
-        "--ip-adapter shows pictures, and there are none; give one with --ip-picture FILE"
+        "--ip-adapter shows pictures, but there are none; give one with --ip-picture FILE"
     );
     if let Some(path) = &args.init_image {
         let known = request.init.map(|init| (init.strength, init.upscale));
@@ -153,7 +153,7 @@ fn find(file: &mut PathBuf, picture: &Path, option: &str) -> anyhow::Result<()> 
     }
     ensure!(
         beside.exists(),
-        "the picture {} is not there, nor beside {}; say where it is with {option}",
+        "the picture {} is neither there nor beside {}; say where it is with {option}",
         file.display(),
         picture.display()
     );

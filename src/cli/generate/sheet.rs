@@ -25,9 +25,9 @@ const MOST_PIXELS: usize = 1 << 28;
 /// Compare pictures on one sheet (docs/generate.md).
 #[derive(Debug, Default, clap::Args)]
 pub struct SheetArgs {
-    /// All pictures on one PNG with labels.
+    /// Draw all pictures on one PNG with labels.
     ///
-    /// Seeds beside each other, prompts below each other, unless --x and --y say otherwise.
+    /// Seeds run across and prompts run down, unless --x and --y say otherwise.
     #[arg(long, value_name = "FILE.png", help_heading = "Output")]
     pub(super) grid: Option<PathBuf>,
     /// What changes across the sheet: seed=0-3, guide=none,pos, ...
@@ -151,10 +151,7 @@ impl Sheet {
     /// `path` is no PNG, or the sheet would be larger than anybody can open.
     pub fn new(path: &Path, layout: Layout, requests: &[Request]) -> anyhow::Result<Self> {
         if !names_picture(path)? {
-            bail!(
-                "--grid {} is to be a file that ends in .png",
-                path.display()
-            );
+            bail!("--grid {} must be a file that ends in .png", path.display());
         }
         let pixels = requests
             .iter()

@@ -23,8 +23,8 @@ const TEMPORARY: &str = ".prepose-";
 #[derive(Clone, Copy, Debug, clap::Args)]
 #[command(next_help_heading = "Judge")]
 pub struct RoundArgs {
-    /// Ask everything so many times, each with the next --judge-seed: the first time counts, and how often the others say
-    /// something else is told.
+    /// Ask everything this many times, each time with the next --judge-seed: the first round counts, and how often the others
+    /// differ is reported.
     #[arg(long, value_name = "N", default_value_t = 1, hide_short_help = true,
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=100))]
     pub judge_rounds: usize,

@@ -27,7 +27,7 @@ pub struct JudgeArgs {
     /// Detections that the oracle answers from, as `score` reads them [default: what --checker finds].
     #[arg(long, num_args = 1.., value_name = "FILE")]
     detections: Vec<PathBuf>,
-    /// The detector that the oracle sees by, as for `check` [default: toybox].
+    /// The detector that the oracle uses, as for `check` [default: toybox].
     #[arg(long, value_name = "NAME|FILE", conflicts_with = "detections")]
     pub checker: Option<String>,
     /// Where the detector runs: auto, cuda[:i], vulkan[:i], metal, wgpu[:i] or flex (the CPU).

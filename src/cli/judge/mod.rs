@@ -17,8 +17,8 @@ use prepose_statistics::bootstrap::Bootstrap;
 
 /// Ask a vision-language model about pictures, as OTS-Bench, Scene-Bench and SpatialGenEval do (docs/judge.md).
 ///
-/// What was answered is kept in the folder --out, and not asked again: the same command goes on where it was stopped, and a
-/// changed picture, question, model or setting is asked anew. An answer that is none of the answers asked for is invalid,
+/// Answers are kept in the folder --out, and nothing is asked twice: the same command resumes where it stopped, and asks
+/// again where the picture, question, model or a setting has changed. An answer that is none of those asked for is invalid,
 /// never wrong.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -28,15 +28,15 @@ use prepose_statistics::bootstrap::Bootstrap;
   prepose judge pictures --benchmark scene --graphs graphs.jsonl --out judged
   prepose judge pictures --benchmark spatialgen --questions SpatialGenEval_T2I_Prompts.jsonl --out judged --judge http://localhost:8000/v1 --judge-model Qwen/Qwen2.5-VL-72B-Instruct")]
 pub struct Args {
-    /// A folder of pictures, or a run's.
+    /// A folder of pictures, or a run's folder.
     pictures: PathBuf,
-    /// What is asked.
+    /// The benchmark whose questions to ask.
     #[arg(long, value_enum)]
     benchmark: Benchmark,
-    /// Where answers and tables go; a folder that this command has begun is gone on with.
+    /// Where answers and tables go; if this command was begun in the folder before, it continues from there.
     #[arg(short, long, value_name = "FOLDER")]
     out: PathBuf,
-    /// Leave out pictures that are not there, instead of refusing.
+    /// Leave out missing pictures, instead of refusing.
     #[arg(long)]
     partial: bool,
     #[command(flatten)]
@@ -47,11 +47,11 @@ pub struct Args {
     spatialgen: spatialgen::Options,
     #[command(flatten)]
     judge: judging::JudgeArgs,
-    /// How often pairs or graphs are drawn again for the 95 % intervals.
+    /// How often pairs or graphs are resampled for the 95 % intervals.
     #[arg(long, value_name = "N", default_value_t = Bootstrap::default().draws, hide_short_help = true,
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
     bootstrap: usize,
-    /// One JSON object on standard output.
+    /// Print one JSON object on standard output.
     #[arg(long)]
     json: bool,
 }
@@ -61,7 +61,7 @@ pub struct Args {
 enum Benchmark {
     /// OTS-Bench: homogenization and correctness
     Ots,
-    /// Scene-Bench: what of a scene graph is there, and SGScore
+    /// Scene-Bench: how much of a scene graph is there, and SGScore
     Scene,
     /// SpatialGenEval: ten questions about each picture, in five rounds
     Spatialgen,

@@ -21,54 +21,54 @@ const KEY: &str = "PREPOSE_JUDGE_KEY";
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Judge")]
 pub struct ModelArgs {
-    /// The address of an OpenAI-compatible server, such as http://localhost:8000/v1, or oracle: by detections and geometry,
-    /// offline. A key is read from PREPOSE_JUDGE_KEY.
+    /// The address of an OpenAI-compatible server, such as http://localhost:8000/v1, or oracle, which answers from detections
+    /// and geometry, offline. An API key is read from PREPOSE_JUDGE_KEY.
     #[arg(long, value_name = "URL|oracle")]
     pub judge: Option<String>,
     /// The model's name on that server; it must be one that takes pictures.
     #[arg(long, value_name = "NAME")]
     pub judge_model: Option<String>,
-    /// What the server is called in the book of answers, in place of its address: answers hold for that name when it moves.
+    /// The server's name in the book of answers, in place of its address, so that answers stay valid when the address changes.
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     judge_as: Option<String>,
-    /// Another variable that has the key.
+    /// Another environment variable to read the key from.
     #[arg(long, value_name = "VARIABLE", hide_short_help = true)]
     judge_key: Option<String>,
-    /// Whose words are used where servers differ: plain, openai (reasoning models), llama (llama.cpp and vLLM), ollama.
+    /// Whose request format to use where servers differ: plain, openai (reasoning models), llama (llama.cpp and vLLM), ollama.
     #[arg(long, value_name = "NAME", default_value = "plain", value_parser = parse_dialect, hide_short_help = true)]
     dialect: Dialect,
-    /// 0 for the likeliest answer [default: 0; for SpatialGenEval 1, as its scorer has it].
+    /// The sampling temperature; 0 for the likeliest answer [default: 0; for SpatialGenEval 1, as in its scorer].
     #[arg(long, value_name = "T", hide_short_help = true)]
     temperature: Option<f64>,
-    /// The longest answer in tokens, thoughts included.
+    /// The longest answer, in tokens, thinking included.
     #[arg(long, value_name = "N", default_value_t = 1024, hide_short_help = true,
           value_parser = clap::value_parser!(u32).range(1..))]
     max_tokens: u32,
-    /// The seed of the model's random numbers, where the server has that.
+    /// The seed of the model's random numbers, if the server supports one.
     #[arg(long, value_name = "N", hide_short_help = true)]
     judge_seed: Option<u64>,
-    /// Whether the model may think first [default: as the server does].
+    /// Whether the model may think before it answers [default: as the server decides].
     #[arg(long, value_name = "yes|no", value_parser = clap::builder::BoolishValueParser::new(), hide_possible_values = true, hide_short_help = true)]
     thinking: Option<bool>,
-    /// Send pictures with longer sides smaller.
+    /// Scale down pictures with a longer side than this before sending them.
     #[arg(long, value_name = "PIXELS", hide_short_help = true,
           value_parser = clap::value_parser!(u32).range(16..))]
     largest: Option<u32>,
-    /// Questions at a time.
+    /// Questions to ask at a time.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1024))]
     pub concurrency: usize,
     /// How long the server has for an answer.
     #[arg(long, value_name = "SECONDS", default_value_t = 120, hide_short_help = true,
           value_parser = clap::value_parser!(u64).range(1..=86_400))]
     judge_timeout: u64,
-    /// How often a question is sent before it is given up, where trying again can help.
+    /// How often to send a question before giving up, where trying again can help.
     #[arg(long, value_name = "N", default_value_t = 6, hide_short_help = true,
           value_parser = clap::value_parser!(u32).range(1..=100))]
     attempts: u32,
-    /// What a million tokens cost, of questions and of answers: 0.15,0.60.
+    /// The prices of a million tokens, of questions and of answers: 0.15,0.60.
     #[arg(long, value_name = "IN,OUT", value_parser = parse_price, hide_short_help = true)]
     price: Option<Price>,
-    /// Further fields of requests, as a JSON object: {"top_p": 0.95}.
+    /// Further request fields, as a JSON object: {"top_p": 0.95}.
     #[arg(long, value_name = "JSON", value_parser = parse_extra, hide_short_help = true)]
     judge_extra: Option<Extra>,
 }
@@ -174,7 +174,7 @@ impl ModelArgs {
         };
         ensure!(
             (0.0..=2.0).contains(&temperature),
-            "--temperature is {temperature}, and goes from 0 to 2"
+            "--temperature is {temperature}, but must be from 0 to 2"
         );
         let key = match &self.judge_key {
             Some(variable) => Some(Key::from_variable(variable)?),

@@ -21,10 +21,10 @@ use super::{Args, pictures};
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "OTS-Bench")]
 pub struct Options {
-    /// The cases, one JSON object a line (docs/judge.md) [default: the run's prompts].
+    /// The cases, one JSON object per line (docs/judge.md) [default: the run's prompts].
     #[arg(long, value_name = "FILE")]
     cases: Option<PathBuf>,
-    /// Ask the paper's question alone, and not also with the subjects in the other order.
+    /// Ask only the paper's question, not also the one with the subjects in the other order.
     #[arg(long)]
     one_order: bool,
 }
@@ -146,7 +146,7 @@ fn of_run(folder: &Path) -> anyhow::Result<Vec<Case>> {
     let text = match read_text(&file) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => bail!(
-            "there is no prompts.jsonl in {}, so it is no run; name what its pictures are of with --cases FILE",
+            "there is no prompts.jsonl in {}, so it is not a run; say what its pictures are of with --cases FILE",
             folder.display()
         ),
         Err(error) => return Err(error).with_context(|| format!("cannot read {}", file.display())),

@@ -40,7 +40,7 @@ pub fn named(
     };
     if named.is_empty() || !partial {
         bail!(
-            "{} of {} pictures are not there, the first is {}{}",
+            "{} of {} pictures are not there; the first is {}{}",
             missing.len(),
             there.len(),
             first.display(),

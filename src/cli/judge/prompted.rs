@@ -70,8 +70,8 @@ impl PromptedArgs {
         }
         ensure!(
             !out.contains("://"),
-            "--judge keeps its book of answers in a folder of this machine, and {out} is an object store: judge a copy of the \
-             run with prepose score judge"
+            "--judge keeps its book of answers in a folder on this machine, but {out} is an object store: judge a copy of \
+             the run with prepose score judge"
         );
         self.model.check()?;
         if !self.model.is_oracle() {
@@ -219,7 +219,7 @@ pub fn score(
     for run in runs {
         let named = || run.display().to_string();
         let folder = RunFolder::open(store::open(&run.to_string_lossy())?)
-            .with_context(|| format!("{} is no run's folder", named()))?;
+            .with_context(|| format!("{} is not a run's folder", named()))?;
         let eyes = Eyes { checker, device };
         let (results, totals) = args
             .judge_run(&folder, &eyes, &stop, quiet || json)

@@ -20,16 +20,16 @@ use super::{Args, pictures};
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Scene-Bench")]
 pub struct Options {
-    /// The scene graphs: a JSON list, or one a line (docs/judge.md).
+    /// The scene graphs: a JSON list, or one per line (docs/judge.md).
     #[arg(long, value_name = "FILE")]
     graphs: Option<PathBuf>,
     #[command(flatten)]
     scoring: Scoring,
-    /// Wrong options of a question about a relationship, beside that there is none to be seen.
+    /// Wrong options in a question about a relationship, besides "no visible relationship".
     #[arg(long, value_name = "N", default_value_t = Rules::default().distractors, hide_short_help = true,
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=20))]
     distractors: usize,
-    /// Draws the wrong options, and the right one's place among them.
+    /// The seed for drawing the wrong options, and the right one's place among them.
     #[arg(long, value_name = "N", default_value_t = Rules::default().seed, hide_short_help = true)]
     question_seed: u64,
 }
@@ -62,7 +62,7 @@ impl Scoring {
         for (name, value) in [("--gamma", self.gamma), ("--alpha", self.alpha)] {
             ensure!(
                 (0.0..=1.0).contains(&value),
-                "{name} is {value}, and goes from 0 to 1"
+                "{name} is {value}, but must be from 0 to 1"
             );
         }
         Ok(())

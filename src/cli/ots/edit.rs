@@ -15,12 +15,12 @@ use serde::Deserialize;
 use crate::cli::run::{Settings, carry_out_suite, open_workflow};
 use crate::cli::{OK, experiment};
 
-/// Who in a picture of two does what an instruction asks for: first the seed pictures are made, with a subject at each side,
-/// into the folder `seeds` of the run's; then each is changed by image to image.
+/// Who in a picture of two does what an instruction asks for: first the seed pictures, with a subject on each side, are
+/// made in the folder `seeds` inside the run's folder; then each is changed by image to image.
 ///
-/// Both are runs, and may be killed at any time: the same command goes on where they stopped. They are made here, or by a
-/// server or a program that can change pictures (docs/sources.md). The detector says whether both subjects are still there, on
-/// their sides; who acts is for a judge to say: --labels.
+/// Both are runs and can be killed at any time; the same command resumes where they stopped. The pictures are made
+/// here, or by a server or a program that can change pictures (docs/sources.md). The detector says whether both
+/// subjects are still there and on their sides; who acts is for a judge to say (--labels).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   prepose ots edit --checkpoint sd15.safetensors --checker none --out runs/edit
@@ -28,7 +28,7 @@ use crate::cli::{OK, experiment};
   prepose ots edit --correctness --checkpoint sd15.safetensors --checker none --out runs/edit-correctness
   prepose ots edit --checkpoint sd15.safetensors --checker none --out runs/edit --labels labels.jsonl")]
 pub struct Args {
-    /// Instructions that say who does what, aligned and reversed, instead of such that leave it open.
+    /// Use instructions that say who does what, aligned and reversed, instead of ones that leave it open.
     #[arg(long, conflicts_with = "suite")]
     correctness: bool,
     /// A set of edits [default: ots-edit, or ots-edit-correctness with --correctness].
@@ -37,7 +37,8 @@ pub struct Args {
     /// How much of the seed picture is changed, above 0 and at most 1.
     #[arg(long, value_name = "SHARE", default_value_t = Edit::STRENGTH)]
     strength: f64,
-    /// ComfyUI: the graph that changes a picture, with {image} in its LoadImage node; --workflow is that of the seed pictures.
+    /// ComfyUI: the graph that changes a picture, with {image} in its LoadImage node; --workflow is the graph for the
+    /// seed pictures.
     #[arg(long, value_name = "FILE.json", requires = "workflow")]
     edit_workflow: Option<PathBuf>,
     /// What a judge says of the pictures: lines such as {"sample_id": "…", "label": 1}, with the codes of OTS-Bench.
@@ -118,8 +119,8 @@ fn check_source(args: &Args) -> anyhow::Result<()> {
     let source = &args.settings.source;
     if let Some(pictures) = &source.pictures {
         bail!(
-            "the pictures in {} are there already, and here seed pictures are made and then changed: give --endpoint or --maker; \
-             pictures that were changed elsewhere are measured by `prepose run {} --pictures`",
+            "the pictures in {} are already there, but here seed pictures are made and then changed: give --endpoint or \
+             --maker; pictures that were changed elsewhere are measured by `prepose run {} --pictures`",
             pictures.display(),
             args.suite()
         );
@@ -134,7 +135,7 @@ fn check_source(args: &Args) -> anyhow::Result<()> {
     };
     ensure!(
         open_workflow(path)?.1.begins_with_picture(),
-        "{} begins with no picture: write {{image}} in place of the picture's name into its LoadImage node",
+        "{} does not begin with a picture: write {{image}} in place of the picture's name into its LoadImage node",
         path.display()
     );
     Ok(())
@@ -186,13 +187,13 @@ fn read_labels(path: &Path) -> anyhow::Result<Labels> {
     {
         let Line { sample_id, label } = serde_json::from_str(line).with_context(|| {
             format!(
-                "line {number} of {} is no label, such as {{\"sample_id\": \"…\", \"label\": 1}}",
+                "line {number} of {} is not a label, such as {{\"sample_id\": \"…\", \"label\": 1}}",
                 path.display()
             )
         })?;
         ensure!(
             labels.insert(sample_id.clone(), label).is_none(),
-            "line {number} of {} is about {sample_id:?}, of which there is a label already",
+            "line {number} of {} is about {sample_id:?}, which already has a label",
             path.display()
         );
     }

@@ -27,22 +27,22 @@ pub struct Args {
 enum Command {
     /// How far the first-mentioned object is from being on either side equally often
     Homogenization(Homogenization),
-    /// Until when the order of mention matters: order swapped, or held back, for the first steps
+    /// Until when the order of mention matters: it is swapped, or held back, for the first steps
     Switch(Switch),
-    /// Whether things stand as the world has them, mentioned in that order and in the other one
+    /// Whether things stand as they do in the world, mentioned in that order and in the other one
     Correctness(Correctness),
     /// Image to image: who in a picture of two does what an instruction asks for
     Edit(edit::Args),
-    /// A cure: a LoRA that is trained on flipped pairs, before and after, beside a control
+    /// A cure: a LoRA trained on flipped pairs, measured before and after, beside a control
     Cure(Box<cure::Args>),
-    /// More cases for correctness, by a language model
+    /// More cases for correctness, proposed by a language model
     Propose(propose::Args),
 }
 
 /// What is compared, and how.
 #[derive(Debug, clap::Args)]
 struct Compared {
-    /// What is compared, as for `run`.
+    /// The methods to compare, as for `run`.
     #[arg(
         short,
         long = "method",
@@ -85,8 +85,8 @@ impl Which {
 
 /// How far the first-mentioned object is from being on either side equally often.
 ///
-/// The run goes into one folder, as that of `prepose run`, and may be killed at any time: the same command goes on where it
-/// stopped. Its tables and plots are in the folder `results`.
+/// The run is kept in one folder, as with `prepose run`, and can be killed at any time; the same command resumes where
+/// it stopped. Its tables and plots are in the folder `results`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   prepose ots homogenization --out runs/hom
@@ -99,10 +99,10 @@ struct Homogenization {
     compared: Compared,
 }
 
-/// Until when the order of mention matters: order swapped, or held back, for the first steps.
+/// Until when the order of mention matters: it is swapped, or held back, for the first steps.
 ///
-/// The run goes into one folder, as that of `prepose run`, and may be killed at any time: the same command goes on where it
-/// stopped. Its tables and plots are in the folder `results`.
+/// The run is kept in one folder, as with `prepose run`, and can be killed at any time; the same command resumes where
+/// it stopped. Its tables and plots are in the folder `results`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   prepose ots switch --switch-at 0-5 --out runs/switch
@@ -111,9 +111,10 @@ struct Homogenization {
 struct Switch {
     #[command(flatten)]
     which: Which,
-    /// When the prompt is switched: after steps (0-5 or 1,2,4), a share of them (0.1,0.25), or at a noise level (sigma5.5).
+    /// When the prompt is switched: after a number of steps (0-5 or 1,2,4), a share of them (0.1,0.25), or at a noise
+    /// level (sigma5.5).
     ///
-    /// 0 is the prompt from the start, and always among them.
+    /// 0 is the prompt from the start, and is always included.
     #[arg(long, value_name = "LIST", value_parser = parse_moments, default_value = "0-5")]
     switch_at: Moments,
     /// What the pictures begin with.
@@ -130,7 +131,7 @@ enum With {
     Neutral,
     /// The other order
     Swapped,
-    /// The one and the other, each by itself
+    /// Each of the two, by itself
     Both,
 }
 
@@ -144,11 +145,12 @@ impl With {
     }
 }
 
-/// Whether things stand as the world has them: each case is run in the order of its sides (aligned) and in the other one
-/// (reverse).
+/// Whether things stand as they do in the world: each case is run in the order of its sides (aligned) and in the other
+/// one (reverse).
 ///
-/// The run goes into one folder, as that of `prepose run`. Things of this kind (keys, organs, notes) are no labels of COCO's
-/// detectors, so that --checker none makes the pictures, and a judge or an open-vocabulary detector looks at them.
+/// The run is kept in one folder, as with `prepose run`. Things of this kind (keys, organs, notes) are not among the
+/// labels of COCO's detectors, so make the pictures with --checker none and have a judge or an open-vocabulary detector
+/// look at them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   prepose run ots-correctness --checkpoint sd15.safetensors --checker none --out runs/correctness

@@ -14,11 +14,11 @@ use prepose_untrusted::{printable, read_text_or_stdin};
 
 use crate::cli::OK;
 
-/// Let a language model propose pairs of things whose left and right the world has settled, by the three agents of OTS-Bench:
-/// a scout proposes, a critic reviews, a curator writes down.
+/// Let a language model propose pairs of things whose left and right are settled in the world, using the three agents
+/// of OTS-Bench: a scout proposes, a critic reviews, a curator writes the pairs down.
 ///
-/// The pairs go to --out, and beside it, in NAME.pairs.jsonl, what settles each. The same command goes on from there. People
-/// should read them before they are used: a model may be sure of what is not so.
+/// The pairs go to --out, and what settles each of them to NAME.pairs.jsonl beside it. The same command continues from
+/// there. People should read the pairs before they are used: a model may be sure of something that is not true.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   prepose ots propose --chat http://localhost:8080/v1 --chat-model qwen3 --pairs 40 -o pairs.jsonl
@@ -34,13 +34,13 @@ pub struct Args {
     /// The environment variable that holds the key, if the server wants one.
     #[arg(long, value_name = "VARIABLE")]
     chat_key: Option<String>,
-    /// How many seconds the server has for an answer.
+    /// How many seconds the server has to answer.
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     chat_timeout: u64,
-    /// How many pairs there shall be.
+    /// How many pairs there should be in all.
     #[arg(long, value_name = "N", default_value_t = 400, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pairs: u64,
-    /// How many rounds at most; a round asks three times.
+    /// Run at most N rounds; each asks the model three times.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     rounds: u64,
     /// The file of prompts, for `run`; it grows.
@@ -141,7 +141,7 @@ fn read(path: &Path, archive: &mut Archive) -> anyhow::Result<()> {
         let value = serde_json::from_str(line).map_err(anyhow::Error::from);
         let pair = value.and_then(|value| Ok(Pair::check(value)?));
         let pair =
-            pair.with_context(|| format!("line {number} of {} is no pair", path.display()))?;
+            pair.with_context(|| format!("line {number} of {} is not a pair", path.display()))?;
         archive.add(pair);
     }
     Ok(())

@@ -26,9 +26,10 @@ use output::{aligned, summary};
 /// How many pixels of a PNG a pixel of a plot has.
 const ZOOM: f64 = 2.0;
 
-/// Tables, plots and a page that opens offline, of runs and of methods' folders.
+/// Make tables, plots and a page that opens offline, from runs and methods' folders.
 ///
-/// Writes report.html, tables.md, tables/*.csv, *.md and *.tex, and plots/*.svg and *.png. What is not finished is reported as far as it is.
+/// Writes report.html, tables.md, tables/*.csv, *.md and *.tex, and plots/*.svg and *.png. Unfinished runs are reported as far as
+/// they go.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   prepose report runs/tour                       # to runs/tour/report; open report.html in any browser
@@ -42,24 +43,24 @@ pub struct Args {
     /// The folder to write to [default: `report` in the run, or here if there are several].
     #[arg(short, long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// What stands at the top of the page [default: the runs' names].
+    /// The title at the top of the page [default: the runs' names].
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
-    /// What people say of the pictures, as `audit label` exports it; may be repeated [default: the labels_filled.json in the
-    /// folder audit or audits in a run or beside it].
+    /// What people say about the pictures, as exported from the page of `audit label`; may be repeated [default: the
+    /// labels_filled.json in the folder audit or audits in a run or beside it].
     #[arg(long, value_name = "FILE")]
     labels: Vec<PathBuf>,
     /// The folder of the checker's records in each method's folder [default: eval, or else the first].
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     eval: Option<String>,
-    /// Put the pictures into the page: all of them as they are, or small ones [default: links to where they are].
+    /// Put the pictures into the page: all of them as they are, or thumbnails [default: links to where they are].
     #[arg(long, value_name = "WHAT", num_args = 0..=1, default_missing_value = "pictures", require_equals = true,
           help_heading = "Pictures")]
     embed: Option<Embed>,
-    /// Copy the pictures to the page's folder, so that it can be sent away.
+    /// Copy the pictures into the page's folder, so that the folder can be sent away.
     #[arg(long, conflicts_with = "embed", help_heading = "Pictures")]
     copy: bool,
-    /// A folder outside of the run's that pictures may be taken from too; may be repeated [default: none].
+    /// A folder outside the run's that pictures may also be taken from; may be repeated [default: none].
     #[arg(
         long,
         value_name = "FOLDER",
@@ -67,13 +68,13 @@ pub struct Args {
         hide_short_help = true
     )]
     pictures: Vec<PathBuf>,
-    /// How often prompts are drawn for a confidence interval.
+    /// How often prompts are resampled for a confidence interval.
     #[arg(long, value_name = "N", default_value_t = Bootstrap::default().draws, help_heading = "Statistics", hide_short_help = true)]
     bootstrap: usize,
-    /// The seed of these draws.
+    /// The seed for resampling.
     #[arg(long, value_name = "SEED", default_value_t = Bootstrap::default().seed, help_heading = "Statistics", hide_short_help = true)]
     seed: u64,
-    /// One JSON object on standard output.
+    /// Print one JSON object on standard output.
     #[arg(long)]
     json: bool,
 }
@@ -108,7 +109,7 @@ enum Embed {
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     ensure!(
         (1..=1_000_000).contains(&args.bootstrap),
-        "--bootstrap is {}; it has to be from 1 to 1000000",
+        "--bootstrap is {}; it must be from 1 to 1000000",
         args.bootstrap
     );
     let given = read_labels(&args.labels)?;
@@ -235,11 +236,11 @@ fn undamaged(runs: &[String]) -> anyhow::Result<()> {
             damage.into_iter().partition(source::changes_results);
         ensure!(
             results.is_empty(),
-            "{run} is damaged: {}; `prepose verify {run} --mend` makes anew what can be",
+            "{run} is damaged: {}; `prepose verify {run} --mend` remakes what it can",
             named(&results)
         );
         tracing::warn!(
-            "not as they were written in {run}: {}; `prepose verify --mend` makes anew what can be",
+            "not as they were written in {run}: {}; `prepose verify --mend` remakes what it can",
             named(&shown)
         );
     }

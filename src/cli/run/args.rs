@@ -15,9 +15,9 @@ use crate::cli::model::ModelArgs;
 use crate::cli::sampling::SamplingArgs;
 use crate::cli::values::{Seeds, parse_seeds};
 
-/// Run a set of prompts by one or several methods, and check every picture (docs/runs.md).
+/// Run a set of prompts with one or several methods, and check every picture (docs/runs.md).
 ///
-/// The run goes into one folder, and may be killed at any time: the same command goes on where it stopped.
+/// The run is kept in one folder and can be killed at any time; the same command resumes where it stopped.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
   prepose run spatialbench-uc --out runs/first
@@ -28,18 +28,18 @@ use crate::cli::values::{Seeds, parse_seeds};
 pub struct Args {
     /// A set that `prepose suites` lists, a file of prompts, or - for standard input.
     ///
-    /// A file is .jsonl, .csv with a column "prompt", or has one a line.
+    /// A file is .jsonl, .csv with a column "prompt", or has one prompt per line.
     #[arg(value_name = "SUITE|FILE")]
     pub suite: String,
     #[arg(short, long = "method", value_name = "METHODS", value_delimiter = ',',
-          help = format!("What is compared: {}, or several joined by '+' [default: prompt-only]", Method::names()))]
+          help = format!("The methods to compare: {}, or several joined by '+' [default: prompt-only]", Method::names()))]
     pub methods: Vec<Method>,
-    /// A file with methods of one's own (docs/runs.md), after those of --method.
+    /// A file with methods of your own (docs/runs.md), added after those of --method.
     #[arg(long = "methods", value_name = "FILE.toml")]
     pub method_file: Option<PathBuf>,
     #[command(flatten)]
     pub settings: Settings,
-    /// Sampling and checker as the paper of the set has them, wherever nothing else is said (docs/detectors.md).
+    /// Use the sampling and checker settings of the set's paper wherever no others are given (docs/detectors.md).
     #[arg(long, value_name = "NAME", value_enum)]
     pub preset: Option<Preset>,
     #[command(flatten)]
@@ -52,20 +52,20 @@ pub struct Args {
 /// Everything about a run but its prompts and methods: what the commands that are runs have in common.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Settings {
-    /// The folder of the run, or s3://bucket/run; a run that is there grows.
+    /// The folder of the run, or s3://bucket/run; a run that is already there grows.
     ///
-    /// More methods, prompts or seeds than the run there has are made, and what it has is kept; other settings are
-    /// refused. gs:// and az:// are object stores too.
+    /// Methods, prompts and seeds that the run there does not have yet are added, and what it has is kept; different
+    /// settings are refused. gs:// and az:// are object stores, too.
     #[arg(short, long, alias = "output", value_name = "FOLDER")]
     pub out: String,
-    /// One picture of each prompt for each of these, 0-7 or 1,5,9 [default: the set's].
+    /// Make one picture of each prompt for each of these seeds: 0-7 or 1,5,9 [default: the set's].
     ///
-    /// The default is as many from 0 on as the set's authors make.
+    /// By default, as many seeds, from 0 up, as the set's authors make pictures of each prompt.
     #[arg(long, value_name = "LIST", value_parser = parse_seeds, help_heading = "Which pictures")]
     pub seeds: Option<Seeds>,
-    /// One of every so many prompts only.
+    /// Take only one in every N prompts.
     ///
-    /// Each comes with its counterpart if it has one.
+    /// Each is taken with its counterpart, if it has one.
     #[arg(
         long,
         value_name = "N",
@@ -73,17 +73,17 @@ pub struct Settings {
         help_heading = "Which pictures"
     )]
     pub every: usize,
-    /// So many prompts at most.
+    /// Take at most N prompts.
     #[arg(long, value_name = "N", help_heading = "Which pictures")]
     pub limit: Option<usize>,
     /// Leave out prompts with objects that the checker does not know.
     #[arg(long, help_heading = "Which pictures", hide_short_help = true)]
     pub known_objects: bool,
 
-    /// Make one part of the run, from 0 (docs/cluster.md).
+    /// Make one part of the run, counted from 0 (docs/cluster.md).
     ///
-    /// It is one of COUNT, in the folder shard-000-of-004 within the run's. Slurm
-    /// arrays need not say it; 0/1 is the whole run even there.
+    /// It is one of COUNT parts, in a folder such as shard-000-of-004 within the run's. Slurm arrays do not need it;
+    /// 0/1 is the whole run even there.
     #[arg(long, value_name = "INDEX/COUNT", help_heading = "Which pictures")]
     pub shard: Option<Shard>,
     /// How many shards there are; the scheduler says which one this is (SLURM_ARRAY_TASK_ID, JOB_COMPLETION_INDEX)
@@ -106,14 +106,14 @@ pub struct Settings {
 
     #[command(flatten)]
     pub sampling: SamplingArgs,
-    /// Draw where the network looks for each object, beside each picture.
+    /// Beside each picture, draw where the network looks for each object.
     #[arg(long, help_heading = "Sampling", hide_short_help = true)]
     pub save_attention_maps: bool,
 
     /// The detector: toybox, frcnn-v2, grounding-dino-base and others (docs/detectors.md), a path, or none [default: toybox].
     #[arg(long, value_name = "NAME|PATH", help_heading = "Checker")]
     pub checker: Option<String>,
-    /// Another detector, whose agreement moves the confidence, or none [default: none].
+    /// A second detector, whose agreement changes the confidence, or none [default: none].
     #[arg(
         long,
         value_name = "NAME|PATH",
@@ -123,7 +123,7 @@ pub struct Settings {
     pub secondary: Option<String>,
     #[command(flatten)]
     pub looking: LookingArgs,
-    /// The thresholds, as SpatialBench-UC's checker_config.yaml [default: the paper's calibrated ones].
+    /// The thresholds, in a file like SpatialBench-UC's checker_config.yaml [default: the paper's calibrated ones].
     #[arg(
         long,
         value_name = "FILE",
@@ -131,14 +131,14 @@ pub struct Settings {
         hide_short_help = true
     )]
     pub checker_config: Option<PathBuf>,
-    /// Decide as SpatialBench-UC's released code where its paper says something else (docs/checker.md), and score depth as the
-    /// released scripts do (docs/rules.md).
+    /// Decide as SpatialBench-UC's released code does where its paper says something else (docs/checker.md), and score
+    /// depth as the released scripts do (docs/rules.md).
     #[arg(long, help_heading = "Checker", hide_short_help = true)]
     pub published: bool,
 
     /// Pictures at a time; the result does not depend on it.
     ///
-    /// auto is as many as fit into memory, at most 16, on the CPU 8.
+    /// auto means as many as fit into memory, at most 16, or 8 on the CPU.
     #[arg(
         short,
         long,
@@ -147,7 +147,7 @@ pub struct Settings {
         help_heading = "Output and speed"
     )]
     pub batch: BatchSize,
-    /// One JSON object a picture on standard output.
+    /// Print one JSON object per picture on standard output.
     #[arg(long, help_heading = "Output and speed")]
     pub json: bool,
     #[command(flatten)]

@@ -48,7 +48,7 @@ impl DetectorSpecs {
             let second = args.secondary.as_deref().is_some_and(|name| name != NONE);
             ensure!(
                 !second && args.checker_config.is_none() && !args.known_objects,
-                "--checker none looks at nothing: it goes without --secondary, --checker-config and --known-objects"
+                "--checker none looks at nothing: leave out --secondary, --checker-config and --known-objects"
             );
         }
         if let (Some(path), None, Some(named)) = (
@@ -66,7 +66,7 @@ impl DetectorSpecs {
         let looking = args.looking.open()?;
         ensure!(
             args.checker() != NONE || looking.is_empty(),
-            "--checker none looks at nothing: it goes without --masks and --depth"
+            "--checker none looks at nothing: leave out --masks and --depth"
         );
         let detectors = Self::named(
             args.checker(),

@@ -196,7 +196,7 @@ fn pictures(
     };
     ensure!(
         seeds.len() <= 1 || !layout.is_single(),
-        "the layout {layout} has one picture of each prompt, and {} are wanted; --seeds 0 takes one",
+        "the layout {layout} has one picture of each prompt, but {} are wanted; --seeds 0 takes one",
         seeds.len()
     );
     let folder = open_folder(root, &layout, prompts)?;
@@ -312,7 +312,7 @@ fn server(
             "ComfyUI needs to know what to do: --workflow FILE.json, exported in its API format"
         ),
         (Interface::ComfyUi, ..) => bail!(
-            "ComfyUI's model and settings are in its graph; --workflow goes without --endpoint-model and --endpoint-set"
+            "ComfyUI's model and settings are in its graph; leave out --endpoint-model and --endpoint-set with --workflow"
         ),
         (_, Some(_), _) => bail!("--workflow is for --endpoint-kind comfyui"),
         (Interface::OpenAi, None, Some(model)) => Box::new(OpenAiImages::new(client, model, extra)),

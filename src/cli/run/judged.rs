@@ -50,7 +50,7 @@ pub fn check_judge(methods: &[Method], args: &Settings) -> anyhow::Result<()> {
     };
     ensure!(
         !judge.model.is_oracle() || args.checker() != detectors::NONE,
-        "{} scores candidates by the oracle, which sees what a detector sees, but there is --checker none",
+        "{} scores candidates by the oracle, which sees what a detector sees, but there is no checker (--checker none)",
         method.name
     );
     Ok(())

@@ -207,8 +207,8 @@ pub fn claim_elsewhere(
     let opened = elsewhere::open(args, &suite.prompts, &seeds, stop.at_once.clone())?;
     ensure!(
         !args.source.edits_follow || opened.editing() != Editing::Never,
-        "{} only makes pictures from nothing, and here they are changed next; a maker that can says \"edits\": true with its hello \
-         (docs/sources.md)",
+        "{} only makes pictures from nothing, but here they are changed next; a maker that can change pictures says \
+         \"edits\": true with its hello (docs/sources.md)",
         opened.id.name()
     );
     let plan = plan_elsewhere(args, suite, methods, opened.id.clone(), detectors)?;
@@ -242,7 +242,7 @@ fn tell(folder: &RunFolder, quiet: bool) -> anyhow::Result<()> {
     if !damage.is_empty() {
         // Not a matter of taste: something has changed files of the run.
         tracing::warn!(
-            "not as they were written, and made again where that can be: {}; `prepose verify` looks at all of every file",
+            "not as they were written, and made again where possible: {}; `prepose verify` looks at every file in full",
             named(&damage)
         );
     }
@@ -269,7 +269,7 @@ fn tell(folder: &RunFolder, quiet: bool) -> anyhow::Result<()> {
         );
     } else if news.not_asked > 0 {
         eprintln!(
-            "the run has {} pictures that were not asked for now; they are kept as they are",
+            "the run has {} pictures that were not asked for this time; they are kept as they are",
             news.not_asked
         );
     }

@@ -29,7 +29,7 @@ pub fn prompts(
             suite.prompts.retain(|prompt| known(prompt).is_ok());
             ensure!(
                 !suite.prompts.is_empty(),
-                "the checker knows the objects of none of the {all} prompts"
+                "none of the {all} prompts has only objects that the checker knows"
             );
         } else {
             let unknown = suite
@@ -43,7 +43,7 @@ pub fn prompts(
                     .filter(|prompt| known(prompt).is_err())
                     .count();
                 bail!(
-                    "{count} of {all} prompts name objects that --checker {} does not know, {:?} for one: {why}; \
+                    "{count} of {all} prompts name objects that --checker {} does not know, for example {:?}: {why}; \
                      --known-objects leaves them out, --checker none looks at nothing",
                     args.checker(),
                     prompt.prompt_id
@@ -52,7 +52,7 @@ pub fn prompts(
         }
     }
     suite.thin(args.every, args.limit);
-    ensure!(!suite.prompts.is_empty(), "--limit 0 leaves no prompt");
+    ensure!(!suite.prompts.is_empty(), "--limit 0 leaves no prompts");
     Ok(suite)
 }
 

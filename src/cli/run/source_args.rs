@@ -10,7 +10,7 @@ use serde_json::Value;
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Pictures from elsewhere (docs/sources.md)")]
 pub struct SourceArgs {
-    /// A folder with the pictures, PNG, JPEG or WebP of any size.
+    /// A folder with the pictures: PNG, JPEG or WebP of any size.
     #[arg(long, value_name = "FOLDER", group = "source")]
     pub pictures: Option<PathBuf>,
     /// How its files are named: manifest (SpatialBench-UC's manifest.jsonl), geneval, t2i-compbench, visor or spatialgeneval.
@@ -18,18 +18,18 @@ pub struct SourceArgs {
     pub layout: Option<Layout>,
     /// How its files are named, such as {prompt_id}/{n}.png.
     ///
-    /// {prompt_id}, {number} (the digits at its end) or {prompt} stands for the prompt, {seed} or {n} (from 0) for which of
-    /// its pictures it is.
+    /// {prompt_id}, {number} (the digits at its end) or {prompt} stands for the prompt, {seed} or {n} (counted from 0)
+    /// for which of its pictures it is.
     #[arg(long, value_name = "TEMPLATE", requires = "pictures", value_parser = parse_template)]
     pub name_template: Option<Layout>,
-    /// Begin although pictures are missing; say it again when there are more.
+    /// Begin although pictures are missing; give the same command again when there are more.
     #[arg(long, requires = "pictures")]
     pub partial: bool,
 
     /// A server that makes the pictures, such as http://localhost:8188 or https://api.openai.com/v1.
     #[arg(long, value_name = "URL", group = "source")]
     pub endpoint: Option<String>,
-    /// The model there.
+    /// The model's name on that server.
     #[arg(long, value_name = "NAME", requires = "endpoint")]
     pub endpoint_model: Option<String>,
     /// The server's interface: openai (images/generations), comfyui, or webui (AUTOMATIC1111, Forge, SD.Next)
@@ -39,10 +39,10 @@ pub struct SourceArgs {
     /// ComfyUI: the graph, exported in its API format, with {prompt} in the node for the prompt.
     #[arg(long, value_name = "FILE.json", requires = "endpoint")]
     pub workflow: Option<PathBuf>,
-    /// The environment variable that has the server's key.
+    /// The environment variable that holds the server's key.
     #[arg(long, value_name = "VARIABLE", requires = "endpoint")]
     pub endpoint_key_env: Option<String>,
-    /// The header that the key goes into as it is, such as Azure's api-key [default: Authorization, after Bearer].
+    /// The header that carries the key as it is, such as Azure's api-key [default: Authorization, after Bearer].
     #[arg(
         long,
         value_name = "HEADER",
@@ -50,24 +50,24 @@ pub struct SourceArgs {
         hide_short_help = true
     )]
     pub endpoint_key_header: Option<String>,
-    /// A further field that is sent, such as quality=low or seed={seed}; may be repeated.
+    /// Another field to send, such as quality=low or seed={seed}; may be repeated.
     #[arg(long, value_name = "FIELD=VALUE", requires = "endpoint", value_parser = parse_field)]
     pub endpoint_set: Vec<(String, Value)>,
-    /// Pictures that are asked for at a time.
+    /// Pictures to request at a time.
     #[arg(long, value_name = "N", requires = "endpoint", default_value_t = 4)]
     pub parallel: usize,
 
-    /// A program that makes the pictures: a line of JSON a job goes in, one a picture comes out (docs/sources.md).
+    /// A program that makes the pictures: it reads a line of JSON for each job and writes one for each picture (docs/sources.md).
     #[arg(long, value_name = "COMMAND", group = "source")]
     pub maker: Option<String>,
 
-    /// How long a server or program may take over a picture, in seconds [default: 600, a program 1800].
+    /// How long a server or program may take over a picture, in seconds [default: 600, or 1800 for a program].
     #[arg(long, value_name = "SECONDS", hide_short_help = true)]
     pub patience: Option<u64>,
     /// Whether the pictures will be changed by the same source: known before the first is made.
     #[arg(skip)]
     pub edits_follow: bool,
-    /// What makes the pictures, for the run's records [default: the model's, program's or folder's name].
+    /// The name of what makes the pictures, for the run's records [default: the model's, program's or folder's name].
     #[arg(long, value_name = "NAME", requires = "source")]
     pub source_name: Option<String>,
 }

@@ -62,7 +62,7 @@ impl Watcher for RunProgress {
     fn begins(&mut self, pending: usize, total: usize) {
         if pending < total && !self.quiet && !self.json {
             let done = total - pending;
-            eprintln!("going on: {done} of {total} pictures are there already");
+            eprintln!("going on: {done} of {total} pictures are already there");
         }
         let quiet = self.quiet || self.json;
         self.progress = Some(Progress::new(pending as u64, "pictures", quiet));

@@ -13,11 +13,11 @@ use serde::Deserialize;
 
 use super::{Asking, text};
 
-/// Let a vision-language model read the graph of each picture, whose objects and boxes are known (algorithm 1 of the paper).
+/// Let a vision-language model extract the graph of each picture whose objects and boxes are known (algorithm 1 of the paper).
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "The paper asks with --temperature 0.7 --max-tokens 8192 --judge-extra '{\"top_p\": 0.95, \"top_k\": 64}', and leaves out \
-pictures of fewer than three objects."
+pictures with fewer than three objects."
 )]
 pub struct Annotate {
     /// A line for each picture: {"id": "1", "picture": "1.jpg", "objects": [{"object": "person.2", "bbox": [left, top, right, bottom]}, …]}.
@@ -57,7 +57,7 @@ impl Annotate {
             let first = seen.insert(one.id.clone(), number);
             ensure!(
                 first.is_none(),
-                "{}: there is a picture {} already",
+                "{}: there is already a picture {}",
                 place(number),
                 one.id
             );

@@ -15,17 +15,17 @@ use crate::cli::OK;
 /// Categories that are asked about together.
 const TOGETHER: usize = 25;
 
-/// Let a language model give things of each category an attribute (table 8 of the paper): a graph of one object for each.
+/// Let a language model give things of each category an attribute (table 8 of the paper); each becomes a graph of one object.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "What comes out are graphs: prepose scene prompts makes prompts of them, and prepose judge --benchmark scene asks whether \
+    after_help = "The output is graphs: prepose scene prompts makes prompts from them, and prepose judge --benchmark scene asks whether \
 the things are there. prepose scene compare --with attributes shows both beside the paper's table 9."
 )]
 pub struct Attributes {
-    /// The categories, one a line.
+    /// The categories, one per line.
     #[arg(value_name = "FILE")]
     categories: PathBuf,
-    /// Graphs of the categories as they are, without asking anybody.
+    /// Write graphs of the categories as they are, without asking a model.
     #[arg(long)]
     plain: bool,
     #[command(flatten)]

@@ -13,23 +13,23 @@ use serde_json::json;
 use super::text;
 use crate::cli::OK;
 
-/// Judged pictures of models side by side, with the paper's figures.
+/// Compare models' judged pictures side by side, with the paper's figures.
 #[derive(Debug, clap::Args)]
 pub struct Compare {
-    /// Folders that prepose judge --benchmark scene has written, one a model; the folder's name is the model's.
+    /// Folders that prepose judge --benchmark scene has written, one per model; the folder's name is the model's.
     #[arg(value_name = "JUDGED")]
     judged: Vec<PathBuf>,
-    /// Which of the paper's tables stands beside.
+    /// Which of the paper's tables to show beside them.
     #[arg(long, value_enum)]
     with: With,
-    /// How often pictures are drawn again for the 95 % intervals.
+    /// How often pictures are resampled for the 95 % intervals.
     #[arg(long, value_name = "N", default_value_t = Bootstrap::default().draws, hide_short_help = true,
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
     bootstrap: usize,
-    /// Also as a CSV file.
+    /// Also write the table to a CSV file.
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// One JSON object on standard output.
+    /// Print one JSON object on standard output.
     #[arg(long)]
     json: bool,
 }

@@ -29,7 +29,7 @@ use attributes::Attributes;
 use compare::Compare;
 use refine::Refine;
 
-/// Scene graphs (docs/judge.md): prompts and texts of them, and graphs of captions and pictures, as Scene-Bench makes them.
+/// Scene graphs (docs/judge.md): prompts and texts from graphs, and graphs from captions and pictures, as Scene-Bench makes them.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -38,21 +38,21 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Prompts of graphs, "{subject} {predicate} {object}" joined by commas, with complexity and level; offline
+    /// Make prompts from graphs, "{subject} {predicate} {object}" joined by commas, with complexity and level; offline
     Prompts(Prompts),
-    /// Let a language model write a text of each graph
+    /// Let a language model write a text for each graph
     Compose(Compose),
-    /// Let a language model read the graph of each caption
+    /// Let a language model extract the graph of each caption
     Extract(Extract),
-    /// Let a vision-language model read the graph of each picture, whose objects and boxes are known
+    /// Let a vision-language model extract the graph of each picture whose objects and boxes are known
     Annotate(Annotate),
     /// Let a language model say what kind of scene each graph is
     Classify(Classify),
-    /// Let a language model give things of each category an attribute, "red apple" for "apple"; a graph for each
+    /// Let a language model give things of each category an attribute, "red apple" for "apple"; one graph for each
     Attributes(Attributes),
-    /// Judged pictures of models side by side, with the paper's figures: its tables 2, 3, 4, 7 and 9; offline
+    /// Compare models' judged pictures side by side, with the paper's figures: its tables 2, 3, 4, 7 and 9; offline
     Compare(Compare),
-    /// Draw, look, and draw again with what was missing in sight: Scene-Bench's feedback by an IP-Adapter
+    /// Draw, look, and draw again with what was missing in view: Scene-Bench's feedback through an IP-Adapter
     Refine(Box<Refine>),
 }
 
@@ -72,7 +72,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
 /// Where lines go.
 #[derive(Debug, clap::Args)]
 struct Output {
-    /// One JSON object a line [default: standard output].
+    /// The file to write, one JSON object per line [default: standard output].
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -88,10 +88,10 @@ impl Output {
     }
 }
 
-/// Prompts of graphs, with complexity and level.
+/// Make prompts from graphs, with complexity and level.
 #[derive(Debug, clap::Args)]
 struct Prompts {
-    /// The graphs: a JSON list, or one a line.
+    /// The graphs: a JSON list, or one per line.
     #[arg(value_name = "FILE")]
     graphs: PathBuf,
     /// How much objects count in a scene's complexity; relationships count for the rest.
@@ -105,7 +105,7 @@ impl Prompts {
     fn run(&self) -> anyhow::Result<u8> {
         ensure!(
             (0.0..=1.0).contains(&self.gamma),
-            "--gamma is {}, and goes from 0 to 1",
+            "--gamma is {}, but must be from 0 to 1",
             self.gamma
         );
         let line = |graph: &Graph| {
@@ -124,7 +124,7 @@ impl Prompts {
 struct Asking {
     #[command(flatten)]
     model: ModelArgs,
-    /// What was answered, and is not asked again [default: answers.jsonl beside --out].
+    /// Where answers are kept, so that nothing is asked twice [default: answers.jsonl beside --out].
     #[arg(long, value_name = "FILE")]
     answers: Option<PathBuf>,
     #[command(flatten)]
@@ -216,10 +216,10 @@ fn graphs(path: &Path) -> anyhow::Result<Vec<Graph>> {
     graph::read(&text(path)?).with_context(|| path.display().to_string())
 }
 
-/// Let a language model write a text of each graph (table 6 of the paper).
+/// Let a language model write a text for each graph (table 6 of the paper).
 #[derive(Debug, clap::Args)]
 struct Compose {
-    /// The graphs: a JSON list, or one a line.
+    /// The graphs: a JSON list, or one per line.
     #[arg(value_name = "FILE")]
     graphs: PathBuf,
     #[command(flatten)]
@@ -241,7 +241,7 @@ impl Compose {
 /// Let a language model say what kind of scene each graph is (appendix A of the paper).
 #[derive(Debug, clap::Args)]
 struct Classify {
-    /// The graphs: a JSON list, or one a line.
+    /// The graphs: a JSON list, or one per line.
     #[arg(value_name = "FILE")]
     graphs: PathBuf,
     #[command(flatten)]
@@ -262,10 +262,10 @@ impl Classify {
     }
 }
 
-/// Let a language model read the graph of each caption (table 10 of the paper).
+/// Let a language model extract the graph of each caption (table 10 of the paper).
 #[derive(Debug, clap::Args)]
 struct Extract {
-    /// The captions, one a line.
+    /// The captions, one per line.
     #[arg(value_name = "FILE")]
     captions: PathBuf,
     #[command(flatten)]

@@ -21,18 +21,18 @@ const MOST_BYTES: u64 = 1 << 30;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Networks")]
 pub struct EyeArgs {
-    /// A Depth Anything: depths for pictures whose lines have none.
+    /// A Depth Anything model, for the depth of pictures whose lines have none.
     ///
     /// A folder as transformers writes it, or a file such as depth_anything_v2_vits.pth. Lines name their pictures with
     /// "file" or "image_path", relative to the input file.
     #[arg(long, value_name = "PATH")]
     depth: Option<PathBuf>,
-    /// A SAM: masks for detections that have only a box.
+    /// A SAM model, for masks of detections that have only a box.
     ///
     /// A folder as transformers writes it, or a file such as sam_vit_b_01ec64.pth.
     #[arg(long, value_name = "PATH")]
     masks: Option<PathBuf>,
-    /// Which of the masks that a box may mean.
+    /// Which of the possible masks of a box to use.
     #[arg(
         long,
         value_name = "CHOICE",
@@ -40,12 +40,12 @@ pub struct EyeArgs {
         hide_short_help = true
     )]
     mask_choice: MaskChoice,
-    /// A CLIP, for clip-score.
+    /// A CLIP model, for clip-score.
     ///
     /// A folder as transformers writes it, OpenCLIP's open_clip_pytorch_model.bin, or toybox-clip for the toybox's.
     #[arg(long, value_name = "PATH")]
     clip: Option<PathBuf>,
-    /// An ImageReward, for image-reward and quality.
+    /// An ImageReward model, for image-reward and quality.
     ///
     /// ImageReward.pt as its authors published it, with bert-base-uncased's vocab.txt next to it, unless some program has
     /// downloaded bert-base-uncased.
@@ -143,7 +143,7 @@ impl Eyes {
         if let Some(size) = case.size.filter(|size| *size != (width, height)) {
             let (said_width, said_height) = size;
             bail!(
-                "{} has {width} x {height} pixels, and the line says {said_width} x {said_height}",
+                "{} has {width} x {height} pixels, but the line says {said_width} x {said_height}",
                 path.display()
             );
         }

@@ -20,7 +20,8 @@ pub const QUALITY: &str = "quality";
 pub fn rules() -> PossibleValuesParser {
     let rule = |rule: &dyn Rule| PossibleValue::new(rule.name()).help(rule.about());
     let mut values: Vec<_> = RULES.into_iter().map(rule).collect();
-    let about = "which of several models is best, a file each, by looking at few of their pictures";
+    let about =
+        "which of several models, a file each, is best, by looking at few of their pictures";
     values.push(PossibleValue::new(OPSE).help(about));
     let about = "PSE with masks that lose pixels, move or are opened: table 10 of its paper";
     values.push(PossibleValue::new(CORRUPTIONS).help(about));
@@ -30,7 +31,7 @@ pub fn rules() -> PossibleValuesParser {
     let about = "CLIPScore: how well prompts describe pictures, by a CLIP (--clip)";
     values.push(PossibleValue::new(CLIP_SCORE).help(about));
     let about =
-        "ImageReward: how well people would like pictures for their prompts (--image-reward)";
+        "ImageReward: how much people would like pictures for their prompts (--image-reward)";
     values.push(PossibleValue::new(IMAGE_REWARD).help(about));
     let about =
         "what a vision-language model, or a detector, answers about runs' pictures (--judge)";

@@ -130,7 +130,7 @@ pub fn corruptions(args: &Args, asked: &Asked) -> anyhow::Result<u8> {
 pub fn detectors(args: &Args, asked: &Asked) -> anyhow::Result<u8> {
     ensure!(
         args.files.len() >= 2,
-        "pse-detectors compares what several detectors saw in the same pictures: a file each"
+        "pse-detectors compares what several detectors saw in the same pictures: give one file for each"
     );
     let mut code = OK;
     let (mut cases, mut places): (Vec<Vec<Case>>, Vec<Vec<Place>>) = Default::default();
@@ -149,7 +149,7 @@ pub fn detectors(args: &Args, asked: &Asked) -> anyhow::Result<u8> {
     };
     ensure!(
         matrix.pictures > matrix.prompts,
-        "there is one picture of each prompt, and nothing to choose: give detections of several pictures of each"
+        "there is one picture of each prompt, so there is nothing to choose: give detections of several pictures of each"
     );
     let mut out = std::io::stdout().lock();
     let names: Vec<String> = args.files.iter().map(|file| name(file)).collect();
@@ -191,7 +191,7 @@ fn in_the_order_of(
     }
     ensure!(
         same,
-        "{} has pictures that {} has not: detectors are compared on the same pictures",
+        "{} has pictures that {} does not have: detectors are compared on the same pictures",
         file.display(),
         first_file.display()
     );

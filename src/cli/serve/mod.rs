@@ -34,8 +34,8 @@ const MOST_TOKENS: u64 = 1 << 16;
 
 /// Make pictures over HTTP: a page for the browser, OpenAI's images interface and AUTOMATIC1111's (docs/serve.md).
 ///
-/// It listens on this machine alone and wants a token, which it prints. Requests of several callers that fit together are made in
-/// one batch. Ctrl-C or `kill` finishes what is being made and refuses the rest.
+/// It listens only on this machine and asks for a token, which it prints. Requests from several callers that fit
+/// together are made in one batch. Ctrl-C or `kill` finishes what is being made and refuses the rest.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   prepose serve                                        # the toybox; open the address that is printed
@@ -45,10 +45,11 @@ pub struct Args {
     /// The networks: a folder, a file, or a name; may be repeated. The first is the default one [default: toybox].
     #[arg(short, long, value_name = "PATH|NAME", help_heading = "Networks")]
     checkpoint: Vec<String>,
-    /// A folder of LoRA files, which requests name without their ending.
+    /// A folder of LoRA files, which requests name without their extension.
     #[arg(long, value_name = "FOLDER", help_heading = "Networks")]
     loras: Option<PathBuf>,
-    /// An IP-Adapter, by which requests show pictures to the checkpoints that it fits; may be repeated (docs/guidance/ip-adapter.md).
+    /// An IP-Adapter, with which requests show pictures to the checkpoints that it fits; may be repeated
+    /// (docs/guidance/ip-adapter.md).
     ///
     /// As for `prepose generate`: a file, or FILE,encoder=FOLDER.
     #[arg(
@@ -59,7 +60,8 @@ pub struct Args {
         hide_short_help = true
     )]
     ip_adapter: Vec<Adapter>,
-    /// Who looks at finished pictures: toybox, a known detector, a path, or none [default: toybox for the toybox, else none].
+    /// The detector that looks at finished pictures: toybox, a known name, a path, or none [default: toybox for the
+    /// toybox, else none].
     #[arg(long, value_name = "NAME|PATH", help_heading = "Networks")]
     checker: Option<String>,
     /// The type of the weights [default: f32 on the CPU, f16 elsewhere].
@@ -78,7 +80,7 @@ pub struct Args {
         help_heading = "Networks"
     )]
     device: DeviceSpec,
-    /// Pictures at a time, of all callers: a number, or as many as fit.
+    /// Pictures at a time, for all callers together: a number, or as many as fit.
     #[arg(
         short,
         long,
@@ -99,13 +101,13 @@ pub struct Args {
     /// The port; 0 takes a free one.
     #[arg(long, default_value_t = 7861, help_heading = "Connections")]
     port: u16,
-    /// A name by which the server is asked, besides localhost and its address; may be repeated.
+    /// A host name that the server answers to, besides localhost and its address; may be repeated.
     #[arg(long, value_name = "NAME", help_heading = "Connections")]
     host_name: Vec<String>,
     /// A site whose pages may use the server, such as https://draw.example; may be repeated.
     #[arg(long, value_name = "ORIGIN", help_heading = "Connections")]
     allow_origin: Vec<String>,
-    /// A file with tokens, one a line; each is a caller of its own [default: PREPOSE_TOKEN, else one that is made up and printed].
+    /// A file with tokens, one per line; each is a separate caller [default: PREPOSE_TOKEN, else a new one, which is printed].
     #[arg(
         long,
         value_name = "FILE",
@@ -113,14 +115,14 @@ pub struct Args {
         help_heading = "Connections"
     )]
     token_file: Option<PathBuf>,
-    /// Let everybody on this machine in.
+    /// Let everybody on this machine in without a token.
     #[arg(long, help_heading = "Connections")]
     no_token: bool,
-    /// Take any model's name of the OpenAI interface for the default checkpoint.
+    /// In the OpenAI interface, let any model's name stand for the default checkpoint.
     #[arg(long, help_heading = "Connections")]
     any_model: bool,
 
-    /// Where finished pictures are kept; none keeps none, and the page has nothing to show then.
+    /// Where to keep finished pictures; none keeps nothing, and the page then has nothing to show.
     #[arg(
         short,
         long,
@@ -136,16 +138,16 @@ pub struct Args {
     #[arg(long, value_name = "FOLDER", hide = true)]
     page: Option<PathBuf>,
 
-    /// The most pictures of one request, candidates included.
+    /// The most pictures that one request may ask for, candidates included.
     #[arg(long, value_name = "N", default_value_t = 64, help_heading = "Limits")]
     max_pictures: usize,
-    /// The most steps of a picture.
+    /// The most steps that a picture may have.
     #[arg(long, value_name = "N", default_value_t = 150, help_heading = "Limits")]
     max_steps: usize,
-    /// The most pixels of a picture.
+    /// The most pixels that a picture may have.
     #[arg(long, value_name = "N", default_value_t = 2048 * 2048, help_heading = "Limits")]
     max_pixels: usize,
-    /// The most pictures that wait.
+    /// The most pictures that may wait.
     #[arg(
         long,
         value_name = "N",
@@ -153,10 +155,10 @@ pub struct Args {
         help_heading = "Limits"
     )]
     max_waiting: usize,
-    /// The most pictures of one token that wait.
+    /// The most pictures of one token that may wait.
     #[arg(long, value_name = "N", default_value_t = 256, help_heading = "Limits")]
     max_waiting_per_token: usize,
-    /// Seconds in which a request must have arrived.
+    /// Seconds within which a request must have arrived.
     #[arg(
         long,
         value_name = "SECONDS",
@@ -231,7 +233,7 @@ impl Args {
         if self.no_token {
             ensure!(
                 self.host.is_loopback(),
-                "--no-token lets everybody in who reaches {}; it goes with this machine's own addresses alone",
+                "--no-token lets in everybody who reaches {}; it works only with this machine's own addresses",
                 self.host
             );
             return Ok((Vec::new(), None));
@@ -241,7 +243,7 @@ impl Args {
             let bytes =
                 bytes.with_context(|| format!("cannot read the tokens in {}", path.display()))?;
             let text = String::from_utf8(bytes)
-                .with_context(|| format!("{} is no text", path.display()))?;
+                .with_context(|| format!("{} is not text", path.display()))?;
             let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
             let tokens: Vec<String> = lines.map(str::to_owned).collect();
             ensure!(

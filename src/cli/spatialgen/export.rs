@@ -19,8 +19,8 @@ use crate::cli::input::count;
 /// Put pictures that pass, with their prompts, into a folder to train on.
 ///
 /// The folder has the form that diffusers' training scripts and Hugging Face's `imagefolder` read: pictures, and a
-/// metadata.jsonl with `file_name` and `text`. A picture passes if enough of its ten questions are answered rightly in the
-/// judging. Pictures are copied as they are; a folder that is there is added to.
+/// metadata.jsonl with `file_name` and `text`. A picture passes if enough of its ten questions were answered correctly when it
+/// was judged. Pictures are copied as they are; an existing folder is added to.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   prepose spatialgen export judged/mine --pictures runs/mine --questions mine.jsonl --out train
@@ -28,13 +28,13 @@ use crate::cli::input::count;
 pub struct Args {
     /// The folder that `prepose judge --benchmark spatialgen` wrote to.
     judged: PathBuf,
-    /// The pictures that were judged: the same folder as then.
+    /// The pictures that were judged: the folder that `prepose judge` was given.
     #[arg(long, value_name = "FOLDER")]
     pictures: PathBuf,
     /// The prompts and questions that were asked.
     #[arg(long, value_name = "FILE")]
     questions: PathBuf,
-    /// How many of the ten questions must be answered rightly; the paper does not say how many.
+    /// How many of the ten questions must be answered correctly; the paper does not say how many.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..=10))]
     least: u8,
     /// Sub-domains whose questions must be among them, such as Position,Layout.
@@ -183,7 +183,7 @@ fn put(
         .all(|part| matches!(part, Component::Normal(_)));
     ensure!(
         inside,
-        "{}: {} is no file below --pictures",
+        "{}: {} is not a file below --pictures",
         path.display(),
         file.display()
     );

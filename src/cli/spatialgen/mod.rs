@@ -16,7 +16,7 @@ use prepose_untrusted::{escaped_json, read_text_or_stdin};
 use super::OK;
 
 /// SpatialGenEval (docs/spatialgeneval.md): prompts for `run`, tests for scenes of your own, and training data from pictures that
-/// pass. `prepose judge --benchmark spatialgen` judges.
+/// pass. The judging itself is `prepose judge --benchmark spatialgen`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -44,10 +44,10 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
 /// The prompts of a file of questions, as `prepose run` takes them.
 #[derive(Debug, clap::Args)]
 struct Prompts {
-    /// The benchmark's file, or one by `propose`.
+    /// The benchmark's file, or one that `propose` wrote.
     #[arg(value_name = "FILE")]
     questions: PathBuf,
-    /// One JSON object a line [default: standard output].
+    /// The file to write, one JSON object per line [default: standard output].
     #[arg(short, long, value_name = "FILE.jsonl")]
     out: Option<PathBuf>,
 }

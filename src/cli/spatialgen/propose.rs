@@ -23,10 +23,10 @@ use crate::cli::{ERROR, OK, interrupt};
 
 /// Let a language model write prompts of about 60 words with ten questions each, for scenes of your own.
 ///
-/// The words that it is asked with are ours, as the paper's are not at hand. An answer is refused, and asked for again with
-/// what is wrong with it, unless it has ten questions with four different options each and none of them gives an answer away (the
-/// rule is in docs/spatialgeneval.md). The right option's place is drawn. The same command goes on where it was stopped.
-/// People should read what comes out before it is used.
+/// The model is asked in our own words, because we do not have the paper's. An answer is refused unless it has ten questions
+/// with four different options each, and none of them gives an answer away (the rule is in docs/spatialgeneval.md); the model is
+/// then told what is wrong and asked again. The right option's place is drawn at random. The same command resumes where it
+/// stopped. People should read the result before it is used.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   prepose spatialgen propose scenes.txt --judge http://localhost:8000/v1 --judge-model Qwen/Qwen3-32B -o mine.jsonl
@@ -34,21 +34,21 @@ use crate::cli::{ERROR, OK, interrupt};
   prepose run prompts.jsonl --checker none --out runs/mine
   prepose judge runs/mine --benchmark spatialgen --questions mine.jsonl --judge http://localhost:8000/v1 --judge-model Qwen/Qwen2.5-VL-7B-Instruct --out judged/mine")]
 pub struct Args {
-    /// The scenes, one a line: a library, a harbour at dawn.
+    /// The scenes, one per line: a library, a harbour at dawn.
     #[arg(value_name = "FILE")]
     scenes: PathBuf,
-    /// Prompts of each scene.
+    /// Prompts for each scene.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     each: u32,
-    /// How often one is asked for at most, until it can be used.
+    /// How often to ask for a prompt at most, until it can be used.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=100))]
     tries: u32,
-    /// Draws the places of right options.
+    /// The seed for the places of right options.
     #[arg(long, value_name = "N", default_value_t = 0, hide_short_help = true)]
     key_seed: u64,
     #[command(flatten)]
     model: ModelArgs,
-    /// The file of prompts and questions; what is in it is not asked for again.
+    /// The file for prompts and questions; what is already in it is not asked for again.
     #[arg(short, long, value_name = "FILE.jsonl")]
     out: PathBuf,
     /// Where raw answers are kept [default: answers.jsonl beside --out].

@@ -14,7 +14,7 @@ pub use told::Told;
 
 /// Train a LoRA, GLIGEN's layers, an IP-Adapter, a classifier of relations, or the UNet itself, on pictures with captions (docs/training.md).
 ///
-/// A training that was stopped or killed goes on with the same command, and ends with the same bytes as one that was not.
+/// A training that was stopped or killed resumes with the same command, and ends with the same bytes as one that was not.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   prepose train lora photos --rank 16 --steps 1000 --out runs/dog        # photos has metadata.jsonl, or texts beside pictures
@@ -29,15 +29,15 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Low-rank changes of the UNet's layers, in a file of their own
+    /// Low-rank changes to the UNet's layers, in a file of their own
     Lora(Box<LoraArgs>),
     /// GLIGEN's layers, which put objects into boxes: on pictures with phrases and boxes
     Gligen(Box<GligenArgs>),
-    /// An IP-Adapter, which shows pictures to the network: on pictures that are shown themselves, or others of the same
+    /// An IP-Adapter, which shows pictures to the network: each training picture itself, or another one of the same thing
     IpAdapter(Box<IpAdapterArgs>),
     /// The UNet itself, into a checkpoint of its own
     Unet(Box<UnetArgs>),
-    /// A classifier of relations that `--guide steer` goes by (Learn-to-Steer; docs/guidance/steer.md)
+    /// A classifier of relations for `--guide steer` (Learn-to-Steer; docs/guidance/steer.md)
     #[command(after_help = "Examples:
   prepose train steer --out runs/steer                                       # the toybox
   prepose train steer --pictures runs/first --out runs/steer                 # pictures of a run, as its checker saw them
@@ -51,7 +51,7 @@ enum Command {
 fn of_a_run(pictures: clap::Arg) -> clap::Arg {
     pictures
         .value_name("RUN")
-        .help("A run with a checker whose pictures are trained on, instead of making some")
+        .help("Train on the pictures of this run, which has a checker, instead of making some")
         .help_heading("Pictures")
 }
 

@@ -28,7 +28,7 @@ const CLEARLY: f64 = 1.5;
 /// `prepose train steer`
 #[derive(Debug, clap::Args)]
 pub struct SteerArgs {
-    /// Pairs of objects that training pictures are made of.
+    /// The set whose pairs of objects training pictures are made of.
     #[arg(
         long,
         value_name = "SUITE",
@@ -36,7 +36,7 @@ pub struct SteerArgs {
         help_heading = "Pictures"
     )]
     suite: String,
-    /// A set whose pairs of objects are never trained on: what will be measured.
+    /// A set whose pairs of objects are never trained on: those that will be measured.
     #[arg(
         long,
         value_name = "SUITE",
@@ -44,7 +44,7 @@ pub struct SteerArgs {
         help_heading = "Pictures"
     )]
     leave_out: String,
-    /// Pictures that are made, at most.
+    /// Make at most N pictures.
     #[arg(
         long,
         value_name = "N",
@@ -52,7 +52,7 @@ pub struct SteerArgs {
         help_heading = "Pictures"
     )]
     most_pictures: usize,
-    /// The share of pictures that are also shown under the word of an object that is not there, 0 to 1.
+    /// The share of pictures to show once more with one object's word replaced by that of an object that is not there, 0 to 1.
     #[arg(
         long,
         value_name = "SHARE",
@@ -98,7 +98,7 @@ pub struct SteerArgs {
         hide_short_help = true
     )]
     train_batch: usize,
-    /// The learning rate; it falls as half a cosine.
+    /// The learning rate; it falls along half a cosine.
     #[arg(
         long,
         value_name = "NUMBER",
@@ -107,7 +107,7 @@ pub struct SteerArgs {
         hide_short_help = true
     )]
     train_rate: f64,
-    /// Of everything that a training draws.
+    /// The seed of everything that the training draws at random.
     #[arg(
         long,
         value_name = "N",
@@ -116,7 +116,7 @@ pub struct SteerArgs {
         hide_short_help = true
     )]
     train_seed: u64,
-    /// Steps between states that are kept, and between tries on held-out pairs.
+    /// Steps between saved states, and between tests on held-out pairs.
     #[arg(
         long,
         value_name = "N",
@@ -125,7 +125,7 @@ pub struct SteerArgs {
         hide_short_help = true
     )]
     keep_every: u64,
-    /// Where maps are kept, for several trainings [default: within --out].
+    /// Where to keep maps, to share them between trainings [default: within --out].
     #[arg(
         long,
         value_name = "FOLDER",
@@ -185,10 +185,11 @@ pub fn run(args: &SteerArgs, quiet: bool) -> anyhow::Result<u8> {
 fn open(path: &Path) -> anyhow::Result<RunFolder> {
     let name = path.to_string_lossy();
     let folder = RunFolder::open(store::open(&name)?)
-        .with_context(|| format!("--pictures {name} is no run that can be read"))?;
+        .with_context(|| format!("--pictures {name} is not a run that can be read"))?;
     ensure!(
         folder.plan().config.checker.is_some(),
-        "nobody looked at the pictures of --pictures {name}; a run with a checker is needed, which says where things are"
+        "no checker looked at the pictures of --pictures {name}; a run with a checker is needed, which says where things \
+         are"
     );
     Ok(folder)
 }
@@ -239,19 +240,19 @@ impl SteerArgs {
             if let Some(place) = place {
                 ensure!(
                     !place.contains("://"),
-                    "{what} {place} is no folder of this machine, and trainings read and keep their files in one"
+                    "{what} {place} is not a folder on this machine, where trainings read and keep their files"
                 );
             }
         }
         if let Some(width) = self.width {
             ensure!(
                 width.is_multiple_of(2) && (8..=4096).contains(&width),
-                "--width is {width}, and must be an even number from 8 to 4096"
+                "--width is {width}, but must be an even number from 8 to 4096"
             );
         }
         ensure!(
             (0.0..=1.0).contains(&self.absent),
-            "--absent is {}, and must be from 0 to 1",
+            "--absent is {}, but must be from 0 to 1",
             self.absent
         );
         ensure!(
@@ -291,7 +292,7 @@ impl SteerArgs {
         let suite = drawn(suite, most, self.train_seed);
         ensure!(
             !suite.prompts.is_empty(),
-            "{} has no prompt of two objects that {} leaves over and the checker knows",
+            "{} has no prompt of a pair of objects that the checker knows and that is not in {}",
             self.suite,
             self.leave_out
         );

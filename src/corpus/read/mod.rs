@@ -113,7 +113,8 @@ pub enum ReadError {
     },
     /// It is none of the forms.
     #[error(
-        "{} is no file of captions: there are .parquet, .jsonl and .csv files, and folders of those or of pictures with texts beside them",
+        "{} is not a file of captions; give a .parquet, .jsonl or .csv file, or a folder of those or of pictures \
+         with texts beside them",
         .0.display()
     )]
     Form(PathBuf),
@@ -132,7 +133,7 @@ pub enum ReadError {
     },
     /// No column has captions.
     #[error(
-        "{}: none of its columns is called {}; it has {}; say which has the captions with --caption-column", path.display(), wanted.join(", "), found
+        "{}: none of its columns is called {}; it has {}; say with --caption-column which one has the captions", path.display(), wanted.join(", "), found
     )]
     NoCaptions {
         /// The file.

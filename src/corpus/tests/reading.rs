@@ -198,7 +198,7 @@ fn tables_and_folders_are_read() {
     let error = sources(&[folder.path().join("a.txt")])
         .unwrap_err()
         .to_string();
-    assert!(error.contains("is no file of captions"), "{error}");
+    assert!(error.contains("is not a file of captions"), "{error}");
 }
 
 #[cfg(feature = "parquet")]

@@ -76,7 +76,10 @@ fn a_survey_that_was_stopped_goes_on() {
     );
 
     let error = run(&all[..1], &at("whole"), 1).unwrap_err().to_string();
-    assert!(error.contains("is of other files or columns"), "{error}");
+    assert!(
+        error.contains("belongs to other files or columns"),
+        "{error}"
+    );
     fs::write(at("whole").join(PAIRS), "").unwrap();
     let error = run(&all, &at("whole"), 1).unwrap_err().to_string();
     assert!(error.contains("is damaged"), "{error}");

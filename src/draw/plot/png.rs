@@ -16,7 +16,7 @@ const MAX_PIXELS: u64 = 1 << 28;
 #[derive(Debug, Error)]
 pub enum RenderError {
     /// One of its sides is nothing, or it is made of more than a million things.
-    #[error("a plot that cannot be rendered")]
+    #[error("the plot cannot be rendered")]
     Svg(#[from] usvg::Error),
     /// More pixels than are drawn.
     #[error("a plot of {width} x {height} pixels is larger than {MAX_PIXELS} pixels")]

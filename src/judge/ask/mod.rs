@@ -77,8 +77,8 @@ pub enum JudgeError {
     Book(#[from] BookError),
     /// The model takes words alone.
     #[error(
-        "the model {model} at {address} takes no pictures (it says: {message}); name one with eyes with --judge-model, and see \
-         that its server was started with them (llama.cpp: --mmproj)"
+        "the model {model} at {address} does not take pictures (it says: {message}); name one that does with \
+         --judge-model, and make sure that its server was started for pictures (llama.cpp: --mmproj)"
     )]
     NoPictures {
         /// Which.

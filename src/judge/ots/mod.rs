@@ -129,7 +129,7 @@ pub enum CaseError {
     },
     /// Both subjects are the same.
     #[error(
-        "line {line}: {id}: both subjects are {name:?}, so that no answer could tell one from the other"
+        "line {line}: {id}: both subjects are {name:?}, so no answer could tell one from the other"
     )]
     Same {
         /// From 1.
@@ -140,7 +140,7 @@ pub enum CaseError {
         name: String,
     },
     /// Two cases have the same name.
-    #[error("line {line}: there is a case {id} already")]
+    #[error("line {line}: there is already a case {id}")]
     Twice {
         /// From 1.
         line: usize,

@@ -61,7 +61,7 @@ pub struct Line {
 pub enum LineError {
     /// A line is of something else.
     #[error(
-        "line {line} is no picture of a judged scene ({error}); prepose judge --benchmark scene writes such files"
+        "line {line} is not a picture of a judged scene ({error}); prepose judge --benchmark scene writes such files"
     )]
     Line {
         /// From 1.

@@ -33,7 +33,7 @@ pub enum FileError {
         error: serde_json::Error,
     },
     /// Not ten of something.
-    #[error("line {line}: {id}: {found} {what}, and there must be ten, one of each sub-domain")]
+    #[error("line {line}: {id}: {found} {what}, but there must be ten, one for each sub-domain")]
     Count {
         /// From 1.
         line: usize,
@@ -46,7 +46,7 @@ pub enum FileError {
     },
     /// The sub-domains are others, or in another order.
     #[error(
-        "line {line}: {id}: question {number} is of type {found:?}, and must be of type {wanted:?}"
+        "line {line}: {id}: question {number} is of type {found:?}, but must be of type {wanted:?}"
     )]
     Type {
         /// From 1.
@@ -76,7 +76,7 @@ pub enum FileError {
     },
     /// An answer is none of the options.
     #[error(
-        "line {line}: {id}: the answer to question {number} is {found:?}, and the options are A to E"
+        "line {line}: {id}: the answer to question {number} is {found:?}, but the options are A to E"
     )]
     Answer {
         /// From 1.
@@ -90,7 +90,7 @@ pub enum FileError {
     },
     /// An id that cannot be a file's name.
     #[error(
-        "line {line}: the id {id:?} cannot be the name of a picture: it needs letters, digits, '.', '_' or '-'"
+        "line {line}: the id {id:?} cannot be the name of a picture: use letters, digits, '.', '_' or '-'"
     )]
     Id {
         /// From 1.
@@ -99,7 +99,7 @@ pub enum FileError {
         id: String,
     },
     /// Two items have the same id.
-    #[error("line {line}: the id {id:?} is that of line {first} already")]
+    #[error("line {line}: the id {id:?} is already that of line {first}")]
     Twice {
         /// From 1.
         line: usize,

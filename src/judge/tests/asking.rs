@@ -197,7 +197,7 @@ fn books_are_not_shared_and_hold_nothing_else() {
     drop(first);
     std::fs::write(&path, "{\"id\": 1}\n").unwrap();
     let error = Book::open(&path).unwrap_err().to_string();
-    assert!(error.contains("line 1 is no answer of a judge"), "{error}");
+    assert!(error.contains("line 1 is not a judge's answer"), "{error}");
     assert!(Book::open(folder.path()).is_err());
 }
 

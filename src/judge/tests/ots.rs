@@ -98,7 +98,7 @@ fn what_is_no_case_is_refused() {
         ),
         (
             format!("{good}\n\n{good}"),
-            "line 3: there is a case x already",
+            "line 3: there is already a case x",
         ),
     ] {
         let error = ots::read(&text).unwrap_err().to_string();

@@ -372,7 +372,7 @@ fn models_are_compared_with_the_papers() {
     }
     let error = compare::read("{\"id\": \"1\"}").unwrap_err().to_string();
     assert!(
-        error.contains("line 1 is no picture of a judged scene"),
+        error.contains("line 1 is not a picture of a judged scene"),
         "{error}"
     );
     assert!(compare::read("\n").is_err());

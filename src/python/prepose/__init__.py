@@ -6,8 +6,8 @@
 >>> picture.array  # numpy, uint8 [height, width, 3]
 >>> prepose.Checker().check(picture)[0].verdict
 
-Options have the names and the meaning of the command line's: `--guide-steps 5` is `guide_steps=5`. Nothing that takes time is
-imported before it is used: numpy, PIL, pandas, polars and torch are all optional.
+Options have the same names and meanings as on the command line: `--guide-steps 5` is `guide_steps=5`. Nothing that takes time
+is imported before it is used: numpy, PIL, pandas, polars and torch are all optional.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class Detection:
         label: what it is, in the detector's words.
         score: how sure the detector is, from 0 to 1.
         box: its left, upper, right and lower edge in pixels.
-        segmentation: the pixels that it covers in COCO's run-length encoding, from detectors that say so.
+        segmentation: the pixels that it covers, in COCO's run-length encoding, from detectors that give them.
     """
 
     label: str
@@ -37,11 +37,11 @@ class Detection:
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Detection:
-        """From a detection as records have it."""
+        """Makes one from a detection in the form that records have."""
         return cls(fields["label"], fields["score"], tuple(fields["box_xyxy"]), fields.get("segmentation"))
 
     def to_dict(self) -> dict[str, Any]:
-        """As records have it."""
+        """In the form that records have."""
         fields: dict[str, Any] = {"label": self.label, "score": self.score, "box_xyxy": list(self.box)}
         if self.segmentation is not None:
             fields["segmentation"] = self.segmentation
@@ -50,18 +50,18 @@ class Detection:
 
 @dataclass(frozen=True)
 class Check:
-    """What is said of one picture.
+    """The result for one picture.
 
     Attributes:
         prompt: what it should show.
         verdict: "PASS" if all its relations pass, "FAIL" if one fails, else "UNDECIDABLE"; None if there is nothing that the
             checker decides.
-        confidence: of the least sure of its relations, from 0 to 1; None without a verdict.
-        reason: why it is no pass.
+        confidence: that of the least certain of its relations, from 0 to 1; None without a verdict.
+        reason: why it did not pass.
         detections: what the detector found, best first.
         records: a record for each relation, as `prepose check --json` and `per_sample.jsonl` have it.
         rules: what published rules say where the checker's own has nothing to say: score (0 to 1), rule, about, note.
-        unasked: what the prompt says that nobody decides, and why.
+        unasked: what the prompt says that cannot be decided, and why.
     """
 
     prompt: str
@@ -90,10 +90,10 @@ class Checker:
     Args:
         checker: a detector: "toybox", which only knows the toybox's pictures and is the default, "frcnn-v2",
             "grounding-dino-base" and others (docs/detectors.md), or the path of one.
-        options: those of `prepose check` about who looks and how: secondary, masks, depth, config, published, device, batch.
+        options: those of `prepose check` about detectors and rules: secondary, masks, depth, config, published, device, batch.
 
     Raises:
-        CheckpointError, CheckError, DeviceError: something of it cannot be used.
+        CheckpointError, CheckError, DeviceError: something that it needs cannot be used.
     """
 
     def __init__(self, checker: Optional[Path] = None, **options: Unpack[CheckerOptions]) -> None:
@@ -101,7 +101,7 @@ class Checker:
 
     @property
     def name(self) -> str:
-        """What records call the detector."""
+        """The detector's name in records."""
         return self._native.name
 
     @property
@@ -116,16 +116,16 @@ class Checker:
         prompt: Optional[str] = None,
         relation: Union[Relation, Iterable[Relation]] = (),
     ) -> list[Check]:
-        """Says of each picture whether it shows what was asked for.
+        """Says whether each picture shows what was asked for.
 
         Args:
             pictures: one, or a list of them: a `Picture`, a path, a file's bytes, `PIL.Image.Image`, or an array, uint8
                 [height, width, 3].
-            prompt: what they should show, unless they say so themselves as pictures by prepose do.
+            prompt: what they should show, unless they say so themselves, as pictures made by prepose do.
             relation: what should hold instead of what the prompt states: "dog | left of | cat", or ("dog", "left of", "cat").
 
         Raises:
-            PictureError: something is no picture.
+            PictureError: something is not a picture.
             CheckError: a picture that does not say what it should show.
             OptionError: a prompt that cannot be read.
         """
@@ -149,15 +149,15 @@ def decide(
     config: Optional[Path] = None,
     published: bool = False,
 ) -> Check:
-    """SpatialBench-UC's rule on detections that are there already; no network is needed.
+    """Applies SpatialBench-UC's rule to existing detections; no network is needed.
 
     Args:
         prompt: what the picture should show.
         size: its width and height in pixels.
         detections: what was found in it; dictionaries have label, score and box_xyxy, as in records.
         relation: what should hold instead of what the prompt states.
-        config: thresholds, as SpatialBench-UC's checker_config.yaml [the paper's calibrated ones].
-        published: decide as the released evaluator does also where it is plainly wrong.
+        config: thresholds, in the format of SpatialBench-UC's checker_config.yaml [the paper's calibrated ones].
+        published: decide as the released evaluator does, even where it is plainly wrong.
     """
     found = [one.to_dict() if isinstance(one, Detection) else dict(one) for one in detections]
     width, height = _size(size)

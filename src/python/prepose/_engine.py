@@ -20,10 +20,10 @@ Path = Union[str, "os.PathLike[str]"]
 
 
 class Pictures(list[Picture]):
-    """Finished pictures, in order; of a search the best of each, or with `keep_all` all of them, best first.
+    """Finished pictures, in order; from a search, the best of each, or with `keep_all` all of them, best first.
 
     Attributes:
-        candidates: of each search all its candidates, as dictionaries with index, seed, score and the steps that were taken.
+        candidates: for each search, all its candidates, as dictionaries with index, seed, score and the steps that were taken.
     """
 
     def __init__(self, pictures: Iterable[Picture] = (), candidates: Iterable[list[dict[str, Any]]] = ()) -> None:
@@ -31,7 +31,7 @@ class Pictures(list[Picture]):
         self.candidates: list[list[dict[str, Any]]] = list(candidates)
 
     def save(self, folder: Path) -> list[str]:
-        """Writes each as `prompt-seed.png` into `folder`, which is made if need be; returns the paths."""
+        """Writes each as `prompt-seed.png` into `folder`, which is created if needed; returns the paths."""
         os.makedirs(folder, exist_ok=True)
         paths: list[str] = []
         for picture in self:
@@ -56,11 +56,11 @@ class Engine:
         options: those of `prepose generate` under "Networks": device, dtype, lora, vae, config, gligen, ip_adapter,
             prediction, allow_mismatch, no_graphs, guide_save_memory.
 
-    Threads take turns: one of them makes pictures at a time, and the others wait. It cannot be used after a fork.
+    Threads take turns: one of them makes pictures at a time, and the others wait. An engine cannot be used after a fork.
 
     Raises:
         CheckpointError: the checkpoint cannot be used.
-        DeviceError: there is no such device, or it does not compute in that type.
+        DeviceError: there is no such device, or it cannot compute in that type.
         OptionError: an option makes no sense.
     """
 
@@ -73,10 +73,10 @@ class Engine:
     def from_pipeline(cls, pipeline: Any, **options: Unpack[EngineOptions]) -> Engine:
         """The networks of a `diffusers` pipeline (StableDiffusionPipeline, StableDiffusionXLPipeline), with its scheduler.
 
-        Weights are read where PyTorch holds them, without a file between; only those on another device than the CPU are
-        brought to the host first. Do not change the pipeline's weights while the engine is in use: the autoencoder's encoder
-        and, when memory is short, the text encoders are read when they are needed. `options` as for `Engine`, without
-        checkpoint and config.
+        Weights are read directly from PyTorch's memory, without a file in between; only those on a device other than the CPU
+        are copied to the host first. Do not change the pipeline's weights while the engine is in use: the autoencoder's encoder
+        and, when memory is short, the text encoders are read only when they are needed. `options` are those of `Engine`,
+        without checkpoint and config.
         """
         from prepose._pipeline import parts
 
@@ -86,17 +86,17 @@ class Engine:
 
     @property
     def checkpoint(self) -> str:
-        """As it was named."""
+        """The checkpoint, as it was named."""
         return self._native.checkpoint
 
     @property
     def device(self) -> str:
-        """As `device` names it: "cuda:0", "flex" (the CPU)."""
+        """The device, as the option `device` names it: "cuda:0", "flex" (the CPU)."""
         return self._native.device
 
     @property
     def device_name(self) -> str:
-        """The device with the name of the hardware, as pictures carry it."""
+        """The device with the name of the hardware, as recorded in pictures."""
         return self._native.device_name
 
     @property
@@ -106,12 +106,12 @@ class Engine:
 
     @property
     def sha256(self) -> str:
-        """Of the checkpoint's files, as pictures carry it; waits until they are read."""
+        """The SHA-256 of the checkpoint's files, as recorded in pictures; waits until they have been read."""
         return self._native.sha256
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """Width and height in pixels, steps and guidance_scale where nothing else is asked for."""
+        """The default width and height in pixels, steps and guidance_scale."""
         return self._native.defaults
 
     def __repr__(self) -> str:
@@ -121,7 +121,7 @@ class Engine:
         return self._native.__reduce__()
 
     def requests(self, prompt: Prompts = (), **options: Unpack[GenerateOptions]) -> list[Request]:
-        """What `generate` would make with these options, checked, without making it."""
+        """The requests that `generate` would make pictures from with these options, checked; nothing is made."""
         return self._native._order(_prompts(prompt), dict(options)).requests
 
     def generate(
@@ -134,8 +134,8 @@ class Engine:
         """Makes pictures: one for each prompt and seed.
 
         Args:
-            prompt: what they should show, or several of that. With `again="picture.png"` it may be left out.
-            callback: called with a `Step` after each step of each batch. What it raises ends the making, and is raised.
+            prompt: what they should show: one prompt, or several. With `again="picture.png"` it may be left out.
+            callback: called with a `Step` after each step of each batch. If it raises an exception, `generate` stops and raises it.
             options: those of `prepose generate`, with underscores. Often used:
                 seed, seeds: a number, or a list of them [random];
                 steps, guidance_scale, size (a side, or width and height), scheduler, negative_prompt;
@@ -144,11 +144,11 @@ class Engine:
                 attention_maps=True with attention_words, attention_resolution, …: see `Picture.maps`;
                 init_image with strength; switch_to, switch_at, delay_order; again; batch.
 
-        Ctrl-C ends it after the step at hand with `KeyboardInterrupt`. Other threads of Python go on meanwhile.
+        Ctrl-C stops it after the current step with `KeyboardInterrupt`. Other Python threads keep running meanwhile.
 
         Raises:
             OptionError, PictureError: found before anything is computed.
-            OutOfMemoryError, EngineError: on the way.
+            OutOfMemoryError, EngineError: while pictures are being made.
         """
         pictures = Pictures()
         making = self._native._order(_prompts(prompt), dict(options))
@@ -165,7 +165,7 @@ class Engine:
         callback: Callback = None,
         **options: Unpack[GenerateOptions],
     ) -> Iterator[Picture]:
-        """As `generate`, but each picture is given out as soon as its batch is done. Mistakes are told at once."""
+        """Like `generate`, but yields each picture as soon as its batch is done. Mistakes are reported at once."""
         return _each(self._native._order(_prompts(prompt), dict(options)), callback)
 
     def make(
@@ -175,7 +175,7 @@ class Engine:
         batch: Union[str, int] = "auto",
         callback: Callback = None,
     ) -> Pictures:
-        """Makes a picture of each request, with this engine's networks. The same request gives the same picture."""
+        """Makes a picture from each request, with this engine's networks. The same request gives the same picture."""
         if isinstance(requests, Request):
             requests = [requests]
         return Pictures(_each(self._native._order_again(list(requests), str(batch)), callback))

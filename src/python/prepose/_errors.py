@@ -1,4 +1,4 @@
-"""What goes wrong, by kind. All of it is a `PreposeError`; messages are those of the command line."""
+"""Errors by kind. Each of them is a `PreposeError`; messages are those of the command line."""
 
 
 class PreposeError(Exception):
@@ -14,7 +14,7 @@ class CheckpointError(PreposeError):
 
 
 class DeviceError(PreposeError):
-    """A device that is not there, or does not compute in that type."""
+    """A device that is not there, or cannot compute in the requested type."""
 
 
 class OutOfMemoryError(PreposeError, MemoryError):
@@ -22,11 +22,11 @@ class OutOfMemoryError(PreposeError, MemoryError):
 
 
 class PictureError(PreposeError):
-    """A picture that cannot be read, or is none."""
+    """A picture that cannot be read, or something that is not a picture."""
 
 
 class CheckError(PreposeError):
-    """A detector or a rule that cannot say anything of this."""
+    """A detector or a rule that cannot say anything about the input."""
 
 
 class RunError(PreposeError):
@@ -38,7 +38,7 @@ class JudgeError(PreposeError):
 
 
 class EngineError(PreposeError):
-    """Whatever else ends the making of pictures."""
+    """Any other error that stops pictures from being made."""
 
 
 class CommandError(PreposeError):

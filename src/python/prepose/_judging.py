@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Judged:
-    """What was answered about pictures.
+    """The answers about pictures.
 
     Attributes:
-        lines: of each picture what was asked and answered: objects and relations (True, False, or None where the answer was
-            invalid), sgscore, and OTS-Bench's figure and code where the prompt is one of its kind.
+        lines: for each picture, what was asked and answered: objects and relations (True, False, or None where the answer was
+            invalid), sgscore, and OTS-Bench's figure and code where the prompt is of its kind.
         notes: what a reader should know.
         questions, new, unanswered: how many there were, how many of them were not in the book of answers, and how many have no
             valid answer.
-        prompt_tokens, answer_tokens: what the model has read and written.
+        prompt_tokens, answer_tokens: the tokens that the model read and wrote.
     """
 
     lines: list[dict[str, Any]]
@@ -44,11 +44,11 @@ class Judge:
     """Answers questions about pictures as OTS-Bench and Scene-Bench ask them.
 
     Args:
-        judge: the address of an OpenAI-compatible server, such as "http://localhost:8000/v1", with `judge_model`; or "oracle":
-            by a detector and geometry, offline.
+        judge: the address of an OpenAI-compatible server, such as "http://localhost:8000/v1", with `judge_model`; or
+            "oracle", which answers from a detector and geometry, offline.
         options: those of `prepose score judge` and `check --judge`: judge_model, judge_key, judge_asks ("ots", "scene", "all"),
             judge_rounds, dialect, temperature, max_tokens, concurrency, …; checker and device for the oracle; out, a folder in
-            which answers are kept and not asked for again.
+            which answers are kept, so that nothing is asked twice.
 
     Raises:
         OptionError: options that make no sense together.
@@ -63,15 +63,15 @@ class Judge:
         return self._native.name
 
     def ask(self, pictures: Any, *, prompt: Union[str, Sequence[str], None] = None) -> Judged:
-        """Asks about each picture whether it shows what its prompt says. Ctrl-C ends it.
+        """Asks whether each picture shows what its prompt says. Ctrl-C stops it.
 
         Args:
             pictures: one or a list: a `Picture`, a path, a file's bytes, `PIL.Image.Image`, or an array, uint8 [height, width, 3].
-            prompt: one for all or one for each, unless pictures say it themselves.
+            prompt: one for all or one for each, unless the pictures carry their own.
 
         Raises:
             JudgeError: the server cannot be asked, or there is nothing to ask.
-            PictureError: a picture that is none, or that has no prompt.
+            PictureError: something is not a picture, or has no prompt.
         """
         given = [pictures] if _is_one(pictures) else list(pictures)
         prompts: list[Optional[str]] = [prompt] * len(given) if prompt is None or isinstance(prompt, str) else list(prompt)

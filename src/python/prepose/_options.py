@@ -1,4 +1,4 @@
-"""The options that are the command line's as well, with the types that they take here. A test compares their names with it."""
+"""The options shared with the command line, with the types that they take here. A test compares their names with its own."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class GenerateOptions(TypedDict, total=False):
 
 
 class CheckerOptions(TypedDict, total=False):
-    """Who looks at pictures, and how it is decided."""
+    """Which networks look at pictures, and how it is decided."""
 
     secondary: Path
     masks: Path

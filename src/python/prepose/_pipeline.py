@@ -50,7 +50,7 @@ def parts(pipeline: Any) -> tuple[str, dict[str, bytes], dict[str, list[Tensor]]
 
 
 def _hints(folder: str) -> dict[str, Any]:
-    """What a folder says to prepose alone, which diffusers passes over: the guidance scale that it is best run with."""
+    """What a folder says for prepose alone, and diffusers ignores: the guidance scale that it is best run with."""
     try:
         with open(os.path.join(folder, "model_index.json"), encoding="utf-8") as file:
             index = json.load(file)

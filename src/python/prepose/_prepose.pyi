@@ -1,4 +1,4 @@
-"""The part of the package that is made in Rust."""
+"""The part of the package that is written in Rust."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -38,8 +38,8 @@ _Path = Union[str, os.PathLike[str]]
 
 @final
 class Request:
-    """Everything that decides what one picture looks like; a PNG by prepose carries it. `Request(fields)` reads what `to_dict`
-    or `to_json` gave."""
+    """Everything that decides what one picture looks like; PNGs made by prepose carry it. `Request(fields)` takes what `to_dict`
+    or `to_json` returned."""
 
     def __new__(cls, fields: Union[str, dict[str, Any]]) -> Request: ...
     @staticmethod
@@ -111,14 +111,14 @@ class AttentionMaps:
 
 @final
 class Array:
-    """Numbers that NumPy, PyTorch and others look at where they lie. They cannot be changed."""
+    """Numbers that NumPy, PyTorch and others read in place. They cannot be changed."""
 
     @property
     def __array_interface__(self) -> dict[str, Any]: ...
 
 @final
 class Step:
-    """What a callback is told after each step."""
+    """What a callback gets after each step."""
 
     @property
     def index(self) -> int: ...
@@ -138,7 +138,7 @@ class Step:
 
 @final
 class Making:
-    """Pictures that are to be made."""
+    """Pictures to be made."""
 
     @property
     def requests(self) -> list[Request]: ...
@@ -180,7 +180,7 @@ class Checker:
 
 @final
 class Judge:
-    """Somebody who answers questions about pictures."""
+    """A judge, which answers questions about pictures."""
 
     def __new__(cls, judge: str = "oracle", **options: Any) -> Judge: ...
     @property
@@ -190,7 +190,7 @@ class Judge:
 def main(arguments: Sequence[str]) -> int: ...
 def options() -> dict[str, list[str]]: ...
 def devices() -> list[tuple[str, Optional[str], Optional[str]]]:
-    """The devices that were tried: what `device` takes, what the hardware calls itself, and why it cannot be used, if so."""
+    """The devices that were tried: what `device` takes, the hardware's name, and why it cannot be used, if that is so."""
 
 def png_of(picture: Any) -> bytes: ...
 def open_pipeline(

@@ -29,18 +29,18 @@ def parse(prompt: str, **options: Unpack[ParseOptions]) -> dict[str, Any]:
 
 
 def rules() -> dict[str, str]:
-    """The published rules by their names, with a line on each."""
+    """The published rules by name, with a line about each."""
     return dict(_prepose.rules())
 
 
 @dataclass(frozen=True)
 class Score:
-    """What a rule says of pictures.
+    """What a rule says about pictures.
 
     Attributes:
         rule: its name.
-        figures: what the rule publishes, by name; None where nothing could be divided.
-        pictures: of each picture its id with score (0 to 1, None if it does not count), missing and note, or error.
+        figures: what the rule publishes, by name; None where there was nothing to divide by.
+        pictures: for each picture, its id with score (0 to 1, None if it does not count), missing and note, or error.
         unread: what could not be read, with place and error.
     """
 

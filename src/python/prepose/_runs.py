@@ -1,4 +1,4 @@
-"""Runs of `prepose run`, and what they came to."""
+"""Runs of `prepose run`, and their results."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Path = Union[str, "os.PathLike[str]"]
 
 
 class Run:
-    """What one or several runs came to.
+    """The results of one or several runs.
 
     Attributes:
         notes: what a reader has to know before comparing the methods.
 
-    `pictures`, `records` and `table` give data frames: of pandas if that is installed, else of polars, else a list of
-    dictionaries. `frame="pandas"`, `"polars"` or `"dicts"` chooses.
+    `pictures`, `records` and `table` return data frames of pandas if that is installed, else of polars, else a list of
+    dictionaries. `frame="pandas"`, `"polars"` or `"dicts"` chooses between them.
     """
 
     def __init__(self, read: dict[str, Any]) -> None:
@@ -37,7 +37,7 @@ class Run:
 
     @property
     def tables(self) -> dict[str, str]:
-        """The report's tables by their names, with their titles."""
+        """The report's tables by name, with their titles."""
         return {table["name"]: table["title"] for table in self._read["tables"]}
 
     def table(self, name: str, frame: Optional[str] = None) -> Any:
@@ -53,15 +53,15 @@ class Run:
 
 
 def read_run(*locations: Path, eval: Optional[str] = None, bootstrap: Optional[int] = None, seed: Optional[int] = None) -> Run:
-    """Reads runs, finished or not, from folders and object stores; shards of one run are put together.
+    """Reads runs, finished or not, from folders and object stores; shards of one run are joined.
 
     Args:
         locations: what `prepose run --out` was given, or folders of single methods.
-        eval: the folder of the checker's records that counts, where methods have several.
-        bootstrap, seed: how often prompts are drawn for confidence intervals, and by which random numbers.
+        eval: which folder of the checker's records to use, where methods have several.
+        bootstrap, seed: how often prompts are resampled for confidence intervals, and the seed for that.
 
     Raises:
-        RunError: something is not there, is broken, or is there twice.
+        RunError: something is missing, is broken, or is there twice.
     """
     return Run(_prepose.read_runs([os.fspath(one) for one in locations], eval, bootstrap, seed))
 

@@ -11,12 +11,12 @@ from prepose import _prepose
 
 class Suite(Sequence[dict[str, Any]]):
     """A set of prompts, in order. Each is a dictionary: prompt_id, prompt, objects, relations (with indices into objects), and
-    what else its authors say.
+    whatever else its authors say.
 
     Attributes:
-        name: on the command line.
-        version: of the set.
-        pictures_per_prompt: how many pictures of each prompt its authors make.
+        name: its name on the command line.
+        version: the version of the set.
+        pictures_per_prompt: how many pictures its authors make for each prompt.
     """
 
     def __init__(self, name: str, version: str, pictures_per_prompt: int, prompts: list[dict[str, Any]]) -> None:
@@ -51,6 +51,6 @@ def suite(name_or_path: Union[str, os.PathLike[str]]) -> Suite:
     """The set of this name, or the prompts in a file (.jsonl, .csv, .txt).
 
     Raises:
-        RunError: there is neither, or the file is no such file.
+        RunError: there is neither, or the file is not such a file.
     """
     return Suite(*_prepose.open_suite(name_or_path))

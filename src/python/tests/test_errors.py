@@ -151,7 +151,7 @@ def test_data_that_is_not_there(tmp_path):
         prepose.score("visor", [{"prompt": "a dog"}])
     with pytest.raises(prepose.CheckError, match="cannot read"):
         prepose.score("visor", tmp_path / "nowhere.jsonl")
-    with pytest.raises(prepose.CheckError, match="these are no detections"):
+    with pytest.raises(prepose.CheckError, match="these are not detections"):
         prepose.decide("a dog to the left of a cat", (64, 64), [{"label": "dog"}])
     with pytest.raises(prepose.CheckError, match="size"):
         prepose.decide("a dog to the left of a cat", (0, 64), [])

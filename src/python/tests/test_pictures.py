@@ -57,7 +57,7 @@ def test_requests_are_data(engine, guided):
     assert numpy.array_equal(again.array, guided.array)
     other = request.replace(seed=10)
     assert other.seed == 10 and other != request and other.prompt == PROMPT
-    with pytest.raises(prepose.OptionError, match=r"this is no request.*unknown field"):
+    with pytest.raises(prepose.OptionError, match=r"this is not a request.*unknown field"):
         request.replace(sede=1)
 
 

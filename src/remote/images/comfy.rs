@@ -21,16 +21,16 @@ pub struct Workflow(Map<String, Value>);
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum WorkflowError {
     /// No JSON.
-    #[error("it is no JSON: {0}")]
+    #[error("it is not JSON: {0}")]
     Json(String),
     /// What the program saves for itself.
     #[error(
-        "it is a workflow as ComfyUI saves it for itself; export it with \"Export (API)\" in ComfyUI's menu"
+        "it is a workflow in the form that ComfyUI saves for itself; export it with \"Export (API)\" in ComfyUI's menu"
     )]
     Interface,
     /// Something else.
     #[error(
-        "it is no graph in ComfyUI's API format, which is an object of nodes with a class_type each"
+        "it is not a graph in ComfyUI's API format, which is an object of nodes, each with a class_type"
     )]
     NoGraph,
     /// Nothing says where the prompt goes.

@@ -72,7 +72,7 @@ pub struct BlockScale {
 pub enum PicturePromptError {
     /// Not `FILE,key=value`.
     #[error(
-        "{given:?} is no picture with options: {why}; write FILE, then options behind commas, as in {EXAMPLE:?}"
+        "{given:?} is not a picture with options: {why}; write FILE, then options after commas, as in {EXAMPLE:?}"
     )]
     Syntax {
         /// As given.
@@ -94,7 +94,7 @@ pub enum PicturePromptError {
     },
     /// An adapter that is not there.
     #[error(
-        "{} is for the IP-Adapter {adapter}, and there {}; give one with --ip-adapter FILE",
+        "{} is for the IP-Adapter {adapter}, but there {}; give one with --ip-adapter FILE",
         path.display(),
         match adapters { 0 => "is none".into(), 1 => "is one".into(), n => format!("are {n}") }
     )]
@@ -120,8 +120,8 @@ pub enum PicturePromptError {
     },
     /// A mask of another shape than the picture that is made.
     #[error(
-        "the mask {} is {width}x{height}, which has another shape than the picture of {to_width}x{to_height}; give one of \
-         that size",
+        "the mask {} is {width}x{height}, which is a different shape from the picture of {to_width}x{to_height}; give one \
+         of that size",
         path.display()
     )]
     MaskShape {

@@ -153,7 +153,7 @@ pub enum Prediction {
 #[derive(Debug, thiserror::Error)]
 pub enum SchedulerError {
     /// No method has that name.
-    #[error("unknown scheduler {name:?}; known are {}", SchedulerKind::ALL.map(SchedulerKind::name).join(", "))]
+    #[error("unknown scheduler {name:?}; the known ones are {}", SchedulerKind::ALL.map(SchedulerKind::name).join(", "))]
     UnknownName {
         /// What was asked for.
         name: String,
@@ -236,7 +236,7 @@ pub enum SchedulerError {
     )]
     NoSpacing(SchedulerKind),
     /// No share.
-    #[error("eta is {0}, but is a share from 0 to 1")]
+    #[error("eta is {0}, but must be a share from 0 to 1")]
     Eta(f64),
     /// The paper's warm-up of PNDM belongs at the beginning.
     #[error(

@@ -38,9 +38,7 @@ pub enum FolderError {
         source: PlanError,
     },
     /// Pictures have gone while they were counted.
-    #[error(
-        "{missing} pictures by {method} are missing in {location}; give the same command again"
-    )]
+    #[error("{missing} pictures by {method} are missing in {location}; run the same command again")]
     Incomplete {
         /// The method.
         method: String,

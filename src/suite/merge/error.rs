@@ -20,7 +20,7 @@ pub enum MergeError {
     Nothing,
     /// A folder with neither a shard nor shards.
     #[error(
-        "{0} is no shard of a run and has none in it: a shard's run.json says which one it is, and its folder is called \
+        "{0} is not a shard of a run and has none in it: a shard's run.json says which one it is, and its folder is called \
          shard-000-of-004"
     )]
     NoShard(String),
@@ -29,8 +29,8 @@ pub enum MergeError {
     Itself(String),
     /// Divided by different numbers.
     #[error(
-        "{a} is shard {a_shard} and {b} is shard {b_shard}: they are of runs that were divided by different numbers and \
-         cannot be joined"
+        "{a} is shard {a_shard} and {b} is shard {b_shard}: they are of runs that were divided into different numbers of \
+         shards and cannot be joined"
     )]
     Count {
         /// The one.
@@ -56,7 +56,7 @@ pub enum MergeError {
         contradictions: Vec<Contradiction>,
     },
     /// Shards that were not named.
-    #[error("of {count} shards {} missing", listed(missing))]
+    #[error("of {count} shards, no. {} missing", listed(missing))]
     Missing {
         /// Their indices.
         missing: Vec<usize>,
@@ -65,8 +65,8 @@ pub enum MergeError {
     },
     /// A shard that is still being made, or was killed.
     #[error(
-        "{location} is unfinished: {done} of its {jobs} pictures by {method} are done; give the command that made it once \
-         more, and it goes on where it stopped"
+        "{location} is unfinished: {done} of its {jobs} pictures by {method} are done; run the command that made it again, \
+         and it goes on where it stopped"
     )]
     Unfinished {
         /// The shard's folder.
@@ -80,8 +80,8 @@ pub enum MergeError {
     },
     /// Lines that a finished shard lacks.
     #[error(
-        "{file} in {location} lacks {missing} of {jobs} pictures, {sample_id} first; remove the method's folder and give \
-         the command that made the shard once more"
+        "{file} in {location} lacks {missing} of {jobs} pictures (the first is {sample_id}); remove the method's folder \
+         and run the command that made the shard again"
     )]
     Gap {
         /// The shard's folder.
@@ -96,9 +96,7 @@ pub enum MergeError {
         sample_id: String,
     },
     /// One picture, two contents.
-    #[error(
-        "{a} and {b} both have {sample_id}, but their {what} differ; leave out the wrong one of the two"
-    )]
+    #[error("{a} and {b} both have {sample_id}, but their {what} differ; leave out the wrong one")]
     Overlap {
         /// The one.
         a: String,
@@ -111,8 +109,8 @@ pub enum MergeError {
     },
     /// Files that are not as they were written.
     #[error(
-        "{location} is damaged: {}; `prepose verify --mend` makes what it can anew, or give the command that made the \
-         shard once more",
+        "{location} is damaged: {}; `prepose verify --mend` remakes what it can, or run the command that made the shard \
+         again",
         named(damage)
     )]
     Damaged {
@@ -123,7 +121,7 @@ pub enum MergeError {
     },
     /// A joined run with more than the shards.
     #[error(
-        "{location} holds {there} pictures already, and the shards have {pictures}; grow the shards, or choose another \
+        "{location} already holds {there} pictures, but the shards have {pictures}; grow the shards, or choose another \
          --out"
     )]
     More {
@@ -135,7 +133,7 @@ pub enum MergeError {
         pictures: usize,
     },
     /// A file that was listed and cannot be had.
-    #[error("{name} in {location} was there a moment ago; is something at work there?")]
+    #[error("{name} in {location} was there a moment ago; is something else at work there?")]
     Vanished {
         /// The shard's folder.
         location: String,

@@ -13,8 +13,8 @@ use crate::prompt::neutral::NeutralError;
 pub enum MethodError {
     /// A name that nobody knows.
     #[error(
-        "{name:?} is no method; there are {}, and several joined by '+', such as psg+best-of-4; anything else can be \
-         said in a file (--methods)",
+        "{name:?} is not a method; the methods are {}, and several joined by '+', such as psg+best-of-4; anything else can \
+         be given in a file (--methods)",
         Method::names()
     )]
     Unknown {
@@ -31,7 +31,7 @@ pub enum MethodError {
     },
     /// A number that makes no sense.
     #[error(
-        "{name:?} has the number 0 or one that is too large; write for instance best-of-8 or delayed-order-2"
+        "{name:?} has the number 0 or one that is too large; write, for instance, best-of-8 or delayed-order-2"
     )]
     Number {
         /// As typed.
@@ -39,14 +39,14 @@ pub enum MethodError {
     },
     /// When a prompt changes, in none of the ways to say it.
     #[error(
-        "{0:?} does not say when the prompt changes: that is a number of steps from 1 (2), a share of them with a decimal \
-         point, above 0 and below 1 (0.1), or a noise level (sigma5.5)"
+        "{0:?} does not say when the prompt changes: give a number of steps, at least 1 (such as 2), a share of them with \
+         a decimal point, above 0 and below 1 (such as 0.1), or a noise level (such as sigma5.5)"
     )]
     Moment(String),
     /// A name that cannot be a folder's.
     #[error(
-        "{name:?} cannot be a method's name: it becomes a folder, and may have letters, digits, '.', '_', '+' and '-', and \
-         begins with a letter or digit"
+        "{name:?} cannot be a method's name: it becomes a folder, may have letters, digits, '.', '_', '+' and '-', and \
+         must begin with a letter or digit"
     )]
     Name {
         /// As given.
@@ -78,7 +78,7 @@ pub enum MethodError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// More methods than anybody compares.
-    #[error("there are {methods} methods; a run has {MOST_METHODS} at most")]
+    #[error("there are {methods} methods; a run has at most {MOST_METHODS}")]
     TooMany {
         /// How many.
         methods: usize,

@@ -72,7 +72,7 @@ pub enum Fault {
     #[error("its {0} is empty, too long, or has control characters")]
     Text(&'static str),
     /// It is in the archive.
-    #[error("it is there already")]
+    #[error("it is already there")]
     Known,
 }
 

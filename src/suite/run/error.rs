@@ -94,7 +94,7 @@ pub enum RunError {
         source: BoxError,
     },
     /// A search by the picture without a detector.
-    #[error("{method} goes by what the checker sees, but there is --checker none")]
+    #[error("{method} uses what the checker sees, but there is no checker (--checker none)")]
     NoChecker {
         /// The method with that search.
         method: String,
@@ -129,7 +129,7 @@ pub enum RunError {
     #[error(transparent)]
     Source(SourceError),
     /// A file from elsewhere that is no picture.
-    #[error("what came for {sample_id}{} is no picture", from(file.as_deref()))]
+    #[error("what came for {sample_id}{} is not a picture", from(file.as_deref()))]
     Picture {
         /// What it was to be.
         sample_id: String,
@@ -144,7 +144,7 @@ pub enum RunError {
     /// A method that works inside of the engine.
     #[error(
         "{method} {why}, but the pictures of this run are made elsewhere: prompt-only and searches by the rewards pse and \
-             checker work with any source, and so does judge with --judge"
+         checker work with any source, as does judge with --judge"
     )]
     Inside {
         /// Which.

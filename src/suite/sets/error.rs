@@ -52,7 +52,7 @@ pub enum SuiteError {
     #[error("{} has no prompts in it", .0.display())]
     Empty(PathBuf),
     /// More than anybody means.
-    #[error("{} has more than {limit} prompts; divide it", path.display())]
+    #[error("{} has more than {limit} prompts; split it", path.display())]
     TooMany {
         /// The file.
         path: PathBuf,
@@ -61,8 +61,8 @@ pub enum SuiteError {
     },
     /// A prompt that "and" cannot be put into.
     #[error(
-        "\"+and\" puts \"and\" for the relation of two objects into each prompt, and {prompt_id} ({prompt:?}) has no such \
-         relation in its text"
+        "\"+and\" puts \"and\" in place of the relation of two objects in each prompt, but {prompt_id} ({prompt:?}) has no \
+         such relation in its text"
     )]
     NoAnd {
         /// Its name.
@@ -87,20 +87,20 @@ pub enum SuiteError {
 pub enum LineError {
     /// Not a line that somebody wrote.
     #[error(
-        "it is longer than {} KiB, which no prompt is; is this a file of prompts, with line ends?",
+        "it is longer than {} KiB, which no prompt is; is this a file of prompts, with line breaks?",
         LINE_LIMIT / 1024
     )]
     TooLong,
     /// A text that is no prompt.
     #[error(
-        "the prompt has {0} characters; prompts have at most {PROMPT_LIMIT}, and the networks read some hundred"
+        "the prompt has {0} characters; prompts have at most {PROMPT_LIMIT}, and the networks read a few hundred"
     )]
     LongPrompt(usize),
     /// Another encoding.
     #[error("byte {0} of the line is not UTF-8; save the file as UTF-8")]
     NotUtf8(usize),
     /// No JSON.
-    #[error("not a JSON object: {0}; a line is such as {{\"prompt\": \"a dog left of a cat\"}}")]
+    #[error("not a JSON object: {0}; a line looks like {{\"prompt\": \"a dog left of a cat\"}}")]
     Json(String),
     /// A value of another kind.
     #[error("\"{key}\" is {found}; it should be {wanted}")]
@@ -117,7 +117,7 @@ pub enum LineError {
     Csv(String),
     /// A row that is longer or shorter than the header.
     #[error(
-        "{found} fields, and the header has {wanted}; a field with a comma in it needs quotation marks"
+        "{found} fields, but the header has {wanted}; a field with a comma in it needs quotation marks"
     )]
     Fields {
         /// How many there are.
@@ -126,7 +126,7 @@ pub enum LineError {
         wanted: usize,
     },
     /// A quotation mark without another one.
-    #[error("a quotation mark opens and does not close before the end of the file")]
+    #[error("a quotation mark is opened but not closed before the end of the file")]
     OpenQuote,
     /// CSV without prompts.
     #[error("no column \"prompt\"; the first line names the columns, and here they are: {0}")]
@@ -154,7 +154,10 @@ pub enum LineError {
     )]
     Id(String),
     /// The same name again.
-    #[error("the prompt_id {id:?} is in line {first} already{}; give each prompt its own", if *exactly { "" } else { " in other letter case, and some file systems see no difference" })]
+    #[error(
+        "the prompt_id {id:?} is already in line {first}{}; give each prompt its own",
+        if *exactly { "" } else { " in different letter case, and some file systems see no difference" }
+    )]
     TwiceId {
         /// The name.
         id: String,
@@ -178,7 +181,7 @@ pub enum LineError {
     Both,
     /// An index without an object.
     #[error(
-        "a relation is between objects {a} and {b}, counted from 0, and there are {objects} objects"
+        "a relation is between objects {a} and {b}, counted from 0, but there are {objects} objects"
     )]
     Index {
         /// The subject's index.
@@ -198,7 +201,7 @@ pub enum LineError {
     },
     /// A relation of three objects.
     #[error(
-        "\"between\" is about three objects, and the relations of a set of prompts are about two; say it with two \
+        "\"between\" is about three objects, but the relations of a set of prompts are about two; say it with two \
          relations, right of one and left of the other"
     )]
     Between,

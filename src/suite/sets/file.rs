@@ -202,12 +202,10 @@ impl Reader {
         }
         let file = path.display();
         if let Some((number, first)) = empty {
-            tracing::warn!(
-                "{file}: empty lines are passed over: {number}, the first is line {first}"
-            );
+            tracing::warn!("{file}: empty lines are skipped: {number}, the first is line {first}");
         }
         if lines.bom {
-            tracing::info!("{file}: the byte order mark is passed over");
+            tracing::info!("{file}: the byte order mark is skipped");
         }
         if lines.crlf > 0 {
             tracing::info!("{file}: {} lines end in CR LF", lines.crlf);

@@ -22,7 +22,7 @@ pub enum DatasetError {
     Captions(#[from] ReadError),
     /// A file that is none of those that are known.
     #[error(
-        "{} is nothing to train on: give a folder of pictures with captions, a run, or a .jsonl, .csv, .parquet or .tar file",
+        "{} cannot be trained on: give a folder of pictures with captions, a run, or a .jsonl, .csv, .parquet or .tar file",
         .0.display()
     )]
     Form(PathBuf),
@@ -36,7 +36,7 @@ pub enum DatasetError {
     },
     /// Too many pictures are of no use.
     #[error(
-        "{skipped} of {all} pictures in {} are of no use, which is more than {most:.0} % (--most-skipped): {first}",
+        "{skipped} of {all} pictures in {} cannot be used, which is more than {most:.0} % (--most-skipped): {first}",
         path.display(), most = most * 100.0
     )]
     Skipped {

@@ -177,7 +177,11 @@ fn a_sample_becomes_a_page() {
         "no picture",
     )
     .unwrap();
-    refuses(folder.path(), &label, &["no picture that a browser shows"]);
+    refuses(
+        folder.path(),
+        &label,
+        &["not a picture that a browser shows"],
+    );
 }
 
 /// `prepose check --manifest` writes its records elsewhere and says in its metrics where the pictures are.
@@ -294,7 +298,7 @@ fn nonsense_is_refused() {
             "more.json",
             &["1 of 67 pictures", "first is a)", "--partial"],
         );
-        refuse(&records, "twice.json", &["has a label already"]);
+        refuse(&records, "twice.json", &["already has the label"]);
     }
     let base = [
         "audit",

@@ -50,7 +50,7 @@ fn boxes_of_prompts_are_for_methods_that_go_by_boxes() {
     refuses(
         folder,
         &run("wrong.jsonl"),
-        &["line 1", "is no box", "0.05,0.25,0.35,0.75"],
+        &["line 1", "is not a box", "0.05,0.25,0.35,0.75"],
     );
     fs::write(folder.join("far.jsonl"), line(&["dog: 0,0,512,512"])).unwrap();
     refuses(

@@ -70,7 +70,10 @@ fn methods_prompts_and_seeds_can_be_added() {
         &["--every", "25", "--seeds", "0", "--limit", "1"],
     ));
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(errors.contains("that were not asked for now"), "{errors}");
+    assert!(
+        errors.contains("that were not asked for this time"),
+        "{errors}"
+    );
     assert!(files(&grown) == before);
     let mut command = program::prepose();
     command.arg("verify").arg(&grown);

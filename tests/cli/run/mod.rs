@@ -267,7 +267,7 @@ fn wrong_input_is_refused_at_once() {
         (
             "spatialbench-uc",
             &["--method", "delayed-order-2"],
-            "can change at 1 to 1",
+            "can change at step 1 to 1",
         ),
         ("spatialbench-uc", &["--every", "0"], "--every is 0"),
         ("spatialbench-uc", &["--limit", "0"], "--limit 0"),

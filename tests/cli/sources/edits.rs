@@ -393,7 +393,7 @@ fn comfyui_changes_pictures_by_a_graph_of_its_own() {
         (&["make.json"][..], "Give --edit-workflow too"),
         (
             &["make.json", "--edit-workflow", "make.json"],
-            "make.json begins with no picture",
+            "make.json does not begin with a picture",
         ),
         (
             &["change.json", "--edit-workflow", "change.json"],
@@ -457,7 +457,7 @@ fn a_program_changes_pictures_if_it_says_so() {
     // Before it makes a seed picture that it could not change.
     let error = refused(with("false"));
     assert!(
-        error.contains("both only makes pictures from nothing, and here they are changed next"),
+        error.contains("both only makes pictures from nothing, but here they are changed next"),
         "{error}"
     );
     assert!(!folder.path().join("run").exists());
@@ -477,7 +477,7 @@ fn pictures_in_a_folder_cannot_be_changed() {
     ];
     let error = refused(edit(folder.path(), &more));
     assert!(
-        error.contains("are there already") && error.contains("run mine.jsonl --pictures"),
+        error.contains("are already there") && error.contains("run mine.jsonl --pictures"),
         "{error}"
     );
     // Those that were changed elsewhere are measured.

@@ -108,7 +108,7 @@ fn one_picture_a_prompt_is_a_layout_too() {
     let error = refused(four(&run, &pictures));
     assert!(
         error
-            .contains("the layout spatialgeneval has one picture of each prompt, and 2 are wanted"),
+            .contains("the layout spatialgeneval has one picture of each prompt, but 2 are wanted"),
         "{error}"
     );
     let mut command = four(&run, &pictures);
@@ -233,7 +233,7 @@ fn sizes_and_formats_may_be_mixed_and_what_is_no_picture_is_named() {
     let error = refused(four(&other, &pictures));
     let name = names[2].file_name().unwrap().to_str().unwrap();
     assert!(
-        error.contains("is no picture") && error.contains(name),
+        error.contains("is not a picture") && error.contains(name),
         "{error}"
     );
 }
@@ -457,7 +457,7 @@ fn the_best_of_several_sources_is_found() {
         (
             &["a/b --maker x".to_owned()],
             "",
-            "--arm begins with a name of letters",
+            "--arm must begin with a name of letters",
         ),
         (
             &["a --no-such".to_owned()],
@@ -467,7 +467,7 @@ fn the_best_of_several_sources_is_found() {
         (
             &[arm("good")],
             "--checker none",
-            "but there is --checker none",
+            "but there is no checker (--checker none)",
         ),
     ] {
         let error = refused(opse(arms, more));

@@ -318,7 +318,7 @@ fn what_cannot_be_trained_is_refused() {
     refuses(
         folder,
         &on("photos", &["--rank", "1000"]),
-        &["rank 1000", "smaller of these"],
+        &["rank 1000", "smaller of the two"],
     );
     refuses(folder, &on("photos", &["--rank", "0"]), &["rank 0"]);
     refuses(

@@ -413,7 +413,7 @@ fn wrong_input_is_refused() {
         (masked("text.png"), "cannot use the mask"),
         (
             masked("square.png"),
-            "32x32, which has another shape than the picture of 48x32",
+            "32x32, which is a different shape from the picture of 48x32",
         ),
         (masked("black.png"), "is empty"),
         (given("FIRST,region=0:0:0.001:0.001"), "is empty"),

@@ -148,7 +148,7 @@ fn wrong_answers_are_refused() {
         ("(dog, cat, left", "format"),
         ("(dog, , left)", "format"),
         ("(dog, bird, left)", "\"bird\" is not in the prompt"),
-        ("(dog, cat, sideways)", "\"sideways\" is no relation"),
+        ("(dog, cat, sideways)", "\"sideways\" is not a relation"),
         ("(dog, dog, left)", "itself"),
         ("(dog, cat, left)\n(cat, dog, left)", "contradict"),
         ("(dog | cat, cat, left)", "format"),
@@ -173,7 +173,10 @@ fn faults_of_the_server() {
         Script::Answer(401, "{\"error\":\"key\"}".into()),
         "status 401",
     );
-    shows(Script::Answer(200, "<html>".into()), "no chat completion");
+    shows(
+        Script::Answer(200, "<html>".into()),
+        "not a chat completion",
+    );
     shows(
         Script::Answer(200, "{\"choices\":[]}".into()),
         "no choices[0].message.content",

@@ -427,7 +427,7 @@ fn given_relations() {
     );
     fails(
         given("a dog and a cat", &["dog | over there | cat"]),
-        "\"over there\" is no relation",
+        "\"over there\" is not a relation",
     );
     fails(
         given("a dog and a cat", &["dog left of cat"]),

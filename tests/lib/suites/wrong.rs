@@ -67,7 +67,7 @@ fn wrong_json() {
         ),
         (
             "{\"prompt\": \"a dog and a cat\", \"relation\": \"left_off\", \"object_a\": \"dog\", \"object_b\": \"cat\"}",
-            &["left_off", "no relation", "mean \"left of\""],
+            &["left_off", "not a relation", "mean \"left of\""],
         ),
         (
             "{\"prompt\": \"a dog and a cat\", \"relation\": \"above\", \"object_a\": \"dog\"}",

@@ -18,8 +18,8 @@ pub enum HubError {
     },
     /// A repository without a revision.
     #[error(
-        "{repo} needs a revision, so that the same files come every time: give --revision with a \
-             commit from {url}"
+        "{repo} needs a revision, so that the same files are downloaded every time: give --revision with a commit from \
+         {url}"
     )]
     NoRevision {
         /// Owner and name.
@@ -29,7 +29,7 @@ pub enum HubError {
     },
     /// A revision that would not stay one name in the cache and on the hub.
     #[error(
-        "{} is no revision; give a commit's hash, a branch or a tag: letters, digits and -_.+, parts joined by /",
+        "{} is not a revision; give a commit's hash, a branch or a tag: letters, digits and -_.+, parts joined by /",
         printable(revision)
     )]
     Revision {
@@ -37,7 +37,7 @@ pub enum HubError {
         revision: String,
     },
     /// A hub's address that cannot be used.
-    #[error("HF_ENDPOINT is no address of a hub: {why}")]
+    #[error("HF_ENDPOINT is not the address of a hub: {why}")]
     Endpoint {
         /// What is wrong, without the address, which may hold a secret.
         why: String,
@@ -91,8 +91,7 @@ pub enum HubError {
     },
     /// The hub could not be reached, or the connection kept breaking off.
     #[error(
-        "{what} could not be downloaded from {endpoint}; what has arrived is kept, run the same \
-             command again to go on"
+        "{what} could not be downloaded from {endpoint}; what has arrived is kept; run the same command again to go on"
     )]
     Network {
         /// The repository and file.
@@ -104,8 +103,7 @@ pub enum HubError {
     },
     /// The content is not what was promised.
     #[error(
-        "{what} is corrupt: its hash is {found}, expected {expected}; it was not kept, run the same \
-             command again"
+        "{what} is corrupt: its hash is {found}, expected {expected}; it was not kept; run the same command again"
     )]
     Corrupt {
         /// The repository and file.
@@ -116,7 +114,7 @@ pub enum HubError {
         expected: String,
     },
     /// A file in the cache is damaged, and the network is switched off.
-    #[error("{}: damaged, its hash is {found}, expected {expected}; HF_HUB_OFFLINE forbids downloading it anew",
+    #[error("{}: damaged, its hash is {found}, expected {expected}; HF_HUB_OFFLINE forbids downloading it again",
         path.display())]
     Damaged {
         /// The file.
@@ -128,8 +126,7 @@ pub enum HubError {
     },
     /// The hub has another file at this revision than the known one.
     #[error(
-        "{endpoint} offers another {what} (sha256 {found}) than the known one ({expected}); do not \
-             use this mirror"
+        "{endpoint} offers a {what} (sha256 {found}) other than the known one ({expected}); do not use this mirror"
     )]
     Other {
         /// The repository and file.
@@ -164,7 +161,7 @@ pub enum HubError {
     },
     /// The hub's answer makes no sense.
     #[error(
-        "{endpoint} answered for {what} with something that is not the hub's: {}",
+        "{endpoint} did not answer for {what} as the hub does: {}",
         redact(reason)
     )]
     Answer {

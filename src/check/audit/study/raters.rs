@@ -29,7 +29,7 @@ pub struct Rater {
 #[derive(Debug, Error, PartialEq)]
 pub enum RaterError {
     /// No column has this name.
-    #[error("there is no column {name:?} in {sheet}; there are {there}")]
+    #[error("there is no column {name:?} in {sheet}; it has {there}")]
     NoColumn {
         /// The column that was asked for.
         name: String,
@@ -39,10 +39,10 @@ pub enum RaterError {
         there: String,
     },
     /// A sheet says nothing of its things.
-    #[error("{0} says nothing of its items: it has names alone")]
+    #[error("{0} says nothing about its items: it has only their names")]
     NothingSaid(String),
     /// A word stands where a number has to.
-    #[error("{rater}: what it says of {item} is no number: {word:?}{}", .hint)]
+    #[error("{rater}: what it says about {item} is not a number: {word:?}{}", .hint)]
     NoNumber {
         /// Who said it.
         rater: String,
@@ -54,7 +54,7 @@ pub enum RaterError {
         hint: &'static str,
     },
     /// A word is none of those that were given.
-    #[error("{rater}: what it says of {item} is {word:?}, which is none of {there}")]
+    #[error("{rater}: what it says about {item} is {word:?}, which is not one of {there}")]
     Unknown {
         /// Who said it.
         rater: String,
@@ -67,7 +67,7 @@ pub enum RaterError {
     },
     /// No thing has been looked at by both.
     #[error(
-        "{first} and {second} say nothing of the same items: their names differ, such as {a:?} and {b:?}"
+        "{first} and {second} have no items in common: the names differ, such as {a:?} and {b:?}"
     )]
     NothingInCommon {
         /// One of them.

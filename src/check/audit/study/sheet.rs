@@ -39,7 +39,7 @@ pub enum SheetError {
     #[error("{0}")]
     Csv(#[from] csv::Error),
     /// A row is something else than names with values.
-    #[error("row {0}: it is no JSON object, {{\"id\": …, …}}")]
+    #[error("row {0}: it is not a JSON object, {{\"id\": …, …}}")]
     NotAnObject(usize),
     /// A row does not say what it is about.
     #[error(

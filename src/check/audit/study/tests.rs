@@ -56,7 +56,7 @@ fn what_is_no_sheet_is_refused() {
     for (text, part) in [
         ("", "no rows"),
         ("[]", "no rows"),
-        ("[1]", "row 1: it is no JSON object"),
+        ("[1]", "row 1: it is not a JSON object"),
         ("{\"id\":1}\n{", "row 2: "),
         ("label\nx\n", "row 1: it does not say what it is about"),
         ("id,label\na,x\na,y\n", "rows 1 and 2 are both about a"),
@@ -82,10 +82,7 @@ fn columns_are_raters() {
         ["overall", "label"]
     );
     let error = raters(&both, &["overall".into()]).unwrap_err().to_string();
-    assert_eq!(
-        error,
-        "there is no column \"overall\" in ben; there are label"
-    );
+    assert_eq!(error, "there is no column \"overall\" in ben; it has label");
 }
 
 #[test]
@@ -107,7 +104,7 @@ fn people_are_taken_together_by_majority_or_mean() {
     assert!(
         error
             .to_string()
-            .contains("is no number: \"right\"; say which"),
+            .contains("is not a number: \"right\"; say which"),
         "{error}"
     );
 }
@@ -151,10 +148,7 @@ fn yes_and_no_have_one_correlation() {
 
     let strangers = [words("x", &[("z", "1")])];
     let error = metrics::correlations(&truth, &strangers, &bootstrap, false).unwrap_err();
-    assert!(
-        error.to_string().contains("nothing of the same items"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("no items in common"), "{error}");
 }
 
 #[test]

@@ -56,7 +56,8 @@ pub enum ReadError {
     Json(#[from] serde_json::Error),
     /// Nothing was detected in this picture, not even nothing.
     #[error(
-        "no detections; a line has \"detections\", a record \"detectors\", and one of OTS-Bench's judge \"label\""
+        "no detections; a line has \"detections\", a record has \"detectors\", and a line of OTS-Bench's judge has \
+         \"label\""
     )]
     NoDetections,
     /// Neither objects nor a prompt that names them.
@@ -135,7 +136,7 @@ pub enum ReadError {
     #[error("GenEval's metadata: {0}")]
     Metadata(String),
     /// A judge's task that there is not.
-    #[error("\"task\" is {0:?}; there are \"t2i\" and \"i2i\"")]
+    #[error("\"task\" is {0:?}; it should be \"t2i\" or \"i2i\"")]
     Task(String),
 }
 

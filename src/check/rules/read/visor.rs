@@ -48,7 +48,7 @@ pub(super) fn case(key: &str, value: Value) -> Result<Case, ReadError> {
         && u8::from(found.right) != entry.sra
     {
         tracing::warn!(
-            "{key}: the file says sra {}, and its centroids say {}; the centroids count",
+            "{key}: the file says sra {}, but its centroids say {}; the centroids count",
             entry.sra,
             u8::from(found.right)
         );

@@ -6,7 +6,7 @@ use prepose::prompt::neutral::neutral;
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Prompt changes")]
 pub struct ChangeArgs {
-    /// Go on with this prompt ...
+    /// Switch to this prompt at the step that --switch-at gives.
     #[arg(
         long,
         value_name = "TEXT",
@@ -14,7 +14,7 @@ pub struct ChangeArgs {
         hide_short_help = true
     )]
     switch_to: Option<String>,
-    /// ... from this step on, counted from 0.
+    /// The step from which --switch-to applies, counted from 0.
     #[arg(
         long,
         value_name = "STEP",
@@ -22,7 +22,7 @@ pub struct ChangeArgs {
         hide_short_help = true
     )]
     switch_at: Option<usize>,
-    /// Begin with a neutral prompt for so many steps.
+    /// Begin with a neutral prompt for this many steps.
     ///
     /// "two animals" for "a dog and a cat", so that the order of the words does not decide the layout.
     #[arg(
@@ -57,7 +57,7 @@ impl ChangeArgs {
             Some(given) => Ok(given.clone()),
             None => {
                 let derived = neutral(prompt)?;
-                tracing::info!("the first steps have {derived:?}, neutral for {prompt:?}");
+                tracing::info!("the first steps use {derived:?}, the neutral form of {prompt:?}");
                 Ok(derived)
             }
         }

@@ -19,7 +19,7 @@ pub struct GuideArgs {
     /// Guide by attention.
     #[arg(long, value_name = "METHOD")]
     guide: Option<Method>,
-    /// With --again: without the guidance of the picture.
+    /// With --again: drop the picture's guidance.
     #[arg(
         long,
         requires = "again",
@@ -27,7 +27,7 @@ pub struct GuideArgs {
         hide_short_help = true
     )]
     no_guide: bool,
-    /// Whose constants [default: default].
+    /// The preset that the constants are taken from [default: default].
     #[arg(
         long,
         value_name = "PRESET",
@@ -38,10 +38,10 @@ pub struct GuideArgs {
     /// How many steps are guided, from the first on [default: the preset's].
     #[arg(long, value_name = "N", requires = "guided", hide_short_help = true)]
     guide_steps: Option<usize>,
-    /// The first guided step, from 0 [default: 0].
+    /// The first guided step, counted from 0 [default: 0].
     #[arg(long, value_name = "STEP", requires = "guided", hide_short_help = true)]
     guide_from: Option<usize>,
-    /// What the gradient is multiplied with [default: the preset's].
+    /// What the gradient is multiplied by [default: the preset's].
     #[arg(
         long,
         value_name = "FACTOR",
@@ -49,7 +49,7 @@ pub struct GuideArgs {
         hide_short_help = true
     )]
     guide_scale: Option<f64>,
-    /// Cells along the shorter side of the maps that are read [default: the smallest maps with 12].
+    /// Cells along the shorter side of the maps to read [default: the smallest maps with at least 12].
     #[arg(
         long,
         value_name = "CELLS",
@@ -57,16 +57,16 @@ pub struct GuideArgs {
         hide_short_help = true
     )]
     guide_resolution: Option<usize>,
-    /// Layers that are read: reference, cheap, or names such as up_blocks.1,mid_block [default: reference].
+    /// Layers to read: reference, cheap, or names such as up_blocks.1,mid_block [default: reference].
     #[arg(long, value_name = "LAYERS", value_parser = parse_layers, requires = "guided", hide_short_help = true)]
     guide_layers: Option<Layers>,
-    /// Record the step's own UNet call instead of one before it: cheaper, and the correction comes a step late.
+    /// Record the step's own UNet call instead of one before it: cheaper, but the correction comes one step late.
     #[arg(long, requires = "guided", hide_short_help = true)]
     guide_one_pass: bool,
-    /// Take the gradient in every N-th guided step only, and move by the last one in between [default: 1].
+    /// Take the gradient only in every N-th guided step, and use the last one in between [default: 1].
     #[arg(long, value_name = "N", requires = "guided", hide_short_help = true)]
     guide_every: Option<usize>,
-    /// Between the gradients of --guide-every, go on along the line through the last two instead.
+    /// Between the gradients of --guide-every, extrapolate from the last two instead of using the last.
     #[arg(long, requires = "guided", hide_short_help = true)]
     guide_extrapolate: bool,
     /// Smooth the maps: true or false [default: the preset's].
@@ -78,10 +78,10 @@ pub struct GuideArgs {
     /// pos: the loss [default: the preset's].
     #[arg(long, value_name = "LOSS", requires = "guided", hide_short_help = true)]
     guide_loss: Option<PosLoss>,
-    /// pos: several relations as a sum or in sequence [default: the preset's].
+    /// pos: combine several relations as a sum or in sequence [default: the preset's].
     #[arg(long, value_name = "HOW", requires = "guided", hide_short_help = true)]
     guide_combine: Option<Combination>,
-    /// pos: what is near and what is far, as a share of the picture's shorter side [default: the preset's].
+    /// pos: the distance at which near becomes far, as a share of the picture's shorter side [default: the preset's].
     #[arg(
         long,
         value_name = "SHARE",
@@ -92,13 +92,13 @@ pub struct GuideArgs {
     /// steer: the classifier, as `prepose train steer` writes it [default: the checkpoint's own; the toybox has one].
     #[arg(long, value_name = "FILE", requires = "guided", hide_short_help = true)]
     steer: Option<PathBuf>,
-    /// steer: the most updates in a step [default: the preset's].
+    /// steer: the maximum number of updates in a step [default: the preset's].
     #[arg(long, value_name = "N", requires = "guided", hide_short_help = true)]
     guide_updates: Option<usize>,
-    /// steer: the loss below which a step is not updated any more [default: the preset's].
+    /// steer: the loss below which a step is no longer updated [default: the preset's].
     #[arg(long, value_name = "LOSS", requires = "guided", hide_short_help = true)]
     guide_threshold: Option<f64>,
-    /// Tokens that stand for an object: all of its phrase, or the first as in the authors' code [default: the preset's].
+    /// Tokens that stand for an object: all of its phrase, or only the first, as in the authors' code [default: the preset's].
     #[arg(
         long,
         value_name = "POLICY",
@@ -106,9 +106,9 @@ pub struct GuideArgs {
         hide_short_help = true
     )]
     guide_tokens: Option<TokenPolicy>,
-    /// What holds instead of the prompt's relations.
+    /// A relation to use instead of the prompt's own.
     ///
-    /// As "dog | left of | cat"; may be repeated.
+    /// Written as "dog | left of | cat"; may be repeated.
     #[arg(long, value_name = "A | REL | B", hide_short_help = true)]
     pub(in crate::cli::generate) relation: Vec<GivenRelation>,
     #[command(flatten)]
@@ -121,14 +121,14 @@ pub struct GuideArgs {
         hide_short_help = true
     )]
     pub(in crate::cli::generate) boxes: Vec<ObjectBox>,
-    /// Put objects into boxes by GLIGEN's layers in this share of the steps [default: 0.3].
+    /// Put objects into boxes with GLIGEN's layers in this share of the steps [default: 0.3].
     ///
-    /// For the toybox, a checkpoint that has them, or with --gligen. Boxes come from --box, or from the layout of a prompt with one
-    /// relation. It goes together with --guide.
+    /// This needs the toybox, a checkpoint with such layers, or --gligen. Boxes come from --box, or from the layout of
+    /// a prompt with one relation. It can be combined with --guide.
     #[arg(long, value_name = "SHARE", num_args = 0..=1, require_equals = true, default_missing_value = "0.3",
           hide_short_help = true)]
     ground: Option<f64>,
-    /// With --again: without GLIGEN's layers.
+    /// With --again: leave out GLIGEN's layers.
     #[arg(
         long,
         requires = "again",
@@ -136,7 +136,7 @@ pub struct GuideArgs {
         hide_short_help = true
     )]
     no_ground: bool,
-    /// With --again: without the pictures that IP-Adapters showed.
+    /// With --again: leave out the pictures that IP-Adapters showed.
     #[arg(
         long,
         requires = "again",

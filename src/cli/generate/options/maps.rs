@@ -12,12 +12,12 @@ use crate::cli::values::{Numbers, parse_numbers};
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Attention maps")]
 pub struct MapArgs {
-    /// Write where the network looks into this folder.
+    /// The folder for maps of where the network looks.
     ///
     /// A heat map over the picture for each object, sheets over time, and the values.
     #[arg(long, value_name = "FOLDER", help_heading = "Output")]
     pub(in crate::cli::generate) attention_maps: Option<PathBuf>,
-    /// Cells along the shorter side of the maps [default: the smallest maps with 12].
+    /// Cells along the shorter side of the maps [default: the smallest maps with at least 12].
     #[arg(
         long,
         value_name = "CELLS",
@@ -26,7 +26,7 @@ pub struct MapArgs {
         conflicts_with = "attention_layers"
     )]
     pub(in crate::cli::generate) attention_resolution: Option<usize>,
-    /// Layers, by name, such as up_blocks.1,mid_block.
+    /// Layers to read, by name, such as up_blocks.1,mid_block.
     #[arg(
         long,
         value_name = "NAMES",
@@ -44,7 +44,7 @@ pub struct MapArgs {
         hide_short_help = true
     )]
     pub(in crate::cli::generate) attention_words: Vec<String>,
-    /// Heads, from 0: 0-3 or 1,5 [default: all].
+    /// Heads to read, counted from 0: 0-3 or 1,5 [default: all].
     #[arg(
         long,
         value_name = "LIST",
@@ -53,7 +53,7 @@ pub struct MapArgs {
         hide_short_help = true
     )]
     pub(in crate::cli::generate) attention_heads: Option<Numbers>,
-    /// Every so many steps.
+    /// Read maps once every STEPS steps.
     #[arg(
         long,
         value_name = "STEPS",
@@ -62,7 +62,7 @@ pub struct MapArgs {
         hide_short_help = true
     )]
     pub(in crate::cli::generate) attention_every: usize,
-    /// Which half of classifier-free guidance.
+    /// Which half of classifier-free guidance to read.
     #[arg(
         long,
         value_name = "HALF",

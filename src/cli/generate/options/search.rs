@@ -13,13 +13,13 @@ use crate::cli::values::parse_numbers;
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Search")]
 pub struct SearchArgs {
-    /// Try so many noises and keep the best.
+    /// Try N noises and keep the best.
     #[arg(long, value_name = "N")]
     best_of: Option<usize>,
-    /// What makes a candidate good [default: attention].
+    /// How candidates are scored [default: attention].
     #[arg(long, value_name = "REWARD", requires = "best_of")]
     reward: Option<RewardKind>,
-    /// The detector that `--reward checker`, `pse` or `relations` asks: toybox, frcnn-v2, rtdetr-v2-r18 and others
+    /// The detector that `--reward checker`, `pse` or `relations` uses: toybox, frcnn-v2, rtdetr-v2-r18 and others
     /// (docs/detectors.md), or the path of one [default: toybox].
     #[arg(
         long,
@@ -32,7 +32,7 @@ pub struct SearchArgs {
     looking: LookingArgs,
     /// Drop the worse half early.
     ///
-    /// `auto` is after 15, 25 and 40 % of the steps; or give a list of steps such as 3,5,8.
+    /// `auto` means after 15, 25 and 40 % of the steps; or give a list of steps such as 3,5,8.
     #[arg(long, value_name = "STEPS", num_args = 0..=1, default_missing_value = "auto",
           require_equals = true, value_parser = parse_pruning, requires = "best_of")]
     prune: Option<Pruning>,

@@ -29,11 +29,12 @@ use shown::{Shown, of_folder, of_run};
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "SpatialGenEval")]
 pub struct Options {
-    /// The prompts with their questions, one JSON object a line: the benchmark's own file, or one by `prepose spatialgen propose`.
+    /// The prompts with their questions, one JSON object per line: the benchmark's own file, or one that `prepose spatialgen
+    /// propose` wrote.
     #[arg(long, value_name = "FILE")]
     questions: Option<PathBuf>,
-    /// Also ask with the options in another order (shuffled) and without a picture (no-picture): what of the figures is not
-    /// the pictures'.
+    /// Also ask with the options in another order (shuffled) and without a picture (no-picture), to see how much of the
+    /// figures is not due to the pictures.
     #[arg(
         long,
         value_enum,
@@ -41,11 +42,11 @@ pub struct Options {
         value_name = "shuffled,no-picture"
     )]
     control: Vec<Controls>,
-    /// Valid answers about each picture.
+    /// Valid answers to get for each picture.
     #[arg(long, value_name = "N", default_value_t = Rules::default().rounds, hide_short_help = true,
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1000))]
     rounds: usize,
-    /// How often a picture is asked about at most, until there are so many.
+    /// How often to ask about a picture at most, to get that many valid answers.
     #[arg(long, value_name = "N", default_value_t = Rules::default().attempts, hide_short_help = true,
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=10_000))]
     most_rounds: usize,
@@ -53,7 +54,7 @@ pub struct Options {
     #[arg(long, value_name = "N", default_value_t = Rules::default().right, hide_short_help = true,
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1000))]
     agreeing: usize,
-    /// Draws the order of shuffled options.
+    /// The seed for the order of shuffled options.
     #[arg(long, value_name = "N", default_value_t = 0, hide_short_help = true)]
     shuffle_seed: u64,
 }
@@ -76,15 +77,15 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     };
     ensure!(
         rules.right <= rules.rounds && rules.rounds <= rules.attempts,
-        "--agreeing ({}) must not be more than --rounds ({}), nor that more than --most-rounds ({})",
+        "--agreeing ({}) must not be more than --rounds ({}), and --rounds must not be more than --most-rounds ({})",
         rules.right,
         rules.rounds,
         rules.attempts
     );
     let Some(path) = &options.questions else {
         bail!(
-            "--benchmark spatialgen needs --questions FILE: the benchmark's file, which has no licence and so is not in prepose, or one by \
-             prepose spatialgen propose"
+            "--benchmark spatialgen needs --questions FILE: the benchmark's file, which has no licence and so is not in \
+             prepose, or one made by prepose spatialgen propose"
         );
     };
     let text =
@@ -158,7 +159,8 @@ fn by_model(
     );
     ensure!(
         !args.judge.has_boxes(),
-        "--detections and --checker are the oracle's, and no model's; judge once with --judge oracle to see what boxes decide"
+        "--detections and --checker are for the oracle, not for a model; judge once with --judge oracle to see what boxes \
+         decide"
     );
     let seed = options.shuffle_seed;
     let (asked, questions) = questions(options, items, shown);

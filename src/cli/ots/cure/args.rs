@@ -23,16 +23,17 @@ use crate::cli::values::{Seeds, parse_seeds};
 
 /// Fine-tune a LoRA against the bias of order, and measure it before and after, beside a control (table 6).
 ///
-/// Pictures of two things are made and checked; those in which the two stand clearly side by side are trained on, each also
-/// flipped: so no order of mention goes with a side. The control is trained on the same pictures without flips. Everything goes
-/// into one folder and may be killed at any time: the same command goes on where it stopped (docs/cure.md).
+/// Pictures of two things are made and checked; those in which the two stand clearly side by side are trained on, each
+/// also flipped, so that no order of mention goes with a side. The control is trained on the same pictures without
+/// flips. Everything is kept in one folder, and the command can be killed at any time; the same command resumes where
+/// it stopped (docs/cure.md).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   prepose ots cure --with-sides --out runs/cure                       # the toybox
   prepose ots cure --by mirror,exchange --recipe --out runs/cure      # what it would do
   prepose ots cure --with-sides --known-objects --checkpoint sd15.safetensors --checker frcnn-v2 --device cuda --out runs/sd15")]
 pub struct Args {
-    /// How the flipped sample is made; each is a LoRA of its own.
+    /// How flipped samples are made; each way trains a LoRA of its own.
     #[arg(
         long,
         value_enum,
@@ -42,11 +43,11 @@ pub struct Args {
         help_heading = "Cure"
     )]
     pub by: Vec<By>,
-    /// Train each picture with captions that say how its two stand, too, so that "left of" and "right of" are not
-    /// forgotten.
+    /// Also train each picture with captions that say how its two objects stand, so that "left of" and "right of" are
+    /// not forgotten.
     #[arg(long, help_heading = "Cure")]
     pub with_sides: bool,
-    /// Show the settings of the training, and do nothing.
+    /// Show the settings of the training, and do nothing else.
     #[arg(long, help_heading = "Cure")]
     pub recipe: bool,
     /// A set of neutral pairs in both orders.
@@ -57,7 +58,7 @@ pub struct Args {
         help_heading = "Cure"
     )]
     pub suite: String,
-    /// A run of neutral pairs whose pictures are trained on, instead of making some.
+    /// Train on the pictures of this run of neutral pairs instead of making some.
     #[arg(
         long,
         value_name = "RUN",
@@ -65,10 +66,10 @@ pub struct Args {
         help_heading = "Cure"
     )]
     pub pairs: Option<PathBuf>,
-    /// Pairs of objects that training pictures are made of, at most; they are in both orders, and never measured.
+    /// Make training pictures of at most N pairs of objects, in both orders; these pairs are never measured.
     #[arg(long, value_name = "N", default_value_t = 128, help_heading = "Cure")]
     pub most_pairs: usize,
-    /// Training pictures are made from each of these, 0-7 or 1,5,9.
+    /// Make training pictures from each of these seeds: 0-7 or 1,5,9.
     #[arg(
         long,
         value_name = "LIST",
@@ -77,10 +78,10 @@ pub struct Args {
         help_heading = "Cure"
     )]
     pub pair_seeds: Seeds,
-    /// Neutral prompts that are measured, at most, and as many with a side.
+    /// Measure at most N neutral prompts, and as many that say a side.
     #[arg(long, value_name = "N", default_value_t = 264, help_heading = "Cure")]
     pub most_prompts: usize,
-    /// The network whose features say how far pictures are from those that were trained on (docs/quality.md).
+    /// The network whose features measure how far pictures are from those that were trained on (docs/quality.md).
     #[arg(
         long,
         value_name = "PATH",
@@ -103,7 +104,7 @@ pub struct Args {
         hide_short_help = true
     )]
     pub train_rate: Option<f64>,
-    /// The rank of linear layers' changes [default: 32 as in table 12; toybox: 16].
+    /// The rank of the changes to linear layers [default: 32 as in table 12; toybox: 16].
     #[arg(long, value_name = "N", help_heading = "Cure", hide_short_help = true)]
     pub rank: Option<usize>,
     /// Which layers are changed [default: all, as in table 12].
@@ -115,8 +116,8 @@ pub struct Args {
         hide_short_help = true
     )]
     pub layers: Option<Layers>,
-    /// Draw this share of the timesteps with a bias to high noise, where layouts are decided, and the others around the middle
-    /// [default: all around the middle as in table 12; toybox: 0.7].
+    /// Draw this share of the timesteps with a bias towards high noise, where layouts are decided, and the others
+    /// around the middle [default: all around the middle as in table 12; toybox: 0.7].
     #[arg(
         long,
         value_name = "SHARE",
@@ -124,7 +125,7 @@ pub struct Args {
         hide_short_help = true
     )]
     pub layout_share: Option<f64>,
-    /// Of everything that a training draws.
+    /// The seed of everything that a training draws at random.
     #[arg(
         long,
         value_name = "N",
@@ -140,7 +141,7 @@ pub struct Args {
 /// How flipped samples are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum By {
-    /// The mirror image with the same caption, as in the paper; left and right are exchanged in captions that say them
+    /// The mirror image with the same caption, as in the paper; left and right are swapped in captions that name them
     Mirror,
     /// The same picture, its two objects named in the other order
     Exchange,
@@ -190,7 +191,7 @@ impl Args {
         );
         ensure!(
             !settings.out.contains("://"),
-            "{} is no folder of this machine, and trainings keep their state in one",
+            "{} is not a folder on this machine, where trainings keep their state",
             settings.out
         );
         ensure!(
@@ -204,7 +205,7 @@ impl Args {
         );
         let mut by = self.by.clone();
         by.dedup();
-        ensure!(by.len() == self.by.len(), "--by names the same twice");
+        ensure!(by.len() == self.by.len(), "--by names the same one twice");
         Ok(())
     }
 

@@ -82,7 +82,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     prepare_folder(&out)?;
     let Some(_lock) = lock(&out)? else {
         bail!(
-            "another cure is at work in {}; wait for its end, or give another folder",
+            "another cure is at work in {}; wait for it to finish, or give another folder",
             out.display()
         );
     };
@@ -168,7 +168,7 @@ impl Cure<'_> {
         let different = differences(&there, &here);
         ensure!(
             different.is_empty(),
-            "{} has another cure, in which {}; give those settings to go on with it, or another folder",
+            "{} has another cure, in which {}; give those settings to continue it, or another folder",
             self.out.display(),
             different.join(", ")
         );

@@ -51,10 +51,10 @@ impl Pairs {
 pub fn open(path: &Path) -> anyhow::Result<RunFolder> {
     let name = path.to_string_lossy();
     let folder = RunFolder::open(store::open(&name)?)
-        .with_context(|| format!("--pairs {name} is no run that can be read"))?;
+        .with_context(|| format!("--pairs {name} is not a run that can be read"))?;
     ensure!(
         folder.plan().config.checker.is_some(),
-        "nobody looked at the pictures of --pairs {name}; a run with a checker is needed, which says where things are"
+        "no checker looked at the pictures of --pairs {name}; a run with a checker is needed, which says where things are"
     );
     Ok(folder)
 }
@@ -91,7 +91,7 @@ pub fn gather(folder: &RunFolder, out: &Path, with_sides: bool) -> anyhow::Resul
         if !path.exists() {
             let from = format!("{method}/{picture}");
             let bytes = folder.store().get(&from)?;
-            let bytes = bytes.with_context(|| format!("{from} is not there any more"))?;
+            let bytes = bytes.with_context(|| format!("{from} is no longer there"))?;
             write_atomically(&path, &bytes)?;
         }
         Ok(format!("pictures/{name}"))
@@ -141,7 +141,7 @@ fn list(
 ) -> anyhow::Result<Pairs> {
     ensure!(
         !pairs.is_empty(),
-        "of {} pictures none shows its two things clearly side by side, so that there is nothing to train on; more steps or \
+        "none of {} pictures shows its two things clearly side by side, so there is nothing to train on; more steps or \
          --most-pairs may help",
         counts.pictures
     );

@@ -65,13 +65,13 @@ impl Split {
         };
         ensure!(
             !neutral.prompts.is_empty() && (taken.is_some() || !train.prompts.is_empty()),
-            "{} has too few pairs to train on some and to measure others; --most-prompts takes fewer of them",
+            "{} has too few pairs to train on some and to measure others; take fewer of them with --most-prompts",
             suite.name
         );
         let stated = stated(&neutral);
         ensure!(
             !stated.prompts.is_empty(),
-            "no prompt of {} joins its objects by \"and\", as \"a dog and a cat\", so that none can say a side instead",
+            "no prompt of {} joins its objects by \"and\", as \"a dog and a cat\", so none can say a side instead",
             suite.name
         );
         Ok(Self {

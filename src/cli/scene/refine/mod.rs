@@ -31,31 +31,32 @@ use crate::cli::sampling::SamplingArgs;
 use scenes::Scene;
 use stages::Work;
 
-/// Look at a picture, draw what is missing, and draw again with both in sight (Scene-Bench's feedback; docs/judge.md).
+/// Look at a picture, draw what is missing, and draw again with both in view (Scene-Bench's feedback; docs/judge.md).
 ///
-/// Each graph's picture is made and judged. Of what is missing a graph is made, and of that a reference picture; the last
-/// picture is made as the first, shown both through an IP-Adapter. All pictures are kept; the same command goes on where it
-/// was stopped.
+/// Each graph's picture is made and judged. What is missing becomes a graph, from which a reference picture is made; the last
+/// picture is made like the first, but with both of them shown through an IP-Adapter. All pictures are kept; the same command
+/// resumes where it stopped.
 #[derive(Debug, clap::Args)]
 pub struct Refine {
-    /// Scene graphs (a JSON list, or one a line), a set of `prepose suites`, or a prompt.
+    /// Scene graphs (a JSON list, or one per line), a set of `prepose suites`, or a prompt.
     #[arg(value_name = "GRAPHS|SUITE|PROMPT")]
     scenes: String,
     /// Where pictures, answers and tables go.
     #[arg(short, long, value_name = "FOLDER")]
     out: PathBuf,
-    /// Texts of the graphs to draw in place of their triples, as `scene compose` writes them.
+    /// Texts to draw the graphs from, in place of their triples, as `scene compose` writes them.
     #[arg(long, value_name = "FILE")]
     texts: Option<PathBuf>,
-    /// How strongly the first picture and that of what is missing are shown; 0.5,0 is the paper's control.
+    /// How strongly the first picture and the one of what is missing are shown; 0.5,0 is the paper's control.
     #[arg(long, value_name = "A,B", default_value = "0.5,0.5", value_parser = parse_scales)]
     scales: [f64; 2],
-    /// Guide what is drawn again by attention, as `generate` does: what was missing, and the last pictures.
+    /// Guide the pictures of what was missing and the last pictures by attention, as `generate` does.
     ///
-    /// By the graph's relations; graphs without one that attention shows are drawn as they are. Beyond the paper.
+    /// They are guided by the graph's relations; graphs without a relation that attention shows are drawn unguided. This is
+    /// not in the paper.
     #[arg(long, value_name = "METHOD", help_heading = "Guidance")]
     guide: Option<Method>,
-    /// Of the noise of all pictures.
+    /// The seed of the noise of all pictures.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// Pictures at a time: auto, or a number.
@@ -67,16 +68,16 @@ pub struct Refine {
     sampling: SamplingArgs,
     #[command(flatten)]
     judge: JudgeArgs,
-    /// The detector that the oracle sees by, as for `check` [default: toybox].
+    /// The detector that the oracle uses, as for `check` [default: toybox].
     #[arg(long, value_name = "NAME|FILE", help_heading = "Judge")]
     checker: Option<String>,
     #[command(flatten)]
     scoring: Scoring,
-    /// How often graphs are drawn again for the 95 % intervals.
+    /// How often graphs are resampled for the 95 % intervals.
     #[arg(long, value_name = "N", default_value_t = Bootstrap::default().draws, hide_short_help = true,
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
     bootstrap: usize,
-    /// One JSON object on standard output.
+    /// Print one JSON object on standard output.
     #[arg(long)]
     json: bool,
 }
@@ -190,7 +191,7 @@ impl Refine {
         self.scoring.check()?;
         ensure!(
             self.sampling.ip_picture.is_empty(),
-            "--ip-picture does not go with scene refine, which shows the pictures that it has made"
+            "--ip-picture cannot be used with scene refine, which shows the pictures that it has made"
         );
         self.judge.check()?;
         if !self.judge.is_oracle() {

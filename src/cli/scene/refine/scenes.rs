@@ -38,7 +38,7 @@ pub fn read(given: &str, texts: Option<&Path>) -> anyhow::Result<Vec<Scene>> {
         ensure!(!looks_like_a_file, "there is no file {given}");
         ensure!(
             texts.is_none(),
-            "--texts are those of graphs, and a prompt or a suite was given"
+            "--texts are those of graphs, but a prompt or a suite was given"
         );
         if let Some(set) = sets::find(given) {
             return set.suite().prompts.into_iter().map(of_suite).collect();
@@ -111,7 +111,7 @@ fn edges(relations: &[StatedRelation], names: &[String]) -> Vec<Relationship> {
 fn of_prompt(prompt: &str) -> anyhow::Result<Scene> {
     let read = scene::Scene::parse(prompt)?;
     if read.objects.is_empty() {
-        bail!("{prompt:?} is no file, and as a prompt it names no object");
+        bail!("{prompt:?} is not a file, and as a prompt it names no object");
     }
     let names = numbered(read.objects.iter().map(|object| object.phrase.as_str()));
     let graph = Graph {

@@ -47,7 +47,7 @@ pub fn keep(
     match different.first() {
         None => Ok(()),
         Some(name) => bail!(
-            "{} was begun with another {name}; give another --out, or what it was begun with",
+            "{} was begun with a different {name}; give another --out, or what it was begun with",
             folder.display()
         ),
     }

@@ -48,10 +48,10 @@ pub struct QualityArgs {
     /// Write the mean and the covariance of the pictures' features, as pytorch-fid does (.npz).
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     save_statistics: Option<PathBuf>,
-    /// Which neighbour counts for precision, recall, density and coverage.
+    /// Which nearest neighbour counts for precision, recall, density and coverage.
     #[arg(long, value_name = "K", default_value_t = 5, hide_short_help = true)]
     neighbours: usize,
-    /// The width of RKE's kernel [default: the median distance of the pictures].
+    /// The width of RKE's kernel [default: the median distance between the pictures].
     #[arg(
         allow_negative_numbers = true,
         long,
@@ -59,7 +59,7 @@ pub struct QualityArgs {
         hide_short_help = true
     )]
     rke_width: Option<f64>,
-    /// How often pictures are drawn for an interval.
+    /// How often pictures are resampled for an interval.
     #[arg(
         long,
         value_name = "N",
@@ -92,7 +92,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     if own.save_statistics.is_some() {
         ensure!(
             sets.len() == 1 && networks.len() == 1,
-            "--save-statistics writes those of one set by one network; there are {} and {}",
+            "--save-statistics writes those of one set by one network; there are {} sets and {} networks",
             sets.len(),
             networks.len()
         );
@@ -142,17 +142,17 @@ fn settings(args: &Args) -> anyhow::Result<Settings> {
     let own = &args.quality;
     ensure!(
         (1..=1_000_000).contains(&own.draws),
-        "--draws is {}; it has to be from 1 to 1000000",
+        "--draws is {}; it must be from 1 to 1000000",
         own.draws
     );
     ensure!(
         own.neighbours > 0,
-        "--neighbours is 0; the first is the least"
+        "--neighbours is 0; it must be at least 1"
     );
     if let Some(width) = own.rke_width {
         ensure!(
             width.is_finite() && width > 0.0,
-            "--rke-width is {width}; it has to be above 0"
+            "--rke-width is {width}; it must be above 0"
         );
     }
     Ok(Settings {

@@ -28,7 +28,7 @@ pub fn of(
     let prompts: Option<Vec<&str>> = set.prompts.iter().map(Option::as_deref).collect();
     let prompts = prompts.with_context(|| {
         let name = &set.name;
-        format!("--image-reward compares pictures with their prompts, and {name} has some without: give a run")
+        format!("--image-reward compares pictures with their prompts, but {name} has some without one: give a run")
     })?;
     let mut progress = Progress::new(set.pictures.len() as u64, "pictures", quiet);
     progress.message(format!("{} looks at {}", scorer.name(), set.name));

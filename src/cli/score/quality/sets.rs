@@ -33,7 +33,7 @@ pub fn sets_in(path: &Path) -> anyhow::Result<Vec<PictureSet>> {
         let metadata = metadata.with_context(|| format!("cannot read {name}"))?;
         ensure!(
             metadata.is_dir(),
-            "{name} is no folder; quality is that of a set of pictures: give the folder they are in, or a run"
+            "{name} is not a folder; quality is that of a set of pictures: give the folder they are in, or a run"
         );
         let is_run = ["run.json", "manifest.jsonl", "per_sample.jsonl"]
             .iter()

@@ -14,19 +14,19 @@ use crate::cli::model::parse_adapter;
 /// `prepose train lora`
 #[derive(Debug, clap::Args)]
 pub struct LoraArgs {
-    /// The rank of the changes of linear layers and 1x1 convolutions.
+    /// The rank of the changes to linear layers and 1x1 convolutions.
     #[arg(long, value_name = "N", default_value_t = 16, help_heading = "LoRA")]
     pub rank: usize,
-    /// Scales the change, divided by the rank [default: the rank].
+    /// The change is scaled by this number divided by the rank [default: the rank].
     #[arg(long, value_name = "NUMBER", help_heading = "LoRA")]
     pub alpha: Option<f64>,
     /// Which layers are changed.
     #[arg(long, value_enum, default_value_t, help_heading = "LoRA")]
     pub layers: Layers,
-    /// The rank of larger convolutions; with it --layers is all [default: the rank].
+    /// The rank of the changes to larger convolutions; implies --layers all [default: the rank].
     #[arg(long, value_name = "N", help_heading = "LoRA")]
     pub conv_rank: Option<usize>,
-    /// As --alpha, of larger convolutions [default: their rank].
+    /// As --alpha, for larger convolutions [default: their rank].
     #[arg(long, value_name = "NUMBER", help_heading = "LoRA")]
     pub conv_alpha: Option<f64>,
     #[command(flatten)]
@@ -36,7 +36,7 @@ pub struct LoraArgs {
 /// `prepose train unet`
 #[derive(Debug, clap::Args)]
 pub struct UnetArgs {
-    /// Only parameters with these parts of names between dots, such as attn2 or mid_block; may be repeated [default: all].
+    /// Train only parameters whose dotted names have this part, such as attn2 or mid_block; may be repeated [default: all].
     #[arg(long, value_name = "NAME")]
     pub only: Vec<String>,
     #[command(flatten)]
@@ -49,7 +49,7 @@ pub struct GligenArgs {
     /// Layers to begin with: a file for this checkpoint [default: the checkpoint's own, or new ones].
     #[arg(long, value_name = "FILE", help_heading = "GLIGEN")]
     pub gligen: Option<PathBuf>,
-    /// The share of batches that are told of no objects.
+    /// The share of batches that are given no objects.
     #[arg(
         long,
         value_name = "SHARE",
@@ -65,13 +65,13 @@ pub struct GligenArgs {
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("begun").required(true).args(["image_encoder", "ip_adapter"])))]
 pub struct IpAdapterArgs {
-    /// The picture encoder of a new adapter, CLIP's: a folder, a file of weights, a name, or toybox-clip.
+    /// The CLIP picture encoder of a new adapter: a folder, a file of weights, a name, or toybox-clip.
     #[arg(long, value_name = "PATH|NAME", help_heading = "IP-Adapter")]
     image_encoder: Option<PathBuf>,
     /// An adapter to begin with; its picture encoder is found as for generate.
     #[arg(long, value_name = "FILE[,encoder=PATH]", value_parser = parse_adapter, help_heading = "IP-Adapter")]
     ip_adapter: Option<Adapter>,
-    /// A new adapter of the kind "plus": a resampler looks at the encoder's states, not at one embedding.
+    /// Make a new adapter of the kind "plus": a resampler looks at the encoder's states, not at one embedding.
     #[arg(long, requires = "image_encoder", help_heading = "IP-Adapter")]
     plus: bool,
     /// The share of samples with no picture shown.
@@ -90,7 +90,7 @@ pub struct IpAdapterArgs {
         help_heading = "IP-Adapter"
     )]
     both_dropout: f64,
-    /// What sample pictures are shown.
+    /// The picture that is shown to the network for sample pictures.
     #[arg(
         long,
         value_name = "FILE",
@@ -127,7 +127,7 @@ impl IpAdapterArgs {
         });
         anyhow::ensure!(
             job.samples.prompts.is_empty() || self.sample_picture.is_some(),
-            "an IP-Adapter shows pictures, and --sample has none; give one with --sample-picture FILE"
+            "an IP-Adapter shows pictures, but --sample has none; give one with --sample-picture FILE"
         );
         job.samples.picture.clone_from(&self.sample_picture);
         Ok(job)

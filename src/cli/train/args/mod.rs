@@ -26,19 +26,19 @@ use prepose_weights::TOYBOX;
 /// Which optimiser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Optimizer {
-    /// AdamW, as PyTorch has it
+    /// AdamW, as in PyTorch
     Adamw,
-    /// AdamW with 8-bit moments, as bitsandbytes has it
+    /// AdamW with 8-bit moments, as in bitsandbytes
     #[value(name = "adamw8bit")]
     Adamw8bit,
-    /// Adafactor, as transformers has it with a fixed rate
+    /// Adafactor, as in transformers with a fixed rate
     Adafactor,
 }
 
 /// What comes after the warm-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Schedule {
-    /// The rate until the end
+    /// The same rate until the end
     Constant,
     /// Straight down to 0
     Linear,
@@ -46,13 +46,13 @@ pub enum Schedule {
     Cosine,
 }
 
-/// Which noise levels are trained how often.
+/// How often each noise level is trained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum TimestepArg {
-    /// All as often
+    /// All equally often
     #[default]
     Uniform,
-    /// Mostly the middle: the sigmoid of a normal number, as in table 12 of Order Is Not Layout
+    /// Mostly the middle: the sigmoid of a normally distributed number, as in table 12 of Order Is Not Layout
     Sigmoid,
 }
 
@@ -62,16 +62,16 @@ pub struct Common {
     /// A folder of pictures with captions, a run, or a .jsonl, .csv, .parquet or .tar file.
     #[arg(value_name = "DATA")]
     data: PathBuf,
-    /// Where everything goes; a training that this folder has is gone on with.
+    /// The folder for everything; a training that is already there is resumed.
     #[arg(short, long, value_name = "FOLDER")]
     out: PathBuf,
-    /// What is trained: as for generate [default: toybox].
+    /// The checkpoint to train, as for generate [default: toybox].
     #[arg(short, long, value_name = "PATH|NAME")]
     checkpoint: Option<String>,
     /// auto, cuda[:i], wgpu[:i], vulkan[:i], metal or flex (the CPU).
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub device: DeviceSpec,
-    /// JSON lines on standard output: one for each step and each file.
+    /// Print JSON lines on standard output: one for each step and each file.
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -103,7 +103,7 @@ struct Steps {
     /// The learning rate [default: 1e-4 for a LoRA and an IP-Adapter, 1e-5 for the UNet, 5e-5 for GLIGEN's layers].
     #[arg(long, value_name = "NUMBER")]
     rate: Option<f64>,
-    /// Steps until the rate is reached; the first of them has 0.
+    /// Steps until the rate is reached; the first has a rate of 0.
     #[arg(long, value_name = "N", default_value_t = 0)]
     warmup: u64,
     /// What comes after the warm-up.
@@ -130,20 +130,20 @@ struct Steps {
         hide_short_help = true
     )]
     eps: f64,
-    /// The longest gradient; 0: any [default: 1; 0 for GLIGEN's layers and an IP-Adapter].
+    /// Clip the gradient to this norm; 0 does not clip [default: 1; 0 for GLIGEN's layers and an IP-Adapter].
     #[arg(long, value_name = "NUMBER")]
     clip: Option<f64>,
-    /// Keep a running average of the weights, and write that: how much of it stays at a step, such as 0.999.
+    /// Keep a running average of the weights, and write that; SHARE is how much of it is kept at each step, such as 0.999.
     #[arg(long, value_name = "SHARE")]
     ema: Option<f64>,
-    /// Of everything that is drawn: order, noise, first values.
+    /// The seed of everything that is drawn at random: order, noise, initial values.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// What the network computes in; weights, moments and averages stay f32. With f16 the loss is scaled.
+    /// The type that the network computes in; weights, moments and averages stay f32. With f16 the loss is scaled.
     #[arg(long, value_enum, value_name = "TYPE", default_value = "f32")]
     dtype: Dtype,
-    /// Keep what comes into each block of the UNet alone, and compute the rest again for the gradient: less memory, for the time
-    /// of one more forward pass, and on the CPU the same result. It may be given or not from one start to the next.
+    /// Keep only the input of each block of the UNet, and compute the rest again for the gradient: less memory for the
+    /// time of one more forward pass, and on the CPU the same result. A training may be resumed with or without it.
     #[arg(long)]
     recompute: bool,
 }
@@ -155,17 +155,18 @@ struct Noise {
     /// min-SNR weights with this gamma; 5 is usual [default: all noise levels count the same].
     #[arg(long, value_name = "GAMMA")]
     min_snr: Option<f64>,
-    /// Which noise levels are trained how often.
+    /// How often each noise level is trained.
     #[arg(long, value_enum, default_value_t, conflicts_with = "layout_share")]
     timesteps: TimestepArg,
-    /// Draw this share of the timesteps with a bias to high noise, where layouts are decided, and the others around the middle.
+    /// Draw this share of the timesteps with a bias towards high noise, where layouts are decided, and the others
+    /// around the middle.
     #[arg(long, value_name = "SHARE")]
     layout_share: Option<f64>,
-    /// Noise that is the same all over a channel, such as 0.05.
+    /// How much noise to add that is the same throughout a channel, such as 0.05.
     #[arg(long, value_name = "NUMBER", default_value_t = 0.0)]
     offset_noise: f64,
-    /// The share of captions that are left out, for classifier-free guidance [default: 0; 0.5 for GLIGEN's layers, 0.05 for an
-    /// IP-Adapter, whose picture is shown then].
+    /// The share of captions to leave out, for classifier-free guidance [default: 0; 0.5 for GLIGEN's layers; 0.05 for
+    /// an IP-Adapter, which then still shows the picture].
     #[arg(long, value_name = "SHARE")]
     dropout: Option<f64>,
 }
@@ -174,10 +175,11 @@ struct Noise {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "On the way")]
 struct Kept {
-    /// Steps between states that are kept: what a kill can cost.
+    /// Steps between saved states: what a kill can cost.
     #[arg(long, value_name = "N", default_value_t = 100)]
     keep_every: u64,
-    /// A picture of this prompt before the first step and after the last, and with --sample-every between; may be repeated.
+    /// Make a picture of this prompt before the first step and after the last, and with --sample-every in between; may
+    /// be repeated.
     #[arg(long, value_name = "PROMPT")]
     sample: Vec<String>,
     /// Steps between sample pictures.
@@ -189,7 +191,8 @@ struct Kept {
     /// The seed of sample pictures.
     #[arg(long, value_name = "N", default_value_t = 0, hide_short_help = true)]
     sample_seed: u64,
-    /// Where latents, and what encoders say of captions and pictures, are kept, for several trainings [default: within --out].
+    /// Where to keep latents and the encoders' outputs for captions and pictures, to share them between trainings
+    /// [default: within --out].
     #[arg(long, value_name = "FOLDER", hide_short_help = true)]
     cache: Option<PathBuf>,
 }
@@ -272,15 +275,15 @@ impl Common {
 impl Steps {
     fn rule(&self, usual: Usual) -> anyhow::Result<Rule> {
         let (Some(beta1), Some(beta2)) = (self.betas.first(), self.betas.get(1)) else {
-            anyhow::bail!("--betas takes two numbers, as 0.9,0.999");
+            anyhow::bail!("--betas takes two numbers, such as 0.9,0.999");
         };
         for beta in [beta1, beta2] {
             anyhow::ensure!(
                 (0.0..1.0).contains(beta),
-                "a beta is {beta}, and must be from 0 to below 1"
+                "a beta is {beta}, but must be from 0 to below 1"
             );
         }
-        anyhow::ensure!(self.eps > 0.0, "--eps is {}, and must be above 0", self.eps);
+        anyhow::ensure!(self.eps > 0.0, "--eps is {}, but must be above 0", self.eps);
         let adam = AdamW {
             beta1: *beta1,
             beta2: *beta2,

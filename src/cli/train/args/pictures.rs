@@ -14,7 +14,7 @@ pub enum FlipArg {
     None,
     /// Mirror images of pictures whose captions name no side
     WithoutSides,
-    /// Mirror images of all; left is right in their captions, and right is left
+    /// Mirror images of all, with left and right swapped in their captions
     Swap,
     /// Mirror images of all, with the captions as they are
     All,
@@ -26,10 +26,10 @@ pub enum FlipArg {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Pictures")]
 pub struct Pictures {
-    /// The size that pictures are brought to [default: the checkpoint's].
+    /// The size that pictures are resized to [default: the checkpoint's].
     #[arg(long, value_name = "PIXELS|WxH", value_parser = size)]
     pub resolution: Option<[usize; 2]>,
-    /// Sizes of other shapes with about that area, as kohya chooses them.
+    /// Use sizes of other shapes with about the same area, chosen as kohya does.
     #[arg(long)]
     buckets: bool,
     /// The shortest side of a bucket [default: half the resolution].
@@ -48,7 +48,7 @@ pub struct Pictures {
         hide_short_help = true
     )]
     bucket_max: Option<usize>,
-    /// Sides of buckets are multiples of it [default: 64, or an eighth of a smaller resolution].
+    /// The sides of buckets are multiples of this [default: 64, or an eighth of a smaller resolution].
     #[arg(
         long,
         value_name = "PIXELS",
@@ -56,19 +56,19 @@ pub struct Pictures {
         hide_short_help = true
     )]
     bucket_step: Option<usize>,
-    /// Small pictures are not enlarged: they get a bucket of their own size.
+    /// Do not enlarge small pictures: they get a bucket of their own size.
     #[arg(long, requires = "buckets", hide_short_help = true)]
     no_upscale: bool,
-    /// Mirror images, or captions in the other order, as samples of their own.
+    /// Add mirror images, or captions in the other order, as samples of their own.
     #[arg(long, value_name = "WHICH", value_enum, default_value = "none")]
     flips: FlipArg,
-    /// What the captions' column or key is called.
+    /// The name of the column or key that holds the captions.
     #[arg(long, value_name = "NAME")]
     caption_column: Option<String>,
-    /// The caption of pictures that have none.
+    /// The caption for pictures that have none.
     #[arg(long, value_name = "TEXT")]
     caption: Option<String>,
-    /// Of a run: the verdicts whose pictures are taken, or all.
+    /// From a run: take the pictures with these verdicts, or all.
     #[arg(
         long,
         value_name = "LIST",
@@ -77,7 +77,7 @@ pub struct Pictures {
         hide_short_help = true
     )]
     verdicts: Vec<String>,
-    /// Of a run: the methods whose pictures are taken [default: all].
+    /// From a run: take the pictures of these methods [default: all].
     #[arg(
         long,
         value_name = "LIST",
@@ -85,7 +85,7 @@ pub struct Pictures {
         hide_short_help = true
     )]
     methods: Vec<String>,
-    /// The largest share of pictures that may be of no use.
+    /// The largest share of pictures that may be unusable.
     #[arg(
         long,
         value_name = "SHARE",
@@ -153,12 +153,12 @@ impl Pictures {
         };
         anyhow::ensure!(
             step > 0 && buckets.shortest >= step && buckets.shortest <= shorter,
-            "the shortest side of buckets is {}, and must be from their step, {step}, to the resolution, {shorter}",
+            "the shortest side of buckets is {}, but must be from their step, {step}, to the resolution, {shorter}",
             buckets.shortest
         );
         anyhow::ensure!(
             buckets.longest >= shorter,
-            "the longest side of buckets is {}, and must be at least the resolution, {shorter}",
+            "the longest side of buckets is {}, but must be at least the resolution, {shorter}",
             buckets.longest
         );
         Ok(Some(buckets))

@@ -37,13 +37,13 @@ fn wrong_files_are_refused_with_one_message() {
         ("{\"id\": \"1\"}".into(), "missing field `prompt`"),
         (
             nine("questions"),
-            "line 1: 000001: 9 questions, and there must be ten",
+            "line 1: 000001: 9 questions, but there must be ten",
         ),
         (nine("answers"), "9 answers"),
         (nine("question_type"), "9 types of questions"),
         (
             with("/answers/3", json!("F")),
-            "the answer to question 4 is \"F\", and the options are A to E",
+            "the answer to question 4 is \"F\", but the options are A to E",
         ),
         (
             with("/answers/0", json!("a")),
@@ -53,7 +53,7 @@ fn wrong_files_are_refused_with_one_message() {
         (with("/answers/0", json!(2)), "invalid type: integer"),
         (
             with("/question_type/2", json!("Place")),
-            "question 3 is of type \"Place\", and must be of type \"Position\"",
+            "question 3 is of type \"Place\", but must be of type \"Position\"",
         ),
         (
             with("/questions/1", json!("Which?")),
@@ -95,7 +95,7 @@ fn wrong_files_are_refused_with_one_message() {
         (with("/prompt", json!(" ")), "the prompt is empty"),
         (
             format!("{first}\n\n{first}"),
-            "line 3: the id \"000001\" is that of line 1 already",
+            "line 3: the id \"000001\" is already that of line 1",
         ),
     ] {
         let error = read(&text).unwrap_err().to_string();
