@@ -29,7 +29,9 @@ use super::input::count;
 use super::progress::Progress;
 use super::{ERROR, OK, checker, input};
 
-/// Write down what a detector sees in pictures: boxes with scores, and masks, as the JSON lines that `prepose score` reads.
+/// Write down what a detector sees in pictures: boxes, scores, masks.
+///
+/// As the JSON lines that `prepose score` reads.
 ///
 /// Pictures may have any name. A picture's line says what it should show if that is known, from --prompt or from a PNG made by
 /// prepose, with the objects in the detector's words.

@@ -64,7 +64,7 @@ const NO_READER: u8 = 141;
 /// Stable Diffusion that puts things where the prompt says.
 ///
 /// Exit codes: 0 success, 1 the answer is no (`check --strict`, `selftest`, `verify`), 2 an error, 130 ended by Ctrl-C,
-/// 143 ended by `kill`, 141 standard output was not read to its end.
+/// 143 ended by `kill`, 129 by a hang-up, 141 standard output was not read to its end.
 #[derive(Debug, Parser)]
 #[command(name = "prepose", version, max_term_width = 100)]
 struct Cli {
@@ -82,58 +82,42 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Make pictures from a prompt
     Generate(Box<generate::Args>),
-    /// Check whether pictures show what was asked for
     Check(Box<check::Args>),
-    /// Write down what a detector sees in pictures: boxes, scores, masks
     Detect(detect::Args),
     /// Score detections by a published rule: PSE, VISOR, GenEval, T2I-CompBench, HRS-Bench, OTS-Bench
     Score(Box<score::Args>),
-    /// Run whole sets of prompts with several methods and check every picture; runs can be killed, resumed and divided
     Run(Box<run::Args>),
-    /// Join the shards of a run that was divided
     Merge(merge::Args),
-    /// Check that the files of runs are as they were written, and remake what can be remade
     Verify(verify::Args),
-    /// Make tables, plots and a page of the results of runs
     Report(Box<report::Args>),
-    /// Find the best of several sources of pictures with as few pictures as possible
     Opse(Box<opse::Args>),
     /// Does the order of mention decide where things stand? The experiments of OTS-Bench
     Ots(Box<ots::Args>),
     /// What guidance and search do for relations: the experiments of Why Settle for Mid
     Psg(Box<psg::Args>),
-    /// Train a LoRA, GLIGEN's layers, a classifier of relations or the UNet; can be killed and resumed
     Train(Box<train::Args>),
     /// Measure the checker against people: sample, label, analyze, calibrate
     Audit(Box<audit::Args>),
-    /// Ask a vision-language model about pictures: OTS-Bench, Scene-Bench and SpatialGenEval
     Judge(Box<judge::Args>),
     /// Scene graphs: make prompts and texts from them, and graphs from captions and pictures (Scene-Bench)
     Scene(Box<scene::Args>),
     /// Tests and training data for spatial intelligence (SpatialGenEval)
     Spatialgen(Box<spatialgen::Args>),
-    /// Measure how often captions first name what is on the left of their pictures (OTS-Bench)
     Corpus(Box<corpus::Args>),
     /// How far people, judges and metrics agree: correlation, kappa, precision, ratings
     Agree(agree::Args),
     /// List the sets of prompts, or show the prompts of one
     Suites(suites::Args),
-    /// Show what is read from a prompt: objects, relations, tokens, schedule, neutral form
     Parse(parse::Args),
     /// Describe a checkpoint, a LoRA or a picture
     Info(info::Args),
     /// List the devices that can be used, and why the others cannot
     Devices(devices::Args),
-    /// Download a known checkpoint; apart from `--extract-with`, `--judge` and runs in object stores, nothing else uses
-    /// the network
     Pull(pull::Args),
-    /// Test every operation and the toybox's networks on a device, against f64 and against results recorded from PyTorch
     Selftest(selftest::Args),
     /// Measure speed
     Bench(bench::Args),
-    /// Make pictures over HTTP: a page, OpenAI's and AUTOMATIC1111's interfaces
     Serve(Box<serve::Args>),
     /// Completions for a shell, or manual pages
     Completions(completions::Args),

@@ -19,9 +19,7 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// VISOR's table for each method, split by relation and by first and second object
     Table(Table),
-    /// How much trying more noises helps, with and without guidance
     Scaling(Scaling),
 }
 

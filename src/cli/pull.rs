@@ -9,6 +9,9 @@ use super::progress::Progress;
 
 /// Download a known checkpoint into the Hugging Face cache, shared with Python.
 ///
+/// Nothing else is ever downloaded. Besides this command the network is used by `serve`, by runs in object stores, and by
+/// options that name a server, such as `--judge`, `--endpoint`, `--extract-with` and `--chat`.
+///
 /// An interrupted download resumes where it stopped, and every file's size and hash are checked before it gets its
 /// name. The token is sent only to the hub's host. HF_HOME, HF_ENDPOINT, HF_HUB_OFFLINE, HF_TOKEN and
 /// HF_HUB_DOWNLOAD_TIMEOUT (seconds of silence, 10 by default) are honoured.

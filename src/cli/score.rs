@@ -115,7 +115,8 @@ pub struct Args {
         hide_short_help = true
     )]
     batch: usize,
-    /// The seed for what is drawn at random: pictures for opse, and what happens to masks for pse-corruptions.
+    /// The seed for what is drawn at random: pictures for opse, what happens to masks for pse-corruptions, subsets and intervals
+    /// for quality.
     #[arg(
         long,
         value_name = "N",

@@ -164,8 +164,8 @@ fn tell(
         }
         let became = match (args.mend, mended) {
             (false, _) => "",
-            (true, true) => ", made anew",
-            (true, false) => ", cannot be made anew",
+            (true, true) => ", remade",
+            (true, false) => ", cannot be remade",
         };
         let line = prepose_untrusted::escaped(&format!("{run}/{name}: {fault}{became}"));
         writeln!(stdout, "{line}")?;
@@ -176,19 +176,19 @@ fn tell(
     let run = prepose_untrusted::escaped(run);
     match (all.len(), left.len()) {
         (0, _) => writeln!(stdout, "{run}: all files are as they were written")?,
-        (found, 0) => writeln!(stdout, "{run}: {found} files were made anew")?,
+        (found, 0) => writeln!(stdout, "{run}: {found} files were remade")?,
         (_, left) if args.mend => {
             writeln!(stdout, "{run}: {left} files are not as they were written")?
         }
         (_, left) => writeln!(
             stdout,
-            "{run}: {left} files are not as they were written; --mend makes anew what can be"
+            "{run}: {left} files are not as they were written; --mend remakes what it can"
         )?,
     }
     Ok(())
 }
 
-/// Makes anew what was there once.
+/// Makes again what was there once.
 fn mend(args: &Args, folder: &RunFolder, quiet: bool) -> anyhow::Result<()> {
     if folder.is_complete()? {
         return Ok(folder.finish()?);

@@ -75,7 +75,7 @@ impl Cache {
     pub fn file(&self, key: &str) -> Result<TensorFile, TrainError> {
         let path = self.path(key);
         TensorFile::open(&path).map_err(|error| TrainError::Read {
-            why: format!("{error}; remove the file, and it is made anew"),
+            why: format!("{error}; remove the file, and it is made again"),
             path,
         })
     }
@@ -90,7 +90,7 @@ impl Cache {
         let file = TensorFile::open(&path).map_err(|error| wrong(error.to_string()))?;
         let missing = || {
             wrong(format!(
-                "it has no {name}; remove the file, and it is made anew"
+                "it has no {name}; remove the file, and it is made again"
             ))
         };
         let shape = file.info(name).ok_or_else(missing)?.shape.clone();

@@ -155,7 +155,7 @@ fn runs_grow_and_say_what_contradicts() {
             1,
             &["r/psg/eval/metrics.json: deleted"],
         ),
-        ("prepose verify r --mend", 0, &["made anew"]),
+        ("prepose verify r --mend", 0, &["remade"]),
         (
             "prepose score t2i-compbench r/psg/eval/per_sample.jsonl",
             0,

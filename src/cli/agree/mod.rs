@@ -29,7 +29,6 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Make a page on which people label pictures: in words, on scales, or by choosing one of several
     Page(page::Args),
     /// How metrics correlate with people: Spearman, Kendall, Pearson (Why Settle for Mid, table 1)
     Correlation(metrics::Correlation),
@@ -41,7 +40,6 @@ enum Command {
     Choices(words::Choices),
     /// Means and spreads on scales (Order Is Not Layout, table 19)
     Ratings(words::Ratings),
-    /// What each of several judges makes of OTS-Bench (Order Is Not Layout, table 3)
     Ots(words::Ots),
     /// What the papers print about their studies, and what follows from it
     Published(Published),

@@ -14,7 +14,7 @@ use crate::cli::OK;
 use crate::cli::audit::label::address;
 use crate::cli::input::{absolute, count};
 
-/// Make a page on which people label pictures.
+/// Make a page on which people label pictures: in words, on scales, or by choosing one of several.
 ///
 /// The page is one HTML file that works offline, with the keyboard alone or on a phone. It keeps labels in the browser, can
 /// continue from an export, and exports labels_filled.json, which the other commands read. Everybody uses the same page, and

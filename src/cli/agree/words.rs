@@ -204,7 +204,9 @@ impl Ratings {
     }
 }
 
-/// What each of several judges makes of OTS-Bench: its six figures, and kappa against the first file.
+/// What each of several judges makes of OTS-Bench (Order Is Not Layout, table 3).
+///
+/// Prints its six figures, and kappa against the first file.
 ///
 /// Each file has the columns id, figure (t2i_homogenization, i2i_homogenization, t2i_aligned, t2i_reverse, i2i_aligned,
 /// i2i_reverse) and code (1 and 2 as in table 14 of the paper; 0 and 3 are invalid).

@@ -17,7 +17,7 @@ use serde::Serialize;
 use super::super::OK;
 use super::input::{Judged, Read, shown};
 
-/// Compare the checker's verdicts with people's.
+/// Compare the checker's verdicts with people's: confusion, coverage, risk.
 ///
 /// Writes audit_metrics.json in the released schema (in a folder for each margin if the records have several),
 /// risk_coverage.csv and risk_coverage.svg.

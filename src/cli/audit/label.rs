@@ -17,7 +17,7 @@ use crate::cli::input::{absolute, count};
 /// More than any picture's file has.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// Make a page on which people label a sample.
+/// Make a page on which people label a sample, offline, in any browser.
 ///
 /// The page is one HTML file that works offline, with the keyboard alone or on a phone. It hides the checker's verdicts at
 /// first, keeps labels in the browser, can continue from an export, and exports labels_filled.json.

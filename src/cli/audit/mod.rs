@@ -20,13 +20,9 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Draw pictures for people to label, from every method, relation and verdict
     Sample(sample::Args),
-    /// Make a page on which people label them, offline, in any browser
     Label(label::Args),
-    /// Compare the checker's verdicts with people's: confusion, coverage, risk
     Analyze(analyze::Args),
-    /// Find the margin and the thresholds that best fit what people say
     Calibrate(calibrate::Args),
 }
 

@@ -9,7 +9,9 @@ use prepose::request::{Dtype, Savings};
 
 use crate::cli::sampling::SavingsArgs;
 
-/// Measure networks, pictures, guidance and memory on a device, and write DEVICE-DATE.json and .md.
+/// Measure networks, pictures, guidance and memory on a device, and write them down.
+///
+/// Writes DEVICE-DATE.json and DEVICE-DATE.md.
 ///
 /// Random weights do as well as real ones: `sd15` and `sdxl` are generated if they are not there yet. When time is
 /// short, first timed calls, then steps of pictures, then rows are left out, and the sheet says which.

@@ -19,11 +19,9 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Measure networks, pictures, guidance and memory on a device, and write them down
     Sheet(Box<args::Args>),
     /// Write a checkpoint of random weights to measure with
     Weights(weights::Args),
-    /// Compute the least time that GPUs need, from shapes alone
     Roofline(roofline::Args),
     /// Measure rows from standard input; `sheet` runs it
     #[command(hide = true)]

@@ -27,8 +27,9 @@ use super::{ERROR, OK, interrupt};
 /// Pairs that a judge is asked about at a time.
 const PART: usize = 256;
 
-/// How often captions first name what is on the left of their pictures (docs/corpus.md): table 5 of OTS-Bench's paper, on your
-/// own captions and pictures.
+/// Measure how often captions first name what is on the left of their pictures (docs/corpus.md).
+///
+/// Table 5 of OTS-Bench's paper, on your own captions and pictures.
 ///
 /// First, all captions are read, and those that name two things joined by "and" or a word of nearness are kept; this needs no
 /// pictures. Then boxes or a vision-language model say which of the two is on the left. The same command

@@ -25,7 +25,7 @@ pub struct ModelArgs {
     /// and geometry, offline. An API key is read from PREPOSE_JUDGE_KEY.
     #[arg(long, value_name = "URL|oracle")]
     pub judge: Option<String>,
-    /// The model's name on that server; it must be one that takes pictures.
+    /// The model's name on that server; if it is asked about pictures, it must take them.
     #[arg(long, value_name = "NAME")]
     pub judge_model: Option<String>,
     /// The server's name in the book of answers, in place of its address, so that answers stay valid when the address changes.

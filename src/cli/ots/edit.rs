@@ -15,8 +15,10 @@ use serde::Deserialize;
 use crate::cli::run::{Settings, carry_out_suite, open_workflow};
 use crate::cli::{OK, experiment};
 
-/// Who in a picture of two does what an instruction asks for: first the seed pictures, with a subject on each side, are
-/// made in the folder `seeds` inside the run's folder; then each is changed by image to image.
+/// Image to image: who in a picture of two does what an instruction asks for.
+///
+/// First the seed pictures, with a subject on each side, are made in the folder `seeds` inside the run's folder; then each is
+/// changed by image to image.
 ///
 /// Both are runs and can be killed at any time; the same command resumes where they stopped. The pictures are made
 /// here, or by a server or a program that can change pictures (docs/sources.md). The detector says whether both

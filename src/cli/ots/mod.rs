@@ -12,7 +12,7 @@ use prepose::suite::experiments::switch_methods;
 use prepose::suite::method::Method;
 
 use super::experiment;
-use super::run::Settings;
+use super::run::{Settings, seeds_by_default};
 use moments::{Moments, parse_moments};
 
 /// Does the order of mention decide where things stand, and who does what? The experiments of OTS-Bench
@@ -25,17 +25,12 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// How far the first-mentioned object is from being on either side equally often
     Homogenization(Homogenization),
-    /// Until when the order of mention matters: it is swapped, or held back, for the first steps
     Switch(Switch),
-    /// Whether things stand as they do in the world, mentioned in that order and in the other one
     Correctness(Correctness),
-    /// Image to image: who in a picture of two does what an instruction asks for
     Edit(edit::Args),
-    /// A cure: a LoRA trained on flipped pairs, measured before and after, beside a control
+    #[command(mut_arg("seeds", |seeds| seeds_by_default(seeds, "0,1")))]
     Cure(Box<cure::Args>),
-    /// More cases for correctness, proposed by a language model
     Propose(propose::Args),
 }
 

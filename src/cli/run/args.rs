@@ -49,6 +49,14 @@ pub struct Args {
     pub report: bool,
 }
 
+/// The option --seeds of a command with a default of its own.
+pub fn seeds_by_default(seeds: clap::Arg, default: &str) -> clap::Arg {
+    let help = "Make one picture of each prompt for each of these seeds: 0-7 or 1,5,9";
+    seeds
+        .help(format!("{help} [default: {default}]"))
+        .long_help(None)
+}
+
 /// Everything about a run but its prompts and methods: what the commands that are runs have in common.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Settings {

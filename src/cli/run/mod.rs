@@ -32,7 +32,7 @@ use prepose::suite::run::Runner;
 use prepose::suite::{Suite, sets};
 
 use args::Preset;
-pub use args::{Args, Settings};
+pub use args::{Args, Settings, seeds_by_default};
 pub use detectors::DetectorSpecs;
 pub use elsewhere::{Opened, open_workflow};
 use judged::{check_judge, judge_finished, open_model};

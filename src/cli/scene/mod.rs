@@ -44,7 +44,6 @@ enum Command {
     Compose(Compose),
     /// Let a language model extract the graph of each caption
     Extract(Extract),
-    /// Let a vision-language model extract the graph of each picture whose objects and boxes are known
     Annotate(Annotate),
     /// Let a language model say what kind of scene each graph is
     Classify(Classify),
@@ -52,7 +51,6 @@ enum Command {
     Attributes(Attributes),
     /// Compare models' judged pictures side by side, with the paper's figures: its tables 2, 3, 4, 7 and 9; offline
     Compare(Compare),
-    /// Draw, look, and draw again with what was missing in view: Scene-Bench's feedback through an IP-Adapter
     Refine(Box<Refine>),
 }
 

@@ -27,9 +27,7 @@ pub struct Args {
 enum Command {
     /// The prompts of a file of questions, as `run` takes them; offline
     Prompts(Prompts),
-    /// Let a language model write prompts with ten questions each for scenes of your own
     Propose(Box<propose::Args>),
-    /// Put pictures that pass, with their prompts, into a folder to train on; offline
     Export(export::Args),
 }
 

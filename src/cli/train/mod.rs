@@ -7,14 +7,15 @@ mod told;
 use prepose::train::recipe::{Kind, Layers};
 use prepose::train::run::{Job, run as train};
 
+use super::run::seeds_by_default;
 use super::{OK, interrupt, model};
 use args::{Common, GligenArgs, IpAdapterArgs, LoraArgs, UnetArgs, Usual};
 use steer::SteerArgs;
 pub use told::Told;
 
-/// Train a LoRA, GLIGEN's layers, an IP-Adapter, a classifier of relations, or the UNet itself, on pictures with captions (docs/training.md).
+/// Train a LoRA, GLIGEN's layers, an IP-Adapter, a classifier of relations, or the UNet itself (docs/training.md).
 ///
-/// A training that was stopped or killed resumes with the same command, and ends with the same bytes as one that was not.
+/// A training that was stopped or killed resumes with the same command; on the CPU it ends with the same bytes as one that was not.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   prepose train lora photos --rank 16 --steps 1000 --out runs/dog        # photos has metadata.jsonl, or texts beside pictures
@@ -43,7 +44,7 @@ enum Command {
   prepose train steer --pictures runs/first --out runs/steer                 # pictures of a run, as its checker saw them
   prepose train steer --checkpoint sd15.safetensors --checker frcnn-v2 --device cuda --out runs/steer-sd15
   prepose generate \"a dog to the left of a cat\" --guide steer --steer runs/steer/steer.safetensors")]
-    #[command(mut_arg("pictures", of_a_run))]
+    #[command(mut_arg("pictures", of_a_run), mut_arg("seeds", |seeds| seeds_by_default(seeds, "1000")))]
     Steer(Box<SteerArgs>),
 }
 

@@ -89,7 +89,7 @@ impl Parquet {
                 return Err(ReadError::Parquet {
                     path: path.to_owned(),
                     why: format!(
-                        "it is compressed by {name}, and only snappy, gzip and none are read; write it anew with one of them"
+                        "it is compressed by {name}, and only snappy, gzip and none are read; write it again with one of them"
                     ),
                 });
             }

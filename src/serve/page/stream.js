@@ -22,7 +22,7 @@ export async function catchUp(id) {
     const { events, body } = await api.job(id);
     return restore(id, events, body);
   } catch (error) {
-    if (error.status === 404) lost(id, 'the server does not know this job any more; it was started anew perhaps. Finished pictures are in the history.');
+    if (error.status === 404) lost(id, 'the server does not know this job any more; perhaps it was restarted. Finished pictures are in the history.');
     throw error;
   }
 }

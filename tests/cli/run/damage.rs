@@ -1,4 +1,4 @@
-//! Runs of which files were damaged: all of it is named, and made anew to the byte.
+//! Runs of which files were damaged: all of it is named, and remade to the byte.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -120,7 +120,7 @@ fn all_damage_is_named_and_mended_to_the_byte() {
             }
             let (text, code) = said(&["verify", out, "--mend", "--device", "flex"]);
             if name.starts_with("provenance/") {
-                assert!(text.contains("cannot be made anew"), "{name} {way}: {text}");
+                assert!(text.contains("cannot be remade"), "{name} {way}: {text}");
                 assert_eq!(code, Some(1), "{name} {way}: {text}");
                 continue;
             }
@@ -209,13 +209,13 @@ fn verify_speaks_json_and_names_what_it_cannot_use() {
         (&line["fault"], &line["mended"]),
         (&"cut".into(), &false.into())
     );
-    // Without the checkpoint it cannot be made anew, and that is said.
+    // Without the checkpoint it cannot be remade, and that is said.
     let config = fs::read_to_string(run.join("run.json")).unwrap();
     assert!(config.contains("toybox"));
     let (text, code) = said(&["verify", out, "--mend", "--checkpoint", "nowhere"]);
     assert_eq!(code, Some(1), "{text}");
     assert!(
-        text.contains("nowhere") && text.contains("cannot be made anew"),
+        text.contains("nowhere") && text.contains("cannot be remade"),
         "{text}"
     );
     let (text, code) = said(&["verify", out, "--mend"]);

@@ -56,7 +56,7 @@ pub struct Refine {
     /// not in the paper.
     #[arg(long, value_name = "METHOD", help_heading = "Guidance")]
     guide: Option<Method>,
-    /// The seed of the noise of all pictures.
+    /// The seed of the noise of all pictures; references take the next one.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// Pictures at a time: auto, or a number.

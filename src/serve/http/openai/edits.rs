@@ -60,7 +60,7 @@ pub async fn edits(
                 return Err(Problem::bad("one picture can be begun with, not several").at("image"));
             }
             "mask" => {
-                let message = "masks are not supported: the whole picture is made anew from the one that is sent, as far as strength says";
+                let message = "masks are not supported: the whole picture is redrawn from the one that is sent, by as much as strength says";
                 return Err(Problem::bad(message).at("mask"));
             }
             _ if bytes.len() > MOST_TEXT => {
