@@ -30,7 +30,7 @@ const MOST_REFUSED: usize = 100;
 ///
 /// The bandit of "Why Settle for Mid" (appendix A.6), while the pictures are made: each round asks the source that looks most
 /// promising for a few pictures of prompts drawn at random. What is made is kept in a run for each source; the same command
-/// goes on where it stopped.
+/// resumes where it stopped.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Example:
   prepose opse visor-5000 --out runs/best \\
@@ -49,19 +49,19 @@ pub struct Args {
     /// The score: pse, t2i, or 1 where one of these holds: centre (VISOR), geneval, hrs.
     #[arg(long, value_name = "RULE", default_value = "pse", value_parser = ["pse", "t2i", "centre", "geneval", "hrs"])]
     pub of: String,
-    /// Rounds.
+    /// How many rounds.
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub rounds: usize,
-    /// Pictures a round.
+    /// How many pictures each round asks for.
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub batch: usize,
-    /// How much a source that was seldom asked is trusted.
+    /// How much a source gains from having been asked seldom: the weight of exploration.
     #[arg(long, value_name = "NUMBER", default_value_t = 2.0)]
     pub alpha: f64,
-    /// Decides which prompts are drawn.
+    /// The seed that decides which prompts are drawn.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub draw_seed: u64,
-    /// JSON on standard output.
+    /// Print one JSON object on standard output.
     #[arg(long)]
     pub json: bool,
     /// Options of `prepose run` for all sources, such as '--checker frcnn-v2 --seeds 0-3'.

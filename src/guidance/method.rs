@@ -133,7 +133,7 @@ impl FromStr for Method {
         found.copied().ok_or_else(|| {
             let names: Vec<&str> = METHODS.iter().map(|method| method.name()).collect();
             format!(
-                "{name:?} is no guidance method; there are {}",
+                "{name:?} is not a guidance method; there are {}",
                 names.join(", ")
             )
         })

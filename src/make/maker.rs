@@ -288,7 +288,7 @@ impl<'a> PictureMaker<'a> {
             let score = |pictures: &[Tensor<3>]| {
                 let pictures = pictures.iter().cloned().map(Picture::from_tensor);
                 let pictures: Option<Vec<Picture>> = pictures.collect();
-                let pictures = pictures.ok_or("a picture has values that are no numbers")?;
+                let pictures = pictures.ok_or("a picture has values that are not numbers")?;
                 judge.scores(&request.prompt, &scene, &pictures)
             };
             let scorer = |_: &[_]| Ok(PictureScorer::new(engine, request.vae_tiling, score));

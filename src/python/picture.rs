@@ -177,7 +177,7 @@ impl Given {
             py,
             Class::Picture,
             format!(
-                "a {kind} is no picture: give a path, a file's bytes, an image of PIL, or an array, uint8 [height, width, 3]"
+                "a {kind} is not a picture: give a path, a file's bytes, an image of PIL, or an array, uint8 [height, width, 3]"
             ),
         ))
     }
@@ -262,7 +262,7 @@ fn from_array(array: &Bound<PyAny>) -> PyResult<Pixels> {
             py,
             Class::Picture,
             format!(
-                "an array of {kind} and shape {shape:?} is no picture; one is uint8 [height, width, 3], from 0 to 255"
+                "an array of {kind} and shape {shape:?} is not a picture; one is uint8 [height, width, 3], from 0 to 255"
             ),
         )),
     }

@@ -202,8 +202,8 @@ enum Taken {
 }
 
 const OUTSIDE: &str = "it lies outside of the run's folder";
-const NO_PICTURE: &str = "it is no picture that a browser shows";
-const NOT_REGULAR: &str = "it is no regular file";
+const NO_PICTURE: &str = "it is not a picture that a browser shows";
+const NOT_REGULAR: &str = "it is not a regular file";
 
 /// The address of a file of a place.
 fn take(

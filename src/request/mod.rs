@@ -162,7 +162,7 @@ impl FromStr for Region {
     fn from_str(text: &str) -> Result<Self, String> {
         let syntax = || {
             format!(
-                "{text:?} is no region; write the part's number, a colon and four shares of the picture's width and \
+                "{text:?} is not a region; write the part's number, a colon and four shares of the picture's width and \
                  height, as in \"2: 0.5,0,1,1\""
             )
         };

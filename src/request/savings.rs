@@ -133,7 +133,7 @@ impl FromStr for DeepCache {
         let number = |part: &str| {
             part.parse::<usize>().map_err(|_| {
                 format!(
-                    "{text:?} is no number of steps such as 3, nor one with a branch such as 3:1"
+                    "{text:?} is not a number of steps such as 3, nor one with a branch such as 3:1"
                 )
             })
         };
@@ -159,7 +159,7 @@ impl FromStr for Gate {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong =
-            || format!("{text:?} is no step such as 10, nor a share of the steps such as 0.4");
+            || format!("{text:?} is not a step such as 10, nor a share of the steps such as 0.4");
         match text.contains('.') {
             true => text.parse().map(Self::Share).map_err(|_| wrong()),
             false => text.parse().map(Self::Step).map_err(|_| wrong()),

@@ -321,7 +321,7 @@ impl<'de> Deserialize<'de> for Seed {
         };
         let wrong = || {
             D::Error::custom(format!(
-                "{} is no seed: a whole number from 0 to {}",
+                "{} is not a seed: a whole number from 0 to {}",
                 prepose_untrusted::printable(&value.to_string()),
                 u64::MAX
             ))

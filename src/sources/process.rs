@@ -139,7 +139,7 @@ impl Process {
         };
         let answer: serde_json::Value = serde_json::from_str(&line).map_err(|_| {
             strange(
-                "which is no JSON; its first line should be {\"type\": \"hello\", \"protocol\": 1}"
+                "which is not JSON; its first line should be {\"type\": \"hello\", \"protocol\": 1}"
                     .into(),
             )
         })?;
@@ -248,8 +248,8 @@ impl Process {
                 line: printable(&line).to_string(),
                 why,
             };
-            let answer: Answer =
-                serde_json::from_str(&line).map_err(|_| strange("which is no answer".into()))?;
+            let answer: Answer = serde_json::from_str(&line)
+                .map_err(|_| strange("which is not an answer".into()))?;
             if matches!(answer.kind.as_deref(), Some("progress" | "hello")) {
                 continue;
             }

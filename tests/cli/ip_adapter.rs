@@ -202,7 +202,11 @@ fn wrong_input_has_one_clear_message() {
         &["there is one", "--ip-adapter"],
     );
     refused(&adapter, "first.png,steps=9-", &["0 to 3"]);
-    refused(&adapter, "first.png,size=9", &["no option", "scale=0.6"]);
+    refused(
+        &adapter,
+        "first.png,size=9",
+        &["not an option", "scale=0.6"],
+    );
     refuses(
         folder,
         &draw(&checkpoint, &adapter, &["-o", "a.png"]),

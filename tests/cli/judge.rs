@@ -376,7 +376,7 @@ fn scenes_go_into_words_and_back() {
     let told = stderr(&output);
     assert!(
         told.contains("1 of 2 answers can be used")
-            && told.contains("left out: 2: the answer is no JSON object"),
+            && told.contains("left out: 2: the answer is not a JSON object"),
         "{told}"
     );
     let lines = fs::read_to_string(at.join("texts/prompts.jsonl")).unwrap();

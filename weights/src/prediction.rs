@@ -90,7 +90,7 @@ impl FromStr for Prediction {
             "epsilon" => Ok(Self::Epsilon),
             "v" | "v_prediction" => Ok(Self::V),
             other => Err(format!(
-                "{other:?} is no prediction; there are epsilon and v"
+                "{other:?} is not a prediction; there are epsilon and v"
             )),
         }
     }

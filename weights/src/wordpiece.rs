@@ -55,7 +55,7 @@ impl BertTokenizer {
             ));
         };
         let vocabulary =
-            vocabulary.ok_or_else(|| refused(name, "this is no vocabulary of word pieces"))?;
+            vocabulary.ok_or_else(|| refused(name, "this is not a vocabulary of word pieces"))?;
         Self::new(vocabulary).map_err(|source| WeightsError::Tokenizer {
             path: files.path(name),
             source,

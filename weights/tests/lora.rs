@@ -179,7 +179,7 @@ fn what_does_not_fit_is_named() {
     let stray =
         changed(&|tensors| tensors.push(("lora_unet_x.bias".into(), "F16", vec![1], vec![0, 0])));
     assert!(
-        stray.contains("1 tensors are no part of a LoRA: lora_unet_x.bias"),
+        stray.contains("1 tensors are not part of a LoRA: lora_unet_x.bias"),
         "{stray}"
     );
 

@@ -121,7 +121,7 @@ fn parse_threshold(text: &str) -> Result<Threshold, String> {
     let at: f64 = (number.trim().parse().ok())
         .filter(|at: &f64| at.is_finite())
         .ok_or_else(|| {
-            format!("{number:?} is no number; thresholds look like 0.5 or pse=0.5,t2i=0.1")
+            format!("{number:?} is not a number; thresholds look like 0.5 or pse=0.5,t2i=0.1")
         })?;
     Ok(Threshold { name, at })
 }

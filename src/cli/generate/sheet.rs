@@ -289,13 +289,13 @@ impl FromStr for Axis {
         let (name, read) = AXES
             .into_iter()
             .find(|(axis, _)| *axis == name.trim())
-            .ok_or_else(|| format!("{name:?} is no axis; there are {}", known()))?;
+            .ok_or_else(|| format!("{name:?} is not an axis; there are {}", known()))?;
         let values: Vec<Change> = match name {
             "seed" => numbers(list)?.into_iter().map(Change::Seed).collect(),
             _ => list
                 .split(',')
                 .map(|value| {
-                    read(value.trim()).ok_or_else(|| format!("{value:?} is no value of {name}"))
+                    read(value.trim()).ok_or_else(|| format!("{value:?} is not a value of {name}"))
                 })
                 .collect::<Result<_, _>>()?,
         };

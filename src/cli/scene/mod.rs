@@ -171,7 +171,7 @@ impl Asking {
                 (_, Some(text)) => read(at, text),
                 (Outcome::Failed(why), None) => Err(why.clone()),
                 (Outcome::Unasked, None) => Err("it was not asked".into()),
-                (Outcome::Answered(_), None) => Err("the answer is no JSON object".into()),
+                (Outcome::Answered(_), None) => Err("the answer is not a JSON object".into()),
             };
             match line {
                 Ok(new) => {

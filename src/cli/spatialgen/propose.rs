@@ -195,7 +195,7 @@ fn take(
                 Err(faults) => faults,
             },
             (Outcome::Failed(why), None) => vec![why],
-            _ => vec!["it was no JSON object".into()],
+            _ => vec!["it was not a JSON object".into()],
         };
         Some(one)
     })

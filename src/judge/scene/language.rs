@@ -98,7 +98,7 @@ pub fn extracted(id: &str, answer: &str) -> Result<Graph, String> {
     for object in objects {
         let name = object
             .as_str()
-            .ok_or("an object is no text")?
+            .ok_or("an object is not text")?
             .trim()
             .to_owned();
         let numbered = match graph::parts(&name) {
@@ -185,9 +185,9 @@ pub fn classified(answer: &str) -> Result<[&'static str; 2], String> {
         plain(a) == plain(b)
     };
     let level = CLASSES.iter().find(|(name, _)| same(name, first));
-    let (name, below) = level.ok_or_else(|| format!("{first:?} is no class of scenes"))?;
+    let (name, below) = level.ok_or_else(|| format!("{first:?} is not a class of scenes"))?;
     let found = below.iter().find(|name| same(name, second));
-    let found = found.ok_or_else(|| format!("{second:?} is no class of {name} scenes"))?;
+    let found = found.ok_or_else(|| format!("{second:?} is not a class of {name} scenes"))?;
     Ok([*name, *found])
 }
 
@@ -218,7 +218,7 @@ pub fn attributed(categories: &[&str], answer: &str) -> Result<Vec<Graph>, Strin
                 .as_str()
                 .map(str::trim)
                 .filter(|name| !name.is_empty());
-            let name = name.ok_or_else(|| format!("something of {category:?} is no name"))?;
+            let name = name.ok_or_else(|| format!("something of {category:?} is not a name"))?;
             graphs.push(graph::check(single(&format!("{category} {number}"), name))?);
         }
     }
@@ -239,7 +239,7 @@ pub fn single(id: &str, name: &str) -> Graph {
 
 /// The object that an answer is.
 fn read(answer: &str) -> Result<Map<String, Value>, String> {
-    object(answer).ok_or_else(|| "it is no JSON object".into())
+    object(answer).ok_or_else(|| "it is not a JSON object".into())
 }
 
 fn relationships(answer: &Map<String, Value>) -> Result<Vec<Relationship>, String> {

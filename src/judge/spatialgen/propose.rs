@@ -100,7 +100,7 @@ struct Asked {
 /// # Errors
 /// All that is wrong with it, for people and for the model.
 pub fn proposed(id: &str, scene: &str, answer: &str, seed: u64) -> Result<Item, Vec<String>> {
-    let fields = object(answer).ok_or_else(|| vec!["it was no JSON object".to_owned()])?;
+    let fields = object(answer).ok_or_else(|| vec!["it was not a JSON object".to_owned()])?;
     let answer: Answer = serde_json::from_value(serde_json::Value::Object(fields))
         .map_err(|error| vec![format!("it was of another form: {error}")])?;
     let mut faults = Vec::new();

@@ -290,7 +290,7 @@ fn language_models_write_and_read_scenes() {
     assert!(
         classified(answer)
             .unwrap_err()
-            .contains("no class of People-Centric scenes")
+            .contains("not a class of People-Centric scenes")
     );
     let answer = answer.replace(" and ", " & ");
     assert_eq!(

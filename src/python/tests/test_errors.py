@@ -103,15 +103,15 @@ def test_files_that_are_no_checkpoint(tmp_path):
 @pytest.mark.parametrize(
     "picture,message",
     [
-        (numpy.zeros((4, 4), "u1"), "no picture"),
+        (numpy.zeros((4, 4), "u1"), "not a picture"),
         (numpy.zeros((4, 4, 3), "f4"), "an array of float32"),
-        (numpy.zeros((4, 4, 4), "u1"), "no picture"),
+        (numpy.zeros((4, 4, 4), "u1"), "not a picture"),
         (numpy.zeros((0, 4, 3), "u1"), "nothing to look at"),
-        (b"not a picture", "no picture"),
+        (b"not a picture", "not a picture"),
         ("nowhere.png", "cannot read nowhere.png"),
-        (3, "a int is no picture"),
-        (None, "no picture"),
-        (object(), "no picture"),
+        (3, "a int is not a picture"),
+        (None, "not a picture"),
+        (object(), "not a picture"),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -251,7 +251,7 @@ impl ComfyUi {
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
         {
-            return Err(self.strange("a prompt_id that is no name"));
+            return Err(self.strange("a prompt_id that is not a name"));
         }
         Ok((given.to_owned(), answer.attempts))
     }
@@ -313,7 +313,7 @@ impl ComfyUi {
         let file = self.client.ask(&Ask::get(&path).of(KIND))?.body;
         match is_picture(&file) {
             true => Ok(file),
-            false => Err(self.strange("a file that is no PNG, JPEG or WebP picture")),
+            false => Err(self.strange("a file that is not a PNG, JPEG or WebP picture")),
         }
     }
 }

@@ -97,7 +97,7 @@ impl OpenAiImages {
                 let file = self.client.download(&url)?.body;
                 is_picture(&file)
                     .then_some(file)
-                    .ok_or("a file that is no PNG, JPEG or WebP picture")
+                    .ok_or("a file that is not a PNG, JPEG or WebP picture")
             }
             // xAI's way of saying no.
             (None, None) => {

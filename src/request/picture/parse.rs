@@ -25,7 +25,7 @@ impl FromStr for PicturePrompt {
             };
             if !OPTIONS.contains(&key) {
                 return Err(wrong(format!(
-                    "{key:?} is no option; there are {}",
+                    "{key:?} is not an option; there are {}",
                     OPTIONS.join(", ")
                 )));
             }
@@ -47,7 +47,7 @@ impl PicturePrompt {
     fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
         let number = |value: &str| {
             let read = value.parse::<f64>();
-            read.map_err(|_| format!("{key} is {value:?}, which is no number"))
+            read.map_err(|_| format!("{key} is {value:?}, which is not a number"))
         };
         match key {
             "adapter" => {

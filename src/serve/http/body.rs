@@ -93,7 +93,7 @@ pub async fn json<T: DeserializeOwned>(
 
 fn no_json(error: &serde_json::Error) -> Problem {
     Problem::bad(format!(
-        "the body is no JSON: {}",
+        "the body is not JSON: {}",
         printable(&error.to_string())
     ))
 }

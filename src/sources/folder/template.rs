@@ -99,7 +99,9 @@ impl Template {
             _ => None,
         });
         if let Some(unknown) = unknown {
-            return Err(wrong(format!("has {unknown:?} in it, which is no place")));
+            return Err(wrong(format!(
+                "has {unknown:?} in it, which is not a place"
+            )));
         }
         let prompt =
             |place: &Place| matches!(place, Place::PromptId | Place::Number | Place::Prompt);

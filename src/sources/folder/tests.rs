@@ -140,7 +140,7 @@ fn templates_are_read() {
         ("{n}.png", "does not say which prompt"),
         ("x.png", "does not say which prompt"),
         ("{prompt_id}_{number}", "says twice"),
-        ("{prompt_id}_{what}", "which is no place"),
+        ("{prompt_id}_{what}", "which is not a place"),
     ] {
         let error = find(template, &[], &prompts).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");

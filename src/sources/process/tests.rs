@@ -114,7 +114,7 @@ fn what_is_no_answer_is_shown() {
     for (script, wanted) in [
         (
             "echo Loading…; sleep 1000",
-            "wrote \"Loading…\" on its standard output, which is no JSON",
+            "wrote \"Loading…\" on its standard output, which is not JSON",
         ),
         (
             "echo '{\"id\": 1}'; sleep 1000",
@@ -135,7 +135,7 @@ fn what_is_no_answer_is_shown() {
     for (script, wanted) in [
         (
             "next; echo 50 percent",
-            "wrote \"50 percent\" on its standard output, which is no answer",
+            "wrote \"50 percent\" on its standard output, which is not an answer",
         ),
         (
             "next; make; make",

@@ -103,7 +103,9 @@ impl Place {
         match self.variables.get(PATIENCE) {
             None => Ok(usual),
             Some(text) => humantime::parse_duration(text).map_err(|_| {
-                self.refuse(format!("{PATIENCE}={text:?} is no time; write 30s or 3m"))
+                self.refuse(format!(
+                    "{PATIENCE}={text:?} is not a time; write 30s or 3m"
+                ))
             }),
         }
     }
@@ -208,7 +210,9 @@ impl Place {
         if let Some(endpoint) = &self.endpoint
             && let Err(error) = reqwest::Url::parse(endpoint)
         {
-            return Some(format!("the endpoint {endpoint:?} is no address: {error}"));
+            return Some(format!(
+                "the endpoint {endpoint:?} is not an address: {error}"
+            ));
         }
         if let Some(endpoint) = &self.endpoint
             && endpoint.starts_with("http://")
@@ -354,7 +358,7 @@ mod tests {
             (
                 "s3://b",
                 &[KEY, SECRET, ("AWS_ENDPOINT_URL", "http://a b")],
-                Some("is no address"),
+                Some("is not an address"),
             ),
             (
                 "s3://b",

@@ -85,7 +85,7 @@ pub(super) fn answer(text: &str) -> Result<Value, String> {
     let text = inner.map_or(text, |rest| rest.trim_end_matches("```").trim());
     match serde_json::from_str(text) {
         Ok(value @ Value::Object(_)) => Ok(value),
-        Ok(_) => Err("it is no object".into()),
+        Ok(_) => Err("it is not an object".into()),
         Err(error) => Err(error.to_string()),
     }
 }

@@ -48,7 +48,7 @@ impl Object {
 /// The objects in a line's list: `[{"phrase": "a dog", "box": [x0, y0, x1, y1]}]`.
 pub(crate) fn read(list: &Value) -> Result<Vec<Object>, String> {
     let Some(list) = list.as_array() else {
-        return Err(format!("its {KEY} are no list"));
+        return Err(format!("its {KEY} are not a list"));
     };
     let one = |object: &Value| {
         let phrase = object["phrase"].as_str();

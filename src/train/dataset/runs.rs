@@ -23,7 +23,7 @@ pub(crate) fn read(path: &Path, options: &Options) -> Result<Dataset, DatasetErr
     let file = path.join("run.json");
     let text = read_text(&file).map_err(|error| DatasetError::io(&file, error))?;
     let config: Value = serde_json::from_str(&text)
-        .map_err(|error| wrong(format!("run.json is no JSON: {error}")))?;
+        .map_err(|error| wrong(format!("run.json is not JSON: {error}")))?;
     let methods = config["methods"].as_array().into_iter().flatten();
     let all: Vec<&str> = methods
         .filter_map(|method| method["name"].as_str())

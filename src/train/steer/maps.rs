@@ -209,7 +209,7 @@ impl Mapping {
         let found = row_of(file, MAPS, row).filter(|maps| maps.len().is_multiple_of(2 * CELLS));
         found.ok_or_else(|| TrainError::Read {
             path: file.path().to_owned(),
-            why: "it is no file of maps; remove it, and it is made again".into(),
+            why: "it is not a file of maps; remove it, and it is made again".into(),
         })
     }
 }

@@ -60,6 +60,29 @@ fn help_names_files_and_flags_that_exist() {
     }));
 }
 
+/// clap shows what the arguments' struct says of a command only if the command's variant says nothing.
+#[test]
+fn help_is_whole() {
+    let program = Program::new();
+    report(
+        [
+            ("check", "Exit codes: 0"),
+            ("verify", "keeps the digests"),
+            ("pull", "HF_HUB_OFFLINE"),
+            ("selftest", "loops in f64"),
+            ("ots propose", "a critic reviews"),
+            ("audit calibrate", "point of a grid"),
+        ]
+        .into_iter()
+        .filter_map(|(command, words)| {
+            let path: Vec<String> = command.split(' ').map(str::to_owned).collect();
+            let help = &program.commands[&path].help;
+            let shown = help.split_whitespace().collect::<Vec<_>>().join(" ");
+            (!shown.contains(words)).then(|| format!("{command} --help has no {words:?}"))
+        }),
+    );
+}
+
 #[test]
 fn messages_of_the_program_name_pages_that_exist() {
     let mut sources = Vec::new();

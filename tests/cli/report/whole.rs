@@ -285,7 +285,7 @@ fn secrets_are_not_taken_along() {
         if cfg!(unix) {
             assert!(
                 message.contains(
-                    "6 files were not taken along; the first, images/text.png: it is no picture"
+                    "6 files were not taken along; the first, images/text.png: it is not a picture"
                 ),
                 "{message}"
             );

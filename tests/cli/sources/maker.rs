@@ -81,7 +81,7 @@ fn wrong_programs_have_one_clear_message_each() {
         ),
         (
             "echo Loading; sleep 9",
-            "wrote \"Loading\" on its standard output, which is no JSON",
+            "wrote \"Loading\" on its standard output, which is not JSON",
         ),
         (
             "true",

@@ -140,7 +140,7 @@ fn plain_modules(
     if !others.is_empty() {
         return Err((
             format!(
-                "{} tensors are no part of a LoRA: {}",
+                "{} tensors are not part of a LoRA: {}",
                 others.len(),
                 list(&others)
             ),

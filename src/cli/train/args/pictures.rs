@@ -100,7 +100,7 @@ fn size(text: &str) -> Result<[usize; 2], String> {
     let side = |text: &str| match text.trim().parse() {
         Ok(side @ 8..=16_384) => Ok(side),
         _ => Err(format!(
-            "{text:?} is no side of a picture: from 8 to 16384 pixels"
+            "{text:?} is not a side of a picture: from 8 to 16384 pixels"
         )),
     };
     match text.split_once('x') {

@@ -99,7 +99,7 @@ fn proposals_are_checked_and_their_keys_drawn() {
             proposed("x", "y", "Here you are!", 0)
                 .unwrap_err()
                 .join("; "),
-            "no JSON object",
+            "not a JSON object",
         ),
         (with("/prompt", json!("a cat")), "the prompt had 2 words"),
         (with("/questions", json!([])), "there were 0 questions"),

@@ -14,15 +14,15 @@ pub fn natives() -> Vec<Case> {
         request
     };
     vec![
-        sent("/api/jobs", JSON, "", 400, "no JSON"),
-        sent("/api/jobs", JSON, "{\"request\": ", 400, "no JSON"),
+        sent("/api/jobs", JSON, "", 400, "not JSON"),
+        sent("/api/jobs", JSON, "{\"request\": ", 400, "not JSON"),
         sent("/api/read", JSON, deep, 422, "not what is asked for"),
         sent(
             "/api/jobs",
             JSON,
             b"{\"request\": {\"prompt\": \"\xff\xfe\"}}".to_vec(),
             400,
-            "no JSON",
+            "not JSON",
         ),
         sent("/api/jobs", JSON, "[]", 422, "an object"),
         sent("/api/read", JSON, "[\"a dog\"]", 422, "an object"),
@@ -38,7 +38,7 @@ pub fn natives() -> Vec<Case> {
             JSON,
             "{\"request\": {\"prompt\": \"a dog\"}} {}",
             400,
-            "no JSON",
+            "not JSON",
         ),
         sent("/api/jobs", JSON, "{}", 422, "request"),
         sent(
@@ -94,8 +94,12 @@ pub fn natives() -> Vec<Case> {
         wanted(cat("scheduler", json!("magic")), 400, "magic"),
         wanted(cat("clip_skip", json!(99)), 400, "clip skip"),
         wanted(cat("noise", json!("pink")), 400, "pink"),
-        wanted(cat("seed", json!(-3)), 422, "no seed"),
-        wanted(cat("seed", json!("18446744073709551616")), 422, "no seed"),
+        wanted(cat("seed", json!(-3)), 422, "not a seed"),
+        wanted(
+            cat("seed", json!("18446744073709551616")),
+            422,
+            "not a seed",
+        ),
         wanted(cat("relations", json!(["dog, cat"])), 400, "not written as"),
         wanted(
             cat("relations", json!(["dog | left of | unicorn"])),
@@ -115,7 +119,7 @@ pub fn natives() -> Vec<Case> {
         wanted(
             cat("guide", json!({"method": "magic"})),
             400,
-            "no guidance method",
+            "not a guidance method",
         ),
         wanted(
             cat("guide", json!({"method": "pos", "steps": 50})),

@@ -145,7 +145,7 @@ impl Machine {
         };
         numbers
             .collect::<Option<_>>()
-            .ok_or_else(|| "a tensor whose size is no number".into())
+            .ok_or_else(|| "a tensor whose size is not a number".into())
     }
 
     /// The storage that `("storage", type, key, location, elements)` refers to.

@@ -168,7 +168,7 @@ impl Run<'_> {
         match op {
             PUT | GET => {
                 let index = self.line()?.parse();
-                index.map_err(|_| "a pickle with a memo that is no number".into())
+                index.map_err(|_| "a pickle with a memo that is not a number".into())
             }
             BINPUT | BINGET => Ok(self.length(1)? as u64),
             _ => Ok(self.length(4)? as u64),
@@ -229,7 +229,7 @@ impl Run<'_> {
             }
             STACK_GLOBAL => match (self.pop()?, self.pop()?) {
                 (Value::Str(name), Value::Str(module)) => name_value(module, name)?,
-                _ => return Err("a pickle whose names are no text".into()),
+                _ => return Err("a pickle whose names are not text".into()),
             },
             REDUCE | NEWOBJ => {
                 let arguments = self.pop()?;
