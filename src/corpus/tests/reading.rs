@@ -1,7 +1,7 @@
 //! Captions from Parquet, JSON and tables.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 #[cfg(feature = "parquet")]
 use proptest::prelude::*;

@@ -1,7 +1,7 @@
 //! Surveys of captions, and where boxes say that things are.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use prepose_check::rules::Options;
