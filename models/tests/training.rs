@@ -373,6 +373,6 @@ fn what_cannot_be_trained_is_told() {
     assert_eq!(error(lora(2, "conv1")), TrainingError::Nothing);
     for rank in [0, 13] {
         let large = error(lora(rank, "to_q")).to_string();
-        assert!(large.contains(&format!("rank {rank} beside `")), "{large}");
+        assert!(large.contains(&format!("has rank {rank}, ")), "{large}");
     }
 }

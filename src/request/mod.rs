@@ -410,9 +410,9 @@ pub(crate) mod tests {
             (2, [0.5, 0.0, 1.0, 1.0])
         );
         for (wrong, why) in [
-            ("0: 0,0,1,1", "no region"),
-            ("dog: 0,0,1,1", "no region"),
-            ("2", "no region"),
+            ("0: 0,0,1,1", "not a region"),
+            ("dog: 0,0,1,1", "not a region"),
+            ("2", "not a region"),
             ("1: 0,0,512,512", "not within the picture"),
             ("1: 0.5,0,0.5,1", "is empty"),
         ] {

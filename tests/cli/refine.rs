@@ -120,10 +120,10 @@ fn what_is_missing_is_drawn_and_shown() {
     assert_eq!(again["feedback"], told["feedback"]);
     let guided = [&args[..], &["--guide".into(), "pos".into()]].concat();
     let guided: Vec<&str> = guided.iter().map(String::as_str).collect();
-    refuses(folder, &guided, &["another guide", "--out"]);
+    refuses(folder, &guided, &["different guide", "--out"]);
     let others = [&args[..], &["--seed".into(), "5".into()]].concat();
     let others: Vec<&str> = others.iter().map(String::as_str).collect();
-    refuses(folder, &others, &["another seed", "--out"]);
+    refuses(folder, &others, &["different seed", "--out"]);
 }
 
 /// Only what is drawn again, and only by relations that attention shows.

@@ -115,7 +115,7 @@ fn the_best_by_each_detector_is_measured_by_each() {
     refuses(
         folder,
         &["score", "pse-detectors", "fewer.jsonl", "one.jsonl"],
-        &["one.jsonl", "pictures that fewer.jsonl has not"],
+        &["one.jsonl", "pictures that fewer.jsonl does not have"],
     );
     put(folder, "single.jsonl", &[at("a", "p", left)]);
     refuses(

@@ -140,8 +140,8 @@ mod tests {
         assert!(read("a,steps=3-4").acts_at(4) && !read("a,steps=3-4").acts_at(5));
         for (wrong, why) in [
             (",scale=1", "file is missing"),
-            ("a,size=3", "no option"),
-            ("a,scale=big", "no number"),
+            ("a,size=3", "not an option"),
+            ("a,scale=big", "not a number"),
             ("a,steps=few", "counted from 0"),
             ("a,region=0:0:1", "four corners"),
             ("a,region=0:0:2:1", "not within"),

@@ -46,7 +46,7 @@ fn wrong_input_is_refused() {
         ),
         (
             r#"{"method": "pos", "resolution": 32}"#,
-            "there are 4, 8, 16",
+            "the sizes are 4, 8, 16",
         ),
         (
             r#"{"method": "pos", "layers": {"named": ["up_blocks.0"]}}"#,

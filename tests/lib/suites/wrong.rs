@@ -55,7 +55,7 @@ fn wrong_json() {
         ("{\"prompt\": [1]}", &["\"prompt\" is [1]", "a text"]),
         (
             "{\"prompt_id\": \"a\", \"prompt\": \"a cat\"}",
-            &["line 2", "\"a\"", "line 1 already"],
+            &["line 2", "\"a\"", "already in line 1"],
         ),
         (
             "{\"prompt_id\": \"A\", \"prompt\": \"a cat\"}",

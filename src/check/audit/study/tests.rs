@@ -183,7 +183,7 @@ fn words_agree_beyond_chance() {
         categories(&raters, &["yes".into()])
             .unwrap_err()
             .to_string()
-            .contains("none of yes")
+            .contains("not one of yes")
     );
 }
 
