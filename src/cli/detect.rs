@@ -31,7 +31,7 @@ use super::{ERROR, OK, checker, input};
 
 /// Write down what a detector sees in pictures: boxes, scores, masks.
 ///
-/// As the JSON lines that `prepose score` reads.
+/// They are written as the JSON lines that `prepose score` reads.
 ///
 /// Pictures may have any name. A picture's line says what it should show if that is known, from --prompt or from a PNG made by
 /// prepose, with the objects in the detector's words.

@@ -9,7 +9,7 @@ use super::progress::Progress;
 
 /// Download a known checkpoint into the Hugging Face cache, shared with Python.
 ///
-/// Nothing else is ever downloaded. Besides this command the network is used by `serve`, by runs in object stores, and by
+/// No other command downloads a checkpoint. Besides this one the network is used by `serve`, by runs in object stores, and by
 /// options that name a server, such as `--judge`, `--endpoint`, `--extract-with` and `--chat`.
 ///
 /// An interrupted download resumes where it stopped, and every file's size and hash are checked before it gets its

@@ -16,7 +16,7 @@ use crate::cli::OK;
 
 /// Let a language model propose more cases for correctness: pairs of things whose left and right are settled in the world.
 ///
-/// By the three agents of OTS-Bench: a scout proposes, a critic reviews, a curator writes the pairs down.
+/// It takes the three roles of OTS-Bench in turn: a scout proposes, a critic reviews, a curator writes the pairs down.
 ///
 /// The pairs go to --out, and what settles each of them to NAME.pairs.jsonl beside it. The same command continues from
 /// there. People should read the pairs before they are used: a model may be sure of something that is not true.
