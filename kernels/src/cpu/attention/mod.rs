@@ -185,19 +185,13 @@ unsafe fn softmax<V: Vector, E: Element>(
     let (largest, total) = unsafe { (&mut *largest, &mut *total) };
     let before = *largest;
     let now = before.max(most.largest() * scale);
-    if now == f32::NEG_INFINITY {
-        // Nothing to be seen yet: a zero row, and nothing to rescale.
-        for j in (0..keys).step_by(V::LANES) {
-            // SAFETY: as above; elements are no larger than scores.
-            unsafe { E::store(V::splat(0.0), line.cast::<E>().add(j)) };
-        }
-        return 1.0;
-    }
+    // Where nothing is to be seen yet, any finite number makes a zero row of it (and leaves what is no number as it is).
+    let base = if now == f32::NEG_INFINITY { 0.0 } else { now };
     let mut sum = V::splat(0.0);
     for j in (0..keys).step_by(V::LANES) {
         // SAFETY: as above.
         let score = unsafe { V::load(line.add(j)) };
-        let y = exp2(score.mul_add(V::splat(scale), V::splat(-now)));
+        let y = exp2(score.mul_add(V::splat(scale), V::splat(-base)));
         // SAFETY: as above; elements are no larger than scores, so that only what was read is overwritten.
         unsafe { E::store(y, line.cast::<E>().add(j)) };
         sum = sum.add(y);

@@ -212,8 +212,8 @@ pub(crate) trait Vector: Tiles + Copy {
         let mut columns = [[0.0f32; 16]; N];
         for (lane, row) in rows.iter().enumerate() {
             for (j, column) in columns.iter_mut().enumerate() {
-                // SAFETY: the caller's row of this lane.
-                column[lane] = unsafe { *row.add(j) }.widen();
+                // SAFETY: the caller's row of this lane, which may hold words of another type, at any address.
+                column[lane] = unsafe { row.add(j).read_unaligned() }.widen();
             }
         }
         // SAFETY: a vector has at most sixteen lanes.
