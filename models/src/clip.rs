@@ -37,8 +37,7 @@ pub struct ClipTextConfig {
     pub hidden_act: String,
     /// Added to the variance in layer norms.
     pub layer_norm_eps: f64,
-    /// The token that ends a text. The value 2 marks old configurations whose pooled output is at
-    /// the token with the highest id instead.
+    /// The token that ends a text. The value 2 marks old configurations, see [`Self::pooled_position`].
     pub eos_token_id: Option<i64>,
     #[serde(flatten)]
     rest: Rest,
@@ -100,6 +99,19 @@ impl ClipTextConfig {
             &[self.hidden_size],
             self.num_attention_heads,
         )
+    }
+
+    /// Where the pooled output of a text of these `tokens` is, whose first end-of-text token is at `end`: there, or for
+    /// [`Self::eos_token_id`] 2 at the first token with the highest id. The two differ where textual inversion has added
+    /// tokens, whose ids are higher than that of the end.
+    pub fn pooled_position(&self, tokens: &[u32], end: usize) -> usize {
+        match tokens.iter().max() {
+            Some(highest) if self.eos_token_id == Some(2) => {
+                let mut tokens = tokens.iter();
+                tokens.position(|token| token == highest).unwrap_or(end)
+            }
+            _ => end,
+        }
     }
 }
 
@@ -210,7 +222,7 @@ impl ClipTextModel {
     }
 
     /// Encodes `tokens` `[B, N]`. `eos_positions` has, for each text, the position that is pooled:
-    /// that of the first end-of-text token.
+    /// that of the first end-of-text token, or [`ClipTextConfig::pooled_position`].
     ///
     /// # Panics
     /// If `N` exceeds `max_position_embeddings`, a position is not below `N`, or `layer` leaves out

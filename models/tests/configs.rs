@@ -98,6 +98,19 @@ fn unet_configurations_are_checked() {
     );
 }
 
+/// `CLIPTextModel.forward` of transformers: `input_ids.argmax(-1)` where `eos_token_id` is 2, else the first end.
+#[test]
+fn old_configurations_pool_at_the_highest_id() {
+    let pooled = |eos: u32, tokens: &[u32], end| {
+        tiny_clip(json!({"eos_token_id": eos})).pooled_position(tokens, end)
+    };
+    // Start 17, end 18, and a token 19 that was added.
+    let plain = [17, 3, 4, 18, 18, 18];
+    let added = [17, 3, 19, 19, 18, 0];
+    assert_eq!((pooled(2, &plain, 3), pooled(18, &plain, 3)), (3, 3));
+    assert_eq!((pooled(2, &added, 4), pooled(18, &added, 4)), (2, 4));
+}
+
 #[test]
 fn other_configurations_are_checked() {
     let vae = |extra| refusal(tiny_vae(extra).check()).map(|(key, _)| key);

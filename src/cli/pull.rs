@@ -17,7 +17,7 @@ use super::progress::Progress;
 /// HF_HUB_DOWNLOAD_TIMEOUT (seconds of silence, 10 by default) are honoured.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A known name, OWNER/NAME for a diffusers folder, or OWNER/NAME/FILE; without it, the known names are listed.
+    /// A known name, OWNER/NAME for a folder of diffusers or transformers, or OWNER/NAME/FILE; without it, the known names are listed.
     name: Option<String>,
     /// The commit, branch or tag to fetch [default: the pinned commit of a known checkpoint].
     #[arg(long, value_name = "COMMIT")]

@@ -179,7 +179,14 @@ fn rewards_of_a_manifest_with_mean_and_deviation() {
     let alone = folder.path().join("ImageReward.pt");
     fs::copy(format!("{network}/ImageReward.pt"), &alone).unwrap();
     let given = [&args[..], &["--image-reward", "ImageReward.pt"]].concat();
-    refuses(folder.path(), &given, &["vocab.txt"]);
+    refuses(
+        folder.path(),
+        &given,
+        &[
+            "bert-base-uncased's vocab.txt",
+            "`prepose pull google-bert/bert-base-uncased/vocab.txt --revision main`",
+        ],
+    );
 }
 
 /// A folder with the tiny CLIP and the tokenizer whose tokens it knows.

@@ -57,15 +57,25 @@ pub(crate) fn open_single(path: &Path, options: &LoadOptions) -> Result<Parts, W
     if !options.allow_mismatch {
         refuse_strays(path, strays)?;
     }
-    let mut scheduler = match &files {
-        Some(files) if !files.has("scheduler") => Configs::Embedded(family).get("scheduler")?.0,
-        _ => configs.get("scheduler")?.0,
+    let own_scheduler = files.as_ref().is_some_and(|files| files.has("scheduler"));
+    let mut scheduler = match own_scheduler {
+        true => configs.get("scheduler")?.0,
+        false => Configs::Embedded(family).get("scheduler")?.0,
     };
-    mark_prediction(&file, &mut scheduler);
-    if family == Family::Sd2 && files.is_none() {
-        let prediction = sd2_prediction(path, &file, options)?;
-        prediction.mark(&mut scheduler);
-        if prediction == Prediction::V {
+    // How fine-tuned SDXL checkpoints say that their noise schedule ends in pure noise.
+    if file.info("ztsnr").is_some() {
+        scheduler["rescale_betas_zero_snr"] = json!(true);
+    }
+    let prediction = prediction(path, &file, options)?;
+    if family == Family::Sd2 && !own_scheduler && prediction.is_none() {
+        return Err(WeightsError::Prediction {
+            path: path.to_path_buf(),
+        });
+    }
+    // Noise is what a file is said to predict where nothing is written: no reason against a configuration that says v.
+    if prediction == Some(Prediction::V) {
+        Prediction::V.mark(&mut scheduler);
+        if family == Family::Sd2 && files.is_none() {
             unet.config["sample_size"] = json!(96);
         }
     }
@@ -188,28 +198,16 @@ fn beside_text_encoder(key: &str) -> bool {
         })
 }
 
-/// What a checkpoint of SD 2.x predicts: its weights do not tell, and the wrong one gives grey noise.
-fn sd2_prediction(
+/// What a checkpoint predicts, where the options or the file say so: the wrong one gives grey noise. Fine-tuned SDXL
+/// checkpoints say with an empty tensor that it is v.
+fn prediction(
     path: &Path,
     file: &TensorFile,
     options: &LoadOptions,
-) -> Result<Prediction, WeightsError> {
+) -> Result<Option<Prediction>, WeightsError> {
     let marked = file.info("v_pred").map(|_| Prediction::V);
-    if let Some(known) = options.prediction.or(marked) {
-        return Ok(known);
-    }
-    Prediction::stated(path, file)?.ok_or_else(|| WeightsError::Prediction {
-        path: path.to_path_buf(),
-    })
-}
-
-/// Fine-tuned SDXL checkpoints say with empty tensors that they predict v, and that their noise
-/// schedule ends in pure noise.
-fn mark_prediction(file: &TensorFile, scheduler: &mut Value) {
-    if file.info("v_pred").is_some() {
-        scheduler["prediction_type"] = json!("v_prediction");
-    }
-    if file.info("ztsnr").is_some() {
-        scheduler["rescale_betas_zero_snr"] = json!(true);
+    match options.prediction.or(marked) {
+        Some(known) => Ok(Some(known)),
+        None => Prediction::stated(path, file),
     }
 }

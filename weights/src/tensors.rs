@@ -69,6 +69,26 @@ pub(crate) fn read(
     Ok(Values { data, finite })
 }
 
+/// The number in the tensor `name` of one element, if it is stored as an integer.
+pub(crate) fn integer(file: &TensorFile, name: &str) -> Option<i64> {
+    let info = file.info(name).filter(|info| info.elements() == 1)?;
+    let StoredType::Other(kind, _) = info.dtype else {
+        return None;
+    };
+    let mut bytes = Vec::new();
+    file.pieces(name, TensorPart::WHOLE, &mut |piece| {
+        bytes.extend_from_slice(piece);
+    });
+    Some(match kind {
+        "I64" => i64::from_le_bytes(bytes.try_into().ok()?),
+        "I32" => i32::from_le_bytes(bytes.try_into().ok()?).into(),
+        "I16" => i16::from_le_bytes(bytes.try_into().ok()?).into(),
+        "I8" => i8::from_le_bytes(bytes.try_into().ok()?).into(),
+        "U8" => u8::from_le_bytes(bytes.try_into().ok()?).into(),
+        _ => return None,
+    })
+}
+
 /// The elements of a tensor, and whether `is_bad` is true of none. In two simple loops over
 /// pieces that stay in the cache, so that both run at the speed of memory.
 fn words<const N: usize, T: Copy>(

@@ -11,6 +11,8 @@
 //! neither, and a prompt must mean here what it means there. The three agree on text without curly quotes,
 //! entities, full-width letters, mojibake, and letters whose lower case depends on their place.
 
+mod settings;
+
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -22,6 +24,8 @@ use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::pre_tokenizers::sequence::Sequence as PreTokenizers;
 use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 use tokenizers::{AddedToken, SplitDelimiterBehavior, Tokenizer};
+
+use settings::{Added, Config, SpecialToken};
 
 /// OpenAI's merges in order of rank, one `left right` a line; see `weights/vocab/NOTICE`.
 const MERGES: &str = include_str!("../vocab/clip-merges.txt");
@@ -35,6 +39,9 @@ const WORDS: &str =
 
 /// Context length of every CLIP text encoder, for tokenizers whose configuration does not give one.
 const CONTEXT: usize = 77;
+
+/// The most tokens that one word stands for; diffusers cuts off what no context holds.
+const MAX_VECTORS: usize = CONTEXT;
 
 /// Several times the largest vocabulary of a text encoder of CLIP's kind.
 const MAX_TOKENS: usize = 1 << 18;
@@ -112,32 +119,8 @@ pub struct ClipTokenizer {
     pad: u32,
     max_length: usize,
     vocabulary: usize,
-}
-
-/// The keys of `tokenizer_config.json` that matter.
-#[derive(Default, serde::Deserialize)]
-struct Config {
-    bos_token: Option<SpecialToken>,
-    eos_token: Option<SpecialToken>,
-    pad_token: Option<SpecialToken>,
-    unk_token: Option<SpecialToken>,
-    model_max_length: Option<f64>,
-}
-
-/// A special token is stored as its text or as an object around it.
-#[derive(serde::Deserialize)]
-#[serde(untagged)]
-enum SpecialToken {
-    Text(String),
-    Object { content: String },
-}
-
-impl SpecialToken {
-    fn text(self) -> String {
-        match self {
-            SpecialToken::Text(text) | SpecialToken::Object { content: text } => text,
-        }
-    }
+    /// What follows each added token that is a word of several.
+    following: HashMap<u32, Vec<u32>>,
 }
 
 impl ClipTokenizer {
@@ -154,6 +137,9 @@ impl ClipTokenizer {
 
     /// A checkpoint's own tokenizer, from the contents of `vocab.json`, `merges.txt` and
     /// `tokenizer_config.json`. Without the last, special tokens and context length are CLIP's.
+    ///
+    /// Added tokens (`added_tokens_decoder`) are matched as a whole before words are cut. Where textual inversion has trained
+    /// several for one word, `<x>`, `<x>_1`, `<x>_2`, …, the first stands for all of them, as in diffusers.
     pub fn from_json(
         vocab: &[u8],
         merges: &[u8],
@@ -170,10 +156,14 @@ impl ClipTokenizer {
     }
 
     fn build(
-        vocab: HashMap<String, u32>,
+        mut vocab: HashMap<String, u32>,
         merges: Vec<(String, String)>,
         config: Config,
     ) -> Result<Self, TokenizerError> {
+        let added = config.added_tokens_decoder.unwrap_or_default();
+        for (id, token) in &added {
+            vocab.entry(token.content.clone()).or_insert(*id);
+        }
         let special = |role, token: Option<SpecialToken>, default: &str| {
             let token = token.map_or_else(|| default.to_owned(), SpecialToken::text);
             match vocab.get(&token) {
@@ -200,37 +190,17 @@ impl ClipTokenizer {
         }
 
         let vocabulary = vocab.values().max().map_or(0, |id| *id as usize + 1);
-        let bpe = BPE::builder()
-            .vocab_and_merges(vocab.into_iter().collect::<Vocab>(), merges)
-            .unk_token(unk_text)
-            .end_of_word_suffix("</w>".to_owned())
-            .build()
-            .map_err(TokenizerError::Bpe)?;
-        let mut inner = Tokenizer::new(bpe);
-        let spaces = Replace::new(ReplacePattern::Regex(r"\s+".to_owned()), " ")
-            .map_err(TokenizerError::Bpe)?;
+        let mut inner = words(vocab, merges, unk_text).map_err(TokenizerError::Bpe)?;
+        // As in transformers, the text of a special or added token inside a prompt becomes that token.
+        let specials = [bos_text, eos_text, pad_text];
+        let mut added: Vec<AddedToken> = added.into_values().map(Added::token).collect();
+        added.retain(|token| !specials.contains(&token.content));
+        let specials = specials.map(|text| AddedToken::from(text, true));
         inner
-            .with_normalizer(Some(Normalizers::new(vec![
-                NFC.into(),
-                spaces.into(),
-                Lowercase.into(),
-            ])))
-            .map_err(TokenizerError::Bpe)?;
-        let words = Split::new(
-            SplitPattern::Regex(WORDS.to_owned()),
-            SplitDelimiterBehavior::Removed,
-            true,
-        )
-        .map_err(TokenizerError::Bpe)?;
-        let bytes = ByteLevel::default().add_prefix_space(false);
-        inner.with_pre_tokenizer(Some(PreTokenizers::new(vec![words.into(), bytes.into()])));
-        // As in transformers, the text of a special token inside a prompt becomes that token.
-        inner
-            .add_special_tokens(
-                [bos_text, eos_text, pad_text].map(|text| AddedToken::from(text, true)),
-            )
+            .add_tokens(specials.into_iter().chain(added))
             .map_err(TokenizerError::Bpe)?;
         Ok(Self {
+            following: following(&inner),
             inner,
             bos,
             eos,
@@ -248,9 +218,12 @@ impl ClipTokenizer {
             .map_err(TokenizerError::Bpe)?;
         let tokens = encoding.get_ids().iter().zip(encoding.get_offsets());
         Ok(tokens
-            .map(|(&id, &(start, end))| Token {
-                id,
-                bytes: start..end,
+            .flat_map(|(&id, &(start, end))| {
+                let following = self.following.get(&id).into_iter().flatten().copied();
+                std::iter::once(id).chain(following).map(move |id| Token {
+                    id,
+                    bytes: start..end,
+                })
             })
             .collect())
     }
@@ -258,6 +231,13 @@ impl ClipTokenizer {
     /// The text of one token as stored in the vocabulary (`dog</w>`), for messages.
     pub fn token_text(&self, id: u32) -> Option<String> {
         self.inner.id_to_token(id)
+    }
+
+    /// Whether a word ends with the token `id`: the vocabulary says so, or it is a special or added token.
+    pub fn ends_word(&self, id: u32) -> bool {
+        let whole = self.inner.get_added_vocabulary().get_added_tokens_decoder();
+        let word_end = |text: String| text.ends_with("</w>");
+        whole.contains_key(&id) || self.token_text(id).is_some_and(word_end)
     }
 
     /// Id of the token before a text.
@@ -293,6 +273,44 @@ impl Padding {
             Padding::Exclamation => "!",
         }
     }
+}
+
+/// How CLIP makes tokens of a text without special ones: what is cleaned, where words begin and end, what is merged.
+fn words(
+    vocab: HashMap<String, u32>,
+    merges: Vec<(String, String)>,
+    unknown: String,
+) -> tokenizers::Result<Tokenizer> {
+    let bpe = BPE::builder()
+        .vocab_and_merges(vocab.into_iter().collect::<Vocab>(), merges)
+        .unk_token(unknown)
+        .end_of_word_suffix("</w>".to_owned())
+        .build()?;
+    let mut inner = Tokenizer::new(bpe);
+    let spaces = Replace::new(ReplacePattern::Regex(r"\s+".to_owned()), " ")?;
+    inner.with_normalizer(Some(Normalizers::new(vec![
+        NFC.into(),
+        spaces.into(),
+        Lowercase.into(),
+    ])))?;
+    let words = Split::new(
+        SplitPattern::Regex(WORDS.to_owned()),
+        SplitDelimiterBehavior::Removed,
+        true,
+    )?;
+    let bytes = ByteLevel::default().add_prefix_space(false);
+    inner.with_pre_tokenizer(Some(PreTokenizers::new(vec![words.into(), bytes.into()])));
+    Ok(inner)
+}
+
+/// What diffusers writes after each added token `<x>` that has them: `<x>_1`, `<x>_2` and so on.
+fn following(tokenizer: &Tokenizer) -> HashMap<u32, Vec<u32>> {
+    let added = tokenizer.get_added_vocabulary().get_vocab();
+    let numbered = added.iter().map(|(text, id)| {
+        let next = (1..MAX_VECTORS).map_while(|i| added.get(&format!("{text}_{i}")).copied());
+        (*id, next.collect::<Vec<u32>>())
+    });
+    numbered.filter(|(_, next)| !next.is_empty()).collect()
 }
 
 /// OpenAI's tokens in the order of their ids.
@@ -459,6 +477,27 @@ mod tests {
                 assert_eq!(piece.trim_end_matches("</w>"), source.to_lowercase());
             }
         }
+    }
+
+    /// As diffusers writes a word of several vectors out (`maybe_convert_prompt`): `<x>` is `<x> <x>_1 <x>_2`.
+    #[test]
+    fn added_tokens() {
+        let vocab = br#"{"a":0,"b":1,"a</w>":2,"b</w>":3,"ab</w>":4,"<s>":5,"</s>":6}"#;
+        let config = br#"{"bos_token":"<s>","eos_token":"</s>","unk_token":"</s>","added_tokens_decoder":{
+            "0":{"content":"a","special":true,"normalized":false},
+            "5":{"content":"<s>","special":true,"normalized":true},
+            "7":{"content":"<x>"},"8":{"content":"<x>_1"},"9":{"content":"<x>_2"},"11":{"content":"<Big-Toy>"}}}"#;
+        let tokenizer = ClipTokenizer::from_json(vocab, b"a b</w>\n", Some(config)).unwrap();
+        assert_eq!(tokenizer.vocabulary(), 12);
+        assert_eq!(ids(&tokenizer, "b <x> b"), [3, 7, 8, 9, 3]);
+        assert_eq!(ids(&tokenizer, "b<X>b"), [3, 7, 8, 9, 3]);
+        assert_eq!(ids(&tokenizer, "<x>_1 <big-toy>"), [8, 11]);
+        // What the vocabulary has keeps its id, and is matched as a whole if it is among the added ones.
+        assert_eq!(ids(&tokenizer, "ab <s>"), [0, 3, 5]);
+        let tokens = tokenizer.encode("b <x>").unwrap();
+        assert!(tokens[1..].iter().all(|token| token.bytes == (2..5)));
+        let ends = [1, 3, 5, 7, 9].map(|id| tokenizer.ends_word(id));
+        assert_eq!(ends, [false, true, true, true, true]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The tokenizers in a checkpoint's folder.
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use crate::error::WeightsError;
 use crate::family::Family;
@@ -55,18 +55,56 @@ pub(crate) fn own(files: &Files, folder: &str) -> Result<Option<ClipTokenizer>, 
     } else {
         return Ok(None);
     };
-    let config = name("tokenizer_config.json");
-    let config = if files.has(&config) {
-        Some(files.read(&config)?)
-    } else {
-        None
-    };
-    ClipTokenizer::from_json(&vocab, &merges, config.as_deref())
+    let config = config(files, &name)?.to_string();
+    ClipTokenizer::from_json(&vocab, &merges, Some(config.as_bytes()))
         .map(Some)
         .map_err(|source| WeightsError::Tokenizer {
             path: files.path(folder),
             source,
         })
+}
+
+/// What `tokenizer_config.json` says. If it is of an older version and lists no added tokens, the files beside it count, as in
+/// transformers: `special_tokens_map.json` before it, and for added tokens `added_tokens.json` and `tokenizer.json`.
+fn config(files: &Files, name: &dyn Fn(&str) -> String) -> Result<Value, WeightsError> {
+    const ADDED: &str = "added_tokens_decoder";
+    let wrong = |file: &str, what: &str| WeightsError::Json {
+        path: files.path(&name(file)),
+        what: what.into(),
+        source: None,
+    };
+    let table = |file: &str| -> Result<Map<String, Value>, WeightsError> {
+        if !files.has(&name(file)) {
+            return Ok(Map::new());
+        }
+        match files.json(&name(file))? {
+            Value::Object(table) => Ok(table),
+            _ => Err(wrong(file, "this is not a table")),
+        }
+    };
+    let mut config = table("tokenizer_config.json")?;
+    if config.get(ADDED).is_none_or(Value::is_null) {
+        config.extend(table("special_tokens_map.json")?);
+        let mut added = Map::new();
+        for (token, id) in table("added_tokens.json")? {
+            if !id.is_u64() {
+                return Err(wrong(
+                    "added_tokens.json",
+                    "this is not a table of token to id",
+                ));
+            }
+            added.insert(id.to_string(), json!({"content": token}));
+        }
+        if let Some(Value::Array(tokens)) = table("tokenizer.json")?.remove("added_tokens") {
+            added.extend(
+                tokens
+                    .into_iter()
+                    .map(|token| (token["id"].to_string(), token)),
+            );
+        }
+        config.insert(ADDED.into(), Value::Object(added));
+    }
+    Ok(Value::Object(config))
 }
 
 /// The contents of `vocab.json` and `merges.txt` from those of `tokenizer.json`, which has merges as
@@ -108,6 +146,82 @@ mod tests {
         ["a dog and a cat", "thin, brown: 3 things!", ""]
             .map(tokens)
             .to_vec()
+    }
+
+    /// The tokenizer of the tiny SD 1.x, whose vocabulary has 1000 tokens, with `texts` in the place of its files.
+    fn changed(texts: &[(&str, Value)]) -> ClipTokenizer {
+        let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/sd1-tiny/tokenizer");
+        let folder = tempfile::tempdir().unwrap();
+        for entry in std::fs::read_dir(fixture).unwrap() {
+            let entry = entry.unwrap();
+            std::fs::copy(entry.path(), folder.path().join(entry.file_name())).unwrap();
+        }
+        for (name, text) in texts {
+            std::fs::write(folder.path().join(name), text.to_string()).unwrap();
+        }
+        own(&Files::Folder(folder.path().into()), "")
+            .unwrap()
+            .unwrap()
+    }
+
+    fn encoded(tokenizer: &ClipTokenizer, text: &str) -> Vec<u32> {
+        let tokens = tokenizer.encode(text).unwrap().into_iter();
+        tokens.map(|token| token.id).collect()
+    }
+
+    /// SD 2.1 is published with two files that contradict each other. The ids are those of transformers 5.24.
+    #[test]
+    fn older_files_override_a_configuration_without_added_tokens() {
+        let map = ("special_tokens_map.json", json!({"pad_token": "!"}));
+        let config = |added: Value| {
+            let end = "<|endoftext|>";
+            let mut config = json!({"pad_token": end, "model_max_length": 77});
+            if !added.is_null() {
+                config["added_tokens_decoder"] = added;
+            }
+            ("tokenizer_config.json", config)
+        };
+        let old = changed(&[map.clone(), config(Value::Null)]);
+        assert_eq!(
+            (old.pad(), encoded(&old, "a dog!")),
+            (0, vec![320, 639, 326, 0])
+        );
+        let new = changed(&[map, config(json!({"999": {"content": "<|endoftext|>"}}))]);
+        assert_eq!(
+            (new.pad(), encoded(&new, "a dog!")),
+            (999, vec![320, 639, 326, 256])
+        );
+    }
+
+    /// A word of several vectors, wherever the added tokens are listed. The ids are those of transformers 5.24 for what
+    /// diffusers makes of the prompt, "a <x> <x>_1 dog".
+    #[test]
+    fn added_tokens_are_read() {
+        let list = [("<x>", 1000), ("<x>_1", 1001), ("<|endoftext|>", 999)];
+        let table: Map<String, Value> = (list.iter())
+            .map(|(token, id)| ((*token).to_owned(), json!(id)))
+            .collect();
+        let decoder: Map<String, Value> = (list.iter())
+            .map(|(token, id)| (id.to_string(), json!({"content": token})))
+            .collect();
+        let entries = list.map(|(token, id)| json!({"id": id, "content": token}));
+        for (name, text) in [
+            ("added_tokens.json", Value::Object(table)),
+            (
+                "tokenizer_config.json",
+                json!({"added_tokens_decoder": decoder}),
+            ),
+            ("tokenizer.json", json!({"added_tokens": entries})),
+        ] {
+            let tokenizer = changed(&[(name, text)]);
+            let ids = encoded(&tokenizer, "a <x> dog");
+            assert_eq!(ids, [320, 1000, 1001, 639, 326], "{name}");
+            assert_eq!(
+                (tokenizer.eos(), tokenizer.vocabulary()),
+                (999, 1002),
+                "{name}"
+            );
+        }
     }
 
     #[test]

@@ -351,6 +351,23 @@ fn a_diffusers_folder() {
     );
     assert!(!pulled.path.join("README.md").exists());
 
+    // A part without weights: nothing is downloaded.
+    let hub = Hub::start(
+        &[
+            ("model_index.json", large(10)),
+            ("vae/config.json", large(10)),
+            ("vae/flax_model.msgpack", large(10)),
+        ],
+        None,
+    );
+    let settings = HubSettings {
+        endpoint: hub.endpoint.clone(),
+        ..settings
+    };
+    let error = fetch("me/model", &settings).unwrap_err();
+    assert!(matches!(&error, HubError::NoWeights { part, .. } if part == "vae"));
+    assert_eq!(hub.log.lock().unwrap().len(), 1);
+
     let hub = Hub::start(&[("a.safetensors", large(10))], None);
     let settings = HubSettings {
         endpoint: hub.endpoint.clone(),

@@ -95,17 +95,20 @@ fn two_at_once() {
     );
 }
 
-/// The message of merging the file at `path` into the small SD 1.x checkpoint.
-fn message(path: &Path) -> String {
+fn with_lora(path: &Path) -> LoadOptions {
     let lora = LoraSpec {
         path: path.to_path_buf(),
         weight: 1.0,
     };
-    let options = LoadOptions {
+    LoadOptions {
         loras: vec![lora],
         ..LoadOptions::default()
-    };
-    let message = chain(&failure(&fixture("single-file/sd1"), &options));
+    }
+}
+
+/// The message of merging the file at `path` into the small SD 1.x checkpoint.
+fn message(path: &Path) -> String {
+    let message = chain(&failure(&fixture("single-file/sd1"), &with_lora(path)));
     println!("{message}\n");
     assert!(message.contains(&*path.to_string_lossy()), "{message}");
     message
@@ -190,6 +193,75 @@ fn what_does_not_fit_is_named() {
     );
 }
 
+/// diffusers' conversion to kohya's naming stores the ranks as integers for alphas.
+#[test]
+fn alphas_may_be_integers() {
+    let folder = tempfile::tempdir().unwrap();
+    let expected = Expected::read("single-file/expected-sd1.safetensors");
+    let merged = |name: &str, alpha: &dyn Fn(usize) -> (&'static str, Vec<u8>)| {
+        let mut tensors = read_safetensors(&fixture("lora/kohya-sd1.safetensors"));
+        let alphas = tensors
+            .iter_mut()
+            .filter(|(name, ..)| name.ends_with(".alpha"));
+        for (index, (_, dtype, _, bytes)) in alphas.enumerate() {
+            (*dtype, *bytes) = alpha(index);
+        }
+        let path = folder.path().join(name);
+        write_safetensors(&path, &tensors);
+        outputs(
+            &open(&fixture("single-file/sd1"), &with_lora(&path)),
+            &expected,
+        )
+    };
+    let floats = merged("floats.safetensors", &|_| {
+        ("F32", 5f32.to_le_bytes().to_vec())
+    });
+    let integers = merged("integers.safetensors", &|index| match index % 5 {
+        0 => ("I64", 5i64.to_le_bytes().to_vec()),
+        1 => ("I32", 5i32.to_le_bytes().to_vec()),
+        2 => ("I16", 5i16.to_le_bytes().to_vec()),
+        3 => ("I8", vec![5]),
+        _ => ("U8", vec![5]),
+    });
+    assert_eq!(integers, floats);
+}
+
+/// What peft itself writes has no alphas: `adapter_config.json` beside it has them.
+#[test]
+fn pefts_own_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = fixture("single-file/sd1");
+    // With alphas of 2, which its metadata state.
+    let stated = folder.path().join("stated.safetensors");
+    let bytes = open(&base, &LoadOptions::default())
+        .lora_file(
+            LoraFormat::Diffusers,
+            &layers("diffusers-sd1"),
+            &Default::default(),
+        )
+        .unwrap();
+    std::fs::write(&stated, bytes).unwrap();
+    let pefts = folder.path().join("adapter_model.safetensors");
+    let mut tensors = read_safetensors(&stated);
+    for (name, ..) in &mut tensors {
+        *name = name.replacen("unet.", "base_model.model.", 1);
+    }
+    write_safetensors(&pefts, &tensors);
+    let config = folder.path().join("adapter_config.json");
+    let alone = message(&pefts);
+    assert!(alone.contains(&*config.to_string_lossy()), "{alone}");
+
+    let expected = Expected::read("single-file/expected-sd1.safetensors");
+    let unet = |path: &Path| {
+        let merged = open(&base, &with_lora(path));
+        outputs(&merged, &expected).remove("unet/out").unwrap()
+    };
+    std::fs::write(&config, r#"{"peft_type": "LORA", "r": 3, "lora_alpha": 2}"#).unwrap();
+    assert_eq!(unet(&pefts), unet(&stated));
+    std::fs::write(&config, r#"{"peft_type": "LORA", "r": 3, "lora_alpha": 3}"#).unwrap();
+    assert_ne!(unet(&pefts), unet(&stated));
+}
+
 #[test]
 fn a_weight_of_zero_changes_nothing() {
     let expected = Expected::read("single-file/expected-sd1.safetensors");
@@ -236,6 +308,17 @@ fn layers(name: &str) -> Vec<LoraLayer> {
     .collect()
 }
 
+/// A change of the first upsampling, a convolution of so many channels.
+fn upsampling(channels: usize) -> LoraLayer {
+    let values = |count: usize| (0..count).map(|i| (i % 7) as f32 / 100.0).collect();
+    LoraLayer {
+        name: "up_blocks.0.upsamplers.0.conv".into(),
+        down: (vec![3, channels, 3, 3], values(27 * channels)),
+        up: (vec![channels, 3, 1, 1], values(3 * channels)),
+        alpha: 2.0,
+    }
+}
+
 /// Both layouts that are written change the UNet alike, and as the factors say.
 #[test]
 fn what_is_written_is_read() {
@@ -253,8 +336,9 @@ fn what_is_written_is_read() {
             &fixture(&format!("single-file/{container}")),
             &options(Vec::new()),
         );
-        let layers = layers(name);
+        let mut layers = layers(name);
         assert!(layers.len() > 10);
+        layers.push(upsampling(16));
         let about = [("ss_steps".to_owned(), "7".to_owned())].into();
         let inputs = {
             let mut inputs = Expected::read(&format!("single-file/expected-{family}.safetensors"));
@@ -290,6 +374,12 @@ fn what_is_written_is_read() {
                         || name.contains("_output_blocks_")
                 });
                 assert_eq!(original, family == "sdxl");
+                // As kohya's own files of these networks have it: fixtures/lora/kohya-*.safetensors.
+                let upsampling = match family {
+                    "sdxl" => "lora_unet_output_blocks_2_2_conv",
+                    _ => "lora_unet_up_blocks_0_upsamplers_0_conv",
+                };
+                assert!(written.info(&format!("{upsampling}.alpha")).is_some());
                 assert_eq!(written.metadata().unwrap()["ss_network_alpha"], "2");
                 let scalars = written
                     .tensors()

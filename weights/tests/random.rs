@@ -1,8 +1,10 @@
 //! Checkpoints of random weights: complete, of the right spread, the same for the same seed.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use crate::support::{device, fixture};
+use crate::wrong_input::copy_folder;
 use burn::tensor::FloatDType;
 use prepose_weights::tokenizer::{ClipTokenizer, Padding};
 use prepose_weights::{Checkpoint, Family, LoadOptions, RandomCheckpoint};
@@ -91,6 +93,26 @@ fn the_seed_decides_and_spreads_follow_the_width() {
         values("mid_block.resnets.0.conv1.weight"),
         values("mid_block.resnets.1.conv1.weight")
     );
+}
+
+/// `model_index.json` alone has it.
+#[test]
+fn what_an_empty_negative_prompt_means_is_kept() {
+    for zeros in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let [original, written] = ["original", "written"].map(|name| folder.path().join(name));
+        copy_folder(&fixture("sdxl-tiny"), &original);
+        let index = original.join("model_index.json");
+        let text = std::fs::read_to_string(&index).unwrap();
+        let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        json["force_zeros_for_empty_prompt"] = zeros.into();
+        std::fs::write(&index, json.to_string()).unwrap();
+
+        let trained = Checkpoint::open(&original, &LoadOptions::default()).unwrap();
+        trained.write_trained(&HashMap::new(), &written).unwrap();
+        let read = Checkpoint::open(&written, &LoadOptions::default()).unwrap();
+        assert_eq!(read.zeros_for_empty_prompt(), zeros);
+    }
 }
 
 #[test]

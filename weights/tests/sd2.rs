@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::support::{
     Expected, Stored, chain, failure, fixture, open, outputs, read_safetensors, write_safetensors,
 };
+use crate::wrong_input::copy_folder;
 
 const TOLERANCE: f32 = 2e-5;
 
@@ -148,8 +149,14 @@ fn stated(
 ) -> PathBuf {
     let path = folder.join(name).with_extension("safetensors");
     write_safetensors(&path, &single());
+    say(&path, metadata, yaml);
+    path
+}
+
+/// Puts `metadata` into the file at `path`, and a YAML file beside it.
+fn say(path: &Path, metadata: Option<(&str, &str)>, yaml: Option<&str>) {
     if let Some((key, value)) = metadata {
-        let bytes = fs::read(&path).unwrap();
+        let bytes = fs::read(path).unwrap();
         let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
         let mut header: serde_json::Value = serde_json::from_slice(&bytes[8..8 + length]).unwrap();
         header["__metadata__"] = json!({key: value});
@@ -157,12 +164,11 @@ fn stated(
         let mut file = (header.len() as u64).to_le_bytes().to_vec();
         file.extend_from_slice(&header);
         file.extend_from_slice(&bytes[8 + length..]);
-        fs::write(&path, file).unwrap();
+        fs::write(path, file).unwrap();
     }
     if let Some(yaml) = yaml {
         fs::write(path.with_extension("yaml"), yaml).unwrap();
     }
-    path
 }
 
 #[test]
@@ -221,6 +227,72 @@ fn what_it_predicts_is_read_or_asked() {
         "--prediction v",
     ] {
         assert!(message.contains(part), "{part:?} is not in {message:?}");
+    }
+}
+
+/// Fine-tunes that predict v are of every family, and a configuration may be given that does not know it.
+#[test]
+fn a_file_that_says_v_predicts_v() {
+    let folder = tempfile::tempdir().unwrap();
+    let stated_v = Some(("modelspec.prediction_type", "v"));
+    let yaml_v = Some("model:\n  params:\n    parameterization: \"v\"\n");
+    let yaml = Some("model:\n  params:\n    scale_factor: 0.18215\n");
+    let mark: Stored = ("v_pred".into(), "F32", vec![0], Vec::new());
+    for (family, file) in [("sd1", "sd1-f32"), ("sdxl", "sdxl-f16")] {
+        let plain = read_safetensors(&fixture(&format!("single-file/{file}.safetensors")));
+        let marked = [&plain[..], std::slice::from_ref(&mark)].concat();
+        for (tensors, metadata, yaml, prediction) in [
+            (&plain, None, None, "epsilon"),
+            (&plain, None, yaml, "epsilon"),
+            (&plain, None, yaml_v, "v_prediction"),
+            (&plain, stated_v, None, "v_prediction"),
+            (&marked, None, yaml, "v_prediction"),
+        ] {
+            let path = folder.path().join(family).with_extension("safetensors");
+            let _ = fs::remove_file(path.with_extension("yaml"));
+            write_safetensors(&path, tensors);
+            say(&path, metadata, yaml);
+            for config in [None, Some(fixture(&format!("single-file/{family}")))] {
+                // Nothing is loaded, so that the networks may have another size than the published one.
+                let options = LoadOptions {
+                    config,
+                    ..LoadOptions::default()
+                };
+                let checkpoint = open(&path, &options);
+                let scheduler = checkpoint.scheduler_config();
+                // Where nothing is written, schedulers predict noise.
+                let found = scheduler["prediction_type"].as_str().unwrap_or("epsilon");
+                assert_eq!(found, prediction, "{family}: {metadata:?}, {yaml:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_configuration_without_a_scheduler_does_not_say_what_is_predicted() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("config");
+    copy_folder(&fixture("sd2-tiny"), &config);
+    fs::remove_dir_all(config.join("scheduler")).unwrap();
+    let options = |prediction| LoadOptions {
+        config: Some(config.clone()),
+        prediction,
+        ..with_config()
+    };
+    let silent = stated(folder.path(), "silent", None, None);
+    let message = chain(&failure(&silent, &options(None)));
+    assert!(message.contains("does not say whether"), "{message}");
+    let said = Some(("modelspec.prediction_type", "v"));
+    for (path, prediction) in [
+        (stated(folder.path(), "said", said, None), None),
+        (silent, Some(Prediction::V)),
+    ] {
+        let checkpoint = open(&path, &options(prediction));
+        let scheduler = checkpoint.scheduler_config();
+        assert_eq!(scheduler["prediction_type"], "v_prediction");
+        // The configuration's, which is given.
+        let size = checkpoint.unet_config().unwrap().sample_size;
+        assert_eq!(size.and_then(|size| size.first()), Some(8));
     }
 }
 

@@ -150,7 +150,7 @@ impl EyeWeights {
         let files = files.ok_or_else(|| WeightsError::Folder {
             path: self.files.path(""),
             what: "neither vocab.txt nor tokenizer.json is next to the weights, and no bert-base-uncased was downloaded".into(),
-            hint: "put bert-base-uncased's vocab.txt there, or run `prepose pull google-bert/bert-base-uncased`".into(),
+            hint: "put bert-base-uncased's vocab.txt there, or run `prepose pull google-bert/bert-base-uncased/vocab.txt --revision main`".into(),
         })?;
         let tokenizer = BertTokenizer::open(&files)?;
         let config: ImageRewardConfig = self.part.config()?;

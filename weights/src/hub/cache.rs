@@ -93,6 +93,24 @@ impl RepoCache {
         is_commit(commit).then(|| commit.to_string())
     }
 
+    /// Where the branch `main` lies as it was when it was last pulled.
+    pub fn main(&self) -> Option<PathBuf> {
+        let folder = self.snapshot(&self.commit_of("main")?);
+        folder.is_dir().then_some(folder)
+    }
+
+    /// Where the only commit lies that is here.
+    pub fn only(&self) -> Option<PathBuf> {
+        let snapshots = folder(&self.cache, &self.repo).join("snapshots");
+        let entries = fs::read_dir(snapshots).ok()?.flatten();
+        let mut commits = entries
+            .filter(|entry| entry.file_name().to_str().is_some_and(is_commit))
+            .map(|entry| entry.path())
+            .filter(|path| path.is_dir());
+        let only = commits.next()?;
+        commits.next().is_none().then_some(only)
+    }
+
     /// The partial download of `etag`, continued or begun, and locked against other processes.
     pub fn part(&self, etag: &str, what: &str) -> Result<Part, HubError> {
         let path = self.folder(&["blobs"])?.join(format!("{etag}.part"));

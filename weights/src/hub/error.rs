@@ -48,12 +48,25 @@ pub enum HubError {
     )]
     Token,
     /// A repository from which prepose cannot tell what to take.
-    #[error("{repo} is not a diffusers checkpoint; name the file to pull as {repo}/FILE: {files}")]
+    #[error(
+        "{repo} is neither a diffusers checkpoint nor a network of transformers; name the file to pull as {repo}/FILE: {files}"
+    )]
     Choose {
         /// Owner and name.
         repo: String,
         /// Some of its weight files.
         files: String,
+    },
+    /// A diffusers checkpoint of which a part is not there.
+    #[error(
+        "{repo} has no weights of its {part} that prepose reads (.safetensors or .bin); nothing was downloaded; give another \
+         revision with --revision, or another repository"
+    )]
+    NoWeights {
+        /// Owner and name.
+        repo: String,
+        /// The folder of the part.
+        part: String,
     },
     /// The network is switched off.
     #[error("{file} of {repo} is not on this machine, and HF_HUB_OFFLINE forbids downloading it; unset \

@@ -45,9 +45,7 @@ fn cached_in(known: &Known, settings: &HubSettings) -> Option<PathBuf> {
 
 /// Where the newest revision of a repository's main branch lies that was ever downloaded, by this or another program.
 pub fn snapshot(repo: &str) -> Option<PathBuf> {
-    let repo = cache::RepoCache::new(&HubSettings::from_env().cache, repo);
-    let folder = repo.snapshot(&repo.commit_of("main")?);
-    folder.is_dir().then_some(folder)
+    cache::RepoCache::new(&HubSettings::from_env().cache, repo).main()
 }
 
 /// `path`, or where the known checkpoint of that name lies.
@@ -61,7 +59,7 @@ pub(crate) fn resolve(path: &Path) -> Result<PathBuf, WeightsError> {
 }
 
 /// The folder of the repository `OWNER/NAME` on this machine, as its branch `main` was when this or another program last
-/// downloaded it.
+/// downloaded it; where it never was, of the only commit that was.
 pub(crate) fn downloaded(name: &str) -> Option<PathBuf> {
     downloaded_in(name, &HubSettings::from_env())
 }
@@ -73,9 +71,8 @@ fn downloaded_in(name: &str, settings: &HubSettings) -> Option<PathBuf> {
     if !plain(owner) || !plain(repo) {
         return None;
     }
-    let commit = cache::RepoCache::new(&settings.cache, name).commit_of("main")?;
-    let folder = cache::snapshot(&settings.cache, name, &commit);
-    folder.is_dir().then_some(folder)
+    let repo = cache::RepoCache::new(&settings.cache, name);
+    repo.main().or_else(|| repo.only())
 }
 
 /// What to try when `given` is neither a path nor a known name.
@@ -137,5 +134,31 @@ mod tests {
         let weights = snapshot.join("diffusion_pytorch_model.safetensors");
         std::fs::write(&weights, "").unwrap();
         assert_eq!(cached_in(known, &settings), Some(weights));
+    }
+
+    #[test]
+    fn a_repository_is_found_by_its_branch_or_its_only_commit() {
+        let home = tempfile::tempdir().unwrap();
+        let settings = HubSettings {
+            cache: home.path().into(),
+            endpoint: String::new(),
+            token: None,
+            offline: true,
+            timeouts: Timeouts::default(),
+        };
+        let found = || downloaded_in("me/model", &settings);
+        let repo = home.path().join("models--me--model");
+        let [first, second] = ["0a", "0b"].map(|byte| byte.repeat(20));
+        let snapshots = repo.join("snapshots");
+        std::fs::create_dir_all(snapshots.join("no commit")).unwrap();
+        assert_eq!(found(), None);
+        std::fs::create_dir(snapshots.join(&first)).unwrap();
+        assert_eq!(found(), Some(snapshots.join(&first)));
+        std::fs::create_dir(snapshots.join(&second)).unwrap();
+        assert_eq!(found(), None);
+        std::fs::create_dir(repo.join("refs")).unwrap();
+        std::fs::write(repo.join("refs/main"), &second).unwrap();
+        assert_eq!(found(), Some(snapshots.join(&second)));
+        assert_eq!(downloaded_in("me/../model", &settings), None);
     }
 }

@@ -14,7 +14,7 @@ pub(super) struct Wanted {
 pub(super) struct Plan {
     pub repo: String,
     pub revision: String,
-    /// What to download; none if the hub must be asked what a diffusers folder holds.
+    /// What to download; none if the hub must be asked what the repository holds.
     pub files: Option<Vec<Wanted>>,
 }
 
@@ -127,14 +127,30 @@ fn is_part(word: &str) -> bool {
             .any(|c| c.is_control() || "\\:*?\"<>|".contains(c))
 }
 
-/// What to take from a diffusers repository of these files: per part the first set of weights that
-/// loading would take, and all that is small.
-pub(super) fn folder_files(names: &[String]) -> Vec<String> {
-    const PARTS: &[&str] = &["unet", "vae", "text_encoder", "text_encoder_2"];
-    const SMALL: &[&str] = &["scheduler", "tokenizer", "tokenizer_2"];
-    if !names.iter().any(|name| name == "model_index.json") {
-        return Vec::new();
+/// What to take from a repository of these files: a diffusers folder, or a network of transformers, each with the first set
+/// of weights that loading would take, and all that is small.
+///
+/// # Errors
+/// [`HubError::Choose`] if it is neither, [`HubError::NoWeights`] if a part of a diffusers folder has none.
+pub(super) fn folder_files(repo: &str, names: &[String]) -> Result<Vec<String>, HubError> {
+    if names.iter().any(|name| name == "model_index.json") {
+        return diffusers_files(repo, names);
     }
+    let chosen = transformers_files(names);
+    if chosen.is_empty() {
+        let is_weights = |name: &&String| name.ends_with(".safetensors");
+        let weights: Vec<String> = names.iter().filter(is_weights).cloned().collect();
+        return Err(HubError::Choose {
+            repo: repo.into(),
+            files: crate::error::list(&weights),
+        });
+    }
+    Ok(chosen)
+}
+
+fn diffusers_files(repo: &str, names: &[String]) -> Result<Vec<String>, HubError> {
+    const PARTS: [&str; 4] = ["unet", "vae", "text_encoder", "text_encoder_2"];
+    const SMALL: [&str; 3] = ["scheduler", "tokenizer", "tokenizer_2"];
     let mut chosen = vec!["model_index.json".to_string()];
     for name in names {
         let Some((folder, file)) = name.split_once('/') else {
@@ -146,33 +162,68 @@ pub(super) fn folder_files(names: &[String]) -> Vec<String> {
         }
     }
     for part in PARTS {
-        let stem = if part.starts_with("text") {
-            "model"
-        } else {
-            "diffusion_pytorch_model"
+        let stems = match part.starts_with("text") {
+            true => TRANSFORMERS,
+            false => ["diffusion_pytorch_model"; 2],
         };
-        let has = |name: &String| names.contains(name);
+        let weights = weights(names, &format!("{part}/"), stems);
+        if weights.is_empty() && names.contains(&format!("{part}/config.json")) {
+            return Err(HubError::NoWeights {
+                repo: repo.into(),
+                part: part.into(),
+            });
+        }
+        chosen.extend(weights);
+    }
+    Ok(chosen)
+}
+
+/// The files of a network that transformers has written; none if it is something else.
+fn transformers_files(names: &[String]) -> Vec<String> {
+    const CONFIG: &str = "config.json";
+    const BESIDE: [&str; 9] = [
+        "preprocessor_config.json",
+        "processor_config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "special_tokens_map.json",
+        "added_tokens.json",
+        "vocab.json",
+        "merges.txt",
+        "vocab.txt",
+    ];
+    let weights = weights(names, "", TRANSFORMERS);
+    if weights.is_empty() || !names.iter().any(|name| name == CONFIG) {
+        return Vec::new();
+    }
+    let beside = names.iter().map(String::as_str);
+    let beside = beside.filter(|name| *name == CONFIG || BESIDE.contains(name));
+    beside.map(String::from).chain(weights).collect()
+}
+
+/// What transformers calls its weights, as safetensors and as pickles.
+const TRANSFORMERS: [&str; 2] = ["model", "pytorch_model"];
+
+/// The weights that loading would take of those in `folder`, which ends with a slash or is empty: one file, or shards with
+/// their index. `stems` are the names of safetensors and of pickles; none if there are no such files.
+fn weights(names: &[String], folder: &str, stems: [&str; 2]) -> Vec<String> {
+    for (stem, extension) in stems.into_iter().zip(["safetensors", "bin"]) {
         for variant in ["", ".fp16"] {
-            let whole = format!("{part}/{stem}{variant}.safetensors");
-            let index = format!("{part}/{stem}.safetensors.index{variant}.json");
-            if has(&whole) {
-                chosen.push(whole);
-                break;
+            let whole = format!("{folder}{stem}{variant}.{extension}");
+            if names.contains(&whole) {
+                return vec![whole];
             }
-            if has(&index) {
-                let shard = format!("{part}/{stem}{variant}-");
-                chosen.extend(
-                    names
-                        .iter()
-                        .filter(|name| name.starts_with(&shard))
-                        .cloned(),
-                );
-                chosen.push(index);
-                break;
+            let index = format!("{folder}{stem}.{extension}.index{variant}.json");
+            if names.contains(&index) {
+                let start = format!("{folder}{stem}{variant}-");
+                let is_shard =
+                    |name: &&String| name.starts_with(&start) && name.ends_with(extension);
+                let shards = names.iter().filter(is_shard).cloned();
+                return shards.chain([index]).collect();
             }
         }
     }
-    chosen
+    Vec::new()
 }
 
 #[cfg(test)]
@@ -263,7 +314,9 @@ mod tests {
             "text_encoder/model.fp16.safetensors",
             "text_encoder/model.safetensors",
             "text_encoder/flax_model.msgpack",
+            "tokenizer/added_tokens.json",
             "tokenizer/merges.txt",
+            "tokenizer/special_tokens_map.json",
             "unet/config.json",
             "unet/diffusion_pytorch_model.safetensors.index.json",
             "unet/diffusion_pytorch_model-00001-of-00002.safetensors",
@@ -273,7 +326,7 @@ mod tests {
             "vae_1_0/config.json",
         ]
         .map(String::from);
-        let mut chosen = folder_files(&names);
+        let mut chosen = folder_files("a/b", &names).unwrap();
         chosen.sort();
         assert_eq!(
             chosen,
@@ -282,7 +335,9 @@ mod tests {
                 "scheduler/scheduler_config.json",
                 "text_encoder/config.json",
                 "text_encoder/model.safetensors",
+                "tokenizer/added_tokens.json",
                 "tokenizer/merges.txt",
+                "tokenizer/special_tokens_map.json",
                 "unet/config.json",
                 "unet/diffusion_pytorch_model-00001-of-00002.safetensors",
                 "unet/diffusion_pytorch_model-00002-of-00002.safetensors",
@@ -291,6 +346,71 @@ mod tests {
                 "vae/diffusion_pytorch_model.fp16.safetensors",
             ]
         );
-        assert!(folder_files(&names[..1]).is_empty());
+        let neither = folder_files("a/b", &names[..1]).unwrap_err();
+        assert!(matches!(neither, HubError::Choose { .. }), "{neither:?}");
+    }
+
+    /// As `weight_files` looks for them.
+    #[test]
+    fn pickles_are_taken_where_there_is_nothing_else() {
+        let names = [
+            "model_index.json",
+            "text_encoder/config.json",
+            "text_encoder/pytorch_model.bin",
+            "text_encoder/pytorch_model.fp16.bin",
+            "unet/config.json",
+            "unet/diffusion_pytorch_model-00001-of-00002.bin",
+            "unet/diffusion_pytorch_model-00002-of-00002.bin",
+            "unet/diffusion_pytorch_model.bin.index.json",
+            "vae/config.json",
+            "vae/diffusion_pytorch_model.bin",
+            "vae/diffusion_pytorch_model.fp16.safetensors",
+        ]
+        .map(String::from);
+        let mut chosen = folder_files("a/b", &names).unwrap();
+        chosen.sort();
+        let left = ["pytorch_model.fp16.bin", "vae/diffusion_pytorch_model.bin"];
+        let mut expected = names.to_vec();
+        expected.retain(|name| !left.iter().any(|end| name.ends_with(end)));
+        assert_eq!(chosen, expected);
+
+        let bare: Vec<String> = (names.into_iter())
+            .filter(|name| !name.starts_with("text_encoder/pytorch_model"))
+            .collect();
+        let error = folder_files("a/b", &bare).unwrap_err().to_string();
+        assert!(error.contains("no weights of its text_encoder"), "{error}");
+    }
+
+    #[test]
+    fn networks_of_transformers() {
+        let names = [
+            "README.md",
+            "config.json",
+            "flax_model.msgpack",
+            "model.safetensors",
+            "onnx/model.onnx",
+            "preprocessor_config.json",
+            "pytorch_model.bin",
+            "tokenizer_config.json",
+            "vocab.txt",
+        ]
+        .map(String::from);
+        let mut chosen = folder_files("a/b", &names).unwrap();
+        chosen.sort();
+        assert_eq!(
+            chosen,
+            [
+                "config.json",
+                "model.safetensors",
+                "preprocessor_config.json",
+                "tokenizer_config.json",
+                "vocab.txt",
+            ]
+        );
+        // A part of a diffusers folder, or a tokenizer alone.
+        for other in ["diffusion_pytorch_model.safetensors", "vocab.txt"] {
+            let error = folder_files("a/b", &["config.json", other].map(String::from));
+            assert!(matches!(error, Err(HubError::Choose { .. })), "{error:?}");
+        }
     }
 }

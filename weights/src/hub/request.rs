@@ -5,7 +5,7 @@ use std::path::PathBuf;
 /// What to pull.
 #[derive(Debug, Clone, Default)]
 pub struct PullRequest {
-    /// A name of [`CATALOG`](super::CATALOG), `OWNER/NAME` for a diffusers folder, or `OWNER/NAME/FILE`.
+    /// A name of [`CATALOG`](super::CATALOG), `OWNER/NAME` for a folder of diffusers or transformers, or `OWNER/NAME/FILE`.
     pub name: String,
     /// A commit, branch or tag; known checkpoints have their own.
     pub revision: Option<String>,

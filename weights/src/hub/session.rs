@@ -94,7 +94,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The files of a diffusers folder: configurations, tokenizers, and one set of weights.
+    /// The files of a whole checkpoint: configurations, tokenizers, and one set of weights.
     pub fn choose(&mut self) -> Result<Vec<Wanted>, HubError> {
         let repo = self.repo.clone();
         if self.settings.offline {
@@ -121,13 +121,7 @@ impl<'a> Session<'a> {
         if let Some(bad) = names.iter().find(|name| !is_inside(name)) {
             return Err(self.answer(&repo, format!("the file name {}", printable(bad))));
         }
-        let chosen = folder_files(&names);
-        if chosen.is_empty() {
-            let is_weights = |name: &String| name.ends_with(".safetensors");
-            let weights: Vec<String> = names.into_iter().filter(is_weights).collect();
-            let files = crate::error::list(&weights);
-            return Err(HubError::Choose { repo, files });
-        }
+        let chosen = folder_files(&repo, &names)?;
         let wanted = |path| Wanted { path, sha256: None };
         Ok(chosen.into_iter().map(wanted).collect())
     }

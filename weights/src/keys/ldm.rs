@@ -140,6 +140,23 @@ impl UnetBlocks {
                 .collect(),
         })
     }
+
+    /// latent-diffusion's name of the layer `name` of diffusers, for writing; none if it is in none of the modules. The name
+    /// of an upsampling depends on whether its block (`up_blocks.0`) has transformers, as `attends` says.
+    pub fn original(&self, name: &str, attends: impl Fn(&str) -> bool) -> Option<String> {
+        let names = self.modules().filter_map(|(ldm, diffusers)| {
+            let rest = name.strip_prefix(diffusers.as_str())?;
+            let piece = match diffusers.strip_suffix(".upsamplers.0.conv") {
+                Some(block) if attends(block) => ".2.conv",
+                Some(_) => ".1.conv",
+                None => "",
+            };
+            let whole = rest.is_empty() || rest.starts_with('.');
+            (whole && ldm.ends_with(piece)).then(|| format!("{ldm}{rest}"))
+        });
+        // All blocks of a level are listed with its upsampling, which is in the last.
+        names.last()
+    }
 }
 
 /// `rest` if `key` is `prefix.rest`.
@@ -329,6 +346,29 @@ mod tests {
         ] {
             assert_eq!(name(unet(ldm, &blocks)), diffusers, "{ldm}");
         }
+    }
+
+    #[test]
+    fn an_upsampling_is_written_as_the_last_piece_of_its_level() {
+        let blocks = UnetBlocks::new(3, 2);
+        // Residual block, transformer, upsampling; or without the transformer.
+        let attends = |block: &str| block == "up_blocks.0";
+        for (diffusers, ldm) in [
+            ("up_blocks.0.upsamplers.0.conv", "output_blocks.2.2.conv"),
+            ("up_blocks.1.upsamplers.0.conv", "output_blocks.5.1.conv"),
+            (
+                "up_blocks.0.attentions.2.proj_in",
+                "output_blocks.2.1.proj_in",
+            ),
+            (
+                "up_blocks.2.resnets.1.conv1",
+                "output_blocks.7.0.in_layers.2",
+            ),
+        ] {
+            let name = blocks.original(diffusers, attends);
+            assert_eq!(name.as_deref(), Some(ldm), "{diffusers}");
+        }
+        assert_eq!(blocks.original("up_blocks.0", attends), None);
     }
 
     #[test]

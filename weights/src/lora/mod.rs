@@ -2,6 +2,7 @@
 //!
 //! `W + weight · alpha / rank · (up · down)`, computed in f32 whatever the types in the files.
 
+mod alphas;
 mod names;
 mod write;
 
@@ -19,15 +20,16 @@ use crate::keys::UnetBlocks;
 use crate::part::{Part, Parts};
 use crate::tensors;
 
+use alphas::Alphas;
 use names::Network;
-pub(crate) use names::{Alphas, Role, split};
+pub(crate) use names::{Role, split};
 pub use write::{LoraFormat, LoraLayer};
 pub(crate) use write::{file, sorted};
 
 /// A LoRA file and how strongly to apply it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoraSpec {
-    /// The file, in kohya's or diffusers' naming.
+    /// The file, in kohya's, diffusers' or peft's naming.
     pub path: PathBuf,
     /// Factor on the change: 1 as trained, 0 nothing, negative the opposite.
     pub weight: f32,
@@ -169,7 +171,10 @@ impl Found {
         modules: &BTreeMap<String, Module>,
     ) -> Result<Self, WeightsError> {
         let names = Names::new(parts);
-        let alphas = Alphas::from_metadata(file);
+        let peft = modules
+            .iter()
+            .any(|(name, module)| module.alpha.is_none() && name.starts_with(names::PEFT));
+        let alphas = Alphas::read(file, peft)?;
         let mut found = Self::default();
         for (name, module) in modules {
             let (Some(down), Some(up)) = (&module.down, &module.up) else {
@@ -249,6 +254,10 @@ pub(crate) fn alpha(file: &TensorFile, key: &str) -> Result<Option<f32>, Weights
     // A small file can show one number millions of times.
     if file.info(key).is_none_or(|info| info.elements() != 1) {
         return Ok(None);
+    }
+    // diffusers converts to kohya's naming with alphas that are ranks, as integers.
+    if let Some(integer) = tensors::integer(file, key) {
+        return Ok(Some(integer as f32));
     }
     let values = tensors::read(file, key, TensorPart::WHOLE)?;
     let value = values.data.iter::<f32>().next();

@@ -1,10 +1,8 @@
 //! The names in LoRA files: kohya's `lora_unet_down_blocks_0_….lora_down.weight`, diffusers'
 //! `unet.down_blocks.0.….lora_A.weight`, and their older spellings.
 
-use std::collections::HashMap;
-
-use prepose_formats::TensorFile;
-use serde_json::Value;
+/// What peft's own files call the network that a LoRA is for. Here it is the UNet.
+pub(super) const PEFT: &str = "base_model.model.";
 
 /// What a tensor is to its module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,8 +74,7 @@ pub(super) fn network(module: &str) -> Option<(Network, &str, bool)> {
         ("unet.", Network::Unet, false),
         ("text_encoder_2.", Network::Text(1), false),
         ("text_encoder.", Network::Text(0), false),
-        // peft's own files of a UNet.
-        ("base_model.model.", Network::Unet, false),
+        (PEFT, Network::Unet, false),
     ];
     let prefixed = PREFIXES.iter().find_map(|(prefix, network, kohya)| {
         Some((*network, module.strip_prefix(prefix)?, *kohya))
@@ -104,75 +101,6 @@ pub(super) fn diffusers(network: Network, module: &str) -> String {
         name.insert_str(0, "text_model.");
     }
     name
-}
-
-/// The most bytes of metadata that are looked at; those of any LoRA are a few thousand.
-const MAX_METADATA: usize = 1 << 24;
-
-/// Alphas in the metadata of files that diffusers writes, which hold none as tensors.
-#[derive(Debug, Default)]
-pub(crate) struct Alphas {
-    default: HashMap<String, f32>,
-    patterns: HashMap<String, HashMap<String, f32>>,
-    rank_stabilized: HashMap<String, bool>,
-}
-
-impl Alphas {
-    /// Reads `lora_adapter_metadata`: peft's configuration of each network, as JSON.
-    pub fn from_metadata(file: &TensorFile) -> Self {
-        let mut alphas = Self::default();
-        let table = file
-            .metadata()
-            .and_then(|metadata| metadata.get("lora_adapter_metadata"))
-            .filter(|text| text.len() <= MAX_METADATA)
-            .and_then(|text| serde_json::from_str::<Value>(text).ok());
-        for (key, value) in table.iter().filter_map(Value::as_object).flatten() {
-            let Some((network, setting)) = key.split_once('.') else {
-                continue;
-            };
-            let network = network.to_string();
-            match (setting, value) {
-                ("lora_alpha", Value::Number(alpha)) => {
-                    alphas
-                        .default
-                        .insert(network, alpha.as_f64().unwrap_or(1.0) as f32);
-                }
-                ("alpha_pattern", Value::Object(pattern)) => {
-                    let pattern = pattern
-                        .iter()
-                        .filter_map(|(module, alpha)| {
-                            Some((module.clone(), alpha.as_f64()? as f32))
-                        })
-                        .collect();
-                    alphas.patterns.insert(network, pattern);
-                }
-                ("use_rslora", Value::Bool(on)) => {
-                    alphas.rank_stabilized.insert(network, *on);
-                }
-                _ => {}
-            }
-        }
-        alphas
-    }
-
-    /// `alpha / rank` of `module`, or `alpha / √rank` for a rank-stabilized one (Kalajdzievski
-    /// 2023); 1 where the file gives no alpha.
-    pub fn scale(&self, module: &str, rank: usize) -> f32 {
-        let (network, rest) = module.split_once('.').unwrap_or((module, ""));
-        let pattern = self.patterns.get(network).and_then(|pattern| {
-            // A pattern is the end of a module's name, from a dot on.
-            let ends = rest.match_indices('.').map(|(at, _)| &rest[at + 1..]);
-            std::iter::once(rest)
-                .chain(ends)
-                .find_map(|end| pattern.get(end))
-        });
-        let alpha = pattern.or_else(|| self.default.get(network));
-        match (alpha, self.rank_stabilized.get(network)) {
-            (None, _) => 1.0,
-            (Some(alpha), Some(true)) => alpha / (rank as f32).sqrt(),
-            (Some(alpha), _) => alpha / rank as f32,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -137,15 +137,18 @@ pub(crate) fn sorted(mut file: Vec<u8>) -> Vec<u8> {
 
 /// kohya names the layers of SD 1.x and 2.x as diffusers does, and those of SDXL as the original code.
 fn kohya_names(parts: &Parts, layers: &[LoraLayer]) -> Vec<String> {
-    let blocks: Vec<(String, String)> = match parts.family {
-        Family::Sdxl => UnetBlocks::of(&parts.unet.config).modules().collect(),
-        Family::Sd1 | Family::Sd2 => Vec::new(),
+    let blocks = match parts.family {
+        Family::Sdxl => Some(UnetBlocks::of(&parts.unet.config)),
+        Family::Sd1 | Family::Sd2 => None,
+    };
+    let attends = |block: &str| {
+        let inside = format!("{block}.attentions.");
+        let mut names = parts.unet.entries.keys();
+        names.any(|name| name.starts_with(&inside))
     };
     let original = |name: &str| {
-        let found = blocks.iter().find_map(|(ldm, diffusers)| {
-            let rest = name.strip_prefix(diffusers.as_str())?;
-            (rest.is_empty() || rest.starts_with('.')).then(|| format!("{ldm}{rest}"))
-        });
+        let found = blocks.as_ref();
+        let found = found.and_then(|blocks| blocks.original(name, attends));
         found.unwrap_or_else(|| name.to_owned())
     };
     let names = layers.iter();

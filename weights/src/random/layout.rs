@@ -45,12 +45,13 @@ pub(super) fn model_index(family: Family, scheduler: &Value) -> Value {
 
 /// The files of a checkpoint's tokenizer, if it has its own.
 pub(super) fn tokenizer_files(files: &Files, folder: &str) -> Result<NamedFiles, WeightsError> {
-    const NAMES: [&str; 5] = [
+    const NAMES: [&str; 6] = [
         "vocab.json",
         "merges.txt",
         "tokenizer.json",
         "tokenizer_config.json",
         "special_tokens_map.json",
+        "added_tokens.json",
     ];
     let there = NAMES
         .into_iter()

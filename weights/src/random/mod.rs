@@ -93,8 +93,11 @@ impl RandomCheckpoint {
             .map(|part| Network::new(part.name, part.config.clone(), &part.config_path))
             .collect::<Result<_, _>>()?;
         let mut index = model_index(parts.family, &parts.scheduler);
-        if let Some(hints) = parts.index.get("_prepose") {
-            index["_prepose"] = hints.clone();
+        // What no network or scheduler says of how pictures are made.
+        for key in ["_prepose", "force_zeros_for_empty_prompt"] {
+            if let Some(value) = parts.index.get(key) {
+                index[key] = value.clone();
+            }
         }
         let defaults = ["tokenizer", "tokenizer_2"]
             .into_iter()
