@@ -36,15 +36,16 @@ impl Rates {
         let prompts = by_prompt(verdicts);
         let total = sum(prompts.iter());
         let draws = bootstrap.draws_of(&prompts, |drawn| sum(drawn.iter().copied()));
-        let estimate = |rate: fn(&Counts) -> f64| {
-            let values = draws.iter().map(rate).collect();
-            Estimate::new(rate(&total), values)
+        // A draw of nothing but undecided pictures says nothing of those that are decided.
+        let estimate = |rate: fn(&Counts) -> f64, whole: fn(&Counts) -> usize| {
+            let values = draws.iter().filter(|drawn| whole(drawn) > 0).map(rate);
+            Estimate::new(rate(&total), values.collect())
         };
         Self {
             prompts: prompts.len(),
-            pass_rate: estimate(Counts::pass_rate),
-            coverage: estimate(Counts::coverage),
-            pass_rate_conditional: estimate(Counts::pass_rate_conditional),
+            pass_rate: estimate(Counts::pass_rate, Counts::total),
+            coverage: estimate(Counts::coverage, Counts::total),
+            pass_rate_conditional: estimate(Counts::pass_rate_conditional, Counts::decided),
         }
     }
 }
@@ -119,6 +120,26 @@ mod tests {
             draws: 100,
         };
         assert_ne!(rates, Rates::of(&records, &other));
+    }
+
+    #[test]
+    fn draws_without_a_decided_picture_say_nothing_of_the_decided() {
+        // (197 / 200)^200 = 4.9 % of the draws have none of the three prompts that are decided.
+        let verdict = |prompt| if prompt < 3 { "PASS" } else { "UNDECIDABLE" };
+        let records: Vec<Record> = (0..200)
+            .map(|prompt| record(prompt, 0, verdict(prompt)))
+            .collect();
+        let rates = Rates::of(&records, &Bootstrap::default());
+        assert_eq!(rates.pass_rate.value, 0.015);
+        assert_eq!(rates.pass_rate.low, 0.0);
+        assert_eq!(
+            rates.pass_rate_conditional,
+            Estimate {
+                value: 1.0,
+                low: 1.0,
+                high: 1.0
+            }
+        );
     }
 
     #[test]

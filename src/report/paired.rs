@@ -29,12 +29,9 @@ const MEASURES: [Measure; 3] = [
     Measure {
         name: "VISOR_uncond",
         of: |report, _, picture| {
-            let stated = !report.prompts.list()[picture.prompt].relations.is_empty();
-            let scored = picture
-                .scores
-                .as_ref()
-                .filter(|s| stated && s.found.is_some())?;
-            Some(f64::from(u8::from(found(scored).right)))
+            let prompt = &report.prompts.list()[picture.prompt];
+            let found = found(prompt, picture.scores.as_ref()?)?;
+            Some(f64::from(u8::from(found.right)))
         },
     },
     Measure {

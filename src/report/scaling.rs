@@ -18,7 +18,7 @@ pub struct Point {
     pub unet_calls: f64,
     /// Mean probability of superiority.
     pub pse: Option<f64>,
-    /// Pictures in which all relations hold by the centres.
+    /// Pictures in which all relations hold by the centres, of those that VISOR scores.
     pub centre: Option<f64>,
     /// Pictures that pass.
     pub pass_rate: Option<f64>,
@@ -41,7 +41,9 @@ pub fn points(report: &Report) -> Vec<Point> {
         let of_it = report.methods.iter().filter(|method| {
             method.name == without || family(&method.name).is_some_and(|(family, _)| family == name)
         });
-        let mut members: Vec<Point> = of_it.filter_map(|method| point(method, &name)).collect();
+        let mut members: Vec<Point> = of_it
+            .filter_map(|method| point(report, method, &name))
+            .collect();
         members.sort_by_key(|point| point.candidates);
         points.extend(members);
     }
@@ -53,7 +55,7 @@ pub fn others(report: &Report, points: &[Point]) -> Vec<Point> {
     let methods = report.methods.iter();
     methods
         .filter(|method| !points.iter().any(|point| point.method == method.name))
-        .filter_map(|method| point(method, &method.name))
+        .filter_map(|method| point(report, method, &method.name))
         .collect()
 }
 
@@ -84,10 +86,14 @@ fn numbered(part: &str) -> Option<String> {
     (digits > 0).then(|| format!("best-of-N{}", &rest[digits..]))
 }
 
-fn point(method: &Method, family: &str) -> Option<Point> {
+fn point(report: &Report, method: &Method, family: &str) -> Option<Point> {
     let scored = || method.pictures.iter().filter_map(|p| p.scores.as_ref());
     let seen = || scored().filter(|scored| scored.found.is_some());
-    let right = seen().map(|scored| f64::from(u8::from(found(scored).right)));
+    let right = method.pictures.iter().filter_map(|picture| {
+        let prompt = &report.prompts.list()[picture.prompt];
+        let found = found(prompt, picture.scores.as_ref()?)?;
+        Some(f64::from(u8::from(found.right)))
+    });
     let pass_rate = Counts::of(method.records.iter().map(|record| record.verdict_raw)).pass_rate();
     Some(Point {
         method: method.name.clone(),

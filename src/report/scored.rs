@@ -15,7 +15,8 @@ pub(crate) fn add(tables: &mut Tables, report: &Report) {
     tables.add(
         "VISOR",
         "arXiv:2212.10015: both objects found; all relations hold by the centres, of all pictures and of those with \
-         both objects; prompts with at least 1 to 4 right pictures. Of prompts that state a relation.",
+         both objects; prompts with at least 1 to 4 right pictures. Of prompts whose relations are all left, right, above or \
+         below, between objects that the detector has different words for.",
         visor(report, &methods),
     );
     tables.add(
@@ -83,9 +84,10 @@ fn visor(report: &Report, methods: &[&Method]) -> Table {
     ];
     let prompts = report.prompts.list();
     let rows = methods.iter().filter_map(|method| {
-        let spatial = seen(method).filter(|(prompt, _)| !prompts[*prompt].relations.is_empty());
-        let counted =
-            spatial.map(|(prompt, scored)| (prompts[prompt].prompt_id.as_str(), found(scored)));
+        let counted = seen(method).filter_map(|(prompt, scored)| {
+            let prompt = &prompts[prompt];
+            Some((prompt.prompt_id.as_str(), found(prompt, scored)?))
+        });
         let scores = visor::scores(counted, false);
         let percent = |value: Option<f64>| value.map_or(Cell::Empty, |v| Cell::Rate(v / 100.0));
         let mut row = vec![
@@ -224,4 +226,102 @@ fn costs(methods: &[&Method]) -> Table {
         (count > 0).then_some(row)
     });
     Table::new("costs", &columns, rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::bootstrap::Bootstrap;
+    use super::super::model::{Picture, Prompts};
+    use super::super::paired;
+    use super::*;
+    use prepose_check::prompt::SuitePrompt;
+    use prepose_scene::{Relation, StatedRelation};
+
+    /// Pictures of three prompts, with what the rules say of each.
+    fn method(name: &str) -> Method {
+        let rules = [
+            (2, Some(true), Some(1.0)),
+            // VISOR and PSE do not score these three.
+            (2, None, None),
+            (2, None, None),
+            (0, None, None),
+            // An object is missing.
+            (1, None, Some(0.0)),
+        ];
+        let prompts = [0, 1, 2, 2, 0];
+        let picture = |(seed, (prompt, (found, centre, pse)))| Picture {
+            sample_id: format!("{name}_p{prompt}_seed{seed:04}"),
+            prompt,
+            seed,
+            size: None,
+            place: 0,
+            image: None,
+            maps: Vec::new(),
+            masks: Vec::new(),
+            records: Vec::new(),
+            scores: Some(Scores {
+                found: Some(found),
+                objects: 2,
+                centre,
+                pse,
+                ..Scores::default()
+            }),
+        };
+        Method {
+            name: name.into(),
+            run: 0,
+            pictures: (0..)
+                .zip(prompts.into_iter().zip(rules))
+                .map(picture)
+                .collect(),
+            records: Vec::new(),
+            others: Vec::new(),
+            quality: Vec::new(),
+            planned: None,
+            refused: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_visor_does_not_score_is_not_wrong() {
+        let mut prompts = Prompts::default();
+        for (id, relation, objects) in [
+            ("p0", Relation::LeftOf, ["dog", "cat"]),
+            ("p1", Relation::Near, ["dog", "cat"]),
+            // The detector calls both a car.
+            ("p2", Relation::LeftOf, ["red car", "blue car"]),
+        ] {
+            prompts.find(0, id, || SuitePrompt {
+                prompt_id: id.into(),
+                prompt: id.into(),
+                objects: objects.map(String::from).to_vec(),
+                relations: vec![StatedRelation::of_two(0, relation, 1)],
+                ..SuitePrompt::default()
+            });
+        }
+        let report = Report {
+            runs: Vec::new(),
+            places: Vec::new(),
+            methods: ["one", "two"].map(method).into(),
+            prompts,
+            labels: Vec::new(),
+        };
+        let methods: Vec<&Method> = report.methods.iter().collect();
+        // Of the two pictures of p0 one shows both objects, where they belong.
+        let expected = [
+            Cell::Count(2),
+            Cell::Count(1),
+            Cell::Rate(0.5),
+            Cell::Rate(0.5),
+        ];
+        assert_eq!(visor(&report, &methods).rows[0][1..5], expected);
+        let pairs = paired::pairs(&report, &Bootstrap::default());
+        let pair = pairs.iter().find(|pair| pair.measure == "VISOR_uncond");
+        assert_eq!(
+            pair.map(|pair| (pair.pictures, pair.means)),
+            Some((2, (0.5, 0.5)))
+        );
+        let points = scaling::others(&report, &[]);
+        assert_eq!(points[0].centre, Some(0.5));
+    }
 }

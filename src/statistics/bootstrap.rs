@@ -77,7 +77,7 @@ impl Bootstrap {
         Some(Estimate::new(value, draws.into_iter().flatten().collect()))
     }
 
-    /// The mean of values that come in groups: the groups are drawn again.
+    /// The mean of values that come in groups: the groups are drawn again, and draws without a value are left out. 0 of none.
     pub fn mean(&self, groups: &[Vec<f64>]) -> Estimate {
         let sums: Vec<(f64, usize)> = (groups.iter())
             .map(|group| (group.iter().sum(), group.len()))
@@ -85,10 +85,9 @@ impl Bootstrap {
         let mean = |groups: &[&(f64, usize)]| {
             let (sum, count) =
                 (groups.iter()).fold((0.0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
-            sum / count.max(1) as f64
+            (count > 0).then(|| sum / count as f64)
         };
-        let whole: Vec<&(f64, usize)> = sums.iter().collect();
-        Estimate::new(mean(&whole), self.draws_of(&sums, mean))
+        self.estimate(&sums, mean).unwrap_or_default()
     }
 }
 
@@ -173,6 +172,18 @@ mod tests {
             "{mean:?}"
         );
         assert_eq!(Bootstrap::default().mean(&[]), Estimate::default());
+    }
+
+    #[test]
+    fn draws_without_a_value_have_no_mean() {
+        // (197 / 200)^200 = 4.9 % of the draws have none of the three groups with a value.
+        let groups: Vec<Vec<f64>> = (0..200).map(|i| vec![1.0; usize::from(i < 3)]).collect();
+        let all = Estimate {
+            value: 1.0,
+            low: 1.0,
+            high: 1.0,
+        };
+        assert_eq!(Bootstrap::default().mean(&groups), all);
     }
 
     #[test]

@@ -59,10 +59,6 @@ fn choose<'a>(
     names: [&str; 2],
     published: bool,
 ) -> [Option<&'a Detection>; 2] {
-    let is = |detection: &Detection, name: &str| {
-        let label = detection.label.to_lowercase();
-        label.contains(&name.to_lowercase())
-    };
     let first = |name: &str| found.iter().position(|detection| is(detection, name));
     let mut at = names.map(first);
     if let (true, [Some(one), Some(other)]) = (published, at) {
@@ -71,12 +67,33 @@ fn choose<'a>(
     } else if let (false, [Some(one), Some(other)]) = (published, at)
         && one == other
     {
-        // One detection cannot be both: the second is the next that fits.
-        let rest = &found[one + 1..];
-        let next = rest.iter().position(|detection| is(detection, names[1]));
-        at[1] = next.map(|next| next + one + 1);
+        at = apart(found, names, one);
     }
     at.map(|at| at.map(|at| found[at]))
+}
+
+fn is(detection: &Detection, name: &str) -> bool {
+    let label = detection.label.to_lowercase();
+    label.contains(&name.to_lowercase())
+}
+
+/// Where two names have the same best detection, which cannot be both: the name that is its whole label keeps it, else the
+/// first. The other name goes to the next detection that fits, one of exactly that label before others. If only the first
+/// has another, it is the first that goes.
+fn apart(found: &[&Detection], names: [&str; 2], shared: usize) -> [Option<usize>; 2] {
+    let same = |one: &str, other: &str| one.to_lowercase() == other.to_lowercase();
+    let called = |at: usize, name: &str| same(&found[at].label, name);
+    let twice = same(names[0], names[1]);
+    let next = names.map(|name| {
+        let mut rest = (shared + 1..found.len()).filter(|&at| is(found[at], name));
+        let exact = rest.clone().find(|&at| !twice && called(at, name));
+        exact.or_else(|| rest.next())
+    });
+    let is_seconds = called(shared, names[1]) && !twice;
+    match is_seconds || (next[1].is_none() && next[0].is_some()) {
+        true => [next[0], Some(shared)],
+        false => [Some(shared), next[1]],
+    }
 }
 
 /// The score of one picture, in 0..=1: a quarter of each object's score and half of [`position`]; unlike in the plane it

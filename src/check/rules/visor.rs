@@ -32,6 +32,11 @@ pub fn holds(relation: Relation, a: &BoundingBox, b: &BoundingBox) -> bool {
     }
 }
 
+/// Whether VISOR scores such relations: left of, right of, above and below.
+pub fn knows(relation: Relation) -> bool {
+    KNOWN.contains(&relation)
+}
+
 /// What was found in one picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {

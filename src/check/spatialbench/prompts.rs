@@ -3,14 +3,31 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::metrics::Counts;
-use super::record::Record;
+use super::record::{Record, joint};
 use super::verdict::Verdict;
+use crate::sample::sample_of;
 use prepose_scene::Relation;
 
 /// How many pictures of a prompt the benchmark makes.
 pub const PICTURES_PER_PROMPT: usize = 4;
 
-/// The verdicts of a run's prompts.
+/// The pictures of each prompt, each with its records: one for each relation.
+fn by_prompt(records: &[Record]) -> BTreeMap<&str, HashMap<&str, Vec<&Record>>> {
+    let mut prompts: BTreeMap<&str, HashMap<&str, Vec<&Record>>> = BTreeMap::new();
+    for record in records {
+        let pictures = prompts.entry(&record.prompt_id).or_default();
+        let relations = pictures.entry(sample_of(&record.sample_id)).or_default();
+        relations.push(record);
+    }
+    prompts
+}
+
+/// How many pictures there are of the prompt that has most; none without records.
+pub fn pictures_per_prompt(records: &[Record]) -> Option<usize> {
+    by_prompt(records).values().map(HashMap::len).max()
+}
+
+/// The verdicts of a run's prompts, all relations of a picture [together](joint).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PromptVerdicts {
     /// PASS if any picture passes, FAIL if all fail.
@@ -22,17 +39,10 @@ pub struct PromptVerdicts {
 impl PromptVerdicts {
     /// Of prompts with `pictures` pictures each.
     pub fn of(records: &[Record], pictures: usize) -> Self {
-        let mut prompts: BTreeMap<&str, Counts> = BTreeMap::new();
-        for record in records {
-            let counts = prompts.entry(&record.prompt_id).or_default();
-            match record.verdict_raw {
-                Verdict::Pass => counts.pass += 1,
-                Verdict::Fail => counts.fail += 1,
-                Verdict::Undecidable => counts.undecidable += 1,
-            }
-        }
         let mut verdicts = Self::default();
-        for (prompt, counts) in prompts {
+        for (prompt, seen) in by_prompt(records) {
+            let each = seen.into_values().filter_map(joint);
+            let counts = Counts::of(each.map(|(verdict, _)| verdict));
             let total = counts.total();
             let best = if counts.pass > 0 {
                 Verdict::Pass
@@ -67,7 +77,8 @@ impl PromptVerdicts {
     }
 }
 
-/// What pairs of prompts that say the same got: `a left of b` and `b right of a`.
+/// What pairs of prompts that say the same got: `a left of b` and `b right of a`. A prompt with several relations has no
+/// partner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counterfactual {
     /// Both pass.
@@ -149,12 +160,14 @@ fn seed(record: &Record) -> &str {
 
 /// The pairs of prompts that say the same the other way round, each once.
 fn pairs(records: &[Record]) -> Vec<(&str, &str)> {
+    let pictures = by_prompt(records);
+    let several = |prompt: &str| pictures[prompt].values().any(|each| each.len() > 1);
     let mut open: HashMap<(Relation, &str, &str), Vec<&str>> = HashMap::new();
     let mut seen = HashSet::new();
     let mut pairs = Vec::new();
     for record in records {
         let id = record.prompt_id.as_str();
-        if !seen.insert(id) {
+        if !seen.insert(id) || several(id) {
             continue;
         }
         let (a, b) = (record.object_a.as_str(), record.object_b.as_str());

@@ -1,9 +1,7 @@
 //! The tables of the paper, from records: data first, then CSV or Markdown.
 
-use std::collections::HashMap;
-
 use super::metrics::{Buckets, Counts, Metrics, share};
-use super::prompts::{Counterfactual, PICTURES_PER_PROMPT, PromptVerdicts};
+use super::prompts::{Counterfactual, PICTURES_PER_PROMPT, PromptVerdicts, pictures_per_prompt};
 use super::record::{Record, relation_name};
 use prepose_draw::table::{Cell, Table};
 use prepose_scene::Relation;
@@ -72,15 +70,6 @@ pub fn main_results(runs: &[Run]) -> Table {
     Table::new("main_results", &columns, rows)
 }
 
-/// How many pictures the run makes of a prompt: as many as of the one that has most.
-fn pictures_per_prompt(records: &[Record]) -> usize {
-    let mut counts: HashMap<&str, usize> = HashMap::new();
-    for record in records {
-        *counts.entry(&record.prompt_id).or_default() += 1;
-    }
-    counts.into_values().max().unwrap_or(PICTURES_PER_PROMPT)
-}
-
 /// Table 7: prompts with one good picture of all that were made of them (of four in the benchmark), and with nothing else.
 pub fn prompt_metrics(runs: &[Run]) -> Table {
     let columns = [
@@ -90,7 +79,8 @@ pub fn prompt_metrics(runs: &[Run]) -> Table {
         "all_of_k_pass_rate",
     ];
     let rows = runs.iter().map(|run| {
-        let prompts = PromptVerdicts::of(run.records, pictures_per_prompt(run.records));
+        let pictures = pictures_per_prompt(run.records).unwrap_or(PICTURES_PER_PROMPT);
+        let prompts = PromptVerdicts::of(run.records, pictures);
         vec![
             run.cell(),
             Cell::Count(prompts.best.len()),

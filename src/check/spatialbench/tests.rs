@@ -306,3 +306,42 @@ fn the_confidence_is_a_weighted_geometric_mean() {
         .unwrap();
     assert!((decision.confidence - 1e-3).abs() < 1e-6);
 }
+
+/// What is said of one relation of a picture.
+fn record(id: &str, prompt: &str, [relation, a, b]: [&str; 3], verdict: &str) -> Record {
+    serde_json::from_value(serde_json::json!({
+        "sample_id": id, "prompt_id": prompt, "relation": relation, "object_a": a, "object_b": b,
+        "verdict_raw": verdict, "verdict_reason": null, "conf": 0.5,
+        "conf_components": { "detection": 1.0, "geometry": 1.0, "stability": 1.0, "agreement": 1.0 },
+        "detectors": { "primary": { "type": "toybox", "detections": [] } },
+        "selected": {}, "geometry": { "delta": null, "margin": 0.1, "iou_ab": null }, "overlay_path": null,
+    }))
+    .unwrap()
+}
+
+#[test]
+fn a_picture_of_several_relations_counts_once() {
+    // In each of four pictures the dog is to the left of the cat, and not above the car.
+    let of_picture = |seed: usize| {
+        let id = move |number: usize| format!("m_p0_seed{seed:04}_relation{number}");
+        [
+            record(&id(1), "p0", ["left_of", "dog", "cat"], "PASS"),
+            record(&id(2), "p0", ["above", "dog", "car"], "FAIL"),
+        ]
+    };
+    let mut records: Vec<Record> = (0..4).flat_map(of_picture).collect();
+    assert_eq!(prompts::pictures_per_prompt(&records), Some(4));
+    let verdicts = prompts::PromptVerdicts::of(&records, 4);
+    let expected = (Verdict::Fail, Verdict::Fail);
+    assert_eq!((verdicts.best["p0"], verdicts.all["p0"]), expected);
+    // Another prompt states the first of its relations the other way round, but does not say the same.
+    let other = |seed: usize| {
+        let id = format!("m_p1_seed{seed:04}");
+        record(&id, "p1", ["right_of", "cat", "dog"], "PASS")
+    };
+    records.extend((0..4).map(other));
+    let csv = tables::prompt_metrics(&[tables::Run::of(&records)]).to_csv();
+    assert_eq!(csv.lines().nth(1), Some("\"m\",2,0.5000,0.5000"));
+    assert_eq!(prompts::Counterfactual::of(&records).total(), 0);
+    assert_eq!(prompts::Counterfactual::by_picture(&records).total(), 0);
+}

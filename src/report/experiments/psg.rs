@@ -8,7 +8,7 @@ mod scaling;
 use self::published::{PUBLISHED, PUBLISHED_SEVERAL, Published};
 pub use self::scaling::{Point, points, scaling};
 use super::{Pictures, Results, percent, published};
-use crate::stats::mean;
+use crate::stats::{mean, visor_scores};
 use prepose_check::prompt::SuitePrompt;
 use prepose_check::rules::visor::{self, Found};
 use prepose_check::sample::Scores;
@@ -25,16 +25,18 @@ struct Stated<'a> {
     number: usize,
     /// The picture's seed.
     seed: u64,
-    found: Found,
-    pse: f64,
+    /// None if VISOR does not score it.
+    found: Option<Found>,
+    /// None if PSE does not score it.
+    pse: Option<f64>,
 }
 
-/// The relations of a method's pictures.
+/// The relations of a method's pictures that VISOR or PSE scores.
 fn stated<'a>(pictures: &'a Pictures, seen: &'a [(usize, Scores)]) -> Vec<Stated<'a>> {
     let of_picture = |(prompt, scores): &'a (usize, Scores)| {
         let prompt = &pictures.prompts[*prompt];
         let relations = prompt.relations.iter().enumerate();
-        relations.map(move |(number, said)| {
+        relations.filter_map(move |(number, said)| {
             let here = |object: usize| {
                 let each = scores.each_found.as_ref();
                 each.and_then(|each| each.get(object))
@@ -49,17 +51,18 @@ fn stated<'a>(pictures: &'a Pictures, seen: &'a [(usize, Scores)]) -> Vec<Stated
                 Some(each) => each.get(number).copied().flatten(),
                 None => scores.pse,
             };
-            Stated {
+            let found = visor_scores(said, centre, pse).then(|| Found {
+                first: here(said.subject),
+                second: said.objects.iter().all(|&object| here(object)),
+                right: centre == Some(true),
+            });
+            (found.is_some() || pse.is_some()).then_some(Stated {
                 prompt,
                 number,
                 seed: scores.seed,
-                found: Found {
-                    first: here(said.subject),
-                    second: said.objects.iter().all(|&object| here(object)),
-                    right: centre == Some(true),
-                },
-                pse: pse.unwrap_or(0.0),
-            }
+                found,
+                pse,
+            })
         })
     };
     seen.iter().flat_map(of_picture).collect()
@@ -74,7 +77,7 @@ fn cells(stated: &[&Stated]) -> Vec<Cell> {
     let each = keys
         .iter()
         .zip(stated)
-        .map(|(key, one)| (key.as_str(), one.found));
+        .filter_map(|(key, one)| Some((key.as_str(), one.found?)));
     let scores = visor::scores(each, false);
     let prompts: HashSet<&str> = stated
         .iter()
@@ -84,7 +87,7 @@ fn cells(stated: &[&Stated]) -> Vec<Cell> {
         .map(|one| (one.prompt.prompt_id.as_str(), one.seed))
         .collect();
     let [first, second, both] = scores.object_accuracy;
-    let pse = mean(stated.iter().map(|one| 100.0 * one.pse));
+    let pse = mean(stated.iter().filter_map(|one| Some(100.0 * one.pse?)));
     let counts = [prompts.len(), pictures.len(), stated.len()];
     let mut cells: Vec<Cell> = counts.map(Cell::Count).into();
     cells.extend(
@@ -157,10 +160,10 @@ pub fn table(pictures: &Pictures) -> Results {
     };
     Results {
         name: "visor",
-        note: "In percent, over the relations of all pictures. OA: both objects are found, the first-mentioned, the other. VISOR: the \
-               relation holds by the centres, of all and of those with both objects; relations of a prompt with at least 1 to 4 right \
-               pictures. PSE: probability of superiority, 0 where an object is missing. The published rows have other prompts, \
-               detectors and checkpoints."
+        note: "In percent, over the relations of all pictures; VISOR and PSE leave out what they do not score. OA: both objects are \
+               found, the first-mentioned, the other. VISOR: the relation holds by the centres, of all and of those with both \
+               objects; relations of a prompt with at least 1 to 4 right pictures. PSE: probability of superiority, 0 where an \
+               object is missing. The published rows have other prompts, detectors and checkpoints."
             .into(),
         tables: vec![
             Table::new("visor", &names(&["run"]), rows.into_iter()),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::bootstrap::{Bootstrap, Estimate};
-use prepose_check::spatialbench::prompts::{Counterfactual, PromptVerdicts};
+use prepose_check::spatialbench::prompts::{self, Counterfactual, PromptVerdicts};
 use prepose_check::spatialbench::{Record, Verdict};
 use prepose_draw::table::Cell;
 use prepose_statistics::bootstrap::wilson;
@@ -131,8 +131,7 @@ pub(super) fn prompts(records: &[Record]) -> usize {
 
 /// How many pictures most prompts have: of the one that has most.
 pub(super) fn pictures_per_prompt(records: &[Record]) -> usize {
-    let prompts = by_prompt(records.iter());
-    prompts.iter().map(Vec::len).max().unwrap_or(0)
+    prompts::pictures_per_prompt(records).unwrap_or(0)
 }
 
 /// Prompts with a pass among their pictures, and with nothing else: `[best, all]`.

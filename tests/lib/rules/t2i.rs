@@ -135,3 +135,36 @@ fn depth_by_default_is_read_where_the_box_is() {
         0.0
     );
 }
+
+#[test]
+fn a_name_within_another_takes_a_detection_of_its_own() {
+    // Near from column 60 on.
+    let depths = (0..100).map(|x| if x < 60 { 0.1 } else { 1.0 });
+    let map = Arc::new(DepthMap::new(100, 1, depths.collect()).unwrap());
+    let judge = |names: [&str; 2], detections: &[(&str, f64, [f64; 4])]| {
+        let found = (detections.iter()).map(|(label, score, bbox)| detection(label, *score, *bbox));
+        let mut case = case_of(names[0], Relation::InFrontOf, names[1], found.collect());
+        case.size = Some((100, 100));
+        case.depth = Some(map.clone());
+        let outcome = t2i_depth::judge(&case, &PLAIN).unwrap();
+        (outcome.score.unwrap(), outcome.missing)
+    };
+    let (left, right) = ([0.0, 0.0, 60.0, 100.0], [30.0, 0.0, 90.0, 100.0]);
+    // 30 of their 90 columns are common: an IoU of 1 / 3, which is 2 / 3 of the full score.
+    let whole = (0.9 + 0.8) / 4.0 + 2.0 / 3.0 / 2.0;
+    let both = [("teddy bear", 0.9, left), ("bear", 0.8, right)];
+    let (score, missing) = judge(["bear", "teddy bear"], &both);
+    close(score, whole, "the second's label");
+    assert!(missing.is_empty(), "{missing:?}");
+    // A label of neither: only the first name has another detection.
+    let neither = [("old hot dog", 0.9, left), ("dog", 0.8, right)];
+    let (score, missing) = judge(["dog", "hot dog"], &neither);
+    close(score, whole, "the first's other detection");
+    assert!(missing.is_empty(), "{missing:?}");
+    // Its own label before another that fits better.
+    let three = [both[0], ("polar bear", 0.85, left), both[1]];
+    close(judge(["bear", "teddy bear"], &three).0, whole, "own label");
+    // One toy is no bear.
+    let (score, missing) = judge(["bear", "teddy bear"], &both[..1]);
+    assert_eq!((score, missing), (0.225, vec!["bear".to_owned()]));
+}

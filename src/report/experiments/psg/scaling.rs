@@ -1,8 +1,8 @@
 //! What trying more noises brings, with and without guidance (Why Settle for Mid, arXiv 2506.23418, fig. 10 and table 16).
 
-use super::super::{Pictures, Results, published};
+use super::super::{Pictures, Results, percent, published};
 use super::published::PUBLISHED_SCALING;
-use crate::stats::mean;
+use crate::stats::{found, mean};
 use prepose_check::sample::Scores;
 use prepose_draw::plot::{Axis, Chart, Drawing, Note, Series, Style};
 use prepose_draw::table::{Cell, Table};
@@ -22,10 +22,10 @@ pub struct Point {
     pub calls: f64,
     /// For a picture, without the checker's.
     pub seconds: f64,
-    /// Mean probability of superiority, in 0..=1.
-    pub pse: f64,
-    /// Pictures in which all relations hold by the centres, of all, in 0..=1.
-    pub centre: f64,
+    /// Mean probability of superiority, in 0..=1, of the pictures that PSE scores.
+    pub pse: Option<f64>,
+    /// Pictures in which all relations hold by the centres, of those that VISOR scores, in 0..=1.
+    pub centre: Option<f64>,
 }
 
 /// Search alone, and guidance with and without search, by the number of noises.
@@ -47,8 +47,11 @@ pub fn points(pictures: &Pictures) -> Vec<Point> {
                     .max(1),
                 calls: of(|scores| (scores.unet_calls + scores.guided_calls) as f64)?,
                 seconds: of(|scores| scores.seconds)?,
-                pse: of(|scores| scores.pse.unwrap_or(0.0))?,
-                centre: of(|scores| f64::from(u8::from(scores.centre == Some(true))))?,
+                pse: mean(seen.iter().filter_map(|(_, scores)| scores.pse)),
+                centre: mean(seen.iter().filter_map(|(prompt, scores)| {
+                    let found = found(&pictures.prompts[*prompt], scores)?;
+                    Some(f64::from(u8::from(found.right)))
+                })),
             })
         })
         .collect();
@@ -85,9 +88,9 @@ pub fn scaling(pictures: &Pictures) -> Results {
     ];
     Results {
         name: "scaling",
-        note: "Means over the pictures that were kept. UNet calls are whole rows, one a step, and the recorded passes of guidance, of \
-               all noises that were tried. PSE is 0 and the centres are wrong where an object is missing. The published search goes \
-               by PSE, on a hundred of VISOR's prompts."
+        note: "Means over the pictures that were kept; PSE and the centres leave out what PSE and VISOR do not score. UNet calls \
+               are whole rows, one a step, and the recorded passes of guidance, of all noises that were tried. PSE is 0 and the \
+               centres are wrong where an object is missing. The published search goes by PSE, on a hundred of VISOR's prompts."
             .into(),
         tables: vec![table(&points)],
         plots,
@@ -115,8 +118,8 @@ fn table(points: &[Point]) -> Table {
             Cell::Count(point.candidates),
             Cell::Mean(point.calls),
             Cell::Mean(point.seconds),
-            Cell::Percent(100.0 * point.pse),
-            Cell::Percent(100.0 * point.centre),
+            percent(PSE.1(point)),
+            percent(CENTRE.1(point)),
         ]
     });
     let theirs = PUBLISHED_SCALING.into_iter().flat_map(|(name, figures)| {
@@ -137,19 +140,19 @@ fn table(points: &[Point]) -> Table {
 }
 
 /// An axis: its label, and a point's place on it.
-type Measure = (&'static str, fn(&Point) -> f64);
+type Measure<T> = (&'static str, fn(&Point) -> T);
 
-const PSE: Measure = ("PSE, %", |point| 100.0 * point.pse);
-const CENTRE: Measure = ("centre accuracy, %", |point| 100.0 * point.centre);
-const NOISES: Measure = ("pictures tried (N)", |point| point.candidates as f64);
-const CALLS: Measure = ("UNet calls for a picture", |point| point.calls);
+const PSE: Measure<Option<f64>> = ("PSE, %", |point| Some(100.0 * point.pse?));
+const CENTRE: Measure<Option<f64>> = ("centre accuracy, %", |point| Some(100.0 * point.centre?));
+const NOISES: Measure<f64> = ("pictures tried (N)", |point| point.candidates as f64);
+const CALLS: Measure<f64> = ("UNet calls for a picture", |point| point.calls);
 
 /// A curve without and one with guidance; `known` picks a curve of the paper from its (PSE, centre accuracy).
 fn plot(
     points: &[Point],
     title: &str,
-    (label, value): Measure,
-    (cost_label, cost): Measure,
+    (label, value): Measure<Option<f64>>,
+    (cost_label, cost): Measure<f64>,
     known: Option<fn((f64, f64)) -> f64>,
 ) -> Drawing {
     let mut series: Vec<Series> = ["search", "gradient and search"]
@@ -157,7 +160,7 @@ fn plot(
         .enumerate()
         .map(|(look, curve)| {
             let on = points.iter().filter(|point| point.curve == curve);
-            let places = on.map(|point| (cost(point), value(point)));
+            let places = on.filter_map(|point| Some((cost(point), value(point)?)));
             Series::new(curve, places.collect(), Style::Line, look)
         })
         .filter(|series| !series.points.is_empty())
@@ -181,10 +184,12 @@ fn plot(
         .flat_map(|s| &s.points)
         .map(|point| point.0)
         .collect();
-    let notes = points.iter().map(|point| Note {
-        at: (cost(point), value(point)),
-        text: format!("N {}", point.candidates),
-        dot: false,
+    let notes = points.iter().filter_map(|point| {
+        Some(Note {
+            at: (cost(point), value(point)?),
+            text: format!("N {}", point.candidates),
+            dot: false,
+        })
     });
     Chart {
         title: title.into(),

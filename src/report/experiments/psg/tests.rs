@@ -161,6 +161,66 @@ fn relations_of_a_prompt_count_one_by_one() {
     );
 }
 
+/// Pictures of relations that VISOR scores, that PSE alone scores, and that neither does.
+fn partly_scored() -> Pictures {
+    let unscored = |each: &[bool]| Scores {
+        centre: None,
+        pse: None,
+        ..scores(each, false, 0.0, 1)
+    };
+    Pictures {
+        steps: 20,
+        prompts: vec![
+            prompt("p0", Relation::LeftOf, &["dog", "cat"]),
+            prompt("p1", Relation::Near, &["dog", "cat"]),
+            // The detector calls both a car: neither rule scores it, whether there is a car or not.
+            prompt("p2", Relation::LeftOf, &["red car", "blue car"]),
+            prompt("p3", Relation::AboveLeft, &["dog", "cat"]),
+        ],
+        methods: vec![(
+            compared(false, 1),
+            vec![
+                (0, scores(&[true, true], true, 1.0, 1)),
+                (1, unscored(&[true, true])),
+                (2, unscored(&[true, true])),
+                (2, unscored(&[false, false])),
+                (
+                    3,
+                    Scores {
+                        pse: Some(0.8),
+                        ..unscored(&[true, true])
+                    },
+                ),
+            ],
+        )],
+    }
+}
+
+#[test]
+fn what_a_rule_does_not_score_is_not_wrong() {
+    let pictures = partly_scored();
+    let results = table(&pictures);
+    let [all, split] = &results.tables[..] else {
+        panic!("two tables");
+    };
+    for (column, expected) in [
+        ("relations", "2"),
+        ("OA", "100.00"),
+        ("VISOR_uncond", "100.00"),
+        ("VISOR_1", "100.00"),
+        ("PSE", "90.00"),
+    ] {
+        assert_eq!(value(all, 0, column), expected, "{column}");
+    }
+    assert_eq!(split.rows.len(), 2);
+    assert_eq!(value(split, 0, "relations"), "1");
+    for (column, expected) in [("OA", ""), ("VISOR_uncond", ""), ("PSE", "80.00")] {
+        assert_eq!(value(split, 1, column), expected, "{column}");
+    }
+    let point = &points(&pictures)[0];
+    assert_eq!((point.pse, point.centre), (Some(0.9), Some(1.0)));
+}
+
 #[test]
 fn curves_ascend_by_noises() {
     let methods = [false, true].map(|guided| [1, 2, 4].map(|best_of| (guided, best_of)));
@@ -184,7 +244,7 @@ fn curves_ascend_by_noises() {
     let best = &points[2];
     assert_eq!(
         (best.candidates, best.calls, best.pse, best.centre),
-        (4, 100.0, 0.4, 0.5)
+        (4, 100.0, Some(0.4), Some(0.5))
     );
     let results = scaling(&pictures);
     assert_eq!(results.tables[0].rows.len(), 6 + 10);
