@@ -23,7 +23,7 @@ use prepose_weights::TOYBOX;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::check::{pictures_in, read_picture};
+use super::check::{pictures_in, read_picture, scene_of};
 use super::detecting::DetectingArgs;
 use super::input::count;
 use super::progress::Progress;
@@ -115,13 +115,7 @@ impl Input {
             _ => &[],
         };
         let prompt = prompt.map(str::to_owned).or_else(own);
-        let scene = prompt.as_ref().and_then(|prompt| {
-            let scene = match given {
-                [] => Scene::parse(prompt),
-                given => Scene::with_relations(prompt, given),
-            };
-            scene.ok()
-        });
+        let scene = (prompt.as_ref()).and_then(|prompt| scene_of(prompt, given).ok());
         Self {
             id,
             path,

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use prepose::prompt::Prompt;
+use prepose::prompt::compose::first_part;
 use prepose::prompt::neutral::{neutral, swapped};
 use prepose::prompt::scene::{GivenRelation, Scene, TokenPolicy};
 use prepose::prompt::schedule::{self, Segment};
@@ -111,21 +112,19 @@ fn tokenizers(checkpoint: Option<&str>) -> anyhow::Result<Vec<ClipTokenizer>> {
 fn read(prompt: &str, args: &Args, tokenizers: &[ClipTokenizer]) -> anyhow::Result<Report> {
     let segments = schedule::segments(prompt, args.steps as usize)?;
     // What the picture ends with is what it should show.
-    let last = segments
-        .last()
-        .map_or(prompt, |segment| &segment.text)
-        .to_owned();
+    let last = segments.last().map_or(prompt, |segment| &segment.text);
+    let read = first_part(last)?;
     let given = match args.extract.extractor()? {
-        Some(extractor) => extract::relations(&extractor, &last),
+        Some(extractor) => extract::relations(&extractor, &read),
         None => Some(args.relation.clone()).filter(|given| !given.is_empty()),
     };
     let scene = match given {
-        Some(given) => Scene::with_relations(&last, &given)?,
-        None => Scene::parse(&last)?,
+        Some(given) => Scene::with_relations(&read, &given)?,
+        None => Scene::parse(&read)?,
     };
     let mut by_tokenizer: Vec<Vec<Vec<usize>>> = Vec::new();
     for tokenizer in tokenizers {
-        let tokens = Prompt::parse(&last, tokenizer)?;
+        let tokens = Prompt::parse(&read, tokenizer)?;
         let of = |object| tokens.positions_of(object, args.tokens);
         by_tokenizer.push(scene.objects.iter().map(of).collect::<Result<_, _>>()?);
     }
@@ -134,9 +133,9 @@ fn read(prompt: &str, args: &Args, tokenizers: &[ClipTokenizer]) -> anyhow::Resu
     Ok(Report {
         prompt: prompt.to_owned(),
         positions: (0..scene.objects.len()).map(of_object).collect(),
-        unread: Scene::unread(&last).unwrap_or_default(),
-        neutral: neutral(&last).map_err(|error| error.to_string()),
-        swapped: swapped(&last).ok(),
+        unread: Scene::unread(&read).unwrap_or_default(),
+        neutral: neutral(last).map_err(|error| error.to_string()),
+        swapped: swapped(last).ok(),
         segments,
         scene,
     })

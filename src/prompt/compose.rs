@@ -47,6 +47,15 @@ pub fn parts(prompt: &str) -> Result<Vec<Part>, PromptError> {
     texts.iter().map(part).collect()
 }
 
+/// The part of `prompt` that objects and relations are read from: the first.
+///
+/// # Errors
+/// As [`parts`].
+pub fn first_part(prompt: &str) -> Result<String, PromptError> {
+    let first = parts(prompt)?.into_iter().next();
+    Ok(first.map(|part| part.text).unwrap_or_default())
+}
+
 /// What stands between the words `AND`.
 fn split(prompt: &str) -> Vec<&str> {
     const JOIN: &str = "AND";

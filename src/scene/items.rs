@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::phrase::{
-    Mention, Reference, is_boundary, is_participle, is_participle_alone, noun_phrase,
+    Mention, Reference, is_boundary, is_modal, is_participle, is_participle_alone, noun_phrase,
 };
 use super::spatial::{self, Spatial};
 use super::vocabulary::*;
@@ -93,8 +93,11 @@ fn item(words: &[Word], at: usize, previous: Option<&Item>) -> Result<(Item, usi
     }
     let next = words.get(at + 1);
     // ", with the dog left of the cat", "where the dog is left of the cat": what follows is a clause of its own.
-    let the = next.is_some_and(|next| next.is_one_of(DETERMINERS));
-    if the
+    let named = next.is_some_and(|next| {
+        let number = nouns::number(&next.text).is_some() && !is_boundary(words, at + 2);
+        next.is_one_of(DETERMINERS) || number
+    });
+    if named
         && (word.is("where")
             || word.is("with")
                 && matches!(previous, Some(Item::Comma))
@@ -102,11 +105,10 @@ fn item(words: &[Word], at: usize, previous: Option<&Item>) -> Result<(Item, usi
     {
         return Ok((Item::Comma, at + 1));
     }
-    if word.is_one_of(WHICH) && next.is_some_and(|next| next.is_one_of(BE) || next.is_one_of(VERBS))
-    {
+    if word.is_one_of(WHICH) && is_predicate(words, at + 1) {
         return Ok((Item::Which, at + 1));
     }
-    if word.is_one_of(BE) {
+    if word.is_one_of(BE) || is_modal(words, at) {
         return Ok((Item::Be, at + 1));
     }
     // After a noun or a verb a bare word says something about it: "is running", "is red".
@@ -118,8 +120,9 @@ fn item(words: &[Word], at: usize, previous: Option<&Item>) -> Result<(Item, usi
     let begins_thing =
         word.is_one_of(DETERMINERS) || word.is_one_of(PRONOUNS) || !is_boundary(words, at);
     let bare = !word.is_one_of(DETERMINERS) && !word.is_one_of(PRONOUNS);
+    let describes = bare && !(matches!(previous, Some(Item::Be)) && names_after_be(words, at));
     if begins_thing
-        && !(says && bare)
+        && !(says && describes)
         && let Some(mention) = noun_phrase(words, at)
         && !is_participle_alone(words, &mention)
     {
@@ -130,6 +133,31 @@ fn item(words: &[Word], at: usize, previous: Option<&Item>) -> Result<(Item, usi
     let (same_place, end) = context(words, at);
     refuse_cue(words, at..end)?;
     Ok((Item::Context { same_place }, end))
+}
+
+/// Whether the word at `at` is a verb of what stands before it.
+fn is_predicate(words: &[Word], at: usize) -> bool {
+    let verb = |word: &Word| word.is_one_of(BE) || word.is_one_of(VERBS);
+    words.get(at).is_some_and(verb) || is_modal(words, at)
+}
+
+/// Whether what follows a verb is no description but another thing, though without an article: "there are dogs", "to the left
+/// of the dog are two cats".
+fn names_after_be(words: &[Word], at: usize) -> bool {
+    let Some(mention) = noun_phrase(words, at) else {
+        return false;
+    };
+    let number = mention.whole.start < mention.core.start;
+    let verb = |word: &&Word| word.is_one_of(BE) || word.is_one_of(MODALS);
+    let mut verbs = words[..at].iter().rev().take_while(verb);
+    // Not "the dog is there".
+    let there_is =
+        verbs.next().is_some_and(|verb| !verb.is("there")) && verbs.any(|word| word.is("there"));
+    match there_is {
+        true => mention.known || number || mention.count.is_none(),
+        // Not "is three years old".
+        false => mention.known && number,
+    }
 }
 
 /// "a photo of", "draw", "a red kitchen with".
@@ -176,7 +204,10 @@ fn action(words: &[Word], start: usize) -> Option<(Action, usize)> {
     let adverb = words.get(start)?.text.ends_with("ly");
     let verb = start + usize::from(adverb);
     let word = words.get(verb).filter(|word| word.kind == Kind::Word)?;
-    if !is_participle(word) && !word.is_one_of(VERBS) {
+    let after_modal = start
+        .checked_sub(1)
+        .is_some_and(|before| is_modal(words, before));
+    if !is_participle(word) && !word.is_one_of(VERBS) && !after_modal {
         return None;
     }
     let mut end = verb + 1;
@@ -208,8 +239,7 @@ fn context(words: &[Word], start: usize) -> (bool, usize) {
             && words[at - 1].is_one_of(ADJECTIVES);
         let ends = (word.is_one_of(AND) && !joins_adjectives)
             || word.is_one_of(BE)
-            || (word.is_one_of(WHICH)
-                && next.is_some_and(|next| next.is_one_of(BE) || next.is_one_of(VERBS)))
+            || (word.is_one_of(WHICH) && is_predicate(words, at + 1))
             || spatial::phrase(&words[at..]).is_some();
         if ends {
             break;

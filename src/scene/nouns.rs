@@ -201,6 +201,9 @@ pub(crate) const NUMBERS: &str = "one two three four five six seven eight nine t
 
 /// The number that a word says, if it is one.
 pub(crate) fn number(word: &str) -> Option<usize> {
+    if word == "dozen" {
+        return Some(12);
+    }
     let spelled = NUMBERS.split(' ').position(|number| number == word);
     spelled
         .map(|i| i + 1)

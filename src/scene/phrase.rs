@@ -59,6 +59,14 @@ pub(crate) fn is_participle(word: &Word) -> bool {
     (long("ing") || long("ed")) && !word.is_one_of(NO_PARTICIPLES) && !word.is_one_of(ADJECTIVES)
 }
 
+/// Whether the word at `at` is a verb that another one follows: "can be", "will gently sit".
+pub(crate) fn is_modal(words: &[Word], at: usize) -> bool {
+    let modal = words.get(at).is_some_and(|word| word.is_one_of(MODALS));
+    let adverb = |word: &Word| word.text.ends_with("ly");
+    let verb = at + 1 + usize::from(words.get(at + 1).is_some_and(adverb));
+    modal && words.get(verb).is_some_and(|word| is_base_verb(&word.text))
+}
+
 /// The noun phrase that begins at word `start`.
 pub(crate) fn noun_phrase(words: &[Word], start: usize) -> Option<Mention> {
     if words.get(start)?.is_one_of(PRONOUNS) {
@@ -115,7 +123,9 @@ fn before_the_core(words: &[Word], start: usize) -> Option<(usize, Reference, Op
                 Reference::New
             };
         } else if let Some(n) = nouns::number(&word.text).filter(|_| !is_boundary(words, at + 1)) {
-            count = Some(n);
+            // "two dozen eggs"
+            let dozens = count.filter(|_| word.is("dozen"));
+            count = Some(dozens.map_or(n, |dozens: usize| dozens.saturating_mul(n)));
             reference = if reference == Reference::Bare {
                 Reference::New
             } else {
@@ -163,11 +173,16 @@ fn end_of_phrase(words: &[Word], start: usize, core_start: usize) -> (usize, Opt
 /// How many things a noun phrase speaks of, by the words before its core and the number among them; none if that is open.
 fn how_many(before: &[Word], said: Option<usize>, noun: &str, plural: bool) -> Option<usize> {
     let any = |of: &str| before.iter().any(|word| word.is_one_of(of));
+    let unchanging = nouns::is_unchanging(noun);
     match said {
-        Some(_) if any("pair") && nouns::is_unchanging(noun) => Some(1),
+        // "a few dogs", "a few dozen dogs"
+        _ if any("few") => None,
+        Some(_) if any("pair") && unchanging => Some(1),
         Some(count) => Some(count),
+        // "a group of dogs", "a herd of sheep"
+        None if any(COLLECTIONS) && (plural || unchanging) => None,
         None if any("a an another") => Some(1),
-        None if plural || any("several many some multiple various few all these those") => None,
+        None if plural || any("several many some multiple various all these those") => None,
         None => Some(1),
     }
 }
@@ -248,7 +263,7 @@ fn is_verb(words: &[Word], core: usize, at: usize, start: usize) -> bool {
     let after_noun = words[core..at]
         .iter()
         .any(|word| !is_adjective(word) && !is_participle(word));
-    if after_noun && (is_participle(word) || word.is_one_of(VERBS)) {
+    if after_noun && (is_participle(word) || word.is_one_of(VERBS) || is_modal(words, at)) {
         return true;
     }
     // "one boat clean", "one goat gentle step"

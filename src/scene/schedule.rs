@@ -39,6 +39,22 @@ pub enum ScheduleError {
         /// Steps in all.
         steps: usize,
     },
+    /// A change that would come after the last step of a second pass.
+    #[error(
+        "{construct:?} changes after step {when}, but the second pass ends after step {}: {first} of the first pass and {steps} of \
+         its own; write a whole number below that, or a share below 2, where 1.5 is the middle of the second pass",
+        first + steps
+    )]
+    LateSecond {
+        /// The construct as written.
+        construct: String,
+        /// When, as written.
+        when: String,
+        /// Steps of the first pass.
+        first: usize,
+        /// Steps of the second.
+        steps: usize,
+    },
     /// More brackets inside brackets than [`MAX_DEPTH`].
     #[error("square brackets are nested more than {MAX_DEPTH} deep")]
     TooDeep,
@@ -65,6 +81,7 @@ pub fn segments(prompt: &str, steps: usize) -> Result<Vec<Segment>, ScheduleErro
     let parser = Parser {
         prompt,
         closing: &closing,
+        first: None,
         steps,
     };
     let nodes = parser.nodes(0, prompt.len(), 0)?;
@@ -77,6 +94,26 @@ pub fn segments(prompt: &str, steps: usize) -> Result<Vec<Segment>, ScheduleErro
         }
     }
     Ok(segments)
+}
+
+/// What is left of a prompt for a second pass of `steps` steps, over the picture that a first one of `first` steps has made: as
+/// written it is counted through both passes, as returned from the second one's first step. Whole numbers go on after the
+/// first pass's steps, shares from 1 to 2 are those of the second pass, and what alternates begins anew. So A1111's web UI does
+/// in its "hires fix", with the same prompt or another one, since version 1.6.
+///
+/// # Errors
+/// As [`segments`]; what changes in the first pass or at its end has changed.
+pub fn second_pass(prompt: &str, first: usize, steps: usize) -> Result<String, ScheduleError> {
+    let closing = closing_brackets(prompt);
+    let parser = Parser {
+        prompt,
+        closing: &closing,
+        first: Some(first),
+        steps,
+    };
+    let mut text = String::new();
+    write_rest(&parser.nodes(0, prompt.len(), 0)?, &mut text);
+    Ok(text)
 }
 
 /// One after the other: each of `prompts` from its step on, which may be scheduled itself, counted from the run's first
@@ -106,6 +143,8 @@ struct Parser<'a> {
     prompt: &'a str,
     /// For each byte with a square bracket that is closed, where.
     closing: &'a [(usize, usize)],
+    /// Steps of the pass before, which count with those of this one.
+    first: Option<usize>,
     steps: usize,
 }
 
@@ -159,18 +198,14 @@ impl<'a> Parser<'a> {
             let numeric = when.contains(|c: char| c.is_ascii_digit())
                 && !when.contains(|c: char| c.is_alphabetic());
             if let Some(number) = when.parse::<f64>().ok().filter(|_| numeric) {
-                let share = when.contains('.');
-                let step = if share {
-                    number * self.steps as f64
-                } else {
-                    number
+                let step = match (when.contains('.'), self.first) {
+                    (true, None) => number * self.steps as f64,
+                    (true, Some(_)) => (number - 1.0) * self.steps as f64,
+                    (false, first) => number - first.unwrap_or(0) as f64,
                 };
                 if number < 0.0 || step >= self.steps as f64 {
-                    return Err(ScheduleError::Late {
-                        construct: self.prompt[open..=close].chars().take(80).collect(),
-                        when: when.to_owned(),
-                        steps: self.steps,
-                    });
+                    let construct = self.prompt[open..=close].chars().take(80).collect();
+                    return Err(self.late(construct, when.to_owned()));
                 }
                 let before = if colons.len() == 2 {
                     nodes(open + 1, colons[0])?
@@ -182,6 +217,24 @@ impl<'a> Parser<'a> {
             }
         }
         Ok(Node::Brackets(nodes(open + 1, close)?))
+    }
+
+    /// Why `construct` never changes.
+    fn late(&self, construct: String, when: String) -> ScheduleError {
+        let steps = self.steps;
+        match self.first {
+            None => ScheduleError::Late {
+                construct,
+                when,
+                steps,
+            },
+            Some(first) => ScheduleError::LateSecond {
+                construct,
+                when,
+                first,
+                steps,
+            },
+        }
     }
 
     /// The colons and bars directly inside the brackets.
@@ -272,6 +325,35 @@ fn write(nodes: &[Node], step: usize, text: &mut String) {
                 write(if step < *when { before } else { after }, step, text)
             }
             Node::Alternate(choices) => write(&choices[step % choices.len()], step, text),
+        }
+    }
+}
+
+/// Writes a prompt with what changes after the first step.
+fn write_rest(nodes: &[Node], text: &mut String) {
+    for node in nodes {
+        match node {
+            Node::Text(plain) => text.push_str(plain),
+            Node::Brackets(inner) => {
+                text.push('[');
+                write_rest(inner, text);
+                text.push(']');
+            }
+            Node::Change(_, after, 0) => write_rest(after, text),
+            Node::Change(before, after, when) => {
+                text.push('[');
+                write_rest(before, text);
+                text.push(':');
+                write_rest(after, text);
+                text.push_str(&format!(":{when}]"));
+            }
+            Node::Alternate(choices) => {
+                for (number, choice) in choices.iter().enumerate() {
+                    text.push(if number == 0 { '[' } else { '|' });
+                    write_rest(choice, text);
+                }
+                text.push(']');
+            }
         }
     }
 }
@@ -389,6 +471,38 @@ mod tests {
         assert_eq!(segments(&"[".repeat(40_000), 10).unwrap().len(), 1);
         let deep = format!("{}a{}", "[".repeat(50), "]".repeat(50));
         assert_eq!(segments(&deep, 10), Err(ScheduleError::TooDeep));
+    }
+
+    /// After 10 steps 10 more, as `get_learned_conditioning_prompt_schedules` of the web UI has it with `hires_steps`: what is
+    /// left means there what the whole prompt meant.
+    #[test]
+    fn a_second_pass_goes_on() {
+        let left = |prompt: &str| second_pass(prompt, 10, 10).unwrap();
+        let then = |prompt: &str| of(&left(prompt), 10);
+        // Its own two examples.
+        assert_eq!(then("a [b:.5] c"), [(0, "a b c".into())]);
+        assert_eq!(
+            then("a [b:1.5] c"),
+            [(0, "a  c".into()), (5, "a b c".into())]
+        );
+        // 12 − 10, and 10 − 10, which is no step.
+        assert_eq!(
+            then("a [b:c:12] [d::10]"),
+            [(0, "a b ".into()), (2, "a c ".into())]
+        );
+        assert_eq!(left("a [cat:dog:10]"), "a dog");
+        assert_eq!(
+            left("[a|[b:c:3]|] [x:(y:1.2):1.25]"),
+            "[a|c|] [x:(y:1.2):2]"
+        );
+        assert_eq!(
+            left("a[b:[c:d:12]:1]e [f] \\[g:h:3\\]"),
+            "a[c:d:2]e [f] \\[g:h:3\\]"
+        );
+        for late in ["a [b:20]", "a [b:2.0]", "a [b:-1]"] {
+            let message = second_pass(late, 10, 10).unwrap_err().to_string();
+            assert!(message.contains("ends after step 20"), "{message}");
+        }
     }
 
     #[test]

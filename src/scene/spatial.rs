@@ -89,8 +89,15 @@ pub(crate) fn cue(words: &[Word]) -> Option<&Word> {
         })
     };
     (0..words.len())
-        .find(|i| words[*i].is_one_of(CUES) && !compound(*i) && !(*i > 0 && compound(i - 1)))
+        .find(|i| is_cue(&words[*i]) && !compound(*i) && !(*i > 0 && compound(i - 1)))
         .map(|i| &words[i])
+}
+
+/// Whether a word speaks of place, or one of those that underscores join in it does: "looking_left".
+fn is_cue(word: &Word) -> bool {
+    let cue = |part: &str| CUES.split(' ').any(|cue| cue == part);
+    let spaced = word.text.replace('_', " ");
+    spaced.split(' ').any(cue) && !NO_CUES.split(", ").any(|known| known == spaced)
 }
 
 /// The phrase of place that begins `words`, and how many words it has.

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
 use crate::neutral::{neutral, swapped};
+use crate::words::words;
 use crate::{Scene, schedule, weights};
 
 /// The same cases each time.
@@ -71,4 +72,37 @@ proptest! {
         let _ = (weights::parse(&text), schedule::segments(&text, 20), Scene::parse(&text));
         let _ = (neutral(&text), swapped(&text));
     }
+}
+
+#[test]
+fn contractions_are_cut_where_they_are_typed() {
+    // In lower case these letters take fewer bytes, or more.
+    for (stem, ending) in [
+        ("ẞ", "n't"),
+        ("İİ", "’re"),
+        ("\u{212a}", "n't"),
+        ("DO", "N’T"),
+    ] {
+        let prompt = format!("a dog {stem}{ending} here");
+        let words = words(&prompt).unwrap();
+        assert_eq!(words[2].text, stem.to_lowercase(), "{prompt}");
+        assert_eq!(words[2].typed, stem, "{prompt}");
+        assert_eq!(&prompt[words[2].bytes.clone()], stem);
+        assert_eq!(&prompt[words[3].bytes.clone()], ending);
+        let _ = (Scene::parse(&prompt), neutral(&prompt), swapped(&prompt));
+    }
+}
+
+#[test]
+fn compounds_of_place_are_cut_where_they_are_typed() {
+    let prompt = "a dog (LEFT:1.0)-of a cat, in_Front_of it";
+    let words = words(prompt).unwrap();
+    let typed: Vec<&str> = words
+        .iter()
+        .map(|word| &prompt[word.bytes.clone()])
+        .collect();
+    let expected = [
+        "a", "dog", "LEFT", "of", "a", "cat", ",", "in", "Front", "of", "it",
+    ];
+    assert_eq!(typed, expected);
 }

@@ -1,5 +1,7 @@
 //! The small words of the grammar, as lists for [`Word::is_one_of`](super::Word::is_one_of).
 
+use crate::nouns;
+
 /// Words before a noun that name no thing.
 pub(crate) const DETERMINERS: &str = "a an the another other some this that these those his her its their my your our several many both \
     all few multiple various each every single only";
@@ -29,6 +31,9 @@ pub(crate) const VERBS: &str = "runs run jumps walks walk eats eat sleeps sleep 
     rides ride holds hold reads read carries carry wears wear watches looks look has have flies talks \
     smiles dances sings cooks drives worn held made shown hung kept seen drawn built set does do drinks \
     climbs pushes pulls";
+
+/// Before another verb they say no more than that verb; alone some are nouns: "trash can".
+pub(crate) const MODALS: &str = "can could will would may might must should shall";
 
 /// Prepositions that begin words about a thing's place or looks, which no relation is read from.
 pub(crate) const PREPOSITIONS: &str = "in on at inside into onto within upon during by from for with against along across through around \
@@ -81,10 +86,20 @@ pub(crate) const NO_PARTICIPLES: &str = "painting building ring wing king string
     steed breed flatbed dining parking washing rocking frying red viking lightning morning evening \
     carving rigging bunting seedling dumpling stocking";
 
+/// The verbs that say what one thing does: "sits", "runs".
+fn finite_verbs() -> impl Iterator<Item = &'static str> {
+    let verbs = [BE, VERBS].into_iter().flat_map(|list| list.split(' '));
+    verbs.filter(|verb| verb.ends_with('s'))
+}
+
 /// Whether the word is a verb that says what one thing does: "sits", "runs".
 pub(crate) fn is_finite_verb(word: &str) -> bool {
-    word.ends_with('s')
-        && [BE, VERBS]
-            .iter()
-            .any(|list| list.split(' ').any(|verb| verb == word))
+    finite_verbs().any(|verb| verb == word)
+}
+
+/// Whether the word is a verb as it stands after "can" and "will": "be", "sit", "run".
+pub(crate) fn is_base_verb(word: &str) -> bool {
+    // "is" is no plural, and so its own singular.
+    let base_of = |verb: &str| verb != word && nouns::singular(verb) == word;
+    ["be", "have", "do"].contains(&word) || finite_verbs().any(base_of)
 }

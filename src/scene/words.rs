@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::spatial::{self, Spatial};
 use crate::weights::{self, WeightError};
 
 /// What a word is to the grammar.
@@ -37,8 +38,11 @@ impl Word {
     }
 }
 
-/// Words that a hyphen may join to a phrase of direction: `top-left`, `left-hand`.
-const DIRECTIONS: &str = "left right top bottom upper lower hand side above below front";
+/// Words that a hyphen or an underscore may join to a phrase of direction: `top-left`, `left-hand`.
+const DIRECTIONS: &str = "left right top bottom upper lower hand side above below front of";
+
+/// What joins the words of a compound.
+const JOINTS: [char; 2] = ['-', '_'];
 
 /// Splits a prompt at white space, marks and the ends of weighted pieces. Brackets and weights are gone.
 pub(crate) fn words(prompt: &str) -> Result<Vec<Word>, WeightError> {
@@ -62,8 +66,7 @@ pub(crate) fn words(prompt: &str) -> Result<Vec<Word>, WeightError> {
                 while i < letters.len() && belongs(&letters, i) {
                     i += 1;
                 }
-                let typed: String = letters[start..i].iter().map(|letter| letter.0).collect();
-                push_word(&mut words, typed, at..end(i));
+                push_word(&mut words, &letters[start..i]);
                 continue;
             }
             i += 1;
@@ -142,9 +145,36 @@ fn belongs(letters: &[(char, usize)], i: usize) -> bool {
     c.is_alphanumeric() || ("-'\u{2019}_".contains(c) && after) || (c == '.' && digits)
 }
 
-/// Adds a word, or the words of a contraction or of a direction with hyphens.
-fn push_word(words: &mut Vec<Word>, typed: String, bytes: Range<usize>) {
-    let text = typed.to_lowercase().replace('\u{2019}', "'");
+/// Whether words are one phrase of place or direction: they mean the same when nothing joins them, as in `left_of` and
+/// `in-front-of`.
+fn is_place(parts: &[Word]) -> bool {
+    let whole = |(_, length): (Spatial, usize)| length == parts.len();
+    parts.iter().all(|part| part.is_one_of(DIRECTIONS)) || spatial::phrase(parts).is_some_and(whole)
+}
+
+/// A word of these letters, each with its byte in the prompt; there is at least one.
+fn word(letters: &[(char, usize)]) -> Word {
+    let typed: String = letters.iter().map(|letter| letter.0).collect();
+    let (last, at) = letters[letters.len() - 1];
+    Word {
+        text: typed.to_lowercase().replace('\u{2019}', "'"),
+        typed,
+        bytes: letters[0].1..at + last.len_utf8(),
+        kind: Kind::Word,
+    }
+}
+
+/// Adds a word, or the words of a contraction or of a compound that says where something is.
+fn push_word(words: &mut Vec<Word>, letters: &[(char, usize)]) {
+    let parts = letters.split(|letter| JOINTS.contains(&letter.0));
+    let parts: Vec<Word> = parts.map(word).collect();
+    if parts.len() > 1 && is_place(&parts) {
+        words.extend(parts);
+        return;
+    }
+    let Word {
+        text, typed, bytes, ..
+    } = word(letters);
     let mut push = |text: &str, typed: &str, bytes| {
         words.push(Word {
             text: text.to_owned(),
@@ -153,31 +183,19 @@ fn push_word(words: &mut Vec<Word>, typed: String, bytes: Range<usize>) {
             kind: Kind::Word,
         })
     };
-    if text.contains('-')
-        && text
-            .split('-')
-            .all(|part| DIRECTIONS.split(' ').any(|word| word == part))
-    {
-        let mut at = bytes.start;
-        for part in text.split('-') {
-            push(part, part, at..at + part.len());
-            at += part.len() + 1;
-        }
-        return;
-    }
     let contraction = [("n't", "not"), ("'s", "is"), ("'re", "are")]
         .into_iter()
-        .find_map(|(ending, word)| Some((text.strip_suffix(ending)?, word)));
+        .find_map(|(ending, word)| Some((text.strip_suffix(ending)?, ending, word)));
     match contraction {
-        Some((stem, word))
+        Some((stem, ending, word))
             if word != "is" || ["it", "there", "that", "he", "she"].contains(&stem) =>
         {
-            let cut = bytes.start + stem.len();
-            push(
-                stem,
-                &typed[..stem.len().min(typed.len())],
-                bytes.start..cut,
-            );
+            // Counted from the end: before the ending, letters may take more or fewer bytes in lower case.
+            let mut letters = typed.char_indices().rev();
+            let first = letters.nth(ending.chars().count() - 1);
+            let at = first.map_or(0, |(at, _)| at);
+            let cut = bytes.end - (typed.len() - at);
+            push(stem, &typed[..at], bytes.start..cut);
             push(word, "", cut..bytes.end);
         }
         _ => push(&text, &typed, bytes),

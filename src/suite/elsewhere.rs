@@ -11,9 +11,9 @@ use super::SuitePrompt;
 use super::folder::{FolderError, RECEIVED, RunFolder};
 use super::method::Method;
 use super::plan::{Job, Plan, SourceId};
-use super::requests::given_relations;
 use super::run::{Fetched, Made, Maker, RunError};
 use super::sample::Cost;
+use super::sets::given_relations;
 use crate::check::clock;
 use crate::detect::Detector;
 use crate::detect::reward::{PictureReward, RewardError};
@@ -51,16 +51,10 @@ pub struct SourceMaker<'a> {
     told_size: bool,
 }
 
-/// What a prompt says: the set knows it also where English leaves it open.
+/// What a prompt says: its relations are the set's, which knows them also where English leaves them open.
 fn scene(prompt: &SuitePrompt) -> Scene {
-    let read = Scene::parse(&prompt.prompt).unwrap_or_default();
-    match read.relations.len() == prompt.relations.len() {
-        true => read,
-        false => {
-            let given = Scene::with_relations(&prompt.prompt, &given_relations(prompt));
-            given.unwrap_or_default()
-        }
-    }
+    let given = given_relations(&prompt.objects, &prompt.relations);
+    Scene::with_relations(&prompt.prompt, &given).unwrap_or_default()
 }
 
 /// The line of a manifest for a picture from elsewhere. What is not known of how it was made is 0 or empty.
@@ -339,5 +333,29 @@ impl Maker for SourceMaker<'_> {
             Err(refusal) => Ok(Made::Refused(refusal)),
         })
         .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prompt::scene::{Relation, StatedRelation};
+
+    #[test]
+    fn the_sets_relations_count_and_not_the_texts() {
+        let says = |text: &str, relations: Vec<StatedRelation>| {
+            let scene = scene(&SuitePrompt {
+                prompt: text.into(),
+                objects: vec!["dog".into(), "dog".into()],
+                relations,
+                ..SuitePrompt::default()
+            });
+            scene.relations
+        };
+        let second_left = StatedRelation::of_two(1, Relation::LeftOf, 0);
+        for text in ["a dog left of a dog", "a dog near a dog", "a dog and a dog"] {
+            assert_eq!(says(text, vec![second_left.clone()]), [second_left.clone()]);
+            assert!(says(text, Vec::new()).is_empty(), "{text}");
+        }
     }
 }

@@ -3,12 +3,12 @@
 use super::method::Method;
 use super::plan::{Job, Plan};
 use super::run::RunError;
+use super::sets::given_relations;
 use super::{Edit, SuitePrompt};
 use crate::engine::{Blueprint, Engine};
 use crate::guidance::boxes::ObjectBox;
 use crate::guidance::{GuidanceConfig, Needs};
 use crate::make::{BatchSize, MakeError, picture_reward, reward_kind};
-use crate::prompt::scene::{GivenRelation, StatedRelation};
 use crate::request::{InitImage, Request};
 use crate::search;
 
@@ -57,10 +57,12 @@ pub fn request(plan: &Plan, blueprint: &Blueprint, job: Job) -> Result<Request, 
         })?;
     }
     if needs_scene(method) && !prompt.relations.is_empty() {
-        // The set knows what its prompts say, also where English leaves it open.
-        let scene = blueprint.scene(&request);
-        if !scene.is_ok_and(|scene| scene.relations.len() == prompt.relations.len()) {
-            request.relations = given_relations(prompt);
+        // The set knows what its prompts say, also where English leaves it open or says something else.
+        let read = blueprint.scene(&request);
+        request.relations = given_relations(&prompt.objects, &prompt.relations);
+        let given = blueprint.scene(&request);
+        if matches!((read, given), (Ok(read), Ok(given)) if read.relations == given.relations) {
+            request.relations.clear();
         }
     }
     blueprint.check(&mut request)?;
@@ -92,17 +94,6 @@ fn needs_scene(method: &Method) -> bool {
 fn goes_by_boxes(method: &Method) -> bool {
     let guided = |guide: &GuidanceConfig| guide.method.needs() == Needs::Boxes;
     method.ground.is_some() || method.guide.as_ref().is_some_and(guided)
-}
-
-/// A prompt's relations as a request gives them.
-pub(super) fn given_relations(prompt: &SuitePrompt) -> Vec<GivenRelation> {
-    let object = |index: usize| prompt.objects.get(index).cloned().unwrap_or_default();
-    let given = |stated: &StatedRelation| GivenRelation {
-        subject: object(stated.subject),
-        relation: stated.relation,
-        objects: stated.objects.iter().copied().map(object).collect(),
-    };
-    prompt.relations.iter().map(given).collect()
 }
 
 /// Checks every prompt with every method as far as possible without weights. `labels` are those of the run's detector;

@@ -13,7 +13,6 @@ use super::folder::{FolderError, NamedFile, RunFolder};
 use super::plan::Job;
 use super::sample::{Cost, Sample};
 use crate::make::FinishedPicture;
-use crate::output::files::slug;
 use crate::output::manifest::{ManifestLine, Place};
 use crate::output::png;
 use crate::picture::Picture;
@@ -302,8 +301,8 @@ impl ResultWriter<'_> {
                 let mut files = vec![(name, made.to_png(self.device).map_err(fail)?)];
                 // Of several sizes the first, which has the most cells.
                 if let Some(maps) = made.maps.first() {
-                    for (object, map) in maps.objects.iter().zip(maps.mean()) {
-                        let name = format!("maps/{sample_id}-{}.png", slug(object));
+                    for (object, map) in maps.file_names().iter().zip(maps.mean()) {
+                        let name = format!("maps/{sample_id}-{object}.png");
                         let drawn = map.over(&made.picture, map.peak());
                         files.push((name, png::encode_plain(&drawn).map_err(fail)?));
                     }

@@ -16,6 +16,8 @@ use super::run::{Made, Maker, RunError, Runner, Watcher};
 use super::sample::{Cost, Sample};
 use super::{Suite, SuitePrompt};
 use crate::make::FinishedPicture;
+use crate::output::attention::ObjectMaps;
+use crate::output::heatmap::HeatMap;
 use crate::picture::Picture;
 use crate::request::Request;
 use crate::sampling::noise::NoiseKind;
@@ -184,6 +186,31 @@ impl Maker for Stub<'_> {
     }
 }
 
+/// Makes pictures with maps of two objects of one name.
+struct Twins<'a>(Stub<'a>);
+
+impl Maker for Twins<'_> {
+    fn make(&mut self, jobs: &[Job]) -> Result<Vec<Made>, RunError> {
+        let map = |value: f32| HeatMap {
+            width: 2,
+            height: 2,
+            values: vec![value, 0.0, 0.0, 0.0],
+        };
+        let maps = ObjectMaps {
+            objects: vec!["Dog".into(), "dog".into()],
+            steps: vec![0],
+            maps: vec![vec![map(1.0), map(0.0)]],
+        };
+        let mut made = self.0.make(jobs)?;
+        for one in &mut made {
+            if let Made::Here(picture) = one {
+                picture.maps.push(maps.clone());
+            }
+        }
+        Ok(made)
+    }
+}
+
 #[derive(Default)]
 struct Count(usize);
 
@@ -306,6 +333,35 @@ fn whatever_fails_nothing_is_lost_or_made_twice() {
         store = MemoryStore::default();
     }
     drop(store);
+}
+
+#[test]
+fn maps_of_objects_of_one_name_are_all_kept() {
+    let store = Arc::new(MemoryStore::default());
+    let folder = RunFolder::claim(store.clone(), plan(1, 1, &["prompt-only"])).unwrap();
+    let runner = Runner {
+        folder: &folder,
+        examiner: &mut NoExaminer,
+        watcher: &mut Count::default(),
+        device: "stub".into(),
+        stop: &AtomicBool::new(false),
+    };
+    let stub = Stub {
+        plan: folder.plan(),
+        made: Vec::new(),
+        batch: 3,
+    };
+    runner.run(&mut Twins(stub)).unwrap();
+    assert!(folder.is_complete().unwrap());
+    let files = files(&store);
+    let maps: Vec<&String> = files
+        .keys()
+        .filter(|name| name.contains("/maps/"))
+        .collect();
+    let id = "prompt-only_p00000_seed0000";
+    let expected = ["-dog-2", "-dog"].map(|end| format!("prompt-only/maps/{id}{end}.png"));
+    assert_eq!(maps, expected.each_ref());
+    assert_ne!(files[&expected[0]], files[&expected[1]]);
 }
 
 #[test]

@@ -33,6 +33,22 @@ fn expected<const N: usize>(all: [(&str, &str); N]) -> Vec<(String, String)> {
         .to_vec()
 }
 
+/// As guidance reads it; a relation that is given may be about all parts.
+#[test]
+fn a_composed_prompt_asks_for_its_first_part() {
+    let folder = tempfile::tempdir().unwrap();
+    put_plain(folder.path(), &["a.png"]);
+    let passes = |more: &[&str]| {
+        let output = check(folder.path(), &[&["a.png", "--json"], more].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert_eq!(verdicts(&output), expected([("a", "PASS")]), "{more:?}");
+    };
+    let checker = ["--checker", "toybox", "--prompt"];
+    passes(&[&checker[..], &["a dog left of a cat AND a bird :0.5"]].concat());
+    let given = ["a dog AND a cat", "--relation", "dog | left of | cat"];
+    passes(&[&checker[..], &given].concat());
+}
+
 #[test]
 fn manifests_are_read_line_by_line() {
     let folder = tempfile::tempdir().unwrap();

@@ -97,6 +97,21 @@ fn lines_go_where_they_are_wanted() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     put(folder);
+    // A composed prompt asks for its first part.
+    let composed = detect(
+        folder,
+        &[
+            "pictures/plain.webp",
+            "--checker",
+            "toybox",
+            "--json",
+            "--prompt",
+            "a dog left of a cat AND a bird :0.5",
+        ],
+    );
+    let seen = lines(&stdout(&composed));
+    assert_eq!(seen[0]["objects"], serde_json::json!(["dog", "cat"]));
+    assert_eq!(seen[0]["relations"][0], "dog | left of | cat");
     let told = detect(
         folder,
         &["pictures", "--checker", "toybox", "--min-score", "0.5"],

@@ -69,6 +69,19 @@ two dogs
 }
 
 #[test]
+fn a_composed_prompt_is_read_from_its_first_part() {
+    let found = |prompt: &str| {
+        let output = parse(&[prompt, "-c", "clip", "--json"]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let found: Value = serde_json::from_str(&stdout(&output)).unwrap();
+        ["objects", "relations", "unread"].map(|key| found[key].clone())
+    };
+    let first = found("a dog left of a cat");
+    assert_eq!(first[0].as_array().unwrap().len(), 2);
+    assert_eq!(found("a dog left of a cat AND a bird :0.5"), first);
+}
+
+#[test]
 fn refusals_have_code_2_and_a_reason() {
     let refused = |args: &[&str], part: &str| {
         let output = parse(args);

@@ -107,10 +107,10 @@ impl CheckRun<'_> {
 /// More than any picture's file has.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// The picture in a file.
+/// The picture in a file, turned as its EXIF data say.
 pub fn read_picture(path: &Path) -> anyhow::Result<Picture> {
     let bytes = read_regular(path, MOST_BYTES).context("cannot be read")?;
-    Ok(Picture::decode(&bytes)?)
+    Ok(Picture::decode_upright(&bytes)?)
 }
 
 /// What is drawn over a picture for one question: every detection, and on top the two that were chosen.
@@ -147,4 +147,17 @@ fn file_name(sample_id: &str) -> String {
         _ => '_',
     };
     format!("{}.png", sample_id.chars().map(plain).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn photos_are_turned_as_their_exif_data_say() {
+        // 24 × 16 in the file, a quarter turn from upright.
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
+        let picture = read_picture(&fixtures.join("training-data/turned.jpg")).unwrap();
+        assert_eq!((picture.width, picture.height), (16, 24));
+    }
 }

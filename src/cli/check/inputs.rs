@@ -9,6 +9,7 @@ use prepose::check::manifest::free_name;
 use prepose::check::spatialbench::Question;
 use prepose::engine::final_prompt;
 use prepose::output::png;
+use prepose::prompt::compose::first_part;
 use prepose::prompt::scene::{GivenRelation, Scene};
 use prepose_untrusted::printable;
 use prepose_weights::TOYBOX;
@@ -287,6 +288,18 @@ fn no_prompt(path: &Path, error: png::PngError) -> anyhow::Error {
     }
 }
 
+/// The objects of `prompt` and what it states, or `relations` instead. Of a composed prompt the first part is read, as for
+/// guidance; what is given may be about all of it.
+///
+/// # Errors
+/// A prompt that cannot be read.
+pub fn scene_of(prompt: &str, relations: &[GivenRelation]) -> anyhow::Result<Scene> {
+    Ok(match relations {
+        [] => Scene::parse(&first_part(prompt)?)?,
+        given => Scene::with_relations(prompt, given)?,
+    })
+}
+
 /// What `prompt` states, or `relations` instead.
 ///
 /// # Errors
@@ -297,12 +310,8 @@ pub(super) fn questions_in(
     vocabulary: Vocabulary,
     depth: bool,
 ) -> anyhow::Result<Questions> {
-    let scene = match relations {
-        [] => Scene::parse(prompt),
-        given => Scene::with_relations(prompt, given),
-    };
-    let scene =
-        scene.with_context(|| format!("cannot read the prompt \"{}\"", printable(prompt)))?;
+    let scene = scene_of(prompt, relations)
+        .with_context(|| format!("cannot read the prompt \"{}\"", printable(prompt)))?;
     Ok(Questions::of_scene(&scene, vocabulary, depth))
 }
 

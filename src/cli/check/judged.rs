@@ -8,12 +8,12 @@ use prepose::check::sample::sample_of;
 use prepose::check::spatialbench::Record;
 use prepose::judge::picture::Named;
 use prepose::judge::prompted::{Checked, Shown};
-use prepose::prompt::scene::{Scene, StatedRelation};
+use prepose::prompt::scene::StatedRelation;
 use prepose_untrusted::escaped;
 use serde_json::Value;
 
 use super::Args;
-use super::inputs::Sample;
+use super::inputs::{Sample, scene_of};
 use crate::cli::interrupt;
 use crate::cli::judge::pictures::Eyes;
 use crate::cli::judge::prompted::{FOLDER, Pictures, exit_code};
@@ -89,11 +89,7 @@ pub fn run(args: &Args, samples: &[Sample], records: &[Record], quiet: bool) -> 
 
 /// What a picture should show.
 fn prompt_of(args: &Args, sample: &Sample) -> SuitePrompt {
-    let scene = match args.relation.as_slice() {
-        [] => Scene::parse(&sample.prompt),
-        given => Scene::with_relations(&sample.prompt, given),
-    };
-    let scene = scene.unwrap_or_default();
+    let scene = scene_of(&sample.prompt, &args.relation).unwrap_or_default();
     let mut prompt = SuitePrompt {
         prompt_id: sample.prompt_id.clone(),
         prompt: sample.prompt.clone(),

@@ -13,8 +13,8 @@ mod told;
 use std::path::PathBuf;
 
 pub(super) use check_run::read_picture;
-pub(super) use inputs::pictures_in;
 pub use inputs::refusal_of_the_toybox;
+pub(super) use inputs::{pictures_in, scene_of};
 pub use opened::open_checker;
 use prepose::prompt::scene::GivenRelation;
 pub use records::read_config;

@@ -223,6 +223,9 @@ pub enum LineError {
         /// Why not.
         error: SceneError,
     },
+    /// A prompt of several whose parts cannot be told apart.
+    #[error("the prompt cannot be used: {0}")]
+    Composed(#[from] crate::prompt::PromptError),
     /// A prompt that changes on the way in a way that cannot be.
     #[error(transparent)]
     Schedule(#[from] crate::prompt::schedule::ScheduleError),

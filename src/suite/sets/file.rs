@@ -15,6 +15,10 @@ const MOST: usize = 1_000_000;
 /// As many pictures of each prompt as most of the benchmarks have.
 const PICTURES: usize = 4;
 
+/// Why a line that goes on after the end of a row is none.
+const SECOND_ROW: &str = "a carriage return (CR) ends it and more follows; save the file with line ends of LF or CR LF, or put the \
+    field in quotation marks";
+
 /// How a file is to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
@@ -144,28 +148,31 @@ impl Reader {
             return Ok(None);
         };
         let number = self.lines.number;
-        let quotes = |text: &str| text.matches('"').count();
-        let mut open = quotes(&text) % 2 == 1;
+        let mut open = ends_open(&text, false);
         while open {
             let Some(line) = self.lines.next()? else {
                 return Err(self.lines.wrong(number, LineError::OpenQuote));
             };
-            open = quotes(&line) % 2 == 0;
+            open = ends_open(&line, true);
             text.push('\n');
             text.push_str(&line);
             if text.len() > LINE_LIMIT {
                 return Err(self.lines.wrong(number, LineError::OpenQuote));
             }
         }
-        let mut reader = csv::ReaderBuilder::new()
+        let mut rows = csv::ReaderBuilder::new()
             .has_headers(false)
             .buffer_capacity(256)
-            .from_reader(text.as_bytes());
-        let mut record = csv::StringRecord::new();
-        match reader.read_record(&mut record) {
-            Ok(_) => Ok(Some((number, record.iter().map(str::to_owned).collect()))),
-            Err(error) => Err(self.lines.wrong(number, LineError::Csv(error.to_string()))),
-        }
+            .from_reader(text.as_bytes())
+            .into_records();
+        let row = match (rows.next(), rows.next()) {
+            (Some(Err(error)), _) => Err(error.to_string()),
+            // What comes after it would be lost.
+            (_, Some(_)) => Err(SECOND_ROW.to_owned()),
+            (row, None) => Ok(row.and_then(Result::ok).unwrap_or_default()),
+        };
+        let row = row.map_err(|why| self.lines.wrong(number, LineError::Csv(why)))?;
+        Ok(Some((number, row.iter().map(str::to_owned).collect())))
     }
 
     fn add(&mut self, number: usize, row: Result<Row, LineError>) -> Result<(), SuiteError> {
@@ -229,6 +236,23 @@ impl Reader {
             pictures_per_prompt: PICTURES,
         })
     }
+}
+
+/// Whether a field in quotation marks goes on after this line, in which it may be `open` from the start. A mark opens a
+/// field only where that begins; anywhere else in a plain field it is a letter, as in `a 5" tablet`.
+fn ends_open(line: &str, mut open: bool) -> bool {
+    let mut begins = !open;
+    let mut letters = line.chars().peekable();
+    while let Some(letter) = letters.next() {
+        if letter == '"' && open {
+            // Two of them are one within the field.
+            open = letters.next_if_eq(&'"').is_some();
+        } else if letter == '"' {
+            open = begins;
+        }
+        begins = !open && letter == ',';
+    }
+    open
 }
 
 fn check_columns(columns: &[String]) -> Result<(), LineError> {

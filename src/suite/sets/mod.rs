@@ -19,6 +19,7 @@ mod visor;
 use std::path::Path;
 
 pub use error::{LineError, SuiteError};
+pub(super) use record::given_relations;
 
 use super::{Suite, SuitePrompt};
 

@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use super::error::{ID_LIMIT, LineError, PROMPT_LIMIT, nearest};
 use crate::guidance::boxes::ObjectBox;
+use crate::prompt::compose::first_part;
 use crate::prompt::scene::{GivenRelation, Relation, Scene, SceneError, StatedRelation};
 use crate::prompt::schedule;
 use crate::suite::{Edit, SuitePrompt};
@@ -217,15 +218,7 @@ fn asked(prompt: &str, given: Given) -> Result<(Vec<String>, Vec<StatedRelation>
                     return Err(LineError::Index { a, b, objects });
                 }
             }
-            let given: Vec<GivenRelation> = (relations.iter())
-                .map(|stated| GivenRelation {
-                    subject: numbered(&objects, stated.subject),
-                    relation: stated.relation,
-                    objects: (stated.objects.iter())
-                        .map(|&object| numbered(&objects, object))
-                        .collect(),
-                })
-                .collect();
+            let given = given_relations(&objects, &relations);
             if !given.is_empty() {
                 check(prompt, last, &given)?;
             }
@@ -234,19 +227,37 @@ fn asked(prompt: &str, given: Given) -> Result<(Vec<String>, Vec<StatedRelation>
     }
 }
 
-/// `dog#2` for the second of several dogs.
+/// A prompt's relations as a request gives them: by the names of the objects.
+pub(in crate::suite) fn given_relations(
+    objects: &[String],
+    relations: &[StatedRelation],
+) -> Vec<GivenRelation> {
+    let name = |object: usize| numbered(objects, object);
+    let given = |stated: &StatedRelation| GivenRelation {
+        subject: name(stated.subject),
+        relation: stated.relation,
+        objects: stated.objects.iter().copied().map(name).collect(),
+    };
+    relations.iter().map(given).collect()
+}
+
+/// `dog#2` for the second of several dogs, in whatever letter case; nothing for an object that there is not.
 fn numbered(objects: &[String], object: usize) -> String {
-    let name = &objects[object];
-    let same = |objects: &[String]| objects.iter().filter(|other| *other == name).count();
-    match same(objects) {
+    let Some(name) = objects.get(object) else {
+        return String::new();
+    };
+    let lower = name.to_lowercase();
+    let same = |other: &&String| other.to_lowercase() == lower;
+    let count = |objects: &[String]| objects.iter().filter(same).count();
+    match count(objects) {
         1 => name.clone(),
-        _ => format!("{name}#{}", same(&objects[..=object])),
+        _ => format!("{name}#{}", count(&objects[..=object])),
     }
 }
 
 /// What the prompt itself says.
 fn read(prompt: &str, last: &str) -> Result<(Vec<String>, Vec<StatedRelation>), LineError> {
-    let scene = match Scene::parse(last) {
+    let scene = match Scene::parse(&first_part(last)?) {
         Ok(scene) => scene,
         // A mood, a style: nothing that could stand anywhere.
         Err(SceneError::NoObject) => Scene::default(),

@@ -84,11 +84,41 @@ fn files_of_ones_own() {
             "p3: dog, cat; 0 right of 1",
         ],
     );
+    // A quotation mark within a field is one; at the beginning it opens a field of several lines.
+    reads(
+        "csv",
+        "prompt\n\
+         a 5\" tablet left of a cup\n\
+         a dog left of a cat\n\
+         a 7\" phone left of a cup\n\
+         \"a \"\"big\"\" car,\na bus\"\n\
+         a cow left of a pig\n",
+        &[
+            "line-00002: tablet, cup; 0 left of 1",
+            "line-00003: dog, cat; 0 left of 1",
+            "line-00004: phone, cup; 0 left of 1",
+            "line-00005: big car, bus",
+            "line-00007: cow, pig; 0 left of 1",
+        ],
+    );
     // What a prompt ends with is what it asks for.
     reads(
         "txt",
         "a [dog:cat:5] left of a car",
         &["line-00001: cat, car; 0 left of 1"],
+    );
+    // Of a composed prompt it is the first part; what is given may be about all of it.
+    reads(
+        "jsonl",
+        concat!(
+            r#"{"prompt": "a dog left of a cat AND a bird :0.5"}"#,
+            "\n",
+            r#"{"prompt": "a dog AND a cat", "relation": "left_of", "object_a": "dog", "object_b": "cat"}"#,
+        ),
+        &[
+            "line-00001: dog, cat; 0 left of 1",
+            "line-00002: dog, cat; 0 left of 1",
+        ],
     );
 }
 

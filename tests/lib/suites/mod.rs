@@ -2,6 +2,7 @@
 
 mod changed;
 mod files;
+mod given;
 mod released;
 mod sound;
 mod wrong;

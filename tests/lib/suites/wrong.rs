@@ -34,6 +34,7 @@ fn wrong_files() {
         "a dog between a cat and a car",
         &["between", "two relations"],
     );
+    refuses("txt", "a dog :101 AND a cat", &["line 1", "weight 101"]);
     let missing = sets::open("no/such/file.csv").unwrap_err().to_string();
     assert!(missing.contains("no/such/file.csv"), "{missing}");
     let folder = tempfile::tempdir().unwrap();
@@ -117,6 +118,11 @@ fn wrong_csv() {
         "csv",
         "prompt\n\"a dog\na cat\n",
         &["line 2", "quotation mark"],
+    );
+    refuses(
+        "csv",
+        "prompt\na dog\ra cat\n",
+        &["line 2", "carriage return"],
     );
     refuses(
         "csv",
