@@ -202,9 +202,9 @@ fn reply_of(answer: ChatAnswer) -> Reply {
         text: answer.text,
         thoughts: answer.thoughts,
         end: match answer.finish {
-            Finish::Stop => End::Stop,
+            // A word that nobody knows says nothing against an answer, which is read as strictly as any other.
+            Finish::Stop | Finish::Other(_) => End::Stop,
             Finish::Length => End::Length,
-            Finish::Other(_) => End::Refused,
         },
         prompt_tokens: answer.usage.prompt,
         answer_tokens: answer.usage.completion,

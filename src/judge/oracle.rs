@@ -54,6 +54,19 @@ impl Oracle {
         found.iter().map(|found| found.bbox).collect()
     }
 
+    /// The boxes that stand for two names: the surest of each, and of one name its two surest, in either order. None if one is
+    /// missing.
+    fn pairs(&self, case: &Case, [a, b]: &[String; 2]) -> Vec<[BoundingBox; 2]> {
+        if a.to_lowercase() == b.to_lowercase() {
+            return match self.all(case, a)[..] {
+                [first, second, ..] => vec![[first, second], [second, first]],
+                _ => Vec::new(),
+            };
+        }
+        let both = self.best(case, a).zip(self.best(case, b));
+        both.map(|(a, b)| [a, b]).into_iter().collect()
+    }
+
     /// Which of the two is seen to do it: a detector of phrases can find a "sleeping cat".
     fn acting(&self, case: &Case, names: &[String; 2], action: &str) -> [bool; 2] {
         names.each_ref().map(|name| {
@@ -94,10 +107,10 @@ impl Oracle {
                 true => "Yes",
                 false => "No",
             },
-            About::Relation([a, b], options, right) => {
-                let boxes = self.best(case, a).zip(self.best(case, b));
+            About::Relation(names, options, right) => {
+                let pairs = self.pairs(case, names);
                 let none = options.len().saturating_sub(1);
-                let holds = |option: &String| boxes.is_some_and(|(a, b)| holds(option, &a, &b));
+                let holds = |option: &String| pairs.iter().any(|[a, b]| holds(option, a, b));
                 // Of two options that hold, such as above and left of, the one that was asked for is meant.
                 let right = usize::from(*right);
                 let place = match options.get(right).is_some_and(holds) {

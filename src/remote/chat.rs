@@ -238,7 +238,8 @@ pub fn read_answer(json: &Value, address: impl Fn() -> String) -> Result<ChatAns
     let string = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
     let refusal = string(choice.pointer("/message/refusal")).filter(|text| !text.is_empty());
     let finish = string(choice.get("finish_reason"));
-    if refusal.is_some() || finish.as_deref() == Some("content_filter") {
+    let word = finish.as_deref().unwrap_or("stop");
+    if refusal.is_some() || WITHHELD.iter().any(|one| word.eq_ignore_ascii_case(one)) {
         let message = refusal.unwrap_or_else(|| "the answer was withheld".into());
         return Err(RemoteError::Refused {
             address: address(),
@@ -254,12 +255,10 @@ pub fn read_answer(json: &Value, address: impl Fn() -> String) -> Result<ChatAns
     Ok(ChatAnswer {
         text: text.trim().to_owned(),
         thoughts: thoughts.or(inside),
-        finish: match finish.as_deref() {
+        finish: match ended {
+            true => finish_of(word),
             // Thoughts without an end: some servers call that the end all the same.
-            Some("stop") | None if !ended => Finish::Length,
-            Some("stop") | None => Finish::Stop,
-            Some("length") => Finish::Length,
-            Some(other) => Finish::Other(printable(other).to_string()),
+            false => Finish::Length,
         },
         model: string(json.get("model")),
         fingerprint: string(json.get("system_fingerprint")),
@@ -273,6 +272,29 @@ pub fn read_answer(json: &Value, address: impl Fn() -> String) -> Result<ChatAns
             .cloned(),
         attempts: 1,
     })
+}
+
+/// Words for an answer that somebody held back: OpenAI's, Anthropic's and Zhipu's, and those that Gemini passes on.
+const WITHHELD: [&str; 8] = [
+    "content_filter",
+    "refusal",
+    "sensitive",
+    "safety",
+    "recitation",
+    "blocklist",
+    "prohibited_content",
+    "spii",
+];
+
+/// Why an answer ended, in the words of OpenAI, Together, Hugging Face, Anthropic, Mistral or Gemini, which writes them large.
+fn finish_of(word: &str) -> Finish {
+    match word.to_ascii_lowercase().as_str() {
+        "stop" | "eos" | "eos_token" | "stop_sequence" | "end_turn" => Finish::Stop,
+        "length" | "max_tokens" | "model_length" | "model_context_window_exceeded" => {
+            Finish::Length
+        }
+        _ => Finish::Other(printable(word).to_string()),
+    }
 }
 
 fn sent(body: &str) -> Ask<'_> {

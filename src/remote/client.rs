@@ -2,7 +2,7 @@
 
 use crate::ask::Payload;
 use crate::meaning::{Tried, text};
-use crate::retry::chance;
+use crate::retry::{Asked, chance};
 use crate::trouble::Trouble;
 use crate::{Address, Answer, Ask, Key, RemoteError, Settings, Turn};
 use prepose_untrusted::{printable, redact};
@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use ureq::http::{HeaderMap, Response, header};
 use ureq::{Agent, Body};
 
@@ -80,8 +80,10 @@ impl Client {
     /// # Errors
     /// [`RemoteError`].
     pub fn json(&self, ask: &Ask) -> Result<(Value, Answer), RemoteError> {
-        let answer = self.ask(ask)?;
-        self.read_json(ask, answer)
+        let address = self.base.below(ask.path);
+        self.tries(&address, |attempt| {
+            self.attempt_json(&address, ask, attempt)
+        })
     }
 
     /// As [`json`](Self::json), once, after so many tries that failed: for whoever has something better to do than to wait.
@@ -90,27 +92,37 @@ impl Client {
     /// [`RemoteError`]: what cannot be helped by another try, or the last of all tries.
     pub fn json_turn(&self, ask: &Ask, failed: u32) -> Result<Turn<(Value, Answer)>, RemoteError> {
         let address = self.base.below(ask.path);
-        let turn = self.turn(&address, failed, |attempt| {
-            self.attempt(&address, ask, attempt)
-        })?;
-        turn.try_map(|answer| self.read_json(ask, answer))
+        self.turn(&address, failed, |attempt| {
+            self.attempt_json(&address, ask, attempt)
+        })
     }
 
-    fn read_json(&self, ask: &Ask, answer: Answer) -> Result<(Value, Answer), RemoteError> {
-        match serde_json::from_slice(&answer.body) {
-            Ok(json) => Ok((json, answer)),
-            Err(_) => {
-                let said = Trouble::read(&answer.body);
-                let found = match answer.kind.as_str() {
-                    "" => format!("{:?}", said.message),
-                    kind => format!("{} with {:?}", printable(kind), said.message),
-                };
-                Err(RemoteError::Strange {
-                    address: self.base.below(ask.path).to_string(),
-                    expected: ask.expected.into(),
-                    found: self.clean(&found),
-                })
-            }
+    /// One try at an answer that is JSON.
+    fn attempt_json(&self, address: &Address, ask: &Ask, attempts: u32) -> Tried<(Value, Answer)> {
+        let answer = match self.attempt(address, ask, attempts) {
+            Tried::Done(answer) => answer,
+            Tried::Again(error, after) => return Tried::Again(error, after),
+            Tried::Failed(error) => return Tried::Failed(error),
+        };
+        let Ok(json) = serde_json::from_slice::<Value>(&answer.body) else {
+            return Tried::Failed(self.no_json(address, ask, &answer));
+        };
+        match Trouble::despite_success(&json) {
+            Some((status, said)) => self.refused(address, status, Asked::default(), said, attempts),
+            None => Tried::Done((json, answer)),
+        }
+    }
+
+    fn no_json(&self, address: &Address, ask: &Ask, answer: &Answer) -> RemoteError {
+        let said = Trouble::read(&answer.body);
+        let found = match answer.kind.as_str() {
+            "" => format!("{:?}", said.message),
+            kind => format!("{} with {:?}", printable(kind), said.message),
+        };
+        RemoteError::Strange {
+            address: address.to_string(),
+            expected: ask.expected.into(),
+            found: self.clean(&found),
         }
     }
 
@@ -134,11 +146,11 @@ impl Client {
         self.tries(&address, |attempt| self.attempt(&address, &ask, attempt))
     }
 
-    fn tries(
+    fn tries<T>(
         &self,
         address: &Address,
-        attempt: impl Fn(u32) -> Tried,
-    ) -> Result<Answer, RemoteError> {
+        attempt: impl Fn(u32) -> Tried<T>,
+    ) -> Result<T, RemoteError> {
         let mut failed = 0;
         loop {
             match self.turn(address, failed, &attempt)? {
@@ -152,12 +164,12 @@ impl Client {
     }
 
     /// One try after so many that failed.
-    fn turn(
+    fn turn<T>(
         &self,
         address: &Address,
         failed: u32,
-        attempt: impl Fn(u32) -> Tried,
-    ) -> Result<Turn<Answer>, RemoteError> {
+        attempt: impl Fn(u32) -> Tried<T>,
+    ) -> Result<Turn<T>, RemoteError> {
         let retry = self.settings.retry;
         self.wait_for_turn()?;
         let failed = failed.saturating_add(1);
@@ -172,16 +184,18 @@ impl Client {
         if failed >= retry.attempts.max(1) {
             return Err(error);
         }
+        let usual = retry.wait(failed, chance());
         let wait = match after {
             Some(after) => {
                 // Once may be bad luck, while others get their answers; twice without an answer is a limit for all.
                 if self.busy.swap(true, Ordering::Relaxed) {
                     self.hold_all(after);
                 }
-                // Not a moment sooner than asked for, and not all at once.
-                after + retry.first.mul_f64(chance() / 2.0)
+                // Not a moment sooner than asked for, and not all at once; nor sooner than without a word, for some ask for
+                // no wait at all, or for one until a time that is past by the clock here.
+                usual.max(after + retry.first.mul_f64(chance() / 2.0))
             }
-            None => retry.wait(failed, chance()),
+            None => usual,
         };
         tracing::info!(%address, failed, "{error}; trying again in {:.1} s", wait.as_secs_f64());
         Ok(Turn::Later(error, wait))
@@ -228,7 +242,7 @@ impl Client {
     }
 
     /// One try.
-    fn attempt(&self, address: &Address, ask: &Ask, attempts: u32) -> Tried {
+    fn attempt(&self, address: &Address, ask: &Ask, attempts: u32) -> Tried<Answer> {
         let response = match self.send(address, ask) {
             Ok(response) => response,
             Err(error) => return self.no_answer(address, &error, attempts),
@@ -267,7 +281,10 @@ impl Client {
             }),
             (300..400, _) => Tried::Failed(self.redirect(address, &headers)),
             // What was read of it is what it says.
-            _ => self.refused(address, status, &headers, &body, attempts),
+            _ => {
+                let asked = Asked::of(&headers, SystemTime::now());
+                self.refused(address, status, asked, Trouble::read(&body), attempts)
+            }
         }
     }
 
@@ -316,7 +333,7 @@ impl Client {
         }
     }
 
-    fn no_answer(&self, address: &Address, error: &ureq::Error, attempts: u32) -> Tried {
+    fn no_answer<T>(&self, address: &Address, error: &ureq::Error, attempts: u32) -> Tried<T> {
         match error {
             ureq::Error::Timeout(ureq::Timeout::Connect | ureq::Timeout::Resolve) => Tried::Again(
                 RemoteError::NoAnswer {
@@ -348,7 +365,7 @@ impl Client {
         }
     }
 
-    fn silent(&self, address: &Address, attempts: u32) -> Tried {
+    fn silent<T>(&self, address: &Address, attempts: u32) -> Tried<T> {
         let error = RemoteError::Silent {
             address: address.to_string(),
             attempts,

@@ -1,17 +1,17 @@
 //! What answers that are no success mean.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use prepose_untrusted::printable;
 use ureq::http::HeaderMap;
 
 use crate::retry::Asked;
 use crate::trouble::Trouble;
-use crate::{Address, Answer, Client, RemoteError};
+use crate::{Address, Client, RemoteError};
 
 /// How a try ended.
-pub(super) enum Tried {
-    Done(Answer),
+pub(super) enum Tried<T> {
+    Done(T),
     /// To be tried again, after this time if the server named one.
     Again(RemoteError, Option<Duration>),
     Failed(RemoteError),
@@ -27,17 +27,15 @@ impl Client {
         }
     }
 
-    /// What an answer with an error means.
-    pub(super) fn refused(
+    /// What an answer with an error means: its status, what it asks for, and what it says.
+    pub(super) fn refused<T>(
         &self,
         address: &Address,
         status: u16,
-        headers: &HeaderMap,
-        body: &[u8],
+        asked: Asked,
+        said: Trouble,
         attempts: u32,
-    ) -> Tried {
-        let said = Trouble::read(body);
-        let asked = Asked::of(headers, SystemTime::now());
+    ) -> Tried<T> {
         let message = self.clean(&said.message);
         let address = address.to_string();
         if let Some(code) = said

@@ -9,7 +9,7 @@ use ureq::http::HeaderMap;
 pub struct Retry {
     /// Tries in all, at least 1.
     pub attempts: u32,
-    /// The wait before the second try, if the server says nothing; doubled before each further one.
+    /// The wait before the second try, or longer if the server says so; doubled before each further one.
     pub first: Duration,
     /// The longest such wait.
     pub longest: Duration,

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::chat::{Chat, ChatRequest, Dialect, Finish, Message, Role};
+use crate::chat::{Chat, ChatRequest, Dialect, Finish, Message, Role, read_answer};
 use crate::stub::{Asked, Nobody, Reply, Stub};
-use crate::{Ask, Client, Key, RemoteError, Retry, Settings, Timeouts};
+use crate::{Ask, Client, Key, RemoteError, Retry, Settings, Timeouts, Turn};
 
 const SECRET: &str = "sk-SECRET-0123";
 
@@ -151,6 +151,102 @@ fn what_does_not_pass_is_not_asked_again() {
         let error = fail(&stub).to_string();
         assert!(error.contains(wanted), "{error}");
         assert_eq!(stub.count(), 1, "{error}");
+    }
+}
+
+/// A server that has begun to answer has sent its status already: what breaks down then is told in the answer.
+#[test]
+fn errors_with_status_200_count_as_what_they_say() {
+    for broken in [
+        json!({"error": {"code": 502, "message": "down"}}),
+        json!({"error": {"message": "down"}, "choices": [], "data": null}),
+        json!({"choices": [{"message": {"content": "ye"}, "error": {"code": 429, "message": "m"}}]}),
+        json!({"choices": [{"message": {"content": "ye"}, "finish_reason": "error"}]}),
+    ] {
+        let stub = serve(move |asked| match asked.before {
+            0 => Reply::Json(200, broken.clone()),
+            _ => Reply::chat("yes"),
+        });
+        let chat = Chat::new(client(&stub), "m", Dialect::Plain);
+        let request = ChatRequest::new(vec![Message::text(Role::User, "x")]);
+        let answer = chat.ask(&request).unwrap();
+        assert_eq!((answer.text.as_str(), answer.attempts), ("yes", 2));
+    }
+    for (said, wanted, tries) in [
+        (
+            json!({"error": {"code": 502, "message": "down"}}),
+            "answered 502 after 3 tries: down",
+            3,
+        ),
+        (
+            json!({"error": {"code": 17, "message": "down"}}),
+            "answered 500 after 3 tries: down",
+            3,
+        ),
+        (
+            json!({"choices": [{"finish_reason": "error"}]}),
+            "answered 502 after 3 tries: the model broke off its answer",
+            3,
+        ),
+        (
+            json!({"error": {"code": 400, "message": "bad"}}),
+            "answered 400: bad",
+            1,
+        ),
+        (
+            json!({"error": {"code": 402, "message": "pay first"}}),
+            "not go on without payment (402): pay first",
+            1,
+        ),
+        (
+            json!({"error": {"code": "moderation_blocked", "message": "no"}}),
+            "refuses this under its content rules: no",
+            1,
+        ),
+    ] {
+        let stub = serve(move |_| Reply::Json(200, said.clone()));
+        let error = fail(&stub);
+        assert!(error.to_string().contains(wanted), "{error}");
+        assert_eq!(
+            (stub.count(), error.is_passing()),
+            (tries, tries > 1),
+            "{error}"
+        );
+    }
+    // What only looks like one, and words alone, which stand for no status.
+    for said in [
+        json!({"error": null, "a": 1}),
+        json!({"error": {"code": 502}, "data": [1]}),
+        json!({"error": "Unexpected endpoint or method."}),
+    ] {
+        let wanted = said.clone();
+        let stub = serve(move |_| Reply::Json(200, said.clone()));
+        assert_eq!(ask(&stub).unwrap().0, wanted);
+    }
+}
+
+/// Once no wait at all, once a time that is long past: neither makes a server that is busy be asked again at once.
+#[test]
+fn no_server_shortens_the_usual_wait() {
+    for after in ["0", "Sun, 06 Nov 1994 08:49:37 GMT"] {
+        let stub = serve(move |_| {
+            let header = ("retry-after", after.to_owned());
+            Reply::Headers(429, vec![header], json!({"error": "busy"}))
+        });
+        let slow = Settings {
+            retry: Retry {
+                first: Duration::from_secs(10),
+                ..Retry::default()
+            },
+            ..Settings::default()
+        };
+        let client = Client::new(&stub.address, None, slow).unwrap();
+        let turn = client.json_turn(&Ask::get("x"), 1).unwrap();
+        let Turn::Later(_, wait) = turn else {
+            panic!("{turn:?}")
+        };
+        // After the second try that failed: between a half and the whole of 2 × 10 s.
+        assert!((10.0..=20.0).contains(&wait.as_secs_f64()), "{wait:?}");
     }
 }
 
@@ -321,6 +417,33 @@ fn a_model_is_asked_about_a_picture() {
         ("a", Some("r"))
     );
     assert!(last.logprobs.is_some() && last.model.as_deref() == Some("m2"));
+}
+
+#[test]
+fn servers_have_many_words_for_an_end() {
+    let read = |word: &str| {
+        let json = json!({"choices": [{"message": {"content": "yes"}, "finish_reason": word}]});
+        read_answer(&json, || "http://h".into())
+    };
+    for (word, finish) in [
+        ("stop", Finish::Stop),
+        ("eos", Finish::Stop),
+        ("eos_token", Finish::Stop),
+        ("stop_sequence", Finish::Stop),
+        ("end_turn", Finish::Stop),
+        ("STOP", Finish::Stop),
+        ("length", Finish::Length),
+        ("max_tokens", Finish::Length),
+        ("MAX_TOKENS", Finish::Length),
+        ("model_length", Finish::Length),
+        ("Tool_calls", Finish::Other("Tool_calls".into())),
+    ] {
+        assert_eq!(read(word).unwrap().finish, finish, "{word}");
+    }
+    for word in ["content_filter", "SAFETY"] {
+        let answer = read(word);
+        assert!(matches!(answer, Err(RemoteError::Refused { .. })), "{word}");
+    }
 }
 
 #[test]

@@ -22,14 +22,18 @@ pub(crate) struct Trouble {
     pub wait: Option<Duration>,
 }
 
+/// What OpenRouter adds to an error, besides the code 403, if content is not allowed.
+const FLAGGED: &str = "flagged_input";
+
 /// Words for content that is not allowed: OpenAI's, older ones, Azure's, and what others copied from them.
-const REFUSALS: [&str; 6] = [
+const REFUSALS: [&str; 7] = [
     "moderation_blocked",
     "content_policy_violation",
     "content_filter",
     "responsibleaipolicyviolation",
     "safety_violation",
     "prompt_blocked",
+    FLAGGED,
 ];
 
 /// Words for money that is missing. They come with 429 or 400, and asking again is of no use.
@@ -64,6 +68,36 @@ impl Trouble {
         Self::of(&json)
     }
 
+    /// What an answer says of an error although its status is success, and the status that it stands for. A server that
+    /// sends its status before the model breaks down, such as OpenRouter, has no other place for it. An error that is words
+    /// alone stands for none: LM Studio says so that it does not know an address.
+    pub fn despite_success(json: &Value) -> Option<(u16, Self)> {
+        let present = |value: Option<&Value>| value.is_some_and(|value| !value.is_null());
+        let broken = |choice: &Value| {
+            let finish = choice.get("finish_reason").and_then(Value::as_str);
+            matches!(finish, Some("error" | "network_error"))
+        };
+        let (said, unnamed) = match json.pointer("/choices/0") {
+            Some(choice) if present(choice.get("error")) => (Self::of(choice), 502),
+            Some(choice) if broken(choice) => {
+                let said = Self {
+                    message: "the model broke off its answer".into(),
+                    ..Self::default()
+                };
+                (said, 502)
+            }
+            None if json.get("error").is_some_and(Value::is_object)
+                && !present(json.get("data")) =>
+            {
+                (Self::of(json), 500)
+            }
+            _ => return None,
+        };
+        let named = (said.code.as_deref()).and_then(|code| code.parse::<u16>().ok());
+        let status = named.filter(|status| (400..600).contains(status));
+        Some((status.unwrap_or(unnamed), said))
+    }
+
     fn of(json: &Value) -> Self {
         let error = json.get("error").filter(|error| !error.is_null());
         let inside = error.filter(|error| error.is_object()).unwrap_or(json);
@@ -81,13 +115,16 @@ impl Trouble {
             .or_else(|| text(json.get("errors")))
             .unwrap_or_else(|| printable(&json.to_string()).to_string());
         let details = text(inside.get("details"));
+        let flagged = inside.get("metadata").and_then(|more| more.get(FLAGGED));
         Self {
             message: match details {
                 Some(details) => format!("{message}: {details}"),
                 None => message,
             },
             code: text(azure).or_else(|| text(inside.get("code"))),
-            kind: text(inside.get("type")).or_else(|| text(inside.get("status"))),
+            kind: text(inside.get("type"))
+                .or_else(|| text(inside.get("status")))
+                .or_else(|| flagged.map(|_| FLAGGED.into())),
             param: text(inside.get("param")),
             wait: delay(inside),
         }
@@ -228,6 +265,11 @@ mod tests {
         assert_eq!(
             of("moderation_blocked").refusal().as_deref(),
             Some("moderation_blocked")
+        );
+        let openrouter = br#"{"error":{"code":403,"message":"m","metadata":{"reasons":["violence"],"flagged_input":"x"}}}"#;
+        assert_eq!(
+            Trouble::read(openrouter).refusal().as_deref(),
+            Some("flagged_input")
         );
         assert_eq!(
             of("insufficient_quota").payment().as_deref(),

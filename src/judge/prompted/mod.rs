@@ -339,10 +339,20 @@ fn beside(relation: &str) -> Vec<String> {
     group.iter().map(ToString::to_string).collect()
 }
 
-/// How good the picture of a scene is, for searches: SGScore, α = 0.5; none if the judge gave no valid answer that it needs.
-/// What is asked is what [`Asking`] asks with [`Which::Scene`].
+/// How good the picture of a scene is, for searches: SGScore, α = 0.5; none if nothing was asked. What is asked is what
+/// [`Asking`] asks with [`Which::Scene`]. An invalid answer counts as nothing seen: if it did not count, as in tables, a
+/// picture would gain by it.
 pub fn reward(result: &OfPicture) -> Option<f64> {
-    result.found.as_ref()?.sgscore(0.5)
+    let found = result.found.as_ref()?;
+    let seen = |answers: &[Option<bool>]| -> Vec<Option<bool>> {
+        let answers = answers.iter();
+        answers.map(|one| Some(*one == Some(true))).collect()
+    };
+    let found = Found {
+        objects: seen(&found.objects),
+        relationships: seen(&found.relationships),
+    };
+    found.sgscore(0.5)
 }
 
 /// A picture of a scene that was read from words.

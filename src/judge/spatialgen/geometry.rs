@@ -3,12 +3,15 @@
 //! The questions are free text, so only those are answered whose words leave no doubt:
 //!
 //! * *Object*: each option is a list of names that the detector knows; the option is right whose names are all there;
-//! * *Position*: two names in the question, and options that are sides (left of, right of, above, below);
+//! * *Position*: two names in the question, of which its words say which is placed by the other ("relative to", "side of"), and
+//!   options that are sides (left of, right of, above, below);
 //! * *Comparison* ("largest", "smallest") and *Proximity* ("nearest", "closest", "farthest" with one name in the
 //!   question): each option is one name.
 //!
 //! Where no option holds, the answer is E; where several do, or a name is none of the detector's, there is no answer. Of
 //! attributes, orientation, layout, occlusion, motion and causes no box can tell.
+
+use std::ops::Range;
 
 use prepose_check::rules::Case;
 use prepose_check::{BoundingBox, vocabulary};
@@ -68,10 +71,8 @@ impl Seen<'_> {
         vocabulary::label(self.known, &name, &name).ok()
     }
 
-    /// The labels in a sentence, in order; longer ones first, so that a teddy bear is no bear.
-    fn named(&self, sentence: &str) -> Vec<&str> {
-        let text = plain(sentence);
-        let words: Vec<&str> = text.split(' ').collect();
+    /// The labels among the words of a sentence, in order, with their places; longer ones first, so that a teddy bear is no bear.
+    fn named(&self, words: &[&str]) -> Vec<(&str, Range<usize>)> {
         let mut found = Vec::new();
         let mut at = 0;
         while at < words.len() {
@@ -82,7 +83,7 @@ impl Seen<'_> {
             });
             match here {
                 Some((label, length)) => {
-                    found.push(label);
+                    found.push((label, at..at + length));
                     at += length;
                 }
                 None => at += 1,
@@ -106,17 +107,27 @@ impl Seen<'_> {
     }
 
     fn position(&self, choice: &Choice) -> Option<u8> {
-        let (first, second) = match self.named(&choice.stem)[..] {
-            [first, second] if first != second => (first, second),
+        let stem = plain(&choice.stem);
+        let words: Vec<&str> = stem.split(' ').collect();
+        let named = self.named(&words);
+        let [(first, at), (second, then)] = &named[..] else {
+            return None;
+        };
+        // "Where is the car relative to the bus?", or "On which side of the bus is the car?"
+        let before = [&words[..at.start], &words[at.end..then.start]];
+        let (placed, by) = match before.map(leads_to_reference) {
+            [false, true] => (*first, *second),
+            [true, false] => (*second, *first),
             _ => return None,
         };
+        if placed == by {
+            return None;
+        }
         let sides: Option<Vec<Side>> = choice.options.iter().map(|text| side(text)).collect();
         let sides = sides?;
-        let (Some(a), Some(b)) = (self.only(first), self.only(second)) else {
+        let (Some(a), Some(b)) = (self.only(placed), self.only(by)) else {
             // What is not there stands nowhere; of several it is not clear which is meant.
-            let missing = [first, second]
-                .iter()
-                .any(|name| self.boxes(name).is_empty());
+            let missing = [placed, by].iter().any(|name| self.boxes(name).is_empty());
             return missing.then_some(NONE_PLACE);
         };
         let ((ax, ay), (bx, by)) = (a.centre(), b.centre());
@@ -157,7 +168,9 @@ impl Seen<'_> {
             (false, true) => 1.0,
             _ => return None,
         };
-        let [from] = self.named(&choice.stem)[..] else {
+        let words: Vec<&str> = stem.split(' ').collect();
+        let named = self.named(&words);
+        let [(from, _)] = &named[..] else {
             return None;
         };
         let (x, y) = self.only(from)?.centre();
@@ -190,6 +203,26 @@ fn first_by(values: impl Iterator<Item = f64>) -> Option<u8> {
         [(place, first), (_, second), ..] if first - second > CLEARLY.ln() => Some(place),
         _ => None,
     }
+}
+
+/// What is said before the object that another is placed by.
+const REFERENCE: [&[&str]; 10] = [
+    &["relative", "to"],
+    &["relation", "to"],
+    &["respect", "to"],
+    &["compared", "to"],
+    &["compared", "with"],
+    &["side", "of"],
+    &["left", "of"],
+    &["right", "of"],
+    &["above"],
+    &["below"],
+];
+
+/// Whether what is named after these words is what the other is placed by.
+fn leads_to_reference(words: &[&str]) -> bool {
+    let said = |phrase: &&[&str]| words.windows(phrase.len()).any(|part| part == *phrase);
+    REFERENCE.iter().any(said)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -13,9 +13,10 @@ use super::{manner, number, pictures};
 use crate::ask::{Outcome, Questions, ask};
 use crate::book::Book;
 use crate::oracle::Oracle;
-use crate::prompted::{Asking, Checked, Shown, Which, graph, of_scene, reward, told};
+use crate::prompted::{Asking, Checked, OfPicture, Shown, Which, graph, of_scene, reward, told};
 use crate::question::Answer;
 use crate::scene::questions::Rules;
+use crate::scene::score::Found;
 
 fn shown(id: usize, relations: Vec<StatedRelation>) -> Shown {
     Shown {
@@ -120,6 +121,30 @@ fn the_oracle_gives_what_can_be_counted_by_hand() {
     assert_eq!(told.lines[1]["code"], 2);
     assert_eq!(told.lines[4]["figure"], "t2i_homogenization");
     assert_eq!(asking.kinds().len(), questions.count());
+}
+
+/// Two objects and a relation, α = 0.5: tables leave invalid answers out, searches take them for nothing seen.
+#[test]
+fn no_picture_gains_by_an_invalid_answer() {
+    let scores = |objects: [Option<bool>; 2], relation| {
+        let found = Found {
+            objects: objects.to_vec(),
+            relationships: vec![relation],
+        };
+        let result = OfPicture {
+            found: Some(found.clone()),
+            ..OfPicture::default()
+        };
+        (found.sgscore(0.5), reward(&result))
+    };
+    let [yes, no] = [true, false].map(Some);
+    let by_hand = |objects: f64, relation: f64| Some(0.5 * objects / 2.0 + 0.5 * relation);
+    assert_eq!(scores([yes, None], yes), (Some(1.0), by_hand(1.0, 1.0)));
+    assert_eq!(scores([yes, yes], yes), (Some(1.0), by_hand(2.0, 1.0)));
+    assert_eq!(scores([yes, yes], None), (None, by_hand(2.0, 0.0)));
+    assert_eq!(scores([yes, no], no), (Some(0.25), by_hand(1.0, 0.0)));
+    assert_eq!(scores([None; 2], None), (None, Some(0.0)));
+    assert_eq!(reward(&OfPicture::default()), None);
 }
 
 #[test]

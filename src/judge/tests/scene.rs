@@ -194,6 +194,47 @@ fn planted_omissions_give_the_score_by_hand() {
     assert_eq!(table.rows.len(), 2);
 }
 
+/// Two of one name are two boxes, whichever of them the graph means by its first.
+#[test]
+fn a_box_stands_in_no_relation_to_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let named = [Named {
+        id: "two".into(),
+        ..pictures(folder.path(), 1)[0].clone()
+    }];
+    let words = ["near", "far from", "left of", "holding"].map(String::from);
+    // Squares of 10 pixels a side, of which the first is the surest.
+    let seen = |relation: &str, lefts: &[f64]| {
+        let graph = format!(
+            r#"{{"id": "two", "objects": ["person.1", "person.2"],
+            "relationships": [{{"source": "person.1", "target": "person.2", "relation": "{relation}"}}]}}"#
+        );
+        let graphs = graph::read(&graph.replace('\n', " ")).unwrap();
+        let asked = questions(&graphs, &words, &Rules::default());
+        let people = lefts.iter().map(|x| Detection {
+            label: "person".into(),
+            score: 0.9,
+            bbox: BoundingBox::new(*x, 0.0, x + 10.0, 10.0),
+            mask: None,
+        });
+        let boxes = Boxes {
+            id: "two".into(),
+            detections: people.collect(),
+            ..Boxes::default()
+        };
+        let oracle = Oracle::new([boxes], Options::default());
+        let things: Vec<Question> = asked.iter().map(|one| one.question.clone()).collect();
+        let answers = ask(&oracle, &named, &things, &mut Book::unkept(), &manner(1)).unwrap();
+        score::found(&graphs, &asked, &answers.outcomes)[0].relationships[0]
+    };
+    // Near is up to the mean of both diagonals, 14.1 pixels.
+    assert_eq!(seen("near", &[0.0]), Some(false), "there is but one");
+    assert_eq!(seen("near", &[0.0, 10.0]), Some(true));
+    assert_eq!(seen("near", &[0.0, 90.0]), Some(false));
+    assert_eq!(seen("far from", &[0.0, 90.0]), Some(true));
+    assert_eq!(seen("left of", &[90.0, 0.0]), Some(true));
+}
+
 #[test]
 fn invalid_answers_are_not_wrong() {
     let graphs = graph::read(GRAPHS).unwrap();

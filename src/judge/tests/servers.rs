@@ -4,9 +4,9 @@ use serde_json::json;
 use super::{both_orders, manner, model, pairs, pictures};
 use crate::answers::{Beside, Rounds};
 use crate::ask::{JudgeError, Outcome, ask};
-use crate::book::Book;
+use crate::book::{Book, entries};
 use crate::chat::Sampling;
-use crate::question::{Answer, Invalid};
+use crate::question::{Answer, End, Invalid};
 
 #[test]
 fn what_cannot_be_answered_ends_early_and_is_told() {
@@ -78,6 +78,34 @@ fn a_model_without_eyes_ends_it_with_one_message() {
         );
         assert!(stub.count() <= 2, "{} requests", stub.count());
     }
+}
+
+/// What breaks down while a server answers comes with status 200; and a word for an end that nobody knows is no refusal.
+#[test]
+fn answers_that_break_off_are_asked_for_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (named, questions) = (pictures(folder.path(), 3), both_orders(&pairs(3)));
+    let ended =
+        |reason: &str| json!({"choices": [{"message": {"content": "1"}, "finish_reason": reason}]});
+    let stub = Stub::start(move |heard| {
+        let said = match heard.before {
+            0 => json!({"error": {"code": 502, "message": "Provider returned error"}}),
+            1 => ended("error"),
+            2 => ended("eos"),
+            _ => ended("done"),
+        };
+        Said::Json(200, said)
+    })
+    .unwrap();
+    let path = folder.path().join("answers.jsonl");
+    let mut book = Book::open(&path).unwrap();
+    let judge = model(&stub, "m", Sampling::default());
+    let asked = ask(&judge, &named, &questions, &mut book, &manner(1)).unwrap();
+    assert_eq!((asked.new, stub.count()), (6, 6 + 2));
+    let answered = Outcome::Answered(Answer::Digit(1));
+    assert!(asked.outcomes.iter().all(|one| *one == answered));
+    let kept = entries(&std::fs::read(&path).unwrap()).unwrap();
+    assert!(kept.len() == 6 && kept.iter().all(|entry| entry.end == End::Stop));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The three kinds of servers, good and bad.
 
+use std::sync::Mutex;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -246,6 +247,67 @@ fn comfyui_makes_a_graph_of_each_picture() {
             .iter()
             .all(|asked| asked.method == "GET")
     );
+}
+
+/// It remembers graphs whose files are gone, and graphs that failed.
+#[test]
+fn comfyui_makes_anew_what_it_no_longer_has() {
+    let made = |file: &str| {
+        let image = json!({"filename": file, "subfolder": "", "type": "output"});
+        json!({"outputs": {"9": {"images": [image]}}})
+    };
+    for (remembered, old) in [
+        (made("old.png"), Reply::Json(404, json!({}))),
+        (
+            made("old.png"),
+            Reply::Bytes(200, "text/plain", b"gone".to_vec()),
+        ),
+        (json!({"status": {"status_str": "error"}}), Reply::Close),
+    ] {
+        let (new, history) = (made("new.png"), Mutex::new(Some(remembered)));
+        let stub = serve(move |asked| {
+            let mut entry = history.lock().unwrap();
+            match (asked.method.as_str(), asked.path.as_str()) {
+                ("POST", "/history") => {
+                    *entry = None;
+                    Reply::Bytes(200, "text/plain", Vec::new())
+                }
+                ("POST", _) => {
+                    // An earlier end of the same name is what is found until this graph has ended.
+                    entry.get_or_insert_with(|| new.clone());
+                    let id = asked.json()["prompt_id"].clone();
+                    Reply::Json(200, json!({"prompt_id": id, "node_errors": {}}))
+                }
+                (_, path) if path.starts_with("/history/") => match &*entry {
+                    Some(entry) => Reply::Json(200, json!({&path[9..]: entry})),
+                    None => Reply::Json(200, json!({})),
+                },
+                (_, path) if path.contains("old.png") => old.clone(),
+                _ => Reply::Bytes(200, "image/png", PNG.to_vec()),
+            }
+        });
+        let workflow = Workflow::parse(&graph().to_string()).unwrap();
+        let server = ComfyUi::new(client(&stub.address), workflow);
+        let picture = server.make(&request()).unwrap();
+        assert_eq!((picture.bytes.as_slice(), picture.attempts), (PNG, 1));
+        let id = "01234567-89ab-cdef-0123-456789abcdef";
+        assert_eq!(picture.request_id.as_deref(), Some(id));
+        let posted: Vec<Asked> = (stub.asked().into_iter())
+            .filter(|asked| asked.method == "POST")
+            .collect();
+        assert_eq!(posted[0].json(), json!({"delete": [id]}));
+        let queued = posted[1].json();
+        assert_eq!(queued["prompt_id"], id);
+        // Of a graph that it knows it would tell the file that it wrote for it then.
+        let prefix = queued["prompt"]["9"]["inputs"]["filename_prefix"].as_str();
+        let first = format!("prepose-{}-", request().name);
+        assert!(
+            prefix.is_some_and(|prefix| prefix.starts_with(&first)),
+            "{prefix:?}"
+        );
+        // Now it has it.
+        assert_eq!(server.make(&request()).unwrap().attempts, 0);
+    }
 }
 
 #[test]

@@ -69,6 +69,44 @@ fn boxes_answer_what_boxes_decide() {
         None,
         "what is not there cannot be compared"
     );
+    // What the other is placed by may be named first; where the words do not tell which it is, there is no answer.
+    let asked = |stem: &str| {
+        let question = Choice::new(
+            stem,
+            ["to the right", "above", "to the left", "below"].map(str::to_owned),
+            2,
+        );
+        let place = geometry::answer(Domain::Position, &question, &seen, &known)?;
+        Some(question.options[usize::from(place)].clone())
+    };
+    for (stem, expected) in [
+        (
+            "Where is the dog relative to the white cat?",
+            Some("to the left"),
+        ),
+        (
+            "What is the position of the dog in relation to the cat?",
+            Some("to the left"),
+        ),
+        (
+            "Is the dog to the left or right of the cat?",
+            Some("to the left"),
+        ),
+        ("On which side of the cat is the dog?", Some("to the left")),
+        ("On which side of the dog is the cat?", Some("to the right")),
+        (
+            "Relative to the brown dog, where is the cat?",
+            Some("to the right"),
+        ),
+        ("How do the dog and the cat sit?", None),
+        (
+            "On which side of the picture is the dog relative to the cat?",
+            None,
+        ),
+        ("From the dog, where is the cat?", None),
+    ] {
+        assert_eq!(asked(stem).as_deref(), expected, "{stem}");
+    }
     // Words that are no labels leave the question open.
     let unknown = Choice::new(
         "Which things are in the image?",
