@@ -53,17 +53,21 @@ impl Picture {
         Self::of_size(picture)
     }
 
-    /// The picture in a file's `bytes` as people see it: turned as its EXIF data say, and what is transparent over
-    /// `background`. Otherwise as [`decode`](Self::decode).
+    /// The picture in a file's `bytes` the right way up: turned as its EXIF data say. Otherwise as [`decode`](Self::decode).
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    pub fn decode_upright(bytes: &[u8]) -> Result<Self, PictureError> {
+        Self::of_size(upright(bytes)?.into_rgb8())
+    }
+
+    /// The picture in a file's `bytes` as people see it: the right way up, and what is transparent over `background`.
+    /// Otherwise as [`decode`](Self::decode).
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
     pub fn decode_as_seen(bytes: &[u8], background: [u8; 3]) -> Result<Self, PictureError> {
-        let mut decoder = reader(bytes)?.into_decoder()?;
-        // Of data that cannot be read nothing is known.
-        let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
-        let mut image = DynamicImage::from_decoder(decoder)?;
-        image.apply_orientation(orientation);
+        let image = upright(bytes)?;
         if !image.color().has_alpha() {
             return Self::of_size(image.into_rgb8());
         }
@@ -131,12 +135,28 @@ fn reader(bytes: &[u8]) -> Result<ImageReader<Cursor<&[u8]>>, PictureError> {
     let mut reader = ImageReader::new(Cursor::new(bytes))
         .with_guessed_format()
         .map_err(image::ImageError::IoError)?;
+    reader.limits(limits());
+    Ok(reader)
+}
+
+fn limits() -> Limits {
     let mut limits = Limits::default();
     limits.max_image_width = Some(MAX_SIDE);
     limits.max_image_height = Some(MAX_SIDE);
     limits.max_alloc = Some(MAX_BYTES);
-    reader.limits(limits);
-    Ok(reader)
+    limits
+}
+
+/// Reads a picture within the limits and turns it as its EXIF data say.
+fn upright(bytes: &[u8]) -> Result<DynamicImage, PictureError> {
+    let mut decoder = reader(bytes)?.into_decoder()?;
+    // Unlike `ImageReader::decode`, decoders alone do not look at what the whole picture takes.
+    limits().reserve(decoder.total_bytes())?;
+    // Of data that cannot be read nothing is known.
+    let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
+    let mut image = DynamicImage::from_decoder(decoder)?;
+    image.apply_orientation(orientation);
+    Ok(image)
 }
 
 /// Whether `bytes` are a JPEG without its end-of-image marker. Walks from marker to marker, since what is inside segments

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use burn::tensor::{Device, Tensor};
+use prepose_dataset::look::BACKGROUND;
 use prepose_store::reading;
 use prepose_untrusted::MAX_PICTURE;
 use sha2::{Digest, Sha256};
@@ -54,7 +55,8 @@ pub(super) fn load_within(
     Ok(picture.to_tensor(device).unsqueeze() * 2.0 - 1.0)
 }
 
-/// The picture at `path`, which is the one that was `recorded` if one was, with its SHA-256. `which` is for messages.
+/// The picture at `path` the right way up, which is the one that was `recorded` if one was, with its SHA-256. `which` says what
+/// it is for, also in messages: a [`PROMPT`] is seen as when adapters are trained, what is transparent over white.
 pub(super) fn read(
     path: &Path,
     recorded: Option<&str>,
@@ -72,6 +74,46 @@ pub(super) fn read(
             path: path.to_path_buf(),
         });
     }
-    let picture = Picture::decode(&bytes).map_err(|error| unusable(error.into()))?;
+    let picture = match which {
+        PROMPT => Picture::decode_as_seen(&bytes, BACKGROUND),
+        _ => Picture::decode_upright(&bytes),
+    };
+    let picture = picture.map_err(|error| unusable(error.into()))?;
     Ok((picture, sha256))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use prepose_dataset::Place;
+
+    use super::*;
+
+    fn fixture(name: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("fixtures")
+            .join(name)
+    }
+
+    #[test]
+    fn photos_are_turned_as_their_exif_data_say() {
+        // 24 × 16 in the file, a quarter turn from upright.
+        for which in [START, PROMPT, "mask"] {
+            let path = fixture("training-data/turned.jpg");
+            let (picture, _) = read(&path, None, which).unwrap();
+            assert_eq!((picture.width, picture.height), (16, 24), "{which}");
+        }
+    }
+
+    #[test]
+    fn picture_prompts_are_seen_as_in_training() {
+        let path = fixture("pictures/transparent.png");
+        let trained = Place::File(path.clone()).picture().unwrap();
+        assert_eq!(read(&path, None, PROMPT).unwrap().0, trained);
+        // Elsewhere transparency is dropped, as Pillow does it.
+        let (rgb, _) = read(&fixture("pictures/rgb.png"), None, START).unwrap();
+        assert_ne!(rgb, trained);
+        assert_eq!(read(&path, None, START).unwrap().0, rgb);
+    }
 }

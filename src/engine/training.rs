@@ -10,7 +10,7 @@ use prepose_weights::Family;
 use super::conditioning::hidden_layer;
 use super::error::EngineError;
 use super::networks::Engine;
-use super::texts::parse;
+use super::texts::literal;
 use crate::picture::{Picture, PictureTensor};
 use crate::sampling::schedulers::Scheduler;
 
@@ -23,34 +23,22 @@ pub struct CaptionStates {
     pub pooled: Option<Tensor<2>>,
 }
 
-/// A caption without a meaning for brackets.
-fn literal(caption: &str) -> String {
-    let mut text = String::with_capacity(caption.len());
-    for letter in caption.chars() {
-        if "()[]\\".contains(letter) {
-            text.push('\\');
-        }
-        text.push(letter);
-    }
-    text
-}
-
 impl Engine {
-    /// A caption through the text encoders, as diffusers' training scripts have it: brackets are text, what is beyond the
-    /// first 77 tokens is cut off, and an empty caption is the empty text, also where an empty negative prompt is zeros.
+    /// A caption through the text encoders, as diffusers' training scripts have it: brackets and `BREAK` are text, what is
+    /// beyond the first 77 tokens is cut off, and an empty caption is the empty text, also where an empty negative prompt is
+    /// zeros.
     ///
     /// # Errors
-    /// A text that is no caption: far too long.
+    /// The encoders cannot be loaded, or a tokenizer failed.
     pub fn caption_states(&self, caption: &str) -> Result<CaptionStates, EngineError> {
         let family = self.blueprint.checkpoint.family();
         let layer = hidden_layer(family, 0);
-        let caption = literal(caption);
         let (mut contexts, mut pooled) = (Vec::new(), None);
         let encoders = self.text_encoders()?;
         for (tokenizer, encoder) in self.blueprint.tokenizers.iter().zip(&*encoders) {
-            let prompt = parse("caption", &caption, tokenizer)?;
+            let prompt = literal("caption", caption, tokenizer)?;
             let chunk = prompt.first();
-            let encoding = encoder.forward(self.tokens(chunk), &[chunk.eos_position], layer);
+            let encoding = self.encode_chunk(encoder, chunk, layer);
             contexts.push(encoding.hidden.cast(DType::F32));
             pooled = Some(encoding.pooled.cast(DType::F32));
         }
@@ -60,12 +48,13 @@ impl Engine {
         })
     }
 
-    /// A phrase as GLIGEN's layers are told it: the first text encoder's pooled state, `[C]`, f32. Brackets are text.
+    /// A phrase as GLIGEN's layers are told it: the first text encoder's pooled state, `[C]`, f32. It is read as captions are.
     ///
     /// # Errors
     /// As [`Self::caption_states`].
     pub fn phrase_state(&self, phrase: &str) -> Result<Tensor<1>, EngineError> {
-        Ok(self.phrase(&literal(phrase))?.cast(DType::F32))
+        let prompt = literal("phrase", phrase, &self.blueprint.tokenizers[0])?;
+        Ok(self.pooled(prompt.first())?.cast(DType::F32))
     }
 
     /// What the autoencoder says of a picture whose sides are multiples of its factor, not yet scaled.

@@ -127,7 +127,8 @@ pub struct Chunk {
     pub ids: Vec<u32>,
     /// The weight of each id; 1 for everything but weighted text.
     pub weights: Vec<f32>,
-    /// Where the first end token is, at which CLIP reads its pooled output.
+    /// Where the first end token is, at which CLIP reads its pooled output, but for
+    /// [old configurations](prepose_models::clip::ClipTextConfig::pooled_position).
     pub eos_position: usize,
     /// The tokens of text, which begin at position 1.
     tokens: Vec<TextToken>,
@@ -154,12 +155,8 @@ impl Prompt {
                 chunks.push(Vec::new());
             }
             for token in tokenizer.encode(&piece.text)? {
-                let special =
-                    [tokenizer.bos(), tokenizer.eos(), tokenizer.pad()].contains(&token.id);
-                let word_end = |text: String| text.ends_with("</w>");
-                let ends_word = special || tokenizer.token_text(token.id).is_some_and(word_end);
                 let bytes = piece.origin[token.bytes.start]..piece.origin[token.bytes.end];
-                let text_token = TextToken { bytes, ends_word };
+                let text_token = TextToken::new(token.id, bytes, tokenizer);
                 match chunks.last_mut() {
                     Some(chunk) if chunk.len() < per_chunk => {
                         chunk.push((token.id, piece.weight, text_token))
@@ -181,6 +178,23 @@ impl Prompt {
             .map(|tokens| Chunk::new(tokens, tokenizer))
             .collect();
         Ok(Self { chunks })
+    }
+
+    /// Reads `text` as it stands, without any notation, as diffusers' training scripts do: one chunk, and what is beyond it is
+    /// cut off.
+    ///
+    /// # Errors
+    /// The tokenizer failed.
+    pub fn literal(text: &str, tokenizer: &ClipTokenizer) -> Result<Self, PromptError> {
+        let mut tokens = tokenizer.encode(text)?;
+        tokens.truncate(tokenizer.max_length() - 2);
+        let tokens = tokens.into_iter().map(|token| {
+            let text_token = TextToken::new(token.id, token.bytes, tokenizer);
+            (token.id, 1.0, text_token)
+        });
+        Ok(Self {
+            chunks: vec![Chunk::new(tokens.collect(), tokenizer)],
+        })
     }
 
     /// The number of chunks, at least 1.
@@ -212,6 +226,13 @@ impl Prompt {
     }
 }
 
+impl TextToken {
+    fn new(id: u32, bytes: Range<usize>, tokenizer: &ClipTokenizer) -> Self {
+        let ends_word = tokenizer.ends_word(id);
+        Self { bytes, ends_word }
+    }
+}
+
 impl Chunk {
     fn new(text: Vec<(u32, f32, TextToken)>, tokenizer: &ClipTokenizer) -> Self {
         let length = tokenizer.max_length();
@@ -225,7 +246,7 @@ impl Chunk {
         }
         ids.push(tokenizer.eos());
         ids.resize(length, tokenizer.pad());
-        // The text itself may contain an end token, and CLIP pools at the first.
+        // The text itself may contain an end token, and the first counts.
         let eos_position = ids
             .iter()
             .position(|id| *id == tokenizer.eos())

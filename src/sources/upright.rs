@@ -3,7 +3,7 @@
 use std::io::Cursor;
 
 use image::metadata::Orientation;
-use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, RgbImage};
+use image::{ImageDecoder, ImageFormat, ImageReader};
 use prepose_draw::picture::{Picture, PictureError};
 
 /// A picture and the PNG file of it.
@@ -20,7 +20,7 @@ pub struct Upright {
 /// # Errors
 /// No picture.
 pub fn read(bytes: Vec<u8>) -> Result<Upright, PictureError> {
-    let picture = Picture::decode(&bytes)?;
+    let picture = Picture::decode_upright(&bytes)?;
     let reader = ImageReader::new(Cursor::new(&bytes)).with_guessed_format();
     let reader = reader.map_err(image::ImageError::IoError)?;
     let is_png = reader.format() == Some(ImageFormat::Png);
@@ -34,27 +34,8 @@ pub fn read(bytes: Vec<u8>) -> Result<Upright, PictureError> {
             png: bytes,
         });
     }
-    let picture = turned(picture, orientation);
     let png = encoded(&picture)?;
     Ok(Upright { picture, png })
-}
-
-fn turned(picture: Picture, orientation: Orientation) -> Picture {
-    if orientation == Orientation::NoTransforms {
-        return picture;
-    }
-    let (width, height) = (picture.width as u32, picture.height as u32);
-    let Some(rgb) = RgbImage::from_raw(width, height, picture.rgb) else {
-        // It has three bytes for each pixel.
-        return Picture {
-            width: 0,
-            height: 0,
-            rgb: Vec::new(),
-        };
-    };
-    let mut image = DynamicImage::ImageRgb8(rgb);
-    image.apply_orientation(orientation);
-    image.into_rgb8().into()
 }
 
 fn encoded(picture: &Picture) -> Result<Vec<u8>, PictureError> {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use prepose_dataset::bucket::{Fit, Sizes};
+use prepose_dataset::bucket::Fit;
 use prepose_dataset::look::Looked;
 use prepose_dataset::objects::Object;
 use prepose_dataset::order::{Flips, Item, items};
@@ -18,7 +18,7 @@ use crate::engine::Engine;
 pub struct Prepared {
     cache: Cache,
     samples: Vec<Looked>,
-    fits: Vec<Fit>,
+    flips: Flips,
     /// The items of an epoch.
     pub items: Vec<Item>,
     /// Of the networks that encode.
@@ -47,46 +47,31 @@ fn sizes<const N: usize>(shape: &[usize]) -> Option<[usize; N]> {
 }
 
 impl Prepared {
-    /// Decides on sizes and mirror images. `networks` names the networks that encode, such as by their hash. `beside` is what is
-    /// trained on as well.
-    ///
-    /// # Errors
-    /// No picture that comes to one of the sizes.
+    /// Decides on mirror images. `networks` names the networks that encode, such as by their hash. `beside` is what is trained on
+    /// as well.
     pub fn new(
         samples: Vec<Looked>,
-        sizes: Sizes,
         flips: Flips,
         cache: PathBuf,
         networks: String,
         beside: Beside,
-    ) -> Result<Self, TrainError> {
-        let chooser = sizes.chooser();
-        let mut kept = Vec::new();
-        let mut fits = Vec::new();
-        for sample in samples {
-            if let Some(fit) = chooser.fit(sample.size) {
-                kept.push(sample);
-                fits.push(fit);
-            }
-        }
-        if kept.is_empty() {
-            let why = "no picture is large enough for any of the sizes";
-            return Err(TrainError::Sizes(why.into()));
-        }
-        Ok(Self {
+    ) -> Self {
+        Self {
             cache: Cache::new(cache),
-            items: items(&kept, flips),
-            samples: kept,
-            fits,
+            items: items(&samples, flips),
+            samples,
+            flips,
             networks,
             beside,
-        })
+        }
     }
 
     /// The size of each item's picture.
     pub fn sizes(&self) -> Vec<[usize; 2]> {
-        let fits = self.items.iter().map(|item| self.fits[item.sample].size);
-        fits.collect()
+        let items = self.items.iter();
+        items
+            .map(|item| self.samples[item.sample].fit.size)
+            .collect()
     }
 
     /// Whether a picture comes with another caption than its own.
@@ -112,7 +97,7 @@ impl Prepared {
     }
 
     pub(super) fn fit(&self, item: usize) -> Fit {
-        self.fits[self.items[item].sample]
+        self.samples[self.items[item].sample].fit
     }
 
     /// A digest of what is trained on: the pictures' bytes, how they are cut and turned, and their captions.
@@ -140,15 +125,18 @@ impl Prepared {
     fn objects(&self, item: &Item) -> Vec<Object> {
         match self.beside {
             Beside::Objects => {
-                let objects = &self.samples[item.sample].sample.objects;
-                self.fits[item.sample].place(objects, item.flipped, MOST_OBJECTS)
+                let looked = &self.samples[item.sample];
+                let mirrored = self.flips.mirrors().filter(|_| item.flipped);
+                looked
+                    .fit
+                    .place(&looked.sample.objects, mirrored, MOST_OBJECTS)
             }
             Beside::Nothing | Beside::Shown => Vec::new(),
         }
     }
 
     fn picture_key(&self, item: &Item) -> String {
-        let fit = self.fits[item.sample];
+        let fit = self.samples[item.sample].fit;
         let fit = format!(
             "{:?} {:?} {:?} {}",
             fit.resized, fit.offset, fit.size, item.flipped
@@ -161,12 +149,13 @@ impl Prepared {
         ])
     }
 
+    // Under "caption" and "phrase" caches have states of texts that were read as prompts.
     fn caption_key(&self, caption: &str) -> String {
-        key(&["caption", &self.networks, caption])
+        key(&["literal caption", &self.networks, caption])
     }
 
     fn phrase_key(&self, phrase: &str) -> String {
-        key(&["phrase", &self.networks, phrase])
+        key(&["literal phrase", &self.networks, phrase])
     }
 
     /// Encodes what is not yet in the cache; `done` is called after each item.
@@ -293,7 +282,7 @@ impl Prepared {
             path: sample.name.clone().into(),
             why,
         })?;
-        let picture = self.fits[item.sample].apply(&picture);
+        let picture = self.samples[item.sample].fit.apply(&picture);
         // Encoders do not turn with pictures: it is the picture that is mirrored.
         let picture = match item.flipped {
             true => picture.mirrored(),

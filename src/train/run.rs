@@ -124,7 +124,9 @@ pub fn run(
     let fingerprint = blueprint.fingerprint();
     let dataset = prepose_dataset::open(&job.data, &job.options)?;
     tell(Event::Looking(dataset.samples.len()));
-    let (looked, skipped) = look(&job.data, dataset, job.options.most_skipped, &|| {})?;
+    let chooser = recipe.sizes.chooser();
+    let most_skipped = job.options.most_skipped;
+    let (looked, skipped) = look(&job.data, dataset, &chooser, most_skipped, &|| {})?;
     tell(Event::Looked {
         pictures: looked.len(),
         skipped: &skipped,
@@ -197,7 +199,6 @@ fn prepared(
     let cache = job.cache.clone().unwrap_or_else(|| folder.file("cache"));
     let data = Prepared::new(
         looked,
-        recipe.sizes,
         recipe.flips,
         cache,
         // New adapters of several kinds have the same files, and look at different things.
@@ -206,7 +207,7 @@ fn prepared(
             None => fingerprint.to_owned(),
         },
         recipe.kind.beside(),
-    )?;
+    );
     if recipe.flips == Flips::Exchange && !data.has_exchanged() {
         let first = data.items.first().map(|item| item.caption.clone());
         return Err(TrainError::NoExchange {

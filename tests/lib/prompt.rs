@@ -105,6 +105,38 @@ fn long_prompts_continue_in_chunks() {
 }
 
 #[test]
+fn captions_are_read_literally_and_cut_to_one_chunk() {
+    let clip = clip();
+    let read = |text: &str| Prompt::literal(text, &clip).unwrap();
+    assert_eq!(
+        ids(&read("a photo of a cat")),
+        ids(&parse("a photo of a cat", &clip))
+    );
+    for text in [
+        "SPRING BREAK 2024",
+        "(a cat:1.3) [and] \\(a dog\\)",
+        "(a cat:99)",
+    ] {
+        let tokens = clip.encode(text).unwrap();
+        let mut expected = vec![49406];
+        expected.extend(tokens.iter().map(|token| token.id));
+        expected.resize(77, 49407);
+        let read = read(text);
+        assert_eq!(ids(&read), [expected], "{text}");
+        assert_eq!(read.first().eos_position, tokens.len() + 1);
+        assert!(read.first().weights.iter().all(|weight| *weight == 1.0));
+    }
+    // 75 of text between start and end, also where a prompt would be refused: 800 tokens, and more than 64 KiB.
+    for words in [76, 800, 20_000] {
+        assert_eq!(
+            ids(&read(&"cat ".repeat(words))),
+            ids(&parse(&"cat ".repeat(75), &clip))
+        );
+    }
+    assert!(read("").is_empty());
+}
+
+#[test]
 fn weights_stand_at_their_tokens() {
     let clip = clip();
     let prompt = parse("a (red teddybear:1.5) [cat]", &clip);

@@ -138,15 +138,19 @@ pub(super) fn row(line: &[u8], columns: &Columns) -> Result<Row, String> {
             Some((why, _)) => why.to_owned(),
             None => error.to_string(),
         })?;
-    let caption = found.caption.ok_or_else(|| {
-        format!(
-            "none of its keys is called {}; it has {}; say which has the caption with --caption-column",
-            columns.caption.join(", "),
-            some(&found.names)
-        )
-    })?;
+    let caption = match found.caption {
+        Some((_, text)) => text,
+        None if columns.uncaptioned => String::new(),
+        None => {
+            return Err(format!(
+                "none of its keys is called {}; it has {}; say which has the caption with --caption-column",
+                columns.caption.join(", "),
+                some(&found.names)
+            ));
+        }
+    };
     Ok(Row {
-        caption: caption.1,
+        caption,
         picture: found.picture.map(|(_, text)| text),
         url: found.url.map(|(_, text)| text),
         size: size(

@@ -50,6 +50,9 @@ pub struct Columns {
     /// Of other pictures of the same, in JSON lines and CSV; none: they are passed over.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shown: Vec<String>,
+    /// Whether rows without a caption are rows with an empty one, and no table is refused for having no column of captions.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub uncaptioned: bool,
 }
 
 impl Default for Columns {
@@ -64,6 +67,7 @@ impl Default for Columns {
             height: names(&["original_height", "height", "HEIGHT"]),
             objects: Vec::new(),
             shown: Vec::new(),
+            uncaptioned: false,
         }
     }
 }

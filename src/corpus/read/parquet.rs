@@ -24,6 +24,8 @@ pub(super) struct Parquet {
     reader: SerializedFileReader<File>,
     /// The columns' numbers: caption, picture, address, width and height.
     at: [Option<usize>; 5],
+    /// [`Columns::uncaptioned`].
+    uncaptioned: bool,
     group: usize,
     /// The readers of the group, as in `at`.
     open: Option<[Option<Reader>; 5]>,
@@ -55,23 +57,28 @@ impl Parquet {
             .iter()
             .map(|column| column.path().string())
             .collect();
-        let caption = position(&columns.caption, &names).ok_or_else(|| ReadError::NoCaptions {
-            path: path.to_owned(),
-            wanted: columns.caption.clone(),
-            found: some(&names),
-        })?;
+        let caption = position(&columns.caption, &names);
+        if caption.is_none() && !columns.uncaptioned {
+            return Err(ReadError::NoCaptions {
+                path: path.to_owned(),
+                wanted: columns.caption.clone(),
+                found: some(&names),
+            });
+        }
         // Of the others, those of another kind are none: `image.path` has no namesake, but a `key` may be anything.
         let usable = |wanted: &[String], numbers: bool| {
             position(wanted, &names).filter(|at| fits(&schema.columns()[*at], numbers).is_ok())
         };
         let at = [
-            Some(caption),
+            caption,
             usable(&columns.picture, false),
             usable(&columns.url, false),
             usable(&columns.width, true),
             usable(&columns.height, true),
         ];
-        if let Err(why) = fits(&schema.columns()[caption], false) {
+        if let Some(caption) = caption
+            && let Err(why) = fits(&schema.columns()[caption], false)
+        {
             return Err(ReadError::Column {
                 path: path.to_owned(),
                 column: names[caption].clone(),
@@ -98,6 +105,7 @@ impl Parquet {
             path: path.to_owned(),
             reader,
             at,
+            uncaptioned: columns.uncaptioned,
             group: 0,
             open: None,
             done: 0,
@@ -189,7 +197,10 @@ impl Rows for Parquet {
                 .min(most - rows.len())
                 .min(usize::try_from(left).unwrap_or(STEP));
             let [captions, pictures, urls, widths, heights] = self.step(wanted)?;
-            let captions = texts(captions);
+            let captions = match self.at[0] {
+                Some(_) => texts(captions),
+                None => vec![None; wanted],
+            };
             if captions.len() != wanted {
                 return Err(ReadError::Parquet {
                     path: self.path.clone(),
@@ -214,6 +225,7 @@ impl Rows for Parquet {
                     shown: None,
                     caption: match caption {
                         Some(caption) => caption,
+                        None if self.uncaptioned => String::new(),
                         None => {
                             passed += 1;
                             continue;

@@ -14,12 +14,14 @@ pub(super) struct Table {
     path: PathBuf,
     reader: Reader<BufReader<File>>,
     at: Places,
+    /// [`Columns::uncaptioned`].
+    uncaptioned: bool,
     rows: u64,
 }
 
 /// Which columns are what.
 struct Places {
-    caption: usize,
+    caption: Option<usize>,
     picture: Option<usize>,
     url: Option<usize>,
     width: Option<usize>,
@@ -46,11 +48,14 @@ impl Table {
                 name.trim_start_matches('\u{feff}').trim().to_owned()
             })
             .collect();
-        let caption = position(&columns.caption, &names).ok_or_else(|| ReadError::NoCaptions {
-            path: path.to_owned(),
-            wanted: columns.caption.clone(),
-            found: some(&names),
-        })?;
+        let caption = position(&columns.caption, &names);
+        if caption.is_none() && !columns.uncaptioned {
+            return Err(ReadError::NoCaptions {
+                path: path.to_owned(),
+                wanted: columns.caption.clone(),
+                found: some(&names),
+            });
+        }
         if from.row > 0 {
             let mut place = Position::new();
             place.set_byte(from.byte);
@@ -70,6 +75,7 @@ impl Table {
                 height: position(&columns.height, &names),
                 shown: position(&columns.shown, &names),
             },
+            uncaptioned: columns.uncaptioned,
             rows: from.row,
         })
     }
@@ -91,9 +97,13 @@ impl Rows for Table {
             self.rows += 1;
             let text = |at: Option<usize>| std::str::from_utf8(record.get(at?)?).ok();
             let number = |at: Option<usize>| text(at)?.trim().parse::<f64>().ok();
-            let Some(caption) = text(Some(self.at.caption)) else {
-                passed += 1;
-                continue;
+            let caption = match text(self.at.caption) {
+                Some(caption) => caption,
+                None if self.uncaptioned => "",
+                None => {
+                    passed += 1;
+                    continue;
+                }
             };
             let filled = |at| text(at).filter(|text| !text.is_empty()).map(str::to_owned);
             rows.push(Row {

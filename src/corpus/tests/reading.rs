@@ -67,6 +67,30 @@ fn parquet_is_read_as_it_was_written() {
 
 #[cfg(feature = "parquet")]
 #[test]
+fn parquet_rows_without_captions_are_rows_where_that_is_asked_for() {
+    let path = fixtures().join("parquet/small-pages.parquet");
+    let source = sources(&[path]).unwrap().remove(0);
+    let all = |columns: &Columns| {
+        let mut reader = open(&source, columns, Place::default()).unwrap();
+        let mut rows = Vec::new();
+        assert_eq!(reader.next(1000, &mut rows).unwrap(), 0);
+        rows
+    };
+    let mut columns = Columns {
+        uncaptioned: true,
+        ..Columns::default()
+    };
+    let rows = all(&columns);
+    let empty = rows.iter().filter(|row| row.caption.is_empty()).count();
+    assert_eq!((rows.len(), empty), (300, 42));
+    columns.caption = vec!["lost".into()];
+    let rows = all(&columns);
+    assert!(rows.len() == 300 && rows.iter().all(|row| row.caption.is_empty()));
+    assert_eq!(rows[7].picture.as_deref(), Some("000000007"));
+}
+
+#[cfg(feature = "parquet")]
+#[test]
 fn parquet_that_cannot_be_used_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let whole = fs::read(fixtures().join("parquet/gzip-plain.parquet")).unwrap();

@@ -28,6 +28,19 @@ pub struct Buckets {
     pub no_upscale: bool,
 }
 
+impl Buckets {
+    /// With sides that are multiples of the step: the shortest rounded down and the longest up, as kohya's
+    /// `adjust_min_max_bucket_reso_by_steps` does it.
+    pub fn in_steps(self) -> Self {
+        let step = self.step.max(1);
+        Self {
+            shortest: self.shortest - self.shortest % step,
+            longest: self.longest.next_multiple_of(step),
+            ..self
+        }
+    }
+}
+
 /// How a picture comes to its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Fit {
@@ -87,12 +100,24 @@ impl Chooser {
         &self.buckets
     }
 
-    /// How a picture of this size comes to that of a bucket. None if it is too small for any, which without upscaling may be.
-    pub fn fit(&self, picture: Size) -> Option<Fit> {
+    /// How a picture of this size comes to that of a bucket.
+    ///
+    /// # Errors
+    /// Why it comes to none: without upscaling a picture may be too small for any.
+    pub fn fit(&self, picture: Size) -> Result<Fit, String> {
         match self.sizes.buckets {
-            Some(buckets) if buckets.no_upscale => self.fit_within(picture, buckets.step),
-            Some(_) => Some(Fit::covering(picture, self.nearest(picture))),
-            None => Some(Fit::covering(picture, self.sizes.resolution)),
+            Some(Buckets {
+                no_upscale: true,
+                step,
+                ..
+            }) => self.fit_within(picture, step).ok_or_else(|| {
+                let [width, height] = picture;
+                format!(
+                    "it has {width} x {height} pixels, and without upscaling (--no-upscale) a side would be shorter than the step of buckets, {step} (--bucket-step)"
+                )
+            }),
+            Some(_) => Ok(Fit::covering(picture, self.nearest(picture))),
+            None => Ok(Fit::covering(picture, self.sizes.resolution)),
         }
     }
 

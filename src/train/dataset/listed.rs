@@ -14,8 +14,9 @@ use crate::sample::{Dataset, Layout, Place, Sample};
 /// The key or column of a picture that is shown to an adapter in the place of the one that is trained on.
 pub(crate) const SHOWN: &str = "ip_picture";
 
-/// Rows at a time.
-const ROWS: usize = 4096;
+/// What is wrong with a row that is none.
+pub(crate) const LOST: &str =
+    "it cannot be read or has no caption; --caption gives one to all that have none";
 
 /// Reads a file of captions.
 pub(crate) fn read(path: &Path, options: &Options) -> Result<Dataset, DatasetError> {
@@ -23,29 +24,27 @@ pub(crate) fn read(path: &Path, options: &Options) -> Result<Dataset, DatasetErr
     let base = path.parent().unwrap_or(Path::new("."));
     each_row(path, options, |row| match row {
         Ok(row) => add(&mut dataset, base, row, options),
-        Err((place, lost)) => {
-            let why = format!("{lost} of the lines before it have no caption");
-            dataset.skip(place, why);
-        }
+        Err(place) => dataset.skip(place, LOST),
     })?;
     Ok(dataset)
 }
 
-/// Calls `with` for each row, and for each part of the file in which there were rows without a caption.
+/// Calls `with` for each row, or with the place of one of which nothing can be made.
 pub(crate) fn each_row(
     path: &Path,
     options: &Options,
-    mut with: impl FnMut(Result<Row, (String, u64)>),
+    mut with: impl FnMut(Result<Row, String>),
 ) -> Result<(), DatasetError> {
     let sources = read::sources(&[path.to_owned()])?;
     for source in &sources {
         let mut rows = read::open(source, &options.columns(), read::Place::default())?;
         let mut some = Vec::new();
         loop {
-            let lost = rows.next(ROWS, &mut some)?;
+            // One at a time, so that each that is lost has its place.
+            let lost = rows.next(1, &mut some)?;
             if lost > 0 {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
-                with(Err((format!("{name}:{}", rows.place().row), lost)));
+                with(Err(format!("{name}:{}", rows.place().row)));
             }
             if some.is_empty() && lost == 0 {
                 break;

@@ -7,6 +7,7 @@ use prepose_untrusted::printable;
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
+use crate::bucket::{Chooser, Fit};
 use crate::error::DatasetError;
 use crate::sample::{Dataset, Place, Sample, Skipped};
 
@@ -22,6 +23,8 @@ pub struct Looked {
     pub sha256: String,
     /// Width and height in pixels, upright.
     pub size: [usize; 2],
+    /// How it comes to a size that is trained on.
+    pub fit: Fit,
     /// The SHA-256 of [`Sample::shown`], if there is one.
     pub shown_sha256: Option<String>,
 }
@@ -68,13 +71,15 @@ impl Place {
     }
 }
 
-/// Reads every picture, several at a time; those that cannot be read are left out. `seen` is called after each.
+/// Reads every picture, several at a time; those that cannot be read, or come to none of the sizes of `chooser`, are left out.
+/// `seen` is called after each.
 ///
 /// # Errors
 /// More than the share `most_skipped` of all are of no use, those included that had no caption.
 pub fn look(
     path: &Path,
     dataset: Dataset,
+    chooser: &Chooser,
     most_skipped: f64,
     seen: &(dyn Fn() + Sync),
 ) -> Result<(Vec<Looked>, Vec<Skipped>), DatasetError> {
@@ -88,10 +93,12 @@ pub fn look(
         .into_par_iter()
         .map(|sample| {
             let found = sample.look();
+            let found = found.and_then(|found| Ok((chooser.fit(found.0)?, found)));
             seen();
             match found {
-                Ok((size, sha256, shown_sha256)) => Ok(Looked {
+                Ok((fit, (size, sha256, shown_sha256))) => Ok(Looked {
                     size,
+                    fit,
                     sha256,
                     shown_sha256,
                     sample,

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use crate::bucket::Fit;
 use crate::sample::{Dataset, Skipped};
+use crate::sides::{SideWords, swapped};
 
 /// The key of a list of them.
 pub(crate) const KEY: &str = "objects";
@@ -83,9 +84,15 @@ pub(crate) fn required(dataset: &mut Dataset) {
 }
 
 impl Fit {
-    /// Where objects are after a picture came to its size, mirrored at the end or not: boxes are cut at the picture's edges,
-    /// those below [`SMALLEST`] left out, and of the others the `most` largest stay, largest first.
-    pub fn place(&self, objects: &[Object], flipped: bool, most: usize) -> Vec<Object> {
+    /// Where objects are after a picture came to its size, `mirrored` at the end with what becomes of words of sides, or not:
+    /// boxes are cut at the picture's edges, those below [`SMALLEST`] left out, and of the others the `most` largest stay,
+    /// largest first.
+    pub fn place(
+        &self,
+        objects: &[Object],
+        mirrored: Option<SideWords>,
+        most: usize,
+    ) -> Vec<Object> {
         let moved = |edge: f64, axis: usize| {
             let pixels = edge * self.resized[axis] as f64 - self.offset[axis] as f64;
             (pixels / self.size[axis] as f64).clamp(0.0, 1.0)
@@ -94,14 +101,17 @@ impl Fit {
             .map(|object| {
                 let [x0, y0, x1, y1] = object.corners;
                 let [x0, x1] = [moved(x0, 0), moved(x1, 0)];
-                let [x0, x1] = if flipped {
+                let [x0, x1] = if mirrored.is_some() {
                     [1.0 - x1, 1.0 - x0]
                 } else {
                     [x0, x1]
                 };
                 Object {
                     corners: [x0, moved(y0, 1), x1, moved(y1, 1)],
-                    ..object.clone()
+                    phrase: match mirrored {
+                        Some(SideWords::Swap) => swapped(&object.phrase),
+                        _ => object.phrase.clone(),
+                    },
                 }
             })
             .filter(|object| object.area() >= SMALLEST)

@@ -53,6 +53,7 @@ impl Options {
                 true => vec![listed::SHOWN.into()],
                 false => Vec::new(),
             },
+            uncaptioned: self.caption.is_some(),
             ..Columns::default()
         };
         match &self.caption_column {

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::bucket::Size;
 use crate::look::Looked;
-use crate::sides::{SideWords, names_a_side, swapped};
+use crate::sample::Sample;
+use crate::sides::{SideWords, names_a_side, names_a_turn, swapped};
 
 /// What each picture comes as besides itself with its caption.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +29,16 @@ pub enum Flips {
     Exchange,
 }
 
+impl Flips {
+    /// What becomes of words of sides in mirror images, if there are such images.
+    pub fn mirrors(self) -> Option<SideWords> {
+        match self {
+            Self::Both(words) => Some(words),
+            Self::None | Self::Exchange => None,
+        }
+    }
+}
+
 /// A picture or its mirror image, with a caption.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
@@ -39,18 +50,26 @@ pub struct Item {
     pub caption: String,
 }
 
+/// The caption of a sample's mirror image; none if a word of its caption or phrases keeps it from having one.
+fn mirrored(sample: &Sample, words: SideWords) -> Option<String> {
+    let caption = &sample.caption;
+    let phrases = sample.objects.iter().map(|object| object.phrase.as_str());
+    let mut texts = phrases.chain([caption.as_str()]);
+    match words {
+        SideWords::LeaveOut => (!texts.any(names_a_side)).then(|| caption.clone()),
+        SideWords::Swap => (!texts.any(names_a_turn)).then(|| swapped(caption)),
+        SideWords::Keep => Some(caption.clone()),
+    }
+}
+
 /// The items of an epoch: each as often as its sample comes.
 pub fn items(samples: &[Looked], flips: Flips) -> Vec<Item> {
     let mut items = Vec::new();
     for (sample, looked) in samples.iter().enumerate() {
         let caption = &looked.sample.caption;
-        let mirrored = |caption: String| (true, caption);
         let other = match flips {
             Flips::None => None,
-            Flips::Both(_) if !names_a_side(caption) => Some(mirrored(caption.clone())),
-            Flips::Both(SideWords::LeaveOut) => None,
-            Flips::Both(SideWords::Swap) => Some(mirrored(swapped(caption))),
-            Flips::Both(SideWords::Keep) => Some(mirrored(caption.clone())),
+            Flips::Both(words) => mirrored(&looked.sample, words).map(|caption| (true, caption)),
             Flips::Exchange => exchanged(caption).ok().map(|caption| (false, caption)),
         };
         let both: Vec<Item> = [Some((false, caption.clone())), other]

@@ -35,12 +35,7 @@ pub(crate) fn read(paths: &[PathBuf], options: &Options) -> Result<Dataset, Data
             let base = path.parent().unwrap_or(Path::new("."));
             listed::each_row(path, options, |row| match row {
                 Ok(row) => listed::add(&mut dataset, base, row, options),
-                Err((place, lost)) => {
-                    dataset.skip(
-                        place,
-                        format!("{lost} of the rows before it have no caption"),
-                    );
-                }
+                Err(place) => dataset.skip(place, listed::LOST),
             })?;
             continue;
         }
@@ -100,6 +95,10 @@ fn captions(path: &Path, options: &Options) -> Result<Vec<Option<String>>, Datas
         })
     });
     let Some(at) = at else {
+        if options.caption.is_some() {
+            let rows = reader.metadata().file_metadata().num_rows();
+            return Ok(vec![None; usize::try_from(rows).unwrap_or(0)]);
+        }
         let names: Vec<String> = schema
             .columns()
             .iter()

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use prepose_check::manifest::Manifest;
+use prepose_check::sample::sample_of;
 use prepose_check::spatialbench::record::RELEASED_SIZE;
 use prepose_untrusted::read_text;
 use serde_json::Value;
@@ -99,7 +100,7 @@ fn of_method(
 /// The verdicts on a picture's relations, and what was found in it.
 type Record = (Vec<String>, Vec<Object>);
 
-/// The records of each picture, by its `sample_id`.
+/// The records of each picture, by the `sample_id` that it has in the manifest.
 fn records(folder: &Path, with_objects: bool) -> Result<HashMap<String, Record>, DatasetError> {
     let path = folder.join("eval/per_sample.jsonl");
     let text = read_text(&path).map_err(|error| match error.kind() {
@@ -120,7 +121,7 @@ fn records(folder: &Path, with_objects: bool) -> Result<HashMap<String, Record>,
         };
         let [id, verdict] = ["sample_id", "verdict_raw"].map(|key| line[key].as_str());
         if let (Some(id), Some(verdict)) = (id, verdict) {
-            let (verdicts, objects) = found.entry(id.to_owned()).or_default();
+            let (verdicts, objects) = found.entry(sample_of(id).to_owned()).or_default();
             verdicts.push(verdict.to_owned());
             // All of a picture's records have the same detections.
             if with_objects && objects.is_empty() {

@@ -9,7 +9,8 @@ pub enum SideWords {
     /// There is none.
     #[default]
     LeaveOut,
-    /// Its caption has left for right and right for left.
+    /// Its caption and phrases have left for right and right for left; there is none where that does not do, such as with
+    /// "clockwise".
     Swap,
     /// Its caption stays as it is.
     Keep,
@@ -32,13 +33,15 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
         .filter(|word| !word.is_empty())
 }
 
+/// Whether a mirror image belies a word that is not swapped: "clockwise".
+pub fn names_a_turn(caption: &str) -> bool {
+    words(caption).any(|word| TURNS.contains(&word.to_lowercase().as_str()))
+}
+
 /// Whether a caption names a side: "left", "right-hand", "clockwise". A word that may mean something else ("right now") counts.
 pub fn names_a_side(caption: &str) -> bool {
-    let named = |word: &str| {
-        let word = word.to_lowercase();
-        SIDES.as_flattened().contains(&word.as_str()) || TURNS.contains(&word.as_str())
-    };
-    words(caption).any(named)
+    let side = |word: &str| SIDES.as_flattened().contains(&word.to_lowercase().as_str());
+    words(caption).any(side) || names_a_turn(caption)
 }
 
 /// The caption with left for right and right for left, as far as its letters' case goes.

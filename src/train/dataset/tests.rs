@@ -6,6 +6,7 @@ mod order;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::bucket::{Buckets, Chooser, Sizes};
 use crate::look::{Looked, look};
 use crate::order::{Flips, items};
 use crate::{Dataset, DatasetError, Layout, Options, Place, open};
@@ -49,9 +50,19 @@ fn told(dataset: &Dataset) -> (Vec<(&str, &str)>, Vec<&str>) {
     )
 }
 
+/// One size, to which every picture comes.
+fn one_size() -> Chooser {
+    let sizes = Sizes {
+        resolution: [8, 8],
+        buckets: None,
+    };
+    sizes.chooser()
+}
+
 fn looked(path: &Path) -> Result<(Vec<Looked>, Vec<crate::Skipped>), DatasetError> {
     let options = Options::default();
-    look(path, open(path, &options)?, options.most_skipped, &|| {})
+    let most = options.most_skipped;
+    look(path, open(path, &options)?, &one_size(), most, &|| {})
 }
 
 #[test]
@@ -119,7 +130,16 @@ fn pictures_name_others_that_are_shown() {
     write(&path.join("metadata.jsonl"), lines);
     assert_eq!(shown(&wanted), expected);
     assert_eq!(shown(&Options::default()), [None, None]);
-    let (found, _) = look(path, open(path, &wanted).unwrap(), 0.1, &|| {}).unwrap();
+    let look = |most| {
+        look(
+            path,
+            open(path, &wanted).unwrap(),
+            &one_size(),
+            most,
+            &|| {},
+        )
+    };
+    let (found, _) = look(0.1).unwrap();
     let of = |name| found.iter().find(|one| one.sample.name == name).unwrap();
     let sha256 = of("a.png").shown_sha256.clone().unwrap();
     assert_ne!(sha256, of("a.png").sha256);
@@ -131,9 +151,61 @@ fn pictures_name_others_that_are_shown() {
     assert_eq!(shown(&wanted), expected);
     // One that cannot be read is of no use to its own.
     write(&path.join("c.png"), b"torn");
-    let (found, skipped) = look(path, open(path, &wanted).unwrap(), 0.5, &|| {}).unwrap();
+    let (found, skipped) = look(0.5).unwrap();
     assert_eq!(found.len(), 1);
     assert!(skipped[0].name == "a.png" && skipped[0].why.contains("is shown for it"));
+}
+
+#[test]
+fn lines_without_captions_count_or_are_given_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    for name in ["a.png", "b.png", "c.png"] {
+        write(&path.join(name), png(1));
+    }
+    let lines = r#"{"file_name": "a.png", "text": "an a"}
+{"file_name": "b.png"}
+{"file_name": "c.png", "text": null}
+not JSON
+"#;
+    write(&path.join("metadata.jsonl"), lines);
+    // Each is listed by its line, and counts as one in the share.
+    let dataset = open(path, &Options::default()).unwrap();
+    let (samples, skipped) = told(&dataset);
+    assert_eq!(samples, [("a.png", "an a")]);
+    assert_eq!(
+        skipped,
+        ["metadata.jsonl:2", "metadata.jsonl:3", "metadata.jsonl:4"]
+    );
+    assert!(matches!(
+        looked(path),
+        Err(DatasetError::Skipped {
+            skipped: 3,
+            all: 4,
+            ..
+        })
+    ));
+    let given = Options {
+        caption: Some("a thing".into()),
+        ..Options::default()
+    };
+    let dataset = open(path, &given).unwrap();
+    let (samples, skipped) = told(&dataset);
+    let all = [
+        ("a.png", "an a"),
+        ("b.png", "a thing"),
+        ("c.png", "a thing"),
+    ];
+    assert_eq!(
+        (samples.as_slice(), skipped),
+        (&all[..], vec!["metadata.jsonl:4"])
+    );
+
+    fs::remove_file(path.join("metadata.jsonl")).unwrap();
+    write(&path.join("metadata.csv"), "file_name\na.png\nb.png\n");
+    let dataset = open(path, &given).unwrap();
+    let expected = [("a.png", "a thing"), ("b.png", "a thing")];
+    assert_eq!(told(&dataset).0, expected);
 }
 
 #[test]
@@ -190,6 +262,15 @@ fn parquet_files_hold_pictures() {
     let names: Vec<_> = samples.iter().map(|(_, caption)| *caption).collect();
     assert_eq!(names, ["picture 0", "picture 1", "picture 3", "picture 4"]);
     assert_eq!(skipped, ["pictures.parquet:2"]);
+    // Without a column of captions all five rows have the one that is given.
+    let given = Options {
+        caption: Some("a thing".into()),
+        caption_column: Some("lost".into()),
+        ..Options::default()
+    };
+    let given = open(&path, &given).unwrap();
+    assert_eq!(told(&given).0.len(), 5);
+    assert!(given.samples.iter().all(|one| one.caption == "a thing"));
     for sample in &dataset.samples {
         let picture = sample.picture().unwrap();
         let number: u8 = sample
@@ -241,20 +322,23 @@ fn a_run_gives_what_its_checker_was_content_with() {
                 r#"{{"sample_id": "{id}", "image_path": "images/{id}.png", "prompt": "{prompt}"}}"#
             )
         };
-        let manifest = ["one", "two", "three"].map(|id| line(id, &format!("{method} {id}")));
+        let ids = ["one", "two", "three", "four"];
+        let manifest = ids.map(|id| line(id, &format!("{method} {id}")));
         write(
             &path.join(method).join("manifest.jsonl"),
             manifest.join("\n"),
         );
-        for id in ["one", "two", "three"] {
+        for id in ids {
             write(&path.join(method).join(format!("images/{id}.png")), png(1));
         }
-        // The third has two relations, one of which does not hold.
+        // The third has two relations, one of which does not hold; both of the fourth's hold.
         let verdicts = [
             ("one", "PASS"),
             ("two", "FAIL"),
-            ("three", "PASS"),
-            ("three", "FAIL"),
+            ("three_relation1", "PASS"),
+            ("three_relation2", "FAIL"),
+            ("four_relation1", "PASS"),
+            ("four_relation2", "PASS"),
         ];
         let verdicts = verdicts
             .map(|(id, verdict)| format!(r#"{{"sample_id": "{id}", "verdict_raw": "{verdict}"}}"#));
@@ -272,11 +356,14 @@ fn a_run_gives_what_its_checker_was_content_with() {
         let samples = open(path, options).unwrap().samples;
         samples.into_iter().map(|one| one.caption).collect()
     };
-    assert_eq!(captions(&Options::default()), ["psg one", "plain one"]);
+    assert_eq!(
+        captions(&Options::default()),
+        ["psg one", "psg four", "plain one", "plain four"]
+    );
     assert_eq!(captions(&with(&["FAIL"], &["psg"])), ["psg two"]);
     assert_eq!(
         captions(&with(&[], &["plain"])),
-        ["plain one", "plain two", "plain three"]
+        ["plain one", "plain two", "plain three", "plain four"]
     );
     let error = open(path, &with(&[], &["none"])).unwrap_err().to_string();
     assert!(error.contains("psg, plain"), "{error}");
@@ -334,6 +421,50 @@ fn what_cannot_be_read_is_named_counted_and_at_last_refused() {
         error.contains("10 %") && error.contains("05.png"),
         "{error}"
     );
+}
+
+#[test]
+fn what_is_too_small_without_upscaling_is_named_and_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    for number in 0..10u8 {
+        write(&path.join(format!("{number}.txt")), "a thing");
+        // 8 × 6 pixels.
+        write(&path.join(format!("{number}.png")), png(number));
+        if number > 0 {
+            let large = image::RgbImage::new(16, 16);
+            large.save(path.join(format!("{number}.png"))).unwrap();
+        }
+    }
+    let sizes = Sizes {
+        resolution: [16, 16],
+        buckets: Some(Buckets {
+            shortest: 8,
+            longest: 32,
+            step: 8,
+            no_upscale: true,
+        }),
+    };
+    let look = |most| {
+        let dataset = open(path, &Options::default()).unwrap();
+        look(path, dataset, &sizes.chooser(), most, &|| {})
+    };
+    let (good, skipped) = look(0.1).unwrap();
+    assert_eq!((good.len(), skipped.len()), (9, 1));
+    let one = &skipped[0];
+    assert!(
+        one.name == "0.png" && one.why.contains("8 x 6 pixels") && one.why.contains("step"),
+        "{one:?}"
+    );
+    // One of ten is more than a twentieth.
+    assert!(matches!(
+        look(0.05),
+        Err(DatasetError::Skipped {
+            skipped: 1,
+            all: 10,
+            ..
+        })
+    ));
 }
 
 #[test]

@@ -48,7 +48,7 @@ pub struct Pictures {
         hide_short_help = true
     )]
     bucket_max: Option<usize>,
-    /// The sides of buckets are multiples of this [default: 64, or an eighth of a smaller resolution].
+    /// The sides of buckets are multiples of this [default: 64, or about an eighth of a smaller resolution].
     #[arg(
         long,
         value_name = "PIXELS",
@@ -144,7 +144,8 @@ impl Pictures {
             return Ok(None);
         }
         let shorter = width.min(height);
-        let step = self.bucket_step.unwrap_or((shorter / 8).clamp(8, 64));
+        // Whole latents, of eight pixels.
+        let step = self.bucket_step.unwrap_or((shorter / 64 * 8).clamp(8, 64));
         let buckets = Buckets {
             shortest: self.bucket_min.unwrap_or(shorter / 2),
             longest: self.bucket_max.unwrap_or(2 * width.max(height)),
@@ -161,6 +162,35 @@ impl Pictures {
             "the longest side of buckets is {}, but must be at least the resolution, {shorter}",
             buckets.longest
         );
-        Ok(Some(buckets))
+        Ok(Some(buckets.in_steps()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        pictures: Pictures,
+    }
+
+    #[test]
+    fn sides_of_buckets_are_multiples_of_their_step() {
+        let sides = |side: usize, more: &[&str]| {
+            let args = [&["train", "--buckets"], more].concat();
+            let pictures = Program::try_parse_from(args).unwrap().pictures;
+            let buckets = pictures.buckets([side, side]).unwrap().unwrap();
+            (buckets.step, buckets.shortest, buckets.longest)
+        };
+        // A half and twice the resolution, in steps.
+        assert_eq!(sides(512, &[]), (64, 256, 1024));
+        assert_eq!(sides(576, &[]), (64, 256, 1152));
+        // An eighth of 400 is 50, and latents have 8 pixels a side.
+        assert_eq!(sides(400, &[]), (48, 192, 816));
+        assert_eq!(sides(512, &["--bucket-min", "100"]), (64, 64, 1024));
     }
 }

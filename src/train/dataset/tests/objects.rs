@@ -3,6 +3,7 @@
 use super::*;
 use crate::bucket::Fit;
 use crate::objects::Object;
+use crate::sides::SideWords;
 
 #[test]
 fn objects_come_from_lines_and_from_what_a_run_found() {
@@ -68,14 +69,14 @@ fn objects_come_from_lines_and_from_what_a_run_found() {
     write(&path.join("psg/images/one.png"), png(1));
     let without = open(path, &wanted).unwrap_err().to_string();
     assert!(without.contains("prepose check"), "{without}");
-    let record = |verdict: &str| {
+    let record = |relation: usize| {
         format!(
-            r#"{{"sample_id": "one", "verdict_raw": "{verdict}", "detectors": {{"primary": {{"type": "x", "detections": [
+            r#"{{"sample_id": "one_relation{relation}", "verdict_raw": "PASS", "detectors": {{"primary": {{"type": "x", "detections": [
             {{"label": "dog", "score": 0.9, "box_xyxy": [-1.0, 32.0, 100.0, 64.0]}}]}}}}, "image_size": [200, 128]}}"#
         )
         .replace('\n', "")
     };
-    let records = [record("PASS"), record("PASS")].join("\n");
+    let records = [record(1), record(2)].join("\n");
     write(&path.join("psg/eval/per_sample.jsonl"), records);
     let dataset = open(path, &wanted).unwrap();
     assert_eq!(dataset.samples[0].objects, [dog([0.0, 0.25, 0.5, 0.5])]);
@@ -99,7 +100,7 @@ fn boxes_are_cut_and_mirrored_with_their_pictures() {
         offset: [32, 0],
         size: [64, 64],
     };
-    let placed = fit.place(&objects, false, 30);
+    let placed = fit.place(&objects, None, 30);
     let expected = [
         object("all", [0.0, 0.0, 1.0, 1.0]),
         object("left", [0.0, 0.0, 0.5, 0.5]),
@@ -113,10 +114,17 @@ fn boxes_are_cut_and_mirrored_with_their_pictures() {
         a.len() == b.len() && a.iter().zip(b).all(same)
     };
     assert!(near(&placed, &expected), "{placed:?}");
-    let flipped = fit.place(&objects, true, 2);
+    let flipped = fit.place(&objects, Some(SideWords::Keep), 2);
     let expected = [
         object("all", [0.0, 0.0, 1.0, 1.0]),
         object("left", [0.5, 0.0, 1.0, 0.5]),
     ];
     assert!(near(&flipped, &expected), "{flipped:?}");
+    // What was on the left is on the right, and called so.
+    let swapped = fit.place(&objects, Some(SideWords::Swap), 2);
+    let expected = [
+        object("all", [0.0, 0.0, 1.0, 1.0]),
+        object("right", [0.5, 0.0, 1.0, 0.5]),
+    ];
+    assert!(near(&swapped, &expected), "{swapped:?}");
 }

@@ -5,7 +5,8 @@ use prepose_scene::Relation;
 use serde_json::Value;
 
 use super::*;
-use crate::bucket::{Buckets, Fit, Sizes};
+use crate::bucket::Fit;
+use crate::objects::Object;
 use crate::order::Order;
 use crate::pairs::{Pair, lines, with_relation};
 use crate::sides::{SideWords, names_a_side, swapped};
@@ -51,7 +52,42 @@ fn buckets_are_kohyas() {
         offset: [32, 0],
         size: [128, 128],
     };
-    assert_eq!(one.chooser().fit([300, 200]), Some(expected));
+    assert_eq!(one.chooser().fit([300, 200]), Ok(expected));
+}
+
+#[test]
+fn sides_of_buckets_are_multiples_of_their_step() {
+    let sides = |shortest, longest, step| {
+        let buckets = Buckets {
+            shortest,
+            longest,
+            step,
+            no_upscale: false,
+        };
+        let Buckets {
+            shortest, longest, ..
+        } = buckets.in_steps();
+        (shortest, longest)
+    };
+    // kohya: min - min % step; max + step - max % step, unless it is a multiple.
+    assert_eq!(sides(288, 1152, 64), (288 - 32, 1152));
+    assert_eq!(sides(100, 1000, 64), (100 - 36, 1000 + 64 - 40));
+    assert_eq!(sides(256, 1024, 64), (256, 1024));
+    let sizes = Sizes {
+        resolution: [576, 576],
+        buckets: Some(
+            Buckets {
+                shortest: 288,
+                longest: 1152,
+                step: 64,
+                no_upscale: false,
+            }
+            .in_steps(),
+        ),
+    };
+    let chooser = sizes.chooser();
+    let mut sides = chooser.buckets().as_flattened().iter();
+    assert!(sides.all(|side| side.is_multiple_of(64)));
 }
 
 #[test]
@@ -91,6 +127,7 @@ fn samples(captions: &[&str]) -> Vec<Looked> {
         sha256: String::new(),
         shown_sha256: None,
         size: [8, 8],
+        fit: one_size().fit([8, 8]).unwrap(),
     };
     captions.iter().map(sample).collect()
 }
@@ -127,6 +164,33 @@ fn mirror_images_do_not_lie() {
         told(Flips::Both(SideWords::Keep))[3],
         (1, true, side.clone())
     );
+    // What is not swapped by a word for a word would be wrong.
+    let turning = samples(&["a dial turned clockwise, left of a lamp"]);
+    for (words, count) in [
+        (SideWords::LeaveOut, 1),
+        (SideWords::Swap, 1),
+        (SideWords::Keep, 2),
+    ] {
+        assert_eq!(
+            items(&turning, Flips::Both(words)).len(),
+            count,
+            "{words:?}"
+        );
+    }
+    // Phrases say where things are as well as captions do.
+    let with_phrase = |phrase: &str| {
+        let mut samples = samples(&["two cups"]);
+        samples[0].sample.objects = vec![Object {
+            phrase: phrase.into(),
+            corners: [0.0, 0.0, 0.5, 1.0],
+        }];
+        samples
+    };
+    let count = |phrase, words| items(&with_phrase(phrase), Flips::Both(words)).len();
+    assert_eq!(count("a cup", SideWords::LeaveOut), 2);
+    assert_eq!(count("the left cup", SideWords::LeaveOut), 1);
+    assert_eq!(count("the left cup", SideWords::Swap), 2);
+    assert_eq!(count("a mirrored cup", SideWords::Swap), 1);
     // In the other order the same is said of the same picture.
     let [other, turned] = ["a cat and a dog", "a cat to the right of a dog"].map(str::to_owned);
     assert_eq!(
