@@ -96,6 +96,20 @@ impl ObjectMaps {
         (0..self.objects.len()).filter_map(mean).collect()
     }
 
+    /// What the objects are called in names of files: each by its slug, with the object's number if that name is taken by one
+    /// before it, as for `dog` and `Dog`.
+    pub fn file_names(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::with_capacity(self.objects.len());
+        for (object, number) in self.objects.iter().zip(1..) {
+            let slug = slug(object);
+            let numbered = (number..).map(|number| format!("{slug}-{number}"));
+            let mut all = std::iter::once(slug.clone()).chain(numbered);
+            let free = all.find(|name| !names.contains(name));
+            names.extend(free);
+        }
+        names
+    }
+
     /// Writes `STEM-OBJECT.png` for each object, the mean over the steps as a heat map over `picture`; `STEM-steps.png`, a
     /// row for each object and a column for each of at most ten steps, each tile with its own brightest spot; and
     /// `STEM.safetensors` with the values as `maps`, f32 [steps, objects, rows, columns]. Returns the paths.
@@ -109,15 +123,8 @@ impl ObjectMaps {
         picture: &Picture,
     ) -> Result<Vec<PathBuf>, MapsError> {
         let mut paths = Vec::new();
-        let mean = self.mean();
-        for (index, (object, map)) in self.objects.iter().zip(&mean).enumerate() {
-            let twice = self.objects[..index].contains(object);
-            let number = if twice {
-                format!("-{}", index + 1)
-            } else {
-                String::new()
-            };
-            let path = folder.join(format!("{stem}-{}{number}.png", slug(object)));
+        for (object, map) in self.file_names().iter().zip(self.mean()) {
+            let path = folder.join(format!("{stem}-{object}.png"));
             save_plain(&path, &map.over(picture, map.peak()))?;
             paths.push(path);
         }
@@ -223,5 +230,21 @@ mod tests {
         let bytes = std::fs::read(&paths[3]).unwrap();
         let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
         assert_eq!(file.tensor("maps").unwrap().shape(), [2, 2, 2, 2]);
+    }
+
+    #[test]
+    fn no_two_objects_have_one_file() {
+        let names = |objects: &[&str]| {
+            let maps = ObjectMaps {
+                objects: objects.iter().map(|object| (*object).to_owned()).collect(),
+                steps: Vec::new(),
+                maps: Vec::new(),
+            };
+            maps.file_names()
+        };
+        assert_eq!(names(&["dog", "cat", "dog"]), ["dog", "cat", "dog-3"]);
+        assert_eq!(names(&["Dog", "dog", "dog!"]), ["dog", "dog-2", "dog-3"]);
+        assert_eq!(names(&["dog 2", "dog", "dog"]), ["dog-2", "dog", "dog-3"]);
+        assert_eq!(names(&["dog 3", "dog", "dog"]), ["dog-3", "dog", "dog-4"]);
     }
 }

@@ -22,6 +22,9 @@ const REQUEST_KEYWORD: &str = "prepose";
 /// The chunk in the form of AUTOMATIC1111's web UI.
 const PARAMETERS_KEYWORD: &str = "parameters";
 
+/// Endings of checkpoints that are single files.
+const FILES: [&str; 6] = ["safetensors", "sft", "ckpt", "pt", "pth", "bin"];
+
 /// Why a picture could not be encoded or its metadata not read.
 #[derive(Debug, Error)]
 pub enum PngError {
@@ -252,9 +255,7 @@ fn parameters(
     {
         let _ = write!(text, ", Model hash: {hash}");
     }
-    let model = Path::new(&request.model.checkpoint);
-    let model = model.file_stem().unwrap_or(model.as_os_str());
-    let _ = write!(text, ", Model: {}", model.to_string_lossy());
+    let _ = write!(text, ", Model: {}", model_name(&request.model.checkpoint));
     if request.clip_skip > 0 {
         // The web UI counts the last layer as 1.
         let _ = write!(text, ", Clip skip: {}", request.clip_skip + 1);
@@ -275,6 +276,19 @@ fn parameters(
     }
     let _ = write!(text, ", Version: prepose {}", env!("CARGO_PKG_VERSION"));
     text
+}
+
+/// What people call a checkpoint: the last part of its path, without the ending of a weights file. What follows a dot in a
+/// folder's name belongs to the name, as in `sd-1.5`.
+pub fn model_name(checkpoint: &str) -> String {
+    let path = Path::new(checkpoint);
+    let ending = path.extension().unwrap_or_default();
+    let name = match FILES.iter().any(|file| ending.eq_ignore_ascii_case(file)) {
+        true => path.file_stem(),
+        false => path.file_name(),
+    };
+    let name = name.unwrap_or(path.as_os_str());
+    name.to_string_lossy().into_owned()
 }
 
 /// What a PNG says about itself.
@@ -374,6 +388,27 @@ mod tests {
         );
         let decoded = image::open(&path).unwrap().into_rgb8();
         assert_eq!(decoded.into_raw(), picture().rgb);
+    }
+
+    #[test]
+    fn only_weights_files_lose_their_ending() {
+        for (checkpoint, name) in [
+            ("toybox", "toybox"),
+            (
+                "models/stable-diffusion-xl-base-1.0",
+                "stable-diffusion-xl-base-1.0",
+            ),
+            ("stabilityai/sd-1.4/", "sd-1.4"),
+            ("models/sd-v1.5.safetensors", "sd-v1.5"),
+            ("v1-5-pruned.CKPT", "v1-5-pruned"),
+            ("..", ".."),
+        ] {
+            assert_eq!(model_name(checkpoint), name);
+            let mut request = request();
+            request.model.checkpoint = checkpoint.into();
+            let text = parameters(&request, "ddim", None);
+            assert!(text.contains(&format!(", Model: {name}, ")), "{text}");
+        }
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub struct Limits {
     pub waiting_per_caller: usize,
     /// Connections at a time.
     pub connections: usize,
-    /// Seconds in which a request's head and body must arrive.
+    /// Seconds in which a request's head and body must arrive, and in which a client must read some of its answer.
     pub patience: u64,
 }
 
@@ -207,12 +207,19 @@ impl App {
             let message = format!("that shows {shown} pictures; one request may show {MOST_SHOWN}");
             return Err(Problem::from(Refusal::new("request.pictures", message)));
         }
+        let mut sent = Vec::new();
         for (param, image) in wanted.images() {
             let bytes = picture::from_base64(image, param)?;
             let png = picture::clean(&bytes, limits.pixels_sent, param)?;
-            *image = self.studio.take_in(&png)?;
+            let taken = self.studio.take_in(&png)?;
+            *image = taken.image;
+            sent.push(taken.kept);
         }
-        Ok(self.studio.plan(wanted)?)
+        let mut plan = self.studio.plan(wanted)?;
+        for unit in &mut plan.units {
+            unit.sent.clone_from(&sent);
+        }
+        Ok(plan)
     }
 
     /// Queues a job that the page watches.

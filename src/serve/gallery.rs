@@ -1,6 +1,8 @@
 //! Finished pictures in a folder: `ID.png`, and `ID.json` with what is known of it. The picture is written first and both
 //! whole, so what has no `.json` was not finished and is not listed.
 
+mod owners;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,6 +16,8 @@ use serde_json::{Value, json};
 
 use crate::guard::Caller;
 use crate::random;
+pub use owners::OpenError;
+use owners::Owners;
 
 /// The most bytes of a `.json`.
 const MOST_FACTS: u64 = 1 << 20;
@@ -35,9 +39,15 @@ pub struct Facts {
     pub kind: String,
     /// The job it was made in.
     pub job: String,
-    /// Whose.
-    #[serde(default)]
-    pub caller: Caller,
+}
+
+/// What `ID.json` holds.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    /// The owner's mark; none of a server without tokens of its own.
+    owner: Option<String>,
+    #[serde(flatten)]
+    facts: Facts,
 }
 
 /// A part of the history.
@@ -60,11 +70,11 @@ struct Known {
     status: String,
 }
 
-impl From<&Facts> for Known {
-    fn from(facts: &Facts) -> Self {
+impl Known {
+    fn new(caller: Caller, facts: &Facts) -> Self {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_lowercase();
         Self {
-            caller: facts.caller,
+            caller,
             prompt: text(&facts.request["prompt"]),
             status: text(&facts.verdict["status"]),
         }
@@ -76,18 +86,21 @@ pub struct Gallery {
     folder: PathBuf,
     /// By identifier, which begins with the time.
     known: Mutex<BTreeMap<String, Known>>,
+    owners: Owners,
     /// None if another server has the folder.
     _alone: Option<FolderLock>,
 }
 
 impl Gallery {
-    /// Opens the folder, or makes it, and reads what is known of its pictures.
+    /// Opens the folder, or makes it, and reads what is known of the callers' pictures. `tokens` are the callers', in the order of
+    /// their numbers; none for a single caller, whose pictures are those that were made without tokens.
     ///
     /// # Errors
-    /// It cannot be made or written to.
-    pub fn open(folder: &Path) -> Result<Self, WriteError> {
+    /// It cannot be made or written to, or its key cannot be read.
+    pub fn open(folder: &Path, tokens: &[String]) -> Result<Self, OpenError> {
         prepare_folder(folder)?;
         let alone = lock(folder)?;
+        let owners = Owners::of(tokens, folder)?;
         if alone.is_some() {
             // Nobody else writes here, so what is unfinished was left by a server that was killed.
             remove_unfinished(folder);
@@ -102,13 +115,18 @@ impl Gallery {
             if !is_id(id) || !folder.join(format!("{id}.png")).is_file() {
                 continue;
             }
-            if let Some(facts) = read_facts(&entry.path()) {
-                known.insert(id.to_owned(), Known::from(&facts));
+            let Some(Stored { owner, facts }) = read_stored(&entry.path()) else {
+                continue;
+            };
+            // What is nobody's is seen by nobody.
+            if let Some(caller) = owners.caller(owner.as_deref()) {
+                known.insert(id.to_owned(), Known::new(caller, &facts));
             }
         }
         Ok(Self {
             folder: folder.to_path_buf(),
             known: Mutex::new(known),
+            owners,
             _alone: alone,
         })
     }
@@ -117,16 +135,18 @@ impl Gallery {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a picture and returns its identifier.
+    /// Keeps a picture of the caller's and returns its identifier.
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn keep(&self, png: &[u8], facts: Facts) -> Result<String, WriteError> {
+    pub fn keep(&self, caller: Caller, png: &[u8], facts: Facts) -> Result<String, WriteError> {
         let id = format!("{:012x}-{}", now_ms(), random::hex(8));
         write_atomically(&self.folder.join(format!("{id}.png")), png)?;
-        let text = json!(facts).to_string();
+        let known = Known::new(caller, &facts);
+        let owner = self.owners.mark(caller).map(str::to_owned);
+        let text = json!(Stored { owner, facts }).to_string();
         write_atomically(&self.folder.join(format!("{id}.json")), text.as_bytes())?;
-        self.known().insert(id.clone(), Known::from(&facts));
+        self.known().insert(id.clone(), known);
         Ok(id)
     }
 
@@ -144,7 +164,8 @@ impl Gallery {
     }
 
     fn stored(&self, id: &str) -> Option<Facts> {
-        read_facts(&self.folder.join(format!("{id}.json")))
+        let stored = read_stored(&self.folder.join(format!("{id}.json")));
+        stored.map(|stored| stored.facts)
     }
 
     /// The bytes of the caller's picture.
@@ -206,7 +227,7 @@ impl Gallery {
     }
 }
 
-fn read_facts(path: &Path) -> Option<Facts> {
+fn read_stored(path: &Path) -> Option<Stored> {
     let bytes = read_regular(path, MOST_FACTS).ok()?;
     serde_json::from_slice(&bytes).ok()
 }
@@ -242,9 +263,15 @@ fn now_ms() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use sha2::{Digest, Sha256};
+
     use super::*;
 
-    fn facts(prompt: &str, caller: Caller, status: &str) -> Facts {
+    fn tokens(tokens: &[&str]) -> Vec<String> {
+        tokens.iter().map(|token| (*token).to_owned()).collect()
+    }
+
+    fn facts(prompt: &str, status: &str) -> Facts {
         Facts {
             request: json!({"prompt": prompt, "seed": 1}),
             verdict: json!({"status": status}),
@@ -252,33 +279,34 @@ mod tests {
             made: 1,
             kind: "plain".into(),
             job: "j".into(),
-            caller,
         }
     }
 
     #[test]
     fn pictures_stay() {
         let folder = tempfile::tempdir().unwrap();
-        let gallery = Gallery::open(folder.path()).unwrap();
+        let callers = tokens(&["first-token", "second-token"]);
+        let open = || Gallery::open(folder.path(), &callers).unwrap();
+        let gallery = open();
         let mut ids: Vec<String> = ["a dog", "a cat", "a Dog and a cup"]
             .iter()
-            .map(|prompt| gallery.keep(b"png", facts(prompt, 0, "PASS")).unwrap())
+            .map(|prompt| gallery.keep(0, b"png", facts(prompt, "PASS")).unwrap())
             .collect();
-        gallery.keep(b"other", facts("a dog", 1, "FAIL")).unwrap();
+        gallery.keep(1, b"other", facts("a dog", "FAIL")).unwrap();
         // Left by a server that was killed: a picture without what is known of it, and the reverse.
         std::fs::write(folder.path().join("00-aa.png"), "half").unwrap();
         std::fs::write(folder.path().join(".prepose-x1"), "half").unwrap();
         std::fs::write(
             folder.path().join("00-bb.json"),
-            json!(facts("x", 0, "")).to_string(),
+            json!(facts("x", "")).to_string(),
         )
         .unwrap();
 
         // While another server has the folder, it may be writing that.
-        let _other = Gallery::open(folder.path()).unwrap();
+        let _other = open();
         assert!(folder.path().join(".prepose-x1").exists());
         drop((gallery, _other));
-        let again = Gallery::open(folder.path()).unwrap();
+        let again = open();
         assert!(!folder.path().join(".prepose-x1").exists());
         ids.reverse();
         let listed = |page: &Page| -> Vec<String> {
@@ -299,12 +327,53 @@ mod tests {
             assert!(again.read(caller, id).is_none() && !again.remove(caller, id));
         }
         assert!(again.remove(0, &ids[0]) && !again.remove(0, &ids[0]));
-        assert_eq!(
-            Gallery::open(folder.path())
-                .unwrap()
-                .page(0, None, 9, "", "")
-                .total,
-            2
-        );
+        assert_eq!(open().page(0, None, 9, "", "").total, 2);
+    }
+
+    #[test]
+    fn pictures_stay_their_tokens_when_others_come_and_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = |callers: &[&str]| Gallery::open(folder.path(), &tokens(callers)).unwrap();
+        let gallery = open(&["first-token", "second-token"]);
+        let keep = |caller| gallery.keep(caller, b"png", facts("a dog", "")).unwrap();
+        let [first, second] = [0, 1].map(keep);
+        drop(gallery);
+        let gallery = open(&["a-new-token", "second-token"]);
+        assert!(gallery.facts(1, &second).is_some());
+        for (caller, id) in [(0, &first), (1, &first), (0, &second)] {
+            assert!(gallery.read(caller, id).is_none() && !gallery.remove(caller, id));
+        }
+        drop(gallery);
+        let gallery = open(&["second-token", "first-token"]);
+        assert!(gallery.read(0, &second).is_some() && gallery.read(1, &first).is_some());
+        let text = std::fs::read_to_string(folder.path().join(format!("{first}.json"))).unwrap();
+        // A digest without the key could be found by guessing.
+        let plain = Sha256::digest("first-token");
+        assert!(!text.contains("first-token") && !text.contains(&format!("{plain:x}")[..32]));
+    }
+
+    #[test]
+    fn pictures_of_servers_without_tokens_are_of_such_servers() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = |callers: &[&str]| Gallery::open(folder.path(), &tokens(callers)).unwrap();
+        let gallery = open(&[]);
+        let id = gallery.keep(0, b"png", facts("a dog", "")).unwrap();
+        drop(gallery);
+        let gallery = open(&["first-token"]);
+        assert!(gallery.read(0, &id).is_none());
+        let other = gallery.keep(0, b"png", facts("a dog", "")).unwrap();
+        drop(gallery);
+        let gallery = open(&[]);
+        assert!(gallery.read(0, &id).is_some() && gallery.read(0, &other).is_none());
+    }
+
+    #[test]
+    fn a_broken_key_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("callers.key"), "half").unwrap();
+        let opened = Gallery::open(folder.path(), &tokens(&["first-token"]));
+        let message = opened.err().unwrap().to_string();
+        assert!(message.contains("callers.key"), "{message}");
+        assert!(Gallery::open(folder.path(), &[]).is_ok());
     }
 }

@@ -22,6 +22,7 @@ pub mod http;
 pub mod jobs;
 mod metrics;
 pub mod page;
+mod patient;
 mod picture;
 mod problem;
 pub mod queue;
@@ -34,7 +35,9 @@ mod worker;
 
 pub use app::{App, Limits, Setup};
 pub use problem::{Problem, Refusal};
-pub use studio::{Batch, Finished, Kind, Maker, MapImage, Plan, Studio, Trouble, Unit, Watch};
+pub use studio::{
+    Batch, Finished, Kept, Kind, Maker, MapImage, Plan, Studio, Taken, Trouble, Unit, Watch,
+};
 pub use wire::{
     Init, LoraWanted, PictureWanted, RegionWanted, RequestWanted, SearchWanted, SecondPassWanted,
     Wanted,

@@ -4,7 +4,8 @@ use std::io::Cursor;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
-use image::{ImageFormat, ImageReader, Limits};
+use image::metadata::Orientation;
+use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, ImageResult, Limits};
 
 use crate::problem::Refusal;
 
@@ -32,7 +33,8 @@ pub fn from_base64(text: &str, param: &'static str) -> Result<Vec<u8>, Refusal> 
     decoded.map_err(|error| Refusal::new(param, format!("the picture is not in base64: {error}")))
 }
 
-/// The picture as a PNG without anything else in it.
+/// The picture as a PNG without anything else in it: the right way up, in 8 bits. What is transparent stays transparent, so that
+/// the studio makes of it what it makes of files.
 ///
 /// # Errors
 /// Not a PNG, JPEG or WebP of at most `pixels` pixels, or one that moves.
@@ -58,19 +60,35 @@ pub fn clean(bytes: &[u8], pixels: u64, param: &'static str) -> Result<Vec<u8>, 
         );
         return Err(wrong(message));
     }
-    let mut reader = reader().map_err(|_| wrong(unreadable.into()))?;
+    let reader = reader().map_err(|_| wrong(unreadable.into()))?;
     let mut limits = Limits::default();
     limits.max_alloc = Some(pixels * 16 + MOST_TEXT);
-    reader.limits(limits);
-    let decoded = reader
-        .decode()
+    let decoded = upright(reader, limits)
         .map_err(|_| wrong(format!("{unreadable}: it is damaged or cut short")))?;
+    let decoded: DynamicImage = match decoded.color().has_alpha() {
+        true => decoded.into_rgba8().into(),
+        false => decoded.into_rgb8().into(),
+    };
     let mut png = Vec::new();
-    let written = decoded
-        .into_rgb8()
-        .write_to(&mut Cursor::new(&mut png), ImageFormat::Png);
+    let written = decoded.write_to(&mut Cursor::new(&mut png), ImageFormat::Png);
     written.map_err(|error| wrong(format!("the picture cannot be used: {error}")))?;
     Ok(png)
+}
+
+/// Reads a picture within the limits and turns it as its EXIF data say.
+fn upright(
+    mut reader: ImageReader<Cursor<&[u8]>>,
+    mut limits: Limits,
+) -> ImageResult<DynamicImage> {
+    reader.limits(limits.clone());
+    let mut decoder = reader.into_decoder()?;
+    // Unlike `ImageReader::decode`, decoders alone do not look at what the whole picture takes.
+    limits.reserve(decoder.total_bytes())?;
+    // Of data that cannot be read nothing is known.
+    let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
+    let mut image = DynamicImage::from_decoder(decoder)?;
+    image.apply_orientation(orientation);
+    Ok(image)
 }
 
 /// Whether it is an animated PNG or WebP.
@@ -141,5 +159,23 @@ mod tests {
         assert!(cut.message.contains("cut short"), "{cut}");
         let moving = [&png[..33], b"\0\0\0\x08acTL", &png[33..]].concat();
         assert!(refused(&moving).contains("moves"));
+    }
+
+    #[test]
+    fn pictures_are_upright_and_stay_transparent() {
+        let fixtures = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
+        let sent_and_clean = |name: &str| {
+            let sent = std::fs::read(fixtures.join(name)).unwrap();
+            let clean = clean(&sent, 1 << 24, "image").unwrap();
+            [sent, clean].map(|bytes| image::load_from_memory(&bytes).unwrap())
+        };
+        // 24 × 16 in the file, whose EXIF orientation is 6: a quarter turn to the right.
+        let [sent, photo] = sent_and_clean("training-data/turned.jpg");
+        assert_eq!((photo.width(), photo.height()), (16, 24));
+        assert!(photo == sent.rotate90());
+        for name in ["pictures/transparent.png", "pictures/rgb.png"] {
+            let [sent, clean] = sent_and_clean(name);
+            assert!(clean == sent, "{name}");
+        }
     }
 }

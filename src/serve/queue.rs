@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::guard::Caller;
 use crate::jobs::Job;
-use crate::studio::Unit;
+use crate::studio::{Kind, Unit};
 
 /// How much may wait.
 #[derive(Clone, Copy, Debug)]
@@ -166,16 +166,20 @@ impl Queue {
         }
     }
 
-    /// Up to `most` units that can be made together with one that was taken, in turn among the callers.
+    /// Up to `most` units that can be made together with one that was taken, in turn among the callers. A search is made alone,
+    /// whatever the number of its candidates.
     pub fn companions(&self, lead: &Waiting, most: usize) -> Vec<Waiting> {
         let mut inner = self.inner();
         let mut taken = Vec::new();
-        if lead.unit.candidates > 1 {
+        if lead.unit.kind == Kind::Candidate {
             return taken;
         }
         while taken.len() < most {
-            let fits =
-                |waiting: &Waiting| waiting.unit.key == lead.unit.key && waiting.job.is_wanted();
+            let fits = |waiting: &Waiting| {
+                waiting.unit.kind != Kind::Candidate
+                    && waiting.unit.key == lead.unit.key
+                    && waiting.job.is_wanted()
+            };
             match inner.in_turn(fits) {
                 Some(at) => taken.push(inner.take(at)),
                 None => break,
@@ -210,14 +214,13 @@ impl Inner {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use serde_json::Value;
 
     use super::*;
     use crate::jobs::{Api, Jobs, Status};
-    use crate::studio::Kind;
 
-    fn unit(key: &str, cost: u64) -> Unit {
+    pub(crate) fn unit(key: &str, cost: u64) -> Unit {
         Unit {
             order: Value::Null,
             key: key.into(),
@@ -230,6 +233,7 @@ mod tests {
             previews: 0,
             maps: false,
             request: Value::Null,
+            sent: Vec::new(),
             cost,
         }
     }
@@ -273,6 +277,30 @@ mod tests {
             .collect();
         assert_eq!(with, [2, 1]);
         assert_eq!(queue.len(), 2);
+    }
+
+    #[test]
+    fn searches_are_made_alone() {
+        let queue = queue();
+        let job = Arc::new(Job::new(1, Api::Native, Value::Null, 4, None));
+        // As `best_of: 1` asks for them.
+        let search = || Unit {
+            kind: Kind::Candidate,
+            ..unit("a", 1)
+        };
+        let units = vec![search(), search(), unit("a", 1), unit("a", 1)];
+        queue.push(&job, units, |_| ()).unwrap();
+        let lead = queue.next().unwrap();
+        assert!(queue.companions(&lead, 8).is_empty());
+        queue.put_back(vec![lead]);
+        assert_eq!(queue.len(), 4);
+        let taken = [queue.next(), queue.next()].map(|one| one.unwrap().unit.kind);
+        assert_eq!(taken, [Kind::Candidate; 2]);
+        // Neither is one taken along by what is none.
+        let plain = queue.next().unwrap();
+        queue.push(&job, vec![search()], |_| ()).unwrap();
+        let with = queue.companions(&plain, 8);
+        assert_eq!((with.len(), with[0].unit.kind), (1, Kind::Plain));
     }
 
     #[test]

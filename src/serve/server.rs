@@ -11,6 +11,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::sync::Semaphore;
 
 use crate::app::App;
+use crate::patient::Patient;
 use crate::{http, worker};
 
 /// How long connections may go on after the last picture.
@@ -64,7 +65,8 @@ pub fn serve(
                 .timer(TokioTimer::new())
                 .header_read_timeout(patience)
                 .max_buf_size(64 << 10);
-            let connection = builder.serve_connection(TokioIo::new(stream), service);
+            let stream = TokioIo::new(Patient::new(stream, patience));
+            let connection = builder.serve_connection(stream, service);
             let connection = graceful.watch(connection);
             tokio::spawn(async move {
                 // Whoever sends nonsense or goes away is no concern of ours.

@@ -1,5 +1,8 @@
 //! Who makes pictures: what the server needs of them, and what it tells them.
 
+use std::any::Any;
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use crate::problem::Refusal;
@@ -25,15 +28,27 @@ pub trait Studio: Send + Sync + 'static {
     /// As [`plan`](Self::plan).
     fn spell(&self, wanted: &Wanted) -> Result<[String; 2], Refusal>;
 
-    /// Takes a picture in; afterwards [`Init::image`](crate::Init::image) is what is returned.
+    /// Takes a picture in; afterwards [`Init::image`](crate::Init::image) is [`Taken::image`].
     ///
     /// # Errors
     /// It cannot be kept.
-    fn take_in(&self, png: &[u8]) -> Result<String, Refusal>;
+    fn take_in(&self, png: &[u8]) -> Result<Taken, Refusal>;
 
     /// The one that makes the pictures; called once, on its own thread.
     fn maker(&self) -> Box<dyn Maker>;
 }
+
+/// A picture that was taken in.
+#[derive(Clone, Debug)]
+pub struct Taken {
+    /// What stands for it in requests.
+    pub image: String,
+    /// The studio has it for as long as this lives.
+    pub kept: Kept,
+}
+
+/// Keeps a picture that was taken in, and says nothing.
+pub type Kept = Arc<dyn Any + Send + Sync>;
 
 /// Makes pictures, on a thread of its own.
 pub trait Maker {
@@ -51,7 +66,7 @@ pub trait Maker {
 }
 
 /// Units that are made together.
-pub type Batch = [std::sync::Arc<Unit>];
+pub type Batch = [Arc<Unit>];
 
 /// Why a batch was not made.
 #[derive(Debug)]
@@ -89,7 +104,7 @@ impl Kind {
 pub struct Unit {
     /// What the maker makes it from; nobody else reads it.
     pub order: Value,
-    /// Units with the same one may be made together.
+    /// Units with the same one may be made together; a search is made alone.
     pub key: String,
     /// The seed it begins with.
     pub seed: u64,
@@ -109,6 +124,8 @@ pub struct Unit {
     pub maps: bool,
     /// The request in the words of the wire, with this seed.
     pub request: Value,
+    /// The pictures that were sent with it, which [`App`](crate::App) puts here.
+    pub sent: Vec<Kept>,
     /// What it costs, in pixels and steps, for fairness.
     pub cost: u64,
 }

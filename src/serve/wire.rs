@@ -269,10 +269,10 @@ pub struct SecondPassWanted {
     /// By name; none is the first pass's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<String>,
-    /// None is the first pass's.
+    /// None is the first pass's. What changes in it is counted through the steps of both passes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
-    /// None is the first pass's.
+    /// None is the first pass's; counted likewise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub negative_prompt: Option<String>,
 }

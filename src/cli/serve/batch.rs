@@ -45,6 +45,8 @@ struct Course<'a, 'b> {
     calls: usize,
     /// Recorded passes of guidance so far.
     guided: usize,
+    /// Whether previews are decoded in tiles, because memory ran out without.
+    tiled: bool,
     watch: &'b mut dyn Watch,
 }
 
@@ -81,6 +83,7 @@ impl Studio<'_> {
             traced: maps,
             calls: 0,
             guided: 0,
+            tiled: false,
             watch,
         };
         let more = seconds.as_ref().map_or(0, |seconds| seconds[0].steps);
@@ -101,10 +104,9 @@ impl Studio<'_> {
         for (row, unit) in rows.into_iter().enumerate() {
             let one = latents.clone().narrow(0, row, 1);
             let started = Instant::now();
-            let picture = engine
-                .decode(one, requests[unit].vae_tiling)
-                .map_err(fail)?
-                .remove(0);
+            let (mut decoded, tiled) = engine.decode_for(&requests[unit], one).map_err(fail)?;
+            let picture = decoded.remove(0);
+            requests[unit].vae_tiling = tiled;
             let seconds_taken = denoised + started.elapsed().as_secs_f64();
             let cost = json!({"unet_calls": course.calls, "guided_passes": course.guided, "seconds": seconds_taken});
             let first = seconds.as_ref().map(|seconds| FirstPass {
@@ -135,7 +137,7 @@ impl Studio<'_> {
             course.with_hooks(|hooks| session.advance(1, hooks))?;
             course.calls += 1;
             let step = course.calls;
-            self.tell(course, &session, step, of)?;
+            self.tell(course, requests, &session, step, of)?;
             if !course.drop_unwanted(&mut session) {
                 return Ok(None);
             }
@@ -166,9 +168,12 @@ impl Studio<'_> {
             .collect();
         for (row, unit) in course.rows.clone().into_iter().enumerate() {
             let one = latents.clone().narrow(0, row, 1);
-            let first = &firsts[unit];
-            let picture = engine.decode(one, first.vae_tiling).map_err(fail)?;
-            let png = self.png(first, &picture[0], None)?;
+            let (picture, tiled) = engine.decode_for(&firsts[unit], one).map_err(fail)?;
+            let first = Request {
+                vae_tiling: tiled,
+                ..firsts[unit].clone()
+            };
+            let png = self.png(&first, &picture[0], None)?;
             if course.batch[unit].previews > 0 && course.watch.seen(unit) {
                 course.watch.preview(unit, 0, course.calls, &png);
             }
@@ -188,10 +193,11 @@ impl Studio<'_> {
         Ok(latents.map(|latents| (requests, latents)))
     }
 
-    /// Tells of a step.
+    /// Tells of a step; `requests` are those of all units.
     fn tell(
         &self,
         course: &mut Course,
+        requests: &[Request],
         session: &Session,
         step: usize,
         of: usize,
@@ -241,12 +247,16 @@ impl Studio<'_> {
                 continue;
             };
             let one = denoised.clone().narrow(0, row, 1);
+            let request = Request {
+                vae_tiling: course.tiled,
+                ..requests[unit].clone()
+            };
             // Early ones may be out of range of what can be shown.
-            let decoded = self.loaded.engine.decode(one, false);
-            if let Some(png) = decoded
-                .ok()
-                .and_then(|pictures| png::encode_plain(pictures.first()?).ok())
-            {
+            let Ok((pictures, tiled)) = self.loaded.engine.decode_for(&request, one) else {
+                continue;
+            };
+            course.tiled = tiled;
+            if let Some(png) = (pictures.first()).and_then(|one| png::encode_plain(one).ok()) {
                 course.watch.preview(unit, 0, step, &png);
             }
         }

@@ -2,6 +2,7 @@
 
 mod batch;
 mod eye;
+mod inbox;
 mod maker;
 mod plan;
 mod reading;
@@ -11,7 +12,7 @@ mod verdict;
 
 use std::io::Write as _;
 use std::net::{IpAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -19,6 +20,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use prepose::device::DeviceSpec;
 use prepose::make::BatchSize;
+use prepose::output::png;
 use prepose::request::{Adapter, Dtype, ModelRequest};
 use prepose_serve::gallery::Gallery;
 use prepose_serve::guard::Guard;
@@ -27,6 +29,7 @@ use prepose_serve::{App, Limits, Setup, server};
 use prepose_weights::TOYBOX;
 
 use super::{OK, checker, interrupt, model};
+use inbox::Inbox;
 use studio::{Model, Shared, Shop};
 
 /// What a file of tokens may have.
@@ -158,7 +161,7 @@ pub struct Args {
     /// The most pictures of one token that may wait.
     #[arg(long, value_name = "N", default_value_t = 256, help_heading = "Limits")]
     max_waiting_per_token: usize,
-    /// Seconds within which a request must have arrived.
+    /// Seconds within which a request must have arrived, and after which a client that reads nothing is left.
     #[arg(
         long,
         value_name = "SECONDS",
@@ -181,6 +184,8 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         ensure!(value > 0, "{name} is 0, but must be at least 1");
     }
     let (tokens, shown) = args.tokens()?;
+    // One that was made up here is another one the next time, and the pictures are to be there still.
+    let lasting: &[String] = if shown.is_some() { &[] } else { &tokens };
     let listener = TcpListener::bind((args.host, args.port));
     let listener =
         listener.with_context(|| format!("cannot listen on {} port {}", args.host, args.port))?;
@@ -188,7 +193,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let shop = args.shop()?;
     let gallery = match args.out.as_os_str() == "none" {
         true => None,
-        false => Some(Gallery::open(&args.out).context("cannot keep pictures (--out)")?),
+        false => Some(Gallery::open(&args.out, lasting).context("cannot keep pictures (--out)")?),
     };
     let mut hosts = server::names(address);
     hosts.extend(args.host_name.iter().cloned());
@@ -283,16 +288,7 @@ impl Args {
         };
         let mut models: Vec<Model> = Vec::new();
         for checkpoint in checkpoints {
-            let name = Path::new(checkpoint)
-                .file_stem()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned();
-            let name = if name.is_empty() {
-                checkpoint.clone()
-            } else {
-                name
-            };
+            let name = png::model_name(checkpoint);
             ensure!(
                 models.iter().all(|model| model.name != name),
                 "two checkpoints are called {name}; rename one of them"
@@ -318,8 +314,7 @@ impl Args {
             .map(studio::loras)
             .transpose()?
             .unwrap_or_default();
-        let inbox =
-            tempfile::tempdir().context("cannot make a folder for pictures that are sent")?;
+        let inbox = Inbox::new().context("cannot make a folder for pictures that are sent")?;
         Ok(Shop(Arc::new(Shared {
             models,
             loras,
@@ -327,7 +322,7 @@ impl Args {
             detector,
             device,
             batch: self.batch,
-            inbox,
+            inbox: Arc::new(inbox),
             opened: Default::default(),
         })))
     }

@@ -60,7 +60,7 @@ pub fn plan(shared: &Shared, wanted: &Wanted) -> Result<Plan, Refusal> {
                 seed,
                 ..request.clone()
             };
-            let (unit, made) = planning.unit(one, kind, lane, units.len())?;
+            let (unit, made) = planning.unit(one, kind, lane)?;
             lane += unit.candidates;
             size = made;
             units.push(unit);
@@ -104,7 +104,6 @@ impl Planning<'_> {
         mut one: Request,
         kind: Kind,
         lane: usize,
-        number: usize,
     ) -> Result<(Unit, [usize; 2]), Refusal> {
         let (shared, wanted, blueprint) = (self.shared, self.wanted, self.blueprint);
         let search = self.search.as_ref();
@@ -126,7 +125,7 @@ impl Planning<'_> {
         let mut size = [one.width, one.height];
         let mut cost = one.width * one.height * steps;
         let second = wanted.second_pass.as_ref();
-        let second = second.map(|pass| second_pass(blueprint, &one, pass, shared));
+        let second = second.map(|pass| second_pass(blueprint, &one, pass));
         let second = second.transpose()?;
         if let Some(second) = &second {
             size = [second.request.width, second.request.height];
@@ -135,7 +134,7 @@ impl Planning<'_> {
         }
         let candidates = search.map_or(1, |search| search.best_of);
         let unit = Unit {
-            key: key(blueprint, &one, second.as_ref(), wanted, number)?,
+            key: key(blueprint, &one, second.as_ref(), wanted)?,
             seed: one.seed,
             kind,
             candidates,
@@ -145,6 +144,7 @@ impl Planning<'_> {
             previews: wanted.previews,
             maps: wanted.maps,
             request: said(&wire, &one, wanted, self.model),
+            sent: Vec::new(),
             cost: (cost * candidates) as u64,
             order: json!({"request": one, "search": search, "second": second}),
         };
@@ -178,7 +178,6 @@ fn key(
     request: &Request,
     second: Option<&Second>,
     wanted: &Wanted,
-    number: usize,
 ) -> Result<String, Refusal> {
     let shape = |request: &Request| {
         let shape = blueprint.batch_shape(request);
@@ -189,8 +188,7 @@ fn key(
     // Layers whose maps are read take another path through the kernels.
     let scored =
         wanted.maps && AttentionScorer::for_batch(blueprint, std::slice::from_ref(request)).is_ok();
-    let alone = wanted.search.as_ref().map(|_| number);
-    let text = format!("{shape:?} {larger:?} {} {scored} {alone:?}", wanted.maps);
+    let text = format!("{shape:?} {larger:?} {} {scored}", wanted.maps);
     Ok(format!("{:x}", Sha256::digest(text)))
 }
 

@@ -78,6 +78,8 @@ impl Hook for Scoring<'_> {
 /// Tells of the candidates.
 struct Candidates<'a> {
     engine: &'a Engine,
+    /// What previews are made for; it comes to ask for tiles when memory runs out without.
+    request: Request,
     watch: &'a mut dyn Watch,
     cancel: &'a AtomicBool,
     previews: usize,
@@ -122,11 +124,11 @@ impl Candidates<'_> {
         for (row, &candidate) in self.rows.iter().enumerate() {
             let one = denoised.clone().narrow(0, row, 1);
             // Early ones may be out of range of what can be shown.
-            let decoded = self.engine.decode(one, false);
-            if let Some(png) = decoded
-                .ok()
-                .and_then(|pictures| png::encode_plain(pictures.first()?).ok())
-            {
+            let Ok((pictures, tiled)) = self.engine.decode_for(&self.request, one) else {
+                continue;
+            };
+            self.request.vae_tiling = tiled;
+            if let Some(png) = (pictures.first()).and_then(|one| png::encode_plain(one).ok()) {
                 self.watch.preview(0, candidate, self.step, &png);
             }
         }
@@ -202,6 +204,7 @@ pub fn search(
     let (made, told_of) = {
         let mut candidates = Candidates {
             engine,
+            request: request.clone(),
             watch: &mut *watch,
             cancel: &cancel,
             previews: unit.previews,

@@ -13,11 +13,11 @@ use prepose::make::BatchSize;
 use prepose::request::{Adapter, ModelRequest};
 use prepose::sampling::noise::NoiseKind;
 use prepose::sampling::schedulers::SchedulerKind;
-use prepose_serve::{Maker, Plan, Refusal, Studio, Wanted};
+use prepose_serve::{Maker, Plan, Refusal, Studio, Taken, Wanted};
 use prepose_weights::TOYBOX;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
+use super::inbox::Inbox;
 use super::maker::Making;
 use super::{plan, reading};
 use crate::cli::toybox;
@@ -99,8 +99,8 @@ pub struct Shared {
     pub device: OpenDevice,
     /// Pictures at a time.
     pub batch: BatchSize,
-    /// Pictures that were sent, by their hash.
-    pub inbox: tempfile::TempDir,
+    /// Pictures that were sent.
+    pub inbox: Arc<Inbox>,
     /// Checkpoints with LoRAs, opened to check requests; the last ones used.
     pub opened: Mutex<Vec<(ModelRequest, Blueprint)>>,
 }
@@ -227,17 +227,15 @@ impl Studio for Shop {
         Ok(reading::spell(wanted, &adapters.unwrap_or_default()))
     }
 
-    fn take_in(&self, png: &[u8]) -> Result<String, Refusal> {
-        let hash = format!("{:x}", Sha256::digest(png));
-        let path = self.0.inbox.path().join(format!("{hash}.png"));
-        if !path.exists() {
-            let written = prepose::output::files::write_atomically(&path, png);
-            written.map_err(|error| {
-                tracing::error!("{error}");
-                Refusal::new(None, "the picture could not be kept on the server's disk")
-            })?;
-        }
-        Ok(format!("sha256:{hash}"))
+    fn take_in(&self, png: &[u8]) -> Result<Taken, Refusal> {
+        let kept = self.0.inbox.keep(png).map_err(|error| {
+            tracing::error!("{error}");
+            Refusal::new(None, "the picture could not be kept on the server's disk")
+        })?;
+        Ok(Taken {
+            image: format!("sha256:{}", kept.hash),
+            kept,
+        })
     }
 
     fn maker(&self) -> Box<dyn Maker> {

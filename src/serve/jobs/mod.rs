@@ -2,6 +2,7 @@
 
 mod job;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -48,6 +49,32 @@ struct Inner {
     ring: VecDeque<Event>,
     /// In the order in which they came.
     jobs: Vec<Arc<Job>>,
+    /// Those of them that have ended, in the order in which they did.
+    ended: Vec<Arc<Job>>,
+}
+
+impl Inner {
+    /// Keeps a job that has just ended, unless somebody waited for it, who has the answer; too many are kept no longer: of the
+    /// callers with the most, the one that ended longest ago goes.
+    fn end(&mut self, job: &Job) {
+        let Some(at) = self.jobs.iter().position(|known| known.id == job.id) else {
+            return;
+        };
+        if job.waiter.is_some() {
+            self.jobs.remove(at);
+            return;
+        }
+        self.ended.push(self.jobs[at].clone());
+        if self.ended.len() <= ENDED {
+            return;
+        }
+        let of = |caller: Caller| (self.ended.iter().filter(|job| job.caller == caller)).count();
+        let first = (0..self.ended.len()).min_by_key(|at| Reverse(of(self.ended[*at].caller)));
+        if let Some(first) = first {
+            let old = self.ended.remove(first);
+            self.jobs.retain(|known| known.id != old.id);
+        }
+    }
 }
 
 impl Default for Jobs {
@@ -230,17 +257,7 @@ impl Jobs {
                 job.tell(Note::Done);
             }
         }
-        let mut inner = self.inner();
-        // Who waited has its answer.
-        if job.waiter.is_some() {
-            inner.jobs.retain(|known| known.id != job.id);
-        }
-        let ended: Vec<String> = (inner.jobs.iter())
-            .filter(|known| known.id != job.id && known.state().status.is_final())
-            .map(|known| known.id.clone())
-            .collect();
-        let old = ended.len().saturating_sub(ENDED);
-        inner.jobs.retain(|known| !ended[..old].contains(&known.id));
+        self.inner().end(job);
     }
 }
 
@@ -261,5 +278,46 @@ impl Drop for Listening {
             *count = count.saturating_sub(1);
         }
         self.jobs.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn add(jobs: &Jobs, caller: Caller) -> Arc<Job> {
+        let job = Arc::new(Job::new(caller, Api::Native, Value::Null, 1, None));
+        jobs.add(job.clone());
+        job
+    }
+
+    #[test]
+    fn those_that_ended_longest_ago_are_forgotten() {
+        let jobs = Jobs::default();
+        let long = add(&jobs, 1);
+        let other = add(&jobs, 2);
+        jobs.end(&other, Status::Done);
+        let short: Vec<Arc<Job>> = (0..=ENDED).map(|_| add(&jobs, 1)).collect();
+        for job in &short[..ENDED] {
+            jobs.end(job, Status::Done);
+        }
+        jobs.end(&long, Status::Done);
+        jobs.end(&short[ENDED], Status::Done);
+        assert!(jobs.find(1, &long.id).is_some());
+        // Of the 32 that are remembered one is another caller's, and one the long one.
+        let known = |job: &&Arc<Job>| jobs.find(job.caller, &job.id).is_some();
+        assert_eq!(short.iter().filter(known).count(), ENDED - 2);
+        assert!(!known(&&short[0]) && known(&&short[ENDED]));
+        assert!(known(&&other));
+    }
+
+    #[test]
+    fn what_has_not_ended_is_not_forgotten() {
+        let jobs = Jobs::default();
+        let waiting: Vec<Arc<Job>> = (0..2 * ENDED).map(|_| add(&jobs, 1)).collect();
+        jobs.end(&waiting[0], Status::Cancelled);
+        jobs.end(&waiting[0], Status::Done);
+        assert_eq!(jobs.all().len(), waiting.len());
+        assert_eq!(waiting[0].state().status, Status::Cancelled);
     }
 }

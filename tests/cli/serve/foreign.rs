@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::Server;
 use crate::run::{finish, prepose};
+use crate::support::fixture;
 
 fn picture(value: &Value) -> Picture {
     Picture::decode(&STANDARD.decode(value.as_str().unwrap()).unwrap()).unwrap()
@@ -163,6 +164,24 @@ fn webui_clients_get_pictures() {
         "{}",
         missing.text()
     );
+}
+
+#[test]
+fn checkpoints_keep_the_dots_in_their_folders_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoints = ["sd-1.4", "sd-1.5"].map(|name| {
+        let link = folder.path().join(name);
+        std::os::unix::fs::symlink(fixture("single-file/sd1"), &link).unwrap();
+        link.to_string_lossy().into_owned()
+    });
+    let mut networks = vec!["--no-token"];
+    for checkpoint in &checkpoints {
+        networks.extend(["--checkpoint", checkpoint.as_str()]);
+    }
+    let server = Server::start(folder.path(), &networks);
+    let models = server.get("/v1/models").json();
+    let names = [0_usize, 1].map(|at| &models["data"][at]["id"]);
+    assert_eq!(names, [&json!("sd-1.4"), &json!("sd-1.5")]);
 }
 
 #[test]

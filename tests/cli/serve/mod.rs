@@ -20,6 +20,8 @@ pub struct Server {
     child: Child,
     /// `127.0.0.1:PORT`
     pub address: String,
+    /// The token that it made up, if it did.
+    pub token: Option<String>,
     _out: BufReader<ChildStdout>,
 }
 
@@ -41,10 +43,13 @@ impl Server {
             .trim()
             .strip_prefix("http://")
             .unwrap_or_else(|| panic!("it printed {line:?}"));
+        let token = address.split_once("#token=");
+        let token = token.map(|(_, token)| token.to_owned());
         let address = address.split('/').next().unwrap().to_owned();
         Self {
             child,
             address,
+            token,
             _out: out,
         }
     }

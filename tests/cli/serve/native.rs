@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::Server;
 use crate::run::{finish, prepose};
+use crate::support::fixture;
 
 pub fn job(server: &Server, body: &Value) -> Value {
     let accepted = server.post("/api/jobs", body);
@@ -181,6 +182,62 @@ fn a_second_pass_is_image_to_image_from_the_first() {
     };
     let (status, text) = refused(json!({"width": 192, "height": 192}));
     assert!(status == 400 && text.contains("no second pass"), "{text}");
+}
+
+/// Changes of prompts are counted through both passes, as in the web UI's "hires fix"; all else must fit into the second pass.
+#[test]
+fn a_second_pass_goes_on_where_the_first_one_ended() {
+    use base64::Engine as _;
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &["--no-token"]);
+    let body = |more: Value, prompt: Option<&str>| {
+        let mut request = json!({"prompt": "a [cat:dog:2]", "negative_prompt": "[red:blue:.5]", "steps": 4, "seed": 3,
+                                 "width": 64, "height": 64});
+        for (name, value) in more.as_object().unwrap() {
+            request[name] = value.clone();
+        }
+        let mut second =
+            json!({"width": 96, "height": 96, "upscaler": "latent", "steps": 2, "strength": 0.5});
+        if let Some(prompt) = prompt {
+            second["prompt"] = json!(prompt);
+        }
+        json!({"request": request, "second_pass": second, "maps": false, "check": false})
+    };
+    let texts = |prompt: Option<&str>| {
+        let state = job(&server, &body(json!({}), prompt));
+        assert_eq!(state["status"], "done", "{state}");
+        let id = of(&state, "picture")[0]["id"].as_str().unwrap();
+        let file = folder.path().join("served.png");
+        std::fs::write(&file, server.get(&format!("/api/pictures/{id}.png")).body).unwrap();
+        let request = read_request(&file).unwrap();
+        [request.prompt, request.negative_prompt]
+    };
+    assert_eq!(texts(None), ["a dog", "blue"]);
+    // The fifth step of six is the first but one of the second pass.
+    assert_eq!(
+        texts(Some("a [cat:dog:5] [here:1.5]")),
+        ["a [cat:dog:1] [:here:1]", "blue"]
+    );
+    let png = std::fs::read(fixture("ip-adapter").join("first.png")).unwrap();
+    let shown = base64::engine::general_purpose::STANDARD.encode(png);
+    for (more, prompt, param) in [
+        (json!({}), Some("a [cat:dog:6]"), "second_pass.prompt"),
+        (
+            json!({"prompt": "a cat", "negative_prompt": "", "savings": {"tgate": 3}}),
+            None,
+            "request.savings",
+        ),
+        (
+            json!({"pictures": [{"image": shown, "first_step": 2}]}),
+            None,
+            "request.pictures",
+        ),
+    ] {
+        let answer = server.post("/api/jobs", &body(more, prompt));
+        assert_eq!(answer.status, 400, "{}", answer.text());
+        assert_eq!(answer.json()["error"]["param"], param);
+        assert!(answer.text().contains("in the second pass"), "{param}");
+    }
 }
 
 #[test]
@@ -414,6 +471,28 @@ fn tokens_keep_callers_apart() {
     );
     let cookie = format!("Cookie: {}\n", cookie.split(';').next().unwrap());
     assert_eq!(server.ask("GET", "/api/about", &cookie, b"").status, 200);
+}
+
+#[test]
+fn the_history_outlives_a_token_that_was_made_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &["--no-token"]);
+    let body = json!({"request": {"prompt": "a dog", "steps": 2}, "check": false});
+    assert_eq!(job(&server, &body)["status"], "done");
+    drop(server);
+    let total = |server: &Server, token: &str| {
+        let headers = format!("Authorization: Bearer {token}\n");
+        let listed = server.ask("GET", "/api/pictures", &headers, b"");
+        listed.json()["total"].as_u64()
+    };
+    let server = Server::start(folder.path(), &[]);
+    assert_eq!(total(&server, server.token.as_ref().unwrap()), Some(1));
+    drop(server);
+    // Whoever has a token of their own did not make it.
+    let tokens = folder.path().join("tokens.txt");
+    std::fs::write(&tokens, "first-token\n").unwrap();
+    let server = Server::start(folder.path(), &["--token-file", tokens.to_str().unwrap()]);
+    assert_eq!(total(&server, "first-token"), Some(0));
 }
 
 /// A start picture goes into a request by its bytes; what is spelt of it reads a file, and makes the same picture.

@@ -42,6 +42,7 @@ pub(super) fn refused(error: &EngineError, otherwise: &'static str) -> Refusal {
             "guidance scale" => "request.guidance_scale",
             "the last of the guidance steps" => "request.guidance_steps",
             "strength" => "request.init.strength",
+            "a side of the larger start picture" => "second_pass.width",
             "deep cache" | "tgate" | "token merging" => "request.savings",
             _ => otherwise,
         },

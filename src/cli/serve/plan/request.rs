@@ -159,7 +159,7 @@ fn taken_in(shared: &Shared, image: &str, param: &'static str) -> Result<PathBuf
         .strip_prefix("sha256:")
         .filter(|hash| hash.bytes().all(|byte| byte.is_ascii_hexdigit()));
     let hash = hash.ok_or_else(|| Refusal::new(param, "the picture was not taken in"))?;
-    Ok(shared.inbox.path().join(format!("{hash}.png")))
+    Ok(shared.inbox.file(hash))
 }
 
 /// A picture that is shown.

@@ -2,16 +2,14 @@
 
 use std::path::PathBuf;
 
-use prepose::engine::Blueprint;
-use prepose::make::check;
+use prepose::engine::{Blueprint, EngineError};
 use prepose::request::{InitImage, Request, Upscale, Upscaler};
 use prepose_serve::{Refusal, SecondPassWanted};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::refusal::{refused, refused_make};
+use super::refusal::refused;
 use super::request::value;
-use crate::cli::serve::studio::Shared;
 
 /// The second pass of a picture.
 #[derive(Serialize, Deserialize)]
@@ -25,13 +23,12 @@ pub struct Second {
 }
 
 /// The second pass over the picture of `first`, by the rules of AUTOMATIC1111's web UI: `steps` are all made, the last ones of
-/// a schedule of `steps / strength`. Guidance by attention maps has put things into their places in the first pass, and
-/// classifier-free guidance acts in all steps of the second.
+/// a schedule of `steps / strength`, and what changes in its prompts is counted through both passes. Guidance by attention maps
+/// has put things into their places in the first pass, and classifier-free guidance acts in all steps of the second.
 pub(super) fn second_pass(
     blueprint: &Blueprint,
     first: &Request,
     wanted: &SecondPassWanted,
-    shared: &Shared,
 ) -> Result<Second, Refusal> {
     let steps = wanted.steps.unwrap_or(first.steps);
     if steps == 0 {
@@ -62,40 +59,49 @@ pub(super) fn second_pass(
         steps: whole,
         guide: None,
         guidance_steps: None,
-        init: None,
+        init: Some(InitImage {
+            path: PathBuf::new(),
+            strength: strength(steps, whole, denoising),
+            sha256: None,
+            upscale: Some(Upscale {
+                by,
+                width: wanted.width,
+                height: wanted.height,
+            }),
+        }),
         ..first.clone()
     };
     if request.ground.is_none() {
         // They were guidance's.
         request.boxes.clear();
     }
-    // Without its start picture, which is not there yet.
-    check(blueprint, &mut request, None, shared.vocabulary.as_deref()).map_err(|error| {
-        match refused_make(&error) {
-            refusal if refusal.param == Some("request.width") => Refusal {
-                param: Some("second_pass.width"),
-                ..refusal
-            },
-            refusal => refusal,
-        }
-    })?;
-    request.init = Some(InitImage {
-        path: PathBuf::new(),
-        strength: strength(steps, whole, denoising),
-        sha256: None,
-        upscale: Some(Upscale {
-            by,
-            width: wanted.width,
-            height: wanted.height,
-        }),
-    });
-    let refused = |error| refused(&error, "second_pass");
-    let steps = blueprint.steps(&request).map_err(refused)?;
+    let prompt = match wanted.prompt {
+        Some(_) => "second_pass.prompt",
+        None => "request.prompt",
+    };
+    let checked = blueprint.continue_prompts(first, &mut request);
+    let checked = checked.and_then(|()| blueprint.check_but_start(&mut request));
+    checked.map_err(|error| refused_second(&error, prompt))?;
+    let steps = blueprint.steps(&request);
     Ok(Second {
+        steps: steps.map_err(|error| refused_second(&error, "second_pass"))?,
         request,
         denoising,
-        steps,
     })
+}
+
+/// As [`refused`], of a second pass, whose fields may be the first one's.
+fn refused_second(error: &EngineError, otherwise: &'static str) -> Refusal {
+    let refusal = refused(error, otherwise);
+    let param = match refusal.param {
+        Some("request.width") => Some("second_pass.width"),
+        param => param,
+    };
+    Refusal {
+        param,
+        message: format!("in the second pass: {}", refusal.message),
+        ..refusal
+    }
 }
 
 /// The longest schedule that there is.

@@ -17,32 +17,13 @@ fn side(asked: usize, factor: usize) -> usize {
 
 /// What is wanted, in our words.
 pub fn wanted(app: &App, fields: &Fields, edits: bool) -> Result<Wanted, Refusal> {
-    let (prompt, loras) = options::loras(fields.text("prompt")?.unwrap_or_default());
-    let mut request = RequestWanted {
-        prompt,
-        loras,
-        negative_prompt: fields.text("negative_prompt")?.unwrap_or_default().into(),
-        steps: Some(fields.at_least_one("steps")?.unwrap_or(50)),
-        guidance_scale: Some(fields.number("cfg_scale")?.unwrap_or(7.0)),
-        ..RequestWanted::default()
-    };
     refuse_unsupported(fields)?;
-    let overrides = fields.get("override_settings").cloned().unwrap_or_default();
-    if let Some(model) = overrides["sd_model_checkpoint"]
-        .as_str()
-        .filter(|name| !name.is_empty())
-    {
-        request.checkpoint = Some(model_named(app, model)?);
-    }
-    let skip = overrides["CLIP_stop_at_last_layers"].as_u64().unwrap_or(1);
-    request.clip_skip = (skip > 1).then(|| skip as usize - 1);
-    let sampler = fields
-        .text("sampler_name")?
-        .or(fields.text("sampler_index")?);
-    let sampler = sampler
-        .filter(|name| !name.eq_ignore_ascii_case("automatic"))
-        .unwrap_or_default();
-    request.scheduler = options::scheduler(sampler, fields.text("scheduler")?.unwrap_or_default())?;
+    let (prompt, loras) = options::loras(fields.text("prompt")?.unwrap_or_default());
+    let mut wanted = Wanted::of(plain(app, fields, prompt)?);
+    // Before whatever goes by them: the strength counts steps, and sizes are the checkpoint's.
+    own(fields, &mut wanted)?;
+    let request = &mut wanted.request;
+    request.loras.extend(loras);
 
     let about = app.studio.about();
     let checkpoints = about["checkpoints"].as_array().cloned().unwrap_or_default();
@@ -62,16 +43,55 @@ pub fn wanted(app: &App, fields: &Fields, edits: bool) -> Result<Wanted, Refusal
         *into = asked.map(|asked| side(asked.min(1 << 20), factor));
     }
     if edits {
-        request.init = Some(begin_with(fields, request.steps.unwrap_or(50))?);
+        request.init = Some(begin_with(fields, request.steps.unwrap_or(STEPS))?);
     }
     let or = |side: Option<usize>, name: &str| {
         side.or_else(|| facts[name].as_u64().map(|side| side as usize))
             .unwrap_or(512)
     };
     let first = [or(request.width, "width"), or(request.height, "height")];
-    let second_pass = hires::second_pass(app, fields, &request, first, edits)?;
+    let second_pass = hires::second_pass(app, fields, request, first, edits)?;
     let seed = fields.whole("seed")?.filter(|seed| *seed >= 0);
-    let seed = seed.map_or_else(options::any_seed, |seed| seed as u64);
+    let seed = seed.map(|seed| seed as u64);
+    let seed = seed.or(request.seed.map(|seed| seed.0));
+    let seed = seed.unwrap_or_else(options::any_seed);
+    wanted.seeds = options::seeds(seed, pictures(app, fields)?);
+    wanted.second_pass = second_pass.or(wanted.second_pass);
+    // Clients ask for the current picture while they wait.
+    wanted.previews = 5;
+    Ok(wanted)
+}
+
+/// What this interface's own fields say of a picture of `prompt`, but for its size and its start.
+fn plain(app: &App, fields: &Fields, prompt: String) -> Result<RequestWanted, Refusal> {
+    let mut request = RequestWanted {
+        prompt,
+        negative_prompt: fields.text("negative_prompt")?.unwrap_or_default().into(),
+        steps: Some(fields.at_least_one("steps")?.unwrap_or(STEPS)),
+        guidance_scale: Some(fields.number("cfg_scale")?.unwrap_or(7.0)),
+        ..RequestWanted::default()
+    };
+    let overrides = fields.get("override_settings").cloned().unwrap_or_default();
+    if let Some(model) = overrides["sd_model_checkpoint"]
+        .as_str()
+        .filter(|name| !name.is_empty())
+    {
+        request.checkpoint = Some(model_named(app, model)?);
+    }
+    let skip = overrides["CLIP_stop_at_last_layers"].as_u64().unwrap_or(1);
+    request.clip_skip = (skip > 1).then(|| skip as usize - 1);
+    let sampler = fields
+        .text("sampler_name")?
+        .or(fields.text("sampler_index")?);
+    let sampler = sampler
+        .filter(|name| !name.eq_ignore_ascii_case("automatic"))
+        .unwrap_or_default();
+    request.scheduler = options::scheduler(sampler, fields.text("scheduler")?.unwrap_or_default())?;
+    Ok(request)
+}
+
+/// How many pictures are wanted.
+fn pictures(app: &App, fields: &Fields) -> Result<usize, Refusal> {
     let pictures = fields.at_least_one("batch_size")?.unwrap_or(1);
     let pictures = pictures.saturating_mul(fields.at_least_one("n_iter")?.unwrap_or(1));
     if pictures > app.limits.pictures {
@@ -81,13 +101,7 @@ pub fn wanted(app: &App, fields: &Fields, edits: bool) -> Result<Wanted, Refusal
         );
         return Err(Refusal::new("batch_size", message));
     }
-    let mut wanted = Wanted::of(request);
-    own(fields, &mut wanted)?;
-    wanted.seeds = options::seeds(seed, pictures);
-    wanted.second_pass = second_pass.or(wanted.second_pass);
-    // Clients ask for the current picture while they wait.
-    wanted.previews = 5;
-    Ok(wanted)
+    Ok(pictures)
 }
 
 /// Refuses what would change the picture and is not there.
@@ -137,6 +151,9 @@ fn own(fields: &Fields, wanted: &mut Wanted) -> Result<(), Refusal> {
     })?;
     options::ours(args, wanted)
 }
+
+/// What `steps` is where clients leave it out.
+const STEPS: usize = 50;
 
 /// What `denoising_strength` is where clients leave it out.
 const DENOISING: f64 = 0.75;
@@ -191,7 +208,33 @@ fn begin_with(fields: &Fields, steps: usize) -> Result<crate::wire::Init, Refusa
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::worker::tests::app;
+
+    #[test]
+    fn what_goes_by_other_fields_goes_by_our_own() {
+        let with = |seed: i64, ours: Value| {
+            let fields = json!({
+                "prompt": "a cat <lora:ink:0.5>", "init_images": ["eA=="], "denoising_strength": 0.75, "seed": seed, "batch_size": 2,
+                "alwayson_scripts": {"prepose": {"args": [ours]}},
+            });
+            let fields = Fields(fields.as_object().unwrap().clone());
+            wanted(&app(), &fields, true).unwrap()
+        };
+        let ours = json!({"steps": 20, "seed": 7, "loras": [{"name": "chalk"}]});
+        let made = with(-1, ours.clone());
+        // The last 16 of our 20 steps, not the last 38 of the 50 that there would be otherwise.
+        assert_eq!(made.request.init.as_ref().unwrap().strength, 16.0 / 20.0);
+        assert_eq!(made.seeds(), [7, 8]);
+        let loras = made.request.loras.iter();
+        let loras: Vec<(&str, f64)> = loras.map(|lora| (&*lora.name, lora.weight)).collect();
+        assert_eq!(loras, [("chalk", 1.0), ("ink", 0.5)]);
+        // A seed that is chosen by the interface's own field stays that one.
+        assert_eq!(with(3, ours).seeds(), [3, 4]);
+        assert_eq!(with(3, json!({})).seeds(), [3, 4]);
+    }
 
     #[test]
     fn as_many_steps_are_made_as_the_web_ui_makes() {

@@ -117,6 +117,11 @@ pub fn natives() -> Vec<Case> {
             "part 2",
         ),
         wanted(
+            cat("regions", json!([{"part": 0, "box": [0, 0, 1, 1]}])),
+            400,
+            "part 0",
+        ),
+        wanted(
             cat("guide", json!({"method": "magic"})),
             400,
             "not a guidance method",
