@@ -103,6 +103,20 @@ impl Loaded {
         Ok(self.signature.get().ok_or(make::MakeError::Fingerprint)?)
     }
 
+    /// `request` for these networks. If its picture was made by others, no search has found the one that these make.
+    fn take(&self, request: Wanted) -> anyhow::Result<Wanted> {
+        let mut taken = Wanted {
+            model: self.model.clone(),
+            ..request
+        };
+        if taken.found.is_some() {
+            let mut signed = taken.clone();
+            self.signature()?.sign(&mut signed);
+            taken.found = taken.found.filter(|_| signed.model == request.model);
+        }
+        Ok(taken)
+    }
+
     /// Lets one thread at a time make pictures; the others wait for it, and for Ctrl-C.
     pub fn alone<T>(&self, act: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
         anyhow::ensure!(
@@ -221,13 +235,13 @@ impl Engine {
                 "there is no request to make a picture of",
             ));
         }
-        let requests = requests.iter().map(|request| Wanted {
-            model: self.0.model.clone(),
-            ..request.get().0.clone()
-        });
-        let mut requests: Vec<Wanted> = requests.collect();
+        let requests: Vec<Wanted> = (requests.iter())
+            .map(|request| request.get().0.clone())
+            .collect();
         let loaded = Arc::clone(&self.0);
         without_gil(py, Class::Option, move || {
+            let requests = requests.into_iter().map(|request| loaded.take(request));
+            let mut requests = requests.collect::<anyhow::Result<Vec<_>>>()?;
             for request in &mut requests {
                 make::check(loaded.networks.blueprint(), request, None, None)?;
             }

@@ -136,7 +136,7 @@ impl Making {
         let mut watch = Watch {
             loaded: &self.loaded,
             callback,
-            tiling: first.vae_tiling,
+            request: first.clone(),
             failure: None,
         };
         let mut maker = PictureMaker::new(&self.loaded.networks, *batch)
@@ -165,7 +165,8 @@ impl Making {
 struct Watch<'a> {
     loaded: &'a Arc<Loaded>,
     callback: Option<&'a Py<PyAny>>,
-    tiling: bool,
+    /// The first of the batch.
+    request: Wanted,
     /// What ended the run.
     failure: Option<PyErr>,
 }
@@ -194,7 +195,7 @@ impl Hook for Watch<'_> {
                 latents: state.latents().clone(),
                 denoised: denoised.clone(),
                 loaded: Arc::clone(self.loaded),
-                tiling: self.tiling,
+                request: self.request.clone(),
             };
             (callback, step)
         });
@@ -226,7 +227,8 @@ pub struct Step {
     latents: Tensor<4>,
     denoised: Tensor<4>,
     loaded: Arc<Loaded>,
-    tiling: bool,
+    /// What previews are decoded for.
+    request: Wanted,
 }
 
 #[pymethods]
@@ -254,11 +256,9 @@ impl Step {
     /// The expected pictures, decoded: a list of `PIL.Image.Image`.
     fn preview<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let pictures = without_gil(py, Class::Engine, || {
-            let decoded = self
-                .loaded
-                .networks
-                .decode(self.denoised.clone(), self.tiling);
-            Ok(decoded?)
+            let networks = &self.loaded.networks;
+            let (decoded, _) = networks.decode_for(&self.request, self.denoised.clone())?;
+            Ok(decoded)
         })?;
         pictures.iter().map(|picture| pil(py, picture)).collect()
     }

@@ -53,14 +53,21 @@ impl Request {
         to_python(py, &self.value(py)?)
     }
 
-    /// The same request with other values in some fields.
+    /// The same request with other values in some fields. No search has found a picture that differs in any of them, unless
+    /// `found` says so.
     #[pyo3(signature = (**fields))]
     fn replace(&self, py: Python, fields: Option<&Bound<pyo3::types::PyDict>>) -> PyResult<Self> {
         let all = self.to_dict(py)?;
+        let mut says_found = false;
         if let Some(fields) = fields {
             all.call_method1("update", (fields,))?;
+            says_found = fields.contains("found")?;
         }
-        Self::new(&all)
+        let mut replaced = Self::new(&all)?;
+        if !says_found && replaced.0 != self.0 {
+            replaced.0.found = None;
+        }
+        Ok(replaced)
     }
 
     #[getter]

@@ -96,6 +96,27 @@ fn the_picture_that_a_search_found_is_not_the_searchs_once_it_is_changed() {
         ],
     );
     assert_eq!(request(folder, "b.png").get("found"), None);
+    // Of a sheet's cells only the one that changes nothing is the search's.
+    let cells = works(
+        folder,
+        &[
+            "-q",
+            "generate",
+            "--again",
+            "a.png",
+            "--x",
+            "steps=2,3",
+            "--grid",
+            "s.png",
+            "--json",
+            "-o",
+            "cells",
+        ],
+    );
+    let lines = cells.lines();
+    let found = lines
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["request"]["found"].is_object());
+    assert_eq!(found.collect::<Vec<_>>(), [false, true]);
 }
 
 #[test]

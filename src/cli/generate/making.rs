@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
-use prepose::engine::Engine;
+use burn::tensor::Tensor;
+use prepose::engine::{Engine, EngineError};
 use prepose::make::{FinishedBatch, FinishedPicture, MakeError, PictureMaker, PictureWriter};
 use prepose::memory::MemoryMeter;
 use prepose::output::files::{free_name, parent};
@@ -97,7 +98,7 @@ impl Making<'_> {
             engine: self.engine,
             pictures: targets.iter().take(maker.batch()).cloned().collect(),
             kept: self.args.keep_previews,
-            tiling: requests[0].vae_tiling,
+            request: requests[0].clone(),
         });
         let mut watch = Watch { progress, previews };
         let made = maker.make(requests, self.search, &mut [&mut watch]);
@@ -181,7 +182,8 @@ struct Previews<'a> {
     /// Where the pictures will be.
     pictures: Vec<PathBuf>,
     kept: bool,
-    tiling: bool,
+    /// What they are decoded for; it comes to ask for tiles when memory runs out without.
+    request: Request,
 }
 
 impl Previews<'_> {
@@ -202,25 +204,82 @@ impl Previews<'_> {
             false => self.paths(0).collect(),
         }
     }
-}
 
-impl Hook for Watch<'_> {
-    fn after_step(
-        &mut self,
-        state: &mut State,
-        denoised: &burn::tensor::Tensor<4>,
-    ) -> Result<(), HookError> {
+    /// Writes what the pictures are expected to be after so many steps; `denoised` are their latents.
+    fn write(&mut self, steps: usize, denoised: &Tensor<4>) -> Result<(), HookError> {
         let [pictures, ..] = denoised.dims();
-        self.progress.advance(pictures as u64);
-        if let Some(previews) = &self.previews
-            && (state.step + 1).is_multiple_of(previews.every)
-            && state.step + 1 < state.steps
-        {
-            let pictures = previews.engine.decode(denoised.clone(), previews.tiling)?;
-            for (path, picture) in previews.paths(state.step + 1).zip(&pictures) {
-                png::save_plain(&path, picture)?;
+        let paths: Vec<PathBuf> = self.paths(steps).take(pictures).collect();
+        for (row, path) in paths.iter().enumerate() {
+            let one = denoised.clone().narrow(0, row, 1);
+            let (decoded, tiled) = match self.engine.decode_for(&self.request, one) {
+                // Early ones may be out of range of what can be shown.
+                Err(EngineError::NonFinitePicture { .. }) => continue,
+                decoded => decoded?,
+            };
+            self.request.vae_tiling = tiled;
+            if let Some(picture) = decoded.first() {
+                png::save_plain(path, picture)?;
             }
         }
         Ok(())
+    }
+}
+
+impl Hook for Watch<'_> {
+    fn after_step(&mut self, state: &mut State, denoised: &Tensor<4>) -> Result<(), HookError> {
+        let [pictures, ..] = denoised.dims();
+        self.progress.advance(pictures as u64);
+        if let Some(previews) = &mut self.previews
+            && (state.step + 1).is_multiple_of(previews.every)
+            && state.step + 1 < state.steps
+        {
+            previews.write(state.step + 1, denoised)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[cfg(feature = "toybox")]
+mod tests {
+    use prepose::device;
+    use prepose::request::{Dtype, ModelRequest};
+
+    use super::*;
+
+    #[test]
+    fn previews_that_cannot_be_shown_end_no_run() {
+        prepose::memory::silence_panics();
+        let model = ModelRequest::new("toybox", Dtype::F32);
+        let device = device::open("flex".parse().unwrap()).unwrap();
+        let mut engine = Engine::open(&model, &device)
+            .unwrap()
+            .tiling_when_short(true);
+        // There is no room to decode a whole picture.
+        engine.short_of_memory = true;
+        let request = Request {
+            steps: 2,
+            width: 64,
+            height: 64,
+            ..engine.request("a dog")
+        };
+        let shown = engine.latents(std::slice::from_ref(&request), &mut []);
+        let shown = shown.unwrap();
+        let overflown = shown.clone() * f32::NAN;
+        let folder = tempfile::tempdir().unwrap();
+        let mut previews = Previews {
+            every: 1,
+            engine: &engine,
+            pictures: ["a.png", "b.png", "c.png"]
+                .map(|name| folder.path().join(name))
+                .to_vec(),
+            kept: false,
+            request,
+        };
+        let batch = Tensor::cat(vec![overflown, shown], 0);
+        previews.write(1, &batch).unwrap();
+        assert!(previews.request.vae_tiling);
+        let written: Vec<bool> = previews.paths(1).map(|path| path.exists()).collect();
+        assert_eq!(written, [false, true, false]);
     }
 }

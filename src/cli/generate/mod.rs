@@ -19,6 +19,7 @@ use prepose::engine::{Blueprint, Engine};
 use prepose::make::{MapOptions, PictureMaker, PictureWriter, check, picture_reward, reward_kind};
 use prepose::output::files::prepare_folder;
 use prepose::request::{ModelRequest, Request, SearchConfig};
+use prepose::search::unet_calls;
 use prepose_untrusted::printable;
 use prepose_weights::TOYBOX;
 
@@ -74,13 +75,12 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         .with_fingerprint(fingerprint);
 
     let (requests, search) = (order.requests, order.search);
-    let steps = requests.iter().map(|request| {
-        let steps = engine.steps(request);
-        search
-            .as_ref()
-            .map_or(steps, |search| search.unet_calls(steps))
+    let steps = requests.iter().map(|request| match &search {
+        Some(search) => unet_calls(engine.blueprint(), request, search),
+        None => Ok(engine.steps(request)),
     });
-    let mut progress = Progress::new(steps.sum::<usize>() as u64, "steps", quiet || args.json);
+    let steps = steps.sum::<Result<usize, _>>()?;
+    let mut progress = Progress::new(steps as u64, "steps", quiet || args.json);
     let (manifest, maps) = (args.manifest.clone(), args.maps.attention_maps.clone());
     let mut making = Making {
         args,
@@ -161,9 +161,13 @@ impl Order {
         blueprint: &Blueprint,
     ) -> anyhow::Result<Self> {
         let extractor = args.extractor()?;
-        let requests = match (&args.again, stored) {
-            (Some(path), Some(stored)) => requests::again(args, path, stored, model)?,
-            _ => requests::fresh(args, model, blueprint)?,
+        let base = match (&args.again, stored) {
+            (Some(path), Some(stored)) => Some(requests::located(args, path, stored)?),
+            _ => None,
+        };
+        let requests = match &base {
+            Some(base) => requests::again(args, base, model)?,
+            None => requests::fresh(args, model, blueprint)?,
         };
         // Without a sheet the same picture may be asked for twice.
         let (mut requests, layout) = match args.sheet.grid {
@@ -175,6 +179,9 @@ impl Order {
         };
         if let Some(extractor) = &extractor {
             give_relations(extractor, blueprint, &mut requests)?;
+        }
+        if let Some(base) = &base {
+            requests::forget_search(base, &mut requests);
         }
         let mut order = Self {
             requests,
@@ -191,10 +198,8 @@ impl Order {
         if let Some(maps) = &order.maps {
             for request in &order.requests {
                 let checked = maps.check(blueprint, request);
-                checked.with_context(|| match args.maps.attention_words.is_empty() {
-                    true => "--attention-maps shows the prompt's objects, unless --attention-words names words of it",
-                    false => "--attention-words",
-                })?;
+                checked
+                    .context("--attention-maps, of the prompt's objects or of --attention-words")?;
             }
         }
         Ok(order)

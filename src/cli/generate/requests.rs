@@ -40,13 +40,8 @@ pub fn fresh(
     Ok(requests)
 }
 
-/// The request of the picture at `path`, for the networks `model`, with whatever else is asked for; as it is where nothing is.
-pub fn again(
-    args: &Args,
-    path: &Path,
-    stored: &Request,
-    model: &ModelRequest,
-) -> anyhow::Result<Vec<Request>> {
+/// The request of the picture at `path`, with the pictures that it names where they are now.
+pub fn located(args: &Args, path: &Path, stored: &Request) -> anyhow::Result<Request> {
     let mut base = stored.clone();
     if let (Some(init), None) = (&mut base.init, &args.init_image) {
         find(&mut init.path, path, "--init-image")?;
@@ -59,6 +54,11 @@ pub fn again(
             }
         }
     }
+    Ok(base)
+}
+
+/// The request `base` for the networks `model`, with whatever else is asked for; as it is where nothing is.
+pub fn again(args: &Args, base: &Request, model: &ModelRequest) -> anyhow::Result<Vec<Request>> {
     let mut prompts = prompts(args)?;
     if prompts.is_empty() {
         prompts.push(base.prompt.clone());
@@ -81,13 +81,14 @@ pub fn again(
         let request = changed(args, request)?;
         requests.extend(with_seeds(&request, &seeds));
     }
-    for request in &mut requests {
-        if *request != base {
-            // No search has found this picture.
-            request.found = None;
-        }
-    }
     Ok(requests)
+}
+
+/// A search has found the picture of `base` alone: none of those that differ from it.
+pub fn forget_search(base: &Request, requests: &mut [Request]) {
+    for request in requests.iter_mut().filter(|request| **request != *base) {
+        request.found = None;
+    }
 }
 
 /// `request` with what the arguments say.

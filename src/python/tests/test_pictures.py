@@ -61,6 +61,21 @@ def test_requests_are_data(engine, guided):
         request.replace(sede=1)
 
 
+def test_a_changed_picture_was_found_by_no_search(engine):
+    (best,) = engine.generate(PROMPT, seed=0, steps=3, best_of=2)
+    request, fields = best.request, best.request.to_dict()
+    (same,) = engine.make(request.replace(seed=request.seed))
+    assert same.request == request and same.score == fields["found"]["score"]
+    (other,) = engine.make(request.replace(steps=2))
+    assert other.score is None and "found" not in other.request.to_dict()
+    # Unless it is said.
+    assert request.replace(steps=2, found=fields["found"]).to_dict()["found"] == fields["found"]
+    # The same request for other networks.
+    fields["model"]["sha256"] = "0" * 64
+    (other,) = engine.make(prepose.Request(fields))
+    assert other.score is None and numpy.array_equal(other.array, same.array)
+
+
 def test_requests_without_making(engine):
     requests = engine.requests([PROMPT, "a tree"], seeds=[7, 8], steps=3)
     assert [(one.prompt, one.seed, one.steps) for one in requests] == [(PROMPT, 7, 3), (PROMPT, 8, 3), ("a tree", 7, 3), ("a tree", 8, 3)]

@@ -14,7 +14,8 @@ use crate::cli::values::{Numbers, parse_numbers};
 pub struct MapArgs {
     /// The folder for maps of where the network looks.
     ///
-    /// A heat map over the picture for each object, sheets over time, and the values.
+    /// A heat map over the picture for each object, sheets over time, and the values. Of a prompt that changes on the way,
+    /// only steps with the final prompt are read; of a negative prompt likewise.
     #[arg(long, value_name = "FOLDER", help_heading = "Output")]
     pub(in crate::cli::generate) attention_maps: Option<PathBuf>,
     /// Cells along the shorter side of the maps [default: the smallest maps with at least 12].
@@ -35,7 +36,7 @@ pub struct MapArgs {
         hide_short_help = true
     )]
     pub(in crate::cli::generate) attention_layers: Vec<String>,
-    /// Words of the prompt to show instead of its objects.
+    /// Words of the prompt to show instead of its objects, or of the negative prompt with --attention-half negative.
     #[arg(
         long,
         value_name = "WORDS",
@@ -63,6 +64,9 @@ pub struct MapArgs {
     )]
     pub(in crate::cli::generate) attention_every: usize,
     /// Which half of classifier-free guidance to read.
+    ///
+    /// The negative half shows words of the negative prompt, which --attention-words names; it is there with a
+    /// --guidance-scale above 1.
     #[arg(
         long,
         value_name = "HALF",
