@@ -1,8 +1,8 @@
 //! Cross-attention maps of a run: where the network looks for each word while it draws.
 //!
 //! The maps are read in the step's own UNet calls, so a run with maps costs little more than one without, and
-//! layers that nobody reads stay on the fused path. [`crate::guidance::maps`] says which layers there are and
-//! how their maps are put together.
+//! layers that nobody reads stay on the fused path. Where the text of the half that is read changes on the way, only steps with
+//! its final text have maps. [`crate::guidance::maps`] says which layers there are and how their maps are put together.
 
 use burn::tensor::{Int, Tensor, TensorData};
 use prepose_models::attention::{AttentionProbe, LayerInfo};
@@ -60,6 +60,12 @@ impl MapReader {
         sees.then_some(self)
     }
 
+    /// The batch shrinks to its rows `keep`, in that order.
+    pub fn retain(&mut self, keep: &[usize]) {
+        self.pooling = self.pooling.select(keep);
+        self.recorder.retain(keep);
+    }
+
     /// What was read since the last call.
     pub fn take(&mut self) -> Vec<MapGroup> {
         let fresh = Recorder::new(self.filter.clone(), self.pooling.clone());
@@ -105,7 +111,7 @@ pub struct MapSelection {
     pub pooling: Pooling,
     /// The heads, from 0; none for all.
     pub heads: Option<Vec<usize>>,
-    /// Every so many steps, from the first; at least 1.
+    /// Every so many steps, from the first; at least 1. Of these, only steps with the half's final text have maps.
     pub every: usize,
     /// Which half of classifier-free guidance.
     pub half: Half,
@@ -127,6 +133,13 @@ impl Default for MapSelection {
     }
 }
 
+impl MapSelection {
+    /// Whether `step`, from 0, is one of those that are asked for.
+    pub fn is_due(&self, step: usize) -> bool {
+        step.is_multiple_of(self.every)
+    }
+}
+
 /// The maps of one step.
 #[derive(Clone, Debug)]
 pub struct StepMaps {
@@ -135,7 +148,8 @@ pub struct StepMaps {
     /// Its training timestep, in [0, 1000).
     pub timestep: f64,
     /// The maps, on the device: with [`Pooling::Mean`] one group for each size of map, f32 [B, 1, cells, tokens];
-    /// with [`Pooling::Each`] one for each layer, f32 [B, heads, cells, objects].
+    /// with [`Pooling::Each`] one for each layer, f32 [B, heads, cells, objects], with as many objects as any picture had that
+    /// was in the batch at this step.
     pub groups: Vec<MapGroup>,
 }
 
@@ -177,7 +191,12 @@ impl Hook for AttentionMaps {
     }
 
     fn probe(&mut self, state: &State, rows: Rows) -> Option<&mut dyn AttentionProbe> {
-        let due = state.step.is_multiple_of(self.selection.every);
+        // Another text's tokens stand elsewhere.
+        let is_final = match self.selection.half {
+            Half::Positive => state.is_final_text(),
+            Half::Negative => state.is_final_negative(),
+        };
+        let due = is_final && self.selection.is_due(state.step);
         self.reader.as_mut().filter(|_| due)?.probe(rows)
     }
 
@@ -198,11 +217,11 @@ impl Hook for AttentionMaps {
     }
 
     fn retain(&mut self, keep: &[usize]) {
-        let rows: Vec<i32> = keep.iter().map(|row| *row as i32).collect();
+        if let Some(reader) = &mut self.reader {
+            reader.retain(keep);
+        }
         for group in self.steps.iter_mut().flat_map(|step| &mut step.groups) {
-            let rows = TensorData::new(rows.clone(), [keep.len()]);
-            let rows: Tensor<1, Int> = Tensor::from_data(rows, &group.maps.device());
-            group.maps = group.maps.clone().select(0, rows);
+            *group = group.select(keep);
         }
     }
 }

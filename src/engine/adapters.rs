@@ -25,9 +25,9 @@ const MOST_KNOWN: usize = 256;
 /// Files that were looked at: the requests of a run name the same few again and again.
 #[derive(Default)]
 pub(super) struct SeenPictures {
-    /// SHA-256 by path and what was recorded.
-    hashes: Mutex<HashMap<(PathBuf, Option<String>), String>>,
-    /// By region and size of the picture.
+    /// Those that were found to be the recorded ones, by path and SHA-256.
+    recorded: Mutex<HashMap<(PathBuf, String), ()>>,
+    /// By region, with the SHA-256 of its mask, and size of the picture.
     regions: Mutex<HashMap<String, RegionMask>>,
 }
 
@@ -247,13 +247,15 @@ impl Blueprint {
         steps: usize,
     ) -> Result<(), EngineError> {
         let adapters = self.checkpoint.adapters();
-        for number in 0..request.pictures.len() {
-            let picture = &request.pictures[number];
+        for picture in &request.pictures {
             picture.check(steps, adapters.len())?;
             self.picture_scales(picture)?;
+        }
+        self.record_pictures(&mut request.pictures)?;
+        for picture in &request.pictures {
             self.region(picture, request)?;
         }
-        self.record_pictures(&mut request.pictures)
+        Ok(())
     }
 
     /// Reads `pictures` and their masks, and records the hashes of their files.
@@ -263,24 +265,37 @@ impl Blueprint {
     pub fn record_pictures(&self, pictures: &mut [PicturePrompt]) -> Result<(), EngineError> {
         for picture in pictures {
             picture.sha256 = Some(self.recorded(&picture.path, &picture.sha256, PROMPT)?);
-            if let Some(PictureRegion::Mask { path, sha256 }) = &mut picture.region {
-                *sha256 = Some(self.recorded(path, sha256, MASK)?);
+            if let Some(region) = &mut picture.region {
+                self.record_mask(region)?;
             }
         }
         Ok(())
     }
 
-    /// The SHA-256 of the picture at `path`, which is the recorded one if one was.
+    /// Records the hash of the file of a mask.
+    fn record_mask(&self, region: &mut PictureRegion) -> Result<(), EngineError> {
+        if let PictureRegion::Mask { path, sha256 } = region {
+            *sha256 = Some(self.recorded(path, sha256, MASK)?);
+        }
+        Ok(())
+    }
+
+    /// The SHA-256 of the picture at `path`, which is the recorded one if one was. A file of which nothing was recorded is
+    /// read each time: since it was last looked at it may have been overwritten.
     fn recorded(
         &self,
         path: &Path,
         recorded: &Option<String>,
         which: &'static str,
     ) -> Result<String, EngineError> {
+        let Some(recorded) = recorded else {
+            return Ok(read(path, None, which)?.1);
+        };
         let key = (path.to_path_buf(), recorded.clone());
-        remembered(&self.seen.hashes, key, || {
-            Ok(read(path, recorded.as_deref(), which)?.1)
-        })
+        remembered(&self.seen.recorded, key, || {
+            read(path, Some(recorded), which).map(|_| ())
+        })?;
+        Ok(recorded.clone())
     }
 
     /// Where a picture acts in the pixels of the one that is made.
@@ -289,11 +304,12 @@ impl Blueprint {
         picture: &PicturePrompt,
         request: &Request,
     ) -> Result<Option<RegionMask>, EngineError> {
-        let Some(region) = &picture.region else {
+        let Some(mut region) = picture.region.clone() else {
             return Ok(None);
         };
+        self.record_mask(&mut region)?;
         let key = format!("{region:?} {}x{}", request.width, request.height);
-        let found = remembered(&self.seen.regions, key, || mask(region, picture, request))?;
+        let found = remembered(&self.seen.regions, key, || mask(&region, picture, request))?;
         Ok(Some(found))
     }
 

@@ -8,7 +8,7 @@ use prepose_weights::Family;
 use super::blueprint::always_skipped;
 use super::error::EngineError;
 use super::networks::Engine;
-use super::texts::{Texts, parse, parts, timeline};
+use super::texts::{Texts, parse, parts};
 use crate::prompt::Chunk;
 use crate::prompt::compose::Part;
 use crate::request::Request;
@@ -31,7 +31,7 @@ impl Engine {
     ) -> Result<ConditioningPlan, EngineError> {
         let timelines = requests
             .iter()
-            .map(|request| timeline(request, steps))
+            .map(|request| self.blueprint.read_texts(request, steps))
             .collect::<Result<Vec<_>, _>>()?;
         let mut different: Vec<Texts> = Vec::new();
         let mut at_step = Vec::with_capacity(steps);
@@ -57,7 +57,10 @@ impl Engine {
         };
         let conditionings = different.iter().map(|texts| encoded.conditioning(texts));
         let conditionings = conditionings.collect::<Result<_, EngineError>>()?;
-        let plan = ConditioningPlan::new(conditionings, at_step);
+        let plan = ConditioningPlan::new(conditionings, at_step).with_halves(
+            firsts(&different, |(prompt, _)| prompt),
+            firsts(&different, |(_, negative)| negative),
+        );
         let grounding = requests[0].ground.as_ref();
         let plan = plan.showing(self.picture_groups(requests)?);
         Ok(plan.grounded_for(grounding.map_or(0, |grounding| grounding.steps(steps))))
@@ -91,16 +94,27 @@ impl Engine {
     }
 
     /// The first text encoder's pooled state of a phrase, `[C]`.
-    pub(super) fn phrase(&self, phrase: &str) -> Result<Tensor<1>, EngineError> {
+    fn phrase(&self, phrase: &str) -> Result<Tensor<1>, EngineError> {
         let tokenizer = &self.blueprint.tokenizers[0];
-        let prompt = parse("phrase of a box", phrase, tokenizer)?;
-        let chunk = prompt.first();
-        let encoding = self.text_encoders()?[0].forward(
-            self.tokens(chunk),
-            &[chunk.eos_position],
-            HiddenLayer::Last,
-        );
+        self.pooled(parse("phrase of a box", phrase, tokenizer)?.first())
+    }
+
+    /// The first text encoder's pooled state of a chunk, `[C]`.
+    pub(super) fn pooled(&self, chunk: &Chunk) -> Result<Tensor<1>, EngineError> {
+        let encoding = self.encode_chunk(&self.text_encoders()?[0], chunk, HiddenLayer::Last);
         Ok(encoding.pooled.squeeze_dim(0))
+    }
+
+    /// A chunk through a text encoder, hidden states [1, N, C] of `layer` and the pooled state [1, C].
+    pub(super) fn encode_chunk(
+        &self,
+        encoder: &ClipTextModel,
+        chunk: &Chunk,
+        layer: HiddenLayer,
+    ) -> TextEncoding {
+        let config = encoder.config();
+        let pooled = config.pooled_position(&chunk.ids, chunk.eos_position);
+        encoder.forward(self.tokens(chunk), &[pooled], layer)
     }
 
     /// The ids of a chunk, [1, N].
@@ -138,7 +152,7 @@ impl Engine {
                 let TextEncoding {
                     hidden: states,
                     pooled: summary,
-                } = encoder.forward(self.tokens(chunk), &[chunk.eos_position], layer);
+                } = self.encode_chunk(encoder, chunk, layer);
                 hidden.push(chunk.apply_weights(states));
                 // SDXL's pooled text is the last encoder's, of the first chunk.
                 if index == 0 {
@@ -188,6 +202,13 @@ impl Engine {
         let (height, width) = (request.height as f32, request.width as f32);
         Tensor::from_floats([[height, width, 0.0, 0.0, height, width]], &self.device)
     }
+}
+
+/// For each of `different` the place of the first one whose texts have the same `half`.
+fn firsts(different: &[Texts], half: fn(&(String, String)) -> &String) -> Vec<usize> {
+    let same = |one: &Texts, other: &Texts| one.iter().map(half).eq(other.iter().map(half));
+    let first = |texts: &Texts| different.iter().position(|other| same(other, texts));
+    different.iter().filter_map(first).collect()
 }
 
 /// Which of a text encoder's states the UNet reads, where so many of the last layers are left out.
@@ -243,7 +264,8 @@ impl Encoded<'_> {
             false => None,
         };
         let mut requests = self.requests.iter();
-        let guided = requests.any(|request| request.guidance_scale > 1.0) || composition.is_some();
+        let blueprint = self.engine.blueprint();
+        let guided = requests.any(|request| blueprint.is_guided(request)) || composition.is_some();
         let negative = match guided {
             true => {
                 let texts = texts.iter().map(|(_, text)| text);

@@ -151,7 +151,7 @@ impl Blueprint {
             most = most.max(parts(&text)?.len());
         }
         let composed = most > 1 || !request.regions.is_empty();
-        Ok(match composed || request.guidance_scale > 1.0 {
+        Ok(match composed || self.is_guided(request) {
             true => 1 + most,
             false => 1,
         })

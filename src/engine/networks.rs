@@ -36,6 +36,9 @@ pub struct Engine {
     /// Of guided passes.
     pub(super) recordings: RecordGraphs,
     pub(super) tiles_when_short: bool,
+    /// Whether decoding a whole picture fails as CubeCL does when an allocation is refused.
+    #[cfg(test)]
+    pub(crate) short_of_memory: bool,
 }
 
 impl Engine {
@@ -70,7 +73,8 @@ impl Engine {
         }
     }
 
-    /// Decodes in tiles when [`generate`](Self::generate) runs out of memory without, instead of failing.
+    /// Decodes in tiles when memory runs out without, instead of failing: in [`generate`](Self::generate), in searches and
+    /// wherever else [`decode_for`](Self::decode_for) is called.
     pub fn tiling_when_short(self, tiles_when_short: bool) -> Self {
         Self {
             tiles_when_short,
@@ -200,6 +204,8 @@ impl Blueprint {
             graphs: StepGraphs::new(GraphUse::default()),
             recordings: RecordGraphs::new(GraphUse::default()),
             tiles_when_short: false,
+            #[cfg(test)]
+            short_of_memory: false,
         })
     }
 }

@@ -9,7 +9,7 @@ use super::fit::Task;
 use super::networks::Engine;
 use crate::picture::{Picture, PictureTensor};
 use crate::request::Request;
-use crate::sampling::denoise::{Hook, UnetRows};
+use crate::sampling::denoise::{DenoiseError, Hook, UnetRows};
 
 /// The pictures of a batch, and what they took.
 pub struct Generated {
@@ -32,7 +32,7 @@ pub struct Generated {
 impl Engine {
     /// How many of the first `requests` can be made in one batch of at most `most`: they must agree
     /// in all but prompt, negative prompt, boxes, pictures that are shown, seed and start picture, and their texts must fill the
-    /// same number of chunks and have as many parts, so that no picture depends on its neighbours.
+    /// same number of chunks, have as many parts and change at the same steps, so that no picture depends on its neighbours.
     pub fn batch_size(&self, requests: &[Request], most: usize) -> Result<usize, EngineError> {
         let Some(first) = requests.first() else {
             return Ok(0);
@@ -68,16 +68,7 @@ impl Engine {
         let denoise_seconds = started.elapsed().as_secs_f64();
 
         let started = Instant::now();
-        let mut tiled = requests.first().is_some_and(|request| request.vae_tiling);
-        let decoded = self.decode_of(requests, latents.clone(), tiled);
-        let pictures = match decoded {
-            Err(EngineError::OutOfMemory(short)) if self.tiles_when_short && !tiled => {
-                tracing::warn!("{short}; trying again in tiles");
-                tiled = true;
-                self.decode_of(requests, latents, tiled)?
-            }
-            decoded => decoded?,
-        };
+        let (pictures, tiled) = self.decode_for(&requests[0], latents)?;
         Ok(Generated {
             pictures,
             tiled,
@@ -89,16 +80,53 @@ impl Engine {
         })
     }
 
-    fn decode_of(
+    /// As [`decode`](Self::decode), in tiles if `request`, which is one of the batch's, asks for them, or if memory runs out
+    /// without and the engine may [tile when it is short](Self::tiling_when_short). The pictures, and whether they were decoded
+    /// in tiles.
+    ///
+    /// # Errors
+    /// A picture that is not finite, want of memory.
+    pub fn decode_for(
         &self,
-        requests: &[Request],
+        request: &Request,
         latents: Tensor<4>,
-        tiling: bool,
-    ) -> Result<Vec<Picture>, EngineError> {
-        let decode = || self.decode(latents, tiling);
-        match requests.first() {
-            Some(first) => self.with_memory(Task::Decode, first, 1, decode),
-            None => decode(),
+    ) -> Result<(Vec<Picture>, bool), EngineError> {
+        self.decoding(request, |tiling| self.decode(latents.clone(), tiling))
+    }
+
+    /// As [`decode_for`](Self::decode_for), but the pictures stay on the device, as those of
+    /// [`decode_on_device`](Self::decode_on_device).
+    ///
+    /// # Errors
+    /// Want of memory, a device that fails.
+    pub fn decode_on_device_for(
+        &self,
+        request: &Request,
+        latents: Tensor<4>,
+    ) -> Result<(Vec<Tensor<3>>, bool), EngineError> {
+        self.decoding(request, |tiling| {
+            let pictures: Vec<_> = self.decode_on_device(latents.clone(), tiling).collect();
+            // A GPU says that memory ran out when it is waited for.
+            let waited = self.device.sync();
+            waited.map_err(|error| DenoiseError::Device(format!("{error:?}")))?;
+            Ok(pictures)
+        })
+    }
+
+    /// What `decode` makes, which is told whether in tiles, and whether that was so.
+    fn decoding<T>(
+        &self,
+        request: &Request,
+        decode: impl Fn(bool) -> Result<T, EngineError>,
+    ) -> Result<(T, bool), EngineError> {
+        let attempt = |tiling| self.with_memory(Task::Decode, request, 1, || decode(tiling));
+        let tiled = request.vae_tiling;
+        match attempt(tiled) {
+            Err(EngineError::OutOfMemory(short)) if self.tiles_when_short && !tiled => {
+                tracing::warn!("{short}; trying again in tiles");
+                Ok((attempt(true)?, true))
+            }
+            decoded => Ok((decoded?, tiled)),
         }
     }
 
@@ -139,6 +167,11 @@ impl Engine {
     ) -> impl Iterator<Item = Tensor<3>> {
         let latents = latents / self.vae.scaling_factor() + self.vae.shift_factor();
         (0..latents.dims()[0]).map(move |index| {
+            #[cfg(test)]
+            assert!(
+                tiling || !self.short_of_memory,
+                "out of device memory allocating 64 bytes"
+            );
             let one = latents.clone().narrow(0, index, 1);
             let decoded = match tiling {
                 true => self.vae.decode_tiled(one),

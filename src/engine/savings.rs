@@ -2,11 +2,17 @@
 
 use super::blueprint::Blueprint;
 use super::error::EngineError;
-use super::texts::{parts, timeline};
+use super::texts::parts;
 use crate::request::{Request, RequestError};
 use crate::sampling::denoise::Savings;
 
 impl Blueprint {
+    /// Whether classifier-free guidance calls the network for the negative prompt, too. A distilled network takes the scale
+    /// itself, and has no negative half.
+    pub(super) fn is_guided(&self, request: &Request) -> bool {
+        request.guidance_scale > 1.0 && !self.distilled
+    }
+
     /// What `request` leaves out of the network's calls.
     ///
     /// # Errors
@@ -56,7 +62,7 @@ impl Blueprint {
         gate: usize,
         guided: Option<[usize; 2]>,
     ) -> Result<(), EngineError> {
-        let texts = timeline(request, self.steps(request)?)?;
+        let texts = self.read_texts(request, self.steps(request)?)?;
         let kept = &texts[gate - 1];
         if let Some(after) = texts[gate..].iter().position(|text| text != kept) {
             let step = gate + after;
@@ -77,7 +83,7 @@ impl Blueprint {
         }
         if let Some(range) = request.guidance_steps
             && range.first >= gate
-            && request.guidance_scale > 1.0
+            && self.is_guided(request)
         {
             let first = range.first;
             return Err(RequestError::GatedGuidanceSteps { first, gate }.into());

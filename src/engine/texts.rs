@@ -1,12 +1,14 @@
 //! What the texts of a request say at each step.
 
-use prepose_weights::Checkpoint;
 use prepose_weights::tokenizer::ClipTokenizer;
+use prepose_weights::{Checkpoint, Family};
 
+use super::blueprint::Blueprint;
 use super::error::EngineError;
+use crate::guidance::GuidanceError;
 use crate::prompt::Prompt;
 use crate::prompt::compose::{self, Part};
-use crate::prompt::schedule::{Segment, sequence};
+use crate::prompt::schedule::{Segment, second_pass, sequence};
 use crate::request::Request;
 use crate::sampling::schedulers::{Schedule, Scheduler, SchedulerKind};
 
@@ -47,6 +49,99 @@ pub(super) fn timeline(request: &Request, steps: usize) -> Result<Texts, EngineE
     Ok(texts.collect())
 }
 
+impl Blueprint {
+    /// Counts the changes in the prompts of `second` from its own first step. As written they are counted through both passes,
+    /// that of `first` and its own ([`second_pass`]).
+    ///
+    /// # Errors
+    /// A change that comes after the last step, and as [`steps`](Self::steps).
+    pub fn continue_prompts(
+        &self,
+        first: &Request,
+        second: &mut Request,
+    ) -> Result<(), EngineError> {
+        let (before, steps) = (self.steps(first)?, self.steps(second)?);
+        for (which, prompt) in [
+            ("prompt", &mut second.prompt),
+            ("negative prompt", &mut second.negative_prompt),
+        ] {
+            let left = second_pass(prompt, before, steps);
+            *prompt = left.map_err(|source| EngineError::Schedule {
+                which,
+                text: beginning(prompt),
+                source,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The texts that the network reads at each of `steps` steps: those of [`timeline`], without the negative prompt where no
+    /// call is made for it, so that it changes nothing there.
+    ///
+    /// # Errors
+    /// As [`timeline`]; a prompt whose parts cannot be told apart.
+    pub(super) fn read_texts(&self, request: &Request, steps: usize) -> Result<Texts, EngineError> {
+        let mut texts = timeline(request, steps)?;
+        if self.is_guided(request) || !request.regions.is_empty() {
+            return Ok(texts);
+        }
+        for (prompt, negative) in &mut texts {
+            // A composed prompt's parts are measured against it at any scale.
+            if parts(prompt)?.len() <= 1 {
+                negative.clear();
+            }
+        }
+        Ok(texts)
+    }
+
+    /// For each step of `request` whether its prompt is the one that the run ends with, at whose tokens attention maps are read.
+    ///
+    /// # Errors
+    /// A schedule that cannot be followed.
+    pub fn has_final_prompt(&self, request: &Request) -> Result<Vec<bool>, EngineError> {
+        let texts = timeline(request, self.steps(request)?)?;
+        let last = texts.last().map(|(prompt, _)| prompt);
+        let is_last = |(prompt, _): &(String, String)| Some(prompt) == last;
+        Ok(texts.iter().map(is_last).collect())
+    }
+
+    /// For each step of `request` whether the network sees the negative prompt that the run ends with, at whose tokens attention
+    /// maps of the negative half are read. An empty one has none.
+    ///
+    /// # Errors
+    /// A schedule that cannot be followed, savings that cannot be combined.
+    pub fn has_final_negative(&self, request: &Request) -> Result<Vec<bool>, EngineError> {
+        let texts = self.read_texts(request, self.steps(request)?)?;
+        let savings = self.savings(request)?;
+        let last = texts.last().map(|(_, negative)| negative);
+        let sees = |(step, (_, negative)): (usize, &(String, String))| {
+            let asked = (request.guidance_steps).is_none_or(|steps| steps.contains(step));
+            let guided = asked && !savings.is_gated(step);
+            guided && !negative.is_empty() && Some(negative) == last
+        };
+        Ok(texts.iter().enumerate().map(sees).collect())
+    }
+
+    /// Token positions of a phrase of the negative prompt that the run of `request` ends with, at its first occurrence.
+    ///
+    /// # Errors
+    /// A phrase that the negative prompt does not have.
+    pub fn negative_positions(
+        &self,
+        request: &Request,
+        phrase: &str,
+    ) -> Result<Vec<usize>, EngineError> {
+        let last = timeline(request, self.steps(request)?)?.pop();
+        let text = last.map_or_else(String::new, |(_, negative)| negative);
+        let tokenizer = &self.tokenizers[0];
+        let prompt = parse("negative prompt", &text, tokenizer)?;
+        let found = prompt.occurrences(phrase, tokenizer);
+        let first = found.map_err(GuidanceError::from)?.into_iter().next();
+        let span = first.ok_or_else(|| GuidanceError::NotInNegative(phrase.to_string()))?;
+        Ok(span.positions)
+    }
+}
+
 /// The parts of a prompt that may be composed of several.
 pub(super) fn parts(text: &str) -> Result<Vec<Part>, EngineError> {
     compose::parts(text).map_err(|source| EngineError::Prompt {
@@ -68,6 +163,19 @@ pub(super) fn parse(
     })
 }
 
+/// As [`parse`], of a text in which nothing is notation.
+pub(super) fn literal(
+    which: &'static str,
+    text: &str,
+    tokenizer: &ClipTokenizer,
+) -> Result<Prompt, EngineError> {
+    Prompt::literal(text, tokenizer).map_err(|source| EngineError::Prompt {
+        which,
+        text: beginning(text),
+        source,
+    })
+}
+
 /// The first 60 characters of a text, to quote in an error.
 fn beginning(text: &str) -> String {
     match text.char_indices().nth(60) {
@@ -83,6 +191,11 @@ fn scheduler(checkpoint: &Checkpoint, request: &Request) -> Result<Scheduler, En
         .map(str::parse::<SchedulerKind>)
         .transpose()?;
     let scheduler = Scheduler::from_config(checkpoint.scheduler_config(), kind)?;
+    let scheduler = match checkpoint.family() {
+        Family::Sd1 | Family::Sd2 => scheduler.corrected(),
+        // SDXL's pipeline takes it as it is.
+        Family::Sdxl => scheduler,
+    };
     Ok(match request.timestep_spacing {
         Some(spacing) => scheduler.with_spacing(spacing)?,
         None => scheduler,

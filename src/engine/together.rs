@@ -2,7 +2,7 @@
 
 use super::blueprint::Blueprint;
 use super::error::EngineError;
-use super::texts::{parse, parts, timeline};
+use super::texts::{parse, parts};
 use crate::request::{PicturePrompt, Request};
 
 /// What requests must agree in to be made in one batch.
@@ -14,11 +14,14 @@ pub struct BatchShape {
     groups: Vec<Vec<usize>>,
     chunks: usize,
     parts: (Vec<usize>, bool),
+    /// At each step the first one with the same prompt, and the first one with the same negative prompt. A batch's texts
+    /// change together: DeepCache begins anew when one does, and guidance in one pass, scores and maps wait for the last.
+    changes: [Vec<Option<usize>>; 2],
 }
 
 impl Blueprint {
     /// What `request` must have in common with others of its batch: all but prompt, negative prompt, boxes, pictures that
-    /// are shown, seed and start picture, and how many chunks and parts its texts have.
+    /// are shown, seed and start picture, and how many chunks and parts its texts have and at which steps they change.
     ///
     /// # Errors
     /// A prompt that cannot be read.
@@ -47,32 +50,26 @@ impl Blueprint {
                 ..PicturePrompt::new("")
             };
         }
+        let texts = self.read_texts(request, self.steps(request)?)?;
         Ok(BatchShape {
             shape,
             groups,
-            chunks: self.chunks(request)?,
-            parts: self.parts(request)?,
+            chunks: self.chunks(&texts)?,
+            parts: (part_counts(&texts)?, !request.regions.is_empty()),
+            changes: [
+                firsts(texts.iter().map(|(prompt, _)| prompt)),
+                firsts(texts.iter().map(|(_, negative)| negative)),
+            ],
         })
     }
 
     /// The number of chunks that the longest of a request's texts fills.
-    fn chunks(&self, request: &Request) -> Result<usize, EngineError> {
+    fn chunks(&self, texts: &[(String, String)]) -> Result<usize, EngineError> {
         let mut chunks = 1;
-        for (positive, negative) in timeline(request, self.steps(request)?)? {
-            chunks = chunks.max(self.text_chunks(&positive, &negative)?);
+        for (positive, negative) in texts {
+            chunks = chunks.max(self.text_chunks(positive, negative)?);
         }
         Ok(chunks)
-    }
-
-    /// The number of parts of a request's prompt, step by step, and whether they have regions.
-    fn parts(&self, request: &Request) -> Result<(Vec<usize>, bool), EngineError> {
-        let texts = timeline(request, self.steps(request)?)?;
-        let counts = texts.iter().map(|(text, _)| Ok(parts(text)?.len()));
-        let mut counts = counts.collect::<Result<Vec<_>, EngineError>>()?;
-        if counts.iter().all(|count| *count == 1) {
-            counts.truncate(1);
-        }
-        Ok((counts, !request.regions.is_empty()))
     }
 
     pub(super) fn text_chunks(&self, positive: &str, negative: &str) -> Result<usize, EngineError> {
@@ -87,4 +84,20 @@ impl Blueprint {
         }
         Ok(chunks)
     }
+}
+
+/// The number of parts of a request's prompt, step by step.
+fn part_counts(texts: &[(String, String)]) -> Result<Vec<usize>, EngineError> {
+    let counts = texts.iter().map(|(text, _)| Ok(parts(text)?.len()));
+    let mut counts = counts.collect::<Result<Vec<_>, EngineError>>()?;
+    if counts.iter().all(|count| *count == 1) {
+        counts.truncate(1);
+    }
+    Ok(counts)
+}
+
+/// For each text the place of the first one that is equal.
+fn firsts<'t>(texts: impl Iterator<Item = &'t String> + Clone) -> Vec<Option<usize>> {
+    let first = |text: &'t String| texts.clone().position(|other| other == text);
+    texts.clone().map(first).collect()
 }

@@ -275,12 +275,13 @@ impl GuidanceConfig {
                 "at least 0 and less than 1",
             ));
         }
-        match self.unread(layers) {
-            Some(option) => Err(GuidanceError::Unread {
-                option,
-                method: self.method,
-            }),
-            None => Ok(()),
+        let method = self.method;
+        if let Some(option) = self.unread(layers) {
+            return Err(GuidanceError::Unread { option, method });
+        }
+        match self.refine == Some(true) && self.loss == Some(PosLoss::Paper) {
+            true => Err(GuidanceError::PaperRefined(method)),
+            false => Ok(()),
         }
     }
 
@@ -293,6 +294,7 @@ impl GuidanceConfig {
             layers => (*layers == Some(Layers::Cheap), false, false),
         };
         let sequence = self.combine == Some(Combination::Sequence);
+        let once = self.one_pass || self.method.refinement() == Refinement::None;
         let learned = self.method.is_learned();
         let unread = [
             ("steer", self.classifier.is_some() && !learned),
@@ -304,7 +306,7 @@ impl GuidanceConfig {
             ("loss", self.loss.is_some() && !reads("loss")),
             ("combine", self.combine.is_some() && !reads("combine")),
             ("distance", self.distance.is_some() && !reads("distance")),
-            ("refine", self.refine == Some(true) && self.one_pass),
+            ("refine", self.refine == Some(true) && once),
             ("combine", sequence && self.one_pass),
             ("smoothing", self.smoothing.is_some() && !reads("smoothing")),
             ("layers cheap", cheap && !by_size),

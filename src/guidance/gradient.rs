@@ -8,6 +8,7 @@ use prepose_models::unet::{
 };
 
 use super::maps::{LayerFilter, MapGroup, Pooling, Recorder};
+use crate::sampling::denoise::State;
 
 /// What a loss is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +17,25 @@ pub enum Stage {
     Update,
     /// The loss that is driven below a threshold by repeating a step. It may be a part of the other.
     Refine,
+}
+
+/// How noisy the latents are that the network looks at.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NoiseLevel {
+    /// The training timestep, in [0, 1000).
+    pub timestep: f64,
+    /// σ = √(1 − ᾱ) / √ᾱ; infinite for pure noise.
+    pub sigma: f64,
+}
+
+impl NoiseLevel {
+    /// That of the step that is being taken.
+    pub fn of(state: &State) -> Self {
+        Self {
+            timestep: state.timestep,
+            sigma: state.sigma(),
+        }
+    }
 }
 
 /// A loss on attention maps, for a batch with a target for each sample.
@@ -30,14 +50,14 @@ pub trait MapLoss {
     /// the maps of the same layers in the last forward pass of the previous guided step; none in the first.
     fn losses(&self, maps: &MapGroup, before: Option<&MapGroup>, stage: Stage) -> Tensor<1>;
 
-    /// The loss of each sample, `[B]`, on all groups of maps at the training timestep `timestep`: the mean of those on each
-    /// unless a method reads them together.
+    /// The loss of each sample, `[B]`, on all groups of maps of latents at noise level `level`: the mean of those on each unless
+    /// a method reads them together.
     fn together(
         &self,
         groups: &[MapGroup],
         before: &[MapGroup],
         stage: Stage,
-        _timestep: f64,
+        _level: NoiseLevel,
     ) -> Tensor<1> {
         let each = groups.iter().map(|group| {
             let before = before.iter().find(|before| before.layers == group.layers);
@@ -70,13 +90,13 @@ impl<'g> Reading<'g> {
         Recorder::new(self.filter.clone(), self.loss.pooling())
     }
 
-    /// Runs the UNet on `input`, `[B, C, h, w]` as it wants them, as far as the last layer that is read. Gives the
+    /// Runs the UNet on `input`, `[B, C, h, w]` as it wants them, at `level`, as far as the last layer that is read. Gives the
     /// losses with their gradient to the maps, and what takes that on to the input ([`Recording::sample_gradient`]).
     pub fn run<'a>(
         &self,
         unet: &'a UNet,
         input: Tensor<4>,
-        timestep: f64,
+        level: NoiseLevel,
         conditioning: &PreparedConditioning,
         memory: Memory,
     ) -> (MapGradient, Recording<'a>)
@@ -93,18 +113,13 @@ impl<'g> Reading<'g> {
             self.graphs,
             unet,
             input,
-            timestep,
+            level.timestep,
             conditioning,
             &mut recorder,
             options,
         );
-        let gradient = MapGradient::new(
-            self.loss,
-            recorder.finish(),
-            self.before,
-            self.stage,
-            timestep,
-        );
+        let gradient =
+            MapGradient::new(self.loss, recorder.finish(), self.before, self.stage, level);
         (gradient, recording)
     }
 }
@@ -126,7 +141,7 @@ impl MapGradient {
         groups: Vec<MapGroup>,
         before: &[MapGroup],
         stage: Stage,
-        timestep: f64,
+        level: NoiseLevel,
     ) -> Self {
         let maps = groups.clone();
         let leaf = |group: MapGroup| MapGroup {
@@ -134,7 +149,7 @@ impl MapGradient {
             ..group
         };
         let groups: Vec<MapGroup> = groups.into_iter().map(leaf).collect();
-        let losses = loss.together(&groups, before, stage, timestep);
+        let losses = loss.together(&groups, before, stage, level);
         let gradients = losses.clone().sum().backward();
         let to_probabilities = |group: MapGroup| {
             let gradient = group.maps.grad(&gradients)?;

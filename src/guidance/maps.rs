@@ -182,6 +182,18 @@ pub enum Pooling {
     Each(Vec<Vec<Vec<usize>>>),
 }
 
+impl Pooling {
+    /// The same for these rows of the batch only.
+    pub fn select(&self, rows: &[usize]) -> Self {
+        match self {
+            Self::Mean => Self::Mean,
+            Self::Each(objects) => {
+                Self::Each(rows.iter().map(|row| objects[*row].clone()).collect())
+            }
+        }
+    }
+}
+
 /// Maps of one size.
 #[derive(Clone, Debug)]
 pub struct MapGroup {
@@ -233,6 +245,14 @@ impl Recorder {
             filter,
             pooling,
             groups: Vec::new(),
+        }
+    }
+
+    /// The batch shrinks to its rows `keep`, in that order; what was seen, too.
+    pub fn retain(&mut self, keep: &[usize]) {
+        self.pooling = self.pooling.select(keep);
+        for group in &mut self.groups {
+            *group = group.select(keep);
         }
     }
 

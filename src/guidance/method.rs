@@ -45,7 +45,7 @@ pub trait GuidanceMethod: Sync {
         false
     }
 
-    /// What `refine` turns on where the preset repeats no step.
+    /// What `refine` turns on where the preset repeats no step; without any, it is refused.
     fn refinement(&self) -> Refinement {
         Refinement::published(false)
     }

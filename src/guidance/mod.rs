@@ -98,6 +98,12 @@ pub enum GuidanceError {
          --guide-every, or give --guide-refine false as well", .0.name()
     )]
     EveryUntil(Method),
+    /// A loss that is never above the threshold.
+    #[error(
+        "{} guidance with --guide-refine repeats a step until its loss is low, which the paper's loss, -PoS², always is; leave \
+         out --guide-refine, or take --guide-loss wrong-order", .0.name()
+    )]
+    PaperRefined(Method),
     /// Nothing between gradients.
     #[error(
         "--guide-extrapolate acts between the gradients of --guide-every; give --guide-every N, at least 2"
@@ -217,6 +223,28 @@ pub enum GuidanceError {
         /// What there is.
         available: Vec<usize>,
     },
+    /// No step whose maps show the words of the prompt, or of the negative prompt.
+    #[error(
+        "attention maps would be read once every {0} steps, but in none of these does the network see the text that the run \
+         ends with; read more steps, with a smaller --attention-every"
+    )]
+    NoMappedStep(usize),
+    /// Maps of the negative half, which has no objects.
+    #[error(
+        "attention maps of the negative half show words of the negative prompt, which has no objects; name the words with \
+         --attention-words"
+    )]
+    NoNegativeWords,
+    /// A word to show that the negative prompt does not have.
+    #[error("{0:?} is not in the negative prompt, of whose words attention maps are to be read")]
+    NotInNegative(String),
+    /// Maps of a half that there is not.
+    #[error(
+        "the network never sees the negative prompt that the run ends with, so there are no attention maps of it: only \
+         classifier-free guidance shows it, with a --guidance-scale above 1, in the steps of --guidance-steps, and not to a \
+         network that takes the scale itself, such as LCM's; leave out --attention-half"
+    )]
+    NoNegativeHalf,
     /// No such layer.
     #[error(
         "the network has no layer {name:?} that attends to the text; it has {}",

@@ -85,7 +85,7 @@ impl Settings {
             true => self.to_step - self.from_step,
             false => 1,
         };
-        if self.from_step + guided > steps {
+        if self.from_step.saturating_add(guided) > steps {
             return Err(GuidanceError::Steps {
                 from: self.from_step,
                 guided,

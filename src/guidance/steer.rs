@@ -8,7 +8,7 @@ use prepose_kernels::matmul;
 use prepose_models::steer::cross_entropy;
 
 use super::classifier::{Classifier, RELATIONS, inputs};
-use super::gradient::{MapLoss, Stage};
+use super::gradient::{MapLoss, NoiseLevel, Stage};
 use super::maps::{LayerRule, MapGroup, Pooling};
 use super::pos::Pos;
 use super::steps::{Refinement, StepSize};
@@ -54,6 +54,7 @@ impl GuidanceMethod for Steer {
             method: Method(&Steer),
             classifier: None,
             beside: None,
+            in_turn: config.refine != Some(false),
         };
         let (steps, scale, refinement) = match (config.preset, network) {
             (Preset::Default, Network::Toybox) => (10, TOYBOX.scale, TOYBOX.refinement()),
@@ -111,14 +112,23 @@ impl GuidanceMethod for SteerPos {
             classifier: None,
             beside: Some(Beside {
                 loss: beside.loss.clone(),
-                weight: alone.step_size.scale / 20.0,
+                weight: Weight {
+                    own: alone.step_size,
+                    shared: beside.step_size,
+                },
             }),
+            in_turn: false,
         };
         Settings {
             loss: Arc::new(constants),
             layers: LayerRule::Named(Vec::new()),
             ..beside
         }
+    }
+
+    /// One update a step.
+    fn refinement(&self) -> Refinement {
+        Refinement::None
     }
 }
 
@@ -158,13 +168,37 @@ struct Constants {
     method: Method,
     classifier: Option<Arc<Classifier>>,
     beside: Option<Beside>,
+    /// Whether relations take turns within a step; otherwise each acts once.
+    in_turn: bool,
 }
 
 /// PoS's loss, to which the classifier's is added with this weight.
 #[derive(Clone, Debug)]
 struct Beside {
     loss: Arc<dyn Loss>,
-    weight: f64,
+    weight: Weight,
+}
+
+/// What the classifier's loss counts beside PoS's, whose step moves the latents by both.
+#[derive(Clone, Copy, Debug)]
+struct Weight {
+    /// The classifier's own step.
+    own: StepSize,
+    /// PoS's.
+    shared: StepSize,
+}
+
+impl Weight {
+    /// So much that at noise level `sigma` PoS's step moves the latents by the classifier's loss as far as its own would.
+    fn at(self, sigma: f64) -> f64 {
+        // Without the decay over the steps, which both losses have in common.
+        let first = |size: StepSize| size.factor(0, 1, sigma, 1.0);
+        match first(self.shared) {
+            // A step in σ's space moves nothing at pure noise, whatever the weight.
+            0.0 => 0.0,
+            shared => first(self.own) / shared,
+        }
+    }
 }
 
 /// Two objects of a sample, and how the first should stand to the second.
@@ -195,7 +229,7 @@ impl Constants {
 }
 
 impl Loss for Constants {
-    /// Alone, each relation's turn, over and over; with PoS all at once.
+    /// Alone, each relation's turn, over and over, or each once; with PoS all at once.
     fn passes(&self, targets: &[Target]) -> Result<Vec<Box<dyn MapLoss>>, GuidanceError> {
         let wanted = targets.iter().map(|target| self.wanted(target));
         let wanted: Vec<Vec<Wanted>> = wanted.collect::<Result<_, _>>()?;
@@ -215,12 +249,20 @@ impl Loss for Constants {
             let other = beside.loss.passes(&targets)?.into_iter().next();
             return Ok(vec![pass(wanted, other.zip(Some(beside.weight)))]);
         }
-        let turns = wanted.iter().map(Vec::len).filter(|count| *count > 0);
-        let turns = turns.fold(1, |turns, count| turns / common(turns, count) * count);
+        let counts = wanted.iter().map(Vec::len).filter(|count| *count > 0);
+        let turns = match self.in_turn {
+            true => counts.fold(1, |turns, count| turns / common(turns, count) * count),
+            false => counts.max().unwrap_or(0),
+        };
         let turn = |turn: usize| {
             let of = |sample: &Vec<Wanted>| {
-                let place = turn.checked_rem(sample.len());
-                place.map(|place| sample[place]).into_iter().collect()
+                let place = match self.in_turn {
+                    true => turn.checked_rem(sample.len()),
+                    // A sample with fewer relations than its neighbours is left alone once all of its own have acted.
+                    false => Some(turn),
+                };
+                let wanted = place.and_then(|place| sample.get(place));
+                wanted.copied().into_iter().collect()
             };
             pass(wanted.iter().map(of).collect(), None)
         };
@@ -265,7 +307,7 @@ struct BatchLoss {
     /// By sample: what is wanted; the mean of all counts.
     wanted: Vec<Vec<Wanted>>,
     /// Another loss on the mean maps, and what the classifier's counts beside it.
-    beside: Option<(Box<dyn MapLoss>, f64)>,
+    beside: Option<(Box<dyn MapLoss>, Weight)>,
 }
 
 impl BatchLoss {
@@ -304,7 +346,11 @@ impl MapLoss for BatchLoss {
 
     fn losses(&self, maps: &MapGroup, _before: Option<&MapGroup>, stage: Stage) -> Tensor<1> {
         // One layer alone says nothing of the time; all of them are read together.
-        self.together(std::slice::from_ref(maps), &[], stage, 0.0)
+        let level = NoiseLevel {
+            timestep: 0.0,
+            sigma: 0.0,
+        };
+        self.together(std::slice::from_ref(maps), &[], stage, level)
     }
 
     fn together(
@@ -312,7 +358,7 @@ impl MapLoss for BatchLoss {
         groups: &[MapGroup],
         _before: &[MapGroup],
         stage: Stage,
-        timestep: f64,
+        level: NoiseLevel,
     ) -> Tensor<1> {
         let mut pairs = Vec::new();
         let mut classes = Vec::new();
@@ -332,7 +378,7 @@ impl MapLoss for BatchLoss {
         }
         let weights = TensorData::new(weights, [batch, pairs.len()]);
         let weights: Tensor<2> = Tensor::from_data(weights, &device);
-        let steps = vec![self.classifier.step(timestep); pairs.len()];
+        let steps = vec![self.classifier.step(level.timestep); pairs.len()];
         let scores = self
             .classifier
             .net()
@@ -341,9 +387,35 @@ impl MapLoss for BatchLoss {
         let losses: Tensor<1> = matmul(weights, each).squeeze_dim(1);
         match (&self.beside, Self::mean(groups)) {
             (Some((other, weight)), Some(mean)) => {
-                other.losses(&mean, None, stage) + losses * *weight
+                other.losses(&mean, None, stage) + losses * weight.at(level.sigma)
             }
             _ => losses,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_classifier_moves_as_far_beside_pos_as_alone() {
+        let weight = |network| {
+            let config = GuidanceConfig::new(&SteerPos);
+            Weight {
+                own: Steer.settings(&config, network).step_size,
+                shared: Pos.settings(&config, network).step_size,
+            }
+        };
+        let xl = weight(Network::Sdxl);
+        for sigma in [0.03, 5.134, 13.12] {
+            // Both steps are plain.
+            assert_eq!(weight(Network::Sd1).at(sigma), 7.5 / 20.0);
+            assert_eq!(weight(Network::Toybox).at(sigma), 1.0 / 20.0);
+            // PoS's is in σ's space.
+            let moved = xl.at(sigma) * xl.shared.factor(0, 50, sigma, 1.0);
+            assert!((moved / 5.0 - 1.0).abs() < 1e-9, "{sigma}: {moved}");
+        }
+        assert_eq!(xl.at(f64::INFINITY), 0.0);
     }
 }

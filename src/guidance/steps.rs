@@ -15,7 +15,7 @@ pub struct StepSize {
 enum StepSchedule {
     /// √ of a line from 1 at the first step to ½ at the last, as in Attend-and-Excite's code and all that follow it.
     Decaying,
-    /// σ².
+    /// σ², for latents in σ's space alone.
     NoiseLevel,
     /// Always the same.
     Constant,
@@ -60,21 +60,21 @@ impl StepSize {
     /// What the gradient with respect to the UNet's input is multiplied with to move the latents of step `step` of
     /// `steps` at noise level `sigma`, where the input is `input_scale` times the latents.
     pub fn factor(&self, step: usize, steps: usize, sigma: f64, input_scale: f64) -> f64 {
-        let size = self.scale
-            * match self.schedule {
-                StepSchedule::Decaying => {
-                    let done = step as f64 / (steps.max(2) - 1) as f64;
-                    (1.0 - 0.5 * done).sqrt()
-                }
-                StepSchedule::NoiseLevel => sigma * sigma,
-                StepSchedule::Constant => 1.0,
-            };
-        let of_input = match self.sigma_space {
+        let shrunk = match self.sigma_space {
             // Both the gradient and the move shrink by √(σ² + 1) on the way to the UNet's input.
-            true => size / (sigma * sigma + 1.0),
-            false => size,
+            true => 1.0 / (sigma * sigma + 1.0),
+            false => 1.0,
         };
-        of_input / input_scale
+        let size = match self.schedule {
+            StepSchedule::Decaying => {
+                let done = step as f64 / (steps.max(2) - 1) as f64;
+                (1.0 - 0.5 * done).sqrt() * shrunk
+            }
+            // σ² / (σ² + 1), also of pure noise, whose σ is infinite.
+            StepSchedule::NoiseLevel => 1.0 - shrunk,
+            StepSchedule::Constant => shrunk,
+        };
+        self.scale * size / input_scale
     }
 }
 
@@ -145,5 +145,10 @@ mod tests {
             StepSize::noise_level(30.0).factor(3, 51, 2.0, 1.0),
             30.0 * 4.0 / 5.0,
         );
+        // The limits for pure noise, with which a schedule of zero terminal SNR begins.
+        let pure = f64::INFINITY;
+        close(StepSize::noise_level(30.0).factor(0, 51, pure, 1.0), 30.0);
+        close(plain.factor(0, 51, pure, 1.0), 20.0);
+        assert_eq!(xl.factor(0, 50, pure, 1.0), 0.0);
     }
 }

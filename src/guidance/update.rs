@@ -4,7 +4,7 @@ use burn::tensor::{Tensor, TensorData};
 use prepose_models::attention::AttentionProbe;
 use prepose_models::unet::{Memory, Recording};
 
-use super::gradient::{MapGradient, MapLoss, Reading, Stage};
+use super::gradient::{MapGradient, MapLoss, NoiseLevel, Reading, Stage};
 use super::held::Held;
 use super::maps::{LayerFilter, MapGroup, Recorder};
 use super::steps::Refinement;
@@ -131,8 +131,8 @@ impl Guidance {
         };
         let prepared = state.positive();
         let input = state.model_input(state.latents().clone());
-        let (maps, recording) =
-            reading.run(state.unet, input, state.timestep, &prepared, self.memory);
+        let level = NoiseLevel::of(state);
+        let (maps, recording) = reading.run(state.unet, input, level, &prepared, self.memory);
         let chosen = chosen(&maps.losses);
         self.losses.push((state.step, maps.losses.clone()));
         if chosen.contains(&true) {
@@ -314,7 +314,7 @@ impl Hook for Guidance {
                 groups,
                 &self.maps,
                 Stage::Update,
-                state.timestep,
+                NoiseLevel::of(state),
             );
             self.losses.push((state.step, maps.losses.clone()));
             let gradient = recording.sample_gradient(&maps);
@@ -355,14 +355,19 @@ impl Hook for Guidance {
     }
 }
 
-/// What becomes of a movement of the latents of step `index` in those of the next step if the predicted noise stays.
+/// What becomes of a movement of the latents of step `index` in those of the next step if the predicted noise stays: so many
+/// times the movement.
 fn carried_over(schedule: &Schedule, index: usize) -> f64 {
     // How much of the clean latents is in the latents: √ᾱ, or all of them where latents are x₀ + σ·ε.
     let signal = |index: usize| match index < schedule.len() {
         true => 1.0 / ((schedule.sigma(index).powi(2) + 1.0).sqrt() * schedule.input_scale(index)),
         false => 1.0,
     };
-    signal(index + 1) / signal(index)
+    match signal(index) {
+        // Pure noise: moving it is not moving the clean latents, so that there is nothing to carry over, and no quotient.
+        0.0 => 0.0,
+        now => signal(index + 1) / now,
+    }
 }
 
 #[cfg(test)]
@@ -386,5 +391,28 @@ mod tests {
         assert!((all / first - 1.0).abs() < 1e-6, "{all} and {first}");
         let euler = schedule(SchedulerKind::Euler);
         assert!((0..20).all(|index| (carried_over(&euler, index) - 1.0).abs() < 1e-6));
+    }
+
+    #[test]
+    fn pure_noise_carries_no_movement() {
+        let config = serde_json::json!({
+            "_class_name": "DDIMScheduler", "beta_start": 0.00085, "beta_end": 0.012,
+            "beta_schedule": "scaled_linear", "num_train_timesteps": 1000, "prediction_type": "v_prediction",
+            "rescale_betas_zero_snr": true, "timestep_spacing": "trailing",
+        });
+        for kind in [SchedulerKind::Ddim, SchedulerKind::Lcm, SchedulerKind::Tcd] {
+            let scheduler = Scheduler::from_config(&config, Some(kind)).unwrap();
+            let schedule = scheduler.schedule(4).unwrap();
+            let first = schedule.sigma(0);
+            assert!(first.is_infinite(), "{kind:?} begins at {first}");
+            let carried: Vec<f64> = (0..4).map(|index| carried_over(&schedule, index)).collect();
+            assert_eq!(carried[0], 0.0, "{kind:?}");
+            assert!(
+                carried[1..]
+                    .iter()
+                    .all(|carried| carried.is_finite() && *carried > 0.0),
+                "{kind:?}"
+            );
+        }
     }
 }

@@ -213,7 +213,7 @@ impl<'a> PictureMaker<'a> {
             false => 1,
         };
         let latents = found.latents.narrow(0, 0, kept);
-        let decoded = self.engine.decode(latents, request.vae_tiling)?;
+        let (decoded, tiled) = self.engine.decode_for(request, latents)?;
         let decode = decoding.elapsed().as_secs_f64();
 
         let cost = Cost {
@@ -235,6 +235,7 @@ impl<'a> PictureMaker<'a> {
                     score: candidate.score,
                     rank,
                 }),
+                vae_tiling: tiled,
                 ..request.clone()
             };
             pictures.push(FinishedPicture {
@@ -291,7 +292,7 @@ impl<'a> PictureMaker<'a> {
                 let pictures = pictures.ok_or("a picture has values that are not numbers")?;
                 judge.scores(&request.prompt, &scene, &pictures)
             };
-            let scorer = |_: &[_]| Ok(PictureScorer::new(engine, request.vae_tiling, score));
+            let scorer = |_: &[_]| Ok(PictureScorer::new(engine, request, score));
             return Ok(run.run(scorer, hooks)?);
         }
         let Some(kind) = reward_kind(search.reward) else {
@@ -301,7 +302,7 @@ impl<'a> PictureMaker<'a> {
         let judge = self.judge.ok_or(MakeError::NoJudge)?;
         let reward = picture_reward(blueprint, request, kind, judge.vocabulary())?;
         let score = |pictures: &[_]| Ok(reward.scores(judge, pictures)?);
-        let scorer = |_: &[_]| Ok(PictureScorer::new(engine, request.vae_tiling, score));
+        let scorer = |_: &[_]| Ok(PictureScorer::new(engine, request, score));
         Ok(run.run(scorer, hooks)?)
     }
 
@@ -314,6 +315,75 @@ impl<'a> PictureMaker<'a> {
         match (&self.maps, maps) {
             (Some(options), Some(maps)) => options.read(maps, self.engine.blueprint(), requests),
             _ => Ok(vec![Vec::new(); requests.len()]),
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(feature = "toybox")]
+mod tests {
+    use std::error::Error;
+
+    use super::*;
+    use crate::device;
+    use crate::engine::Blueprint;
+    use crate::prompt::scene::Scene;
+    use crate::request::{Dtype, ModelRequest};
+
+    /// Likes bright pictures.
+    struct Bright;
+
+    impl CandidateJudge for Bright {
+        fn scores(
+            &self,
+            _: &str,
+            _: &Scene,
+            pictures: &[Picture],
+        ) -> Result<Vec<f64>, Box<dyn Error + Send + Sync>> {
+            let bright = |picture: &Picture| {
+                let bytes = picture.rgb.iter().map(|byte| f64::from(*byte));
+                bytes.sum::<f64>()
+            };
+            Ok(pictures.iter().map(bright).collect())
+        }
+    }
+
+    /// An engine whose device has no room to decode a whole picture.
+    fn short_of_memory(tiles: bool) -> Engine {
+        crate::memory::silence_panics();
+        let model = ModelRequest::new("toybox", Dtype::F32);
+        let device = device::open("flex".parse().unwrap()).unwrap();
+        let blueprint = Blueprint::open(&model).unwrap();
+        let engine = blueprint.load(&model, &device).unwrap();
+        let mut engine = engine.tiling_when_short(tiles);
+        engine.short_of_memory = true;
+        engine
+    }
+
+    #[test]
+    fn what_has_no_room_whole_is_decoded_in_tiles() {
+        let search = SearchConfig {
+            best_of: 2,
+            reward: RewardKind::Judge,
+            pruning: None,
+        };
+        let make = |engine: &Engine, search: Option<&SearchConfig>| {
+            let one = Request {
+                steps: 2,
+                width: 64,
+                height: 64,
+                ..engine.request("a dog to the left of a cat")
+            };
+            let mut maker = PictureMaker::new(engine, 2).with_candidate_judge(Some(&Bright));
+            maker.make(&[one], search, &mut [])
+        };
+        let (tiling, failing) = (short_of_memory(true), short_of_memory(false));
+        for search in [None, Some(&search)] {
+            // The file says so, so that it can be made again.
+            let made = make(&tiling, search).unwrap();
+            assert!(made.pictures[0].request.vae_tiling);
+            let error = make(&failing, search).err().unwrap();
+            assert!(matches!(&error, MakeError::Engine(short) if short.out_of_memory().is_some()));
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Attention maps of finished pictures.
 
 use super::error::MakeError;
-use crate::attention_maps::{AttentionMaps, MapSelection};
+use crate::attention_maps::{AttentionMaps, Half, MapSelection};
 use crate::engine::{Blueprint, EngineError};
+use crate::guidance::GuidanceError;
 use crate::output::attention::ObjectMaps;
 use crate::request::Request;
 
@@ -12,7 +13,8 @@ use crate::request::Request;
 pub struct MapOptions {
     /// Layers, heads and steps.
     pub selection: MapSelection,
-    /// Words of the prompt to show instead of its objects; empty for the objects.
+    /// Words of the prompt to show instead of its objects; empty for the objects. Of the negative half words of the negative
+    /// prompt, one at least.
     pub words: Vec<String>,
 }
 
@@ -20,14 +22,26 @@ impl MapOptions {
     /// Checks as far as possible without weights that `request` has such maps.
     ///
     /// # Errors
-    /// A word that the prompt does not have, layers that the network does not have.
+    /// A word that the prompt, or the negative prompt, does not have, no words of the negative prompt, no negative half, layers
+    /// that the network does not have, only steps with another text than the final one.
     pub fn check(&self, blueprint: &Blueprint, request: &Request) -> Result<(), EngineError> {
         self.objects(blueprint, request)?;
         let factor = blueprint.vae_factor();
         let unet = blueprint.checkpoint().unet_config()?;
         let latents = [request.height / factor, request.width / factor];
         self.selection.layers.resolve(&unet, latents)?;
-        Ok(())
+        let is_final = match self.selection.half {
+            Half::Positive => blueprint.has_final_prompt(request)?,
+            Half::Negative => blueprint.has_final_negative(request)?,
+        };
+        if self.selection.half == Half::Negative && !is_final.contains(&true) {
+            return Err(GuidanceError::NoNegativeHalf.into());
+        }
+        let mut steps = is_final.iter().enumerate();
+        match steps.any(|(step, is_final)| *is_final && self.selection.is_due(step)) {
+            true => Ok(()),
+            false => Err(GuidanceError::NoMappedStep(self.selection.every).into()),
+        }
     }
 
     /// The hook that reads them.
@@ -41,12 +55,20 @@ impl MapOptions {
         blueprint: &Blueprint,
         request: &Request,
     ) -> Result<Vec<(String, Vec<usize>)>, EngineError> {
+        let half = self.selection.half;
         if self.words.is_empty() {
-            return blueprint.objects(request);
+            return match half {
+                Half::Positive => blueprint.objects(request),
+                Half::Negative => Err(GuidanceError::NoNegativeWords.into()),
+            };
         }
         let words = self.words.iter().map(|word| {
             let word = word.trim();
-            Ok((word.to_string(), blueprint.positions(request, word)?))
+            let positions = match half {
+                Half::Positive => blueprint.positions(request, word),
+                Half::Negative => blueprint.negative_positions(request, word),
+            };
+            Ok((word.to_string(), positions?))
         });
         words.collect()
     }

@@ -30,7 +30,8 @@ pub enum RequestError {
     },
     /// A region for a part of the prompt that is not there.
     #[error(
-        "there is a region for part {part}, but the prompt has {parts}; parts are joined by AND, as in \"a dog AND a cat\""
+        "there is a region for part {part}, but the prompt has {parts}; parts are counted from 1 and joined by AND, as in \
+         \"a dog AND a cat\""
     )]
     Region {
         /// Asked for, from 1.
@@ -55,6 +56,12 @@ pub enum RequestError {
         "one-pass guidance records the step's own call, which has several prompts here; leave out --guide-one-pass or AND"
     )]
     ComposedOnePass,
+    /// Prompts that are composed by guidance, by a network that has none.
+    #[error(
+        "prompts joined by AND or with regions are composed by classifier-free guidance, and this checkpoint has none: it was \
+         distilled to take the guidance scale itself (time_cond_proj_dim); leave out AND and regions"
+    )]
+    ComposedDistilled,
     /// Prompts that are composed by guidance, in steps without it.
     #[error(
         "--guidance-steps leaves guidance out of some steps, and prompts joined by AND or with regions are composed by it; \

@@ -30,6 +30,17 @@ pub enum SearchError {
         /// The last step after which dropping saves anything.
         last: usize,
     },
+    /// Nothing to tell candidates apart by.
+    #[error(
+        "cannot drop candidates after step {after}: the reward attention scores them by the words of the final prompt, \
+         which first holds in step {first}; drop them after step {first} or later, or not at all, or use another reward"
+    )]
+    Unscored {
+        /// Asked for, counted from 1.
+        after: usize,
+        /// The first step after which there are scores, counted from 1.
+        first: usize,
+    },
     /// Unfinished pictures are not shown to judges.
     #[error("a judge is asked only about finished pictures: use the reward judge without pruning")]
     Unfinished,
@@ -80,9 +91,11 @@ pub struct SearchConfig {
 }
 
 impl SearchConfig {
+    /// Candidates have scores from `scored` steps on, at least 1.
+    ///
     /// # Errors
-    /// No candidate, or steps of pruning that a run of `steps` does not have.
-    pub fn check(&self, steps: usize) -> Result<(), SearchError> {
+    /// No candidate, or steps of pruning that a run of `steps` does not have, or after which there are no scores.
+    pub fn check(&self, steps: usize, scored: usize) -> Result<(), SearchError> {
         if self.best_of == 0 {
             return Err(SearchError::NoCandidate);
         }
@@ -96,17 +109,20 @@ impl SearchConfig {
         }
         self.pruning
             .as_ref()
-            .map_or(Ok(()), |pruning| pruning.check(steps))
+            .map_or(Ok(()), |pruning| pruning.check(steps, scored))
     }
 
-    /// Steps that all candidates take together through the UNet, in a run of `steps`.
-    pub fn unet_calls(&self, steps: usize) -> usize {
+    /// The rounds of pruning in a run of `steps`, where candidates have scores from `scored` steps on; none without pruning.
+    pub fn rounds(&self, steps: usize, scored: usize) -> Vec<Round> {
+        let rounds = |pruning: &Pruning| pruning.rounds(steps, scored, self.best_of);
+        self.pruning.as_ref().map(rounds).unwrap_or_default()
+    }
+
+    /// Steps that all candidates take together through the UNet, in a run of `steps`, where they have scores from `scored`
+    /// steps on.
+    pub fn unet_calls(&self, steps: usize, scored: usize) -> usize {
         let (mut calls, mut alive, mut taken) = (0usize, self.best_of, 0);
-        for round in self
-            .pruning
-            .iter()
-            .flat_map(|pruning| pruning.rounds(steps, self.best_of))
-        {
+        for round in self.rounds(steps, scored) {
             calls = calls.saturating_add(alive.saturating_mul(round.after - taken));
             (alive, taken) = (round.keep, round.after);
         }
@@ -118,7 +134,7 @@ impl SearchConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pruning {
-    /// After 15, 25 and 40 % of the steps.
+    /// After 15, 25 and 40 % of the steps, but not before candidates have scores.
     Auto,
     /// After these numbers of steps.
     After(Vec<usize>),
@@ -138,8 +154,8 @@ impl Pruning {
     const SHARES: [f64; 3] = [0.15, 0.25, 0.4];
 
     /// # Errors
-    /// Steps that do not ascend, or lie outside the run of `steps`.
-    pub fn check(&self, steps: usize) -> Result<(), SearchError> {
+    /// Steps that do not ascend, or lie outside the run of `steps`, or before candidates have scores: after `scored` steps.
+    pub fn check(&self, steps: usize, scored: usize) -> Result<(), SearchError> {
         if let Pruning::After(at) = self {
             let last = steps.saturating_sub(1);
             let ascending = at.windows(2).all(|pair| pair[0] < pair[1]);
@@ -151,18 +167,24 @@ impl Pruning {
                     last,
                 });
             }
+            if let Some(&after) = at.iter().find(|after| **after < scored) {
+                return Err(SearchError::Unscored {
+                    after,
+                    first: scored,
+                });
+            }
         }
         Ok(())
     }
 
-    /// The rounds for `candidates` over `steps`; each keeps half, rounded up.
-    pub fn rounds(&self, steps: usize, candidates: usize) -> Vec<Round> {
+    /// The rounds for `candidates` over `steps`, which have scores from `scored` steps on; each keeps half, rounded up.
+    pub fn rounds(&self, steps: usize, scored: usize, candidates: usize) -> Vec<Round> {
         let mut after: Vec<usize> = match self {
             Pruning::After(at) => at.clone(),
             Pruning::Auto => Self::SHARES
                 .iter()
                 .map(|share| (share * steps as f64).round() as usize)
-                .filter(|step| (1..steps).contains(step))
+                .filter(|step| (scored.max(1)..steps).contains(step))
                 .collect(),
         };
         after.dedup();
@@ -181,12 +203,25 @@ mod tests {
 
     #[test]
     fn halving_leaves_an_eighth_for_a_third_of_the_cost() {
-        let rounds = Pruning::Auto.rounds(20, 32);
+        let rounds = Pruning::Auto.rounds(20, 1, 32);
         let expected = [(3, 16), (5, 8), (8, 4)];
         assert_eq!(rounds, expected.map(|(after, keep)| Round { after, keep }));
         // Short runs have fewer rounds, and one candidate stays one.
-        assert_eq!(Pruning::Auto.rounds(2, 1), [Round { after: 1, keep: 1 }]);
-        assert!(Pruning::Auto.rounds(1, 8).is_empty());
+        let short = Pruning::Auto.rounds(2, 1, 1);
+        assert_eq!(short, [Round { after: 1, keep: 1 }]);
+        assert!(Pruning::Auto.rounds(1, 1, 8).is_empty());
+    }
+
+    #[test]
+    fn candidates_without_scores_are_not_dropped() {
+        // The final prompt holds from the fifth step on.
+        let rounds = Pruning::Auto.rounds(20, 5, 32);
+        let expected = [(5, 16), (8, 8)];
+        assert_eq!(rounds, expected.map(|(after, keep)| Round { after, keep }));
+        assert!(Pruning::Auto.rounds(20, 9, 32).is_empty());
+        let refused = Pruning::After(vec![4, 8]).check(20, 5);
+        assert_eq!(refused, Err(SearchError::Unscored { after: 4, first: 5 }));
+        assert!(Pruning::After(vec![5, 8]).check(20, 5).is_ok());
     }
 
     #[test]
@@ -196,16 +231,17 @@ mod tests {
             reward: RewardKind::Attention,
             pruning,
         };
-        assert_eq!(search(None).unet_calls(20), 640);
-        let pruned = search(Some(Pruning::Auto)).unet_calls(20);
+        assert_eq!(search(None).unet_calls(20, 1), 640);
+        let pruned = search(Some(Pruning::Auto)).unet_calls(20, 1);
         assert_eq!(pruned, 32 * 3 + 16 * 2 + 8 * 3 + 4 * 12);
     }
 
     #[test]
     fn impossible_steps_are_refused() {
         for at in [vec![], vec![0], vec![20], vec![5, 5], vec![6, 5]] {
-            assert!(Pruning::After(at.clone()).check(20).is_err(), "{at:?}");
+            let refused = Pruning::After(at.clone()).check(20, 1);
+            assert!(matches!(refused, Err(SearchError::Steps { .. })), "{at:?}");
         }
-        assert!(Pruning::After(vec![1, 19]).check(20).is_ok());
+        assert!(Pruning::After(vec![1, 19]).check(20, 1).is_ok());
     }
 }

@@ -11,13 +11,17 @@ use crate::sampling::denoise::{DenoiseError, Hook};
 /// Checks a search for `request` as far as possible without weights and without a detector.
 ///
 /// # Errors
-/// No candidate, impossible steps of pruning, no relation in the prompt to search by attention.
+/// No candidate, impossible steps of pruning, also those before attention has seen the final prompt, no relation in the prompt
+/// to search by attention.
 pub fn check(
     blueprint: &Blueprint,
     request: &Request,
     search: &SearchConfig,
 ) -> Result<(), EngineError> {
-    search.check(blueprint.steps(request)?)?;
+    search.check(
+        blueprint.steps(request)?,
+        scored(blueprint, request, search)?,
+    )?;
     match search.reward {
         RewardKind::Attention => {
             AttentionScorer::for_batch(blueprint, std::slice::from_ref(request)).map(|_| ())
@@ -26,6 +30,34 @@ pub fn check(
             blueprint.scene(request).map(|_| ())
         }
     }
+}
+
+/// Steps that all candidates of a search for `request` take together through the UNet.
+///
+/// # Errors
+/// A request that fails [`Blueprint::check`].
+pub fn unet_calls(
+    blueprint: &Blueprint,
+    request: &Request,
+    search: &SearchConfig,
+) -> Result<usize, EngineError> {
+    let scored = scored(blueprint, request, search)?;
+    Ok(search.unet_calls(blueprint.steps(request)?, scored))
+}
+
+/// After how many steps the candidates of a search for `request` have scores.
+fn scored(
+    blueprint: &Blueprint,
+    request: &Request,
+    search: &SearchConfig,
+) -> Result<usize, EngineError> {
+    if search.reward != RewardKind::Attention {
+        return Ok(1);
+    }
+    // Maps are read under the final prompt alone.
+    let is_final = blueprint.has_final_prompt(request)?;
+    let first = is_final.iter().position(|is_final| *is_final);
+    Ok(first.map_or(1, |first| first + 1))
 }
 
 /// One noise of a search.
@@ -106,10 +138,8 @@ impl Search<'_> {
             })
             .collect();
         let steps = self.engine.steps(self.request);
-        let rounds = match &self.config.pruning {
-            Some(pruning) => pruning.rounds(steps, self.config.best_of),
-            None => Vec::new(),
-        };
+        let scored = scored(self.engine.blueprint(), self.request, self.config)?;
+        let rounds = self.config.rounds(steps, scored);
 
         let mut groups = Vec::new();
         let mut recorded_passes = 0;

@@ -9,7 +9,7 @@ mod pictures;
 mod scorer;
 
 pub use attention::AttentionScorer;
-pub use best_of::{Candidate, Found, Search, candidate_seed, check};
+pub use best_of::{Candidate, Found, Search, candidate_seed, check, unet_calls};
 pub use pictures::PictureScorer;
 pub use scorer::Scorer;
 

@@ -4,6 +4,7 @@ use burn::tensor::{Int, Tensor, TensorData};
 
 use super::scorer::Scorer;
 use crate::engine::Engine;
+use crate::request::Request;
 use crate::sampling::denoise::{Hook, HookError, State};
 
 /// Scores the pictures that a batch is expected to become. `score` gets them as f32 [3, height, width] each in 0..=1, in the 256
@@ -11,7 +12,7 @@ use crate::sampling::denoise::{Hook, HookError, State};
 /// the same prompt.
 pub struct PictureScorer<'a, S> {
     engine: &'a Engine,
-    tiling: bool,
+    request: Request,
     score: S,
     latents: Option<Tensor<4>>,
 }
@@ -20,11 +21,11 @@ impl<'a, S> PictureScorer<'a, S>
 where
     S: FnMut(&[Tensor<3>]) -> Result<Vec<f64>, HookError>,
 {
-    /// A scorer for one batch; `tiling` as in [`Engine::decode`].
-    pub fn new(engine: &'a Engine, tiling: bool, score: S) -> Self {
+    /// A scorer for one batch of pictures as `request`, decoded as by [`Engine::decode_for`].
+    pub fn new(engine: &'a Engine, request: &Request, score: S) -> Self {
         Self {
             engine,
-            tiling,
+            request: request.clone(),
             score,
             latents: None,
         }
@@ -39,8 +40,11 @@ where
         let Some(latents) = &self.latents else {
             return Ok(Vec::new());
         };
-        let pictures: Vec<_> = (self.engine)
-            .decode_on_device(latents.clone(), self.tiling)
+        let (pictures, tiled) =
+            (self.engine).decode_on_device_for(&self.request, latents.clone())?;
+        // What had no room once is not tried again.
+        self.request.vae_tiling = tiled;
+        let pictures: Vec<_> = (pictures.into_iter())
             .map(|picture| (picture.clamp(0.0, 1.0) * 255.0).round() / 255.0)
             .collect();
         (self.score)(&pictures)

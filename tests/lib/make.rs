@@ -2,13 +2,18 @@
 
 use std::sync::atomic::AtomicBool;
 
+use prepose::attention_maps::{AttentionMaps, Half, MapSelection};
 use prepose::device;
 use prepose::engine::{Blueprint, Engine};
 use prepose::make::{MakeError, MapOptions, PictureMaker, PictureWriter, check};
 use prepose::output::manifest::ManifestLine;
 use prepose::output::png::read_request;
-use prepose::request::{Dtype, ModelRequest, Request, RewardKind, SearchConfig};
+use prepose::request::{
+    DelayedOrder, Dtype, ModelRequest, Pruning, Request, RewardKind, SearchConfig,
+};
+use prepose::sampling::StepRange;
 use prepose::sampling::denoise::{Hook, HookError, State};
+use prepose::search::unet_calls;
 
 fn model() -> ModelRequest {
     ModelRequest::new("toybox", Dtype::F32)
@@ -106,6 +111,166 @@ fn a_search_keeps_the_best_or_all_with_maps_of_the_best() {
     assert!(found.windows(2).all(|pair| pair[0].score >= pair[1].score));
     assert_eq!(all.pictures[0].maps[0].objects, ["dog", "cat"]);
     assert!(all.pictures[1].maps.is_empty());
+}
+
+/// A request that runs `delay` steps of `steps` with another prompt.
+fn delayed(blueprint: &Blueprint, delay: usize, steps: usize) -> Request {
+    let delay = DelayedOrder {
+        neutral_prompt: "two animals".into(),
+        steps: delay,
+    };
+    Request {
+        steps,
+        width: 64,
+        height: 64,
+        delay_order: Some(delay),
+        ..blueprint.request(PROMPT, &model())
+    }
+}
+
+#[test]
+fn candidates_are_dropped_only_when_attention_has_seen_the_final_prompt() {
+    let engine = engine();
+    let blueprint = engine.blueprint();
+    let pruned = |best, reward, pruning| SearchConfig {
+        pruning: Some(pruning),
+        ..best_of(best, reward)
+    };
+    let refused = |reward, after: &[usize]| {
+        let search = pruned(32, reward, Pruning::After(after.to_vec()));
+        let mut request = delayed(blueprint, 8, 20);
+        let error = check(blueprint, &mut request, Some(&search), None).err();
+        error.map(|error| error.to_string())
+    };
+    // Steps 0 to 7 have the neutral prompt, so that the ninth step is the first with a score.
+    let said = refused(RewardKind::Attention, &[3, 12]).unwrap();
+    assert!(
+        said.contains("after step 3:") && said.contains("step 9 or later"),
+        "{said}"
+    );
+    assert!(refused(RewardKind::Attention, &[8]).is_some());
+    assert_eq!(refused(RewardKind::Attention, &[9, 12]), None);
+    assert_eq!(refused(RewardKind::Checker, &[3]), None);
+
+    // Of the rounds after 3, 5 and 8 of 20 steps those are left that can see.
+    let auto = pruned(32, RewardKind::Attention, Pruning::Auto);
+    let calls = |delay| unet_calls(blueprint, &delayed(blueprint, delay, 20), &auto).unwrap();
+    assert_eq!(calls(8), 32 * 20);
+    assert_eq!(calls(4), 32 * 5 + 16 * 3 + 8 * 12);
+
+    // Of 4 steps, after 1 and 2.
+    let auto = pruned(4, RewardKind::Attention, Pruning::Auto);
+    let mut maker = PictureMaker::new(&engine, 4);
+    for (delay, calls) in [(1, 4 * 2 + 2 * 2), (2, 4 * 4)] {
+        let one = [delayed(blueprint, delay, 4)];
+        let made = maker.make(&one, Some(&auto), &mut []).unwrap();
+        assert_eq!(made.unet_calls, calls, "{delay}");
+        let scored = |candidate: &prepose::search::Candidate| candidate.score.is_finite();
+        assert!(made.candidates.iter().all(scored), "{delay}");
+    }
+}
+
+#[test]
+fn maps_are_those_of_steps_with_the_final_prompt() {
+    let engine = engine();
+    let blueprint = engine.blueprint();
+    let every = |every| MapOptions {
+        selection: MapSelection {
+            every,
+            ..MapSelection::default()
+        },
+        ..MapOptions::default()
+    };
+    let one = [delayed(blueprint, 2, 5)];
+    for (every_steps, seen) in [(1, vec![2, 3, 4]), (2, vec![2, 4])] {
+        let options = every(every_steps);
+        options.check(blueprint, &one[0]).unwrap();
+        let mut maker = PictureMaker::new(&engine, 1).with_maps(Some(options));
+        let made = maker.make(&one, None, &mut []).unwrap();
+        assert_eq!(made.pictures[0].maps[0].steps, seen);
+        assert_eq!(made.pictures[0].maps[0].mean().len(), 2);
+    }
+    // Of every fifth step the first alone, which has the neutral prompt.
+    let refused = every(5).check(blueprint, &one[0]).unwrap_err().to_string();
+    assert!(refused.contains("once every 5 steps"), "{refused}");
+}
+
+/// Maps of the negative half.
+fn negative_half(words: &[&str], every: usize) -> MapOptions {
+    MapOptions {
+        selection: MapSelection {
+            half: Half::Negative,
+            every,
+            ..MapSelection::default()
+        },
+        words: words.iter().map(|word| (*word).to_string()).collect(),
+    }
+}
+
+/// A request that names a cat in its negative prompt from its third step of five on; the prompt names one elsewhere.
+fn without_a_cat(engine: &Engine) -> Request {
+    Request {
+        negative_prompt: "[blurry:a cat:2]".into(),
+        steps: 5,
+        guidance_scale: 3.0,
+        ..requests(engine, PROMPT, 0..1).remove(0)
+    }
+}
+
+#[test]
+fn maps_of_the_negative_half_are_of_its_own_words() {
+    let engine = engine();
+    let one = [without_a_cat(&engine)];
+    let options = negative_half(&["cat"], 1);
+    options.check(engine.blueprint(), &one[0]).unwrap();
+    let mut hook = AttentionMaps::new(options.selection.clone());
+    engine.latents(&one, &mut [&mut hook]).unwrap();
+    let mut maker = PictureMaker::new(&engine, 1).with_maps(Some(options));
+    let made = maker.make(&one, None, &mut []).unwrap();
+    let maps = &made.pictures[0].maps[0];
+    assert_eq!(maps.objects, ["cat"]);
+    assert_eq!(maps.steps, [2, 3, 4]);
+    let seen = hook.into_steps();
+    assert_eq!(seen.len(), 3);
+    for (step, shown) in seen.iter().zip(&maps.maps) {
+        // After the start token and "a".
+        let cat = step.groups[0].maps.clone().narrow(3, 2, 1).to_data();
+        let pairs = cat.iter::<f32>().zip(&shown[0].values);
+        assert!(pairs.map(|(a, b)| (a - b).abs()).fold(0f32, f32::max) < 1e-6);
+    }
+}
+
+#[test]
+fn maps_of_a_negative_half_that_is_not_there_are_refused() {
+    let engine = engine();
+    let one = without_a_cat(&engine);
+    let refused = |options: MapOptions, request: &Request, says: &str| {
+        let error = options.check(engine.blueprint(), request).unwrap_err();
+        assert!(error.to_string().contains(says), "{error}");
+    };
+    // The negative prompt has no objects, and a dog is in the prompt alone.
+    refused(negative_half(&[], 1), &one, "--attention-words");
+    refused(
+        negative_half(&["dog"], 1),
+        &one,
+        "not in the negative prompt",
+    );
+    let cat = |every| negative_half(&["cat"], every);
+    let unguided = Request {
+        guidance_scale: 1.0,
+        ..one.clone()
+    };
+    refused(cat(1), &unguided, "--guidance-scale above 1");
+    let early = Request {
+        guidance_steps: Some(StepRange {
+            first: 0,
+            last: Some(1),
+        }),
+        ..one.clone()
+    };
+    refused(cat(1), &early, "--guidance-steps");
+    // The first step alone, which has the other negative prompt.
+    refused(cat(5), &one, "once every 5 steps");
 }
 
 #[test]

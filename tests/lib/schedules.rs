@@ -176,3 +176,41 @@ fn settings_that_leave_no_room_are_named() {
         assert!(message.contains(expected), "{message}");
     }
 }
+
+/// As diffusers' `StableDiffusionPipeline` sets `steps_offset` to 1 and `clip_sample` to false on whichever scheduler it is given.
+#[test]
+fn outdated_settings_are_corrected() {
+    let of = |kind: SchedulerKind, offset: Value, clip: Value| {
+        let mut config = sound();
+        config["timestep_spacing"] = json!("leading");
+        config["steps_offset"] = offset;
+        config["clip_sample"] = clip;
+        Scheduler::from_config(&config, Some(kind)).unwrap()
+    };
+    // The timesteps, and where the first leads from latents that clipping would change.
+    let run = |scheduler: &Scheduler| {
+        let schedule = scheduler.schedule(10).unwrap();
+        let sample = Tensor::<4>::ones([1, 1, 2, 2], &Device::flex()) * 5.0;
+        let noise = schedule.needs_noise(0).then(|| sample.clone());
+        let answer = sample.clone() * 0.1;
+        let output = schedule.step(&mut History::default(), 0, answer, sample, noise);
+        let values: Vec<f32> = output.prev_sample.into_data().iter().collect();
+        (schedule.timesteps().to_vec(), values)
+    };
+    for kind in SchedulerKind::ALL {
+        let expected = run(&of(kind, json!(1), json!(false)));
+        for (offset, clip) in [(json!(0), json!(true)), (Value::Null, Value::Null)] {
+            let outdated = of(kind, offset, clip);
+            assert_eq!(run(&outdated.corrected()), expected, "{kind}");
+        }
+    }
+    // Without a pipeline the class goes by its file.
+    let (one, zero) = (json!(1), json!(0));
+    let ddim =
+        |offset: &Value, clip: bool| run(&of(SchedulerKind::Ddim, offset.clone(), json!(clip)));
+    let (clipped, early) = (ddim(&one, true), ddim(&zero, false));
+    let (times, values) = ddim(&one, false);
+    assert_eq!(clipped.0, times);
+    assert_ne!(clipped.1, values);
+    assert_eq!(early.0, times.iter().map(|t| t - 1.0).collect::<Vec<_>>());
+}

@@ -9,6 +9,15 @@ use crate::request::{Request, RequestError};
 impl Blueprint {
     /// Checks `request` as far as possible without weights, and records the hashes of the pictures that it names.
     pub fn check(&self, request: &mut Request) -> Result<(), EngineError> {
+        self.check_but_start(request)?;
+        if let Some(init) = &mut request.init {
+            init.sha256 = Some(init_image::check(init)?);
+        }
+        Ok(())
+    }
+
+    /// As [`check`](Self::check), where the file of the start picture is still to come.
+    pub fn check_but_start(&self, request: &mut Request) -> Result<(), EngineError> {
         request.validate(self.vae_factor())?;
         self.check_clip_skip(request)?;
         let steps = self.steps(request)?;
@@ -36,11 +45,7 @@ impl Blueprint {
         self.check_guidance(request, steps)?;
         self.savings(request)?;
         self.grounded(request)?;
-        self.check_pictures(request, steps)?;
-        if let Some(init) = &mut request.init {
-            init.sha256 = Some(init_image::check(init)?);
-        }
-        Ok(())
+        self.check_pictures(request, steps)
     }
 
     /// Refuses regions of parts that are not there, or between the latents, of a prompt with at most `parts` parts.
@@ -49,7 +54,7 @@ impl Blueprint {
         let (height, width) = (request.height / factor, request.width / factor);
         for region in &request.regions {
             let part = region.part;
-            if part > parts {
+            if !(1..=parts).contains(&part) {
                 return Err(RequestError::Region { part, parts }.into());
             }
             if !region.cells([height, width]).contains(&1.0) {
@@ -62,6 +67,9 @@ impl Blueprint {
             }
         }
         let composed = parts > 1 || !request.regions.is_empty();
+        if composed && self.distilled {
+            return Err(RequestError::ComposedDistilled.into());
+        }
         if composed && request.guide.as_ref().is_some_and(|guide| guide.one_pass) {
             return Err(RequestError::ComposedOnePass.into());
         }

@@ -81,6 +81,8 @@ pub struct Blueprint {
     sample_size: usize,
     /// Whether the UNet has GLIGEN's layers, or will.
     grounded: bool,
+    /// Whether the UNet takes the guidance scale itself, as LCM's: it was distilled from classifier-free guidance.
+    pub(in crate::engine) distilled: bool,
     pub(in crate::engine) seen: SeenPictures,
 }
 
@@ -119,6 +121,7 @@ impl Blueprint {
                 .and_then(|size| size.first())
                 .unwrap_or(64),
             grounded: checkpoint.unet_config()?.is_grounded(),
+            distilled: checkpoint.unet_config()?.time_cond_proj_dim.is_some(),
             checkpoint: Arc::new(checkpoint),
             seen: SeenPictures::default(),
         })

@@ -128,6 +128,10 @@ impl Conditioning {
 #[derive(Clone, Debug)]
 pub struct ConditioningPlan {
     texts: Vec<Planned>,
+    /// For each of `texts` the first one with the same positive half.
+    prompts: Vec<usize>,
+    /// For each of `texts` the first one with the same negative half.
+    negatives: Vec<usize>,
     /// Which of `texts` holds at a step; the last entry holds for all later steps.
     steps: Vec<usize>,
     /// In how many steps, from the first on, GLIGEN's layers act.
@@ -198,6 +202,8 @@ impl From<Conditioning> for ConditioningPlan {
     fn from(conditioning: Conditioning) -> Self {
         Self {
             texts: vec![conditioning.into()],
+            prompts: vec![0],
+            negatives: vec![0],
             steps: vec![0],
             grounded: 0,
             pictures: Vec::new(),
@@ -217,10 +223,27 @@ impl ConditioningPlan {
             texts.len()
         );
         Self {
+            prompts: (0..texts.len()).collect(),
+            negatives: (0..texts.len()).collect(),
             texts: texts.into_iter().map(Planned::from).collect(),
             steps,
             grounded: 0,
             pictures: Vec::new(),
+        }
+    }
+
+    /// The same, where `prompts[i]` is the first text that has the same positive half as text `i`, and `negatives[i]` the first
+    /// that has the same negative half. Without it no two have.
+    ///
+    /// # Panics
+    /// If there is not one of each for each text.
+    pub fn with_halves(self, prompts: Vec<usize>, negatives: Vec<usize>) -> Self {
+        assert_eq!(prompts.len(), self.texts.len(), "prompts of texts");
+        assert_eq!(negatives.len(), self.texts.len(), "negatives of texts");
+        Self {
+            prompts,
+            negatives,
+            ..self
         }
     }
 
@@ -253,9 +276,16 @@ impl ConditioningPlan {
         self.steps[step.min(self.steps.len() - 1)]
     }
 
-    /// Whether the text of `step` is the one that the run ends with.
+    /// Whether the positive half of `step` is the one that the run ends with.
     pub(super) fn is_final(&self, step: usize) -> bool {
-        self.text(step) == self.text(usize::MAX)
+        let prompt = |step| self.prompts[self.text(step)];
+        prompt(step) == prompt(usize::MAX)
+    }
+
+    /// Whether the negative half of `step` is the one that the run ends with.
+    pub(super) fn is_final_negative(&self, step: usize) -> bool {
+        let negative = |step| self.negatives[self.text(step)];
+        negative(step) == negative(usize::MAX)
     }
 
     /// What holds at `step`, from 0.
@@ -269,6 +299,8 @@ impl ConditioningPlan {
         self.steps.resize(self.steps.len().max(step), last);
         self.steps.truncate(step);
         self.steps.push(self.texts.len());
+        self.prompts.push(self.texts.len());
+        self.negatives.push(self.texts.len());
         self.texts.push(conditioning.into());
     }
 

@@ -55,10 +55,15 @@ impl<'a> State<'a> {
         self.plan.replace(self.step, conditioning);
     }
 
-    /// Whether the UNet is told at this step what it is told at the end: without a prompt schedule
-    /// always.
+    /// Whether the prompts of this step are those that the run ends with: without a prompt schedule always. Negative
+    /// prompts may be others.
     pub fn is_final_text(&self) -> bool {
         self.plan.is_final(self.step)
+    }
+
+    /// Whether the negative prompts of this step are those that the run ends with.
+    pub fn is_final_negative(&self) -> bool {
+        self.plan.is_final_negative(self.step)
     }
 
     /// `latents` as the UNet wants them at this step; linear in `latents`, with the factor

@@ -111,6 +111,16 @@ impl Scheduler {
         }
     }
 
+    /// As diffusers' `StableDiffusionPipeline`, for SD 1.x and 2.x, corrects the scheduler that it is given, whatever an outdated
+    /// file says: `steps_offset` is 1, and nothing is clipped, since latents are not confined to the range of pixels.
+    pub fn corrected(self) -> Self {
+        Self {
+            steps_offset: 1,
+            clip: None,
+            ..self
+        }
+    }
+
     /// The method.
     pub fn kind(&self) -> SchedulerKind {
         self.kind

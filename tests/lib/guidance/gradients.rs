@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use burn::tensor::{Device, FloatDType, Tensor, TensorData};
 use prepose::engine::Engine;
-use prepose::guidance::gradient::{MapGradient, Reading, Stage};
+use prepose::guidance::gradient::{MapGradient, NoiseLevel, Reading, Stage};
 use prepose::guidance::layout::Layout;
 use prepose::guidance::maps::MapGroup;
 use prepose::guidance::{GuidanceConfig, Network, Target};
@@ -19,6 +19,14 @@ use serde_json::Value;
 
 use super::support::*;
 use crate::support::fixture;
+
+/// A timestep where σ does not matter.
+fn level(timestep: f64) -> NoiseLevel {
+    NoiseLevel {
+        timestep,
+        sigma: 1.0,
+    }
+}
 
 #[test]
 fn losses_on_given_maps_and_their_gradients() {
@@ -55,7 +63,7 @@ fn losses_on_given_maps_and_their_gradients() {
         }
         for (suffix, stage, before) in ways {
             let groups = vec![group(given.clone())];
-            let found = MapGradient::new(loss.as_ref(), groups, before, stage, 0.0);
+            let found = MapGradient::new(loss.as_ref(), groups, before, stage, level(0.0));
             let gradient = found.cotangent(&layer).unwrap();
             let key = |what: &str| format!("maps/{name}{suffix}/{what}");
             let errors = [
@@ -245,7 +253,7 @@ impl Tiny {
             merging,
             graphs: None,
         };
-        let (maps, recording) = reading.run(unet, input, self.timestep, &prepared, memory);
+        let (maps, recording) = reading.run(unet, input, level(self.timestep), &prepared, memory);
         let gradient = recording.sample_gradient(&maps) * self.scale;
         (values(&maps.losses), values(&gradient))
     }
@@ -422,7 +430,8 @@ fn agree_with_autograd(
     };
     for memory in [Memory::Keep, Memory::Recompute] {
         let run = |prepared| {
-            let (maps, recording) = reading.run(unet, latents.clone(), 701.0, prepared, memory);
+            let (maps, recording) =
+                reading.run(unet, latents.clone(), level(701.0), prepared, memory);
             (
                 values(&maps.losses),
                 values(&recording.sample_gradient(&maps)),

@@ -45,6 +45,15 @@ fn wrong_input_is_refused() {
             "\"refine\"",
         ),
         (
+            r#"{"method": "pos", "loss": "paper", "refine": true}"#,
+            "the paper's loss",
+        ),
+        (r#"{"method": "steer+pos", "refine": true}"#, "\"refine\""),
+        (
+            r#"{"method": "pos", "from_step": 18446744073709551615}"#,
+            "cannot be guided",
+        ),
+        (
             r#"{"method": "pos", "resolution": 32}"#,
             "the sizes are 4, 8, 16",
         ),

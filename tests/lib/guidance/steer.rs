@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use burn::tensor::{Device, Tensor, TensorData};
 use prepose::guidance::classifier::{Classifier, classes, inputs};
-use prepose::guidance::gradient::{MapLoss, Reading, Stage};
+use prepose::guidance::gradient::{MapLoss, NoiseLevel, Reading, Stage};
 use prepose::guidance::maps::MapGroup;
 use prepose::guidance::steer::{Steer, SteerPos};
 use prepose::guidance::{GuidanceConfig, GuidanceError, Method, Network, Target, TargetObject};
@@ -102,16 +102,31 @@ fn targets(relations: &[Relation]) -> Vec<Target> {
 }
 
 fn passes(method: impl Into<Method>, relations: &[Relation]) -> Vec<Box<dyn MapLoss>> {
+    passes_of(&GuidanceConfig::new(method), &targets(relations))
+}
+
+fn passes_of(config: &GuidanceConfig, targets: &[Target]) -> Vec<Box<dyn MapLoss>> {
+    passes_for(Network::Toybox, config, targets)
+}
+
+fn passes_for(
+    network: Network,
+    config: &GuidanceConfig,
+    targets: &[Target],
+) -> Vec<Box<dyn MapLoss>> {
     let classifier = Classifier::load(&file(&Expected::open("steer")), &Device::flex());
-    let settings = GuidanceConfig::new(method)
-        .settings(Network::Toybox)
-        .unwrap();
+    let settings = config.settings(network).unwrap();
     let loss = settings.loss.taught(&Arc::new(classifier)).unwrap();
-    loss.passes(&targets(relations)).unwrap()
+    loss.passes(targets).unwrap()
 }
 
 /// Losses and the gradient with respect to the latents.
 fn evaluate(tiny: &Tiny, loss: &dyn MapLoss) -> (f64, Vec<f32>) {
+    evaluate_at(tiny, loss, 1.0)
+}
+
+/// The same at noise level `sigma`.
+fn evaluate_at(tiny: &Tiny, loss: &dyn MapLoss, sigma: f64) -> (f64, Vec<f32>) {
     let (latents, context, added) = tiny.narrow(0, 2);
     let unet = tiny.engine.unet();
     let prepared = unet.prepare(context, added.as_ref());
@@ -129,7 +144,11 @@ fn evaluate(tiny: &Tiny, loss: &dyn MapLoss) -> (f64, Vec<f32>) {
         graphs: None,
     };
     let input = latents * tiny.scale;
-    let (maps, recording) = reading.run(unet, input, tiny.timestep, &prepared, Memory::Keep);
+    let level = NoiseLevel {
+        timestep: tiny.timestep,
+        sigma,
+    };
+    let (maps, recording) = reading.run(unet, input, level, &prepared, Memory::Keep);
     let gradient = recording.sample_gradient(&maps) * tiny.scale;
     let losses = values(&maps.losses);
     (losses.into_iter().map(f64::from).sum(), values(&gradient))
@@ -171,6 +190,27 @@ fn whole_gradients_are_central_differences() {
     }
 }
 
+/// On SDXL PoS's step is in σ's space, and the classifier's is not.
+#[test]
+fn beside_pos_the_classifier_keeps_its_scale_at_every_noise_level() {
+    let tiny = Tiny::open("sd1", &Expected::open("guidance"));
+    let config = GuidanceConfig::new(&SteerPos);
+    let at = |passes: &[Box<dyn MapLoss>], sigma| evaluate_at(&tiny, passes[0].as_ref(), sigma).0;
+    let classifier = at(&passes(&Steer, &[Relation::LeftOf]), 1.0);
+    let both = |network| passes_for(network, &config, &targets(&[Relation::LeftOf]));
+    let (sd1, sdxl) = (both(Network::Sd1), both(Network::Sdxl));
+    let step = config.settings(Network::Sdxl).unwrap().step_size;
+    let factor = |sigma| step.factor(0, 50, sigma, 1.0);
+    for sigma in [5.134, 13.12] {
+        assert_eq!(at(&sd1, sigma), at(&sd1, 0.0));
+        // What the classifier counts more than at σ = 0, where it counts 5 / 20 000.
+        let more = (at(&sdxl, sigma) - at(&sdxl, 0.0)) / classifier;
+        let moved = factor(sigma) * (more + 5.0 / 20_000.0);
+        assert!((moved / 5.0 - 1.0).abs() < 0.01, "{sigma}: {moved}");
+    }
+    assert!(at(&sdxl, f64::INFINITY).is_finite());
+}
+
 #[test]
 fn relations_take_turns() {
     use Relation::{Above, AboveLeft, LeftOf, Near};
@@ -185,6 +225,28 @@ fn relations_take_turns() {
         refused,
         Some(GuidanceError::NotLearned { relation: Near, .. })
     ));
+}
+
+#[test]
+fn relations_act_once_without_turns_whatever_the_neighbours_have() {
+    use Relation::{Above, LeftOf};
+    let mut batch = targets(&[LeftOf]);
+    batch.truncate(1);
+    batch.extend(targets(&[LeftOf, Above]));
+    let acting = |refine| {
+        let config = GuidanceConfig {
+            refine,
+            ..GuidanceConfig::new(&Steer)
+        };
+        let passes = passes_of(&config, &batch);
+        passes.iter().map(|pass| pass.acts_on()).collect::<Vec<_>>()
+    };
+    // In turn, the only relation of the first has every turn.
+    assert_eq!(acting(None), [[true, true, true], [true, true, true]]);
+    assert_eq!(
+        acting(Some(false)),
+        [[true, true, true], [false, true, true]]
+    );
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Hooks that see the attention, and that have a pass recorded for its gradients.
 
 use burn::tensor::Tensor;
+use prepose::attention_maps::{AttentionMaps, MapSelection};
+use prepose::guidance::maps::Pooling;
 use prepose::request::Request;
 use prepose::sampling::denoise::{Hook, HookError, Rows, State};
 use prepose_models::attention::{AttentionProbe, LayerInfo};
@@ -96,6 +98,51 @@ fn recording_the_conditional_half_does_not_change_the_picture() {
             assert_eq!(hook.gradients.len(), 3);
             let size: f32 = hook.gradients[0].clone().abs().sum().into_scalar();
             assert!(size.is_finite() && size > 0.0);
+        }
+    }
+}
+
+#[test]
+fn maps_of_chosen_tokens_shrink_with_their_batch() {
+    let case = Case::open("sd1-tiny");
+    let requests: Vec<Request> = (0..3)
+        .map(|seed| Request {
+            seed,
+            steps: 4,
+            ..case.with_scheduler("ddim")
+        })
+        .collect();
+    // Another token of each picture.
+    let objects = [1, 2, 3].map(|position| vec![vec![position]]);
+    let hook = |objects: &[Vec<Vec<usize>>]| {
+        AttentionMaps::new(MapSelection {
+            pooling: Pooling::Each(objects.to_vec()),
+            ..MapSelection::default()
+        })
+    };
+    let mut maps = hook(&objects);
+    let mut session = case.engine.begin(&requests, &mut [&mut maps]).unwrap();
+    session.advance(2, &mut [&mut maps]).unwrap();
+    session.retain(&[2, 0], &mut [&mut maps]);
+    session.advance(usize::MAX, &mut [&mut maps]).unwrap();
+    session.finish().unwrap();
+    let kept = maps.into_steps();
+    let numbers = |tensor: &Tensor<4>| tensor.to_data().iter::<f32>().collect::<Vec<f32>>();
+    for (place, row) in [(0, 2), (1, 0)] {
+        let mut maps = hook(&objects[row..=row]);
+        let one = std::slice::from_ref(&requests[row]);
+        case.engine.latents(one, &mut [&mut maps]).unwrap();
+        let alone = maps.into_steps();
+        assert_eq!((kept.len(), alone.len()), (4, 4));
+        let groups = kept.iter().flat_map(|step| &step.groups);
+        let alone = alone.iter().flat_map(|step| &step.groups);
+        for (kept, alone) in groups.zip(alone) {
+            assert_eq!(kept.maps.dims()[0], 2);
+            let mine = kept.select(&[place]);
+            assert_close("maps", &mine.maps, &numbers(&alone.maps));
+            let selectors = [&mine, alone].map(|group| group.selector.clone().unwrap());
+            let [mine, alone] = selectors.map(|selector| numbers(&selector.unsqueeze_dim(0)));
+            assert_eq!(mine, alone);
         }
     }
 }

@@ -58,6 +58,34 @@ fn batches_hold_only_what_belongs_together() {
 }
 
 #[test]
+fn the_texts_of_a_batch_change_together() {
+    let case = Case::open("sd1-tiny");
+    let of = |prompt: &str, negative: &str| Request {
+        prompt: prompt.into(),
+        negative_prompt: negative.into(),
+        ..case.request.clone()
+    };
+    let still = of("a dog on grass", "blurry");
+    let early = of("a [dog:cat:3] on grass", "blurry");
+    let late = of("a [dog:cat:5] on grass", "blurry");
+    let negative = of("a dog on grass", "[blurry:ugly:3]");
+    let fit = |one: &Request, other: &Request| {
+        let pair = [one.clone(), other.clone()];
+        case.engine.batch_size(&pair, 8).unwrap() == 2
+    };
+    assert!(fit(&early, &of("a [bird:fish:3] on sand", "ugly")));
+    assert!(fit(&negative, &of("two cats", "[dull:dark:3]")));
+    for (one, other) in [
+        (&still, &early),
+        (&still, &negative),
+        (&early, &late),
+        (&early, &negative),
+    ] {
+        assert!(!fit(one, other), "{one:?} and {other:?}");
+    }
+}
+
+#[test]
 fn a_batch_that_shrinks_on_the_way_makes_the_same_pictures() {
     let case = Case::open("sd1-tiny");
     for scheduler in ["unipc", "euler_a", "dpmpp_2m"] {

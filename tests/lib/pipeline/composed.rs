@@ -126,6 +126,13 @@ fn regions_keep_to_their_cells() {
     };
     assert!(refused("a cat AND a dog", "3: 0,0,1,1").contains("has 2"));
     assert!(refused("a cat", "1: 0.5,0.5,0.51,0.51").contains("smaller than a cell"));
+    let mut nothing = base.clone();
+    nothing.regions.push(Region {
+        part: 0,
+        .."1: 0,0,1,1".parse().unwrap()
+    });
+    let error = case.engine.blueprint().check(&mut nothing).unwrap_err();
+    assert!(error.to_string().contains("for part 0"), "{error}");
 }
 
 #[test]

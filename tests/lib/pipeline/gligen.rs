@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::{Case, assert_close};
 use crate::support::fixture;
 
-fn copy(from: &Path, to: &Path) {
+pub fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();

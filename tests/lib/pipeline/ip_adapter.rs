@@ -355,6 +355,43 @@ fn memory_is_estimated_with_them() {
     assert!(shown.step > without.step && shown.step < 2 * without.step);
 }
 
+/// An engine that has looked at a file before does not go on with what was in it.
+#[test]
+fn overwritten_files_are_looked_at_again() {
+    let used = open("sd1", &["plain"]);
+    let folder = tempfile::tempdir().unwrap();
+    let (picture, mask) = (
+        folder.path().join("picture.png"),
+        folder.path().join("mask.png"),
+    );
+    let given = PicturePrompt {
+        region: Some(PictureRegion::Mask {
+            path: mask.clone(),
+            sha256: None,
+        }),
+        ..PicturePrompt::new(picture.clone())
+    };
+    let made = |case: &Case| {
+        let mut request = with(case, std::slice::from_ref(&given));
+        let made = latents(&case.engine, std::slice::from_ref(&request));
+        case.engine.blueprint().check(&mut request).unwrap();
+        (made, request.pictures)
+    };
+    let mut seen = Vec::new();
+    for (name, left) in [("first", true), ("first", false), ("second", false)] {
+        std::fs::copy(at(&format!("{name}.png")), &picture).unwrap();
+        image::GrayImage::from_fn(48, 32, |x, _| {
+            image::Luma([if (x < 24) == left { 255 } else { 0 }])
+        })
+        .save(&mask)
+        .unwrap();
+        let again = made(&used);
+        assert_eq!(again, made(&open("sd1", &["plain"])), "{name} {left}");
+        assert!(!seen.contains(&again), "{name} {left}");
+        seen.push(again);
+    }
+}
+
 #[test]
 fn wrong_input_is_refused() {
     let case = open("sd1", &["plain"]);

@@ -4,6 +4,7 @@
 mod attention;
 mod batches;
 mod composed;
+mod distilled;
 mod fewer_calls;
 mod gligen;
 mod hooks;

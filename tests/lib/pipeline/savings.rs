@@ -256,6 +256,35 @@ fn one_gradient_serves_several_steps() {
     }
 }
 
+#[test]
+fn guidance_in_one_pass_waits_for_the_final_prompt_alone() {
+    let (case, _) = open();
+    let guided_in = |change: &dyn Fn(&mut Request)| {
+        let mut request = Request {
+            guide: Some(GuidanceConfig {
+                steps: Some(6),
+                one_pass: true,
+                ..GuidanceConfig::new(&Pos)
+            }),
+            ..case.request.clone()
+        };
+        change(&mut request);
+        let mut session = case.engine.begin(&[request], &mut []).unwrap();
+        session.advance(usize::MAX, &mut []).unwrap();
+        let losses = session.losses();
+        losses.map(|(step, _)| *step).collect::<Vec<_>>()
+    };
+    let negative = guided_in(&|request| request.negative_prompt = "[blurry:ugly:4]".into());
+    assert_eq!(negative, [0, 1, 2, 3, 4, 5]);
+    let prompt = guided_in(&|request| {
+        request.switch = Some(PromptSwitch {
+            to: std::mem::replace(&mut request.prompt, "two animals".into()),
+            at: 4,
+        });
+    });
+    assert_eq!(prompt, [4, 5]);
+}
+
 /// What the message says, and what is wrong.
 type Wrong<'a> = (&'a str, &'a dyn Fn(&mut Request));
 
