@@ -352,9 +352,9 @@ mod tests {
             });
             scene.relations
         };
-        let second_left = StatedRelation::of_two(1, Relation::LeftOf, 0);
+        let second_left = vec![StatedRelation::of_two(1, Relation::LeftOf, 0)];
         for text in ["a dog left of a dog", "a dog near a dog", "a dog and a dog"] {
-            assert_eq!(says(text, vec![second_left.clone()]), [second_left.clone()]);
+            assert_eq!(says(text, second_left.clone()), second_left, "{text}");
             assert!(says(text, Vec::new()).is_empty(), "{text}");
         }
     }
