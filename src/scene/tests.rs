@@ -25,7 +25,7 @@ fn prompt() -> impl Strategy<Value = String> {
     ]);
     let sign = prop::sample::select(vec![
         " ", " ", " ", " ", "(", ")", "[", "]", ":", "|", "\\", "1.3", "0.5", "7", ":1.2)",
-        ":0.5]", "\n", "\u{0}",
+        ":0.5]", ":1.25]", ":12]", "\n", "\u{0}",
     ]);
     let piece = prop_oneof![3 => word, 2 => sign];
     prop::collection::vec(piece, 0..40).prop_map(|pieces| pieces.concat())
@@ -50,6 +50,13 @@ proptest! {
             prop_assert_eq!(segments[0].first_step, 0);
             prop_assert!(segments.is_sorted_by(|a, b| a.first_step < b.first_step));
             prop_assert!(segments.iter().all(|segment| segment.first_step < steps));
+        }
+    }
+
+    #[test]
+    fn what_is_left_for_a_second_pass_is_a_prompt(prompt in prompt(), first in 1usize..20, steps in 1usize..20) {
+        if let Ok(left) = schedule::second_pass(&prompt, first, steps) {
+            prop_assert!(schedule::segments(&left, steps).is_ok(), "{left:?}");
         }
     }
 
