@@ -6,6 +6,7 @@ use std::path::Path;
 #[cfg(feature = "parquet")]
 use proptest::prelude::*;
 
+#[cfg(feature = "parquet")]
 use super::fixtures;
 use crate::read::{Columns, Form, Place, ReadError, Row, Source, open, sources};
 
