@@ -55,6 +55,12 @@ pub enum ScheduleError {
         /// Steps of the second.
         steps: usize,
     },
+    /// What a second pass is left with would read as something else.
+    #[error(
+        "after the first pass {0:?} is left, which reads as a change that was not written; keep changes apart from colons and numbers \
+         in square brackets, or give the second pass a prompt of its own"
+    )]
+    Joined(String),
     /// More brackets inside brackets than [`MAX_DEPTH`].
     #[error("square brackets are nested more than {MAX_DEPTH} deep")]
     TooDeep,
@@ -84,16 +90,19 @@ pub fn segments(prompt: &str, steps: usize) -> Result<Vec<Segment>, ScheduleErro
         first: None,
         steps,
     };
-    let nodes = parser.nodes(0, prompt.len(), 0)?;
+    Ok(segments_of(&parser.nodes(0, prompt.len(), 0)?, steps))
+}
+
+fn segments_of(nodes: &[Node], steps: usize) -> Vec<Segment> {
     let mut segments: Vec<Segment> = Vec::new();
-    for first_step in changes(&nodes, steps) {
+    for first_step in changes(nodes, steps) {
         let mut text = String::new();
-        write(&nodes, first_step, &mut text);
+        write(nodes, first_step, &mut text);
         if segments.last().is_none_or(|before| before.text != text) {
             segments.push(Segment { first_step, text });
         }
     }
-    Ok(segments)
+    segments
 }
 
 /// What is left of a prompt for a second pass of `steps` steps, over the picture that a first one of `first` steps has made: as
@@ -102,7 +111,7 @@ pub fn segments(prompt: &str, steps: usize) -> Result<Vec<Segment>, ScheduleErro
 /// in its "hires fix", with the same prompt or another one, since version 1.6.
 ///
 /// # Errors
-/// As [`segments`]; what changes in the first pass or at its end has changed.
+/// As [`segments`]; what changes in the first pass or at its end has changed. Or what is left cannot be written down.
 pub fn second_pass(prompt: &str, first: usize, steps: usize) -> Result<String, ScheduleError> {
     let closing = closing_brackets(prompt);
     let parser = Parser {
@@ -111,9 +120,14 @@ pub fn second_pass(prompt: &str, first: usize, steps: usize) -> Result<String, S
         first: Some(first),
         steps,
     };
-    let mut text = String::new();
-    write_rest(&parser.nodes(0, prompt.len(), 0)?, &mut text);
-    Ok(text)
+    let nodes = parser.nodes(0, prompt.len(), 0)?;
+    let mut left = String::new();
+    write_rest(&nodes, &mut left);
+    // Next to what stood beside a change its words may look like another one: "[a:[b:0:3].5]" leaves "[a:0.5]".
+    match segments(&left, steps) {
+        Ok(found) if found == segments_of(&nodes, steps) => Ok(left),
+        _ => Err(ScheduleError::Joined(left.chars().take(80).collect())),
+    }
 }
 
 /// One after the other: each of `prompts` from its step on, which may be scheduled itself, counted from the run's first
@@ -499,6 +513,8 @@ mod tests {
             left("a[b:[c:d:12]:1]e [f] \\[g:h:3\\]"),
             "a[c:d:2]e [f] \\[g:h:3\\]"
         );
+        let joined = second_pass("[a:[b:0:3].5]", 10, 10);
+        assert_eq!(joined, Err(ScheduleError::Joined("[a:0.5]".into())));
         for late in ["a [b:20]", "a [b:2.0]", "a [b:-1]"] {
             let message = second_pass(late, 10, 10).unwrap_err().to_string();
             assert!(message.contains("ends after step 20"), "{message}");
