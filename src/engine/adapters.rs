@@ -12,7 +12,7 @@ use prepose_models::pixels::Rgb;
 
 use super::blueprint::Blueprint;
 use super::error::EngineError;
-use super::init_image::{PROMPT, read};
+use super::init_image::{Role, read};
 use super::networks::Engine;
 use crate::dtype::Dtype;
 use crate::picture::Picture;
@@ -147,7 +147,7 @@ impl Engine {
             Some(picture) => Some(self.blueprint.recorded(
                 &picture.path,
                 &picture.sha256,
-                PROMPT,
+                Role::Prompt,
             )?),
             None => None,
         };
@@ -165,7 +165,7 @@ impl Engine {
     ) -> Result<Tensor<3>, EngineError> {
         match picture {
             Some(prompt) => {
-                let (picture, _) = read(&prompt.path, prompt.sha256.as_deref(), PROMPT)?;
+                let (picture, _) = read(&prompt.path, prompt.sha256.as_deref(), Role::Prompt)?;
                 self.picture_features(number, Some((&prompt.path, &picture)))
             }
             None => self.picture_features(number, None),
@@ -193,7 +193,7 @@ impl Engine {
                 let prepared = Rgb::new(picture.width, picture.height, &picture.rgb)
                     .and_then(|picture| encoder.prepare(&[picture], &self.device));
                 prepared.map_err(|source| EngineError::Picture {
-                    which: PROMPT,
+                    which: Role::Prompt.name(),
                     path: name.to_path_buf(),
                     source: source.into(),
                 })?
@@ -264,7 +264,7 @@ impl Blueprint {
     /// One that cannot be read, or is not the one that was recorded.
     pub fn record_pictures(&self, pictures: &mut [PicturePrompt]) -> Result<(), EngineError> {
         for picture in pictures {
-            picture.sha256 = Some(self.recorded(&picture.path, &picture.sha256, PROMPT)?);
+            picture.sha256 = Some(self.recorded(&picture.path, &picture.sha256, Role::Prompt)?);
             if let Some(region) = &mut picture.region {
                 self.record_mask(region)?;
             }
@@ -275,7 +275,7 @@ impl Blueprint {
     /// Records the hash of the file of a mask.
     fn record_mask(&self, region: &mut PictureRegion) -> Result<(), EngineError> {
         if let PictureRegion::Mask { path, sha256 } = region {
-            *sha256 = Some(self.recorded(path, sha256, MASK)?);
+            *sha256 = Some(self.recorded(path, sha256, Role::Mask)?);
         }
         Ok(())
     }
@@ -286,14 +286,14 @@ impl Blueprint {
         &self,
         path: &Path,
         recorded: &Option<String>,
-        which: &'static str,
+        role: Role,
     ) -> Result<String, EngineError> {
         let Some(recorded) = recorded else {
-            return Ok(read(path, None, which)?.1);
+            return Ok(read(path, None, role)?.1);
         };
         let key = (path.to_path_buf(), recorded.clone());
         remembered(&self.seen.recorded, key, || {
-            read(path, Some(recorded), which).map(|_| ())
+            read(path, Some(recorded), role).map(|_| ())
         })?;
         Ok(recorded.clone())
     }
@@ -341,7 +341,7 @@ fn mask(
             RegionMask::new(width, height, inside)
         }
         PictureRegion::Mask { path, sha256 } => {
-            let (mask, _) = read(path, sha256.as_deref(), MASK)?;
+            let (mask, _) = read(path, sha256.as_deref(), Role::Mask)?;
             if mask.width * height != mask.height * width {
                 return Err(PicturePromptError::MaskShape {
                     path: path.clone(),
@@ -368,9 +368,6 @@ fn mask(
         false => Ok(found),
     }
 }
-
-/// For messages.
-const MASK: &str = "mask";
 
 /// Whether Pillow's grey of a pixel is at least half of white.
 fn is_bright(pixel: &[u8]) -> bool {

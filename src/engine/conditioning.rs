@@ -8,7 +8,7 @@ use prepose_weights::Family;
 use super::blueprint::always_skipped;
 use super::error::EngineError;
 use super::networks::Engine;
-use super::texts::{Texts, parse, parts};
+use super::texts::{Texts, firsts, parse, parts};
 use crate::prompt::Chunk;
 use crate::prompt::compose::Part;
 use crate::request::Request;
@@ -57,10 +57,13 @@ impl Engine {
         };
         let conditionings = different.iter().map(|texts| encoded.conditioning(texts));
         let conditionings = conditionings.collect::<Result<_, EngineError>>()?;
-        let plan = ConditioningPlan::new(conditionings, at_step).with_halves(
-            firsts(&different, |(prompt, _)| prompt),
-            firsts(&different, |(_, negative)| negative),
-        );
+        let halves = different.iter().map(|texts| {
+            let halves = texts.iter().map(|(prompt, negative)| (prompt, negative));
+            halves.unzip()
+        });
+        let (prompts, negatives): (Vec<Vec<&String>>, Vec<Vec<&String>>) = halves.unzip();
+        let plan = ConditioningPlan::new(conditionings, at_step)
+            .with_halves(firsts(prompts.iter()), firsts(negatives.iter()));
         let grounding = requests[0].ground.as_ref();
         let plan = plan.showing(self.picture_groups(requests)?);
         Ok(plan.grounded_for(grounding.map_or(0, |grounding| grounding.steps(steps))))
@@ -202,13 +205,6 @@ impl Engine {
         let (height, width) = (request.height as f32, request.width as f32);
         Tensor::from_floats([[height, width, 0.0, 0.0, height, width]], &self.device)
     }
-}
-
-/// For each of `different` the place of the first one whose texts have the same `half`.
-fn firsts(different: &[Texts], half: fn(&(String, String)) -> &String) -> Vec<usize> {
-    let same = |one: &Texts, other: &Texts| one.iter().map(half).eq(other.iter().map(half));
-    let first = |texts: &Texts| different.iter().position(|other| same(other, texts));
-    different.iter().filter_map(first).collect()
 }
 
 /// Which of a text encoder's states the UNet reads, where so many of the last layers are left out.

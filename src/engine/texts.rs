@@ -142,6 +142,13 @@ impl Blueprint {
     }
 }
 
+/// For each of `items` the place of the first one that is equal.
+pub(super) fn firsts<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<usize> {
+    let items: Vec<T> = items.collect();
+    let first = |item| items.iter().position(|other| other == item);
+    items.iter().filter_map(first).collect()
+}
+
 /// The parts of a prompt that may be composed of several.
 pub(super) fn parts(text: &str) -> Result<Vec<Part>, EngineError> {
     compose::parts(text).map_err(|source| EngineError::Prompt {

@@ -2,7 +2,7 @@
 
 use super::blueprint::Blueprint;
 use super::error::EngineError;
-use super::texts::{parse, parts};
+use super::texts::{firsts, parse, parts};
 use crate::request::{PicturePrompt, Request};
 
 /// What requests must agree in to be made in one batch.
@@ -16,7 +16,7 @@ pub struct BatchShape {
     parts: (Vec<usize>, bool),
     /// At each step the first one with the same prompt, and the first one with the same negative prompt. A batch's texts
     /// change together: DeepCache begins anew when one does, and guidance in one pass, scores and maps wait for the last.
-    changes: [Vec<Option<usize>>; 2],
+    changes: [Vec<usize>; 2],
 }
 
 impl Blueprint {
@@ -94,10 +94,4 @@ fn part_counts(texts: &[(String, String)]) -> Result<Vec<usize>, EngineError> {
         counts.truncate(1);
     }
     Ok(counts)
-}
-
-/// For each text the place of the first one that is equal.
-fn firsts<'t>(texts: impl Iterator<Item = &'t String> + Clone) -> Vec<Option<usize>> {
-    let first = |text: &'t String| texts.clone().position(|other| other == text);
-    texts.clone().map(first).collect()
 }

@@ -264,6 +264,22 @@ fn position(wanted: &[String], names: &[String]) -> Option<usize> {
         .find_map(|name| names.iter().position(|one| one == name))
 }
 
+/// The place of the column of captions among `names`, those of the table at `path`. None if rows need not have captions.
+fn caption_at(
+    columns: &Columns,
+    names: &[String],
+    path: &Path,
+) -> Result<Option<usize>, ReadError> {
+    match position(&columns.caption, names) {
+        None if !columns.uncaptioned => Err(ReadError::NoCaptions {
+            path: path.to_owned(),
+            wanted: columns.caption.clone(),
+            found: some(names),
+        }),
+        caption => Ok(caption),
+    }
+}
+
 /// Names for a message, not too many of them.
 fn some(names: &[String]) -> String {
     const SHOWN: usize = 12;

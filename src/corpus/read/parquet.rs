@@ -13,7 +13,7 @@ use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use prepose_untrusted::open_regular;
 
-use super::{Columns, Place, ReadError, Row, Rows, position, size, some};
+use super::{Columns, Place, ReadError, Row, Rows, caption_at, position, size};
 
 /// Rows that are decoded at a time.
 const STEP: usize = 4096;
@@ -57,14 +57,7 @@ impl Parquet {
             .iter()
             .map(|column| column.path().string())
             .collect();
-        let caption = position(&columns.caption, &names);
-        if caption.is_none() && !columns.uncaptioned {
-            return Err(ReadError::NoCaptions {
-                path: path.to_owned(),
-                wanted: columns.caption.clone(),
-                found: some(&names),
-            });
-        }
+        let caption = caption_at(columns, &names, path)?;
         // Of the others, those of another kind are none: `image.path` has no namesake, but a `key` may be anything.
         let usable = |wanted: &[String], numbers: bool| {
             position(wanted, &names).filter(|at| fits(&schema.columns()[*at], numbers).is_ok())

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use csv::{ByteRecord, Position, Reader, ReaderBuilder};
 use prepose_untrusted::open_regular;
 
-use super::{Columns, Place, ReadError, Row, Rows, position, size, some};
+use super::{Columns, Place, ReadError, Row, Rows, caption_at, position, size};
 
 /// A file that is being read.
 pub(super) struct Table {
@@ -48,14 +48,7 @@ impl Table {
                 name.trim_start_matches('\u{feff}').trim().to_owned()
             })
             .collect();
-        let caption = position(&columns.caption, &names);
-        if caption.is_none() && !columns.uncaptioned {
-            return Err(ReadError::NoCaptions {
-                path: path.to_owned(),
-                wanted: columns.caption.clone(),
-                found: some(&names),
-            });
-        }
+        let caption = caption_at(columns, &names, path)?;
         if from.row > 0 {
             let mut place = Position::new();
             place.set_byte(from.byte);

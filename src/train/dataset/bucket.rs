@@ -35,7 +35,10 @@ impl Buckets {
         let step = self.step.max(1);
         Self {
             shortest: self.shortest - self.shortest % step,
-            longest: self.longest.next_multiple_of(step),
+            longest: self
+                .longest
+                .checked_next_multiple_of(step)
+                .unwrap_or(self.longest),
             ..self
         }
     }
@@ -78,7 +81,8 @@ impl Sizes {
             let area = self.resolution[0] * self.resolution[1];
             let square = ((area as f64).sqrt() / step as f64) as usize * step;
             buckets.push([square, square]);
-            for width in (shortest..=longest).step_by(step) {
+            // A wider one would be lower than the shortest side.
+            for width in (shortest..=longest.min(area / shortest.max(1))).step_by(step) {
                 let height = longest.min(area / width / step * step);
                 if height >= shortest {
                     buckets.extend([[width, height], [height, width]]);
@@ -113,7 +117,8 @@ impl Chooser {
             }) => self.fit_within(picture, step).ok_or_else(|| {
                 let [width, height] = picture;
                 format!(
-                    "it has {width} x {height} pixels, and without upscaling (--no-upscale) a side would be shorter than the step of buckets, {step} (--bucket-step)"
+                    "it has {width} x {height} pixels, and without upscaling (--no-upscale) a side would be shorter than the step \
+                     of buckets, {step} (--bucket-step)"
                 )
             }),
             Some(_) => Ok(Fit::covering(picture, self.nearest(picture))),

@@ -3,6 +3,7 @@
 mod foreign;
 mod malformed;
 mod native;
+mod second;
 mod shown;
 
 use std::io::{BufRead, BufReader, Read, Write};

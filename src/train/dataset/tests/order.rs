@@ -88,6 +88,18 @@ fn sides_of_buckets_are_multiples_of_their_step() {
     let chooser = sizes.chooser();
     let mut sides = chooser.buckets().as_flattened().iter();
     assert!(sides.all(|side| side.is_multiple_of(64)));
+    // However long a side may be, none is longer than the area allows.
+    let endless = Buckets {
+        shortest: 64,
+        longest: usize::MAX,
+        step: 64,
+        no_upscale: false,
+    };
+    let sizes = Sizes {
+        resolution: [64, 128],
+        buckets: Some(endless.in_steps()),
+    };
+    assert_eq!(sizes.chooser().buckets(), [[64, 64], [64, 128], [128, 64]]);
 }
 
 #[test]
