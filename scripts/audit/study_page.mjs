@@ -42,7 +42,7 @@ const step = (name) => console.log(`ok  ${name}`);
 
 // --- Words: one key an answer, and the next picture comes.
 let page = await open(words);
-let { samples, order, questions } = await data(page);
+let { key, samples, order, questions } = await data(page);
 assert.equal(await page.locator('#checker').isVisible(), false);
 await press(page, '1', '3');
 assert.match(await page.locator('#counts').textContent(), /^2 labelled: 1 .*1 /);
@@ -52,6 +52,11 @@ const word_of = (i) => labels.find((label) => label.sample_id === samples[order[
 assert.deepEqual([0, 1].map(word_of), [0, 2].map((i) => questions[0].answers[i].value));
 assert.deepEqual(Object.keys(labels[0]), ['sample_id', 'label', 'notes', 'timestamp']);
 await press(page, 'z', 'z');
+assert.match(await page.locator('#counts').textContent(), /^0 labelled/);
+// What is kept under the page's name and is no answer is not taken for one.
+await page.evaluate(({ key, id }) => localStorage.setItem(key, JSON.stringify({ at: id, labels: [[id, { label: 'none of these' }]] })), { key, id: samples[0].id });
+await page.reload();
+await shown(page);
 assert.match(await page.locator('#counts').textContent(), /^0 labelled/);
 step('words');
 

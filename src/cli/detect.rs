@@ -10,12 +10,13 @@ use prepose::check::manifest::free_name;
 use prepose::check::spatialbench::config::DetectorParams;
 use prepose::check::vocabulary::label_of;
 use prepose::check::{Detection, json};
-use prepose::detect::Detector;
+use prepose::detect::{Detector, GroundingDinoDetector};
 use prepose::device;
 use prepose::engine::final_prompt;
 use prepose::output::files::parent;
 use prepose::output::png;
 use prepose::picture::Picture;
+use prepose::prompt::compose::scene_of;
 use prepose::prompt::scene::Scene;
 use prepose::request::Request;
 use prepose_untrusted::{escaped, printable};
@@ -23,7 +24,7 @@ use prepose_weights::TOYBOX;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::check::{pictures_in, read_picture, scene_of};
+use super::check::{pictures_in, read_picture};
 use super::detecting::DetectingArgs;
 use super::input::count;
 use super::progress::Progress;
@@ -177,6 +178,8 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         let params = DetectorParams {
             score_threshold: Some(args.min_score),
             box_threshold: Some(args.min_score),
+            // The word that a box has its score from counts, so that it has a label.
+            text_threshold: Some(args.min_score.min(GroundingDinoDetector::TEXT_THRESHOLD)),
             ..DetectorParams::default()
         };
         let detector = checker::load(&weights, &opened.device, &params)?;

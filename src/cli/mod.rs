@@ -17,6 +17,7 @@ mod devices;
 mod experiment;
 mod extract;
 pub mod generate;
+mod given;
 mod info;
 mod input;
 mod interrupt;
@@ -83,10 +84,13 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Generate(Box<generate::Args>),
+    #[command(mut_args(judge::prompted::of_named_judge))]
     Check(Box<check::Args>),
     Detect(detect::Args),
     /// Score detections by a published rule: PSE, VISOR, GenEval, T2I-CompBench, HRS-Bench, OTS-Bench
+    #[command(mut_arg("mask_choice", |choice| choice.requires("masks")))]
     Score(Box<score::Args>),
+    #[command(mut_args(judge::prompted::of_named_judge))]
     Run(Box<run::Args>),
     Merge(merge::Args),
     Verify(verify::Args),
@@ -266,6 +270,29 @@ mod tests {
         let unique: HashSet<_> = long.iter().collect();
         assert_eq!(unique.len(), long.len(), "{}: {long:?}", command.get_name());
         command.get_subcommands().for_each(without_twins);
+    }
+
+    /// clap prints a line break in the place of `{n}`.
+    fn without_breaks(command: &clap::Command) {
+        let about = [
+            command.get_about(),
+            command.get_long_about(),
+            command.get_after_help(),
+            command.get_after_long_help(),
+        ];
+        let arguments = command
+            .get_arguments()
+            .flat_map(|argument| [argument.get_help(), argument.get_long_help()]);
+        for text in about.into_iter().chain(arguments).flatten() {
+            let text = text.to_string();
+            assert!(!text.contains("{n}"), "{}: {text}", command.get_name());
+        }
+        command.get_subcommands().for_each(without_breaks);
+    }
+
+    #[test]
+    fn no_help_text_is_broken_by_a_placeholder() {
+        without_breaks(&Cli::command());
     }
 
     #[test]

@@ -111,16 +111,30 @@ impl SamplingArgs {
 
 /// Leave something out of the network's calls (docs/fewer-calls.md).
 #[derive(Clone, Debug, Default, clap::Args)]
-#[command(next_help_heading = "Fewer calls")]
 pub struct SavingsArgs {
     /// DeepCache: run the deep part of the network in every N-th step only; 3:1 keeps one more skip connection fresh.
-    #[arg(long, value_name = "N[:BRANCH]|off", hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "N[:BRANCH]|off",
+        help_heading = "Fewer calls",
+        hide_short_help = true
+    )]
     pub deep_cache: Option<OrOff<DeepCache>>,
     /// T-GATE: from this step on (10, or 0.4 of all), reuse the cross-attention and end classifier-free guidance.
-    #[arg(long, value_name = "STEP|SHARE|off", hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "STEP|SHARE|off",
+        help_heading = "Fewer calls",
+        hide_short_help = true
+    )]
     pub tgate: Option<OrOff<Gate>>,
     /// Merge this share of the tokens, up to 0.75, in the self-attention of the largest feature maps.
-    #[arg(long, value_name = "SHARE|off", hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "SHARE|off",
+        help_heading = "Fewer calls",
+        hide_short_help = true
+    )]
     pub token_merging: Option<OrOff<f64>>,
 }
 
@@ -145,5 +159,28 @@ impl SavingsArgs {
             ("--token-merging", self.token_merging.is_some()),
         ];
         (given.into_iter()).find_map(|(option, given)| given.then_some(option))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args as _, Command};
+
+    use super::*;
+
+    #[test]
+    fn the_savings_alone_stand_under_their_heading() {
+        let command = SamplingArgs::augment_args(Command::new("sampling"));
+        let others = SavingsArgs::augment_args(Command::new("savings")).arg(clap::Arg::new("next"));
+        let headings = |command: &Command, heading: &str| -> Vec<String> {
+            let arguments = command.get_arguments();
+            let there = arguments.filter(|one| one.get_help_heading() == Some(heading));
+            there.map(|one| one.get_id().to_string()).collect()
+        };
+        let savings = ["deep_cache", "tgate", "token_merging"];
+        assert_eq!(headings(&command, "Fewer calls"), savings);
+        assert_eq!(headings(&others, "Fewer calls"), savings);
+        let sampling = headings(&command, "Sampling");
+        assert!(sampling.contains(&"size".to_owned()) && sampling.contains(&"eta".to_owned()));
     }
 }

@@ -19,6 +19,7 @@ use serde_json::{Map, json};
 use self::eyes::{EyeArgs, Eyes};
 use self::known::{CLIP_SCORE, IMAGE_REWARD, JUDGE, OPSE, QUALITY, names, rules};
 use self::quality::QualityArgs;
+use super::given::Given;
 use super::judge::prompted::{self, PromptedArgs};
 use super::values::parse_size;
 use super::{ERROR, OK, input};
@@ -61,6 +62,8 @@ Exit code 2 if a picture cannot be read or scored; the others are still scored.
 
 ", examples!()))]
 pub struct Args {
+    #[command(flatten)]
+    given: Given,
     /// The rule.
     #[arg(value_parser = rules())]
     rule: String,
@@ -142,14 +145,11 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
+    known::check(&args.rule, &args.given)?;
     if args.rule == JUDGE {
         let eyes = (args.checker.as_deref(), args.eyes.device);
         return prompted::score(&args.judge, &args.files, eyes, args.json, quiet);
     }
-    ensure!(
-        !args.judge.model.is_given() && args.checker.is_none(),
-        "--judge and --checker are for prepose score judge RUN; other rules score existing detections"
-    );
     if let Some(score) = args.min_score {
         ensure!(
             score.is_finite(),
@@ -199,6 +199,7 @@ struct Asked {
 /// # Errors
 /// Options that cannot be used; no picture in the texts.
 pub fn of_texts(args: &Args, texts: &[(PathBuf, String)]) -> anyhow::Result<serde_json::Value> {
+    known::check(&args.rule, &args.given)?;
     let asked = Asked::new(args)?;
     let scored = asked.of_texts(&args.rule, texts)?;
     Ok(scored.json(&args.rule, &asked.options))

@@ -20,6 +20,7 @@ pub mod reward;
 pub mod rt_detr;
 pub mod seeing;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use burn::tensor::{Device, Tensor};
@@ -168,6 +169,15 @@ pub enum DetectError {
     Text(String),
 }
 
+/// The places of pictures by what must be equal for a network to look at them together.
+fn alike<K: Ord>(keys: impl IntoIterator<Item = (usize, K)>) -> BTreeMap<K, Vec<usize>> {
+    let mut groups: BTreeMap<K, Vec<usize>> = BTreeMap::new();
+    for (place, key) in keys {
+        groups.entry(key).or_default().push(place);
+    }
+    groups
+}
+
 /// Refuses what is no picture.
 fn check_pictures(pictures: &[Tensor<3>]) -> Result<(), DetectError> {
     check_shapes(pictures.iter().map(Tensor::dims))
@@ -192,4 +202,16 @@ fn check_shapes(shapes: impl Iterator<Item = [usize; 3]>) -> Result<(), DetectEr
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equals_go_together_in_their_order() {
+        let groups = alike([(0, [32, 64]), (2, [32, 32]), (3, [32, 64])]);
+        let groups: Vec<_> = groups.into_iter().collect();
+        assert_eq!(groups, [([32, 32], vec![2]), ([32, 64], vec![0, 3])]);
+    }
 }

@@ -1,14 +1,12 @@
 //! Grounding DINO as a detector: what a picture's phrases name.
 
-use std::collections::HashMap;
-
 use burn::tensor::{Device, Tensor, TensorData};
 use prepose_models::grounding_dino::{Grounded, GroundingDino};
 use prepose_weights::{BertTokenizer, GroundingDinoWeights, WeightsError};
 
 use super::found::{around_middle, best_first, of_each, probability};
 use super::prepare::{bytes, normalise};
-use super::{DetectError, Detector, check_on_host, check_pictures};
+use super::{DetectError, Detector, alike, check_on_host, check_pictures};
 use crate::check::Detection;
 use crate::check::perturb::bilinear;
 use crate::eyes::reading::Reading;
@@ -88,15 +86,16 @@ impl GroundingDinoDetector {
     ) -> Result<Vec<Vec<Detection>>, DetectError> {
         let mut found = vec![Vec::new(); pictures.len()];
         // All that can be wrong with texts is found before anything is computed.
-        let mut groups: HashMap<(Vec<u32>, [usize; 2]), Vec<usize>> = HashMap::new();
+        let mut asked = Vec::new();
         for (i, picture) in pictures.iter().enumerate() {
             let (height, width) = (picture.height, picture.width);
             let phrases = queries.get(i).map_or(&[][..], Vec::as_slice);
             if let Some(ids) = self.question(phrases)? {
                 let size = resized([height, width], self.sides);
-                groups.entry((ids, size)).or_default().push(i);
+                asked.push((i, (ids, size)));
             }
         }
+        let groups = alike(asked);
         let mut looks: Vec<(&[u32], &[usize])> = Vec::new();
         let mut reading = Reading::default();
         for ((ids, size), places) in &groups {

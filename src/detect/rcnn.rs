@@ -6,7 +6,7 @@ use burn::tensor::{Device, Tensor};
 use prepose_models::rcnn::{Instance, Rcnn, RcnnConfig};
 use prepose_weights::{DetectorWeights, WeightsError};
 
-use super::{DetectError, Detector, check_pictures};
+use super::{DetectError, Detector, alike, check_pictures};
 use crate::check::{BoundingBox, Detection, Mask};
 
 /// A label that stands for none in torchvision's list for COCO.
@@ -67,6 +67,32 @@ impl RcnnDetector {
         labels.filter(|label| label != NO_LABEL).collect()
     }
 
+    /// What is found in each picture, whatever the others are: a picture that is padded to the size of another is seen a little
+    /// otherwise, so only those of one padded size go through the network together.
+    fn seek(
+        &self,
+        pictures: &[Tensor<3>],
+        masks: bool,
+    ) -> Result<Vec<Vec<Detection>>, DetectError> {
+        check_pictures(pictures)?;
+        let sizes = pictures.iter().map(|picture| {
+            let [_, height, width] = picture.dims();
+            self.network.padded([height, width])
+        });
+        let mut found = vec![Vec::new(); pictures.len()];
+        for places in alike(sizes.enumerate()).into_values() {
+            let some: Vec<Tensor<3>> = places.iter().map(|i| pictures[*i].clone()).collect();
+            let seen = match masks {
+                true => self.network.detect(&some),
+                false => self.network.detect_boxes(&some),
+            };
+            for (i, detections) in places.into_iter().zip(self.detections(seen, &some)) {
+                found[i] = detections;
+            }
+        }
+        Ok(found)
+    }
+
     /// What was found, as records have it.
     fn detections(&self, found: Vec<Vec<Instance>>, pictures: &[Tensor<3>]) -> Vec<Vec<Detection>> {
         let of_picture = |(found, picture): (Vec<Instance>, &Tensor<3>)| {
@@ -114,8 +140,7 @@ impl Detector for RcnnDetector {
         pictures: &[Tensor<3>],
         _queries: &[Vec<String>],
     ) -> Result<Vec<Vec<Detection>>, DetectError> {
-        check_pictures(pictures)?;
-        Ok(self.detections(self.network.detect(pictures), pictures))
+        self.seek(pictures, true)
     }
 
     fn detect_boxes(
@@ -123,7 +148,6 @@ impl Detector for RcnnDetector {
         pictures: &[Tensor<3>],
         _queries: &[Vec<String>],
     ) -> Result<Vec<Vec<Detection>>, DetectError> {
-        check_pictures(pictures)?;
-        Ok(self.detections(self.network.detect_boxes(pictures), pictures))
+        self.seek(pictures, false)
     }
 }

@@ -163,13 +163,14 @@ impl Table {
     /// As in the released reports.
     pub fn to_csv(&self) -> String {
         let table = self.spread();
-        let mut text = table.columns.join(",");
+        let heads: Vec<Cow<str>> = table.columns.iter().map(|name| head(name)).collect();
+        let mut text = heads.join(",");
         text.push('\n');
         for row in &table.rows {
             let cells: Vec<String> = row
                 .iter()
                 .map(|cell| match cell {
-                    Cell::Name(name) => format!("\"{}\"", no_formula(name).replace('"', "\"\"")),
+                    Cell::Name(name) => quoted(&no_formula(name)),
                     _ => cell.text(),
                 })
                 .collect();
@@ -232,7 +233,11 @@ impl Table {
     }
 
     fn markdown(&self, written: fn(&Cell) -> String) -> String {
-        let mut text = format!("| {} |\n|", self.columns.join(" | "));
+        let line = |texts: Vec<String>| {
+            let texts: Vec<String> = texts.iter().map(|text| markdown(text)).collect();
+            format!("| {} |\n", texts.join(" | "))
+        };
+        let mut text = line(self.columns.clone()) + "|";
         for column in 0..self.columns.len() {
             text.push_str(if self.is_named(column) {
                 " --- |"
@@ -242,9 +247,7 @@ impl Table {
         }
         text.push('\n');
         for row in &self.rows {
-            let cells: Vec<String> = row.iter().map(written).collect();
-            // Writing into a string cannot fail.
-            let _ = writeln!(text, "| {} |", cells.join(" | "));
+            text.push_str(&line(row.iter().map(written).collect()));
         }
         text
     }
@@ -275,6 +278,26 @@ impl Table {
         let mut cells = self.rows.iter().filter_map(|row| row.get(column));
         column == 0 || cells.any(|cell| matches!(cell, Cell::Name(_)))
     }
+}
+
+/// A column's name as it stands in CSV: as names in cells, but in quotation marks only where it needs them, as in the released
+/// reports.
+fn head(name: &str) -> Cow<'_, str> {
+    let name = no_formula(name);
+    match name.contains([',', '"', '\n', '\r']) {
+        true => Cow::Owned(quoted(&name)),
+        false => name,
+    }
+}
+
+/// A text as one value of CSV, whatever is in it.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('"', "\"\""))
+}
+
+/// Text that cannot break a row of Markdown apart.
+fn markdown(text: &str) -> String {
+    text.replace('|', "\\|").replace(['\n', '\r'], " ")
 }
 
 /// Text that LaTeX takes for text.
@@ -400,6 +423,21 @@ mod tests {
         let row = vec![Cell::Name("=1+cmd|x!A0".into()), Cell::Change(-0.5)];
         let table = Table::new("t", &["run", "change"], std::iter::once(row));
         assert_eq!(table.to_csv(), "run,change\n\"'=1+cmd|x!A0\",-0.5000\n");
+    }
+
+    #[test]
+    fn columns_may_have_any_name() {
+        let row = vec![Cell::Name("a|b\n".into()), Cell::Count(1), Cell::Count(2)];
+        let columns = ["run", "cfg 7, \"plain\"", "=1|\n"];
+        let table = Table::new("t", &columns, std::iter::once(row));
+        assert_eq!(
+            table.to_csv(),
+            "run,\"cfg 7, \"\"plain\"\"\",\"'=1|\n\"\n\"a|b\n\",1,2\n"
+        );
+        assert_eq!(
+            table.to_markdown(),
+            "| run | cfg 7, \"plain\" | =1\\|  |\n| --- | ---: | ---: |\n| a\\|b  | 1 | 2 |\n"
+        );
     }
 
     #[test]

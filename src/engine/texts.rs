@@ -8,7 +8,7 @@ use super::error::EngineError;
 use crate::guidance::GuidanceError;
 use crate::prompt::Prompt;
 use crate::prompt::compose::{self, Part};
-use crate::prompt::schedule::{Segment, second_pass, sequence};
+use crate::prompt::schedule::{ScheduleError, Segment, first_pass, second_pass, sequence};
 use crate::request::Request;
 use crate::sampling::schedulers::{Schedule, Scheduler, SchedulerKind};
 
@@ -50,6 +50,16 @@ pub(super) fn timeline(request: &Request, steps: usize) -> Result<Texts, EngineE
 }
 
 impl Blueprint {
+    /// Ends the prompts of `first` with its own last step. As written they are counted through both passes, its own and that of
+    /// `second` ([`first_pass`]).
+    ///
+    /// # Errors
+    /// A change that comes after the last step of both, and as [`steps`](Self::steps).
+    pub fn end_prompts(&self, first: &mut Request, second: &Request) -> Result<(), EngineError> {
+        let (steps, after) = (self.steps(first)?, self.steps(second)?);
+        rewrite_prompts(first, |prompt| first_pass(prompt, steps, after))
+    }
+
     /// Counts the changes in the prompts of `second` from its own first step. As written they are counted through both passes,
     /// that of `first` and its own ([`second_pass`]).
     ///
@@ -61,18 +71,7 @@ impl Blueprint {
         second: &mut Request,
     ) -> Result<(), EngineError> {
         let (before, steps) = (self.steps(first)?, self.steps(second)?);
-        for (which, prompt) in [
-            ("prompt", &mut second.prompt),
-            ("negative prompt", &mut second.negative_prompt),
-        ] {
-            let left = second_pass(prompt, before, steps);
-            *prompt = left.map_err(|source| EngineError::Schedule {
-                which,
-                text: beginning(prompt),
-                source,
-            })?;
-        }
-        Ok(())
+        rewrite_prompts(second, |prompt| second_pass(prompt, before, steps))
     }
 
     /// The texts that the network reads at each of `steps` steps: those of [`timeline`], without the negative prompt where no
@@ -140,6 +139,24 @@ impl Blueprint {
         let span = first.ok_or_else(|| GuidanceError::NotInNegative(phrase.to_string()))?;
         Ok(span.positions)
     }
+}
+
+/// Puts others in place of the prompt and the negative prompt of `request`.
+fn rewrite_prompts(
+    request: &mut Request,
+    rewritten: impl Fn(&str) -> Result<String, ScheduleError>,
+) -> Result<(), EngineError> {
+    for (which, prompt) in [
+        ("prompt", &mut request.prompt),
+        ("negative prompt", &mut request.negative_prompt),
+    ] {
+        *prompt = rewritten(prompt).map_err(|source| EngineError::Schedule {
+            which,
+            text: beginning(prompt),
+            source,
+        })?;
+    }
+    Ok(())
 }
 
 /// For each of `items` the place of the first one that is equal.

@@ -128,7 +128,7 @@ pub enum Rounding {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ObjectBox {
-    /// The object as the prompt names it, or its noun alone.
+    /// The object as the prompt names it, or its noun alone; `dog#2` is the second of several.
     pub object: String,
     /// Where it belongs.
     #[serde(rename = "box")]

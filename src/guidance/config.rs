@@ -135,6 +135,9 @@ pub struct GuidanceConfig {
     /// Methods that learn: the classifier's file; none for the one that the checkpoint comes with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub classifier: Option<PathBuf>,
+    /// Methods that learn: the SHA-256 of the classifier's file, which is filled in where a run is begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub classifier_sha256: Option<String>,
     /// Methods that learn: the most updates in a step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updates: Option<usize>,
@@ -164,6 +167,7 @@ impl GuidanceConfig {
             combine: None,
             distance: None,
             classifier: None,
+            classifier_sha256: None,
             updates: None,
             threshold: None,
         }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::GuidanceError;
 use super::boxes::{BBox, ObjectBox};
-use crate::prompt::scene::Scene;
+use crate::prompt::scene::{ObjectName, Scene};
 
 /// How objects are put into boxes by GLIGEN's layers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,7 +31,8 @@ impl Grounding {
     }
 
     /// Phrases with their boxes: those of `boxes`, or without any the SpatialBench-UC layout of the scene's only relation
-    /// ([`BBox::layout`]), where an object is "a" with its phrase as the benchmark says it.
+    /// ([`BBox::layout`]), where an object is "a" with its phrase as the benchmark says it. The number of `dog#2` is no part of
+    /// the phrase.
     ///
     /// # Errors
     /// A share that is none, no boxes and no layout, more boxes than the layers have places.
@@ -51,7 +52,11 @@ impl Grounding {
             return Err(GuidanceError::TooManyBoxes { boxes: boxes.len() });
         }
         if !boxes.is_empty() {
-            return Ok(boxes.to_vec());
+            let told = |given: &ObjectBox| ObjectBox {
+                object: ObjectName::read(&given.object).phrase.to_owned(),
+                bbox: given.bbox,
+            };
+            return Ok(boxes.iter().map(told).collect());
         }
         let scene = scene()?;
         let [stated] = scene.relations.as_slice() else {
@@ -95,6 +100,8 @@ mod tests {
         let given: ObjectBox = "two dogs: 0,0,0.5,0.5".parse().unwrap();
         let found = objects(std::slice::from_ref(&given), 0.3, "anything").unwrap();
         assert_eq!(found, std::slice::from_ref(&given));
+        let second: ObjectBox = "dog#2: 0,0,0.5,0.5".parse().unwrap();
+        assert_eq!(objects(&[second], 0.3, "").unwrap()[0].object, "dog");
         let found = objects(&[], 0.3, "a photo of a cake to the left of a bed").unwrap();
         let phrases: Vec<&str> = found.iter().map(|object| &*object.object).collect();
         assert_eq!(phrases, ["a cake", "a bed"]);

@@ -174,6 +174,20 @@ pub enum GuidanceError {
         /// The checkpoint.
         checkpoint: String,
     },
+    /// Another classifier than the recorded one.
+    #[error(
+        "the classifier {} has changed since it was recorded (its SHA-256 is {found}, and not {recorded}); put the one from \
+         before back, or begin another run with this one",
+        path.display()
+    )]
+    ClassifierChanged {
+        /// The file.
+        path: std::path::PathBuf,
+        /// Its SHA-256 now.
+        found: String,
+        /// Its SHA-256 then.
+        recorded: String,
+    },
     /// No boxes, and no layout to take them from.
     #[error(
         "{} guidance needs a box for each object, as in \"dog: 0.05,0.25,0.35,0.75\"; only a prompt with exactly one \

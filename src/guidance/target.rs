@@ -5,7 +5,7 @@ use prepose_weights::tokenizer::ClipTokenizer;
 use super::boxes::{BBox, ObjectBox};
 use super::{GuidanceError, Method, Needs, Settings};
 use crate::prompt::Prompt;
-use crate::prompt::scene::{Relation, Scene, StatedRelation, TokenPolicy};
+use crate::prompt::scene::{ObjectName, Relation, Scene, StatedRelation, TokenPolicy};
 
 /// What guidance should achieve in one picture. The default asks for nothing, and such a picture is left alone.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -33,7 +33,7 @@ impl Target {
     ///
     /// # Errors
     /// What the method needs is not there: a relation in the plane, boxes, enough objects; a box for something that the
-    /// prompt does not name, or two for the same.
+    /// prompt does not name, or names several times, or two for the same.
     pub fn new(
         settings: &Settings,
         prompt: &str,
@@ -107,7 +107,7 @@ impl Target {
     }
 
     /// The index of the object that a box is for: by phrase, by noun, or any words of the prompt, which then become an
-    /// object.
+    /// object; `dog#2` is the second of several.
     fn find(
         &mut self,
         given: &ObjectBox,
@@ -116,27 +116,26 @@ impl Target {
         tokenizer: &ClipTokenizer,
         policy: TokenPolicy,
     ) -> Result<usize, GuidanceError> {
-        let name = given.object.to_lowercase();
-        let objects = &scene.objects;
-        let by_phrase = objects
-            .iter()
-            .position(|object| object.phrase.to_lowercase() == name);
-        let by_noun = || objects.iter().position(|object| object.noun == name);
-        if let Some(found) = by_phrase.or_else(by_noun) {
-            return Ok(found);
+        let name = ObjectName::read(&given.object);
+        let found = scene.named(&name.phrase.to_lowercase());
+        if !found.is_empty() {
+            return Ok(found[name.among(found.len(), None)?]);
         }
-        let mut positions = prompt
-            .find(&given.object, 0, tokenizer)
-            .map_err(|_| GuidanceError::BoxWithoutObject(given.object.clone()))?
-            .positions;
+        let mut spans = prompt.occurrences(name.phrase, tokenizer)?;
+        if spans.is_empty() {
+            return Err(GuidanceError::BoxWithoutObject(given.object.clone()));
+        }
+        let occurrence = name.among(spans.len(), None)?;
+        let mut positions = spans.swap_remove(occurrence).positions;
         if policy == TokenPolicy::First {
             positions.truncate(1);
         }
-        let known = self.objects[objects.len()..]
+        let read = scene.objects.len();
+        let known = self.objects[read..]
             .iter()
             .position(|object| object.positions == positions);
         if let Some(known) = known {
-            return Ok(objects.len() + known);
+            return Ok(read + known);
         }
         self.objects.push(TargetObject {
             positions,

@@ -14,6 +14,9 @@ use crate::attention_maps::StepMaps;
 use crate::guidance::maps::{object_maps, selector};
 use crate::picture::Picture;
 
+/// What the sheet is called where maps are called after their objects.
+const SHEET: &str = "steps";
+
 /// The most steps that a sheet shows; of more, some are picked evenly.
 const SHEET_STEPS: usize = 10;
 
@@ -97,14 +100,14 @@ impl ObjectMaps {
     }
 
     /// What the objects are called in names of files: each by its slug, with the object's number if that name is taken by one
-    /// before it, as for `dog` and `Dog`.
-    pub fn file_names(&self) -> Vec<String> {
+    /// before it, as for `dog` and `Dog`, or among those that are `taken` by other files.
+    pub fn file_names(&self, taken: &[&str]) -> Vec<String> {
         let mut names: Vec<String> = Vec::with_capacity(self.objects.len());
         for (object, number) in self.objects.iter().zip(1..) {
             let slug = slug(object);
             let numbered = (number..).map(|number| format!("{slug}-{number}"));
             let mut all = std::iter::once(slug.clone()).chain(numbered);
-            let free = all.find(|name| !names.contains(name));
+            let free = all.find(|name| !taken.contains(&name.as_str()) && !names.contains(name));
             names.extend(free);
         }
         names
@@ -123,7 +126,7 @@ impl ObjectMaps {
         picture: &Picture,
     ) -> Result<Vec<PathBuf>, MapsError> {
         let mut paths = Vec::new();
-        for (object, map) in self.file_names().iter().zip(self.mean()) {
+        for (object, map) in self.file_names(&[SHEET]).iter().zip(self.mean()) {
             let path = folder.join(format!("{stem}-{object}.png"));
             save_plain(&path, &map.over(picture, map.peak()))?;
             paths.push(path);
@@ -144,7 +147,7 @@ impl ObjectMaps {
             })
             .collect();
         if let Some(sheet) = sheet(&rows) {
-            let path = folder.join(format!("{stem}-steps.png"));
+            let path = folder.join(format!("{stem}-{SHEET}.png"));
             save_plain(&path, &sheet)?;
             paths.push(path);
         }
@@ -207,7 +210,7 @@ mod tests {
             values: vec![value, 0.0, 0.0, value],
         };
         let maps = ObjectMaps {
-            objects: vec!["dog".into(), "dog".into()],
+            objects: vec!["dog".into(), "steps".into()],
             steps: vec![0, 5],
             maps: vec![vec![map(0.2), map(0.4)], vec![map(0.4), map(0.8)]],
         };
@@ -225,8 +228,12 @@ mod tests {
             .collect();
         assert_eq!(
             names,
-            ["x-dog.png", "x-dog-2.png", "x-steps.png", "x.safetensors"]
+            ["x-dog.png", "x-steps-2.png", "x-steps.png", "x.safetensors"]
         );
+        let size = |path: &PathBuf| image::image_dimensions(path).unwrap();
+        // The sheet is wider than the map of an object that is called like it.
+        assert_eq!(size(&paths[1]), (16, 16));
+        assert!(size(&paths[2]).0 > 16);
         let bytes = std::fs::read(&paths[3]).unwrap();
         let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
         assert_eq!(file.tensor("maps").unwrap().shape(), [2, 2, 2, 2]);
@@ -234,17 +241,20 @@ mod tests {
 
     #[test]
     fn no_two_objects_have_one_file() {
-        let names = |objects: &[&str]| {
+        let names_beside = |taken: &[&str], objects: &[&str]| {
             let maps = ObjectMaps {
                 objects: objects.iter().map(|object| (*object).to_owned()).collect(),
                 steps: Vec::new(),
                 maps: Vec::new(),
             };
-            maps.file_names()
+            maps.file_names(taken)
         };
+        let names = |objects: &[&str]| names_beside(&[], objects);
         assert_eq!(names(&["dog", "cat", "dog"]), ["dog", "cat", "dog-3"]);
         assert_eq!(names(&["Dog", "dog", "dog!"]), ["dog", "dog-2", "dog-3"]);
         assert_eq!(names(&["dog 2", "dog", "dog"]), ["dog-2", "dog", "dog-3"]);
         assert_eq!(names(&["dog 3", "dog", "dog"]), ["dog-3", "dog", "dog-4"]);
+        let beside = names_beside(&["steps"], &["steps", "Steps", "dog"]);
+        assert_eq!(beside, ["steps-1", "steps-2", "dog"]);
     }
 }

@@ -304,10 +304,17 @@ pub struct PngInfo {
 
 /// Reads the size and the text chunks of the PNG at `path`.
 pub fn read_info(path: &Path) -> Result<PngInfo, PngError> {
-    let bytes = read_regular(path, MAX_PICTURE).map_err(|source| PngError::Open {
+    info_in(&bytes_of(path)?, path)
+}
+
+fn bytes_of(path: &Path) -> Result<Vec<u8>, PngError> {
+    read_regular(path, MAX_PICTURE).map_err(|source| PngError::Open {
         path: path.to_path_buf(),
         source,
-    })?;
+    })
+}
+
+fn info_in(bytes: &[u8], path: &Path) -> Result<PngInfo, PngError> {
     let damaged = |source| PngError::Decode {
         path: path.to_path_buf(),
         source,
@@ -331,7 +338,15 @@ pub fn read_info(path: &Path) -> Result<PngInfo, PngError> {
 
 /// The request that made the picture at `path`.
 pub fn read_request(path: &Path) -> Result<Request, PngError> {
-    let info = read_info(path)?;
+    read_request_in(&bytes_of(path)?, path)
+}
+
+/// The request that made the picture in a file's `bytes`; errors call it `path`.
+///
+/// # Errors
+/// [`PngError`], but for those of opening.
+pub fn read_request_in(bytes: &[u8], path: &Path) -> Result<Request, PngError> {
+    let info = info_in(bytes, path)?;
     let Some((_, text)) = info.texts.iter().find(|(key, _)| key == REQUEST_KEYWORD) else {
         return Err(PngError::NoRequest {
             path: path.to_path_buf(),
@@ -388,6 +403,16 @@ mod tests {
         );
         let decoded = image::open(&path).unwrap().into_rgb8();
         assert_eq!(decoded.into_raw(), picture().rgb);
+    }
+
+    #[test]
+    fn bytes_carry_it_as_files_do() {
+        let name = Path::new("picture 1");
+        let bytes = encode(&picture(), &request(), "ddim", "flex").unwrap();
+        assert_eq!(read_request_in(&bytes, name).unwrap(), request());
+        let plain = encode_plain(&picture()).unwrap();
+        let error = read_request_in(&plain, name).unwrap_err().to_string();
+        assert!(error.starts_with("picture 1 carries no"), "{error}");
     }
 
     #[test]

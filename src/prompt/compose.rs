@@ -4,6 +4,9 @@
 //! is added up, times its weight. `AND` stands in capitals as a word of its own; a colon with a number at the end of a
 //! part is its weight. In a prompt without `AND` nothing is a weight.
 
+use prepose_scene::{GivenRelation, Scene, SceneError};
+use thiserror::Error;
+
 use super::PromptError;
 
 /// The most parts a prompt may have: each is a row of every UNet call.
@@ -54,6 +57,31 @@ pub fn parts(prompt: &str) -> Result<Vec<Part>, PromptError> {
 pub fn first_part(prompt: &str) -> Result<String, PromptError> {
     let first = parts(prompt)?.into_iter().next();
     Ok(first.map(|part| part.text).unwrap_or_default())
+}
+
+/// Why it cannot be said what a prompt is about.
+#[derive(Debug, Error)]
+pub enum ReadError {
+    /// As [`parts`].
+    #[error(transparent)]
+    Parts(#[from] PromptError),
+    /// Words that are not understood, or relations that do not fit them.
+    #[error(transparent)]
+    Scene(#[from] SceneError),
+}
+
+/// The objects of `prompt` and what it states, or `relations` instead. Of a composed prompt the first part is read, as for
+/// guidance; what is given is about all of it where that part does not name it.
+///
+/// # Errors
+/// A prompt that cannot be read, relations that do not fit it.
+pub fn scene_of(prompt: &str, relations: &[GivenRelation]) -> Result<Scene, ReadError> {
+    let first = first_part(prompt)?;
+    Ok(match relations {
+        [] => Scene::parse(&first)?,
+        given => Scene::with_relations(&first, given)
+            .or_else(|_| Scene::with_relations(prompt, given))?,
+    })
 }
 
 /// What stands between the words `AND`.
@@ -139,6 +167,26 @@ mod tests {
         ] {
             assert_eq!(read(prompt), pairs(expected), "{prompt}");
         }
+    }
+
+    #[test]
+    fn the_first_part_is_read_and_what_is_given_is_about_all() {
+        let nouns = |scene: &Scene| -> Vec<String> {
+            let nouns = scene.objects.iter().map(|object| object.noun.clone());
+            nouns.collect()
+        };
+        let first = scene_of("a dog AND a cat :0.5", &[]).unwrap();
+        assert_eq!(nouns(&first), ["dog"]);
+        let given = ["dog | left of | cat".parse().unwrap()];
+        let all = scene_of("a dog AND a cat", &given).unwrap();
+        assert_eq!((nouns(&all).len(), all.relations.len()), (2, 1));
+        // The second dog is none of guidance's.
+        let named = scene_of("a dog and a cat AND a dog", &given).unwrap();
+        assert_eq!(nouns(&named), ["dog", "cat"]);
+        let none = scene_of("a dog AND a bird", &given).unwrap_err();
+        assert!(matches!(none, ReadError::Scene(_)), "{none}");
+        let heavy = scene_of("a dog :101 AND a cat", &[]).unwrap_err();
+        assert!(matches!(heavy, ReadError::Parts(_)), "{heavy}");
     }
 
     #[test]

@@ -19,7 +19,8 @@
 //! longer prompt off, it continues here in further chunks, each with its own start and end, encoded one
 //! by one and joined along the sequence; the UNet's cross-attention takes any length. The prompt and the
 //! negative prompt are padded to as many chunks ([`Prompt::padded_to`]). A chunk is filled before the next
-//! begins, wherever that cuts (A1111 by default looks back for a comma).
+//! begins, wherever that cuts (A1111 by default looks back for a comma). No chunk is without text: a `BREAK` at the beginning,
+//! at the end or right after another begins none (A1111 keeps the empty chunk of the first and the last of these).
 
 pub mod compose;
 mod extract;
@@ -150,15 +151,16 @@ impl Prompt {
         }
         let per_chunk = tokenizer.max_length() - 2;
         let mut chunks = vec![Vec::new()];
+        // A chunk begins with its first token: after a `BREAK` there may be none.
+        let mut broken = false;
         for piece in weights::parse(text)? {
-            if piece.begins_chunk && chunks.last().is_some_and(|chunk| !chunk.is_empty()) {
-                chunks.push(Vec::new());
-            }
+            broken |= piece.begins_chunk;
             for token in tokenizer.encode(&piece.text)? {
                 let bytes = piece.origin[token.bytes.start]..piece.origin[token.bytes.end];
                 let text_token = TextToken::new(token.id, bytes, tokenizer);
+                let begins = std::mem::take(&mut broken);
                 match chunks.last_mut() {
-                    Some(chunk) if chunk.len() < per_chunk => {
+                    Some(chunk) if chunk.is_empty() || (chunk.len() < per_chunk && !begins) => {
                         chunk.push((token.id, piece.weight, text_token))
                     }
                     _ => chunks.push(vec![(token.id, piece.weight, text_token)]),

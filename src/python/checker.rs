@@ -1,22 +1,26 @@
 //! Detectors and the rule that decides by them.
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use anyhow::Context;
 use prepose::check::Detection;
 use prepose::check::ask::{Questions, RuleQuestion};
+use prepose::check::rules::read::read_depth;
 use prepose::check::spatialbench::record::{DetectorRecord, Detectors};
 use prepose::check::spatialbench::{CheckerConfig, Question, Record, Rule, Secondary, Size, joint};
 use prepose::cli::check::{self, Args};
 use prepose::detect::checker::{Asked, Checked, Checker as Eyes};
 use prepose::engine::final_prompt;
+use prepose::prompt::compose;
 use prepose::prompt::scene::{GivenRelation, Scene};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::{Value, json};
 
 use crate::error::{self, Class, without_gil};
+use crate::fork;
 use crate::picture::Given;
 use crate::values::{json_of, to_python};
 use crate::words;
@@ -57,6 +61,9 @@ pub struct Checker {
     chosen: bool,
     name: String,
     vocabulary: Option<Vec<String>>,
+    /// The folder with depth maps.
+    maps: Option<PathBuf>,
+    /// Whether a network looks at depths.
     sees_depth: bool,
 }
 
@@ -67,6 +74,8 @@ struct Wanted {
     /// Until it was looked at.
     asked: Option<Asked>,
     rules: Vec<RuleQuestion>,
+    /// Its depth map, if there is one.
+    depth: Option<PathBuf>,
     unasked: Vec<String>,
 }
 
@@ -76,8 +85,12 @@ impl Wanted {
         let size = [asked.picture.width as u32, asked.picture.height as u32];
         let records = eyes.records(&self.id, &self.prompt, asked, checked);
         let joint = joint(&records);
+        let depth = self.depth.as_deref().filter(|_| !self.rules.is_empty());
+        let depth = depth.map(read_depth).transpose()?.map(Arc::new);
+        let depth = depth.or_else(|| checked.depth.clone());
         let answers = self.rules.iter().map(|rule| {
-            let outcome = rule.answer(size, &checked.primary, checked.depth.clone())?;
+            let outcome = rule.answer(size, &checked.primary, depth.clone());
+            let outcome = outcome.with_context(|| self.id.clone())?;
             let mut said = serde_json::to_value(outcome)?;
             said["rule"] = json!(rule.rule);
             said["about"] = json!(rule.said);
@@ -116,16 +129,18 @@ impl Checker {
         // The command line wants to know at once what is to be looked at.
         let nothing = [OsStr::new("-")];
         let args: Args = words::read("Checker", &nothing, Some(&options), &NOT_HERE)?;
+        fork::refuse(py)?;
         let eyes = without_gil(py, Class::Check, || check::open_checker(&args))?;
+        let maps = args.depth_maps().map(Path::to_owned);
+        let depth = options.get_item("depth")?;
         Ok(Self {
             chosen: options
                 .get_item("checker")?
                 .is_some_and(|name| !name.is_none()),
             name: eyes.primary.name().to_owned(),
             vocabulary: eyes.primary.vocabulary().map(<[String]>::to_vec),
-            sees_depth: options
-                .get_item("depth")?
-                .is_some_and(|depth| !depth.is_none()),
+            sees_depth: maps.is_none() && depth.is_some_and(|depth| !depth.is_none()),
+            maps,
             eyes: Mutex::new(eyes),
         })
     }
@@ -151,10 +166,7 @@ impl Checker {
         prompt: Option<String>,
         relation: Vec<String>,
     ) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        let relations = relation.iter().map(|text| text.parse::<GivenRelation>());
-        let relations: Vec<GivenRelation> = relations
-            .collect::<Result<_, _>>()
-            .map_err(|error| error::of(py, Class::Option, error))?;
+        let relations = relations_of(py, &relation)?;
         let mut wanted = Vec::new();
         for (number, given) in Given::all(pictures)?.into_iter().enumerate() {
             wanted.push(self.wanted(py, number, given, prompt.as_deref(), &relations)?);
@@ -243,7 +255,10 @@ impl Checker {
                 .join(", "),
         };
         let scene = scene_of(py, &prompt, relations)?;
-        let questions = Questions::of_scene(&scene, self.vocabulary.as_deref(), self.sees_depth);
+        let depth =
+            (given.path.as_deref()).and_then(|path| check::depth_map(self.maps.as_deref(), path));
+        let known = depth.is_some() || self.sees_depth;
+        let questions = Questions::of_scene(&scene, self.vocabulary.as_deref(), known);
         Ok(Wanted {
             asked: Some(Asked {
                 picture: given.pixels,
@@ -251,9 +266,10 @@ impl Checker {
                 others: (questions.rules.iter())
                     .flat_map(|rule| rule.objects.clone())
                     .collect(),
-                depth: !questions.rules.is_empty(),
+                depth: depth.is_none() && !questions.rules.is_empty(),
             }),
             rules: questions.rules,
+            depth,
             unasked: questions.unasked.iter().map(ToString::to_string).collect(),
             id,
             prompt,
@@ -267,6 +283,7 @@ impl Checker {
         mut all: Vec<T>,
         act: impl Fn(&Eyes, &mut [T]) -> anyhow::Result<Vec<Value>> + Send + Sync,
     ) -> PyResult<Vec<Value>> {
+        fork::refuse(py)?;
         without_gil(py, Class::Check, || {
             let eyes = self.eyes.lock().unwrap_or_else(PoisonError::into_inner);
             let mut told = Vec::with_capacity(all.len());
@@ -288,12 +305,16 @@ fn reason(records: &[Record]) -> Option<&str> {
     first.verdict_reason.as_deref()
 }
 
-fn scene_of(py: Python, prompt: &str, relations: &[GivenRelation]) -> PyResult<Scene> {
-    let scene = match relations {
-        [] => Scene::parse(prompt),
-        given => Scene::with_relations(prompt, given),
-    };
-    scene.map_err(|error| {
+/// Relations as texts with bars.
+pub fn relations_of(py: Python, texts: &[String]) -> PyResult<Vec<GivenRelation>> {
+    let relations = texts.iter().map(|text| text.parse::<GivenRelation>());
+    let relations: Result<Vec<_>, _> = relations.collect();
+    relations.map_err(|error| error::of(py, Class::Option, error))
+}
+
+/// The objects of `prompt` and what it states, or `relations` instead, as the command line reads them.
+pub fn scene_of(py: Python, prompt: &str, relations: &[GivenRelation]) -> PyResult<Scene> {
+    compose::scene_of(prompt, relations).map_err(|error| {
         let said = prepose_untrusted::printable(prompt);
         let error = anyhow::Error::new(error).context(format!("cannot read the prompt \"{said}\""));
         error::of(py, Class::Option, error)
@@ -313,10 +334,7 @@ pub fn _decide<'py>(
     published: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let failed = |error: anyhow::Error| error::of(py, Class::Check, error);
-    let relations = relation.iter().map(|text| text.parse::<GivenRelation>());
-    let relations: Vec<GivenRelation> = relations
-        .collect::<Result<_, _>>()
-        .map_err(|error| error::of(py, Class::Option, error))?;
+    let relations = relations_of(py, &relation)?;
     let scene = scene_of(py, prompt, &relations)?;
     let found: Vec<Detection> = serde_json::from_str(&json_of(detections)?)
         .map_err(|error| failed(anyhow::Error::new(error).context("these are not detections")))?;

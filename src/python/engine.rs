@@ -15,6 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::error::{self, Class, without_gil};
+use crate::fork;
 use crate::making::Making;
 use crate::request::Request;
 use crate::words;
@@ -66,7 +67,6 @@ pub struct Loaded {
     /// The thread that makes pictures.
     busy: Mutex<Option<ThreadId>>,
     turn: Mutex<()>,
-    process: u32,
 }
 
 impl Loaded {
@@ -89,12 +89,12 @@ impl Loaded {
             signature: OnceLock::new(),
             busy: Mutex::new(None),
             turn: Mutex::new(()),
-            process: std::process::id(),
         })
     }
 
     /// Which files these are; waits until they are hashed.
     pub fn signature(&self) -> anyhow::Result<&Signature> {
+        Python::attach(fork::refuse)?;
         let mut signing = self.signing.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(signing) = signing.take() {
             // Nobody else has had it.
@@ -119,11 +119,7 @@ impl Loaded {
 
     /// Lets one thread at a time make pictures; the others wait for it, and for Ctrl-C.
     pub fn alone<T>(&self, act: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
-        anyhow::ensure!(
-            self.process == std::process::id(),
-            "the engine belongs to the process that this one was forked from; open one here, or start processes with \
-             multiprocessing's \"spawn\""
-        );
+        Python::attach(fork::refuse)?;
         let me = std::thread::current().id();
         let busy = || self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         anyhow::ensure!(
@@ -165,6 +161,7 @@ impl Engine {
     #[pyo3(signature = (**options))]
     fn new(py: Python, options: Option<&Bound<PyDict>>) -> PyResult<Self> {
         let args: EngineArgs = words::read("Engine", &[], options, &[])?;
+        fork::refuse(py)?;
         let loaded = without_gil(py, Class::Checkpoint, || {
             let plain = args.model.request();
             let mut model = plain.clone();

@@ -11,12 +11,13 @@ use prepose::cli::judge::prompted::{Pictures, PromptedArgs};
 use prepose::device::DeviceSpec;
 use prepose::judge::picture::Named;
 use prepose::judge::prompted::of_scene;
-use prepose::prompt::scene::Scene;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::{Value, json};
 
+use crate::checker::{relations_of, scene_of};
 use crate::error::{self, Class, without_gil};
+use crate::fork;
 use crate::values::to_python;
 use crate::words;
 
@@ -63,20 +64,23 @@ impl Judge {
         self.0.judge.model.name()
     }
 
-    /// The answers about each of these files, with these prompts: a line for each, notes, and what it took.
+    /// The answers about each of these files, with these prompts and the relations instead of what they state: a line for
+    /// each, notes, and what it took.
     fn _ask<'py>(
         &self,
         py: Python<'py>,
-        pictures: Vec<(String, PathBuf, String)>,
+        pictures: Vec<(String, PathBuf, String, Vec<String>)>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        if self.0.judge.model.is_oracle() {
+            fork::refuse(py)?;
+        }
         let mut all = Pictures {
             shown: Vec::new(),
             named: Vec::new(),
             checked: None,
         };
-        for (id, path, prompt) in pictures {
-            let scene =
-                Scene::parse(&prompt).map_err(|error| error::of(py, Class::Option, error))?;
+        for (id, path, prompt, relations) in pictures {
+            let scene = scene_of(py, &prompt, &relations_of(py, &relations)?)?;
             all.shown.push(of_scene(&id, &prompt, &scene));
             all.named.push(Named { id, path });
         }

@@ -5,7 +5,8 @@
 //! * `engine`, `making`, `request`, `picture`, `maps`: pictures;
 //! * `pipeline`: networks that PyTorch holds;
 //! * `checker`, `judge`, `data`: whether they show what was asked for, and everything that needs no engine;
-//! * `error`, `values`, `words`: between the two languages.
+//! * `error`, `values`, `words`: between the two languages;
+//! * `fork`: where none of it works.
 
 #![warn(clippy::unwrap_used)]
 
@@ -13,6 +14,7 @@ mod checker;
 mod data;
 mod engine;
 mod error;
+mod fork;
 mod judge;
 mod making;
 mod maps;

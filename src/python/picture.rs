@@ -161,7 +161,7 @@ impl Given {
             });
         }
         if let Ok(bytes) = object.cast::<PyBytes>() {
-            return Self::of(decoded(py, bytes.as_bytes(), "these bytes")?);
+            return Self::of_bytes(py, bytes.as_bytes(), Path::new("these bytes"));
         }
         if let Ok(path) = object.extract::<PathBuf>() {
             return Self::of_file(py, path);
@@ -205,16 +205,23 @@ impl Given {
     }
 
     fn of_file(py: Python, path: PathBuf) -> PyResult<Self> {
-        let said = path.display().to_string();
         let bytes = read_regular(&path, MOST_BYTES).map_err(|error| {
-            let error = anyhow::Error::new(error).context(format!("cannot read {said}"));
-            error::of(py, Class::Picture, error)
+            let said = format!("cannot read {}", path.display());
+            error::of(py, Class::Picture, anyhow::Error::new(error).context(said))
         })?;
         Ok(Self {
-            pixels: decoded(py, &bytes, &said)?,
+            path: Some(path.clone()),
+            ..Self::of_bytes(py, &bytes, &path)?
+        })
+    }
+
+    /// What is in a file; messages call it `name`.
+    fn of_bytes(py: Python, bytes: &[u8], name: &Path) -> PyResult<Self> {
+        Ok(Self {
+            pixels: decoded(py, bytes, name)?,
             // Pictures of other programs carry none.
-            request: png::read_request(&path).ok(),
-            path: Some(path),
+            request: png::read_request_in(bytes, name).ok(),
+            path: None,
         })
     }
 
@@ -225,10 +232,11 @@ impl Given {
     }
 }
 
-fn decoded(py: Python, bytes: &[u8], what: &str) -> PyResult<Pixels> {
-    Pixels::decode(bytes).map_err(|error| {
-        let error = anyhow::Error::new(error).context(format!("{what}: this is not a picture"));
-        error::of(py, Class::Picture, error)
+/// The pixels in a file's bytes, turned as its EXIF data say.
+fn decoded(py: Python, bytes: &[u8], name: &Path) -> PyResult<Pixels> {
+    Pixels::decode_upright(bytes).map_err(|error| {
+        let said = format!("{}: this is not a picture", name.display());
+        error::of(py, Class::Picture, anyhow::Error::new(error).context(said))
     })
 }
 

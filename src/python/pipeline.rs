@@ -12,6 +12,7 @@ use pyo3::types::PyDict;
 
 use crate::engine::{Engine, EngineArgs, Loaded};
 use crate::error::{self, Class, without_gil};
+use crate::fork;
 use crate::words;
 
 /// The memory of a tensor that is on the CPU and in one piece, with the tensor.
@@ -71,6 +72,7 @@ pub fn open_pipeline(
         Some(options),
         &["checkpoint", "config"],
     )?;
+    fork::refuse(py)?;
     let mut folder = MemoryFolder {
         name: name.clone(),
         texts,

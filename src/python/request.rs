@@ -1,10 +1,12 @@
 //! Requests: everything that decides one picture.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use prepose::engine::final_prompt;
 use prepose::output::png;
 use prepose::request::Request as Wanted;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use serde_json::Value;
 
 use crate::error::{self, Class};
@@ -45,6 +47,13 @@ impl Request {
             .map_err(|error| error::of(py, Class::Picture, error))
     }
 
+    /// The request of the PNG in `bytes`; None if they are no PNG by prepose.
+    #[staticmethod]
+    fn _from_png_bytes(bytes: &Bound<PyBytes>) -> Option<Self> {
+        let read = png::read_request_in(bytes.as_bytes(), Path::new("these bytes"));
+        read.ok().map(Self)
+    }
+
     fn to_json(&self, py: Python) -> PyResult<String> {
         Ok(self.value(py)?.to_string())
     }
@@ -73,6 +82,18 @@ impl Request {
     #[getter]
     fn prompt(&self) -> &str {
         &self.0.prompt
+    }
+
+    /// The prompt of the last step: what the picture should show.
+    #[getter]
+    fn _final_prompt(&self, py: Python) -> PyResult<String> {
+        final_prompt(&self.0).map_err(|error| error::of(py, Class::Option, error))
+    }
+
+    /// What should hold instead of what the prompt states, as texts with bars.
+    #[getter]
+    fn _relations(&self) -> Vec<String> {
+        self.0.relations.iter().map(ToString::to_string).collect()
     }
 
     #[getter]

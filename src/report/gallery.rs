@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 
 use super::model::{Method, Picture, Report};
 use super::pictures::{Addresses, Shown};
-use prepose_check::audit::labels::Label;
 use prepose_check::sample::Scores;
 use prepose_check::spatialbench::record::relation_name;
 use prepose_check::spatialbench::{Record, Verdict};
@@ -16,14 +15,10 @@ use prepose_check::spatialbench::{Record, Verdict};
 /// The data of a page.
 pub fn data(report: &Report, addresses: &Addresses) -> Value {
     let mut lists = Lists::default();
-    let people: HashMap<&str, &Label> = (report.labels.iter())
-        .map(|label| (label.sample_id.as_str(), label))
-        .collect();
     let mut pictures = Vec::with_capacity(report.pictures());
     for (index, (method, shown)) in report.methods.iter().zip(&addresses.shown).enumerate() {
         for (picture, shown) in method.pictures.iter().zip(shown) {
-            let human = people.get(picture.sample_id.as_str()).copied();
-            pictures.push(lists.picture(report, (index, method), picture, shown, human));
+            pictures.push(lists.picture(report, (index, method), picture, shown));
         }
     }
     let prompts: Vec<Value> = report
@@ -86,6 +81,11 @@ fn code(verdict: Verdict) -> usize {
     }
 }
 
+/// What people say; −1 if nobody does.
+fn said(human: Option<Verdict>) -> Value {
+    human.map_or(json!(-1), |verdict| json!(code(verdict)))
+}
+
 /// Nobody looked.
 const UNCHECKED: usize = 3;
 
@@ -96,7 +96,6 @@ impl Lists {
         (index, method): (usize, &Method),
         picture: &Picture,
         shown: &Shown,
-        human: Option<&Label>,
     ) -> Value {
         let prompt_id = &report.prompts.list()[picture.prompt].prompt_id;
         let id = &picture.sample_id;
@@ -108,7 +107,12 @@ impl Lists {
         let records = || picture.records.iter().map(|&i| &method.records[i]);
         let mut boxes = self.boxes(records().next());
         let records: Vec<Value> = records()
-            .map(|record| self.record(record, &mut boxes))
+            .map(|record| {
+                let relation = record.sample_id != *id;
+                let human = picture.label(&record.sample_id).filter(|_| relation);
+                let human = human.map(|label| label.human_verdict);
+                self.record(record, human, &mut boxes)
+            })
             .collect();
         let image = match &shown.image {
             None => json!(0),
@@ -121,6 +125,8 @@ impl Lists {
             .iter()
             .map(|(object, address)| json!([object, address]))
             .collect();
+        let notes = picture.labels.iter().map(|label| label.notes.as_str());
+        let notes: Vec<&str> = notes.filter(|notes| !notes.is_empty()).collect();
         let size = picture.size.map_or(json!(-1), |size| {
             let known = self.sizes.iter().position(|s| *s == size);
             json!(known.unwrap_or_else(|| {
@@ -132,7 +138,8 @@ impl Lists {
             index,
             picture.place,
             picture.prompt,
-            picture.seed,
+            // As text: JavaScript's numbers have no more than 53 bits.
+            picture.seed.to_string(),
             if usual { json!(0) } else { json!(id) },
             size,
             image,
@@ -142,9 +149,9 @@ impl Lists {
             boxes.into_iter().flatten().collect::<Vec<Value>>(),
             maps,
             picture.scores.as_ref().map_or(json!(0), scores),
-            human.map_or(json!(-1), |label| json!(code(label.human_verdict))),
+            said(method.human_verdict(picture)),
             picture.masks,
-            human.map_or("", |label| label.notes.as_str()),
+            notes.join("; "),
         ])
     }
 
@@ -169,7 +176,13 @@ impl Lists {
         ]
     }
 
-    fn record(&mut self, record: &Record, boxes: &mut Vec<[Value; 6]>) -> Value {
+    /// `human` is what people say of this relation alone.
+    fn record(
+        &mut self,
+        record: &Record,
+        human: Option<Verdict>,
+        boxes: &mut Vec<[Value; 6]>,
+    ) -> Value {
         let chosen = &record.selected;
         let mut index = |bbox: Option<_>, score: Option<f64>, word: &str| {
             let Some(bbox) = bbox else { return -1 };
@@ -215,6 +228,7 @@ impl Lists {
             number(record.geometry.margin, 4),
             a,
             b,
+            said(human),
         ])
     }
 }

@@ -25,8 +25,8 @@ pub struct Report {
     pub methods: Vec<Method>,
     /// The prompts' texts and what they ask for, in the order of their first occurrence.
     pub prompts: Prompts,
-    /// What people say of pictures.
-    pub labels: Vec<Label>,
+    /// How many labels were left out, because several pictures have their name.
+    pub ambiguous_labels: usize,
 }
 
 /// A run, or a folder of methods that is no run.
@@ -144,6 +144,15 @@ pub struct Picture {
     pub records: Vec<usize>,
     /// What the rules say of it, and what it cost.
     pub scores: Option<Scores>,
+    /// What people say of it, or of single relations, by the names of their records; one for each name.
+    pub labels: Vec<Label>,
+}
+
+impl Picture {
+    /// What people say of the picture or of the relation that has this name.
+    pub fn label(&self, name: &str) -> Option<&Label> {
+        self.labels.iter().find(|label| label.sample_id == name)
+    }
 }
 
 impl Method {
@@ -165,6 +174,26 @@ impl Method {
     /// confidence is that of the least sure. None if nobody looked.
     pub fn verdict(&self, picture: &Picture) -> Option<(Verdict, f64)> {
         joint(picture.records.iter().map(|&i| &self.records[i]))
+    }
+
+    /// What people say of a picture: of all of it, or else of its relations together, as of the checker. None if they have not
+    /// looked at all relations, unless one fails.
+    pub fn human_verdict(&self, picture: &Picture) -> Option<Verdict> {
+        let said = |name: &str| picture.label(name).map(|label| label.human_verdict);
+        if let Some(whole) = said(&picture.sample_id) {
+            return Some(whole);
+        }
+        let records = picture.records.iter().map(|&i| &self.records[i]);
+        let each: Vec<Option<Verdict>> = records.map(|record| said(&record.sample_id)).collect();
+        if each.contains(&Some(Verdict::Fail)) {
+            Some(Verdict::Fail)
+        } else if each.is_empty() || each.contains(&None) {
+            None
+        } else if each.iter().all(|one| *one == Some(Verdict::Pass)) {
+            Some(Verdict::Pass)
+        } else {
+            Some(Verdict::Undecidable)
+        }
     }
 }
 
@@ -206,6 +235,12 @@ impl Report {
                 each.join(", ")
             ));
         }
+        if self.ambiguous_labels > 0 {
+            caveats.push(format!(
+                "Labels left out, because several pictures have their name: {}. Put those of each run into a folder audit in it.",
+                self.ambiguous_labels
+            ));
+        }
         caveats.extend(self.methods.iter().filter_map(|method| {
             let [width, height] = self.runs[method.run].asked_size()?;
             let other = |picture: &&Picture| picture.size.is_some_and(|size| size != [width, height]);
@@ -219,6 +254,12 @@ impl Report {
             })
         }));
         caveats
+    }
+
+    /// What people say of the pictures.
+    pub fn labels(&self) -> impl Iterator<Item = &Label> {
+        let pictures = self.methods.iter().flat_map(|method| &method.pictures);
+        pictures.flat_map(|picture| &picture.labels)
     }
 
     /// The number of pictures that were refused.

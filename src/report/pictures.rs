@@ -3,12 +3,13 @@
 use std::io::{Cursor, ErrorKind};
 use std::path::{Component, Path, PathBuf};
 
-use image::ImageFormat;
 use image::imageops::FilterType;
+use image::{DynamicImage, ImageFormat, RgbImage};
 use thiserror::Error;
 
 use super::model::{Picture, Place, Report};
 use prepose_check::audit::page::{embed, link, picture_type};
+use prepose_draw::picture::Picture as Pixels;
 use prepose_store::StoreError;
 use prepose_store::files::{WriteError, prepare_folder, write_atomically};
 use prepose_untrusted::read_regular;
@@ -292,16 +293,21 @@ fn prepare_parent(path: &Path) -> Result<(), WriteError> {
 
 /// A JPEG as a data URL; none if the bytes are no picture, or a small one.
 fn thumbnail(bytes: &[u8]) -> Option<String> {
-    let picture = image::load_from_memory(bytes).ok()?;
-    if picture.width().max(picture.height()) <= THUMBNAIL {
+    let mut jpeg = Cursor::new(Vec::new());
+    small(bytes)?.write_to(&mut jpeg, ImageFormat::Jpeg).ok()?;
+    embed(jpeg.get_ref())
+}
+
+/// The picture in a thumbnail's size; none if the bytes are no picture, or a small one. It is turned as its EXIF data say, which
+/// a thumbnail does not have.
+fn small(bytes: &[u8]) -> Option<DynamicImage> {
+    let Pixels { width, height, rgb } = Pixels::decode_upright(bytes).ok()?;
+    let [width, height] = [u32::try_from(width).ok()?, u32::try_from(height).ok()?];
+    if width.max(height) <= THUMBNAIL {
         return None;
     }
-    let small = picture
-        .resize(THUMBNAIL, THUMBNAIL, FilterType::Triangle)
-        .to_rgb8();
-    let mut jpeg = Cursor::new(Vec::new());
-    small.write_to(&mut jpeg, ImageFormat::Jpeg).ok()?;
-    embed(jpeg.get_ref())
+    let picture = DynamicImage::ImageRgb8(RgbImage::from_raw(width, height, rgb)?);
+    Some(picture.resize(THUMBNAIL, THUMBNAIL, FilterType::Triangle))
 }
 
 #[cfg(test)]
@@ -329,5 +335,22 @@ mod tests {
             url.len()
         );
         assert_eq!(thumbnail(b"no picture"), None);
+    }
+
+    #[test]
+    fn a_thumbnail_of_a_photo_is_upright() {
+        let mut jpeg = Cursor::new(Vec::new());
+        RgbImage::new(400, 200)
+            .write_to(&mut jpeg, ImageFormat::Jpeg)
+            .unwrap();
+        // Behind the start of the image, a segment of EXIF data with one entry: the orientation (tag 0x112, a short) is 6, a
+        // quarter turn to the right.
+        let mut exif = b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0".to_vec();
+        exif.extend([0; 4]);
+        let length = u16::try_from(exif.len() + 2).unwrap().to_be_bytes();
+        let (start, rest) = jpeg.get_ref().split_at(2);
+        let photo = [start, &[0xFF, 0xE1], &length, &exif, rest].concat();
+        let small = small(&photo).unwrap();
+        assert_eq!((small.width(), small.height()), (96, 192));
     }
 }

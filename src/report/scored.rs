@@ -266,6 +266,7 @@ mod tests {
                 pse,
                 ..Scores::default()
             }),
+            labels: Vec::new(),
         };
         Method {
             name: name.into(),
@@ -304,7 +305,7 @@ mod tests {
             places: Vec::new(),
             methods: ["one", "two"].map(method).into(),
             prompts,
-            labels: Vec::new(),
+            ambiguous_labels: 0,
         };
         let methods: Vec<&Method> = report.methods.iter().collect();
         // Of the two pictures of p0 one shows both objects, where they belong.

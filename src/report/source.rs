@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::error::{SourceError, broken};
 use super::model::{Method, Place, Prompts, Report, RunInfo};
-use super::people;
+use super::people::{self, Export};
 pub use damage::{changes_results, damage};
 use folder::Found;
 use method::Reading;
@@ -19,8 +19,9 @@ use prepose_check::audit::labels::Label;
 use prepose_store::{self as store, Store};
 
 /// Reads runs, folders of single methods, folders of methods as SpatialBench-UC released them, and shards, which are put
-/// together. `labels` are added to those beside the runs. `evaluation` names the folder of the checker's records that counts, where
-/// methods have several; without it that is `eval`, or else the first.
+/// together. `labels` may be of pictures of all runs, and count before those in a run or beside it, which are of its pictures; a
+/// label is left out if several pictures that it may be of have its name. `evaluation` names the folder of the checker's records
+/// that counts, where methods have several; without it that is `eval`, or else the first.
 ///
 /// # Errors
 /// Something is not there, is broken, or is there twice.
@@ -38,18 +39,26 @@ pub fn read(
         places: Vec::new(),
         methods: Vec::new(),
         prompts: Prompts::default(),
-        labels,
+        ambiguous_labels: 0,
     };
-    for group in joined(found) {
-        read_group(&mut report, &group, evaluation)?;
+    let groups = joined(found);
+    for group in &groups {
+        read_group(&mut report, group, evaluation)?;
     }
     if report.pictures() == 0 {
         return Err(SourceError::Empty(locations.join(", ")));
     }
     name_apart(&mut report);
-    for location in locations {
-        people::add_beside(location, &mut report.labels)?;
+    let mut exports = vec![Export::given(labels, groups.len())];
+    for (run, group) in groups.iter().enumerate() {
+        let mut stores: Vec<&dyn Store> = group.iter().map(|found| found.store.as_ref()).collect();
+        // Of shards in one folder.
+        stores.dedup_by_key(|store| store.location());
+        for store in stores {
+            people::add_beside(store, run, &mut exports)?;
+        }
     }
+    people::attach(&mut report, &exports);
     Ok(report)
 }
 

@@ -106,7 +106,7 @@ pub fn markdown(tables: &[Titled]) -> String {
         let _ = write!(
             text,
             "## {title}\n\n{note}\n\n{}\n",
-            safe(table).to_shown_markdown()
+            table.to_shown_markdown()
         );
     }
     text.trim_end().to_owned() + "\n"
@@ -117,17 +117,6 @@ pub fn latex(titled: &Titled) -> String {
     titled
         .table
         .to_latex(&format!("{}. {}", titled.title, titled.note))
-}
-
-/// Names that cannot break a row apart.
-fn safe(table: &Table) -> Table {
-    let mut table = table.clone();
-    for cell in table.rows.iter_mut().flatten() {
-        if let Cell::Name(name) = cell {
-            *name = name.replace('|', "\\|").replace(['\n', '\r'], " ");
-        }
-    }
-    table
 }
 
 fn intervals(methods: &[&Method], rates: &[Rates]) -> Table {

@@ -91,6 +91,56 @@ impl From<GivenRelation> for String {
     }
 }
 
+/// How something beside the prompt names one of its objects; `dog#2` is the second of several dogs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ObjectName<'a> {
+    /// Without the number.
+    pub phrase: &'a str,
+    /// Which of several, from 1.
+    pub(crate) number: Option<usize>,
+}
+
+impl<'a> ObjectName<'a> {
+    /// Reads `PHRASE` or `PHRASE#NUMBER`. Any other `#` is text.
+    pub fn read(text: &'a str) -> Self {
+        let numbered = text.rsplit_once('#').and_then(|(phrase, number)| {
+            let number = number.trim().parse::<usize>().ok()?;
+            Some((phrase.trim(), number))
+        });
+        match numbered {
+            Some((phrase, number)) if number > 0 && !phrase.is_empty() => Self {
+                phrase,
+                number: Some(number),
+            },
+            _ => Self {
+                phrase: text,
+                number: None,
+            },
+        }
+    }
+
+    /// Which of `found` things that the phrase fits is meant, from 0. `otherwise`: which of several, where no number says it.
+    ///
+    /// # Errors
+    /// Fewer than the number says; several, and nothing says which.
+    pub fn among(self, found: usize, otherwise: Option<usize>) -> Result<usize, SceneError> {
+        let phrase = self.phrase.to_owned();
+        match (
+            self.number.map(|number| number - 1).or(otherwise),
+            self.number,
+        ) {
+            (Some(index), _) if index < found => Ok(index),
+            (_, Some(asked)) => Err(SceneError::NotAsOften {
+                phrase,
+                asked,
+                found,
+            }),
+            _ if found == 1 => Ok(0),
+            _ => Err(SceneError::Several { phrase, found }),
+        }
+    }
+}
+
 impl Scene {
     /// The objects of `prompt` with these relations instead of its own.
     ///
@@ -141,29 +191,15 @@ impl Scene {
         prompt: &str,
         in_prompt: &[Word],
     ) -> Result<usize, SceneError> {
-        let (bare, number) = match phrase.rsplit_once('#') {
-            Some((bare, number)) => match number.trim().parse::<usize>() {
-                Ok(number) if number > 0 => (bare.trim(), Some(number)),
-                _ => return Err(SceneError::Notation(phrase.to_owned())),
-            },
-            None => (phrase, None),
-        };
-        let wanted = words(bare)?;
+        let name = ObjectName::read(phrase);
+        let wanted = words(name.phrase)?;
         let mention = noun_phrase(&wanted, 0);
         let core = mention
             .as_ref()
             .map_or(0..wanted.len(), |mention| mention.core.start..wanted.len());
         let sought: Vec<&str> = wanted[core].iter().map(|word| word.text.as_str()).collect();
         let lower = sought.join(" ");
-        let with = |matches: &dyn Fn(&SceneObject) -> bool| -> Vec<usize> {
-            (0..self.objects.len())
-                .filter(|i| matches(&self.objects[*i]))
-                .collect()
-        };
-        let mut found = with(&|object| object.phrase.to_lowercase() == lower);
-        if found.is_empty() {
-            found = with(&|object| object.noun == lower);
-        }
+        let mut found = self.named(&lower);
         if found.is_empty() && !sought.is_empty() {
             found = self.add_occurrences(
                 in_prompt,
@@ -171,40 +207,38 @@ impl Scene {
                 mention.map_or(lower.clone(), |mention| mention.noun),
             );
         }
-        let index = match (found.len(), number.map(|number| number - 1).or(repeated)) {
-            (0, _) => {
-                let objects: Vec<&str> = self
-                    .objects
-                    .iter()
-                    .map(|object| object.phrase.as_str())
-                    .collect();
-                return Err(SceneError::NotInPrompt {
-                    phrase: bare.to_owned(),
-                    prompt: prompt.chars().take(200).collect(),
-                    objects: if objects.is_empty() {
-                        "not known".to_owned()
-                    } else {
-                        objects.join(", ")
-                    },
-                });
-            }
-            (n, Some(index)) if index < n => index,
-            (1, _) if number.is_none() => 0,
-            (found, Some(_)) if number.is_some() => {
-                return Err(SceneError::NotAsOften {
-                    phrase: bare.to_owned(),
-                    asked: number.unwrap_or_default(),
-                    found,
-                });
-            }
-            (n, _) => {
-                return Err(SceneError::Several {
-                    phrase: bare.to_owned(),
-                    found: n,
-                });
-            }
+        if found.is_empty() {
+            let objects: Vec<&str> = self
+                .objects
+                .iter()
+                .map(|object| object.phrase.as_str())
+                .collect();
+            return Err(SceneError::NotInPrompt {
+                phrase: name.phrase.to_owned(),
+                prompt: prompt.chars().take(200).collect(),
+                objects: if objects.is_empty() {
+                    "not known".to_owned()
+                } else {
+                    objects.join(", ")
+                },
+            });
+        }
+        Ok(found[name.among(found.len(), repeated)?])
+    }
+
+    /// The indices of the objects that `name`, in lower case, fits: by the whole phrase, or, where that is none's, by the noun
+    /// alone.
+    pub fn named(&self, name: &str) -> Vec<usize> {
+        let fitting = |fits: &dyn Fn(&SceneObject) -> bool| -> Vec<usize> {
+            (0..self.objects.len())
+                .filter(|i| fits(&self.objects[*i]))
+                .collect()
         };
-        Ok(found[index])
+        let by_phrase = fitting(&|object| object.phrase.to_lowercase() == name);
+        match by_phrase.is_empty() {
+            true => fitting(&|object| object.noun == name),
+            false => by_phrase,
+        }
     }
 
     /// Adds every place where the words stand in the prompt as an object.

@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use super::phrase::{
-    Mention, Reference, is_boundary, is_modal, is_participle, is_participle_alone, noun_phrase,
+    Mention, Reference, is_adverb, is_boundary, is_modal, is_participle, is_participle_alone,
+    noun_phrase,
 };
 use super::spatial::{self, Spatial};
 use super::vocabulary::*;
@@ -56,8 +57,7 @@ pub(crate) fn items(words: &[Word]) -> Result<Vec<Part>, SceneError> {
     let mut parts: Vec<Part> = Vec::new();
     let mut at = 0;
     while at < words.len() {
-        let previous = parts.last().map(|part| &part.item);
-        let (item, end) = item(words, at, previous)?;
+        let (item, end) = item(words, at, &parts)?;
         parts.push(Part {
             item,
             words: at..end,
@@ -67,8 +67,10 @@ pub(crate) fn items(words: &[Word]) -> Result<Vec<Part>, SceneError> {
     Ok(parts)
 }
 
-fn item(words: &[Word], at: usize, previous: Option<&Item>) -> Result<(Item, usize), SceneError> {
+/// What begins at word `at` behind these parts, and where it ends.
+fn item(words: &[Word], at: usize, parts: &[Part]) -> Result<(Item, usize), SceneError> {
     let word = &words[at];
+    let previous = parts.last().map(|part| &part.item);
     match word.kind {
         Kind::Comma => return Ok((Item::Comma, at + 1)),
         Kind::Stop => return Ok((Item::Stop, at + 1)),
@@ -120,7 +122,8 @@ fn item(words: &[Word], at: usize, previous: Option<&Item>) -> Result<(Item, usi
     let begins_thing =
         word.is_one_of(DETERMINERS) || word.is_one_of(PRONOUNS) || !is_boundary(words, at);
     let bare = !word.is_one_of(DETERMINERS) && !word.is_one_of(PRONOUNS);
-    let describes = bare && !(matches!(previous, Some(Item::Be)) && names_after_be(words, at));
+    let describes =
+        bare && !(matches!(previous, Some(Item::Be)) && names_after_be(words, at, parts));
     if begins_thing
         && !(says && describes)
         && let Some(mention) = noun_phrase(words, at)
@@ -143,7 +146,7 @@ fn is_predicate(words: &[Word], at: usize) -> bool {
 
 /// Whether what follows a verb is no description but another thing, though without an article: "there are dogs", "to the left
 /// of the dog are two cats".
-fn names_after_be(words: &[Word], at: usize) -> bool {
+fn names_after_be(words: &[Word], at: usize, parts: &[Part]) -> bool {
     let Some(mention) = noun_phrase(words, at) else {
         return false;
     };
@@ -155,9 +158,30 @@ fn names_after_be(words: &[Word], at: usize) -> bool {
         verbs.next().is_some_and(|verb| !verb.is("there")) && verbs.any(|word| word.is("there"));
     match there_is {
         true => mention.known || number || mention.count.is_none(),
-        // Not "is three years old".
-        false => mention.known && number,
+        // Not "is three years old", and not "a cat is 2 chairs to the left of a dog".
+        false => mention.known && number && is_inverted(parts),
     }
+}
+
+/// Whether the last clause begins with where something is, and its subject is still to come: "to the left of the dog are", "in a
+/// park are".
+fn is_inverted(parts: &[Part]) -> bool {
+    let ends = |part: &Part| matches!(part.item, Item::Stop | Item::Comma | Item::Frame);
+    let clause = parts.rsplit(ends).next().unwrap_or_default();
+    let begins = |at: &usize| {
+        let place = matches!(clause[*at].item, Item::Spatial(_) | Item::Context { .. });
+        place && (*at == 0 || matches!(clause[at - 1].item, Item::And))
+    };
+    let Some(first) = (0..clause.len()).rev().find(begins) else {
+        return false;
+    };
+    let place = &clause[first..];
+    let of = |part: &&Part| matches!(part.item, Item::Spatial(Spatial::Of(_)));
+    let objects = |pair: &&[Part]| {
+        matches!(pair[1].item, Item::Thing(_)) && !matches!(pair[0].item, Item::And)
+    };
+    // All things after it are what it speaks of, "the car and the bus"; one more were the subject.
+    place.iter().filter(of).count() == place.windows(2).filter(objects).count()
 }
 
 /// "a photo of", "draw", "a red kitchen with".
@@ -201,8 +225,7 @@ fn frame(words: &[Word], start: usize) -> Option<usize> {
 /// "chasing a girl", "gently patting the chef": a verb whose object is named with an article or a number and could
 /// itself do something. What is done to things ("holding a cup") only describes who does it.
 fn action(words: &[Word], start: usize) -> Option<(Action, usize)> {
-    let adverb = words.get(start)?.text.ends_with("ly");
-    let verb = start + usize::from(adverb);
+    let verb = start + usize::from(is_adverb(words.get(start)?));
     let word = words.get(verb).filter(|word| word.kind == Kind::Word)?;
     let after_modal = start
         .checked_sub(1)

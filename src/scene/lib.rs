@@ -34,7 +34,7 @@ use std::ops::Range;
 use thiserror::Error;
 
 pub(crate) use clauses::{Reading, read};
-pub use given::GivenRelation;
+pub use given::{GivenRelation, ObjectName};
 pub(crate) use items::{Item, Part};
 pub use relation::Relation;
 pub(crate) use vocabulary::is_finite_verb;

@@ -174,6 +174,11 @@ pub(crate) fn is_subject(noun: &str) -> bool {
     group(noun).is_some_and(|group| ["animal", "person"].contains(&group.singular))
 }
 
+/// Whether what the noun means is eaten or drunk.
+pub(crate) fn is_food(noun: &str) -> bool {
+    group(&singular(noun)).is_some_and(|group| group.singular == "food item")
+}
+
 /// Nouns with a second meaning, and its group: beside a keyboard a mouse is no animal.
 const ALSO: &[(&str, &str)] = &[("mouse", "household item")];
 

@@ -49,7 +49,7 @@ pub(crate) fn is_boundary(words: &[Word], at: usize) -> bool {
 }
 
 fn is_adjective(word: &Word) -> bool {
-    word.is_one_of(ADJECTIVES) || word.text.contains('-')
+    word.is_one_of(ADJECTIVES) || (word.text.contains('-') && !word.is_learned())
 }
 
 /// Whether it looks like "running" or "closed", and is no noun or adjective that does.
@@ -59,12 +59,35 @@ pub(crate) fn is_participle(word: &Word) -> bool {
     (long("ing") || long("ed")) && !word.is_one_of(NO_PARTICIPLES) && !word.is_one_of(ADJECTIVES)
 }
 
-/// Whether the word at `at` is a verb that another one follows: "can be", "will gently sit".
+/// Whether the word says how something is done: "gently", and not "fly".
+pub(crate) fn is_adverb(word: &Word) -> bool {
+    word.text.ends_with("ly") && !is_base_verb(&word.text)
+}
+
+/// Whether the word at `at` is a verb that another one follows: "can be", "will gently sit", "a dog may bark".
 pub(crate) fn is_modal(words: &[Word], at: usize) -> bool {
     let modal = words.get(at).is_some_and(|word| word.is_one_of(MODALS));
-    let adverb = |word: &Word| word.text.ends_with("ly");
-    let verb = at + 1 + usize::from(words.get(at + 1).is_some_and(adverb));
-    modal && words.get(verb).is_some_and(|word| is_base_verb(&word.text))
+    let verb = at + 1 + usize::from(words.get(at + 1).is_some_and(is_adverb));
+    let Some(word) = words.get(verb).filter(|_| modal) else {
+        return false;
+    };
+    // No list has all verbs: after a known noun any word is one that can follow, but for "a fish can sits".
+    is_base_verb(&word.text)
+        || (follows_actor(words, at) && !is_boundary(words, verb) && !is_finite_verb(&word.text))
+}
+
+/// Whether what stands before the modal verb at `at` is what it speaks of: "a dog", "a dog that", but not "tomato" in "tomato
+/// can".
+fn follows_actor(words: &[Word], at: usize) -> bool {
+    let which = at > 0 && words[at - 1].is_one_of(WHICH);
+    let end = at - usize::from(which);
+    let texts: Vec<&str> = words[end.saturating_sub(3)..end]
+        .iter()
+        .map(|word| word.text.as_str())
+        .collect();
+    let known = texts[texts.len() - nouns::known_at_end(&texts)..].join(" ");
+    let canned = words[at].is("can") && !which && nouns::is_food(&known);
+    !known.is_empty() && !canned
 }
 
 /// The noun phrase that begins at word `start`.
@@ -122,6 +145,9 @@ fn before_the_core(words: &[Word], start: usize) -> Option<(usize, Reference, Op
             } else {
                 Reference::New
             };
+        } else if let Some(length) = half_a_dozen(&words[at..]) {
+            count = Some(count.map_or(6, |halves: usize| halves.saturating_mul(6)));
+            at += length - 1;
         } else if let Some(n) = nouns::number(&word.text).filter(|_| !is_boundary(words, at + 1)) {
             // "two dozen eggs"
             let dozens = count.filter(|_| word.is("dozen"));
@@ -140,6 +166,16 @@ fn before_the_core(words: &[Word], start: usize) -> Option<(usize, Reference, Op
         }
         at += 1;
     }
+}
+
+/// "half a dozen" or "half dozen" before a noun, and how many words it has.
+fn half_a_dozen(words: &[Word]) -> Option<usize> {
+    let length = match words {
+        [half, a, dozen, ..] if half.is("half") && a.is("a") && dozen.is("dozen") => 3,
+        [half, dozen, ..] if half.is("half") && dozen.is("dozen") => 2,
+        _ => return None,
+    };
+    (!is_boundary(words, length)).then_some(length)
 }
 
 /// Where the noun phrase ends, and where its head does if "of" follows that.
@@ -175,8 +211,8 @@ fn how_many(before: &[Word], said: Option<usize>, noun: &str, plural: bool) -> O
     let any = |of: &str| before.iter().any(|word| word.is_one_of(of));
     let unchanging = nouns::is_unchanging(noun);
     match said {
-        // "a few dogs", "a few dozen dogs"
-        _ if any("few") => None,
+        // "a few dogs", "a few dozen dogs", "several dozen dogs"
+        _ if any("few") || (any("dozen") && any("several many some multiple various")) => None,
         Some(_) if any("pair") && unchanging => Some(1),
         Some(count) => Some(count),
         // "a group of dogs", "a herd of sheep"
@@ -266,8 +302,8 @@ fn is_verb(words: &[Word], core: usize, at: usize, start: usize) -> bool {
     if after_noun && (is_participle(word) || word.is_one_of(VERBS) || is_modal(words, at)) {
         return true;
     }
-    // "one boat clean", "one goat gentle step"
-    if (word.is_one_of(STATES) || word.is_one_of(ADJECTIVES))
+    // "one boat clean", "one goat gentle step", "a dog <ink-style>"
+    if (word.is_one_of(STATES) || word.is_one_of(ADJECTIVES) || word.is_learned())
         && nouns::known_at_end(&texts) > 0
         && !names_known_thing(words, at)
     {

@@ -39,7 +39,7 @@ pub enum ScheduleError {
         /// Steps in all.
         steps: usize,
     },
-    /// A change that would come after the last step of a second pass.
+    /// A change that would come after the last step of two passes.
     #[error(
         "{construct:?} changes after step {when}, but the second pass ends after step {}: {first} of the first pass and {steps} of \
          its own; write a whole number below that, or a share below 2, where 1.5 is the middle of the second pass",
@@ -55,10 +55,10 @@ pub enum ScheduleError {
         /// Steps of the second.
         steps: usize,
     },
-    /// What a second pass is left with would read as something else.
+    /// What one of two passes has of the prompt would read as something else.
     #[error(
-        "after the first pass {0:?} is left, which reads as a change that was not written; keep changes apart from colons and numbers \
-         in square brackets, or give the second pass a prompt of its own"
+        "in one of the two passes this leaves {0:?}, which reads as a change that was not written; keep changes apart from colons and \
+         numbers in square brackets, or give the second pass a prompt of its own"
     )]
     Joined(String),
     /// More brackets inside brackets than [`MAX_DEPTH`].
@@ -87,7 +87,7 @@ pub fn segments(prompt: &str, steps: usize) -> Result<Vec<Segment>, ScheduleErro
     let parser = Parser {
         prompt,
         closing: &closing,
-        first: None,
+        pass: Pass::Only,
         steps,
     };
     Ok(segments_of(&parser.nodes(0, prompt.len(), 0)?, steps))
@@ -105,6 +105,19 @@ fn segments_of(nodes: &[Node], steps: usize) -> Vec<Segment> {
     segments
 }
 
+/// What a first pass of `steps` steps has of a prompt that is counted on through a second one of `second` steps: what changes after
+/// its end does not change in it, as in A1111's web UI. Whole numbers count the steps of both, shares from 1 to 2 are those of the
+/// second pass. A prompt that changes within the first pass alone is returned as written.
+///
+/// # Errors
+/// As [`segments`], for changes after the end of both. Or what is left cannot be written down.
+pub fn first_pass(prompt: &str, steps: usize, second: usize) -> Result<String, ScheduleError> {
+    match segments(prompt, steps).is_ok() {
+        true => Ok(prompt.to_owned()),
+        false => rewritten(prompt, Pass::First { second }, steps),
+    }
+}
+
 /// What is left of a prompt for a second pass of `steps` steps, over the picture that a first one of `first` steps has made: as
 /// written it is counted through both passes, as returned from the second one's first step. Whole numbers go on after the
 /// first pass's steps, shares from 1 to 2 are those of the second pass, and what alternates begins anew. So A1111's web UI does
@@ -113,11 +126,16 @@ fn segments_of(nodes: &[Node], steps: usize) -> Vec<Segment> {
 /// # Errors
 /// As [`segments`]; what changes in the first pass or at its end has changed. Or what is left cannot be written down.
 pub fn second_pass(prompt: &str, first: usize, steps: usize) -> Result<String, ScheduleError> {
+    rewritten(prompt, Pass::Second { first }, steps)
+}
+
+/// The prompt of one of two passes, which has `steps` steps, as a prompt of its own.
+fn rewritten(prompt: &str, pass: Pass, steps: usize) -> Result<String, ScheduleError> {
     let closing = closing_brackets(prompt);
     let parser = Parser {
         prompt,
         closing: &closing,
-        first: Some(first),
+        pass,
         steps,
     };
     let nodes = parser.nodes(0, prompt.len(), 0)?;
@@ -153,12 +171,23 @@ pub fn sequence(prompts: &[(usize, &str)], steps: usize) -> Result<Vec<Segment>,
     Ok(all)
 }
 
+/// Whose steps a prompt is read for.
+#[derive(Clone, Copy)]
+enum Pass {
+    /// There is one pass.
+    Only,
+    /// The first of two, of which the second has so many steps.
+    First { second: usize },
+    /// The second of two, of which the first has so many steps.
+    Second { first: usize },
+}
+
 struct Parser<'a> {
     prompt: &'a str,
     /// For each byte with a square bracket that is closed, where.
     closing: &'a [(usize, usize)],
-    /// Steps of the pass before, which count with those of this one.
-    first: Option<usize>,
+    pass: Pass,
+    /// Of the pass.
     steps: usize,
 }
 
@@ -212,42 +241,64 @@ impl<'a> Parser<'a> {
             let numeric = when.contains(|c: char| c.is_ascii_digit())
                 && !when.contains(|c: char| c.is_alphabetic());
             if let Some(number) = when.parse::<f64>().ok().filter(|_| numeric) {
-                let step = match (when.contains('.'), self.first) {
-                    (true, None) => number * self.steps as f64,
-                    (true, Some(_)) => (number - 1.0) * self.steps as f64,
-                    (false, first) => number - first.unwrap_or(0) as f64,
-                };
-                if number < 0.0 || step >= self.steps as f64 {
+                let Some(step) = self.step(number, when.contains('.')) else {
                     let construct = self.prompt[open..=close].chars().take(80).collect();
                     return Err(self.late(construct, when.to_owned()));
-                }
+                };
                 let before = if colons.len() == 2 {
                     nodes(open + 1, colons[0])?
                 } else {
                     vec![]
                 };
                 let after = nodes(if colons.len() == 2 { colons[0] } else { open } + 1, *last)?;
-                return Ok(Node::Change(before, after, step as usize));
+                return Ok(match step < self.steps {
+                    true => Node::Change(before, after, step),
+                    // In the second pass: here it is from the start what it was before.
+                    false => Node::Change(vec![], before, 0),
+                });
             }
         }
         Ok(Node::Brackets(nodes(open + 1, close)?))
     }
 
+    /// The step of the pass at which a change at `number` comes, a number of steps or a `share` of them: at or past its last one
+    /// if it comes in the second pass and this is the first. None if it never comes.
+    fn step(&self, number: f64, share: bool) -> Option<usize> {
+        let steps = self.steps as f64;
+        let alone = if share { number * steps } else { number };
+        let second = |first: usize, steps: usize| match share {
+            true => (number - 1.0) * steps as f64,
+            false => number - first as f64,
+        };
+        let (step, comes) = match self.pass {
+            Pass::Only => (alone, alone < steps),
+            Pass::First { second: more } => (alone, second(self.steps, more) < more as f64),
+            Pass::Second { first } => {
+                let step = second(first, self.steps);
+                (step, step < steps)
+            }
+        };
+        (number >= 0.0 && comes).then_some(step as usize)
+    }
+
     /// Why `construct` never changes.
     fn late(&self, construct: String, when: String) -> ScheduleError {
-        let steps = self.steps;
-        match self.first {
-            None => ScheduleError::Late {
-                construct,
-                when,
-                steps,
-            },
-            Some(first) => ScheduleError::LateSecond {
-                construct,
-                when,
-                first,
-                steps,
-            },
+        let (first, steps) = match self.pass {
+            Pass::Only => {
+                return ScheduleError::Late {
+                    construct,
+                    when,
+                    steps: self.steps,
+                };
+            }
+            Pass::First { second } => (self.steps, second),
+            Pass::Second { first } => (first, self.steps),
+        };
+        ScheduleError::LateSecond {
+            construct,
+            when,
+            first,
+            steps,
         }
     }
 
@@ -517,6 +568,34 @@ mod tests {
         assert_eq!(joined, Err(ScheduleError::Joined("[a:0.5]".into())));
         for late in ["a [b:20]", "a [b:2.0]", "a [b:-1]"] {
             let message = second_pass(late, 10, 10).unwrap_err().to_string();
+            assert!(message.contains("ends after step 20"), "{message}");
+        }
+    }
+
+    /// Before 10 steps more, as `get_learned_conditioning_prompt_schedules` of the web UI has it without `hires_steps`: a step past
+    /// the last is the last, after which nothing comes.
+    #[test]
+    fn a_first_pass_ends_before_what_changes_later() {
+        let shown = |prompt: &str| first_pass(prompt, 10, 10).unwrap();
+        assert_eq!(shown("a [cat:dog:19]"), "a cat");
+        assert_eq!(shown("a [b:1.5] c"), "a  c");
+        assert_eq!(shown("a [b:c:12] [d::10]"), "a b d");
+        assert_eq!(
+            shown("[a|[b:c:13]|] [x:(y:1.2):1.25] [z:0.5]"),
+            "[a|b|] x [:z:5]"
+        );
+        assert_eq!(
+            shown("a[b:[c:d:12]:1]e [f] \\[g:h:3\\]"),
+            "a[b:c:1]e [f] \\[g:h:3\\]"
+        );
+        // What changes in it alone stays as written.
+        for prompt in ["a [cat]", "a [b:c:0.25] [d:e:0]", "[a:[b:0:0].5]"] {
+            assert_eq!(shown(prompt), prompt);
+        }
+        let joined = first_pass("[a:[0:3:12].5]", 10, 10);
+        assert_eq!(joined, Err(ScheduleError::Joined("[a:0.5]".into())));
+        for late in ["a [b:20]", "a [b:2.0]", "a [b:-1]", "[x:[y:z:20]:12]"] {
+            let message = first_pass(late, 10, 10).unwrap_err().to_string();
             assert!(message.contains("ends after step 20"), "{message}");
         }
     }

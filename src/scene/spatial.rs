@@ -79,25 +79,29 @@ const NO_CUES: &str = "top hat, tank top, crop top, front door, front yard, fron
 /// What a side may be a side of without another object.
 const PICTURE: &str = "image picture photo photograph frame canvas scene";
 
-/// The first of `words` that speaks of place and is part of no known compound.
+/// The first of `words` that speaks of place and is part of no known compound. Words that underscores join are read as if they
+/// stood alone: "looking_left", "black_tank_top".
 pub(crate) fn cue(words: &[Word]) -> Option<&Word> {
+    let parts: Vec<(&str, &Word)> = words
+        .iter()
+        .flat_map(|word| {
+            // "<left_shoe>" is one.
+            let joint = (!word.is_learned()).then_some('_');
+            let parts = word.text.split(move |letter| Some(letter) == joint);
+            parts.map(move |part| (part, word))
+        })
+        .collect();
+    let cue = |i: &usize| CUES.split(' ').any(|cue| cue == parts[*i].0);
     let compound = |i: usize| {
-        words.get(i..i + 2).is_some_and(|pair| {
+        parts.get(i..i + 2).is_some_and(|pair| {
             NO_CUES
                 .split(", ")
-                .any(|known| known.split_once(' ') == Some((&pair[0].text, &pair[1].text)))
+                .any(|known| known.split_once(' ') == Some((pair[0].0, pair[1].0)))
         })
     };
-    (0..words.len())
-        .find(|i| is_cue(&words[*i]) && !compound(*i) && !(*i > 0 && compound(i - 1)))
-        .map(|i| &words[i])
-}
-
-/// Whether a word speaks of place, or one of those that underscores join in it does: "looking_left".
-fn is_cue(word: &Word) -> bool {
-    let cue = |part: &str| CUES.split(' ').any(|cue| cue == part);
-    let spaced = word.text.replace('_', " ");
-    spaced.split(' ').any(cue) && !NO_CUES.split(", ").any(|known| known == spaced)
+    (0..parts.len())
+        .find(|i| cue(i) && !compound(*i) && !(*i > 0 && compound(i - 1)))
+        .map(|i| parts[i].1)
 }
 
 /// The phrase of place that begins `words`, and how many words it has.

@@ -5,7 +5,7 @@ use proptest::test_runner::RngSeed;
 
 use crate::neutral::{neutral, swapped};
 use crate::words::words;
-use crate::{Scene, schedule, weights};
+use crate::{ObjectName, Scene, schedule, weights};
 
 /// The same cases each time.
 fn config() -> ProptestConfig {
@@ -21,11 +21,11 @@ fn prompt() -> impl Strategy<Value = String> {
     let word = prop::sample::select(vec![
         "a", "the", "two", "dog", "cat", "red", "bench", "to", "left", "right", "of", "the", "on",
         "above", "below", "next", "between", "and", "is", "with", "it", "behind", "near", ".", ",",
-        "BREAK", "photo", "犬", "é",
+        "BREAK", "photo", "犬", "é", "<x-y>",
     ]);
     let sign = prop::sample::select(vec![
         " ", " ", " ", " ", "(", ")", "[", "]", ":", "|", "\\", "1.3", "0.5", "7", ":1.2)",
-        ":0.5]", ":1.25]", ":12]", "\n", "\u{0}",
+        ":0.5]", ":1.25]", ":12]", "\n", "\u{0}", "<", ">",
     ]);
     let piece = prop_oneof![3 => word, 2 => sign];
     prop::collection::vec(piece, 0..40).prop_map(|pieces| pieces.concat())
@@ -57,6 +57,19 @@ proptest! {
     fn what_is_left_for_a_second_pass_is_a_prompt(prompt in prompt(), first in 1usize..20, steps in 1usize..20) {
         if let Ok(left) = schedule::second_pass(&prompt, first, steps) {
             prop_assert!(schedule::segments(&left, steps).is_ok(), "{left:?}");
+        }
+    }
+
+    #[test]
+    fn a_first_pass_is_the_beginning_of_both(prompt in prompt(), steps in 1usize..20, second in 1usize..20) {
+        if let Ok(shown) = schedule::first_pass(&prompt, steps, second) {
+            let segments = schedule::segments(&shown, steps);
+            prop_assert!(segments.is_ok(), "{shown:?}");
+            // Shares are of the first pass; whole numbers are as of one that is as long as both.
+            if let (Ok(both), false) = (schedule::segments(&prompt, steps + second), prompt.contains('.')) {
+                let begun: Vec<_> = both.into_iter().filter(|segment| segment.first_step < steps).collect();
+                prop_assert_eq!(segments, Ok(begun));
+            }
         }
     }
 
@@ -112,4 +125,60 @@ fn compounds_of_place_are_cut_where_they_are_typed() {
         "a", "dog", "LEFT", "of", "a", "cat", ",", "in", "Front", "of", "it",
     ];
     assert_eq!(typed, expected);
+}
+
+/// Textual inversion's words, which tokenizers match as a whole, are nouns.
+#[test]
+fn learned_words_are_nouns() {
+    for (prompt, objects, relations) in [
+        ("a <cat-toy> and a dog", "<cat-toy>, dog", 0),
+        (
+            "a red <Cat-Toy> to the left of a dog",
+            "red <Cat-Toy>, dog",
+            1,
+        ),
+        (
+            "a dog to the left of a (<my_left_shoe>:1.2)",
+            "dog, <my_left_shoe>",
+            1,
+        ),
+        (
+            "a <cat-toy> sitting on a red chair and a <s0><s1>",
+            "<cat-toy>, <s0> <s1>",
+            0,
+        ),
+        ("a <cat-toy> dog left of two <é1>", "<cat-toy> dog, <é1>", 1),
+        // What stands after a known noun says how it looks.
+        (
+            "a dog <ink-style> left of a cat, <ink-style>",
+            "dog, cat",
+            1,
+        ),
+        // No words: marks that separate.
+        ("a dog <-> a cat", "dog, cat", 0),
+        ("a dog <3 a cat < a bird> <", "dog, cat, bird", 0),
+    ] {
+        let scene = Scene::parse(prompt).unwrap();
+        let phrases: Vec<&str> = scene.objects.iter().map(|object| &*object.phrase).collect();
+        assert_eq!(phrases.join(", "), objects, "{prompt}");
+        assert_eq!(scene.relations.len(), relations, "{prompt}");
+        let last = scene.objects.last().unwrap();
+        assert_eq!(prompt[last.bytes.clone()].replace("><", "> <"), last.phrase);
+    }
+    let given = "<cat-toy> | left of | dog".parse().unwrap();
+    let scene = Scene::with_relations("a red <cat-toy> and a dog", &[given]).unwrap();
+    assert_eq!((scene.objects.len(), scene.relations[0].subject), (2, 0));
+}
+
+#[test]
+fn names_have_numbers() {
+    let read = |text| {
+        let name = ObjectName::read(text);
+        (name.phrase, name.number)
+    };
+    assert_eq!(read("dog#2"), ("dog", Some(2)));
+    assert_eq!(read("red dog # 1"), ("red dog", Some(1)));
+    for text in ["dog", "dog#0", "#1", "c# book", "dog#"] {
+        assert_eq!(read(text), (text, None));
+    }
 }

@@ -64,7 +64,8 @@ pub(crate) const PLACES: &str = "kitchen room bedroom bathroom park street field
 pub(crate) const ORDERS: &str = "draw generate create show imagine make paint depict me please";
 
 /// Nouns that stand for their contents: "a pair of dogs".
-pub(crate) const COLLECTIONS: &str = "pair couple group bunch herd flock lot lots set number";
+pub(crate) const COLLECTIONS: &str =
+    "pair couple group bunch herd flock lot lots set number dozens";
 
 /// Adjectives that "and" or a comma may join within a phrase: "a red and white car".
 pub(crate) const ADJECTIVES: &str = "red green blue yellow orange purple pink black white brown gray grey golden gold silver cyan magenta \

@@ -20,7 +20,7 @@ pub(crate) enum Kind {
 pub(crate) struct Word {
     /// In lower case.
     pub text: String,
-    /// As typed, without brackets.
+    /// As typed, without the brackets of weights.
     pub typed: String,
     /// Where it stands in the prompt as typed.
     pub bytes: Range<usize>,
@@ -30,6 +30,11 @@ pub(crate) struct Word {
 impl Word {
     pub fn is(&self, text: &str) -> bool {
         self.text == text
+    }
+
+    /// Whether textual inversion has made it: `<cat-toy>`.
+    pub fn is_learned(&self) -> bool {
+        self.text.starts_with('<')
     }
 
     /// Whether it is one of these, which spaces separate.
@@ -67,6 +72,11 @@ pub(crate) fn words(prompt: &str) -> Result<Vec<Word>, WeightError> {
                     i += 1;
                 }
                 push_word(&mut words, &letters[start..i]);
+                continue;
+            }
+            if let Some(length) = learned(&letters[i..]) {
+                words.push(word(&letters[i..i + length]));
+                i += length;
                 continue;
             }
             i += 1;
@@ -143,6 +153,20 @@ fn belongs(letters: &[(char, usize)], i: usize) -> bool {
             .get(i + 1)
             .is_some_and(|next| next.0.is_ascii_digit());
     c.is_alphanumeric() || ("-'\u{2019}_".contains(c) && after) || (c == '.' && digits)
+}
+
+/// How many of the letters, from the first on, are a word of textual inversion, such as `<cat-toy>`; none if none are.
+fn learned(letters: &[(char, usize)]) -> Option<usize> {
+    let (_, after) = letters.split_first().filter(|(first, _)| first.0 == '<')?;
+    let length = after
+        .iter()
+        .take_while(|letter| letter.0.is_alphanumeric() || JOINTS.contains(&letter.0))
+        .count();
+    let named = after[..length]
+        .iter()
+        .any(|letter| letter.0.is_alphanumeric());
+    let closed = after.get(length).is_some_and(|letter| letter.0 == '>');
+    (named && closed).then_some(length + 2)
 }
 
 /// Whether words are one phrase of place or direction: they mean the same when nothing joins them, as in `left_of` and

@@ -39,6 +39,36 @@ pub fn from_base64(text: &str, param: &'static str) -> Result<Vec<u8>, Refusal> 
 /// # Errors
 /// Not a PNG, JPEG or WebP of at most `pixels` pixels, or one that moves.
 pub fn clean(bytes: &[u8], pixels: u64, param: &'static str) -> Result<Vec<u8>, Refusal> {
+    let decoded = decode(bytes, pixels, param)?;
+    let decoded: DynamicImage = match decoded.color().has_alpha() {
+        true => decoded.into_rgba8().into(),
+        false => decoded.into_rgb8().into(),
+    };
+    encode(&decoded, param)
+}
+
+/// A picture whose file is `bytes` with what is transparent laid over white; as it was sent if nothing can be.
+///
+/// # Errors
+/// As [`clean`].
+pub fn over_white(bytes: Vec<u8>, pixels: u64, param: &'static str) -> Result<Vec<u8>, Refusal> {
+    let decoded = decode(&bytes, pixels, param)?;
+    if !decoded.color().has_alpha() {
+        return Ok(bytes);
+    }
+    let mut picture = decoded.into_rgba8();
+    for pixel in picture.pixels_mut() {
+        let alpha = u32::from(pixel.0[3]);
+        let over = |value: u8| u32::from(value) * alpha + 255 * (255 - alpha);
+        // Rounded, as Pillow pastes.
+        pixel.0 = pixel.0.map(|value| ((over(value) + 127) / 255) as u8);
+    }
+    let opaque = DynamicImage::from(picture).into_rgb8();
+    encode(&opaque.into(), param)
+}
+
+/// The picture the right way up, if [`clean`] takes it.
+fn decode(bytes: &[u8], pixels: u64, param: &'static str) -> Result<DynamicImage, Refusal> {
     let wrong = |message: String| Refusal::new(param, message);
     let unreadable = "not a readable PNG, JPEG or WebP picture";
     let reader = || ImageReader::new(Cursor::new(bytes)).with_guessed_format();
@@ -63,15 +93,14 @@ pub fn clean(bytes: &[u8], pixels: u64, param: &'static str) -> Result<Vec<u8>, 
     let reader = reader().map_err(|_| wrong(unreadable.into()))?;
     let mut limits = Limits::default();
     limits.max_alloc = Some(pixels * 16 + MOST_TEXT);
-    let decoded = upright(reader, limits)
-        .map_err(|_| wrong(format!("{unreadable}: it is damaged or cut short")))?;
-    let decoded: DynamicImage = match decoded.color().has_alpha() {
-        true => decoded.into_rgba8().into(),
-        false => decoded.into_rgb8().into(),
-    };
+    upright(reader, limits).map_err(|_| wrong(format!("{unreadable}: it is damaged or cut short")))
+}
+
+/// The PNG of a picture.
+fn encode(picture: &DynamicImage, param: &'static str) -> Result<Vec<u8>, Refusal> {
     let mut png = Vec::new();
-    let written = decoded.write_to(&mut Cursor::new(&mut png), ImageFormat::Png);
-    written.map_err(|error| wrong(format!("the picture cannot be used: {error}")))?;
+    let written = picture.write_to(&mut Cursor::new(&mut png), ImageFormat::Png);
+    written.map_err(|error| Refusal::new(param, format!("the picture cannot be used: {error}")))?;
     Ok(png)
 }
 

@@ -36,7 +36,7 @@ pub enum SourceError {
     /// A template that says nothing of a picture.
     #[error(
         "the name template {template:?} {why}; it needs {{prompt_id}}, {{number}} or {{prompt}} for the prompt, and \
-         {{seed}} or {{n}} for which of its pictures it is, such as {{prompt_id}}/{{n}}.png"
+         {{seed}} or {{index}} for which of its pictures it is, such as {{prompt_id}}/{{index}}.png"
     )]
     Template {
         /// As given.

@@ -22,6 +22,7 @@ use crate::output::manifest::{
     BURN_VERSION, CodeVersion, GenParams, ManifestLine, ModelLine, Place,
 };
 use crate::picture::{Picture, PictureTensor};
+use crate::prompt::compose::scene_of;
 use crate::prompt::scene::Scene;
 use crate::request::{RewardKind, SearchConfig};
 use crate::sources::{self, File, Origin, Outcome, Source, SourceError, Wishes, upright};
@@ -51,10 +52,18 @@ pub struct SourceMaker<'a> {
     told_size: bool,
 }
 
-/// What a prompt says: its relations are the set's, which knows them also where English leaves them open.
+/// What a prompt says, a composed one by its first part: its relations are the set's, which knows them also where English leaves
+/// them open.
 fn scene(prompt: &SuitePrompt) -> Scene {
     let given = given_relations(&prompt.objects, &prompt.relations);
-    Scene::with_relations(&prompt.prompt, &given).unwrap_or_default()
+    let scene = scene_of(&prompt.prompt, &given).unwrap_or_default();
+    match given.is_empty() {
+        true => Scene {
+            relations: Vec::new(),
+            ..scene
+        },
+        false => scene,
+    }
 }
 
 /// The line of a manifest for a picture from elsewhere. What is not known of how it was made is 0 or empty.
@@ -357,5 +366,18 @@ mod tests {
             assert_eq!(says(text, second_left.clone()), second_left, "{text}");
             assert!(says(text, Vec::new()).is_empty(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_composed_prompt_is_read_from_its_first_part() {
+        let prompt = SuitePrompt {
+            prompt: "a dog left of a cat AND a dog".into(),
+            objects: vec!["dog".into(), "cat".into()],
+            relations: vec![StatedRelation::of_two(0, Relation::LeftOf, 1)],
+            ..SuitePrompt::default()
+        };
+        let Scene { objects, relations } = scene(&prompt);
+        let nouns: Vec<&str> = objects.iter().map(|object| object.noun.as_str()).collect();
+        assert_eq!((nouns, relations), (vec!["dog", "cat"], prompt.relations));
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::SuitePrompt;
 use super::method::Method;
-use super::plan::{Plan, differences, prompts_id};
+use super::plan::{Plan, SourceId, differences, prompts_id};
 
 /// A setting that two plans have differently.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,9 @@ impl fmt::Display for Contradiction {
 
 /// The run that has what one plan has and what another has.
 ///
-/// The order is that of the one that has all of the other's, or else that which is there, followed by what is new.
+/// The order is that of the one that has all of the other's, or else that which is there, followed by what is new. Seeds of
+/// pictures that are in a folder come in the latter order always: the place of a seed is the number of its file. Of the judge
+/// of candidates nothing is said as long as one of the plans asks none.
 ///
 /// # Errors
 /// Everything that the two say differently.
@@ -62,12 +64,11 @@ pub fn union(there: &Plan, asked: &Plan) -> Result<Plan, Vec<Contradiction>> {
         },
     );
     found.extend(changed);
-    let seeds = join(
-        &there.config.seeds,
-        &asked.config.seeds,
-        |seed| *seed,
-        |_, _| {},
-    );
+    let (old, new) = (&there.config.seeds, &asked.config.seeds);
+    let seeds = match there.config.source {
+        Some(SourceId::Pictures { .. }) => append(old, new, |seed| *seed),
+        _ => join(old, new, |seed| *seed, |_, _| {}),
+    };
     if !found.is_empty() {
         return Err(found);
     }
@@ -75,6 +76,7 @@ pub fn union(there: &Plan, asked: &Plan) -> Result<Plan, Vec<Contradiction>> {
     config.methods = methods;
     config.seeds = seeds;
     config.prompts = prompts.len();
+    config.judge = config.judge.or_else(|| asked.config.judge.clone());
     if prompts != there.prompts {
         // A file of prompts that has grown has another version.
         config.suite = asked.config.suite.clone();
@@ -85,12 +87,14 @@ pub fn union(there: &Plan, asked: &Plan) -> Result<Plan, Vec<Contradiction>> {
 
 /// Everything but what may grow.
 fn settings(there: &Plan, asked: &Plan) -> Vec<Contradiction> {
+    let both_judged = there.config.asks_judge() && asked.config.asks_judge();
     let value = |plan: &Plan| {
         let mut config = plan.config.clone();
         config.methods.clear();
         config.seeds.clear();
         config.prompts = 0;
         config.suite.sha256.clear();
+        config.judge = config.judge.filter(|_| both_judged);
         // Of a file, the version is the digest of its bytes.
         if config.suite.version.starts_with("sha256:") {
             config.suite.version.clear();
@@ -155,13 +159,22 @@ fn join<T: Clone + PartialEq, K: Hash + Eq>(
     if older.len() < newer.len() && older.iter().all(|key| newer.contains_key(key)) {
         return asked.to_vec();
     }
+    append(there, asked, key)
+}
+
+/// All of `there`, followed by what of `asked` is new.
+fn append<T: Clone, K: Hash + Eq>(there: &[T], asked: &[T], key: impl Fn(&T) -> K) -> Vec<T> {
+    let older: HashSet<K> = there.iter().map(&key).collect();
     let new = asked.iter().filter(|one| !older.contains(&key(one)));
     there.iter().chain(new).cloned().collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::suite::plan::JudgeId;
     use crate::suite::tests::plan;
 
     fn names(plan: &Plan) -> Vec<&str> {
@@ -193,6 +206,67 @@ mod tests {
         assert_eq!(both.prompts.len(), 5);
         assert_eq!(both.config.prompts, 5);
         assert_eq!(both.config.suite.sha256, prompts_id(&both.prompts).unwrap());
+    }
+
+    /// A folder's pictures are numbered by the places of their seeds.
+    #[test]
+    fn pictures_that_are_there_keep_their_numbers() {
+        let with = |seeds: &[u64]| {
+            let mut plan = plan(1, 1, &["prompt-only"]);
+            (plan.config.model, plan.config.sampling) = (None, None);
+            plan.config.source = Some(SourceId::Pictures {
+                name: "p".into(),
+                layout: "visor".parse().unwrap(),
+            });
+            plan.config.seeds = seeds.to_vec();
+            plan
+        };
+        let seeds = |there: &[u64], asked: &[u64]| {
+            let both = union(&with(there), &with(asked)).unwrap();
+            both.config.seeds
+        };
+        assert_eq!(seeds(&[2, 3], &[0, 1, 2, 3]), [2, 3, 0, 1]);
+        assert_eq!(seeds(&[0, 1], &[2, 3]), [0, 1, 2, 3]);
+        assert_eq!(seeds(&[2, 3, 0, 1], &[0, 1]), [2, 3, 0, 1]);
+    }
+
+    #[test]
+    fn one_judge_chooses_all_candidates_of_a_run() {
+        let with = |methods: &[&str], model: Option<&str>| {
+            let mut plan = plan(1, 1, methods);
+            plan.config.judge = model.map(|model| JudgeId {
+                model: model.into(),
+                settings: json!({"request": {"temperature": 0.0}}),
+            });
+            plan
+        };
+        let plain = with(&["prompt-only"], None);
+        let judged = with(&["prompt-only", "best-of-2-judge"], Some("a"));
+        // Methods that ask no judge come and go.
+        for (there, asked) in [(&plain, &judged), (&judged, &plain)] {
+            assert_eq!(union(there, asked).unwrap(), judged);
+        }
+        let contradictions = |there: &Plan, asked: &Plan| {
+            let found = union(there, asked).unwrap_err();
+            found
+                .iter()
+                .map(Contradiction::to_string)
+                .collect::<Vec<_>>()
+        };
+        let other = with(&["best-of-2-judge"], Some("b"));
+        assert_eq!(
+            contradictions(&judged, &other),
+            ["judge.model: \"a\" there, \"b\" asked for"]
+        );
+        let mut warmer = judged.clone();
+        warmer.config.judge.as_mut().unwrap().settings["request"]["temperature"] = json!(0.5);
+        assert_eq!(
+            contradictions(&judged, &warmer),
+            ["judge.settings.request.temperature: 0.0 there, 0.5 asked for"]
+        );
+        // Nobody knows who chose.
+        let unknown = with(&["best-of-2-judge"], None);
+        assert_eq!(contradictions(&unknown, &judged).len(), 1);
     }
 
     #[test]

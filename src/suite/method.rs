@@ -100,6 +100,12 @@ impl Method {
         }
     }
 
+    /// Whether a judge scores its candidates.
+    pub fn asks_judge(&self) -> bool {
+        let search = self.search.as_ref();
+        search.is_some_and(|search| search.reward == RewardKind::Judge)
+    }
+
     /// The methods in a TOML file: as [`from_toml`](Self::from_toml).
     ///
     /// # Errors

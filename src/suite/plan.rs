@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use super::shard::Shard;
 use super::{Suite, SuitePrompt};
-pub use config::{CheckerId, RunConfig, Sampling, SuiteId};
+pub use config::{CheckerId, JudgeId, RunConfig, Sampling, SuiteId};
 pub use differences::differences;
 pub use source::{Interface, SourceId};
 

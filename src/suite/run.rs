@@ -301,7 +301,7 @@ impl ResultWriter<'_> {
                 let mut files = vec![(name, made.to_png(self.device).map_err(fail)?)];
                 // Of several sizes the first, which has the most cells.
                 if let Some(maps) = made.maps.first() {
-                    for (object, map) in maps.file_names().iter().zip(maps.mean()) {
+                    for (object, map) in maps.file_names(&[]).iter().zip(maps.mean()) {
                         let name = format!("maps/{sample_id}-{object}.png");
                         let drawn = map.over(&made.picture, map.peak());
                         files.push((name, png::encode_plain(&drawn).map_err(fail)?));

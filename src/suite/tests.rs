@@ -141,6 +141,7 @@ pub(super) fn plan(prompts: usize, seeds: u64, methods: &[&str]) -> Plan {
             }),
             source: None,
             checker: None,
+            judge: None,
             attention_maps: false,
             shard: None,
         },

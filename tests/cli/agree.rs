@@ -127,6 +127,38 @@ fn people_agree_as_in_the_references() {
     );
 }
 
+/// Neither what most of them say nor the score is one more person.
+#[test]
+fn scores_and_majorities_are_no_people() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    write("a.csv", "id,choice\n1,x\n2,y\n3,x\n4,y\n");
+    write("b.csv", "id,choice\n1,x\n2,y\n3,y\n4,x\n");
+    write("c.csv", "id,choice\n1,y\n2,x\n3,x\n4,y\n");
+    write(
+        "scores.csv",
+        "id,model,score\n1,x,1\n1,y,0\n2,x,0\n2,y,1\n3,x,1\n3,y,0\n4,x,0\n4,y,1\n",
+    );
+    let json = |args: &[&str]| -> Value {
+        let more = ["--bootstrap", "10", "--json"];
+        let printed = works(folder.path(), &[&["agree"][..], args, &more].concat());
+        serde_json::from_str(&printed).unwrap()
+    };
+    let labels = json(&["labels", "a.csv", "b.csv", "c.csv"]);
+    let of = ["choices", "--scores", "scores.csv", "--people"];
+    let choices = json(&[&of[..], &["a.csv", "b.csv", "c.csv"]].concat());
+    // Two of three agree on each item, and each word is said as often: (1/3 - 1/2) / (1 - 1/2).
+    close(&choices["fleiss_kappa"], &Value::from(-1.0_f64 / 3.0));
+    for name in ["fleiss_kappa", "krippendorff_alpha", "items", "divided"] {
+        assert_eq!(choices[name], labels[name], "{name}");
+    }
+    // Five are compared with each other.
+    assert_eq!(choices["pairs"].as_array().unwrap().len(), 10);
+    let one = json(&[&of[..], &["a.csv"]].concat());
+    assert_eq!(one["pairs"].as_array().unwrap().len(), 1);
+    assert_eq!(one.get("fleiss_kappa"), None);
+}
+
 #[test]
 fn tables_go_into_files() {
     let folder = tempfile::tempdir().unwrap();
@@ -290,7 +322,19 @@ fn pages_ask_for_words_numbers_and_choices() {
     };
     refuses(at, &page(&[]), &["--words"]);
     refuses(at, &page(&["--words", "right"]), &["only one answer"]);
-    refuses(at, &page(&["--scales", "notes"]), &["\"notes\" cannot be"]);
+    for name in [
+        "id",
+        "sample_id",
+        "custom_id",
+        "item",
+        "notes",
+        "timestamp",
+        "prompt",
+    ] {
+        let told = format!("{name:?} cannot be an axis");
+        refuses(at, &page(&["--scales", name]), &[&told, "something else"]);
+    }
+    refuses(at, &page(&["--scales", "overall,"]), &["it is empty"]);
     refuses(at, &page(&["--choice", "sd,sdxl"]), &["1 has no sdxl"]);
     fs::remove_file(at.join("b.png")).unwrap();
     refuses(at, &page(&["--words", "yes,no"]), &["cannot read", "b.png"]);

@@ -33,7 +33,7 @@ fn expected<const N: usize>(all: [(&str, &str); N]) -> Vec<(String, String)> {
         .to_vec()
 }
 
-/// As guidance reads it; a relation that is given may be about all parts.
+/// As guidance reads it; a relation that is given is about all parts where the first does not name it.
 #[test]
 fn a_composed_prompt_asks_for_its_first_part() {
     let folder = tempfile::tempdir().unwrap();
@@ -46,6 +46,8 @@ fn a_composed_prompt_asks_for_its_first_part() {
     let checker = ["--checker", "toybox", "--prompt"];
     passes(&[&checker[..], &["a dog left of a cat AND a bird :0.5"]].concat());
     let given = ["a dog AND a cat", "--relation", "dog | left of | cat"];
+    passes(&[&checker[..], &given].concat());
+    let given = ["a dog and a cat AND a dog", given[1], given[2]];
     passes(&[&checker[..], &given].concat());
 }
 

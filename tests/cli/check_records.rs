@@ -408,6 +408,19 @@ fn other_wrong_input() {
         error.contains("config.yaml") && error.contains("`detection_scor`"),
         "{error}"
     );
+    let judged: [&Path; 6] = [
+        flags[0],
+        &records,
+        flags[2],
+        &out,
+        Path::new("--judge"),
+        Path::new("oracle"),
+    ];
+    let output = check(&judged);
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains("nothing to ask --judge about"), "{error}");
+    assert!(!out.exists());
     let error = run(
         &place.path().join("none.jsonl"),
         &folder.join("checker_config.yaml"),

@@ -170,6 +170,7 @@ fn wrong_input_is_refused() {
             &["photos", "--judge-model", "x"],
             &["--judge-model needs --judge"],
         ),
+        (&["photos", "--judge", "oracle"], &["--detections"]),
     ] {
         refuses(folder, &with(args), parts);
     }

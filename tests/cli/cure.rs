@@ -197,6 +197,23 @@ fn what_makes_no_sense_is_refused() {
     refused("--most-prompts 9999", &["too few pairs"]);
     refused("--features nowhere", &["cannot use --features nowhere"]);
     refused("--rank 0", &["rank", "0"]);
+    // What it never takes is not offered.
+    let help = works(folder, &["ots", "cure", "--help"]);
+    for hidden in [
+        "s3://",
+        "--every",
+        "--limit",
+        "--shard",
+        "--pictures",
+        "--endpoint",
+    ] {
+        assert!(!help.contains(hidden), "{hidden}: {help}");
+    }
+    let help = works(folder, &["train", "steer", "--help"]);
+    assert!(help.contains("--pictures <RUN>"), "{help}");
+    for hidden in ["s3://", "--shard", "--endpoint", "--layout"] {
+        assert!(!help.contains(hidden), "{hidden}: {help}");
+    }
     refused("--layout-share 2", &["--layout-share is 2", "from 0 to 1"]);
     let pairs = "ots cure --pairs nowhere --device flex --out none";
     refuses(

@@ -177,6 +177,30 @@ fn what_cannot_be_looked_at_is_told_and_the_rest_is_done() {
     }
 }
 
+/// Boxes of low scores have the words that they have their scores from as labels, not only words above 0.25.
+#[test]
+fn each_box_of_a_phrase_has_a_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let (picture, grounding) = (
+        fixture("toybox/6.png"),
+        fixture("eyes/grounding-dino/model"),
+    );
+    let args = [
+        picture.to_str().unwrap(),
+        "--checker",
+        grounding.to_str().unwrap(),
+        "--prompt",
+        "a cat to the left of a fire hydrant",
+        "--json",
+    ];
+    let output = detect(folder.path(), &args);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let seen = lines(&stdout(&output));
+    let found = seen[0]["detections"].as_array().unwrap();
+    assert!(found.iter().any(|one| one["score"].as_f64() < Some(0.25)));
+    assert!(found.iter().all(|one| one["label"] != ""), "{found:?}");
+}
+
 /// A detector that takes any phrase is asked for what the prompt names, also twice; without a prompt it would find nothing.
 #[test]
 fn what_finds_only_what_it_is_asked_for_is_asked() {

@@ -174,6 +174,42 @@ fn a_run_shows_them_too() {
 }
 
 #[test]
+fn the_toybox_shows_them_in_runs_with_its_own() {
+    let (folder, ..) = prepared();
+    let folder = folder.path();
+    fs::write(folder.join("p.txt"), "a dog to the left of a cat\n").unwrap();
+    fs::write(
+        folder.join("m.toml"),
+        "[[method]]\nname = \"shown\"\npictures = [{ path = \"second.png\", scale = 0.5 }]\n",
+    )
+    .unwrap();
+    let adapters = |out: &str, more: &[&str]| {
+        let run = [
+            "-q",
+            "run",
+            "p.txt",
+            "--seeds",
+            "1",
+            "--steps",
+            "2",
+            "--checker",
+            "none",
+            "--out",
+            out,
+        ];
+        works(folder, &[&run[..], more].concat());
+        let text = fs::read_to_string(folder.join(out).join("run.json")).unwrap();
+        let run: Value = serde_json::from_str(&text).unwrap();
+        run["model"]["adapters"].clone()
+    };
+    let own = serde_json::json!([{ "path": "toybox" }]);
+    assert_eq!(adapters("all", &["--ip-picture", "first.png"]), own);
+    assert_eq!(adapters("one", &["--methods", "m.toml"]), own);
+    // The networks of other runs stay what they were.
+    assert_eq!(adapters("none", &[]), Value::Null);
+}
+
+#[test]
 fn wrong_input_has_one_clear_message() {
     let (folder, checkpoint, adapter) = prepared();
     let folder = folder.path();

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::judge_runs::question;
 use crate::program::{prepose, prepose_in, refuses, stderr, stdout, works};
+use crate::support::fixture;
 
 /// Pictures, cases and detections: in two of three the dog is on the left.
 fn provide(folder: &Path) {
@@ -283,6 +284,11 @@ fn wrong_judgings_are_refused() {
     );
     refuses(
         at,
+        &with(&["--judge", "oracle", "--judge-key", "PREPOSE_NO_SUCH_KEY"]),
+        &["PREPOSE_NO_SUCH_KEY is not set"],
+    );
+    refuses(
+        at,
         &with(&["--detections", "cases.jsonl"]),
         &["cases.jsonl"],
     );
@@ -302,6 +308,34 @@ fn wrong_judgings_are_refused() {
             "judged",
         ],
         &["needs --graphs"],
+    );
+    // What another benchmark reads, even where it is what would hold anyway.
+    for (more, benchmark) in [
+        (["--gamma", "0"], "scene"),
+        (["--graphs", "nowhere"], "scene"),
+        (["--control", "shuffled"], "spatialgen"),
+        (["--rounds", "5"], "spatialgen"),
+    ] {
+        let told = format!("{} is for --benchmark {benchmark}", more[0]);
+        refuses(at, &with(&more), &[told.as_str()]);
+    }
+    let spatialgen = [
+        "judge",
+        "pictures",
+        "--benchmark",
+        "spatialgen",
+        "--out",
+        "judged",
+    ];
+    refuses(
+        at,
+        &[&spatialgen[..], &["--cases", "cases.jsonl"]].concat(),
+        &["--cases is for --benchmark ots"],
+    );
+    refuses(
+        at,
+        &[&spatialgen[..], &["--judge-rounds", "3"]].concat(),
+        &["--rounds says how many answers"],
     );
     refuses(
         at,
@@ -349,6 +383,34 @@ fn scribe() -> Stub {
         })
     })
     .unwrap()
+}
+
+/// No box writes or reads texts.
+#[test]
+fn scenes_in_words_are_not_for_the_oracle() {
+    let folder = tempfile::tempdir().unwrap();
+    for command in ["compose", "extract", "annotate", "classify", "attributes"] {
+        let help = works(folder.path(), &["scene", command, "--help"]);
+        assert!(
+            help.contains("--judge <URL>") && !help.contains("oracle"),
+            "{help}"
+        );
+    }
+    let help = works(folder.path(), &["scene", "refine", "--help"]);
+    assert!(help.contains("oracle"), "{help}");
+    for (command, sends_pictures) in [
+        ("compose", false),
+        ("attributes", false),
+        ("annotate", true),
+    ] {
+        let help = works(folder.path(), &["scene", command, "--help"]);
+        assert_eq!(help.contains("--largest"), sends_pictures, "{help}");
+    }
+    fs::write(folder.path().join("categories.txt"), "apple\n").unwrap();
+    let plain = ["scene", "attributes", "categories.txt", "--plain"];
+    works(folder.path(), &plain);
+    let judged = [&plain[..], &["--judge", "oracle"]].concat();
+    refuses(folder.path(), &judged, &["cannot be used with"]);
 }
 
 #[test]
@@ -405,6 +467,14 @@ fn scenes_go_into_words_and_back() {
     );
     let asked = stub.asked().pop().unwrap().json();
     assert_eq!(asked["messages"][0]["content"][0]["type"], "image_url");
+    // Photos are sent upright, and so are their sizes: 24 × 16 in the file, a quarter turn from that.
+    fs::copy(fixture("training-data/turned.jpg"), at.join("turned.jpg")).unwrap();
+    let turned = objects.replace("pictures/0.png", "turned.jpg");
+    fs::write(at.join("objects.jsonl"), turned).unwrap();
+    run(&["annotate", "objects.jsonl"]);
+    let asked = stub.asked().pop().unwrap().json();
+    let text = asked["messages"][0]["content"][1]["text"].as_str().unwrap();
+    assert!(text.contains("are (16, 24)."), "{text}");
 
     fs::write(at.join("graphs.jsonl"), graphs.lines().next().unwrap()).unwrap();
     let line = read(&stdout(&run(&["classify", "graphs.jsonl"])));

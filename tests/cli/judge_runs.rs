@@ -81,7 +81,7 @@ fn a_model_chooses_and_judges() {
             "--pictures",
             "pictures",
             "--name-template",
-            "{prompt_id}_{n}.png",
+            "{prompt_id}_{index}.png",
             "--seeds",
             "0",
             "--checker",
@@ -159,6 +159,85 @@ fn a_model_chooses_and_judges() {
 
     // A finished run that was judged is as it was written.
     works(at, &["-q", "verify", "r"]);
+}
+
+/// Candidates of one method are all chosen by one judge, wherever it listens; methods that need none come and go.
+#[test]
+fn another_judge_of_candidates_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    provide(at);
+    let stubs = [seer(), seer()];
+    let urls = stubs.each_ref().map(|stub| format!("{}/v1", stub.address));
+    let run = |method: &str, seeds: &str, judge: &[&str]| {
+        let args = [
+            "-q",
+            "run",
+            "mine.jsonl",
+            "--pictures",
+            "pictures",
+            "--name-template",
+            "{prompt_id}_{index}.png",
+            "--checker",
+            "none",
+            "--out",
+            "r",
+            "--method",
+            method,
+            "--seeds",
+            seeds,
+        ];
+        prepose_in(at, &[&args[..], judge].concat())
+    };
+    let search = "best-of-2-judge";
+    let succeeds = |output: std::process::Output| {
+        assert!(output.status.success(), "{}", stderr(&output));
+    };
+    let fails = |output: std::process::Output, why: &str| {
+        let error = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(why), "{error}");
+    };
+    succeeds(run("prompt-only", "0", &[]));
+    assert_eq!(read(&at.join("r/run.json"))["judge"], Value::Null);
+    succeeds(run(
+        search,
+        "0",
+        &["--judge", &urls[0], "--judge-model", "vlm"],
+    ));
+    let judge = read(&at.join("r/run.json"))["judge"].clone();
+    assert_eq!(judge["model"], "vlm");
+    assert_eq!(judge["settings"]["server"], "http://127.0.0.1/v1");
+    fails(
+        run(
+            search,
+            "0-1",
+            &["--judge", &urls[1], "--judge-model", "other"],
+        ),
+        "judge.model: \"vlm\" there, \"other\" asked for",
+    );
+    fails(
+        run(
+            search,
+            "0-1",
+            &[
+                "--judge",
+                &urls[1],
+                "--judge-model",
+                "vlm",
+                "--temperature",
+                "0.5",
+            ],
+        ),
+        "temperature: 0.0 there, 0.5 asked for",
+    );
+    succeeds(run("prompt-only", "0-1", &[]));
+    succeeds(run(
+        search,
+        "0-1",
+        &["--judge", &urls[1], "--judge-model", "vlm"],
+    ));
+    assert_eq!(read(&at.join("r/run.json"))["judge"], judge);
 }
 
 /// The oracle sees what the checker sees, so that both agree about what is decided.
@@ -330,8 +409,19 @@ fn judges_that_cannot_work_are_refused_before_anything_is_made() {
     refuses(
         at,
         &["score", "pse", "mine.jsonl", "--judge", "oracle"],
-        &["--judge and --checker are for prepose score judge"],
+        &["--judge is for prepose score judge"],
     );
+    // How somebody is asked says nothing where nobody is.
+    refuses(at, &run(&["r", "--judge-rounds", "3"]), &["--judge <URL"]);
+    for more in [["--judge-asks", "ots"], ["--price", "1,2"]] {
+        let check = [
+            "check",
+            "pictures/p0_0.png",
+            "--prompt",
+            "a dog left of a cat",
+        ];
+        refuses(at, &[&check[..], &more].concat(), &["--judge <URL"]);
+    }
     refuses(
         at,
         &[
@@ -369,7 +459,7 @@ fn a_server_that_is_gone_loses_nothing() {
         "--pictures",
         "pictures",
         "--name-template",
-        "{prompt_id}_{n}.png",
+        "{prompt_id}_{index}.png",
         "--seeds",
         "0",
         "--checker",

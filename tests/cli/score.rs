@@ -439,6 +439,30 @@ fn wrong_arguments() {
         &["visor", "d.jsonl", "--metadata", "none"],
         "cannot read none",
     );
+    // What the rule does not read, wherever it is told.
+    for (rule, more, part) in [
+        (
+            "pse",
+            &["--of", "visor"][..],
+            "--of is for prepose score opse",
+        ),
+        ("pse", &["--rounds", "100"], "--rounds is for"),
+        (
+            "pse",
+            &["--seed", "1"],
+            "opse or pse-corruptions or quality",
+        ),
+        ("pse", &["--clip-prompt", ""], "--clip-prompt is for"),
+        ("pse", &["--judge-rounds", "5"], "--judge-rounds is for"),
+        ("pse", &["--neighbours", "2"], "--neighbours is for"),
+        ("pse", &["--mask-choice", "union"], "--masks <PATH>"),
+        ("clip-score", &["--min-score", "0.4"], "--min-score is for"),
+        ("clip-score", &["--published"], "--published is for"),
+        ("judge", &["--clip", "nothere"], "--clip is for"),
+        ("quality", &["--min-score", "0.4"], "--min-score is for"),
+    ] {
+        refuses(&[&[rule, "d.jsonl"], more].concat(), part);
+    }
     refuses(
         &["visor", "d.jsonl", "--min-score", "NaN"],
         "--min-score is NaN",

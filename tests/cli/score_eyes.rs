@@ -81,6 +81,27 @@ fn depth_and_masks_are_looked_for_where_lines_have_none() {
     assert_ne!(flat["pictures"][0], boxes["pictures"][0]);
 }
 
+/// Boxes of `detect` are those of the turned picture.
+#[test]
+fn photos_are_turned_as_their_exif_data_say() {
+    // 24 × 16 in the file, a quarter turn from upright.
+    let folder = folder(|line| {
+        line["file"] = "turned.jpg".into();
+        line["width"] = 16.into();
+        line["height"] = 24.into();
+        line["detections"][0]["box_xyxy"] = json!([0.0, 2.0, 8.0, 20.0]);
+        line["detections"][1]["box_xyxy"] = json!([6.0, 2.0, 15.0, 22.0]);
+    });
+    let photo = fixture("training-data/turned.jpg");
+    fs::copy(photo, folder.path().join("turned.jpg")).unwrap();
+    let depth = eye("depth");
+    let args = [
+        "score", "pse-3d", "d.jsonl", "--json", "--device", "flex", "--depth", &depth,
+    ];
+    let scored = said(folder.path(), &args);
+    assert!(scored["pictures"][0]["score"].is_number(), "{scored}");
+}
+
 #[test]
 fn what_cannot_be_looked_at_is_said_and_the_rest_scored() {
     let depth = eye("depth");
@@ -262,6 +283,64 @@ fn clip_scores_of_a_manifest_and_of_pictures() {
         table.contains("CLIPScore") && table.contains("cosine"),
         "{table}"
     );
+}
+
+/// Pictures are compared with the words that they were last made for, wherever their prompt is read; captions have no notation.
+#[test]
+fn prompts_are_compared_in_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let prompt = "a [dog:cat:0.5] BREAK to the left of a (car:1.4) AND a pizza :0.5";
+    let make = ["generate", prompt, "--steps", "4", "--seeds", "1,2"];
+    works(
+        folder,
+        &[&make[..], &["--device", "flex", "-o", "o/"]].concat(),
+    );
+    let files = fs::read_dir(folder.join("o")).unwrap();
+    let files = files.map(|file| file.unwrap().path());
+    let mut pictures: Vec<_> = files
+        .filter(|path| path.extension().is_some_and(|ending| ending == "png"))
+        .collect();
+    pictures.sort();
+    let cosine = |files: &[&str]| {
+        let clip = ["--clip", "toybox-clip", "--clip-prompt", "", "--json"];
+        let args = [
+            &["score", "clip-score", "--device", "flex"][..],
+            files,
+            &clip,
+        ]
+        .concat();
+        let told = said(folder, &args);
+        assert_eq!(told["figures"]["pictures"], 2, "{told}");
+        told["figures"]["cosine"].as_f64().unwrap()
+    };
+    let captions = |path: &dyn Fn(usize) -> String, text: &str| {
+        let line = |i| format!("{}\n", json!({"image_path": path(i), "prompt": text}));
+        fs::write(
+            folder.join("asked.jsonl"),
+            (0..2).map(line).collect::<String>(),
+        )
+        .unwrap();
+        cosine(&["asked.jsonl"])
+    };
+    let made = |i: usize| pictures[i].to_string_lossy().into_owned();
+    let words = captions(&made, "a cat to the left of a car");
+    assert_eq!(cosine(&["o/manifest.jsonl"]), words);
+    assert_eq!(cosine(&[&made(0), &made(1)]), words);
+    let measure = ["score", "quality", "o", "--features", "toybox-clip"];
+    let more = ["--clip-prompt", "", "--device", "flex", "--json"];
+    let told = said(folder, &[measure, more].concat());
+    let figures = told["sets"][0]["figures"].as_array().unwrap();
+    let figure = figures.iter().find(|one| one["name"] == "cosine").unwrap();
+    assert!((figure["value"].as_f64().unwrap() - words).abs() < 1e-5);
+    // Without its request a picture is anybody's.
+    for (i, path) in pictures.iter().enumerate() {
+        let picture = Picture::decode(&fs::read(path).unwrap()).unwrap();
+        png::save_plain(&folder.join(format!("{i}.png")), &picture).unwrap();
+    }
+    let plain = |i: usize| format!("{i}.png");
+    assert_eq!(captions(&plain, "a cat to the left of a car"), words);
+    assert_ne!(captions(&plain, "a cat to the left of a (car:1.4)"), words);
 }
 
 #[test]

@@ -397,6 +397,11 @@ fn proposals_are_asked_for_until_they_can_be_used() {
     refuses(
         folder,
         &["spatialgen", "propose", "scenes.txt", "-o", "x.jsonl"],
-        &["needs --judge"],
+        &["required", "--judge <URL>"],
+    );
+    let help = works(folder, &["spatialgen", "propose", "--help"]);
+    assert!(
+        !help.contains("oracle") && !help.contains("--largest"),
+        "{help}"
     );
 }

@@ -52,6 +52,24 @@ fn detections_are_named_sorted_and_inside_the_picture() {
     assert!(seen.len() > 1, "only {seen:?}");
 }
 
+/// As torchvision pads a batch to its largest picture, the others would be seen otherwise than alone.
+#[test]
+fn what_is_seen_does_not_depend_on_the_other_pictures() {
+    // Their padded sizes differ, and are in another order.
+    let pictures = [picture(3, 120, 70), picture(3, 50, 90), picture(3, 64, 64)];
+    for case in ["faster-v1", "mask-v2"] {
+        let detector = detector(case, 0.05);
+        let alone = |one| detector.detect(std::slice::from_ref(one), &[]).unwrap();
+        let alone: Vec<_> = pictures.iter().flat_map(alone).collect();
+        assert!(alone.iter().all(|found| !found.is_empty()));
+        assert_eq!(detector.detect(&pictures, &[]).unwrap(), alone, "{case}");
+        let mut boxes = alone;
+        boxes.iter_mut().flatten().for_each(|one| one.mask = None);
+        let bare = detector.detect_boxes(&pictures, &[]).unwrap();
+        assert_eq!(bare, boxes, "{case}");
+    }
+}
+
 #[test]
 fn the_threshold_leaves_out_what_is_below() {
     let pictures = [picture(3, 64, 64)];

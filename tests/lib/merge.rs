@@ -9,7 +9,7 @@ use std::sync::Arc;
 use prepose::check::spatialbench::read_records;
 use prepose::output::manifest::ManifestLine;
 use prepose::prompt::scene::StatedRelation;
-use prepose::store::ledger::LEDGER;
+use prepose::store::ledger::{LEDGER, Look};
 use prepose::store::{LocalStore, Store};
 use prepose::suite::Suite;
 use prepose::suite::SuitePrompt;
@@ -462,6 +462,62 @@ fn another_run_is_not_written_over() {
     assert!(error.contains("is one of the shards"), "{error}");
 }
 
+/// A joined run has what the shards have not, and they have what it has not.
+#[test]
+fn a_refused_run_is_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    for index in 0..2 {
+        let mut half = plan(Some(&format!("{index}/2")));
+        half.config.methods.remove(0);
+        let shard = path("run").join(format!("shard-00{index}-of-002"));
+        make_methods(&shard, half, 100, 1);
+    }
+    let mut other = plan(None);
+    other.config.methods.truncate(1);
+    other.config.seeds = vec![0];
+    make_methods(&path("out"), other, 100, 1);
+    let before = contents(&path("out"));
+    let error = join(&[&path("run")], &path("out")).unwrap_err().to_string();
+    assert!(
+        error.contains("already holds 3 pictures, and the shards lack 3 of them"),
+        "{error}"
+    );
+    assert_eq!(contents(&path("out")), before);
+}
+
+/// A file of another content is put right, whatever its size; its time alone is no fault.
+#[test]
+fn what_was_changed_in_the_joined_run_is_put_right() {
+    let folder = tempfile::tempdir().unwrap();
+    let (run, out) = (folder.path().join("run"), folder.path().join("out"));
+    make(&folder.path().join("whole"), plan(None), 100);
+    shards(&run, 2);
+    join(&[&run], &out).unwrap();
+    let damage = || {
+        let joined = RunFolder::open(Arc::new(LocalStore::new(&out))).unwrap();
+        joined.damage(Look::Quick).unwrap().len()
+    };
+    // It is a second name of the shard's file.
+    let rewritten = |name: &str, change: u8| {
+        let file = out.join(name);
+        let mut bytes = fs::read(&file).unwrap();
+        bytes[0] ^= change;
+        fs::remove_file(&file).unwrap();
+        fs::write(&file, bytes).unwrap();
+        let open = fs::File::options().write(true).open(&file).unwrap();
+        open.set_modified(std::time::SystemTime::UNIX_EPOCH)
+            .unwrap();
+    };
+    rewritten("plain/images/plain_p1_seed0007.png", 1);
+    rewritten("other/images/other_p1_seed0007.png", 0);
+    assert_eq!(damage(), 1);
+    assert_eq!(join(&[&run], &out).unwrap().copied, 1);
+    assert_same(&out, &folder.path().join("whole"));
+    assert_eq!(damage(), 0);
+    assert_eq!(join(&[&run], &out).unwrap().copied, 0);
+}
+
 /// More prompts, seeds and methods in the same shards, one after the other.
 #[test]
 fn shards_grow() {
@@ -509,7 +565,7 @@ fn shards_grow() {
     }
     let error = join(&[&path("run")], &path("out")).unwrap_err().to_string();
     assert!(
-        error.contains("already holds 12 pictures, but the shards have 2"),
+        error.contains("already holds 12 pictures, and the shards lack 10 of them"),
         "{error}"
     );
     assert_same(&path("out"), &path("whole"));

@@ -86,6 +86,19 @@ fn long_prompts_continue_in_chunks() {
         ids(&broken).iter().map(|ids| ids[2]).collect::<Vec<_>>(),
         [1929, 2368]
     );
+    // No chunk is without text; that of the web UI is none either after a last `BREAK`, whatever white space follows.
+    for text in [
+        "a dog BREAK",
+        "a dog BREAK ",
+        "a dog BREAK \n(BREAK) ",
+        " BREAK a dog",
+    ] {
+        assert_eq!(
+            ids(&parse(text, &clip)),
+            ids(&parse("a dog", &clip)),
+            "{text:?}"
+        );
+    }
 
     assert_eq!(
         parse(&"cat ".repeat(75 * MAX_CHUNKS), &clip).chunks(),
@@ -273,6 +286,12 @@ fn objects_have_token_positions() {
     assert_eq!(
         mean("a black dog, a dog house and a dog. The black dog is left of the dog house."),
         [vec![2, 3], vec![6, 7], vec![10]]
+    );
+    // A word of textual inversion has all of its own, the brackets' too.
+    let learned = clip.encode("<cat-toy>").unwrap().len();
+    assert_eq!(
+        mean("a <cat-toy> left of a dog"),
+        [(2..2 + learned).collect::<Vec<_>>(), vec![learned + 5]]
     );
     // Over the end of a chunk.
     let long = format!("{}a fire truck left of a dog", "very ".repeat(73));

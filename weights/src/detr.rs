@@ -1,5 +1,7 @@
 //! Detectors in folders as transformers writes them: what they have in common, Grounding DINO and RT-DETRv2.
 
+mod preparation;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,9 +10,8 @@ use burn::tensor::FloatDType;
 use prepose_formats::TensorFile;
 use prepose_models::grounding_dino::{GroundingDino, GroundingDinoConfig};
 use prepose_models::rt_detr::{RtDetr, RtDetrConfig};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::json;
 
 use crate::error::WeightsError;
 use crate::family::{self, FileKind};
@@ -19,9 +20,9 @@ use crate::hash::{FileHash, hash_file};
 use crate::hub;
 use crate::part::{Part, View};
 use crate::wordpiece::BertTokenizer;
+use preparation::Preparation;
 
 const CONFIG: &str = "config.json";
-const PREPROCESSOR: &str = "preprocessor_config.json";
 /// The files that the weights may be in, the first that is there.
 const WEIGHTS: [&str; 3] = ["model.safetensors", "pytorch_model.bin", "model.pth"];
 
@@ -124,51 +125,6 @@ impl<C: DeserializeOwned> Opened<C> {
             source,
         }
     }
-
-    /// The sizes in `preprocessor_config.json`.
-    fn sizes(&self) -> Result<Sizes, WeightsError> {
-        let path = self.files.path(PREPROCESSOR);
-        let config = match self.files.has(PREPROCESSOR) {
-            true => self.files.json(PREPROCESSOR)?,
-            false => Value::Null,
-        };
-        let sizes = match &config["size"] {
-            Value::Null => Sizes::default(),
-            size => serde_json::from_value(size.clone()).map_err(|source| WeightsError::Json {
-                path: path.clone(),
-                what: "`size` makes no sense".into(),
-                source: Some(source),
-            })?,
-        };
-        // Several times the published ones.
-        let all = [
-            sizes.shortest_edge,
-            sizes.longest_edge,
-            sizes.height,
-            sizes.width,
-        ];
-        match all
-            .into_iter()
-            .flatten()
-            .find(|side| !(32..=8192).contains(side))
-        {
-            Some(side) => Err(WeightsError::Json {
-                path,
-                what: format!("`size` has a side of {side} pixels; it must be between 32 and 8192"),
-                source: None,
-            }),
-            None => Ok(sizes),
-        }
-    }
-}
-
-/// What pictures are resized to.
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-struct Sizes {
-    shortest_edge: Option<usize>,
-    longest_edge: Option<usize>,
-    height: Option<usize>,
-    width: Option<usize>,
 }
 
 /// A Grounding DINO, opened but not yet loaded.
@@ -202,9 +158,16 @@ impl GroundingDinoWeights {
                 hint: "give a folder whose tokenizer and weights belong together".into(),
             });
         }
-        let sizes = opened.sizes()?;
-        let shortest = sizes.shortest_edge.unwrap_or(800);
-        let longest = sizes.longest_edge.unwrap_or(1333).max(shortest);
+        let preparation = Preparation::open(&opened.files)?;
+        // ImageNet's. Whether a batch is padded does not matter: nothing is seen in the padding.
+        preparation.check(&[
+            ("do_normalize", json!(true)),
+            ("image_mean", json!([0.485, 0.456, 0.406])),
+            ("image_std", json!([0.229, 0.224, 0.225])),
+        ])?;
+        let [shortest, longest] = preparation.sizes(["shortest_edge", "longest_edge"])?;
+        let shortest = shortest.unwrap_or(800);
+        let longest = longest.unwrap_or(1333).max(shortest);
         Ok(Self {
             sides: [shortest, longest],
             opened,
@@ -270,14 +233,14 @@ impl RtDetrWeights {
         let opened = Opened::new(folder, FileKind::RtDetr, rt_detr_parameter)?;
         let config: &RtDetrConfig = &opened.config;
         config.check().map_err(|source| opened.refused(source))?;
-        let sizes = opened.sizes()?;
-        let size = [sizes.height.unwrap_or(640), sizes.width.unwrap_or(640)];
+        let preparation = Preparation::open(&opened.files)?;
+        preparation.check(&[("do_normalize", json!(false)), ("do_pad", json!(false))])?;
+        let size = preparation.sizes(["height", "width"])?;
+        let size = size.map(|side| side.unwrap_or(640));
         if let Some(side) = size.iter().find(|side| !side.is_multiple_of(32)) {
-            return Err(WeightsError::Json {
-                path: opened.files.path(PREPROCESSOR),
-                what: format!("`size` has a side of {side} pixels; 32 must divide it"),
-                source: None,
-            });
+            return Err(preparation.refusal(format!(
+                "`size` has a side of {side} pixels; 32 must divide it"
+            )));
         }
         Ok(Self { opened, size })
     }

@@ -7,7 +7,7 @@ use prepose_weights::{
     DetrKind, GroundingDinoWeights, OwlVitWeights, RtDetrWeights, WeightsError, describe_file,
     detr_kind,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::{device, fixture};
 
@@ -105,6 +105,115 @@ fn both_forms_are_one_tokenizer() {
     assert_eq!(
         ids,
         open(&fixture(GROUNDING)).tokenizer().encode(text).unwrap()
+    );
+}
+
+/// The file that pictures are prepared by.
+const PREPROCESSOR: &str = "preprocessor_config.json";
+
+#[test]
+fn pictures_that_are_prepared_otherwise_are_refused() {
+    let refusal = |case: &str, key: &str, value: &Value| {
+        let folder = copy(case);
+        edit(&folder.path().join(PREPROCESSOR), |config| {
+            config[key] = value.clone()
+        });
+        let opened = match case {
+            GROUNDING => GroundingDinoWeights::open(folder.path()).map(drop),
+            _ => RtDetrWeights::open(folder.path()).map(drop),
+        };
+        opened.unwrap_err().to_string()
+    };
+    // As transformers' run_object_detection.py writes it.
+    let fitted = json!({"max_height": 64, "max_width": 64});
+    let edges = json!({"shortest_edge": 64, "longest_edge": 64});
+    let squashed = json!({"height": 320, "width": 320});
+    for (case, key, value, named) in [
+        (FAST, "size", &fitted, "`max_height`"),
+        (FAST, "size", &edges, "`longest_edge`"),
+        (FAST, "size", &json!({"side": 64}), "`side`"),
+        (FAST, "do_pad", &json!(true), "`do_pad` is not false"),
+        (FAST, "do_normalize", &json!(true), "`do_normalize`"),
+        (FAST, "resample", &json!(3), "`resample` is not 2"),
+        (GROUNDING, "size", &squashed, "`height`"),
+        (GROUNDING, "size", &fitted, "`shortest_edge`"),
+        (GROUNDING, "do_normalize", &json!(false), "`do_normalize`"),
+        (GROUNDING, "do_resize", &json!(false), "`do_resize`"),
+        (GROUNDING, "do_rescale", &json!(false), "`do_rescale`"),
+        (GROUNDING, "image_mean", &json!([0.5, 0.5, 0.5]), "[0.485,"),
+    ] {
+        let text = refusal(case, key, value);
+        assert!(
+            text.contains(named) && text.contains(PREPROCESSOR),
+            "{key}: {text}"
+        );
+    }
+}
+
+/// What published networks say: IDEA-Research/grounding-dino-base, and docling-project/docling-layout-heron, an RT-DETRv2.
+#[test]
+fn published_processors_are_read() {
+    let mut processor = json!({
+        "_valid_processor_keys": ["images", "size"], "do_convert_annotations": true, "do_normalize": true,
+        "do_pad": true, "do_rescale": true, "do_resize": true, "format": "coco_detection",
+        "image_mean": [0.485, 0.456, 0.406], "image_processor_type": "GroundingDinoImageProcessor",
+        "image_std": [0.229, 0.224, 0.225], "processor_class": "GroundingDinoProcessor", "resample": 2,
+        "rescale_factor": 0.00392156862745098, "size": {"longest_edge": 1333, "shortest_edge": 800},
+    });
+    let folder = copy(GROUNDING);
+    fs::write(folder.path().join(PREPROCESSOR), processor.to_string()).unwrap();
+    let opened = GroundingDinoWeights::open(folder.path()).unwrap();
+    assert_eq!(opened.sides(), [800, 1333]);
+    for (key, value) in [
+        ("image_processor_type", json!("RTDetrImageProcessor")),
+        ("do_normalize", json!(false)),
+        ("do_pad", json!(false)),
+        ("pad_size", Value::Null),
+        ("size", json!({"height": 640, "width": 640})),
+    ] {
+        processor[key] = value;
+    }
+    let folder = copy(FAST);
+    fs::write(folder.path().join(PREPROCESSOR), processor.to_string()).unwrap();
+    assert_eq!(
+        RtDetrWeights::open(folder.path()).unwrap().size(),
+        [640, 640]
+    );
+    // Without a file they are prepared like that, too.
+    fs::remove_file(folder.path().join(PREPROCESSOR)).unwrap();
+    assert_eq!(
+        RtDetrWeights::open(folder.path()).unwrap().size(),
+        [640, 640]
+    );
+}
+
+/// transformers 5 writes one file for the tokenizer's and the pictures' part, and reads that one first.
+#[test]
+fn the_processor_of_transformers_5_is_read() {
+    let folder = copy(GROUNDING);
+    let place = |name: &str| folder.path().join(name);
+    let sides = || GroundingDinoWeights::open(folder.path()).unwrap().sides();
+    let text = fs::read(place(PREPROCESSOR)).unwrap();
+    let mut pictures: Value = serde_json::from_slice(&text).unwrap();
+    pictures["size"] = json!({"shortest_edge": 96, "longest_edge": 128});
+    let write = |processor: Value| {
+        fs::write(place("processor_config.json"), processor.to_string()).unwrap();
+    };
+    // That of an earlier version is not about pictures.
+    write(json!({"processor_class": "GroundingDinoProcessor"}));
+    assert_eq!(sides(), [80, 112]);
+    write(json!({"processor_class": "GroundingDinoProcessor", "image_processor": pictures}));
+    assert_eq!(sides(), [96, 128]);
+    fs::remove_file(place(PREPROCESSOR)).unwrap();
+    assert_eq!(sides(), [96, 128]);
+    pictures["do_normalize"] = json!(false);
+    write(json!({"image_processor": pictures}));
+    let error = GroundingDinoWeights::open(folder.path()).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("processor_config.json: `do_normalize`"),
+        "{error}"
     );
 }
 

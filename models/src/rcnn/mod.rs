@@ -131,6 +131,12 @@ impl Rcnn {
         instances.collect()
     }
 
+    /// Height and width in pixels that a picture of this height and width has in the network when it goes through it by itself.
+    /// Together with others of the same it sees no more padding than alone.
+    pub fn padded(&self, size: [usize; 2]) -> [usize; 2] {
+        transform::padded(size, &self.config)
+    }
+
     /// Resizes, normalises and pads pictures as [`Self::detect`] does.
     pub fn batch(&self, pictures: &[Tensor<3>]) -> Batch {
         let pictures: Vec<_> = pictures

@@ -27,6 +27,11 @@ pub(super) fn resized([height, width]: [usize; 2], config: &RcnnConfig) -> [usiz
     [height, width].map(|side| ((side as f64 * scale).floor() as usize).max(1))
 }
 
+/// Height and width that a picture is padded to in a batch by itself.
+pub(super) fn padded(size: [usize; 2], config: &RcnnConfig) -> [usize; 2] {
+    resized(size, config).map(|side| side.next_multiple_of(MULTIPLE))
+}
+
 /// Bilinear interpolation of `picture` `[3, H, W]` to height and width `size`, as PyTorch's with
 /// `align_corners=False`, which does not smooth before it shrinks.
 pub(super) fn resize(picture: Tensor<3>, size: [usize; 2]) -> Tensor<3> {
@@ -75,8 +80,8 @@ pub(super) fn batch(pictures: &[Tensor<3>], config: &RcnnConfig) -> Batch {
     let original: Vec<_> = pictures.iter().map(size).collect();
     let sizes: Vec<_> = original.iter().map(|size| resized(*size, config)).collect();
     let most = |axis: usize| {
-        let longest = sizes.iter().map(|size| size[axis]).max().unwrap_or(0);
-        longest.next_multiple_of(MULTIPLE)
+        let each = original.iter().map(|size| padded(*size, config)[axis]);
+        each.max().unwrap_or(0)
     };
     let [height, width] = [most(0), most(1)];
     let normalised = pictures.iter().zip(&sizes).map(|(picture, size)| {
@@ -110,5 +115,8 @@ mod tests {
         for (from, to) in cases {
             assert_eq!(resized(from, &config), to, "{from:?}");
         }
+        // Up to multiples of 32.
+        assert_eq!(padded([480, 640], &config), [800, 34 * 32]);
+        assert_eq!(padded([1000, 300], &config), [42 * 32, 13 * 32]);
     }
 }

@@ -1,5 +1,5 @@
 // Boxes, by mouse and by keyboard, and what they become.
-import { accessible, api, assert, fillForm, finished, loaded, open, shot, step } from './harness.mjs';
+import { accessible, api, assert, fillForm, finished, loaded, open, shot, status, step } from './harness.mjs';
 
 const list = (page) => page.locator('#box-list li').evaluateAll((all) => all.map((line) => [line.querySelector('.handle').textContent, ...[...line.querySelectorAll('input')].map((field) => Number(field.value))]));
 const copied = async (page) => {
@@ -18,6 +18,7 @@ export async function placing(server) {
   await byMouse(page);
   await byKeyboard(page);
   await asWhat(page);
+  await ofOneName(page);
   await page.context().close();
 }
 
@@ -112,4 +113,21 @@ async function asWhat(page) {
   await page.click('#go');
   await finished(page);
   step('boxes for BoxDiff and for GLIGEN, and regions for the parts of a composed prompt, each made');
+}
+
+async function ofOneName(page) {
+  const remove = page.locator('#box-list .remove');
+  while (await remove.count()) await remove.first().click();
+  await fillForm(page, { prompt: 'a dog to the left of a dog', method: '' });
+  await page.locator('[name=act][value=relations]').check();
+  await page.click('#box-add');
+  await page.click('#box-add');
+  assert.deepEqual((await list(page)).map(([object]) => object), ['dog#1', 'dog#2']);
+  const hues = await page.locator('#box-list li').evaluateAll((all) => all.map((line) => line.className));
+  assert.deepEqual(hues, ['h0', 'h1'], 'each has the colour that it has in the prompt');
+  assert.deepEqual((await copied(page)).request.relations, ['dog#1 | left of | dog#2']);
+  await page.click('#go');
+  await finished(page);
+  assert.match(await status(page), /^Done/);
+  step('two objects of one name have a box each');
 }

@@ -8,7 +8,7 @@ use super::agreement::Judgement;
 use super::labels::Label;
 use super::redecide::Picture;
 use super::table::SampleRow;
-use crate::spatialbench::Record;
+use crate::spatialbench::{Record, Verdict};
 
 /// Why records and labels do not go together.
 #[derive(Debug, PartialEq, Error)]
@@ -143,6 +143,11 @@ impl Audit {
             })
             .collect();
         Ok(Self { pictures, left_out })
+    }
+
+    /// What people say of the pictures, of those that have a label.
+    pub fn human_verdicts(&self) -> impl Iterator<Item = Verdict> {
+        self.pictures.iter().filter_map(|picture| picture.human)
     }
 
     /// The margins of the records, rising.

@@ -119,7 +119,24 @@ pub fn study(items: &[Item], ask: &Ask, question: &str, seed: Option<u64>) -> St
         Ask::Choice => "Choose the picture that fits best what is asked.",
     };
     let ids = items.iter().map(|item| item.id.as_str());
-    render(&key(ids), &samples, &questions, help, seed)
+    let asked = asked(items, ask, question, &questions);
+    let key = key(ids.chain(asked.iter().map(String::as_str)));
+    render(&key, &samples, &questions, help, seed)
+}
+
+/// What tells a study from another one of the same pictures: the question, and the names and values of its answers.
+fn asked(items: &[Item], ask: &Ask, question: &str, questions: &[Value]) -> Vec<String> {
+    let mut asked = vec![question.to_owned()];
+    for one in questions {
+        asked.push(one["name"].to_string());
+        let answers = one["answers"].as_array().into_iter().flatten();
+        asked.extend(answers.map(|answer| answer["value"].to_string()));
+    }
+    if *ask == Ask::Choice {
+        let candidates = items.iter().flat_map(|item| &item.candidates);
+        asked.extend(candidates.map(|(name, _)| name.clone()));
+    }
+    asked
 }
 
 fn capitalized(word: &str) -> String {
@@ -147,11 +164,12 @@ fn render(
         .replace("{{SAMPLE}}", &sample)
 }
 
-/// What the browser keeps the labels under: the same for the same pictures, whatever the page's name and place.
-fn key<'a>(ids: impl Iterator<Item = &'a str>) -> String {
+/// What the browser keeps the labels under: the same for the same pictures and what is asked of them, whatever the page's name
+/// and place.
+fn key<'a>(parts: impl Iterator<Item = &'a str>) -> String {
     let mut hash = Sha256::new();
-    for id in ids {
-        hash.update(id);
+    for part in parts {
+        hash.update(part);
         hash.update("\n");
     }
     let digest = hash.finalize();
@@ -271,6 +289,45 @@ mod tests {
             firsts.contains(&"sd") && firsts.contains(&"xl"),
             "in another order each: {firsts:?}"
         );
+    }
+
+    /// A browser keeps the labels of both, and must not take the ones for the others.
+    #[test]
+    fn studies_of_the_same_pictures_are_told_apart() {
+        let item = |names: [&str; 2]| Item {
+            id: "a".into(),
+            image: "a.png".into(),
+            prompt: String::new(),
+            candidates: names.map(|name| (name.into(), "b.png".into())).to_vec(),
+        };
+        let kept_under = |names, ask: &Ask, question: &str, seed| -> String {
+            let html = study(&[item(names)], ask, question, Some(seed));
+            let (_, data) = html.split_once("id=\"sample\">").unwrap();
+            let (data, _) = data.split_once("</script>").unwrap();
+            let data: Value = serde_json::from_str(data).unwrap();
+            data["key"].as_str().unwrap().to_owned()
+        };
+        let (two, others) = (["sd", "xl"], ["sd", "ours"]);
+        let words = |words: [&str; 2]| Ask::Words(words.map(String::from).to_vec());
+        let scales = |axes: [&str; 2]| Ask::Scales(axes.map(String::from).to_vec());
+        let asked = [
+            (two, words(["yes", "no"]), "Is it left?"),
+            (two, words(["good", "bad"]), "Is it beautiful?"),
+            (two, words(["yes", "no"]), "Is it beautiful?"),
+            (two, scales(["overall", "fidelity"]), "How good is it?"),
+            (two, scales(["overall", "alignment"]), "How good is it?"),
+            (two, scales(["overall", "fidelity"]), "How new is it?"),
+            (two, words(["overall", "fidelity"]), "How good is it?"),
+            (two, Ask::Choice, "Which?"),
+            (others, Ask::Choice, "Which?"),
+        ];
+        let keys: std::collections::HashSet<String> = (asked.iter())
+            .map(|(names, ask, question)| kept_under(*names, ask, question, 1))
+            .collect();
+        assert_eq!(keys.len(), asked.len());
+        // Made again with another order, it goes on.
+        let [first, again] = [1, 2].map(|seed| kept_under(two, &asked[0].1, asked[0].2, seed));
+        assert_eq!(first, again);
     }
 
     #[test]

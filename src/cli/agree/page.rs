@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use prepose::audit::page::{Ask, Item, study};
-use prepose::audit::study::sheet::Sheet;
+use prepose::audit::study::sheet::{Sheet, reserved};
 use prepose::output::files::{parent, prepare_folder, write_atomically};
 use prepose_untrusted::escaped;
 
@@ -82,14 +82,19 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
 impl Args {
     fn ask(&self) -> anyhow::Result<(Ask, &'static str)> {
         let answers = &self.answers;
-        let taken = ["sample_id", "notes", "timestamp"];
+        // An axis is a column of what the page exports; words and candidates are values there.
+        if let Some(name) = (answers.scales.iter()).find(|name| reserved().any(|one| one == *name))
+        {
+            let all: Vec<&str> = reserved().collect();
+            bail!(
+                "{name:?} cannot be an axis: in what the page exports, {} are not read as ratings; call the axis something else",
+                all.join(", ")
+            );
+        }
         for names in [&answers.words, &answers.scales, &answers.choice] {
-            if let Some(name) = names
-                .iter()
-                .find(|name| name.trim().is_empty() || taken.contains(&name.as_str()))
-            {
+            if let Some(name) = names.iter().find(|name| name.trim().is_empty()) {
                 bail!(
-                    "{name:?} cannot be an answer or an axis; sample_id, notes and timestamp are exported beside them"
+                    "{name:?} cannot be an answer or an axis: it is empty; put one comma between names"
                 );
             }
             if names.len() == 1 && names != &answers.scales {

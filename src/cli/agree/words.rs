@@ -49,14 +49,21 @@ struct Words {
 }
 
 impl Words {
-    /// Each two raters, and all of them.
-    fn compare(&self, raters: &[Rater], shown: [&Rater; 2]) -> anyhow::Result<u8> {
+    /// Each two raters, and all `people` together if there are several; what was computed is no rater of its own there.
+    fn compare(
+        &self,
+        raters: &[Rater],
+        people: &[Rater],
+        shown: [&Rater; 2],
+    ) -> anyhow::Result<u8> {
         let words = categories(raters, &self.words)?;
         let bootstrap = self.draws.bootstrap();
         let pairs = pairwise(raters, &words, self.weights.into(), &bootstrap)?;
         let confusion = matrix(shown[0], shown[1], &words)?;
-        let found = all(raters, &words);
-        let (more, notes) = told(&found, raters.len(), !self.words.is_empty());
+        let (more, notes) = match people {
+            [] | [_] => (Map::new(), String::new()),
+            several => told(&all(several, &words), several.len(), !self.words.is_empty()),
+        };
         self.output.print(&[pairs, confusion], more, &notes)
     }
 }
@@ -117,7 +124,7 @@ impl Labels {
                 raters.first().map_or("", |rater| rater.name.as_str())
             );
         };
-        self.words.compare(&raters, [first, second])
+        self.words.compare(&raters, &raters, [first, second])
     }
 }
 
@@ -155,12 +162,12 @@ impl Choices {
             [one] => one.clone(),
             several => all(several, &words).majority,
         };
-        let mut raters = people;
-        if raters.len() > 1 {
+        let mut raters = people.clone();
+        if people.len() > 1 {
             raters.push(most.clone());
         }
         raters.push(scores.clone());
-        self.words.compare(&raters, [&most, &scores])
+        self.words.compare(&raters, &people, [&most, &scores])
     }
 }
 

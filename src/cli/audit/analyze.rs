@@ -73,7 +73,6 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     }
     let Read {
         audit,
-        labels,
         between,
         alpha,
     } = args.judged.read()?;
@@ -98,7 +97,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
                 risk_coverage_curve: curve(&judgements, total, &thresholds, args.zero_coverage),
                 n_samples_in_sample_csv: total,
                 n_samples_with_eval_results: judgements.len(),
-                n_samples_with_human_labels: labels.len() - audit.left_out.min(labels.len()),
+                n_samples_with_human_labels: audit.human_verdicts().count(),
                 annotators: between.clone(),
             }
         })

@@ -143,12 +143,11 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let mut config = input::config(args.config.as_deref(), &args.judged.records)?;
     let Read {
         audit,
-        labels,
         between,
         alpha,
     } = args.judged.read()?;
     name_detectors(&mut config, &audit.pictures);
-    let [pass, fail, undecidable] = input::count(&labels);
+    let [pass, fail, undecidable] = input::count(audit.human_verdicts());
     if let Some(why) = too_few(pass, fail, &grid) {
         eprintln!("warning: {why}");
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use prepose::audit::annotators::{Between, alpha, between, consensus};
 use prepose::audit::join::Audit;
-use prepose::audit::labels::{self, Label};
+use prepose::audit::labels;
 use prepose::audit::table::{self, SampleRow};
 use prepose::check::spatialbench::{CheckerConfig, Record, Verdict, read_records};
 use prepose::output::files::parent;
@@ -36,9 +36,8 @@ pub struct Judged {
 
 /// What [`Judged`] names.
 pub struct Read {
+    /// What several people say of a picture is one label there.
     pub audit: Audit,
-    /// What people say, of several people together.
-    pub labels: Vec<Label>,
     /// How far people agree with each other.
     pub between: Vec<Between>,
     /// How far all of them agree: Krippendorff's α.
@@ -64,7 +63,6 @@ impl Judged {
             .with_context(|| format!("cannot use {}", self.named()))?;
         Ok(Read {
             audit,
-            labels,
             between,
             alpha,
         })
@@ -196,12 +194,11 @@ pub fn json_lines<T: DeserializeOwned>(path: &Path) -> anyhow::Result<Vec<T>> {
         .collect()
 }
 
-/// How many labels say PASS, FAIL and UNDECIDABLE.
-pub fn count(labels: &[Label]) -> [usize; 3] {
-    [Verdict::Pass, Verdict::Fail, Verdict::Undecidable].map(|verdict| {
-        let same = labels.iter().filter(|label| label.human_verdict == verdict);
-        same.count()
-    })
+/// How many verdicts are PASS, FAIL and UNDECIDABLE.
+pub fn count(verdicts: impl Iterator<Item = Verdict>) -> [usize; 3] {
+    let verdicts: Vec<Verdict> = verdicts.collect();
+    [Verdict::Pass, Verdict::Fail, Verdict::Undecidable]
+        .map(|verdict| verdicts.iter().filter(|said| **said == verdict).count())
 }
 
 fn text(path: &Path) -> anyhow::Result<String> {

@@ -148,7 +148,7 @@ impl Measuring<'_> {
             let mut rows = subject.rows(dtype, true, self.args).into_iter();
             let unet = rows.find(|row| row.what == What::Unet);
             let cost = unet.map(|row| self.known.cost(&Row { size, ..row }, subject.flops(size)));
-            self.args.batches[0] as f64 * cost.map_or(0.0, |cost| cost.call)
+            cost.map_or(0.0, |cost| cost.call)
         };
         let size = budget::size(subject.size, subject.factor, seconds, call);
         if size < subject.size {
@@ -290,4 +290,43 @@ fn write(sheet: &Sheet, args: &Args) -> anyhow::Result<()> {
         writeln!(std::io::stdout().lock(), "{json}")?;
     }
     Ok(())
+}
+
+#[cfg(all(test, feature = "toybox"))]
+mod tests {
+    use clap::{Args as _, Command, FromArgMatches as _};
+
+    use super::*;
+
+    #[test]
+    fn pictures_are_as_large_as_one_call_of_the_first_batch_can_be() {
+        let command = Args::augment_args(Command::new("sheet"));
+        let words = ["sheet", "--batches", "4,16"];
+        let args = Args::from_arg_matches(&command.get_matches_from(words)).unwrap();
+        let mut product = Outcome::empty(&matmul(Dtype::F32, true, &args).unwrap());
+        (product.seconds, product.flops) = (vec![1.0], Some(1000));
+        let size = |calls: f64| {
+            let folder = Path::new("nothing is made");
+            let mut subject = Subject::open("toybox", None, folder, true).unwrap();
+            let mut known = Known::default();
+            known.add(product.clone());
+            let mut measuring = Measuring {
+                args: &args,
+                quiet: true,
+                end: Instant::now(),
+                device: "flex".into(),
+                worker: None,
+                known,
+                cuts: Vec::new(),
+                rows: Vec::new(),
+            };
+            // Four pictures, at half the speed of a product of matrices.
+            let call = 4.0 * subject.flops(128) as f64 / 500.0;
+            measuring.choose_size(&mut subject, Dtype::F32, calls * call);
+            (subject.size, measuring.cuts.len())
+        };
+        // Two calls may take a third of the time.
+        assert_eq!(size(6.1), (128, 0));
+        assert_eq!(size(5.9), (64, 1));
+    }
 }

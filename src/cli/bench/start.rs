@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use prepose::bench::row::{Outcome, PROMPT, Row};
+use prepose_weights::hub::HubSettings;
 
 use super::worker::last_words;
 
@@ -15,35 +16,10 @@ pub const STATES: [&str; 2] = ["empty caches", "filled caches"];
 
 /// Runs `generate` as `row` says. `folder` is where it finds its caches, so that it is empty before the first.
 pub fn measure(row: &Row, device: &str, folder: &Path, limit: Duration) -> anyhow::Result<Outcome> {
-    let program = std::env::current_exe().context("cannot find this program")?;
     let complaints = folder.join("complaints.txt");
-    let dtype = format!("{:?}", row.dtype).to_lowercase();
-    let size = format!("{0}x{0}", row.size);
+    let mut program = program(row, device, folder)?;
     let started = Instant::now();
-    let mut child = Command::new(program)
-        .args([
-            "--quiet",
-            "generate",
-            PROMPT,
-            "--checkpoint",
-            &row.checkpoint,
-        ])
-        .args(["--device", device, "--dtype", &dtype, "--size", &size])
-        .args([
-            "--steps",
-            &row.steps.to_string(),
-            "--scheduler",
-            "ddim",
-            "--seed",
-            "1",
-        ])
-        .args(["--out", "picture.png"])
-        // Burn keeps compiled kernels and tuning below the first, NVIDIA's driver its own below the second.
-        .env("XDG_CACHE_HOME", folder.join("cache"))
-        .env("CUDA_CACHE_PATH", folder.join("driver"))
-        .current_dir(folder)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
+    let mut child = program
         .stderr(File::create(&complaints)?)
         .spawn()
         .context("cannot start this program")?;
@@ -73,4 +49,74 @@ pub fn measure(row: &Row, device: &str, folder: &Path, limit: Duration) -> anyho
         None => format!("stopped: not done after {seconds:.0} s"),
     };
     Ok(Outcome::failed(row, problem))
+}
+
+/// `generate` as `row` says, with its caches in `folder`.
+fn program(row: &Row, device: &str, folder: &Path) -> anyhow::Result<Command> {
+    let dtype = format!("{:?}", row.dtype).to_lowercase();
+    let size = format!("{0}x{0}", row.size);
+    // It would look for them below the empty caches.
+    let downloads = std::path::absolute(HubSettings::from_env().cache)
+        .context("cannot find the folder of downloads")?;
+    let mut program = Command::new(std::env::current_exe().context("cannot find this program")?);
+    program
+        .args([
+            "--quiet",
+            "generate",
+            PROMPT,
+            "--checkpoint",
+            &row.checkpoint,
+        ])
+        .args(["--device", device, "--dtype", &dtype, "--size", &size])
+        .args([
+            "--steps",
+            &row.steps.to_string(),
+            "--scheduler",
+            "ddim",
+            "--seed",
+            "1",
+        ])
+        .args(["--out", "picture.png"])
+        // Burn keeps compiled kernels and tuning below the first, NVIDIA's driver its own below the second.
+        .env("XDG_CACHE_HOME", folder.join("cache"))
+        .env("CUDA_CACHE_PATH", folder.join("driver"))
+        .env("HF_HUB_CACHE", downloads)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
+    Ok(program)
+}
+
+#[cfg(test)]
+mod tests {
+    use prepose::bench::row::What;
+    use prepose::request::{Dtype, Savings};
+
+    use super::*;
+
+    #[test]
+    fn downloads_are_found_beside_empty_caches() {
+        let row = Row {
+            what: What::Start,
+            variant: STATES[0].into(),
+            model: "sd15".into(),
+            checkpoint: "owner/sd15".into(),
+            dtype: Dtype::F32,
+            size: 512,
+            batch: 1,
+            steps: 1,
+            repeats: 1,
+            savings: Savings::default(),
+        };
+        let program = program(&row, "flex", Path::new("here")).unwrap();
+        let given = |name: &str| {
+            let mut all = program.get_envs();
+            let (_, value) = all.find(|(key, _)| *key == name)?;
+            value.map(Path::new)
+        };
+        assert_eq!(given("XDG_CACHE_HOME"), Some(Path::new("here/cache")));
+        // As they are without other caches.
+        let downloads = std::path::absolute(HubSettings::from_env().cache).unwrap();
+        assert_eq!(given("HF_HUB_CACHE"), Some(downloads.as_path()));
+    }
 }

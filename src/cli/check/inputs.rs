@@ -9,8 +9,8 @@ use prepose::check::manifest::free_name;
 use prepose::check::spatialbench::Question;
 use prepose::engine::final_prompt;
 use prepose::output::png;
-use prepose::prompt::compose::first_part;
-use prepose::prompt::scene::{GivenRelation, Scene};
+use prepose::prompt::compose::scene_of;
+use prepose::prompt::scene::GivenRelation;
 use prepose_untrusted::printable;
 use prepose_weights::TOYBOX;
 
@@ -119,7 +119,7 @@ pub(super) struct Depths<'a> {
 }
 
 /// The depth map of a picture: of the same name, a PNG or numpy's .npy.
-pub(super) fn depth_map(folder: Option<&Path>, picture: &Path) -> Option<PathBuf> {
+pub fn depth_map(folder: Option<&Path>, picture: &Path) -> Option<PathBuf> {
     let stem = picture.file_stem()?;
     let map = |ending: &str| {
         let mut name = stem.to_owned();
@@ -286,18 +286,6 @@ fn no_prompt(path: &Path, error: png::PngError) -> anyhow::Error {
         ),
         other => anyhow::Error::from(other),
     }
-}
-
-/// The objects of `prompt` and what it states, or `relations` instead. Of a composed prompt the first part is read, as for
-/// guidance; what is given may be about all of it.
-///
-/// # Errors
-/// A prompt that cannot be read.
-pub fn scene_of(prompt: &str, relations: &[GivenRelation]) -> anyhow::Result<Scene> {
-    Ok(match relations {
-        [] => Scene::parse(&first_part(prompt)?)?,
-        given => Scene::with_relations(prompt, given)?,
-    })
 }
 
 /// What `prompt` states, or `relations` instead.

@@ -8,12 +8,13 @@ use prepose::check::sample::sample_of;
 use prepose::check::spatialbench::Record;
 use prepose::judge::picture::Named;
 use prepose::judge::prompted::{Checked, Shown};
+use prepose::prompt::compose::scene_of;
 use prepose::prompt::scene::StatedRelation;
 use prepose_untrusted::escaped;
 use serde_json::Value;
 
 use super::Args;
-use super::inputs::{Sample, scene_of};
+use super::inputs::Sample;
 use crate::cli::interrupt;
 use crate::cli::judge::pictures::Eyes;
 use crate::cli::judge::prompted::{FOLDER, Pictures, exit_code};

@@ -10,11 +10,11 @@ mod records;
 mod results;
 mod told;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub(super) use check_run::read_picture;
-pub use inputs::refusal_of_the_toybox;
-pub(super) use inputs::{pictures_in, scene_of};
+pub(super) use inputs::pictures_in;
+pub use inputs::{depth_map, refusal_of_the_toybox};
 pub use opened::open_checker;
 use prepose::prompt::scene::GivenRelation;
 pub use records::read_config;
@@ -133,6 +133,13 @@ pub struct Args {
     /// --records.
     #[arg(long, help_heading = "Output")]
     json: bool,
+}
+
+impl Args {
+    /// The folder of depth maps, where `--depth` names one and not a network.
+    pub fn depth_maps(&self) -> Option<&Path> {
+        opened::depths(self.depth.as_deref()).0
+    }
 }
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use prepose::check::json;
 use prepose::check::spatialbench::{
     Buckets, CheckerConfig, Metrics, Provenance, Record, Rule, read_records,
@@ -28,6 +28,10 @@ struct Changes {
 }
 
 pub fn run(args: &Args, file: &Path, out: &Path) -> anyhow::Result<u8> {
+    ensure!(
+        !args.judge.model.is_given(),
+        "--records decides again without pictures, so there is nothing to ask --judge about: leave it out"
+    );
     let config = match &args.config {
         Some(path) => path.clone(),
         None => beside(file)?,

@@ -106,6 +106,11 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         "--judge-model needs --judge with the address of its server"
     );
     ensure!(
+        judged || !args.model.is_given() || !args.detections.is_empty(),
+        "--judge oracle answers from boxes, but there are none: give what prepose detect found with --detections, or leave out \
+         --judge to read the texts alone"
+    );
+    ensure!(
         !judged || args.detections.is_empty(),
         "--detections and --judge both say which is on the left; choose one, and another --out for the other"
     );

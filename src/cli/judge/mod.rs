@@ -13,7 +13,10 @@ mod spatialgen;
 
 use std::path::PathBuf;
 
+use anyhow::{bail, ensure};
 use prepose_statistics::bootstrap::Bootstrap;
+
+use super::given::Given;
 
 /// Ask a vision-language model about pictures, as OTS-Bench, Scene-Bench and SpatialGenEval do (docs/judge.md).
 ///
@@ -28,6 +31,8 @@ use prepose_statistics::bootstrap::Bootstrap;
   prepose judge pictures --benchmark scene --graphs graphs.jsonl --out judged
   prepose judge pictures --benchmark spatialgen --questions SpatialGenEval_T2I_Prompts.jsonl --out judged --judge http://localhost:8000/v1 --judge-model Qwen/Qwen2.5-VL-72B-Instruct")]
 pub struct Args {
+    #[command(flatten)]
+    given: Given,
     /// A folder of pictures, or a run's folder.
     pictures: PathBuf,
     /// The benchmark whose questions to ask.
@@ -67,7 +72,55 @@ enum Benchmark {
     Spatialgen,
 }
 
+impl Benchmark {
+    /// As it is written.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ots => "ots",
+            Self::Scene => "scene",
+            Self::Spatialgen => "spatialgen",
+        }
+    }
+
+    /// The options that it alone has.
+    fn options(self) -> &'static [&'static str] {
+        match self {
+            Self::Ots => &["cases", "one_order"],
+            Self::Scene => &["graphs", "gamma", "alpha", "distractors", "question_seed"],
+            Self::Spatialgen => &[
+                "questions",
+                "control",
+                "rounds",
+                "most_rounds",
+                "agreeing",
+                "shuffle_seed",
+            ],
+        }
+    }
+}
+
 impl Args {
+    /// Refuses what the benchmark does not read.
+    fn check(&self) -> anyhow::Result<()> {
+        let here = self.benchmark;
+        let others = <Benchmark as clap::ValueEnum>::value_variants().iter();
+        for other in others.filter(|other| **other != here) {
+            if let Some(option) = self.given.first_of(other.options()) {
+                bail!(
+                    "{option} is for --benchmark {}; --benchmark {} does not read it",
+                    other.name(),
+                    here.name()
+                );
+            }
+        }
+        ensure!(
+            here != Benchmark::Spatialgen || self.judge.rounds.judge_rounds == 1,
+            "--judge-rounds is for the other benchmarks; --rounds says how many answers --benchmark spatialgen gets for each \
+             picture"
+        );
+        Ok(())
+    }
+
     fn bootstrap(&self) -> Bootstrap {
         Bootstrap {
             draws: self.bootstrap,
@@ -77,6 +130,7 @@ impl Args {
 }
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
+    args.check()?;
     match args.benchmark {
         Benchmark::Ots => ots::run(args, quiet),
         Benchmark::Scene => scene::run(args, quiet),

@@ -29,47 +29,52 @@ pub struct ModelArgs {
     #[arg(long, value_name = "NAME")]
     pub judge_model: Option<String>,
     /// The server's name in the book of answers, in place of its address, so that answers stay valid when the address changes.
-    #[arg(long, value_name = "NAME", hide_short_help = true)]
+    #[arg(long, value_name = "NAME", requires = "judge", hide_short_help = true)]
     judge_as: Option<String>,
     /// Another environment variable to read the key from.
-    #[arg(long, value_name = "VARIABLE", hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "VARIABLE",
+        requires = "judge",
+        hide_short_help = true
+    )]
     judge_key: Option<String>,
     /// Whose request format to use where servers differ: plain, openai (reasoning models), llama (llama.cpp and vLLM), ollama.
-    #[arg(long, value_name = "NAME", default_value = "plain", value_parser = parse_dialect, hide_short_help = true)]
+    #[arg(long, value_name = "NAME", requires = "judge", default_value = "plain", value_parser = parse_dialect, hide_short_help = true)]
     dialect: Dialect,
     /// The sampling temperature; 0 for the likeliest answer [default: 0; for SpatialGenEval 1, as in its scorer].
-    #[arg(long, value_name = "T", hide_short_help = true)]
+    #[arg(long, value_name = "T", requires = "judge", hide_short_help = true)]
     temperature: Option<f64>,
     /// The longest answer, in tokens, thinking included.
-    #[arg(long, value_name = "N", default_value_t = 1024, hide_short_help = true,
+    #[arg(long, value_name = "N", requires = "judge", default_value_t = 1024, hide_short_help = true,
           value_parser = clap::value_parser!(u32).range(1..))]
     max_tokens: u32,
     /// The seed of the model's random numbers, if the server supports one.
-    #[arg(long, value_name = "N", hide_short_help = true)]
+    #[arg(long, value_name = "N", requires = "judge", hide_short_help = true)]
     judge_seed: Option<u64>,
     /// Whether the model may think before it answers [default: as the server decides].
-    #[arg(long, value_name = "yes|no", value_parser = clap::builder::BoolishValueParser::new(), hide_possible_values = true, hide_short_help = true)]
+    #[arg(long, value_name = "yes|no", requires = "judge", value_parser = clap::builder::BoolishValueParser::new(), hide_possible_values = true, hide_short_help = true)]
     thinking: Option<bool>,
     /// Scale down pictures with a longer side than this before sending them.
-    #[arg(long, value_name = "PIXELS", hide_short_help = true,
+    #[arg(long, value_name = "PIXELS", requires = "judge", hide_short_help = true,
           value_parser = clap::value_parser!(u32).range(16..))]
     largest: Option<u32>,
     /// Questions to ask at a time.
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1024))]
+    #[arg(long, value_name = "N", requires = "judge", default_value_t = 4, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1024))]
     pub concurrency: usize,
     /// How long the server has for an answer.
-    #[arg(long, value_name = "SECONDS", default_value_t = 120, hide_short_help = true,
+    #[arg(long, value_name = "SECONDS", requires = "judge", default_value_t = 120, hide_short_help = true,
           value_parser = clap::value_parser!(u64).range(1..=86_400))]
     judge_timeout: u64,
     /// How often to send a question before giving up, where trying again can help.
-    #[arg(long, value_name = "N", default_value_t = 6, hide_short_help = true,
+    #[arg(long, value_name = "N", requires = "judge", default_value_t = 6, hide_short_help = true,
           value_parser = clap::value_parser!(u32).range(1..=100))]
     attempts: u32,
     /// The prices of a million tokens, of questions and of answers: 0.15,0.60.
-    #[arg(long, value_name = "IN,OUT", value_parser = parse_price, hide_short_help = true)]
+    #[arg(long, value_name = "IN,OUT", requires = "judge", value_parser = parse_price, hide_short_help = true)]
     price: Option<Price>,
     /// Further request fields, as a JSON object: {"top_p": 0.95}.
-    #[arg(long, value_name = "JSON", value_parser = parse_extra, hide_short_help = true)]
+    #[arg(long, value_name = "JSON", requires = "judge", value_parser = parse_extra, hide_short_help = true)]
     judge_extra: Option<Extra>,
 }
 
@@ -113,6 +118,21 @@ fn parse_dialect(text: &str) -> Result<Dialect, String> {
         .map_err(|_| "there are plain, openai, llama and ollama".into())
 }
 
+/// The option `--judge` where texts are written and read, which no box can do: the oracle is not offered.
+pub fn of_a_server(judge: clap::Arg) -> clap::Arg {
+    judge.value_name("URL").help(
+        "The address of an OpenAI-compatible server, such as http://localhost:8000/v1. An API key is read from PREPOSE_JUDGE_KEY",
+    )
+}
+
+/// An option of a model that is sent no pictures: what is about those is not shown.
+pub fn of_texts(option: clap::Arg) -> clap::Arg {
+    match option.get_id().as_str() {
+        "largest" => option.hide(true),
+        _ => option,
+    }
+}
+
 impl ModelArgs {
     /// Whether no server is named.
     pub fn is_oracle(&self) -> bool {
@@ -126,6 +146,9 @@ impl ModelArgs {
 
     /// Refuses what does not go together.
     pub fn check(&self) -> anyhow::Result<()> {
+        if let Some(variable) = &self.judge_key {
+            Key::from_variable(variable)?;
+        }
         match self.is_oracle() {
             true => ensure!(
                 self.judge_model.is_none(),

@@ -112,7 +112,7 @@ pub fn look(
     for (one, wanted) in named.iter().zip(wanted) {
         let seen = picture::read(&one.path)?;
         let decoded =
-            Picture::decode(&seen.bytes).with_context(|| one.path.display().to_string())?;
+            Picture::decode_upright(&seen.bytes).with_context(|| one.path.display().to_string())?;
         let tensor = decoded.to_tensor(&opened.device);
         let found = detector.detect_boxes(&[tensor], std::slice::from_ref(wanted))?;
         cases.push(Case {
@@ -141,4 +141,25 @@ pub fn vocabulary(checker: Option<&str>) -> anyhow::Result<Vec<String>> {
     weights
         .vocabulary()
         .context("the detector finds only what it is asked for")
+}
+
+#[cfg(all(test, feature = "toybox"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn photos_are_turned_as_their_exif_data_say() {
+        // 24 × 16 in the file, a quarter turn from upright.
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
+        let named = Named {
+            id: "turned".into(),
+            path: fixtures.join("training-data/turned.jpg"),
+        };
+        let eyes = Eyes {
+            checker: None,
+            device: "flex".parse().unwrap(),
+        };
+        let cases = look(&[named], &[vec!["dog".into()]], &eyes, true).unwrap();
+        assert_eq!(cases[0].size, Some((16, 24)));
+    }
 }

@@ -15,11 +15,9 @@ use prepose::judge::oracle::Oracle;
 use prepose::judge::picture::Named;
 use prepose::judge::prompted::{Asking, Checked, Shown, Which, told};
 use prepose::judge::scene::questions::Rules;
-use prepose::request::RewardKind;
 use prepose::store;
 use prepose::suite::folder::RunFolder;
 use prepose::suite::judge::{Answering, JudgeReward, finished};
-use prepose::suite::plan::Plan;
 use prepose_statistics::bootstrap::Bootstrap;
 
 use super::asking::{RoundArgs, Totals, Who, ask_all, open_book, outcomes};
@@ -50,6 +48,14 @@ fn parse_which(text: &str) -> Result<Which, String> {
         "scene" => Ok(Which::Scene),
         "all" => Ok(Which::All),
         _ => Err("there are ots, scene and all".into()),
+    }
+}
+
+/// An option of a command in which nobody judges unless `--judge` says who: how often and what to ask says nothing alone.
+pub fn of_named_judge(option: clap::Arg) -> clap::Arg {
+    match option.get_id().as_str() {
+        "judge_rounds" | "judge_asks" => option.requires("judge"),
+        _ => option,
     }
 }
 
@@ -167,20 +173,10 @@ impl PromptedArgs {
 /// A model that scores candidates, and its book.
 pub type OpenModel = Option<(ChatJudge, Mutex<Book>)>;
 
-/// Whether a run has searches that go by a judge.
-pub fn is_asked(plan: &Plan) -> bool {
-    let mut searches = plan
-        .config
-        .methods
-        .iter()
-        .filter_map(|method| method.search.as_ref());
-    searches.any(|search| search.reward == RewardKind::Judge)
-}
-
 impl PromptedArgs {
     /// Opens the model that scores candidates, with the book in the run's folder; none if the oracle does, or nobody is asked.
     pub fn open_model(&self, run: &RunFolder, stop: &Arc<AtomicBool>) -> anyhow::Result<OpenModel> {
-        if self.model.is_oracle() || !is_asked(run.plan()) {
+        if self.model.is_oracle() || !run.plan().config.asks_judge() {
             return Ok(None);
         }
         let model = self.model.model_until(Arc::clone(stop), 0)?;

@@ -12,7 +12,7 @@ use prepose::suite::experiments::switch_methods;
 use prepose::suite::method::Method;
 
 use super::experiment;
-use super::run::{Settings, seeds_by_default};
+use super::run::{Settings, of_one_piece, seeds_by_default};
 use moments::{Moments, parse_moments};
 
 /// Does the order of mention decide where things stand, and who does what? The experiments of OTS-Bench
@@ -29,7 +29,7 @@ enum Command {
     Switch(Switch),
     Correctness(Correctness),
     Edit(edit::Args),
-    #[command(mut_arg("seeds", |seeds| seeds_by_default(seeds, "0,1")))]
+    #[command(mut_args(of_one_piece()), mut_arg("seeds", |seeds| seeds_by_default(seeds, "0,1")))]
     Cure(Box<cure::Args>),
     Propose(propose::Args),
 }

@@ -36,7 +36,7 @@ pub fn summary<'a>(
         "pictures": report.pictures(),
         "runs": report.runs.iter().map(|run| &run.locations).collect::<Vec<_>>(),
         "methods": methods,
-        "labels": report.labels.len(),
+        "labels": report.labels().count(),
         "tables": tables,
         "files": written,
     })

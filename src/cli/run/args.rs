@@ -57,6 +57,24 @@ pub fn seeds_by_default(seeds: clap::Arg, default: &str) -> clap::Arg {
         .long_help(None)
 }
 
+/// The options of a run in a command whose work is one piece, of pictures that are made here, in a folder of this machine: those
+/// that it refuses are not shown.
+pub fn of_one_piece() -> impl FnMut(clap::Arg) -> clap::Arg {
+    let elsewhere = <SourceArgs as clap::Args>::augment_args(clap::Command::new("elsewhere"));
+    move |option| {
+        let id = option.get_id().clone();
+        let mut sources = elsewhere.get_arguments();
+        match id.as_str() {
+            "out" => option
+                .help("The folder of the work, on this machine; the same command resumes what is there")
+                .long_help(None),
+            "every" | "limit" | "shard" | "shards" => option.hide(true),
+            _ if sources.any(|source| *source.get_id() == id) => option.hide(true),
+            _ => option,
+        }
+    }
+}
+
 /// Everything about a run but its prompts and methods: what the commands that are runs have in common.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Settings {

@@ -16,7 +16,7 @@ use prepose::suite::plan::{CheckerId, Plan};
 use super::args::Settings;
 use crate::cli::check::read_config;
 use crate::cli::checker;
-use crate::cli::judge::prompted::{PromptedArgs, is_asked};
+use crate::cli::judge::prompted::PromptedArgs;
 use crate::cli::looking::Looking;
 
 /// What `--checker` and `--secondary` take for no detector.
@@ -47,8 +47,8 @@ impl DetectorSpecs {
         if args.checker() == NONE {
             let second = args.secondary.as_deref().is_some_and(|name| name != NONE);
             ensure!(
-                !second && args.checker_config.is_none() && !args.known_objects,
-                "--checker none looks at nothing: leave out --secondary, --checker-config and --known-objects"
+                !second && args.checker_config.is_none() && !args.known_objects && !args.published,
+                "--checker none looks at nothing: leave out --secondary, --checker-config, --known-objects and --published"
             );
         }
         if let (Some(path), None, Some(named)) = (
@@ -211,7 +211,7 @@ impl DetectorSpecs {
         judge: Option<&PromptedArgs>,
     ) -> anyhow::Result<Option<Box<dyn Detector + Send>>> {
         let mut searches = (plan.config.methods.iter()).filter_map(|method| method.search.as_ref());
-        let oracle = judge.is_some_and(|judge| judge.model.is_oracle()) && is_asked(plan);
+        let oracle = judge.is_some_and(|judge| judge.model.is_oracle()) && plan.config.asks_judge();
         let asked = searches.any(|search| reward_kind(search.reward).is_some());
         match &self.primary {
             Some(weights) if asked || oracle => {

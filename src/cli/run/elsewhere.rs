@@ -13,6 +13,7 @@ use prepose::store::ledger::sha256;
 use prepose::suite::SuitePrompt;
 use prepose::suite::elsewhere;
 use prepose::suite::folder::RunFolder;
+use prepose::suite::growth::union;
 use prepose::suite::plan::{Interface, Job, Plan, SourceId};
 use prepose_untrusted::{printable, read_text};
 use serde_json::{Map, Value};
@@ -112,13 +113,22 @@ impl Opened {
             return Ok(());
         };
         let there = RunFolder::open(store.clone()).ok();
+        let mut numbered = plan.clone();
+        if let Some(there) = &there {
+            let Ok(both) = union(there.plan(), plan) else {
+                // Whoever goes on with that run says what is contradictory.
+                return Ok(());
+            };
+            // Pictures are counted over all seeds of the run, not over those that are asked for now.
+            numbered.config.seeds = both.config.seeds;
+        }
         let (mut missing, mut wanted) = (Vec::new(), 0);
         for method in 0..plan.config.methods.len() {
             let has = done(there.as_ref(), &plan.config.methods[method].name)?;
             let jobs: Vec<Job> = (plan.jobs(method))
                 .filter(|job| !has.contains(&plan.sample_id(*job)))
                 .collect();
-            for job in elsewhere::wanted(plan, &self.id, &jobs)
+            for job in elsewhere::wanted(&numbered, &self.id, &jobs)
                 .into_iter()
                 .flatten()
             {

@@ -32,7 +32,7 @@ use prepose::suite::run::Runner;
 use prepose::suite::{Suite, sets};
 
 use args::Preset;
-pub use args::{Args, Settings, seeds_by_default};
+pub use args::{Args, Settings, of_one_piece, seeds_by_default};
 pub use detectors::DetectorSpecs;
 pub use elsewhere::{Opened, open_workflow};
 use judged::{check_judge, judge_finished, open_model};
@@ -108,6 +108,9 @@ pub fn carry_out_suite(
     let mut model = args.model.request();
     // Whatever the methods are now: others may be added later, to the same folder.
     model.ground_toybox();
+    if shows_pictures(&methods, args) {
+        model.show_toybox();
+    }
     let blueprint = Blueprint::open(&model)?;
     let fingerprint = blueprint.fingerprint();
     let (device, dtype) = args.model.open()?;
@@ -141,6 +144,13 @@ pub fn carry_out_suite(
     progress.end();
     made?;
     Ok(folder)
+}
+
+/// Whether a picture is shown to the network. Where none is, the toybox goes without its own adapter: a run's settings have the
+/// hash of all networks that it loads.
+fn shows_pictures(methods: &[Method], args: &Settings) -> bool {
+    let mut of_methods = methods.iter().filter_map(|method| method.pictures.as_ref());
+    !args.sampling.ip_picture.is_empty() || of_methods.any(|pictures| !pictures.is_empty())
 }
 
 /// The same for pictures from elsewhere.

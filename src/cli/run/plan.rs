@@ -11,6 +11,7 @@ use prepose::suite::{Suite, SuitePrompt};
 
 use super::args::Settings;
 use super::detectors::DetectorSpecs;
+use super::judged::judge_id;
 use crate::cli::memory::Tiling;
 
 /// The most pictures that a run can have: at one a second they take four months.
@@ -83,6 +84,12 @@ pub fn plan(
     for pictures in shown.chain([&mut pictures]) {
         blueprint.record_pictures(pictures)?;
     }
+    for guide in methods
+        .iter_mut()
+        .filter_map(|method| method.guide.as_mut())
+    {
+        blueprint.record_classifier(guide)?;
+    }
     let kind = asked.scheduler.map(|kind| kind.to_string());
     let sampling = Sampling {
         steps: asked.steps.unwrap_or(defaults.steps),
@@ -154,6 +161,10 @@ fn common(
             twice[0]
         );
     }
+    let judge = match &args.judge {
+        Some(judge) if methods.iter().any(Method::asks_judge) => Some(judge_id(judge)?),
+        _ => None,
+    };
     let config = RunConfig {
         suite: suite.id()?,
         prompts: suite.prompts.len(),
@@ -163,6 +174,7 @@ fn common(
         sampling: None,
         source: None,
         checker: detectors.id()?,
+        judge,
         attention_maps: args.save_attention_maps,
         shard: shard(args)?,
     };

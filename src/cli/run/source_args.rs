@@ -16,10 +16,10 @@ pub struct SourceArgs {
     /// How its files are named: manifest (SpatialBench-UC's manifest.jsonl), geneval, t2i-compbench, visor or spatialgeneval.
     #[arg(long, value_name = "NAME", requires = "pictures", conflicts_with = "name_template", value_parser = parse_layout)]
     pub layout: Option<Layout>,
-    /// How its files are named, such as {prompt_id}/{n}.png.
+    /// How its files are named, such as {prompt_id}/{index}.png.
     ///
-    /// {prompt_id}, {number} (the digits at its end) or {prompt} stands for the prompt, {seed} or {n} (counted from 0)
-    /// for which of its pictures it is.
+    /// {prompt_id}, {number} (the digits at its end) or {prompt} stands for the prompt, {seed} or {index} (from 0, in the
+    /// order of the run's seeds) for which of its pictures it is.
     #[arg(long, value_name = "TEMPLATE", requires = "pictures", value_parser = parse_template)]
     pub name_template: Option<Layout>,
     /// Begin although pictures are missing; give the same command again when there are more.

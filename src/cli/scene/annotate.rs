@@ -77,7 +77,7 @@ impl Annotate {
             let path = folder.join(&one.picture);
             let file = read_picture(&path)?;
             let picture =
-                Picture::decode(&file.bytes).with_context(|| path.display().to_string())?;
+                Picture::decode_upright(&file.bytes).with_context(|| path.display().to_string())?;
             let size =
                 [picture.width, picture.height].map(|side| u32::try_from(side).unwrap_or(u32::MAX));
             questions.push(language::annotate(&one.id, named.len(), &one.objects, size));

@@ -26,7 +26,7 @@ pub struct Attributes {
     #[arg(value_name = "FILE")]
     categories: PathBuf,
     /// Write graphs of the categories as they are, without asking a model.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "judge")]
     plain: bool,
     #[command(flatten)]
     asking: Asking,

@@ -21,7 +21,7 @@ use prepose_untrusted::{escaped, escaped_json, read_text_or_stdin};
 use serde_json::{Value, json};
 
 use super::judge::asking::BOOK;
-use super::judge::model::ModelArgs;
+use super::judge::model::{ModelArgs, of_a_server, of_texts};
 use super::progress::Progress;
 use super::{ERROR, OK, interrupt};
 use annotate::Annotate;
@@ -41,13 +41,17 @@ enum Command {
     /// Make prompts from graphs, "{subject} {predicate} {object}" joined by commas, with complexity and level; offline
     Prompts(Prompts),
     /// Let a language model write a text for each graph
+    #[command(mut_args(of_texts))]
     Compose(Compose),
     /// Let a language model extract the graph of each caption
+    #[command(mut_args(of_texts))]
     Extract(Extract),
     Annotate(Annotate),
     /// Let a language model say what kind of scene each graph is
+    #[command(mut_args(of_texts))]
     Classify(Classify),
     /// Let a language model give things of each category an attribute, "red apple" for "apple"; one graph for each
+    #[command(mut_args(of_texts))]
     Attributes(Attributes),
     /// Compare models' judged pictures side by side, with the paper's figures: its tables 2, 3, 4, 7 and 9; offline
     Compare(Compare),
@@ -119,6 +123,7 @@ impl Prompts {
 
 /// Whom to ask, and where answers are kept.
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("judge", of_a_server))]
 struct Asking {
     #[command(flatten)]
     model: ModelArgs,

@@ -12,7 +12,7 @@ use prepose::picture::Picture;
 use prepose_untrusted::read_regular;
 use prepose_weights::EyeWeights;
 
-use crate::cli::model;
+use crate::cli::{check, model};
 
 /// More than any picture's file has.
 const MOST_BYTES: u64 = 1 << 30;
@@ -138,7 +138,8 @@ impl Eyes {
         let Some(path) = &case.picture else {
             bail!("no picture to look at; name it with \"file\" or \"image_path\"");
         };
-        let picture = read_picture(path)?;
+        // Boxes are those of the turned picture, as of `detect`.
+        let picture = check::read_picture(path).with_context(|| path.display().to_string())?;
         let (width, height) = (picture.width, picture.height);
         if let Some(size) = case.size.filter(|size| *size != (width, height)) {
             let (said_width, said_height) = size;
@@ -177,7 +178,7 @@ impl Eyes {
     }
 }
 
-/// The picture in a file.
+/// The picture in a file as it lies there: the originals of CLIPScore and ImageReward turn nothing.
 pub fn read_picture(path: &Path) -> anyhow::Result<Picture> {
     let bytes = read_regular(path, MOST_BYTES);
     let bytes = bytes.with_context(|| format!("cannot read {}", path.display()))?;

@@ -1,9 +1,11 @@
 //! What `prepose score` can be asked for.
 
+use anyhow::bail;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use prepose::check::rules::{RULES, Rule};
 
 use super::robustness::{CORRUPTIONS, DETECTORS};
+use crate::cli::given::Given;
 
 /// The comparison of models, which is no rule but is made of one.
 pub const OPSE: &str = "opse";
@@ -15,6 +17,63 @@ pub const IMAGE_REWARD: &str = "image-reward";
 pub const JUDGE: &str = "judge";
 /// How good pictures are as sets.
 pub const QUALITY: &str = "quality";
+
+/// Options of rules that score detections.
+const OF_DETECTIONS: [&str; 7] = [
+    "published",
+    "min_score",
+    "size",
+    "metadata",
+    "depth",
+    "masks",
+    "mask_choice",
+];
+/// What else only some can be asked for with, and those.
+const OF_SOME: [(&[&str], &[&str]); 7] = [
+    (&["clip"], &[CLIP_SCORE]),
+    (&["clip_prompt"], &[CLIP_SCORE, QUALITY]),
+    (&["image_reward"], &[IMAGE_REWARD, QUALITY]),
+    (&["of", "rounds", "batch"], &[OPSE]),
+    (&["seed"], &[OPSE, CORRUPTIONS, QUALITY]),
+    (
+        &[
+            "judge",
+            "judge_model",
+            "judge_rounds",
+            "judge_asks",
+            "checker",
+        ],
+        &[JUDGE],
+    ),
+    (
+        &[
+            "reference",
+            "features",
+            "save_statistics",
+            "neighbours",
+            "rke_width",
+            "draws",
+        ],
+        &[QUALITY],
+    ),
+];
+
+/// Refuses an option that `rule` does not read.
+pub fn check(rule: &str, given: &Given) -> anyhow::Result<()> {
+    let sees_detections = ![CLIP_SCORE, IMAGE_REWARD, JUDGE, QUALITY].contains(&rule);
+    if let Some(option) = given.first_of(&OF_DETECTIONS).filter(|_| !sees_detections) {
+        bail!("{option} is for rules that score detections; prepose score {rule} does not read it");
+    }
+    for (options, rules) in OF_SOME {
+        if let Some(option) = given.first_of(options).filter(|_| !rules.contains(&rule)) {
+            bail!(
+                "{option} is for prepose score {}; prepose score {rule} does not read it",
+                rules.join(" or ")
+            );
+        }
+    }
+    Ok(())
+}
 
 /// The rules with a line on each.
 pub fn rules() -> PossibleValuesParser {

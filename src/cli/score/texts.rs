@@ -9,6 +9,9 @@ use prepose::engine::final_prompt;
 use prepose::eyes::{ClipScorer, EyeError, PROMPT_OF_PAPER, RewardScorer, clip_score};
 use prepose::output::png;
 use prepose::picture::Picture;
+use prepose::prompt::compose::first_part;
+use prepose::prompt::scene::weights::{self, Piece};
+use prepose::request::Request;
 use prepose_untrusted::read_text_or_stdin;
 use serde_json::json;
 
@@ -151,6 +154,33 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
 /// A pair, or where and why there is none.
 type Found = Result<Pair, (String, String)>;
 
+/// The words that a picture was last made for: those of the prompt that its run ended with, of several parts of the first, without
+/// weights and `BREAK`.
+fn words(request: &Request) -> anyhow::Result<String> {
+    let last = final_prompt(request)?;
+    let pieces = weights::parse(&first_part(&last)?)?;
+    let text = |piece: Piece| match piece.begins_chunk {
+        true => format!(" {}", piece.text),
+        false => piece.text,
+    };
+    Ok(pieces.into_iter().map(text).collect())
+}
+
+/// What the picture at `path` should show by `prompt`, in words. A prompt that it was made from is read as the engine reads it;
+/// another text is somebody's caption, in which nothing is notation.
+///
+/// # Errors
+/// A prompt that cannot be read.
+pub(super) fn caption(path: &Path, prompt: &str) -> anyhow::Result<String> {
+    let made_from = |request: &Request| {
+        request.prompt == prompt || final_prompt(request).is_ok_and(|last| last == prompt)
+    };
+    match png::read_request(path) {
+        Ok(request) if made_from(&request) => words(&request),
+        _ => Ok(prompt.to_owned()),
+    }
+}
+
 /// The pictures of a manifest with their prompts, or a picture of prepose's with its own.
 fn pairs_of(file: &Path) -> anyhow::Result<Vec<Found>> {
     if file
@@ -160,7 +190,7 @@ fn pairs_of(file: &Path) -> anyhow::Result<Vec<Found>> {
         let place = file.display().to_string();
         let prompt = png::read_request(file)
             .map_err(anyhow::Error::from)
-            .and_then(|request| Ok(final_prompt(&request)?));
+            .and_then(|request| words(&request));
         let pair = prompt.map(|text| Pair {
             place: place.clone(),
             path: file.to_path_buf(),
@@ -186,7 +216,10 @@ fn pairs_of(file: &Path) -> anyhow::Result<Vec<Found>> {
             false if given.exists() => given,
             _ => beside,
         };
-        Ok(Pair { place, path, text })
+        match caption(&path, &text) {
+            Ok(text) => Ok(Pair { place, path, text }),
+            Err(error) => Err((place, format!("{error:#}"))),
+        }
     });
     Ok(broken.chain(entries).collect())
 }

@@ -109,9 +109,12 @@ impl Studio<'_> {
             requests[unit].vae_tiling = tiled;
             let seconds_taken = denoised + started.elapsed().as_secs_f64();
             let cost = json!({"unet_calls": course.calls, "guided_passes": course.guided, "seconds": seconds_taken});
-            let first = seconds.as_ref().map(|seconds| FirstPass {
-                request: &firsts[unit],
-                denoising: seconds[unit].denoising,
+            let second = seconds.as_ref().map(|seconds| seconds[unit]);
+            let written = second.map(|second| second.as_written(&firsts[unit]));
+            let first = second.zip(written.as_ref());
+            let first = first.map(|(second, request)| FirstPass {
+                request,
+                denoising: second.denoising,
             });
             let made = &requests[unit];
             let finished = self.finished(&batch[unit], made, &picture, cost, None, first)?;

@@ -19,7 +19,6 @@ pub use refusal::told;
 use refusal::{refused, refused_make};
 use request::{model_of, networks, request, search_of};
 pub use second::Second;
-use second::second_pass;
 
 /// Checkpoints that are kept open to check requests.
 const OPENED: usize = 8;
@@ -117,6 +116,9 @@ impl Planning<'_> {
                 wire.boxes.clear();
             }
         }
+        let pass = wanted.second_pass.as_ref();
+        let second = pass.map(|pass| Second::over(blueprint, &mut one, pass));
+        let mut second = second.transpose()?;
         let vocabulary = shared.vocabulary.as_deref();
         check(blueprint, &mut one, search, vocabulary).map_err(|error| refused_make(&error))?;
         let mut steps = blueprint
@@ -124,10 +126,8 @@ impl Planning<'_> {
             .map_err(|error| refused(&error, "request.steps"))?;
         let mut size = [one.width, one.height];
         let mut cost = one.width * one.height * steps;
-        let second = wanted.second_pass.as_ref();
-        let second = second.map(|pass| second_pass(blueprint, &one, pass));
-        let second = second.transpose()?;
-        if let Some(second) = &second {
+        if let (Some(second), Some(pass)) = (&mut second, pass) {
+            second.check(blueprint, &one, pass)?;
             size = [second.request.width, second.request.height];
             steps += second.steps;
             cost += size[0] * size[1] * second.steps;

@@ -1,22 +1,25 @@
 //! How prompts are read, and how requests are spelt.
 
 use prepose::check::vocabulary::label_of;
-use prepose::prompt::scene::Scene;
+use prepose::prompt::compose::{first_part, scene_of};
 use prepose_serve::{RegionWanted, Wanted};
 use serde_json::{Value, json};
 
-/// A prompt's objects and relations, with where they stand in code points. `known`: what the checkpoint can draw; none if
+/// A prompt's objects and relations, with where they stand in code points; those of its first part, if it is composed. `known`: what the checkpoint can draw; none if
 /// nobody says.
 pub fn read(prompt: &str, known: Option<&[String]>) -> Value {
-    let scene = match Scene::parse(prompt) {
+    let scene = match scene_of(prompt, &[]) {
         Ok(scene) => scene,
         Err(error) => {
             return json!({"spans": [], "objects": [], "relations": [], "trouble": error.to_string(), "notes": []});
         }
     };
+    // A part is read without the spaces around it.
+    let part = first_part(prompt).ok();
+    let start = part.and_then(|part| prompt.find(&part)).unwrap_or_default();
     let at = |byte: usize| {
         prompt
-            .get(..byte)
+            .get(..start + byte)
             .map_or(0, |before| before.chars().count())
     };
     let is_known = |index: usize| {
@@ -284,4 +287,21 @@ fn python(wanted: &Wanted) -> String {
                  with open(facts[\"id\"] + \".png\", \"wb\") as file:\n            \
                      file.write(ask(\"/api/pictures/\" + facts[\"id\"] + \".png\"))\n"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_composed_prompt_the_first_part_is_read() {
+        let alone = read("  a dog to the left of a cat", None);
+        assert_eq!(alone["relations"][0]["subject"], "dog");
+        // Spans are places in the whole prompt.
+        let composed = read("  a dog to the left of a cat AND a bird :0.5", None);
+        assert_eq!(composed, alone);
+        let heavy = read("a dog :101 AND a cat", None);
+        let trouble = heavy["trouble"].as_str().unwrap_or_default();
+        assert!(trouble.contains("101"), "{heavy}");
+    }
 }

@@ -14,7 +14,7 @@ use prepose::request::{Adapter, ModelRequest};
 use prepose::sampling::noise::NoiseKind;
 use prepose::sampling::schedulers::SchedulerKind;
 use prepose_serve::{Maker, Plan, Refusal, Studio, Taken, Wanted};
-use prepose_weights::TOYBOX;
+use prepose_weights::{Family, TOYBOX};
 use serde_json::{Value, json};
 
 use super::inbox::Inbox;
@@ -30,6 +30,7 @@ pub struct Model {
     pub request: ModelRequest,
     /// The IP-Adapters that fit it.
     pub adapters: Vec<Adapter>,
+    family: Family,
     defaults: Defaults,
     factor: usize,
     grounded: bool,
@@ -43,6 +44,7 @@ impl Model {
         Ok(Self {
             name,
             adapters: Vec::new(),
+            family: blueprint.checkpoint().family(),
             defaults: blueprint.defaults(),
             factor: blueprint.vae_factor(),
             grounded: blueprint.checkpoint().unet_config()?.is_grounded(),
@@ -162,8 +164,8 @@ impl Studio for Shop {
             let Defaults { width, height, steps, guidance_scale } = model.defaults;
             let objects = (model.request.checkpoint == TOYBOX).then(|| toybox::objects().ok()).flatten();
             json!({
-                "name": model.name, "default": at == 0, "width": width, "height": height, "factor": model.factor,
-                "steps": steps, "guidance_scale": guidance_scale, "scheduler": model.scheduler, "gligen": model.grounded,
+                "name": model.name, "default": at == 0, "family": model.family, "width": width, "height": height,
+                "factor": model.factor, "steps": steps, "guidance_scale": guidance_scale, "scheduler": model.scheduler, "gligen": model.grounded,
                 "adapters": names(&model.adapters),
                 "objects": objects,
             })

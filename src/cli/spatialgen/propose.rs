@@ -17,7 +17,7 @@ use prepose::output::files::{parent, prepare_folder};
 use prepose_untrusted::{escaped, read_text_or_stdin};
 
 use super::write;
-use crate::cli::judge::model::ModelArgs;
+use crate::cli::judge::model::{ModelArgs, of_a_server, of_texts};
 use crate::cli::progress::Progress;
 use crate::cli::{ERROR, OK, interrupt};
 
@@ -28,6 +28,7 @@ use crate::cli::{ERROR, OK, interrupt};
 /// then told what is wrong and asked again. The right option's place is drawn at random. The same command resumes where it
 /// stopped. People should read the result before it is used.
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("judge", |judge| of_a_server(judge).required(true)), mut_args(of_texts))]
 #[command(after_help = "Examples:
   prepose spatialgen propose scenes.txt --judge http://localhost:8000/v1 --judge-model Qwen/Qwen3-32B -o mine.jsonl
   prepose spatialgen prompts mine.jsonl -o prompts.jsonl

@@ -7,7 +7,7 @@ mod told;
 use prepose::train::recipe::{Kind, Layers};
 use prepose::train::run::{Job, run as train};
 
-use super::run::seeds_by_default;
+use super::run::{of_one_piece, seeds_by_default};
 use super::{OK, interrupt, model};
 use args::{Common, GligenArgs, IpAdapterArgs, LoraArgs, UnetArgs, Usual};
 use steer::SteerArgs;
@@ -44,7 +44,7 @@ enum Command {
   prepose train steer --pictures runs/first --out runs/steer                 # pictures of a run, as its checker saw them
   prepose train steer --checkpoint sd15.safetensors --checker frcnn-v2 --device cuda --out runs/steer-sd15
   prepose generate \"a dog to the left of a cat\" --guide steer --steer runs/steer/steer.safetensors")]
-    #[command(mut_arg("pictures", of_a_run), mut_arg("seeds", |seeds| seeds_by_default(seeds, "1000")))]
+    #[command(mut_args(of_one_piece()), mut_arg("pictures", of_a_run), mut_arg("seeds", |seeds| seeds_by_default(seeds, "1000")))]
     Steer(Box<SteerArgs>),
 }
 
@@ -54,6 +54,7 @@ fn of_a_run(pictures: clap::Arg) -> clap::Arg {
         .value_name("RUN")
         .help("Train on the pictures of this run, which has a checker, instead of making some")
         .help_heading("Pictures")
+        .hide(false)
 }
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {

@@ -1,12 +1,12 @@
 //! A checkpoint before its weights are read.
 
 mod checks;
+mod classifier;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use prepose_weights::steer::SteerFile;
 use prepose_weights::tokenizer::ClipTokenizer;
 use prepose_weights::{
     AdapterSpec, Checkpoint, Family, LoadOptions, LoraSpec, MemoryFolder, NewAdapter, WeightsError,
@@ -349,36 +349,5 @@ impl Blueprint {
         };
         let target = Target::new(&settings, &text, &scene, boxes, &self.tokenizers[0])?;
         Ok((settings, target))
-    }
-
-    /// The classifier that a method which learns goes by: the one that is named, or that comes with the checkpoint; none for
-    /// other methods.
-    ///
-    /// # Errors
-    /// There is none, or it is another network's.
-    pub(in crate::engine) fn classifier(
-        &self,
-        config: &GuidanceConfig,
-    ) -> Result<Option<SteerFile>, EngineError> {
-        if !config.method.is_learned() {
-            return Ok(None);
-        }
-        let checkpoint = self.checkpoint.path();
-        let own = checkpoint.join("steer/steer.safetensors");
-        let (path, file) = match &config.classifier {
-            Some(path) => (path.clone(), SteerFile::open(path)?),
-            None if own.is_file() => (own.clone(), SteerFile::open(&own)?),
-            #[cfg(feature = "toybox")]
-            None if self.network() == Network::Toybox => (own, SteerFile::toybox()?),
-            None => {
-                return Err(GuidanceError::NoClassifier {
-                    method: config.method,
-                    checkpoint: checkpoint.display().to_string(),
-                }
-                .into());
-            }
-        };
-        file.check(&path, &self.checkpoint.unet_config()?)?;
-        Ok(Some(file))
     }
 }

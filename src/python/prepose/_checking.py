@@ -90,7 +90,10 @@ class Checker:
     Args:
         checker: a detector: "toybox", which only knows the toybox's pictures and is the default, "frcnn-v2",
             "grounding-dino-base" and others (docs/detectors.md), or the path of one.
-        options: those of `prepose check` about detectors and rules: secondary, masks, depth, config, published, device, batch.
+        options: those of `prepose check` about detectors and rules: secondary, masks, depth (a network, or a folder of maps for
+            pictures that are given as files), config, published, device, batch.
+
+    After a fork, neither can a checker be used nor another one opened.
 
     Raises:
         CheckpointError, CheckError, DeviceError: something that it needs cannot be used.

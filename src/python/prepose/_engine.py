@@ -56,7 +56,8 @@ class Engine:
         options: those of `prepose generate` under "Networks": device, dtype, lora, vae, config, gligen, ip_adapter,
             prediction, allow_mismatch, no_graphs, guide_save_memory.
 
-    Threads take turns: one of them makes pictures at a time, and the others wait. An engine cannot be used after a fork.
+    Threads take turns: one of them makes pictures at a time, and the others wait. After a fork, neither can an
+    engine be used nor another one opened: start processes with multiprocessing's "spawn", or open engines only in the children.
 
     Raises:
         CheckpointError: the checkpoint cannot be used.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Optional, Union
 
 from prepose import _prepose
 from prepose._errors import JudgeError, PictureError
-from prepose._prepose import Picture
+from prepose._prepose import Picture, Request
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -50,6 +50,8 @@ class Judge:
             judge_rounds, dialect, temperature, max_tokens, concurrency, …; checker and device for the oracle; out, a folder in
             which answers are kept, so that nothing is asked twice.
 
+    After a fork the oracle cannot be asked.
+
     Raises:
         OptionError: options that make no sense together.
     """
@@ -67,11 +69,13 @@ class Judge:
 
         Args:
             pictures: one or a list: a `Picture`, a path, a file's bytes, `PIL.Image.Image`, or an array, uint8 [height, width, 3].
-            prompt: one for all or one for each, unless the pictures carry their own.
+            prompt: one for all or one for each, unless the pictures carry their own. They are asked about by what that is at the
+                last step, and by the relations that were given beside it.
 
         Raises:
             JudgeError: the server cannot be asked, or there is nothing to ask.
             PictureError: something is not a picture, or has no prompt.
+            OptionError: a prompt that cannot be read.
         """
         given = [pictures] if _is_one(pictures) else list(pictures)
         prompts: list[Optional[str]] = [prompt] * len(given) if prompt is None or isinstance(prompt, str) else list(prompt)
@@ -86,20 +90,30 @@ class Judge:
 
 
 def _is_one(pictures: Any) -> bool:
-    return isinstance(pictures, (str, bytes, os.PathLike, Picture)) or hasattr(pictures, "getbands") or hasattr(pictures, "__array_interface__")
+    is_one = isinstance(pictures, (str, bytes, os.PathLike, Picture))
+    return is_one or any(hasattr(pictures, name) for name in ("getbands", "__array_interface__", "__array__"))
 
 
-def _file(number: int, picture: Any, prompt: Optional[str], folder: str) -> tuple[str, str, str]:
-    """A picture's id, its file, and its prompt."""
+def _request(picture: Any) -> Optional[Request]:
+    """What made a picture, where it can say so."""
+    if isinstance(picture, Picture):
+        return picture.request
+    if isinstance(picture, bytes):
+        return Request._from_png_bytes(picture)
+    return Request.from_png(picture) if isinstance(picture, (str, os.PathLike)) else None
+
+
+def _file(number: int, picture: Any, prompt: Optional[str], folder: str) -> tuple[str, str, str, list[str]]:
+    """A picture's id, its file, its prompt, and the relations instead of what that states."""
     path: Optional[str] = os.fspath(picture) if isinstance(picture, (str, os.PathLike)) else None
-    if prompt is None and isinstance(picture, Picture):
-        prompt = picture.prompt
-    if prompt is None and path is not None:
-        prompt = _prepose.Request.from_png(path).prompt
+    relations: list[str] = []
     if prompt is None:
-        raise PictureError(f"picture {number} does not say what it should show; say it with prompt")
+        request = _request(picture)
+        if request is None:
+            raise PictureError(f"picture {number} does not say what it should show; say it with prompt")
+        prompt, relations = request._final_prompt, request._relations
     if path is None:
         path = os.path.join(folder, f"{number}.png")
         with open(path, "wb") as file:
             file.write(_prepose.png_of(picture))
-    return str(number), path, prompt
+    return str(number), path, prompt, relations

@@ -1,11 +1,14 @@
 """The checker, rules, sets of prompts, runs, judges."""
 
+import io
 import json
 
 import numpy
 import prepose
 import pytest
 from conftest import PROMPT
+from PIL import Image
+from prepose import _prepose
 
 DOG = prepose.Detection("dog", 0.9, (10.0, 40.0, 40.0, 70.0))
 CAT = prepose.Detection("cat", 0.9, (80.0, 40.0, 110.0, 70.0))
@@ -21,6 +24,54 @@ def test_pictures_of_all_kinds(checker, guided, tmp_path):
     mirrored = checker.detect(guided.array[:, ::-1])[0]
     assert mirrored == checker.detect(guided.array[:, ::-1].copy())[0]
     assert checker.detect(guided.pil().convert("P"))
+
+
+class Tensor:
+    """An array on demand, as those of PyTorch and JAX."""
+
+    def __init__(self, array):
+        self.values = array
+
+    def __array__(self, dtype=None, copy=None):
+        return self.values
+
+    def __iter__(self):
+        return iter(self.values)
+
+
+def test_photos_are_turned_as_their_exif_data_say(checker, guided, tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6  # orientation: a quarter turn clockwise from upright
+    guided.pil().crop((0, 0, 64, 40)).save(tmp_path / "photo.jpg", exif=exif)
+    for photo in (tmp_path / "photo.jpg", (tmp_path / "photo.jpg").read_bytes()):
+        upright = Image.open(io.BytesIO(_prepose.png_of(photo)))
+        assert upright.size == (40, 64)
+        assert checker.detect(photo) == checker.detect(upright)
+
+
+def test_files_in_memory_carry_their_request(checker, guided):
+    (one,) = checker.check(guided.png())
+    assert (one.prompt, one.verdict) == (PROMPT, checker.check(guided)[0].verdict)
+    judge = prepose.Judge(device="flex")
+    assert judge.ask(guided.png()).lines == judge.ask(guided).lines
+    with pytest.raises(prepose.PictureError, match="picture 0 does not say"):
+        judge.ask(_prepose.png_of(guided.array))
+
+
+def test_depth_maps_are_those_of_files(guided, tmp_path):
+    guided.save(tmp_path / "front.png")
+    (tmp_path / "maps").mkdir()
+    # The left half is nearer.
+    nearer = numpy.zeros((guided.height, guided.width), "u1")
+    nearer[:, : guided.width // 2] = 200
+    Image.fromarray(nearer).save(tmp_path / "maps" / "front.png")
+    checker = prepose.Checker(device="flex", depth=tmp_path / "maps")
+    mapped, bare = checker.check([tmp_path / "front.png", guided.array], prompt="a dog in front of a cat")
+    assert [rule["rule"] for rule in mapped.rules] == ["t2i-compbench-3d"] and not mapped.unasked
+    assert not bare.rules and "depth map" in bare.unasked[0]
+    (tmp_path / "maps" / "front.png").write_bytes(b"no map")
+    with pytest.raises(prepose.CheckError, match=r"front\.png"):
+        checker.check(tmp_path / "front.png", prompt="a dog in front of a cat")
 
 
 def test_what_is_said_of_a_picture(checker, guided):
@@ -44,10 +95,10 @@ def test_where_the_checker_has_nothing_to_say(checker, guided):
 
 def test_other_checkpoints_pictures_need_a_detector_that_is_named(checker, guided, tmp_path):
     # A picture that says that another checkpoint has made it.
-    from PIL import Image, PngImagePlugin
+    from PIL import PngImagePlugin
 
     info = PngImagePlugin.PngInfo()
-    image = Image.open(__import__("io").BytesIO(guided.png()))
+    image = Image.open(io.BytesIO(guided.png()))
     stored = json.loads(image.text["prepose"])
     stored["request"]["model"]["checkpoint"] = "sd15.safetensors"
     info.add_text("prepose", json.dumps(stored))
@@ -115,3 +166,26 @@ def test_judges(guided, tmp_path):
     assert first.lines == second.lines and (first.new, second.new) == (first.questions, 0)
     with pytest.raises(prepose.JudgeError, match="2 prompts"):
         book.ask(guided, prompt=["a", "b"])
+
+
+def test_judges_take_tensors(guided):
+    judge = prepose.Judge(device="flex")
+    assert judge.ask(Tensor(guided.array), prompt=PROMPT).lines == judge.ask(guided, prompt=PROMPT).lines
+
+
+def test_judges_ask_about_what_a_picture_ends_with(engine):
+    judge = prepose.Judge(device="flex")
+
+    def asked(prompt, **options):
+        (picture,) = engine.generate(prompt, seed=9, steps=4, **options)
+        (line,) = judge.ask(picture).lines
+        return len(line["objects"]), len(line["relations"])
+
+    assert asked("a dog and a cat", switch_to="a dog to the left of a cat", switch_at=1) == (2, 1)
+    assert asked("a [red ball:cat:2] to the left of a dog") == (2, 1)
+    assert asked("a dog, a cat", relation=("dog", "left of", "cat"), guide="pos") == (2, 1)
+    # Of a composed prompt the first part is read.
+    assert asked("a dog to the left of a cat AND a bird") == (2, 1)
+    # What is said here goes before all that.
+    (picture,) = engine.generate("a dog, a cat", seed=9, steps=4, relation=("dog", "left of", "cat"), guide="pos")
+    assert judge.ask(picture, prompt="a dog").lines[0]["relations"] == []

@@ -126,6 +126,55 @@ def test_not_after_a_fork():
     assert done.stdout.strip() == "7", done.stderr
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_nothing_is_opened_after_a_fork():
+    program = """
+        import os, signal, numpy, prepose
+        picture = numpy.zeros((64, 64, 3), "u1")
+        checker = prepose.Checker(device="flex")
+        uses = [
+            lambda: prepose.Engine(device="flex"),
+            lambda: prepose.Checker(device="flex"),
+            lambda: checker.detect(picture),
+            lambda: checker.check(picture, prompt="a dog to the left of a cat"),
+            lambda: prepose.Judge(device="flex").ask(picture, prompt="a dog"),
+        ]
+        child = os.fork()
+        if child == 0:
+            # Ends one that waits for threads that it does not have.
+            signal.alarm(60)
+            refused = 0
+            for use in uses:
+                try:
+                    use()
+                except prepose.EngineError as error:
+                    refused += "forked" in str(error) and "spawn" in str(error)
+            os._exit(refused)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "5", done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_children_open_their_own():
+    program = """
+        import os, signal, prepose
+        children = []
+        for _ in range(2):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(60)
+                picture = prepose.Engine(device="flex").generate("a dog", seed=1, steps=1)[0]
+                checked = prepose.Checker(device="flex").check(picture, prompt="a dog and a cat")
+                os._exit(6 + len(checked))
+            children.append(child)
+        print([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children])
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "[7, 7]", done.stderr
+
+
 def test_engines_are_not_pickled(engine):
     with pytest.raises(TypeError, match="cannot be pickled"):
         pickle.dumps(engine)

@@ -9,7 +9,7 @@ const PROMPTS = DATA.prompts.map(([id, text, relations]) => ({ id, text, relatio
 const PICTURES = DATA.pictures.map((
   [method, place, prompt, seed, id, size, image, verdict, conf, records, boxes, maps, scores, human, masks, note], index) => ({
   index, method, place, prompt, seed, verdict, conf, records, boxes, maps, scores, human, masks, note, image,
-  id: id || `${DATA.methods[method]}_${PROMPTS[prompt].id}_seed${String(seed).padStart(4, '0')}`,
+  id: id || `${DATA.methods[method]}_${PROMPTS[prompt].id}_seed${seed.padStart(4, '0')}`,
   size: DATA.sizes[size] ?? [512, 512],
 }));
 

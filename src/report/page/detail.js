@@ -100,7 +100,7 @@ function facts(picture) {
   return nodes;
 }
 
-function recordNode(picture, [relation, a, b, verdict, reason, conf, parts, delta, iou, margin]) {
+function recordNode(picture, [relation, a, b, verdict, reason, conf, parts, delta, iou, margin, , , human]) {
   const several = picture.records.length > 1;
   const said = `${DATA.words[a]} ${words(DATA.relations[relation])} ${DATA.words[b]}`;
   const nodes = [element('h3', {}, several ? `${MARKS[verdict]} ${said}` : said)];
@@ -113,6 +113,7 @@ function recordNode(picture, [relation, a, b, verdict, reason, conf, parts, delt
     })));
   }
   if (delta !== null) nodes.push(list([['Offset of the centres', `${number(delta)} (margin ${number(margin)})`], ['Overlap (IoU)', number(iou)], ['Confidence', several ? number(conf) : null]]));
+  if (human >= 0) nodes.push(list([['People say', VERDICTS[human]]]));
   return element('div', { class: 'record' }, nodes);
 }
 

@@ -18,9 +18,11 @@ const ORDERS = [
   ['run', 'as made', null],
   ['least', 'least sure first', (p, q) => sure(p) - sure(q)],
   ['most', 'most sure first', (p, q) => sure(q) - sure(p)],
-  ['prompt', 'by prompt', (p, q) => PROMPTS[p.prompt].text.localeCompare(PROMPTS[q.prompt].text) || p.seed - q.seed],
+  ['prompt', 'by prompt', (p, q) => PROMPTS[p.prompt].text.localeCompare(PROMPTS[q.prompt].text) || bySeed(p.seed, q.seed)],
   ['pse', 'lowest PSE first', (p, q) => pse(p) - pse(q)],
 ];
+// Seeds are texts of digits, as some have more of them than a number here.
+const bySeed = (a, b) => a.length - b.length || (a > b) - (a < b);
 // Pictures without the number come last either way.
 const sure = (p) => (p.verdict > 1 || p.conf === null ? 2 : p.conf);
 const pse = (p) => (p.scores && p.scores[10] !== null ? p.scores[10] : 2);

@@ -96,7 +96,10 @@ fn facts(report: &Report) -> String {
     if refused > 0 {
         facts.push((refused, "refused"));
     }
-    let labelled = report.labels.len();
+    let labelled = (report.methods.iter())
+        .flat_map(|method| &method.pictures)
+        .filter(|picture| !picture.labels.is_empty())
+        .count();
     if labelled > 0 {
         facts.push((labelled, "labelled by people"));
     }

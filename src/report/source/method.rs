@@ -146,6 +146,7 @@ impl Reading<'_> {
                     .unwrap_or_default(),
                 records: of_it,
                 scores: scores.get(id).cloned(),
+                labels: Vec::new(),
                 sample_id: id.into(),
             });
         }

@@ -6,7 +6,7 @@ use super::verbs::{past_participle, present_participle};
 use super::{NeutralError, capitalized, mentions, uncapitalized, without_stray_brackets};
 use crate::items::Action;
 use crate::spatial::Spatial;
-use crate::vocabulary::{OWN, PREPOSITIONS};
+use crate::vocabulary::{MODALS, OWN, PREPOSITIONS};
 use crate::words::Word;
 use crate::{Item, Reading, read};
 
@@ -187,7 +187,8 @@ impl Sentence<'_> {
         let names = texts.clone();
         for (which, mention) in self.mentions.into_iter().enumerate() {
             for at in mention + 1..=self.end_of_clause(mention) {
-                if matches!(self.reading.parts[at].item, Item::Context { .. }) && self.moves(at) {
+                // "can jump" goes as one.
+                if self.moves(at) || (self.is_modal(at) && self.moves(at + 1)) {
                     let bytes = self.plain(at)?;
                     texts[which] += &format!(" {}", &self.prompt[bytes.clone()]);
                     let before = self.prompt[..bytes.start].trim_end().len();
@@ -273,10 +274,19 @@ impl Sentence<'_> {
         }
     }
 
-    /// Whether a part goes with the object before it: "sitting" does, "in a park" is where both are.
+    /// Whether a part is said of the object before it and goes with it: "sitting" does, "in a park" is where both are.
     fn moves(&self, at: usize) -> bool {
-        let first = &self.reading.words[self.reading.parts[at].words.start];
-        !first.is_one_of(PREPOSITIONS) || first.is_one_of(OWN)
+        self.reading.parts.get(at).is_some_and(|part| {
+            let first = &self.reading.words[part.words.start];
+            matches!(part.item, Item::Context { .. })
+                && (!first.is_one_of(PREPOSITIONS) || first.is_one_of(OWN))
+        })
+    }
+
+    /// Whether a part is a verb that another one follows: "can", "will".
+    fn is_modal(&self, at: usize) -> bool {
+        let part = &self.reading.parts[at];
+        matches!(part.item, Item::Be) && self.reading.words[part.words.start].is_one_of(MODALS)
     }
 
     /// "is" as its new subject needs it, if that is another form.

@@ -1,6 +1,6 @@
 //! What the foreign interfaces call what we have.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::problem::Refusal;
 use crate::wire::{Init, LoraWanted, RequestWanted, SearchWanted, SecondPassWanted, Seed, Wanted};
@@ -70,8 +70,13 @@ pub fn scheduler(sampler: &str, schedule: &str) -> Result<Option<String>, Refusa
             ),
         )
     })?;
+    let ours = match (*ours, &*schedule) {
+        // The web UI's name, which since its version 1.9 has Karras' schedule unless another is named; our own name says it all.
+        ("dpmpp_2m", "" | "automatic") if sampler != "dpmpp_2m" => "dpmpp_2m_karras",
+        (ours, _) => ours,
+    };
     match &*schedule {
-        "" | "automatic" | "karras" | "normal" | "uniform" => Ok(Some((*ours).to_owned())),
+        "" | "automatic" | "karras" | "normal" | "uniform" => Ok(Some(ours.to_owned())),
         other => {
             let other = prepose_untrusted::printable(other).to_string();
             Err(Refusal::new(
@@ -82,31 +87,61 @@ pub fn scheduler(sampler: &str, schedule: &str) -> Result<Option<String>, Refusa
     }
 }
 
+/// The fields of our requests that foreign ones may have as well.
+const REQUEST: [&str; 20] = [
+    "negative_prompt",
+    "seed",
+    "width",
+    "height",
+    "steps",
+    "guidance_scale",
+    "guidance_steps",
+    "scheduler",
+    "timestep_spacing",
+    "savings",
+    "relations",
+    "boxes",
+    "regions",
+    "ground",
+    "guide",
+    "loras",
+    "clip_skip",
+    "noise",
+    "checkpoint",
+    "pictures",
+];
+
+/// What stands beside a request in our jobs, likewise.
+const BESIDE: [&str; 3] = ["search", "second_pass", "check"];
+
+/// Takes the fields of ours out of an object in the field `param` that has no others.
+///
+/// # Errors
+/// It has another, or one of them is not of its kind.
+pub fn only_ours(
+    fields: &Map<String, Value>,
+    param: &'static str,
+    wanted: &mut Wanted,
+) -> Result<(), Refusal> {
+    let known = || REQUEST.into_iter().chain(BESIDE);
+    let strange = |name: &&String| !known().any(|ours| ours == *name);
+    if let Some(name) = fields.keys().find(strange) {
+        let name = prepose_untrusted::printable(name).to_string();
+        let known = known().collect::<Vec<_>>().join(", ");
+        let message = format!("prepose has no field {name:?} here; there are {known}");
+        return Err(Refusal::new(param, message));
+    }
+    ours(fields, wanted).map_err(|refused| Refusal {
+        param: refused.param.or(Some(param)),
+        ..refused
+    })
+}
+
 /// Takes the fields of ours that stand beside foreign ones out of an object.
 ///
 /// # Errors
 /// One of them is not of its kind.
-pub fn ours(fields: &serde_json::Map<String, Value>, wanted: &mut Wanted) -> Result<(), Refusal> {
-    const REQUEST: [&str; 18] = [
-        "negative_prompt",
-        "seed",
-        "steps",
-        "guidance_scale",
-        "guidance_steps",
-        "scheduler",
-        "timestep_spacing",
-        "savings",
-        "relations",
-        "boxes",
-        "regions",
-        "ground",
-        "guide",
-        "loras",
-        "clip_skip",
-        "noise",
-        "checkpoint",
-        "pictures",
-    ];
+pub fn ours(fields: &Map<String, Value>, wanted: &mut Wanted) -> Result<(), Refusal> {
     let mut request = json!(wanted.request);
     for name in REQUEST {
         if let Some(value) = fields.get(name).filter(|value| !value.is_null()) {
@@ -131,25 +166,63 @@ pub fn ours(fields: &serde_json::Map<String, Value>, wanted: &mut Wanted) -> Res
     Ok(())
 }
 
-/// `<lora:name:weight>` in a prompt, as AUTOMATIC1111 takes them; returns the prompt without.
-pub fn loras(prompt: &str) -> (String, Vec<LoraWanted>) {
+/// `<lora:name:weight>` in the prompt that is the field `param`, as AUTOMATIC1111 takes them; returns the prompt without.
+///
+/// # Errors
+/// One of them does not come to one weight.
+pub fn loras(prompt: &str, param: &'static str) -> Result<(String, Vec<LoraWanted>), Refusal> {
     let (mut rest, mut text, mut found) = (prompt, String::new(), Vec::new());
     while let Some(at) = rest.find("<lora:") {
         let Some(end) = rest[at..].find('>') else {
             break;
         };
         text.push_str(&rest[..at]);
-        let mut parts = rest[at + 6..at + end].split(':');
-        let name = parts.next().unwrap_or_default().trim().to_owned();
-        let weight = parts
-            .next()
-            .and_then(|weight| weight.trim().parse().ok())
-            .unwrap_or(1.0);
-        found.push(LoraWanted { name, weight });
+        found.push(lora(&rest[at + 6..at + end], param)?);
         rest = &rest[at + end + 1..];
     }
     text.push_str(rest);
-    (text.trim().to_owned(), found)
+    Ok((text.trim().to_owned(), found))
+}
+
+/// What stands in `<lora:…>`: a name, and, by the rule of the web UI's `extra_networks_lora.py`, the weight in the text encoder
+/// and that in the UNet, in this order or as `te=` and `unet=`. The first is 1 if it is not there, and the second is the first.
+/// Here both have one weight.
+fn lora(said: &str, param: &'static str) -> Result<LoraWanted, Refusal> {
+    let refused = |why: &str| {
+        let said = prepose_untrusted::printable(said);
+        let message = format!("<lora:{said}>: {why}; write <lora:NAME:WEIGHT>, as <lora:ink:0.7>");
+        Refusal::new(param, message)
+    };
+    let number = |text: &str| {
+        let number = text.trim().parse::<f64>().ok();
+        let number = number.filter(|number| number.is_finite());
+        number.ok_or_else(|| refused("a weight is a number"))
+    };
+    let mut parts = said.split(':');
+    let name = parts.next().unwrap_or_default().trim().to_owned();
+    let (mut placed, mut named) = (Vec::new(), [None; 2]);
+    for part in parts {
+        match part.split_once('=').map(|(way, text)| (way.trim(), text)) {
+            None => placed.push(number(part)?),
+            Some(("te", text)) => named[0] = Some(number(text)?),
+            Some(("unet", text)) => named[1] = Some(number(text)?),
+            Some(_) => return Err(refused("only te= and unet= may be named")),
+        }
+    }
+    if placed.len() > 2 {
+        return Err(refused("a third number, for fewer ranks, is not supported"));
+    }
+    let encoder = named[0].or(placed.first().copied()).unwrap_or(1.0);
+    let unet = named[1].or(placed.get(1).copied()).unwrap_or(encoder);
+    match encoder == unet {
+        true => Ok(LoraWanted {
+            name,
+            weight: encoder,
+        }),
+        false => Err(refused(&format!(
+            "the text encoder and the UNet have one weight here, not {encoder} and {unet}"
+        ))),
+    }
 }
 
 /// A seed of so many bits, where nobody named one.
@@ -185,6 +258,14 @@ mod tests {
         assert_eq!(of("DPM++ 2M", "Karras"), "dpmpp_2m_karras");
         assert_eq!(of("DPM++ 2M Karras", "automatic"), "dpmpp_2m_karras");
         assert_eq!(of("dpmpp_2m", "normal"), "dpmpp_2m");
+        // `{'scheduler': 'karras'}` in the web UI's `sd_samplers_kdiffusion.py`, by which `get_sigmas` goes.
+        for automatic in ["", "Automatic"] {
+            assert_eq!(of("DPM++ 2M", automatic), "dpmpp_2m_karras");
+            assert_eq!(of("k_dpmpp_2m", automatic), "dpmpp_2m_karras");
+            assert_eq!(of("dpmpp_2m", automatic), "dpmpp_2m");
+        }
+        assert_eq!(of("DPM++ 2M", "Normal"), "dpmpp_2m");
+        assert_eq!(of("DPM++ 2M", "Uniform"), "dpmpp_2m");
         assert_eq!(of("", "karras"), "");
         for (sampler, schedule) in [
             ("DDIM", "karras"),
@@ -201,12 +282,58 @@ mod tests {
 
     #[test]
     fn loras_stand_in_prompts() {
-        let (text, found) = loras("a dog <lora:ink:0.5> and <lora:../x> a cat <lora:y");
+        let (text, found) = loras(
+            "a dog <lora:ink:0.5> and <lora:../x> a cat <lora:y",
+            "prompt",
+        )
+        .unwrap();
         assert_eq!(text, "a dog  and  a cat <lora:y");
         let found: Vec<(&str, f64)> = found
             .iter()
             .map(|one| (one.name.as_str(), one.weight))
             .collect();
         assert_eq!(found, [("ink", 0.5), ("../x", 1.0)]);
+    }
+
+    #[test]
+    fn loras_have_one_weight() {
+        let weight = |said: &str| {
+            let found = loras(&format!("a dog <lora:{said}>"), "prompt");
+            found.map(|(_, found)| found[0].weight)
+        };
+        // What both come to by `te_multiplier` and `unet_multiplier` of the web UI.
+        for (said, both) in [
+            ("ink", 1.0),
+            ("ink: 0.7 ", 0.7),
+            ("ink:-1", -1.0),
+            ("ink:0.5:0.5", 0.5),
+            ("ink:te=0.3", 0.3),
+            ("ink:0.5:unet=0.5", 0.5),
+            ("ink:te=0.5:unet=0.5", 0.5),
+            ("ink:unet=1", 1.0),
+            ("ink:0.2:te=0.5", 0.5),
+        ] {
+            assert_eq!(weight(said), Ok(both), "{said}");
+        }
+        for (said, why) in [
+            ("ink:te=0:unet=0.3", "not 0 and 0.3"),
+            ("ink:0.5:0.8", "not 0.5 and 0.8"),
+            ("ink:unet=0.3", "not 1 and 0.3"),
+            ("ink:0.5:0.5:te=0.2", "not 0.2 and 0.5"),
+            ("ink:0,7", "is a number"),
+            ("ink:", "is a number"),
+            ("ink:inf", "is a number"),
+            ("ink:te=a", "is a number"),
+            ("ink:1:1:8", "a third number"),
+            ("ink:1:dyn=8", "only te= and unet="),
+            ("ink:=1", "only te= and unet="),
+        ] {
+            let refused = weight(said).unwrap_err();
+            assert_eq!(refused.param, Some("prompt"), "{said}");
+            let start = format!("<lora:{said}>: ");
+            let message = refused.message;
+            assert!(message.starts_with(&start), "{message}");
+            assert!(message.contains(why), "{message}");
+        }
     }
 }

@@ -59,25 +59,35 @@ export function fitShown() {
   else show();
 }
 
+/** The name of an object without its number among several. */
+const bare = (object) => String(object).replace(/#\d+$/, '');
+
 /** Which part of the prompt, from 1, a box belongs to: the shortest that holds its object; 0 for none. */
 function partOf(object, parts) {
-  const fitting = parts.map((part, i) => [part.length, i + 1, part]).filter(([, , part]) => part === object || part.includes(object));
+  const fitting = parts.map((part, i) => [part.length, i + 1, part]).filter(([, , part]) => part === object || part.includes(bare(object)));
   return fitting.length ? fitting.reduce((best, one) => (one[0] < best[0] ? one : best))[1] : 0;
+}
+
+/** The prompt's objects, in its order; `dog#2` is the second of several, as in requests. */
+function objectNames() {
+  const found = reading.objects.map(({ name }) => name);
+  const times = (name, among) => among.filter((one) => one.toLowerCase() === name.toLowerCase()).length;
+  return found.map((name, i) => (times(name, found) > 1 ? `${name}#${times(name, found.slice(0, i + 1))}` : name));
 }
 
 /** What a new box can be for. */
 export function names() {
   if (act === 'masks') return shownNames();
   const parts = partsOf(reading.prompt);
-  if (act === 'regions' && parts.length > 1) return parts;
-  return [...new Set(reading.objects.map(({ name }) => name))];
+  return act === 'regions' && parts.length > 1 ? parts : objectNames();
 }
 
 /** The number of an object's colour: as in the prompt, or by its first box. */
 export function colourOf(object) {
   const at = names().indexOf(object);
   if (at >= 0) return at % 6;
-  const inPrompt = reading.objects.findIndex(({ name }) => name === object || String(object).includes(name));
+  const known = objectNames().indexOf(object);
+  const inPrompt = known >= 0 ? known : reading.objects.findIndex(({ name }) => String(object).includes(name));
   return (inPrompt >= 0 ? inPrompt : boxes.all().findIndex((one) => one.object === object)) % 6;
 }
 
@@ -100,7 +110,7 @@ export function actsFor(prompt) {
 
 /** The prompt as a whole, then each boxed object as a part of its own. */
 function writeParts() {
-  const objects = [...new Set(boxes.all().map(({ object }) => object))];
+  const objects = [...new Set(boxes.all().map(({ object }) => bare(object)))];
   setPrompt([$('prompt').value.trim(), ...objects.map((object) => (/^(an?|the|\d+) /.test(object) ? object : `${/^[aeiou]/i.test(object) ? 'an' : 'a'} ${object}`))].join(' AND '));
 }
 

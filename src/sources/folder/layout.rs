@@ -53,9 +53,9 @@ impl Layout {
         let text = match self {
             Self::Template(template) => return template.clone(),
             Self::Manifest => "{prompt_id}_{seed}",
-            Self::GenEval => "{number}/samples/{n}",
-            Self::CompBench => "{prompt}_{n}",
-            Self::Visor => "{number}_{n}",
+            Self::GenEval => "{number}/samples/{index}",
+            Self::CompBench => "{prompt}_{index}",
+            Self::Visor => "{number}_{index}",
             Self::SpatialGenEval => "{number}",
         };
         Template::plain(text)

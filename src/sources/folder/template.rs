@@ -1,4 +1,4 @@
-//! `{prompt_id}/{n}.png`: how one's own pictures are named.
+//! `{prompt_id}/{index}.png`: how one's own pictures are named.
 
 use std::fmt;
 
@@ -37,7 +37,7 @@ const PLACES: [(&str, Place); 5] = [
     ("{number}", Place::Number),
     ("{prompt}", Place::Prompt),
     ("{seed}", Place::Seed),
-    ("{n}", Place::Nth),
+    ("{index}", Place::Nth),
 ];
 
 /// Which of a prompt's pictures.

@@ -123,7 +123,7 @@ fn compbench_names_pictures_by_their_prompts() {
 fn templates_are_read() {
     let prompts = [("p_1", "a dog"), ("p_1_2", "a cat")];
     let found = find(
-        "{prompt_id}_{n}.png",
+        "{prompt_id}_{index}.png",
         &["p_1_0.png", "p_1_2_1.webp"],
         &prompts,
     )
@@ -137,15 +137,20 @@ fn templates_are_read() {
     .unwrap();
     assert_eq!(names(&found), ["-", "0041/a-dog.png", "40/A Cat.jpeg", "-"]);
     for (template, why) in [
-        ("{n}.png", "does not say which prompt"),
+        ("{index}.png", "does not say which prompt"),
         ("x.png", "does not say which prompt"),
         ("{prompt_id}_{number}", "says twice"),
         ("{prompt_id}_{what}", "which is not a place"),
+        (
+            "{prompt_id}/{n}.png",
+            "has \"/{n}\" in it, which is not a place; it needs {prompt_id}, {number} or {prompt} for the prompt, and {seed} or \
+             {index}",
+        ),
     ] {
         let error = find(template, &[], &prompts).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
     }
-    for text in ["{prompt_id}/{n}.png", "visor"] {
+    for text in ["{prompt_id}/{index}.png", "visor"] {
         let layout: Layout = text.parse().unwrap();
         assert_eq!(layout.to_string(), text);
         let json = serde_json::to_string(&layout).unwrap();
@@ -156,7 +161,7 @@ fn templates_are_read() {
 #[test]
 fn what_could_be_two_things_is_refused() {
     let prompts = [("a_1", "a dog"), ("b_1", "a dog!")];
-    let error = find("{prompt}_{n}", &["a dog_0.png"], &prompts)
+    let error = find("{prompt}_{index}", &["a dog_0.png"], &prompts)
         .unwrap_err()
         .to_string();
     assert_eq!(
@@ -170,9 +175,13 @@ fn what_could_be_two_things_is_refused() {
         error.contains("fits a_1 (picture 0) and b_1 (picture 0)"),
         "{error}"
     );
-    let error = find("{prompt_id}/{n}", &["a_1/0.png", "a_1/00.jpg"], &prompts)
-        .unwrap_err()
-        .to_string();
+    let error = find(
+        "{prompt_id}/{index}",
+        &["a_1/0.png", "a_1/00.jpg"],
+        &prompts,
+    )
+    .unwrap_err()
+    .to_string();
     assert!(
         error.contains("are both the picture of a_1, picture 0"),
         "{error}"

@@ -154,6 +154,13 @@ impl RunFolder {
         Ok(Self::new(store, plan, Wanted::Once, news))
     }
 
+    /// The run as it is now, if another command has made it larger since it was taken up here.
+    pub(super) fn grown(&self) -> Result<Option<Self>, FolderError> {
+        let (plan, _) = read(&*self.store, false)?;
+        let is_larger = plan.len() > self.plan.len();
+        Ok(is_larger.then(|| Self::new(self.store.clone(), plan, Wanted::All, News::default())))
+    }
+
     fn new(store: Arc<dyn Store>, plan: Plan, wanted: Wanted, news: News) -> Self {
         Self {
             store,

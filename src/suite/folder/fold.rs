@@ -127,11 +127,20 @@ impl RunFolder {
         })
     }
 
-    /// Folds a method's samples, all of which must be there, into the files of the released bundle, and removes them.
+    /// Folds a method's samples, all of which must be there, into the files of the released bundle, and removes them. If another
+    /// command has made the run larger meanwhile, they are folded with what it has made, or left to it until it has made all.
     ///
     /// # Errors
     /// The store's. Nothing is removed then.
     pub fn fold(&self, method: usize) -> Result<(), FolderError> {
+        if let Some(now) = self.grown()? {
+            let name = self.method_folder(method);
+            let mut methods = now.plan.config.methods.iter();
+            return match methods.position(|method| method.name == name) {
+                Some(method) => now.fold_if_whole(method),
+                None => Ok(()),
+            };
+        }
         let all = self.possible(method)?;
         let mut tries = 0..8;
         loop {
@@ -304,38 +313,44 @@ impl RunFolder {
     /// # Errors
     /// As [`fold`](Self::fold).
     pub fn finish(&self) -> Result<(), FolderError> {
-        for method in 0..self.plan.config.methods.len() {
-            self.tidy_received(method)?;
-            let state = self.state(method, Look::Quick)?;
-            let done = self.done(&state)?;
-            let refused = self.refused_in(&state);
-            let all = self.plan.jobs(method).all(|job| {
-                let id = self.plan.sample_id(job);
-                done.ids.contains(&id) || refused.contains(&id)
+        let grown = self.grown()?;
+        let run = grown.as_ref().unwrap_or(self);
+        let mut methods = 0..run.plan.config.methods.len();
+        methods.try_for_each(|method| run.finish_method(method, grown.is_some()))
+    }
+
+    /// The same of one method. Of one that lacks pictures nothing is folded if `others` are making them.
+    fn finish_method(&self, method: usize, others: bool) -> Result<(), FolderError> {
+        self.tidy_received(method)?;
+        let state = self.state(method, Look::Quick)?;
+        let done = self.done(&state)?;
+        let refused = self.refused_in(&state);
+        let all = self.plan.jobs(method).all(|job| {
+            let id = self.plan.sample_id(job);
+            done.ids.contains(&id) || refused.contains(&id)
+        });
+        let folded = state.ledger.get(&self.manifest_name(method)).is_some();
+        let eval = format!("{}/eval/", self.method_folder(method));
+        let samples = format!("{}/samples/", self.method_folder(method));
+        let as_written = self
+            .line_files(method)
+            .iter()
+            .chain([&self.last_summary(method)])
+            .all(|name| state.ledger.get(name).is_some())
+            && state.damage.iter().all(|damage| {
+                damage.name != self.manifest_name(method) && !damage.name.starts_with(&eval)
             });
-            let folded = state.ledger.get(&self.manifest_name(method)).is_some();
-            let eval = format!("{}/eval/", self.method_folder(method));
-            let samples = format!("{}/samples/", self.method_folder(method));
-            let as_written = self
-                .line_files(method)
-                .iter()
-                .chain([&self.last_summary(method)])
-                .all(|name| state.ledger.get(name).is_some())
-                && state.damage.iter().all(|damage| {
-                    damage.name != self.manifest_name(method) && !damage.name.starts_with(&eval)
-                });
-            let in_files = || (done.ids.iter()).all(|id| done.lines.contains(id));
-            if as_written && (!all || in_files()) {
-                self.take_times(&state)?;
-                if state.entries.keys().any(|name| name.starts_with(&samples)) {
-                    self.tidy(method)?;
-                }
-            } else if all {
-                self.fold(method)?;
-            } else if folded {
-                // Of a run that has grown since.
-                self.write(method, 0, |each| self.finished(method, each))?;
+        let in_files = || (done.ids.iter()).all(|id| done.lines.contains(id));
+        if as_written && (!all || in_files()) {
+            self.take_times(&state)?;
+            if state.entries.keys().any(|name| name.starts_with(&samples)) {
+                self.tidy(method)?;
             }
+        } else if all {
+            self.fold(method)?;
+        } else if folded && !others {
+            // Of a run that has grown since.
+            self.write(method, 0, |each| self.finished(method, each))?;
         }
         Ok(())
     }

@@ -6,7 +6,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::MergeError;
-use crate::store::{Store, StoreError};
+use crate::store::ledger::Ledger;
+use crate::store::{Entry, Store, StoreError};
 use crate::suite::folder::RunFolder;
 
 /// Files that are under way at once: an object store takes its time, but for many at once no more.
@@ -24,7 +25,9 @@ pub(super) struct Copy {
     pub bytes: u64,
 }
 
-/// Copies all files that are not there with the same size already, and says how many that were.
+/// Puts all files in their place that are not there already, and says how many that were.
+///
+/// A file is taken to be there without being read if both ledgers list it with one digest and its time is the listed one.
 pub(super) fn all(
     shards: &[RunFolder],
     copies: &[Copy],
@@ -32,21 +35,41 @@ pub(super) fn all(
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<usize, MergeError> {
     let there = there(copies, out)?;
-    let missing: Vec<_> = copies
-        .iter()
-        .filter(|copy| there.get(&copy.to) != Some(&copy.bytes))
-        .collect();
-    progress(0, missing.len());
+    let mut ledger = Ledger::read(out, "")?;
+    let ledgers = (shards.iter())
+        .map(|shard| Ledger::read(&**shard.store(), ""))
+        .collect::<Result<Vec<_>, _>>()?;
+    let is_known = |copy: &Copy| {
+        let listed = [ledger.get(&copy.to), ledgers[copy.shard].get(&copy.from)];
+        let ([Some(here), Some(of_shard)], Some(entry)) = (listed, there.get(&copy.to)) else {
+            return false;
+        };
+        let as_listed = entry.modified.is_some() && entry.modified == here.modified;
+        as_listed && entry.bytes == copy.bytes && here.sha256 == of_shard.sha256
+    };
+    let left: Vec<&Copy> = copies.iter().filter(|copy| !is_known(copy)).collect();
+    // What the ledger says stays true at any instant; what is joined is listed afterwards.
+    let listed = left.iter().filter(|copy| ledger.remove(&copy.to)).count();
+    if listed > 0 {
+        ledger.write(out)?;
+    }
+    progress(0, left.len());
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let put = AtomicUsize::new(0);
     let stop = AtomicBool::new(false);
     let failure = Mutex::new(None);
     let work = || {
         while !stop.load(Ordering::Relaxed) {
-            let Some(copy) = missing.get(next.fetch_add(1, Ordering::Relaxed)) else {
+            let Some(copy) = left.get(next.fetch_add(1, Ordering::Relaxed)) else {
                 return;
             };
-            match one(&**shards[copy.shard].store(), copy, out) {
-                Ok(()) => progress(done.fetch_add(1, Ordering::Relaxed) + 1, missing.len()),
+            let same_size = |entry: &Entry| entry.bytes == copy.bytes;
+            let doubtful = there.get(&copy.to).is_some_and(same_size);
+            match one(&**shards[copy.shard].store(), copy, out, doubtful) {
+                Ok(new) => {
+                    put.fetch_add(usize::from(new), Ordering::Relaxed);
+                    progress(done.fetch_add(1, Ordering::Relaxed) + 1, left.len());
+                }
                 Err(error) => {
                     stop.store(true, Ordering::Relaxed);
                     if let Ok(mut failure) = failure.lock() {
@@ -57,18 +80,18 @@ pub(super) fn all(
         }
     };
     std::thread::scope(|scope| {
-        for _ in 0..AT_ONCE.min(missing.len()) {
+        for _ in 0..AT_ONCE.min(left.len()) {
             scope.spawn(work);
         }
     });
     match failure.into_inner() {
         Ok(Some(error)) => Err(error),
-        _ => Ok(missing.len()),
+        _ => Ok(put.into_inner()),
     }
 }
 
-/// What an earlier try has put in its place, with sizes. Other files of `out`, such as shards in it, are not looked at.
-fn there(copies: &[Copy], out: &dyn Store) -> Result<HashMap<String, u64>, StoreError> {
+/// What an earlier try has put in its place. Other files of `out`, such as shards in it, are not looked at.
+fn there(copies: &[Copy], out: &dyn Store) -> Result<HashMap<String, Entry>, StoreError> {
     let folders = copies.iter().filter_map(|copy| copy.to.split_once('/'));
     let mut folders: Vec<_> = folders.map(|(folder, _)| folder).collect();
     folders.sort_unstable();
@@ -76,22 +99,31 @@ fn there(copies: &[Copy], out: &dyn Store) -> Result<HashMap<String, u64>, Store
     let mut there = HashMap::new();
     for folder in folders {
         let entries = out.list(folder)?.into_iter();
-        there.extend(entries.map(|entry| (entry.name, entry.bytes)));
+        there.extend(entries.map(|entry| (entry.name.clone(), entry)));
     }
     Ok(there)
 }
 
-fn one(shard: &dyn Store, copy: &Copy, out: &dyn Store) -> Result<(), MergeError> {
+/// Puts a file in its place. False if it is there already, which is looked at if it may be (`doubtful`).
+fn one(
+    shard: &dyn Store,
+    copy: &Copy,
+    out: &dyn Store,
+    doubtful: bool,
+) -> Result<bool, MergeError> {
     if is_linked(shard, copy, out) {
-        return Ok(());
+        return Ok(true);
     }
-    match shard.get(&copy.from)? {
-        Some(bytes) => Ok(out.put(&copy.to, &bytes)?),
-        None => Err(MergeError::Vanished {
-            location: shard.location(),
-            name: copy.from.clone(),
-        }),
+    let bytes = shard.get(&copy.from)?;
+    let bytes = bytes.ok_or_else(|| MergeError::Vanished {
+        location: shard.location(),
+        name: copy.from.clone(),
+    })?;
+    if doubtful && out.get(&copy.to)?.as_ref() == Some(&bytes) {
+        return Ok(false);
     }
+    out.put(&copy.to, &bytes)?;
+    Ok(true)
 }
 
 /// Gives a file of this machine a second name, which costs nothing. Files of a run are replaced, never changed in place, so

@@ -121,16 +121,16 @@ pub enum MergeError {
     },
     /// A joined run with more than the shards.
     #[error(
-        "{location} already holds {there} pictures, but the shards have {pictures}; grow the shards, or choose another \
-         --out"
+        "{location} already holds {there} pictures, and the shards lack {lacking} of them; grow the shards, or choose \
+         another --out"
     )]
     More {
         /// The joined run's folder.
         location: String,
         /// Pictures of its plan.
         there: usize,
-        /// Pictures of the shards' plan.
-        pictures: usize,
+        /// Those of them that are not in the shards' plan.
+        lacking: usize,
     },
     /// A file that was listed and cannot be had.
     #[error("{name} in {location} was there a moment ago; is something else at work there?")]

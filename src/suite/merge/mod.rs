@@ -10,7 +10,7 @@ mod error;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::folder::{CONFIG, Finished, RECEIVED, RunFolder};
+use super::folder::{CONFIG, Finished, FolderError, RECEIVED, RunFolder};
 use super::growth::union;
 use super::plan::{Job, Plan};
 use super::sample::Sample;
@@ -116,14 +116,8 @@ pub fn merge(
     copies.extend(provenance(&shards)?);
 
     let pictures = plan.len();
+    has_no_more(&out, &plan)?;
     let out = RunFolder::claim(out, plan)?;
-    if out.plan().len() > pictures {
-        return Err(MergeError::More {
-            location: out.store().location(),
-            there: out.plan().len(),
-            pictures,
-        });
-    }
     let copied = copy::all(&shards, &copies, &**out.store(), progress)?;
     for method in 0..methods {
         let samples = samples(&shards, out.plan(), method)?;
@@ -154,6 +148,31 @@ fn undamaged(shards: &[RunFolder]) -> Result<(), MergeError> {
         }
     }
     Ok(())
+}
+
+/// Refuses a joined run that has other settings than the shards' plan, or pictures that it has not.
+fn has_no_more(out: &Arc<dyn Store>, plan: &Plan) -> Result<(), MergeError> {
+    // Whoever begins the joined run says what is wrong with one that cannot be read.
+    let Ok(run) = RunFolder::open(out.clone()) else {
+        return Ok(());
+    };
+    let there = run.plan();
+    let both = union(there, plan).map_err(|contradictions| FolderError::OtherSettings {
+        location: out.location(),
+        contradictions,
+    })?;
+    if both.len() == plan.len() {
+        return Ok(());
+    }
+    let shared = |count: fn(&Plan) -> usize| count(there) + count(plan) - count(&both);
+    let shared = shared(|plan| plan.config.methods.len())
+        * shared(|plan| plan.prompts.len())
+        * shared(|plan| plan.config.seeds.len());
+    Err(MergeError::More {
+        location: out.location(),
+        there: there.len(),
+        lacking: there.len() - shared,
+    })
 }
 
 /// The plan of the whole run, if the shards are all of it: what any of them has, as some may not have grown yet.

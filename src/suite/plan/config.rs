@@ -1,6 +1,7 @@
 //! `run.json`: the settings of a run.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::SourceId;
 use crate::check::spatialbench::CheckerConfig;
@@ -35,12 +36,22 @@ pub struct RunConfig {
     pub source: Option<SourceId>,
     /// Who looks at the pictures; nobody if none.
     pub checker: Option<CheckerId>,
+    /// Who scores the candidates of searches by a judge; nobody if no method has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judge: Option<JudgeId>,
     /// Whether attention maps are drawn.
     #[serde(default)]
     pub attention_maps: bool,
     /// Which part of the whole this is; all of it if none.
     #[serde(default)]
     pub shard: Option<Shard>,
+}
+
+impl RunConfig {
+    /// Whether a method has its candidates scored by a judge.
+    pub fn asks_judge(&self) -> bool {
+        self.methods.iter().any(Method::asks_judge)
+    }
 }
 
 /// Which set of prompts.
@@ -117,6 +128,18 @@ pub struct CheckerId {
     /// Which of the masks that a box may mean are the segmenter's.
     #[serde(default, skip_serializing_if = "is_default")]
     pub mask_choice: MaskChoice,
+}
+
+/// A judge of candidates, and how it is asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JudgeId {
+    /// The model's name, or `oracle`.
+    pub model: String,
+    /// Its server and all of a request but its messages, as the book of answers has them; null for the oracle, who sees what the
+    /// checker's detector sees.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub settings: Value,
 }
 
 fn is_default(choice: &MaskChoice) -> bool {

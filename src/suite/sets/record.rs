@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::error::{ID_LIMIT, LineError, PROMPT_LIMIT, nearest};
 use crate::guidance::boxes::ObjectBox;
-use crate::prompt::compose::first_part;
+use crate::prompt::compose::{ReadError, first_part, scene_of};
 use crate::prompt::scene::{GivenRelation, Relation, Scene, SceneError, StatedRelation};
 use crate::prompt::schedule;
 use crate::suite::{Edit, SuitePrompt};
@@ -275,9 +275,12 @@ fn read(prompt: &str, last: &str) -> Result<(Vec<String>, Vec<StatedRelation>), 
 
 /// Whether the prompt names what is given, and the given relations can all be true.
 fn check(prompt: &str, last: &str, given: &[GivenRelation]) -> Result<Scene, LineError> {
-    Scene::with_relations(last, given).map_err(|error| LineError::Given {
-        prompt: shortened(prompt),
-        error,
+    scene_of(last, given).map_err(|error| match error {
+        ReadError::Parts(error) => error.into(),
+        ReadError::Scene(error) => LineError::Given {
+            prompt: shortened(prompt),
+            error,
+        },
     })
 }
 

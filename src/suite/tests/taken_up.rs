@@ -74,6 +74,58 @@ fn a_run_that_grows_is_as_if_it_had_been_so_large() {
     }
 }
 
+/// A command whose run is made larger while it goes on takes nothing from the one that made it so.
+#[test]
+fn what_is_added_meanwhile_is_kept() {
+    let (small, large) = (
+        plan(2, 1, &["prompt-only"]),
+        plan(3, 2, &["psg", "prompt-only"]),
+    );
+    let calm = Arc::new(MemoryStore::default());
+    go(calm.clone(), &large).2.unwrap();
+    let wanted = files(&calm);
+    // The other one is done before.
+    let store = Arc::new(MemoryStore::default());
+    let first = RunFolder::claim(store.clone(), small.clone()).unwrap();
+    go(store.clone(), &large).2.unwrap();
+    first.fold(0).unwrap();
+    first.finish().unwrap();
+    assert_eq!(differing(&files(&store), &wanted), [""; 0]);
+    assert_eq!(damage(store), [""; 0]);
+
+    // It has not made anything yet.
+    struct Meanwhile<'a>(Stub<'a>, Arc<MemoryStore>, &'a Plan);
+    impl Maker for Meanwhile<'_> {
+        fn make(&mut self, jobs: &[Job]) -> Result<Vec<Made>, RunError> {
+            RunFolder::claim(self.1.clone(), self.2.clone()).unwrap();
+            self.0.make(jobs)
+        }
+    }
+    let store = Arc::new(MemoryStore::default());
+    let first = RunFolder::claim(store.clone(), small).unwrap();
+    let runner = Runner {
+        folder: &first,
+        examiner: &mut NoExaminer,
+        watcher: &mut Count::default(),
+        device: "stub".into(),
+        stop: &AtomicBool::new(false),
+    };
+    let stub = Stub {
+        plan: first.plan(),
+        made: Vec::new(),
+        batch: 3,
+    };
+    let mut maker = Meanwhile(stub, store.clone(), &large);
+    runner.run(&mut maker).unwrap();
+    let of_first = files(&store);
+    let samples = of_first.keys().filter(|name| name.contains("/samples/"));
+    assert_eq!(samples.count(), 2);
+    let (made, ..) = go(store.clone(), &large);
+    assert_eq!(made.len(), 3 * 2 * 2 - 2);
+    assert_eq!(differing(&files(&store), &wanted), [""; 0]);
+    assert_eq!(damage(store), [""; 0]);
+}
+
 #[test]
 fn a_run_that_is_asked_for_less_keeps_what_it_has() {
     let large = plan(3, 2, &["prompt-only", "psg"]);

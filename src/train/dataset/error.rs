@@ -51,6 +51,16 @@ pub enum DatasetError {
         /// Some of them with reasons.
         first: String,
     },
+    /// An option that is for data in another layout.
+    #[error("{option} says nothing of {}: {why}; leave it out", path.display())]
+    Unread {
+        /// The folder or file.
+        path: PathBuf,
+        /// As it is written.
+        option: &'static str,
+        /// Why there is nothing that it could mean.
+        why: &'static str,
+    },
     /// A run without checked pictures.
     #[error("{}: {why}", path.display())]
     Run {

@@ -1,5 +1,6 @@
 //! Captions in one file, with the names of the pictures beside it.
 
+use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};
 
 use prepose_corpus::read::{self, Row};
@@ -9,10 +10,13 @@ use crate::beside::PICTURES;
 use crate::error::DatasetError;
 use crate::objects;
 use crate::open::Options;
-use crate::sample::{Dataset, Layout, Place, Sample};
+use crate::sample::{Dataset, Layout, Place, Sample, Skipped};
 
 /// The key or column of a picture that is shown to an adapter in the place of the one that is trained on.
 pub(crate) const SHOWN: &str = "ip_picture";
+
+/// The list of `prepose generate`, which gets another line for a picture that is made again under the same name.
+pub(crate) const MANIFEST: &str = "manifest.jsonl";
 
 /// What is wrong with a row that is none.
 pub(crate) const LOST: &str =
@@ -22,11 +26,37 @@ pub(crate) const LOST: &str =
 pub(crate) fn read(path: &Path, options: &Options) -> Result<Dataset, DatasetError> {
     let mut dataset = Dataset::new(Layout::Listed);
     let base = path.parent().unwrap_or(Path::new("."));
-    each_row(path, options, |row| match row {
-        Ok(row) => add(&mut dataset, base, row, options),
-        Err(place) => dataset.skip(place, LOST),
-    })?;
+    let mut rows = Vec::new();
+    each_row(path, options, |row| rows.push(row))?;
+    let replaced = match path.file_name().is_some_and(|name| name == MANIFEST) {
+        true => replaced(&rows),
+        false => vec![false; rows.len()],
+    };
+    for (row, replaced) in rows.into_iter().zip(replaced) {
+        match row {
+            Ok(row) if replaced => dataset.replaced.push(Skipped {
+                name: row.picture.unwrap_or_default(),
+                why: "a later line names the same picture, and the last one counts".into(),
+            }),
+            Ok(row) => add(&mut dataset, base, row, options),
+            Err(place) => dataset.skip(place, LOST),
+        }
+    }
     Ok(dataset)
+}
+
+/// Whether a later row names the picture of each again.
+fn replaced(rows: &[Result<Row, String>]) -> Vec<bool> {
+    let mut later = HashSet::new();
+    let names = rows
+        .iter()
+        .rev()
+        .map(|row| row.as_ref().ok()?.picture.as_deref());
+    let mut replaced: Vec<bool> = names
+        .map(|name| name.is_some_and(|name| !later.insert(name)))
+        .collect();
+    replaced.reverse();
+    replaced
 }
 
 /// Calls `with` for each row, or with the place of one of which nothing can be made.

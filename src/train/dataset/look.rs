@@ -75,7 +75,8 @@ impl Place {
 /// `seen` is called after each.
 ///
 /// # Errors
-/// More than the share `most_skipped` of all are of no use, those included that had no caption.
+/// More than the share `most_skipped` of all are of no use, those included that had no caption, but not those lines of which a
+/// later one has the place.
 pub fn look(
     path: &Path,
     dataset: Dataset,
@@ -86,6 +87,7 @@ pub fn look(
     let Dataset {
         samples,
         mut skipped,
+        replaced,
         ..
     } = dataset;
     let all = samples.len() + skipped.len();
@@ -126,6 +128,7 @@ pub fn look(
             first: some(&skipped),
         });
     }
+    skipped.extend(replaced);
     Ok((good, skipped))
 }
 

@@ -71,19 +71,20 @@ const METADATA: [&str; 4] = [
     "metadata.jsonl",
     "metadata.csv",
     "metadata.parquet",
-    "manifest.jsonl",
+    listed::MANIFEST,
 ];
 
 /// What there is to train on in a folder or a file: pictures that have captions, not yet looked at ([`crate::look`]).
 ///
 /// # Errors
-/// Nothing that can be read, or no picture with a caption.
+/// Nothing that can be read, no picture with a caption, or an option that data in this layout do not read.
 pub fn open(path: &Path, options: &Options) -> Result<Dataset, DatasetError> {
     let about = fs::metadata(path).map_err(|error| DatasetError::io(path, error))?;
     let mut dataset = match about.is_dir() {
         true => folder(path, options)?,
         false => file(path, options)?,
     };
+    read_all(path, dataset.layout, options)?;
     if options.objects {
         objects::required(&mut dataset);
     }
@@ -101,6 +102,26 @@ pub fn open(path: &Path, options: &Options) -> Result<Dataset, DatasetError> {
                 None => "no picture with a caption was found: neither metadata.jsonl or .csv, nor texts beside pictures, nor .parquet or .tar files, nor a run".into(),
             },
         }),
+    }
+}
+
+/// Refuses options that say nothing of data in this layout.
+fn read_all(path: &Path, layout: Layout, options: &Options) -> Result<(), DatasetError> {
+    let unread = |option, why| {
+        let path = path.to_owned();
+        Err(DatasetError::Unread { path, option, why })
+    };
+    match layout {
+        Layout::Run if options.caption_column.is_some() => {
+            unread("--caption-column", "the captions of a run are its prompts")
+        }
+        Layout::Beside | Layout::Kohya if options.caption_column.is_some() => unread(
+            "--caption-column",
+            "its captions are texts beside the pictures, without columns",
+        ),
+        Layout::Run => Ok(()),
+        _ if !options.methods.is_empty() => unread("--methods", "it is no run"),
+        _ => Ok(()),
     }
 }
 

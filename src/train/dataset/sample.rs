@@ -85,6 +85,8 @@ pub struct Dataset {
     pub samples: Vec<Sample>,
     /// What is of no use, in the same order.
     pub skipped: Vec<Skipped>,
+    /// Lines whose pictures a later line names again. They are left out as well, but nothing is wrong with the data for that.
+    pub replaced: Vec<Skipped>,
 }
 
 impl Dataset {
@@ -93,6 +95,7 @@ impl Dataset {
             layout,
             samples: Vec::new(),
             skipped: Vec::new(),
+            replaced: Vec::new(),
         }
     }
 

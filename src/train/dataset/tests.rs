@@ -106,6 +106,81 @@ fn an_image_folder_has_what_its_metadata_list() {
 }
 
 #[test]
+fn of_several_lines_of_a_picture_in_a_manifest_the_last_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    for name in ["a.png", "b.png"] {
+        write(&path.join(name), png(1));
+    }
+    let lines = [
+        ("a.png", "old"),
+        ("b.png", "a b"),
+        ("a.png", "newer"),
+        ("a.png", "new"),
+    ];
+    let lines =
+        lines.map(|(name, prompt)| format!(r#"{{"image_path": "{name}", "prompt": "{prompt}"}}"#));
+    write(&path.join("manifest.jsonl"), lines.join("\n"));
+    let dataset = open(path, &Options::default()).unwrap();
+    let counts = vec![("b.png", "a b"), ("a.png", "new")];
+    assert_eq!(told(&dataset), (counts, vec![]));
+    // They are listed, but however many there are, they are no reason to refuse the data.
+    let (good, skipped) = looked(path).unwrap();
+    assert_eq!(good.len(), 2);
+    let names: Vec<_> = skipped.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(names, ["a.png", "a.png"]);
+    assert!(skipped[0].why.contains("the last one counts"));
+    // Metadata may say several things of a picture.
+    let [manifest, metadata] = ["manifest.jsonl", "metadata.jsonl"].map(|name| path.join(name));
+    fs::rename(manifest, metadata).unwrap();
+    assert_eq!(open(path, &Options::default()).unwrap().samples.len(), 4);
+}
+
+#[test]
+fn options_of_another_layout_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    write(&path.join("a.png"), png(1));
+    write(&path.join("a.txt"), "an a");
+    let column = Options {
+        caption_column: Some("about".into()),
+        ..Options::default()
+    };
+    let methods = Options {
+        methods: vec!["psg".into()],
+        ..Options::default()
+    };
+    let refused = |options: &Options, option: &str| {
+        let error = open(path, options).unwrap_err().to_string();
+        assert!(error.starts_with(option), "{error}");
+    };
+    refused(&column, "--caption-column says nothing of");
+    refused(&methods, "--methods says nothing of");
+    write(
+        &path.join("metadata.jsonl"),
+        r#"{"file_name": "a.png", "about": "an a"}"#,
+    );
+    assert_eq!(told(&open(path, &column).unwrap()).0, [("a.png", "an a")]);
+    // A run's captions are its prompts.
+    write(&path.join("run.json"), r#"{"methods": [{"name": "psg"}]}"#);
+    write(
+        &path.join("psg/manifest.jsonl"),
+        r#"{"image_path": "a.png", "prompt": "a dog"}"#,
+    );
+    write(&path.join("psg/a.png"), png(1));
+    let all = Options {
+        verdicts: Vec::new(),
+        ..column
+    };
+    refused(&all, "--caption-column says nothing of");
+    let all = Options {
+        verdicts: Vec::new(),
+        ..methods
+    };
+    assert_eq!(open(path, &all).unwrap().samples.len(), 1);
+}
+
+#[test]
 fn pictures_name_others_that_are_shown() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();

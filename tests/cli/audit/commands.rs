@@ -2,9 +2,10 @@
 
 use std::fs;
 
+use prepose::audit::labels::{self, Label};
 use prepose::audit::table;
 use prepose::check::json;
-use prepose::check::spatialbench::{CheckerConfig, write_records};
+use prepose::check::spatialbench::{CheckerConfig, Verdict, write_records};
 use serde_json::Value;
 
 use super::{MARGINS, fixture, float, path, records, text};
@@ -109,6 +110,70 @@ fn analyze_writes_the_released_files() {
     assert_eq!(csv.lines().count(), 1 + 2 * 21);
     let svg = fs::read_to_string(folder.path().join("two/risk_coverage.svg")).unwrap();
     assert!(svg.contains("margin 0.05") && svg.contains("margin 0.1"));
+}
+
+/// Labels without a record and pictures without a label take no part.
+#[test]
+fn only_labels_that_take_part_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let there = |name: &str| folder.path().join(name);
+    let all = labels::read(&text("labels_filled.json")).unwrap();
+    let of = |some: &[Label]| {
+        let mut records = records("calibrated");
+        records.retain(|record| some.iter().any(|label| label.sample_id == record.sample_id));
+        write_records(&records).unwrap()
+    };
+    let (ten, forty) = (&all[..10], &all[..40]);
+    fs::write(there("ten.jsonl"), of(ten)).unwrap();
+    fs::write(there("forty.jsonl"), of(forty)).unwrap();
+    fs::write(there("forty.json"), serde_json::to_string(forty).unwrap()).unwrap();
+
+    let labels = path("labels_filled.json");
+    let printed = works(
+        folder.path(),
+        &[
+            "audit",
+            "calibrate",
+            "--records",
+            "ten.jsonl",
+            "--labels",
+            &labels,
+            "--partial",
+            "--out",
+            "out",
+        ],
+    );
+    let [pass, fail, undecidable] =
+        [Verdict::Pass, Verdict::Fail, Verdict::Undecidable].map(|verdict| {
+            let same = ten.iter().filter(|label| label.human_verdict == verdict);
+            same.count()
+        });
+    let wanted =
+        format!("10 pictures; people say {pass} PASS, {fail} FAIL, {undecidable} UNDECIDABLE;");
+    assert!(printed.contains(&wanted), "{wanted}: {printed}");
+
+    let sample = path("sample.csv");
+    let printed = works(
+        folder.path(),
+        &[
+            "audit",
+            "analyze",
+            "--records",
+            "forty.jsonl",
+            "--labels",
+            "forty.json",
+            "--sample",
+            &sample,
+            "--partial",
+            "--out",
+            "out",
+            "--json",
+        ],
+    );
+    let report: Value = serde_json::from_str(&printed).unwrap();
+    let metrics = &report["margins"][0];
+    assert_eq!(metrics["n_samples_with_human_labels"], 40);
+    assert_eq!(metrics["confusion_matrix"]["total_samples"], 40);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 mod made;
 mod parts;
+mod people;
 mod released;
 mod whole;
 mod wrong;

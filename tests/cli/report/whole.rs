@@ -127,7 +127,7 @@ fn a_finished_run_is_reported_whole() {
     assert_eq!(data["pictures"].as_array().unwrap().len(), 24);
     assert_eq!(data["prompts"][0][1], HOSTILE);
     // A search is shown under the seed that was asked for.
-    assert_eq!(data["pictures"][16][3], 0);
+    assert_eq!(data["pictures"][16][3], "0");
     assert_eq!(data["bases"][1], "../psg/");
     let picture = |id: (usize, u64)| {
         let at = PROMPTS * SEEDS as usize + id.0 * SEEDS as usize + id.1 as usize;
@@ -376,5 +376,64 @@ fn tables_have_no_formulas() {
             "{}: {text}",
             path.display()
         );
+    }
+}
+
+/// JavaScript's numbers are whole up to 2^53, and seeds are larger.
+#[test]
+fn large_seeds_keep_their_digits() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let one = made("psg", 1, (1 << 53) + 1);
+    write(at.join("psg/manifest.jsonl"), one.manifest.to_string());
+    write(at.join(format!("psg/images/{}.png", one.id)), png());
+    works(at, &["report", "psg", "-o", "out"]);
+    let data = data(&page(&at.join("out")));
+    let picture = &data["pictures"][0];
+    // The page makes the name from the seed, and the picture's file from the name.
+    assert_eq!([&picture[4], &picture[6]], [&json!(0), &json!(1)]);
+    assert_eq!(picture[3], "9007199254740993");
+}
+
+/// Sources that make pictures elsewhere count no UNet calls.
+#[test]
+fn searches_without_unet_calls_are_drawn_by_candidates() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    finished(&run);
+    let uncount = |method: &str| {
+        let path = run.join(method).join("eval/scores.jsonl");
+        let text = fs::read_to_string(&path).unwrap();
+        let rows = text.lines().map(|line| {
+            let mut row: Value = serde_json::from_str(line).unwrap();
+            row["unet_calls"] = json!(0);
+            row
+        });
+        write(path, super::lines(&rows.collect::<Vec<_>>()));
+    };
+    let plot = || {
+        works(folder.path(), &["report", "run", "-o", "out"]);
+        fs::read_to_string(folder.path().join("out/plots/scaling_pse.svg")).unwrap()
+    };
+    uncount("psg");
+    let by_calls = plot();
+    assert!(
+        by_calls.contains("UNet calls for a picture") && !by_calls.contains(">psg</text>"),
+        "{by_calls}"
+    );
+    uncount("prompt-only");
+    uncount("best-of-4");
+    let by_candidates = plot();
+    assert!(
+        by_candidates.contains("candidates for a picture")
+            && by_candidates.contains(">psg</text>")
+            && by_candidates.contains(">best-of-N</text>"),
+        "{by_candidates}"
+    );
+    for svg in [by_calls, by_candidates] {
+        for rest in svg.split(" cx=\"").skip(1) {
+            let x: f64 = rest.split('"').next().unwrap().parse().unwrap();
+            assert!((0.0..=640.0).contains(&x), "{x} is outside of the plot");
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::{files, finish, prepose, refused};
 use crate::program;
+use crate::support::root;
 
 fn run(out: &Path, suite: &str, more: &[&str]) -> std::process::Command {
     let mut command = prepose(&["run", suite, "--steps", "2", "--size", "64", "--out"]);
@@ -122,6 +123,41 @@ fn prompts_can_be_added_to_a_file_and_not_changed() {
             }
         }
     }
+}
+
+/// A method's classifier is what is in its file, not the file's name.
+#[test]
+fn another_classifier_in_its_place_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let (prompts, methods) = (path("mine.txt"), path("methods.toml"));
+    fs::write(&prompts, "a dog to the left of a cat\n").unwrap();
+    let classifier = path("classifier.safetensors");
+    let first = fs::read(root().join("weights/toybox/steer/steer.safetensors")).unwrap();
+    fs::write(&classifier, &first).unwrap();
+    let guide = format!("{{ method = \"steer\", updates = 1, classifier = {classifier:?} }}");
+    let text = format!("[[method]]\nname = \"learned\"\nguide = {guide}\n");
+    fs::write(&methods, text).unwrap();
+    let out = path("run");
+    let command = |seeds: &str| {
+        let methods = methods.to_str().unwrap();
+        let more = ["--seeds", seeds, "--methods", methods, "--checker", "none"];
+        run(&out, prompts.to_str().unwrap(), &more)
+    };
+    finish(command("0"));
+    let before = files(&out);
+    // The lowest bit of the last number.
+    let mut other = first.clone();
+    other[first.len() - 2] ^= 1;
+    fs::write(&classifier, &other).unwrap();
+    let message = refused(command("0-1"));
+    assert!(
+        message.contains("method learned, guide.classifier_sha256: "),
+        "{message}"
+    );
+    assert!(files(&out) == before);
+    fs::write(&classifier, &first).unwrap();
+    finish(command("0"));
 }
 
 #[test]

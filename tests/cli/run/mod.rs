@@ -280,6 +280,11 @@ fn wrong_input_is_refused_at_once() {
             &["--checker", "none", "--known-objects"],
             "--known-objects",
         ),
+        (
+            "spatialbench-uc",
+            &["--checker", "none", "--published"],
+            "leave out --secondary, --checker-config, --known-objects and --published",
+        ),
     ] {
         let message = run(suite, more);
         assert!(message.contains(wanted), "{more:?}: {message}");

@@ -184,6 +184,33 @@ fn checkpoints_keep_the_dots_in_their_folders_names() {
     assert_eq!(names, [&json!("sd-1.4"), &json!("sd-1.5")]);
 }
 
+/// As in the web UI, whose other text encoders do not go by the setting; by our own field they all go.
+#[test]
+fn webui_clients_skip_layers_of_sd1_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let [sd1, sdxl] = ["sd1", "sdxl"].map(|name| {
+        let checkpoint = fixture("single-file").join(name);
+        checkpoint.to_string_lossy().into_owned()
+    });
+    let server = Server::start(
+        folder.path(),
+        &["--no-token", "--checkpoint", &sd1, "--checkpoint", &sdxl],
+    );
+    let skipped = |checkpoint: &str, ours: Value| {
+        let settings = json!({"sd_model_checkpoint": checkpoint, "CLIP_stop_at_last_layers": 2});
+        let body = json!({"prompt": "a cat", "steps": 1, "seed": 1, "width": 64, "height": 64, "override_settings": settings,
+                          "alwayson_scripts": {"prepose": {"args": [ours]}}});
+        let answer = server.post("/sdapi/v1/txt2img", &body);
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let info: Value = serde_json::from_str(answer.json()["info"].as_str().unwrap()).unwrap();
+        // The last layer is 1.
+        info["clip_skip"].as_u64().unwrap() - 1
+    };
+    assert_eq!(skipped("sd1", json!({})), 1);
+    assert_eq!(skipped("sdxl", json!({})), 0);
+    assert_eq!(skipped("sdxl", json!({"clip_skip": 1})), 1);
+}
+
 #[test]
 fn webui_clients_get_a_second_pass() {
     let folder = tempfile::tempdir().unwrap();
@@ -221,6 +248,10 @@ fn webui_clients_get_a_second_pass() {
     // Covered, and what is over is cut.
     let (cut, _) = made(json!({"hr_resize_x": 192, "hr_resize_y": 160}));
     assert_eq!((cut.width, cut.height), (192, 160));
+    // As in the web UI, a step past the first pass is one of the second for the prompt that both have.
+    let (_, info) = made(json!({"hr_scale": 1.5, "prompt": "a [cat:dog:5]"}));
+    let text = info["infotexts"][0].as_str().unwrap();
+    assert!(text.starts_with("a [cat:dog:5]\n"), "{text}");
     let other = json!({"prompt": "a cat", "enable_hr": true, "hr_checkpoint_name": "another"});
     let refused = server.post("/sdapi/v1/txt2img", &other);
     assert_eq!(refused.status, 404, "{}", refused.text());

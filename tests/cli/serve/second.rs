@@ -1,6 +1,6 @@
 //! Second passes over larger pictures.
 
-use prepose::output::png::read_request;
+use prepose::output::png::{read_info, read_request};
 use prepose::picture::Picture;
 use serde_json::{Value, json};
 
@@ -104,5 +104,51 @@ fn a_second_pass_goes_on_where_the_first_one_ended() {
         assert_eq!(answer.status, 400, "{}", answer.text());
         assert_eq!(answer.json()["error"]["param"], param);
         assert!(answer.text().contains("in the second pass"), "{param}");
+    }
+}
+
+/// A change in the second pass is none in the first one, whose prompts both have.
+#[test]
+fn what_both_passes_have_may_change_in_the_second() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &["--no-token"]);
+    let body = |[prompt, negative]: [&str; 2], own: Option<[&str; 2]>| {
+        let request = json!({"prompt": prompt, "negative_prompt": negative, "steps": 4, "seed": 3, "width": 64, "height": 64});
+        let mut second =
+            json!({"width": 96, "height": 96, "upscaler": "latent", "steps": 2, "strength": 0.5});
+        if let Some([prompt, negative]) = own {
+            second["prompt"] = json!(prompt);
+            second["negative_prompt"] = json!(negative);
+        }
+        json!({"request": request, "second_pass": second, "maps": false, "check": false})
+    };
+    let file = folder.path().join("served.png");
+    let made = |body: &Value| {
+        let state = job(&server, body);
+        assert_eq!(state["status"], "done", "{state}");
+        let id = of(&state, "picture")[0]["id"].as_str().unwrap();
+        let served = server.get(&format!("/api/pictures/{id}.png")).body;
+        std::fs::write(&file, &served).unwrap();
+        served
+    };
+    // After five steps of six, and after half of the second two.
+    let both = ["a [cat:dog:5]", "[red:blue:1.5]"];
+    let shared = made(&body(both, None));
+    let request = read_request(&file).unwrap();
+    assert_eq!(
+        [request.prompt, request.negative_prompt],
+        ["a [cat:dog:1]", "[red:blue:1]"]
+    );
+    let texts = read_info(&file).unwrap().texts;
+    let written = texts.iter().find(|(name, _)| name == "parameters");
+    let (_, written) = written.unwrap();
+    let expected = "a [cat:dog:5]\nNegative prompt: [red:blue:1.5]\n";
+    assert!(written.starts_with(expected), "{written}");
+    let apart = made(&body(["a cat", "red"], Some(both)));
+    assert!(pixels(&apart) == pixels(&shared));
+    for [prompt, negative] in [["a [cat:dog:6]", ""], ["a cat", "[red:blue:2.0]"]] {
+        let answer = server.post("/api/jobs", &body([prompt, negative], None));
+        assert_eq!(answer.status, 400, "{}", answer.text());
+        assert!(answer.text().contains("ends after step 6"), "{prompt}");
     }
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::{engine, four, same};
+use crate::program::{prepose_in, stderr, works};
 use crate::run::{finish, refused};
 
 /// Copies the engine's pictures to the names that `name` gives them: of the prompt's id, its number, its text and the
@@ -176,6 +177,57 @@ fn what_is_missing_is_told_before_anything_runs() {
     );
 }
 
+/// A run that grows: each seed keeps the number of its picture.
+#[test]
+fn pictures_that_are_counted_keep_their_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    fs::write(at.join("one.txt"), "a dog to the left of a cat\n").unwrap();
+    fs::create_dir_all(at.join("pics/line-00001")).unwrap();
+    for number in 0..4u8 {
+        let picture = image::RgbImage::from_pixel(8, 8, image::Rgb([number * 50, 9, 9]));
+        let name = format!("pics/line-00001/{number}.png");
+        picture.save(at.join(name)).unwrap();
+    }
+    let run = |seeds: &'static str, out: &'static str| {
+        [
+            "-q",
+            "run",
+            "one.txt",
+            "--pictures",
+            "pics",
+            "--name-template",
+            "{prompt_id}/{index}.png",
+            "--checker",
+            "none",
+            "--seeds",
+            seeds,
+            "--out",
+            out,
+        ]
+    };
+    works(at, &run("2-3", "grown"));
+    works(at, &run("0-3", "grown"));
+    for (seed, number) in [(2, 0), (3, 1), (0, 2), (1, 3)] {
+        let name = format!("grown/prompt-only/origin/prompt-only_line-00001_seed000{seed}.json");
+        let origin: Value = serde_json::from_slice(&fs::read(at.join(name)).unwrap()).unwrap();
+        assert_eq!(origin["file"], format!("line-00001/{number}.png"));
+    }
+    works(at, &["-q", "verify", "grown"]);
+    // Those of the new seeds would be 4 to 7.
+    works(at, &run("0-3", "whole"));
+    let output = prepose_in(at, &run("4-7", "whole"));
+    let error = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(
+        error.contains("lacks 4 of 4 pictures: line-00001 (picture 4)"),
+        "{error}"
+    );
+    let config = fs::read_to_string(at.join("whole/run.json")).unwrap();
+    let config: Value = serde_json::from_str(&config).unwrap();
+    assert_eq!(config["seeds"], json!([0, 1, 2, 3]));
+}
+
 #[test]
 fn sizes_and_formats_may_be_mixed_and_what_is_no_picture_is_named() {
     let folder = tempfile::tempdir().unwrap();
@@ -309,7 +361,7 @@ fn wrong_input_is_refused_at_once() {
             "there are manifest, geneval, t2i-compbench, visor, spatialgeneval",
         ),
         (
-            &["--pictures", root, "--name-template", "{n}.png"],
+            &["--pictures", root, "--name-template", "{index}.png"],
             "does not say which prompt a picture is of",
         ),
         (

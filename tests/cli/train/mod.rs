@@ -321,6 +321,10 @@ fn what_cannot_be_trained_is_refused() {
         &["rank 1000", "smaller of the two"],
     );
     refuses(folder, &on("photos", &["--rank", "0"]), &["rank 0"]);
+    for option in ["--methods", "--caption-column"] {
+        let told = format!("{option} says nothing of photos");
+        refuses(folder, &on("photos", &[option, "x"]), &[told.as_str()]);
+    }
     refuses(
         folder,
         &on("photos", &["--resolution", "100"]),

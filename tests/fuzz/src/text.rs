@@ -20,12 +20,15 @@ pub fn prompt_weights(bytes: &[u8]) {
     }
 }
 
-/// Prompts that change on the way: the steps ascend from 0, and what is left for a second pass is such a prompt, too.
+/// Prompts that change on the way: the steps ascend from 0, and what two passes have of them are such prompts, too.
 pub fn prompt_schedule(bytes: &[u8]) {
     const STEPS: usize = 20;
     let Some(prompt) = text_of(bytes) else { return };
     if let Ok(left) = schedule::second_pass(prompt, STEPS, STEPS) {
         assert!(schedule::segments(&left, STEPS).is_ok(), "{left:?}");
+    }
+    if let Ok(shown) = schedule::first_pass(prompt, STEPS, STEPS) {
+        assert!(schedule::segments(&shown, STEPS).is_ok(), "{shown:?}");
     }
     let Ok(segments) = schedule::segments(prompt, STEPS) else {
         return;

@@ -104,7 +104,52 @@ fn wrong_input_is_refused() {
             refused("layout", beside, &["dog: 0,0,1,1", "dog: 0,0,.5,1"]),
             "two boxes",
         ),
+        (
+            refused("boxdiff", "a black dog and a white dog", &["dog: 0,0,.5,1"]),
+            "\"dog\" names 2 objects of the prompt; write dog#1 to dog#2",
+        ),
+        (
+            refused("layout", "a dog to the left of a dog", &["dog#3: 0,0,1,1"]),
+            "no occurrence 3 of \"dog\", only 2",
+        ),
+        (
+            refused(
+                "layout",
+                "a dog on grass and a cat on grass",
+                &["grass: 0,0,1,1"],
+            ),
+            "write grass#1 to grass#2",
+        ),
     ] {
         assert!(error.contains(says), "{error}");
+    }
+}
+
+#[test]
+fn boxes_name_one_of_several_by_number() {
+    let blueprint = Blueprint::open(&model("toybox")).unwrap();
+    let tokenizer = &blueprint.checkpoint().tokenizers().unwrap()[0];
+    let settings = GuidanceConfig::new("boxdiff".parse::<Method>().unwrap())
+        .settings(Network::Toybox)
+        .unwrap();
+    for (prompt, boxes) in [
+        (
+            "a dog to the left of a dog",
+            ["dog#2: 0.5,0,1,1", "dog#1: 0,0,0.5,1"],
+        ),
+        (
+            "a black dog and a white dog",
+            ["dog#2: 0.5,0,1,1", "black dog: 0,0,0.5,1"],
+        ),
+    ] {
+        let boxes = boxes.map(|text| text.parse::<ObjectBox>().unwrap());
+        let scene = Scene::parse(prompt).unwrap();
+        let target = Target::new(&settings, prompt, &scene, &boxes, tokenizer).unwrap();
+        let placed: Vec<_> = target.objects.iter().map(|object| object.bbox).collect();
+        assert_eq!(
+            placed,
+            [Some(boxes[1].bbox), Some(boxes[0].bbox)],
+            "{prompt}"
+        );
     }
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use burn::tensor::{Device, Tensor, TensorData};
+use prepose::engine::Blueprint;
 use prepose::guidance::classifier::{Classifier, classes, inputs};
 use prepose::guidance::gradient::{MapLoss, NoiseLevel, Reading, Stage};
 use prepose::guidance::maps::MapGroup;
@@ -17,7 +18,7 @@ use serde_json::Value;
 
 use super::gradients::Tiny;
 use super::support::*;
-use crate::support::fixture;
+use crate::support::{fixture, root};
 
 fn case() -> Value {
     read_json(&fixture("steer/case.json"))
@@ -284,4 +285,42 @@ fn files_are_read_back_and_refused() {
         wrong.contains("which maps it reads") && wrong.contains("train steer"),
         "{wrong}"
     );
+}
+
+/// The file that a method goes by is recorded, and no other takes its place.
+#[test]
+fn classifiers_are_recorded() {
+    let toybox = root().join("weights/toybox");
+    let model = model(&toybox.to_string_lossy());
+    let blueprint = Blueprint::open(&model).unwrap();
+    let own = toybox.join("steer/steer.safetensors");
+    let sha256 = prepose_weights::sha256_file(&own).unwrap();
+    let mut config = GuidanceConfig::new(&Steer);
+    blueprint.record_classifier(&mut config).unwrap();
+    assert_eq!(config.classifier_sha256.as_ref(), Some(&sha256));
+
+    // One that is named, and then replaced.
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.safetensors");
+    let mut bytes = std::fs::read(&own).unwrap();
+    std::fs::write(&path, &bytes).unwrap();
+    config.classifier = Some(path.clone());
+    blueprint.record_classifier(&mut config).unwrap();
+    assert_eq!(config.classifier_sha256, Some(sha256));
+    // The lowest bit of the last number.
+    let last = bytes.len() - 2;
+    bytes[last] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let mut request = blueprint.request("a dog above a cat", &model);
+    request.guide = Some(config.clone());
+    for error in [
+        blueprint.record_classifier(&mut config).unwrap_err(),
+        blueprint.check(&mut request).unwrap_err(),
+    ] {
+        let error = error.to_string();
+        assert!(
+            error.contains("has changed since it was recorded"),
+            "{error}"
+        );
+    }
 }

@@ -246,6 +246,7 @@ fn swapped_prompts() {
         ),
         ("a dog follows two cats", "two cats are followed by a dog"),
         ("a dog beneath a cat", "a cat above a dog"),
+        ("a bird can fly above a car", "a car below a bird can fly"),
     ] {
         assert_eq!(swapped(prompt).unwrap(), expected, "{prompt:?}");
     }

@@ -12,7 +12,21 @@ fn numbers_that_are_open() {
         ),
         ("a lot of birds", "some birds"),
         ("a few dozen eggs", "some eggs"),
+        (
+            "several dozen cats left of a dog",
+            "some cats, dog: cats left of dog",
+        ),
+        (
+            "some dozen dogs, many dozen cats, dozens of birds",
+            "some dogs, some cats, some birds",
+        ),
         ("a dozen eggs and two dozen lemons", "12 eggs, 24 lemons"),
+        (
+            "half a dozen eggs left of a cup",
+            "6 eggs, cup: eggs left of cup",
+        ),
+        ("a half dozen eggs", "6 eggs"),
+        ("there are half a dozen eggs", "6 eggs"),
         (
             "a pair of scissors, a skis, a glasses",
             "scissors, skis, glasses",
@@ -36,11 +50,34 @@ fn what_there_is_needs_no_article() {
             "To the left of the dog are two cats",
             "dog, 2 cats: cats left of dog",
         ),
+        (
+            "to the left of a man with a hat are two cats",
+            "man, 2 cats: cats left of man",
+        ),
+        (
+            "between a car and a bus are two dogs",
+            "car, bus, 2 dogs: dogs between car and bus",
+        ),
+        (
+            "a dog on grass and to its left are two cats",
+            "dog, 2 cats: cats left of dog",
+        ),
+        ("In the park are two dogs", "2 dogs"),
         // Here it says something about what was named.
         ("a dog is three years old", "dog"),
         ("a dog and a cat are there asleep", "dog, cat"),
     ] {
         reads(prompt, expected);
+    }
+    // A distance, as "5 meters".
+    for prompt in [
+        "the cat is 5 meters to the left of the dog",
+        "a cat is 2 chairs to the left of a dog",
+        "the dog is 3 cars left of the cat",
+        "in a park, a cat is 2 chairs left of a dog",
+        "a dog left of a cat is 2 chairs left of a bird",
+    ] {
+        refuses(prompt, "two ways");
     }
 }
 
@@ -61,6 +98,23 @@ fn modal_verbs() {
         ),
         ("a dog will run above a cat", "dog, cat: dog above cat"),
         ("a boy will chase a girl", "boy, girl"),
+        // "fly" is no adverb.
+        ("a bird can fly above a car", "bird, car: bird above car"),
+        (
+            "a plane will fly over a house",
+            "plane, house: plane above house",
+        ),
+        (
+            "a bird that can fly above a car",
+            "bird, car: bird above car",
+        ),
+        // Verbs that no list has.
+        ("a dog may bark left of a cat", "dog, cat: dog left of cat"),
+        (
+            "two dogs that may bark left of a cat",
+            "2 dogs, cat: dogs left of cat",
+        ),
+        ("a man can see a dog", "man, dog"),
         // Here it is a noun.
         (
             "a trash can left of a dog",
@@ -74,9 +128,26 @@ fn modal_verbs() {
             "a trash can sits left of a dog",
             "trash can, dog: trash can left of dog",
         ),
+        (
+            "a dog left of a watering can full of water",
+            "dog, watering can full of water: dog left of watering can full of water",
+        ),
+        (
+            "a tomato can lid left of a fish can",
+            "tomato can lid, fish can: tomato can lid left of fish can",
+        ),
+        (
+            "a fish can sits left of a dog",
+            "fish can, dog: fish can left of dog",
+        ),
+        (
+            "will smith left of a dog",
+            "will smith, dog: will smith left of dog",
+        ),
     ] {
         reads(prompt, expected);
     }
+    refuses("a man can see a dog to the left of a cat", "two ways");
 }
 
 #[test]
@@ -97,6 +168,10 @@ fn words_of_place_may_be_joined() {
     }
     refuses("dog_left_of_cat", "\"dog_left_of_cat\"");
     refuses("a woman, looking_left", "\"looking_left\"");
-    reads("a man wearing a top_hat", "man");
+    for clothes in ["top_hat", "black_top_hat", "red_tank_top"] {
+        reads(&format!("a man wearing a {clothes}"), "man");
+        reads(&format!("1girl, {clothes}, cat"), "cat");
+    }
+    refuses("a woman, top_hat_left", "\"top_hat_left\"");
     reads("a left-handed man", "left-handed man");
 }

@@ -107,17 +107,23 @@ fn files_of_ones_own() {
         "a [dog:cat:5] left of a car",
         &["line-00001: cat, car; 0 left of 1"],
     );
-    // Of a composed prompt it is the first part; what is given may be about all of it.
+    // Of a composed prompt it is the first part; what is given is about all of it where that part does not name it.
     reads(
         "jsonl",
         concat!(
             r#"{"prompt": "a dog left of a cat AND a bird :0.5"}"#,
             "\n",
             r#"{"prompt": "a dog AND a cat", "relation": "left_of", "object_a": "dog", "object_b": "cat"}"#,
+            "\n",
+            r#"{"prompt": "a dog near a cat AND a dog", "relation": "left_of", "object_a": "dog", "object_b": "cat"}"#,
+            "\n",
+            r#"{"prompt": "a dog near a cat AND a dog", "objects": ["dog", "cat"], "relations": [{"relation": "left_of", "a": 0, "b": 1}]}"#,
         ),
         &[
             "line-00001: dog, cat; 0 left of 1",
             "line-00002: dog, cat; 0 left of 1",
+            "line-00003: dog, cat; 0 left of 1",
+            "line-00004: dog, cat; 0 left of 1",
         ],
     );
 }

@@ -17,10 +17,16 @@ let place = 0;
 const past = [];
 let kept = true;
 
+/** Whether what a label says of a sample can be said of it; questions may be open. */
+const isSayable = (sample, label) => questions.every((question) => {
+  const said = label[question.name];
+  return said === undefined || answersOf(question, sample).some(({ value }) => value === said);
+});
+
 function load() {
   try {
     const stored = JSON.parse(localStorage.getItem(key) ?? 'null');
-    labels = new Map((stored?.labels ?? []).filter(([id]) => places.has(id)));
+    labels = new Map((stored?.labels ?? []).filter(([id, label]) => places.has(id) && isSayable(samples[places.get(id)], label)));
     return Math.max(0, order.findIndex((i) => samples[i].id === stored?.at));
   } catch {
     kept = false;

@@ -10,6 +10,11 @@ const IDS: [&str; 4] = ["id", "sample_id", "custom_id", "item"];
 /// What is written beside labels and says nothing that could be compared.
 const ASIDE: [&str; 3] = ["notes", "timestamp", "prompt"];
 
+/// The names of columns that [`Sheet::read`] does not take for something that is said of the rows' things.
+pub fn reserved() -> impl Iterator<Item = &'static str> {
+    IDS.into_iter().chain(ASIDE)
+}
+
 /// What one file says.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sheet {

@@ -222,7 +222,11 @@ impl GuideArgs {
         put(&self.guide_combine, &mut config.combine);
         put(&self.guide_distance, &mut config.distance);
         put(&self.guide_every, &mut config.every);
-        put(&self.steer, &mut config.classifier);
+        if self.steer.is_some() {
+            config.classifier.clone_from(&self.steer);
+            // Recorded was another one.
+            config.classifier_sha256 = None;
+        }
         put(&self.guide_updates, &mut config.updates);
         put(&self.guide_threshold, &mut config.threshold);
         config.extrapolate |= self.guide_extrapolate;

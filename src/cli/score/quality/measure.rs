@@ -6,7 +6,7 @@ use anyhow::Context;
 use prepose::eyes::clip_score;
 use prepose::eyes::features::FeatureExtractor;
 use prepose::eyes::kept::Kept;
-use prepose::quality::figures::{self, Reference, Set, Settings, figures};
+use prepose::quality::figures::{self, Reference, Seen, Set, Settings, figures};
 use prepose::quality::{Features, Measured, Moments};
 use prepose::report::quality::{Assessment, Figure};
 
@@ -90,13 +90,16 @@ impl Measuring<'_> {
         set: &PictureSet,
         before: &str,
     ) -> anyhow::Result<Vec<Figure>> {
-        let prompts: Option<Vec<String>> = (set.prompts.iter())
-            .map(|prompt| prompt.as_ref().map(|prompt| format!("{before}{prompt}")))
-            .collect();
-        let Some(prompts) = prompts else {
+        // Captions take a look into each file.
+        if !matches!(self.extractor.seen(), Seen::ByClip) {
+            return Ok(Vec::new());
+        }
+        let Some(captions) = set.captions()? else {
             return Ok(Vec::new());
         };
-        let texts: Vec<&str> = prompts.iter().map(String::as_str).collect();
+        let texts = captions.iter().map(|caption| format!("{before}{caption}"));
+        let texts: Vec<String> = texts.collect();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         let cosines = self.extractor.cosines(features, &texts);
         let Some(cosines) = cosines.with_context(|| set.name.clone())? else {
             return Ok(Vec::new());

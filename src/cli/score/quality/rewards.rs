@@ -25,8 +25,7 @@ pub fn of(
     settings: &Settings,
     quiet: bool,
 ) -> anyhow::Result<Assessment> {
-    let prompts: Option<Vec<&str>> = set.prompts.iter().map(Option::as_deref).collect();
-    let prompts = prompts.with_context(|| {
+    let prompts = set.captions()?.with_context(|| {
         let name = &set.name;
         format!("--image-reward compares pictures with their prompts, but {name} has some without one: give a run")
     })?;
@@ -36,7 +35,8 @@ pub fn of(
     for (paths, texts) in (set.pictures.chunks(TOGETHER)).zip(prompts.chunks(TOGETHER)) {
         let pictures = paths.iter().map(|path| read_picture(path));
         let pictures = pictures.collect::<anyhow::Result<Vec<Picture>>>()?;
-        let pairs: Vec<(&Picture, &str)> = pictures.iter().zip(texts.iter().copied()).collect();
+        let pairs = pictures.iter().zip(texts.iter().map(String::as_str));
+        let pairs: Vec<(&Picture, &str)> = pairs.collect();
         rewards.extend(scorer.rewards(&pairs).with_context(|| set.name.clone())?);
         progress.advance(paths.len() as u64);
     }

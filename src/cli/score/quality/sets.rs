@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use prepose::report::{self, Method, Report};
+use rayon::prelude::*;
 
 use crate::cli::check::pictures_in;
+use crate::cli::score::texts::caption;
 
 /// Pictures that are measured together.
 pub struct PictureSet {
@@ -18,8 +20,26 @@ pub struct PictureSet {
     pub pictures: Vec<PathBuf>,
     /// For each picture the number of its prompt, or its own where it has none.
     pub groups: Vec<usize>,
-    /// What each picture should show, where that is known.
-    pub prompts: Vec<Option<String>>,
+    /// What each picture should show, as it was given, where that is known.
+    prompts: Vec<Option<String>>,
+}
+
+impl PictureSet {
+    /// What each picture should show, in words; none if that is not known of all of them.
+    ///
+    /// # Errors
+    /// A prompt that cannot be read.
+    pub fn captions(&self) -> anyhow::Result<Option<Vec<String>>> {
+        let prompts: Option<Vec<&str>> = self.prompts.iter().map(Option::as_deref).collect();
+        let Some(prompts) = prompts else {
+            return Ok(None);
+        };
+        let each = self.pictures.par_iter().zip(prompts);
+        let captions = each.map(|(path, prompt)| {
+            caption(path, prompt).with_context(|| path.display().to_string())
+        });
+        captions.collect::<anyhow::Result<_>>().map(Some)
+    }
 }
 
 /// The sets in a folder: one for each method of a run, or the pictures in it.

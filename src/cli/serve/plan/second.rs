@@ -20,16 +20,72 @@ pub struct Second {
     pub denoising: f64,
     /// Steps that it makes.
     pub steps: usize,
+    /// The first pass's prompt and negative prompt as written, whose changes are counted through both passes.
+    pub written: [String; 2],
 }
 
-/// The second pass over the picture of `first`, by the rules of AUTOMATIC1111's web UI: `steps` are all made, the last ones of
-/// a schedule of `steps / strength`, and what changes in its prompts is counted through both passes. Guidance by attention maps
-/// has put things into their places in the first pass, and classifier-free guidance acts in all steps of the second.
-pub(super) fn second_pass(
+impl Second {
+    /// The second pass over the picture of `first`, whose prompts end with its own steps from here on. Neither of both is checked
+    /// yet.
+    pub(super) fn over(
+        blueprint: &Blueprint,
+        first: &mut Request,
+        wanted: &SecondPassWanted,
+    ) -> Result<Self, Refusal> {
+        // What is wrong with the steps of both is said of the first.
+        let valid = first.validate(blueprint.vae_factor());
+        let valid = valid.map_err(EngineError::from);
+        let counted = valid.and_then(|()| blueprint.steps(first));
+        counted.map_err(|error| refused(&error, "request.prompt"))?;
+        let request = request_over(blueprint, first, wanted)?;
+        let steps = blueprint.steps(&request);
+        let steps = steps.map_err(|error| refused_second(&error, "second_pass"))?;
+        let written = [first.prompt.clone(), first.negative_prompt.clone()];
+        let ended = blueprint.end_prompts(first, &request);
+        ended.map_err(|error| refused(&error, "request.prompt"))?;
+        Ok(Self {
+            request,
+            denoising: wanted.strength,
+            steps,
+            written,
+        })
+    }
+
+    /// Counts its prompts from its own first step on, and checks it as far as that is possible without the picture of `first`.
+    pub(super) fn check(
+        &mut self,
+        blueprint: &Blueprint,
+        first: &Request,
+        wanted: &SecondPassWanted,
+    ) -> Result<(), Refusal> {
+        let prompt = match wanted.prompt {
+            Some(_) => "second_pass.prompt",
+            None => "request.prompt",
+        };
+        let checked = blueprint.continue_prompts(first, &mut self.request);
+        let checked = checked.and_then(|()| blueprint.check_but_start(&mut self.request));
+        checked.map_err(|error| refused_second(&error, prompt))
+    }
+
+    /// The request of the first pass with its prompts as written.
+    pub fn as_written(&self, first: &Request) -> Request {
+        let [prompt, negative_prompt] = self.written.clone();
+        Request {
+            prompt,
+            negative_prompt,
+            ..first.clone()
+        }
+    }
+}
+
+/// The request of a second pass over the picture of `first`, by the rules of AUTOMATIC1111's web UI: `steps` are all made, the last
+/// ones of a schedule of `steps / strength`, and what changes in its prompts is counted through both passes. Guidance by attention
+/// maps has put things into their places in the first pass, and classifier-free guidance acts in all steps of the second.
+fn request_over(
     blueprint: &Blueprint,
     first: &Request,
     wanted: &SecondPassWanted,
-) -> Result<Second, Refusal> {
+) -> Result<Request, Refusal> {
     let steps = wanted.steps.unwrap_or(first.steps);
     if steps == 0 {
         let message = "second_pass.steps is at least 1";
@@ -75,19 +131,7 @@ pub(super) fn second_pass(
         // They were guidance's.
         request.boxes.clear();
     }
-    let prompt = match wanted.prompt {
-        Some(_) => "second_pass.prompt",
-        None => "request.prompt",
-    };
-    let checked = blueprint.continue_prompts(first, &mut request);
-    let checked = checked.and_then(|()| blueprint.check_but_start(&mut request));
-    checked.map_err(|error| refused_second(&error, prompt))?;
-    let steps = blueprint.steps(&request);
-    Ok(Second {
-        steps: steps.map_err(|error| refused_second(&error, "second_pass"))?,
-        request,
-        denoising,
-    })
+    Ok(request)
 }
 
 /// As [`refused`], of a second pass, whose fields may be the first one's.

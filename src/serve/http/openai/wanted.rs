@@ -26,11 +26,15 @@ pub fn wanted(
     // Fields of ours stand beside OpenAI's, or in an object of their own, where nothing is ignored.
     options::ours(fields, &mut wanted)?;
     if let Some(own) = given("prepose") {
-        options::ours(own_object(own)?, &mut wanted)?;
+        let own = own.as_object();
+        let own = own.ok_or_else(|| refuse("prepose", "prepose is an object".into()))?;
+        options::only_ours(own, "prepose", &mut wanted)?;
     }
     if let Some(asked) = given("size").filter(|size| *size != "auto") {
         let (width, height) = size(asked)?;
-        (wanted.request.width, wanted.request.height) = (Some(width), Some(height));
+        let request = &mut wanted.request;
+        request.width = request.width.or(Some(width));
+        request.height = request.height.or(Some(height));
     }
     if let Some(model) = given("model") {
         let model = model
@@ -82,24 +86,6 @@ fn refuse(name: &'static str, message: String) -> Problem {
     Problem::from(Refusal::new(name, message))
 }
 
-/// The object of our own fields, if it has no others.
-fn own_object(own: &Value) -> Result<&Map<String, Value>, Problem> {
-    let own = own
-        .as_object()
-        .ok_or_else(|| refuse("prepose", "prepose is an object".into()))?;
-    let known =
-        json!({"request": {"prompt": ""}, "search": null, "second_pass": null, "check": true});
-    for name in own.keys() {
-        let mut probe = json!({"prompt": ""});
-        probe[name.as_str()] = own[name].clone();
-        let beside = known.get(name.as_str()).is_some() && name != "request";
-        if !beside && let Err(error) = serde_json::from_value::<RequestWanted>(probe) {
-            return Err(refuse("prepose", format!("prepose: {error}")));
-        }
-    }
-    Ok(own)
-}
-
 /// Width and height in pixels.
 fn size(asked: &Value) -> Result<(usize, usize), Problem> {
     let sides = asked
@@ -114,4 +100,28 @@ fn size(asked: &Value) -> Result<(usize, usize), Problem> {
             "size is WIDTHxHEIGHT in pixels, as 512x512, or auto".into(),
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::worker::tests::app;
+
+    #[test]
+    fn nothing_of_ours_is_ignored() {
+        let of = |own: Value| {
+            let body = json!({"prompt": "a cat", "size": "128x96", "prepose": own});
+            wanted(&app(), body.as_object().unwrap(), None)
+        };
+        let request = of(json!({"width": 64})).unwrap().request;
+        assert_eq!((request.width, request.height), (Some(64), Some(96)));
+        // Two that stand beside ours in this interface, and one that is none.
+        for name in ["init", "prompt", "pormpt"] {
+            let mut own = json!({"steps": 3});
+            own[name] = json!("x");
+            let refused = of(own).unwrap_err();
+            assert_eq!(refused.param.as_deref(), Some("prepose"));
+            assert!(refused.message.contains(name), "{}", refused.message);
+        }
+    }
 }

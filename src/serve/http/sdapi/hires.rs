@@ -49,7 +49,9 @@ pub fn second_pass(
             options::scheduler(sampler.unwrap_or_default(), schedule.unwrap_or_default())?
         }
     };
-    let prompt = given(fields, "hr_prompt", "")?.map(options::loras);
+    let prompt = given(fields, "hr_prompt", "")?;
+    let prompt = prompt.map(|prompt| options::loras(prompt, "hr_prompt"));
+    let prompt = prompt.transpose()?;
     if prompt.as_ref().is_some_and(|(_, loras)| !loras.is_empty()) {
         let message = "LoRAs act in both passes; name them in prompt alone";
         return Err(Refusal::new("hr_prompt", message));

@@ -18,9 +18,10 @@ fn side(asked: usize, factor: usize) -> usize {
 /// What is wanted, in our words.
 pub fn wanted(app: &App, fields: &Fields, edits: bool) -> Result<Wanted, Refusal> {
     refuse_unsupported(fields)?;
-    let (prompt, loras) = options::loras(fields.text("prompt")?.unwrap_or_default());
+    let prompt = fields.text("prompt")?.unwrap_or_default();
+    let (prompt, loras) = options::loras(prompt, "prompt")?;
     let mut wanted = Wanted::of(plain(app, fields, prompt)?);
-    // Before whatever goes by them: the strength counts steps, and sizes are the checkpoint's.
+    // Before whatever goes by them: the strength counts steps, and sizes and what clip skip does are the checkpoint's.
     own(fields, &mut wanted)?;
     let request = &mut wanted.request;
     request.loras.extend(loras);
@@ -34,16 +35,17 @@ pub fn wanted(app: &App, fields: &Fields, edits: bool) -> Result<Wanted, Refusal
         .or_else(|| checkpoints.first())
         .cloned()
         .unwrap_or_default();
+    request.clip_skip = request.clip_skip.or(clip_skip(fields, &facts)?);
     let factor = facts["factor"].as_u64().unwrap_or(8) as usize;
     for (name, into) in [
         ("width", &mut request.width),
         ("height", &mut request.height),
     ] {
         let asked = fields.at_least_one(name)?;
-        *into = asked.map(|asked| side(asked.min(1 << 20), factor));
+        *into = into.or(asked.map(|asked| side(asked.min(1 << 20), factor)));
     }
     if edits {
-        request.init = Some(begin_with(fields, request.steps.unwrap_or(STEPS))?);
+        request.init = Some(begin_with(app, fields, request.steps.unwrap_or(STEPS))?);
     }
     let or = |side: Option<usize>, name: &str| {
         side.or_else(|| facts[name].as_u64().map(|side| side as usize))
@@ -62,7 +64,24 @@ pub fn wanted(app: &App, fields: &Fields, edits: bool) -> Result<Wanted, Refusal
     Ok(wanted)
 }
 
-/// What this interface's own fields say of a picture of `prompt`, but for its size and its start.
+/// The settings that hold for this request alone.
+fn overrides(fields: &Fields) -> Fields {
+    let overrides = fields.get("override_settings").and_then(Value::as_object);
+    Fields(overrides.cloned().unwrap_or_default())
+}
+
+/// What `CLIP_stop_at_last_layers` leaves out of the text encoder of a checkpoint with these facts. In the web UI only that of
+/// SD 1.x goes by it: OpenCLIP's never do, and SDXL's other one only with `sdxl_clip_l_skip`, which is off.
+fn clip_skip(fields: &Fields, facts: &Value) -> Result<Option<usize>, Refusal> {
+    let last = overrides(fields).whole("CLIP_stop_at_last_layers")?;
+    let goes_by_it = facts["family"]
+        .as_str()
+        .is_none_or(|family| family == "sd1");
+    let skipped = last.filter(|last| *last > 1 && goes_by_it);
+    Ok(skipped.map(|last| last as usize - 1))
+}
+
+/// What this interface's own fields say of a picture of `prompt`, but for its size, its start and what depends on the checkpoint.
 fn plain(app: &App, fields: &Fields, prompt: String) -> Result<RequestWanted, Refusal> {
     let mut request = RequestWanted {
         prompt,
@@ -71,15 +90,11 @@ fn plain(app: &App, fields: &Fields, prompt: String) -> Result<RequestWanted, Re
         guidance_scale: Some(fields.number("cfg_scale")?.unwrap_or(7.0)),
         ..RequestWanted::default()
     };
-    let overrides = fields.get("override_settings").cloned().unwrap_or_default();
-    if let Some(model) = overrides["sd_model_checkpoint"]
-        .as_str()
-        .filter(|name| !name.is_empty())
-    {
+    let overrides = overrides(fields);
+    let model = overrides.get("sd_model_checkpoint").and_then(Value::as_str);
+    if let Some(model) = model.filter(|name| !name.is_empty()) {
         request.checkpoint = Some(model_named(app, model)?);
     }
-    let skip = overrides["CLIP_stop_at_last_layers"].as_u64().unwrap_or(1);
-    request.clip_skip = (skip > 1).then(|| skip as usize - 1);
     let sampler = fields
         .text("sampler_name")?
         .or(fields.text("sampler_index")?);
@@ -106,11 +121,47 @@ fn pictures(app: &App, fields: &Fields) -> Result<usize, Refusal> {
 
 /// Refuses what would change the picture and is not there.
 fn refuse_unsupported(fields: &Fields) -> Result<(), Refusal> {
-    for (name, way) in [
-        ("tiling", "pictures that tile"),
-        ("restore_faces", "mending faces"),
+    let named = |value: &Value| !matches!(value.as_str(), Some("" | "None" | "none"));
+    let subseed = fields.number("subseed_strength")?;
+    let resized = |name| {
+        let side = fields.number(name);
+        side.map(|side| side.is_some_and(|side| side > 0.0))
+    };
+    let styles = fields.get("styles").and_then(Value::as_array);
+    for (name, asked, way) in [
+        ("tiling", fields.flag("tiling", false), "pictures that tile"),
+        (
+            "restore_faces",
+            fields.flag("restore_faces", false),
+            "mending faces",
+        ),
+        (
+            "subseed_strength",
+            subseed.is_some_and(|share| share != 0.0),
+            "the noise of a second seed",
+        ),
+        (
+            "seed_resize_from_w",
+            resized("seed_resize_from_w")?,
+            "the noise of another width",
+        ),
+        (
+            "seed_resize_from_h",
+            resized("seed_resize_from_h")?,
+            "the noise of another height",
+        ),
+        (
+            "refiner_checkpoint",
+            fields.get("refiner_checkpoint").is_some_and(named),
+            "another checkpoint for the last steps",
+        ),
+        (
+            "styles",
+            styles.is_some_and(|styles| styles.iter().any(named)),
+            "a style, which adds to the prompt,",
+        ),
     ] {
-        if fields.flag(name, false) {
+        if asked {
             return Err(Refusal::new(
                 name,
                 format!("{name}: {way} is not supported; leave it out"),
@@ -118,13 +169,37 @@ fn refuse_unsupported(fields: &Fields) -> Result<(), Refusal> {
         }
     }
     if let Some(script) = fields.text("script_name")?.filter(|name| !name.is_empty()) {
-        let script = prepose_untrusted::printable(script).to_string();
-        return Err(Refusal::new(
-            "script_name",
-            format!("there is no script {script:?}; leave it out"),
-        ));
+        return Err(no_script("script_name", script));
     }
-    Ok(())
+    let scripts = fields.get("alwayson_scripts").and_then(Value::as_object);
+    let mut scripts = scripts.into_iter().flatten();
+    match scripts.find(|(name, script)| !is_ours(name) && is_on(&script["args"])) {
+        Some((name, _)) => Err(no_script("alwayson_scripts", name)),
+        None => Ok(()),
+    }
+}
+
+fn no_script(param: &'static str, name: &str) -> Refusal {
+    let name = prepose_untrusted::printable(name).to_string();
+    Refusal::new(param, format!("there is no script {name:?}; leave it out"))
+}
+
+/// Whether a script with these arguments does anything. Clients send some by habit that do not: without arguments, with `false`
+/// for the first, by which most scripts are switched off, or with units that are not `enabled`.
+fn is_on(args: &Value) -> bool {
+    let off = |arg: &Value| match arg {
+        Value::Null | Value::Bool(false) => true,
+        arg => arg.get("enabled") == Some(&Value::Bool(false)),
+    };
+    match args {
+        Value::Array(args) => args.first() != Some(&Value::Bool(false)) && !args.iter().all(off),
+        args => !off(args),
+    }
+}
+
+/// Whether a script's arguments are our own fields.
+fn is_ours(name: &str) -> bool {
+    name.eq_ignore_ascii_case("prepose")
 }
 
 /// The fields of ours: as this interface's extensions take their arguments.
@@ -133,10 +208,7 @@ fn own(fields: &Fields, wanted: &mut Wanted) -> Result<(), Refusal> {
     let Some(scripts) = scripts else {
         return Ok(());
     };
-    let Some((_, ours)) = scripts
-        .iter()
-        .find(|(name, _)| name.eq_ignore_ascii_case("prepose"))
-    else {
+    let Some((_, ours)) = scripts.iter().find(|(name, _)| is_ours(name)) else {
         return Ok(());
     };
     let args = ours["args"]
@@ -149,7 +221,7 @@ fn own(fields: &Fields, wanted: &mut Wanted) -> Result<(), Refusal> {
             "prepose takes its fields as alwayson_scripts: {\"prepose\": {\"args\": [{…}]}}",
         )
     })?;
-    options::ours(args, wanted)
+    options::only_ours(args, "alwayson_scripts", wanted)
 }
 
 /// What `steps` is where clients leave it out.
@@ -184,7 +256,7 @@ fn strength(steps: usize, made: usize) -> f64 {
     }
 }
 
-fn begin_with(fields: &Fields, steps: usize) -> Result<crate::wire::Init, Refusal> {
+fn begin_with(app: &App, fields: &Fields, steps: usize) -> Result<crate::wire::Init, Refusal> {
     if fields.get("mask").is_some() {
         return Err(Refusal::new(
             "mask",
@@ -202,26 +274,48 @@ fn begin_with(fields: &Fields, steps: usize) -> Result<crate::wire::Init, Refusa
         )
     })?;
     let bytes = picture::from_base64(first, "init_images")?;
+    // As the web UI does, whose `img2img_background_color` is white.
+    let bytes = picture::over_white(bytes, app.limits.pixels_sent, "init_images")?;
     let made = steps_made(steps, denoising(fields)?);
     Ok(options::init(&bytes, strength(steps, made)))
 }
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    use image::{Rgba, RgbaImage};
     use serde_json::json;
 
     use super::*;
     use crate::worker::tests::app;
 
+    /// What is wanted of a body.
+    fn of(body: &Value, edits: bool) -> Result<Wanted, Refusal> {
+        let fields = Fields(body.as_object().unwrap().clone());
+        wanted(&app(), &fields, edits)
+    }
+
+    /// A PNG of one row, in base64.
+    fn row(pixels: &[[u8; 4]]) -> String {
+        let mut picture = RgbaImage::new(pixels.len() as u32, 1);
+        for (at, pixel) in picture.pixels_mut().zip(pixels) {
+            *at = Rgba(*pixel);
+        }
+        let mut png = std::io::Cursor::new(Vec::new());
+        picture.write_to(&mut png, image::ImageFormat::Png).unwrap();
+        STANDARD.encode(png.into_inner())
+    }
+
     #[test]
     fn what_goes_by_other_fields_goes_by_our_own() {
         let with = |seed: i64, ours: Value| {
+            let start = row(&[[0, 0, 0, 255]]);
             let fields = json!({
-                "prompt": "a cat <lora:ink:0.5>", "init_images": ["eA=="], "denoising_strength": 0.75, "seed": seed, "batch_size": 2,
+                "prompt": "a cat <lora:ink:0.5>", "init_images": [start], "denoising_strength": 0.75, "seed": seed, "batch_size": 2,
                 "alwayson_scripts": {"prepose": {"args": [ours]}},
             });
-            let fields = Fields(fields.as_object().unwrap().clone());
-            wanted(&app(), &fields, true).unwrap()
+            of(&fields, true).unwrap()
         };
         let ours = json!({"steps": 20, "seed": 7, "loras": [{"name": "chalk"}]});
         let made = with(-1, ours.clone());
@@ -234,6 +328,156 @@ mod tests {
         // A seed that is chosen by the interface's own field stays that one.
         assert_eq!(with(3, ours).seeds(), [3, 4]);
         assert_eq!(with(3, json!({})).seeds(), [3, 4]);
+    }
+
+    #[test]
+    fn sizes_of_our_own_count() {
+        let size = |ours: Value| {
+            let scripts = json!({"prepose": {"args": [ours]}});
+            let body = json!({"prompt": "a cat", "width": 130, "height": 128, "alwayson_scripts": scripts});
+            let request = of(&body, false).unwrap().request;
+            [request.width, request.height]
+        };
+        // To multiples of 8.
+        assert_eq!(size(json!({})), [Some(128), Some(128)]);
+        assert_eq!(size(json!({"width": 96})), [Some(96), Some(128)]);
+        let both = json!({"width": 100, "height": 64});
+        assert_eq!(size(both), [Some(100), Some(64)]);
+    }
+
+    #[test]
+    fn fields_of_our_own_are_known() {
+        let with = |ours: Value| {
+            let scripts = json!({"prepose": {"args": [ours]}});
+            of(
+                &json!({"prompt": "a cat", "alwayson_scripts": scripts}),
+                false,
+            )
+            .map(|_| ())
+        };
+        assert_eq!(
+            with(json!({"search": {"best_of": 2}, "check": true})),
+            Ok(())
+        );
+        // One that is none, one that stands beside ours in this interface, and one of jobs alone.
+        for name in ["gide", "init", "plain"] {
+            let mut ours = json!({"steps": 3});
+            ours[name] = json!({});
+            let refused = with(ours).unwrap_err();
+            assert_eq!(refused.param, Some("alwayson_scripts"));
+            assert!(refused.message.contains(name), "{refused}");
+        }
+        let refused = with(json!({"steps": "three"})).unwrap_err();
+        assert_eq!(refused.param, Some("alwayson_scripts"));
+    }
+
+    #[test]
+    fn transparent_start_pictures_lie_over_white() {
+        // Nothing, all, and a fifth (51 of 255) of what is seen: 0.2 · 100 + 0.8 · 255 = 224.
+        let sent = row(&[[9, 8, 7, 0], [10, 20, 30, 255], [100, 0, 200, 51]]);
+        let body = json!({"prompt": "a cat", "init_images": [sent]});
+        let start = of(&body, true).unwrap().request.init.unwrap();
+        let png = STANDARD.decode(start.image).unwrap();
+        let picture = image::load_from_memory(&png).unwrap();
+        assert!(!picture.color().has_alpha());
+        let seen = [[255; 3], [10, 20, 30], [224, 204, 244]].concat();
+        assert_eq!(picture.into_rgb8().into_raw(), seen);
+        // Others go on as they are.
+        let photo = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../fixtures/training-data/turned.jpg");
+        let sent = STANDARD.encode(std::fs::read(photo).unwrap());
+        let body = json!({"prompt": "a cat", "init_images": [sent]});
+        assert_eq!(of(&body, true).unwrap().request.init.unwrap().image, sent);
+        let body = json!({"prompt": "a cat", "init_images": ["eA=="]});
+        let refused = of(&body, true).unwrap_err();
+        assert!(refused.message.contains("not a readable"), "{refused}");
+    }
+
+    #[test]
+    fn whole_numbers_in_settings_may_be_floats() {
+        let skip = |setting: Value| {
+            let body = json!({"prompt": "a cat", "override_settings": {"CLIP_stop_at_last_layers": setting}});
+            of(&body, false).map(|wanted| wanted.request.clip_skip)
+        };
+        for (setting, skipped) in [
+            (json!(2), Some(1)),
+            (json!(2.0), Some(1)),
+            (json!(1.0), None),
+            (json!(null), None),
+        ] {
+            assert_eq!(skip(setting.clone()), Ok(skipped), "{setting}");
+        }
+        for wrong in [json!("two"), json!(1.5)] {
+            let refused = skip(wrong).unwrap_err();
+            assert_eq!(refused.param, Some("CLIP_stop_at_last_layers"));
+        }
+    }
+
+    #[test]
+    fn the_text_encoder_of_sd1_alone_is_cut_short_by_the_setting() {
+        let body = json!({"override_settings": {"CLIP_stop_at_last_layers": 2}});
+        let fields = Fields(body.as_object().unwrap().clone());
+        let skipped = |family: &str| clip_skip(&fields, &json!({"family": family})).unwrap();
+        assert_eq!(["sd1", "sd2", "sdxl"].map(skipped), [Some(1), None, None]);
+    }
+
+    #[test]
+    fn what_would_change_the_picture_is_refused() {
+        let with = |name: &str, value: Value| {
+            let mut body = json!({"prompt": "a cat"});
+            body[name] = value;
+            of(&body, false).map(|_| ())
+        };
+        let scripts = |name: &str, args: Value| {
+            let mut scripts = json!({"prepose": {"args": [{"steps": 3}]}});
+            scripts[name] = json!({"args": args});
+            with("alwayson_scripts", scripts)
+        };
+        let unit = |enabled: bool| json!({"enabled": enabled, "module": "canny"});
+        for args in [
+            json!([unit(true)]),
+            json!([unit(false), unit(true)]),
+            json!([true, false, {"ad_model": "face"}]),
+            json!([{"ad_model": "face"}]),
+        ] {
+            let refused = scripts("controlnet", args).unwrap_err();
+            assert_eq!(refused.param, Some("alwayson_scripts"));
+            let message = "there is no script \"controlnet\"; leave it out";
+            assert_eq!(refused.message, message);
+        }
+        // What clients send whether it is used or not.
+        for args in [
+            json!([]),
+            json!(null),
+            json!([null, false]),
+            json!([unit(false), unit(false)]),
+            json!([false, 7, {"ad_model": "face"}]),
+        ] {
+            assert_eq!(scripts("controlnet", args.clone()), Ok(()), "{args}");
+        }
+        for (name, value) in [
+            ("subseed_strength", json!(0.5)),
+            ("seed_resize_from_w", json!(64)),
+            ("seed_resize_from_h", json!(64.0)),
+            ("refiner_checkpoint", json!("refiner")),
+            ("styles", json!(["nope"])),
+            ("tiling", json!(true)),
+        ] {
+            let refused = with(name, value).unwrap_err();
+            assert_eq!(refused.param, Some(name));
+            assert!(refused.message.contains("is not supported"), "{refused}");
+        }
+        for (name, value) in [
+            ("subseed_strength", json!(0.0)),
+            ("seed_resize_from_w", json!(-1)),
+            ("seed_resize_from_h", json!(0)),
+            ("refiner_checkpoint", json!("None")),
+            ("refiner_checkpoint", json!("")),
+            ("styles", json!([])),
+            ("alwayson_scripts", json!({})),
+        ] {
+            assert_eq!(with(name, value.clone()), Ok(()), "{name}: {value}");
+        }
     }
 
     #[test]

@@ -89,6 +89,20 @@ pub fn foreign() -> Vec<Case> {
         sent(
             "/sdapi/v1/txt2img",
             JSON,
+            "{\"prompt\": \"a cat <lora:ink:te=0:unet=0.3>\"}",
+            400,
+            "one weight here, not 0 and 0.3",
+        ),
+        sent(
+            "/sdapi/v1/txt2img",
+            JSON,
+            "{\"prompt\": \"a cat\", \"alwayson_scripts\": {\"prepose\": {\"args\": [{\"gide\": {}}]}}}",
+            400,
+            "gide",
+        ),
+        sent(
+            "/sdapi/v1/txt2img",
+            JSON,
             "{\"prompt\": \"a cat\", \"enable_hr\": true, \"hr_upscaler\": \"R-ESRGAN 4x+\"}",
             400,
             "Latent (nearest)",
