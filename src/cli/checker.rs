@@ -31,8 +31,17 @@ pub fn load(
     device: &Device,
     params: &DetectorParams,
 ) -> anyhow::Result<Box<dyn Detector + Send>> {
+    load_with(weights, device, thresholds(weights, params))
+}
+
+/// Loads what was opened, with these thresholds or those of its kind.
+pub fn load_with(
+    weights: &OpenDetector,
+    device: &Device,
+    thresholds: Thresholds,
+) -> anyhow::Result<Box<dyn Detector + Send>> {
     weights
-        .load(device, thresholds(weights, params))
+        .load(device, thresholds)
         .with_context(|| format!("cannot load the detector {}", weights.name()))
 }
 
@@ -41,17 +50,18 @@ fn thresholds(weights: &OpenDetector, params: &DetectorParams) -> Thresholds {
         OpenDetector::GroundingDino(_) => Thresholds {
             score: params.box_threshold,
             text: params.text_threshold,
+            ..Thresholds::default()
         },
         _ => Thresholds {
             score: params.score_threshold,
-            text: None,
+            ..Thresholds::default()
         },
     }
 }
 
 /// Writes into a checker's configuration who looks: what [`load`] would load with it.
 pub fn name_in(config: &mut DetectorConfig, weights: &OpenDetector) {
-    let Thresholds { score, text } = thresholds(weights, &config.params);
+    let Thresholds { score, text, .. } = thresholds(weights, &config.params);
     let score = Some(score.unwrap_or(weights.default_threshold()));
     *config = DetectorConfig {
         kind: weights.name().to_string(),

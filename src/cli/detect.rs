@@ -7,10 +7,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use prepose::check::manifest::free_name;
-use prepose::check::spatialbench::config::DetectorParams;
 use prepose::check::vocabulary::label_of;
 use prepose::check::{Detection, json};
-use prepose::detect::{Detector, GroundingDinoDetector};
+use prepose::detect::{Detector, Thresholds};
 use prepose::device;
 use prepose::engine::final_prompt;
 use prepose::output::files::parent;
@@ -175,14 +174,12 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let (inputs, mut problems) = inputs(args, weights.vocabulary().is_none());
     if !inputs.is_empty() {
         let opened = device::open(args.detecting.device)?;
-        let params = DetectorParams {
-            score_threshold: Some(args.min_score),
-            box_threshold: Some(args.min_score),
-            // The word that a box has its score from counts, so that it has a label.
-            text_threshold: Some(args.min_score.min(GroundingDinoDetector::TEXT_THRESHOLD)),
-            ..DetectorParams::default()
+        let thresholds = Thresholds {
+            score: Some(args.min_score),
+            weak: true,
+            ..Thresholds::default()
         };
-        let detector = checker::load(&weights, &opened.device, &params)?;
+        let detector = checker::load_with(&weights, &opened.device, thresholds)?;
         let mut looking = Looking {
             args,
             detector: &*detector,

@@ -21,12 +21,16 @@ pub struct Told {
 }
 
 /// What was asked and answered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// Questions.
     pub questions: usize,
     /// Of these, those that were answered now.
     pub new: usize,
+    /// Those that have no answer.
+    pub unanswered: usize,
+    /// Why the first that failed has none.
+    pub failure: Option<String>,
     /// Tokens of all questions.
     pub prompt_tokens: u64,
     /// Tokens of all answers.
@@ -37,6 +41,12 @@ impl Cost {
     fn add(&mut self, asked: &prepose_judge::ask::Asked) {
         self.questions += asked.outcomes.len();
         self.new += asked.new;
+        for outcome in &asked.outcomes {
+            self.unanswered += usize::from(outcome.answer().is_none());
+            if let Outcome::Failed(why) = outcome {
+                self.failure.get_or_insert_with(|| why.clone());
+            }
+        }
         self.prompt_tokens += asked.prompt_tokens;
         self.answer_tokens += asked.answer_tokens;
     }

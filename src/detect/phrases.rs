@@ -31,6 +31,7 @@ pub struct GroundingDinoDetector {
     device: Device,
     threshold: f64,
     text_threshold: f64,
+    weak: bool,
 }
 
 impl GroundingDinoDetector {
@@ -40,7 +41,7 @@ impl GroundingDinoDetector {
     pub const TEXT_THRESHOLD: f64 = 0.25;
 
     /// Loads the detector onto `device`. Detections have scores above `threshold`, and labels of words with scores above
-    /// `text_threshold`.
+    /// `text_threshold`. If there is no such word, the label is empty, or with `weak` of the words that the score comes from.
     ///
     /// # Errors
     /// [`WeightsError`], as loading the network.
@@ -49,6 +50,7 @@ impl GroundingDinoDetector {
         device: &Device,
         threshold: f64,
         text_threshold: f64,
+        weak: bool,
     ) -> Result<Self, WeightsError> {
         Ok(Self {
             name: weights.name().to_string(),
@@ -58,6 +60,7 @@ impl GroundingDinoDetector {
             device: device.clone(),
             threshold,
             text_threshold,
+            weak,
         })
     }
 
@@ -162,20 +165,29 @@ impl GroundingDinoDetector {
         if !above {
             return Ok(None);
         }
-        // The first token is never part of a label.
-        let words = ids.iter().zip(logits).skip(1);
-        let words: Vec<u32> = words
-            .filter(|(_, logit)| f64::from(probability(**logit)) > self.text_threshold)
-            .map(|(id, _)| *id)
-            .collect();
-        let text = self.tokenizer.decode(&words);
-        let text = text.map_err(|error| DetectError::Text(error.to_string()))?;
+        let mut label = self.named(logits, ids, self.text_threshold)?;
+        if self.weak && label.is_empty() {
+            label = self.named(logits, ids, score / 2.0)?;
+        }
         Ok(Some(Detection {
-            label: label(&text),
+            label,
             score,
             bbox: around_middle(at, [picture.width, picture.height]),
             mask: None,
         }))
+    }
+
+    /// The words whose scores are above `least`.
+    fn named(&self, logits: &[f32], ids: &[u32], least: f64) -> Result<String, DetectError> {
+        // The first token is never part of a label.
+        let words = ids.iter().zip(logits).skip(1);
+        let words: Vec<u32> = words
+            .filter(|(_, logit)| f64::from(probability(**logit)) > least)
+            .map(|(id, _)| *id)
+            .collect();
+        let text = self.tokenizer.decode(&words);
+        let text = text.map_err(|error| DetectError::Text(error.to_string()))?;
+        Ok(label(&text))
     }
 }
 

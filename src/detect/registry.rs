@@ -201,7 +201,10 @@ impl OpenDetector {
                 let text = thresholds
                     .text
                     .unwrap_or(GroundingDinoDetector::TEXT_THRESHOLD);
-                Box::new(GroundingDinoDetector::load(weights, device, score, text)?)
+                let weak = thresholds.weak;
+                Box::new(GroundingDinoDetector::load(
+                    weights, device, score, text, weak,
+                )?)
             }
             Self::RtDetr(weights) => Box::new(RtDetrDetector::load(weights, device, score)?),
             Self::OwlVit(weights) => Box::new(OwlVitDetector::load(weights, device, score)?),
@@ -216,6 +219,8 @@ pub struct Thresholds {
     pub score: Option<f64>,
     /// The least score of a word of a label, for detectors that take any phrase.
     pub text: Option<f64>,
+    /// Whether a detection that has no such word is named by the words that it has its score from; otherwise it has no label.
+    pub weak: bool,
 }
 
 impl Named {

@@ -1,5 +1,6 @@
 //! What is asked of a picture, and how its answer is read.
 
+use prepose_remote::chat::thoughts_apart;
 use serde::{Deserialize, Serialize};
 
 /// One question about one picture.
@@ -131,20 +132,21 @@ pub enum End {
 }
 
 impl Form {
-    /// Reads an answer: the whole text, but for white space around it and one block of thoughts before it.
+    /// Reads an answer: the whole text, but for white space around it and one block of thoughts before it, which may have begun in
+    /// the model's template.
     pub fn read(self, text: &str, end: End) -> Answer {
         if end == End::Refused {
             return Answer::Invalid(Invalid::Refused);
         }
-        let text = match without_thoughts(text.trim()) {
-            Some(text) => text.trim(),
-            None => return Answer::Invalid(Invalid::Thinking),
+        let (_, Some(text)) = thoughts_apart(text) else {
+            return Answer::Invalid(Invalid::Thinking);
         };
+        let text = text.trim();
         let read = match self {
             Self::Digit(most) => (text.parse().ok())
                 .filter(|digit| text.len() == 1 && (1..=most).contains(digit))
                 .map(Answer::Digit),
-            Self::Object => object(text).map(|_| Answer::Object),
+            Self::Object => object_alone(text).map(|_| Answer::Object),
             Self::YesNo => yes_or_no(text).map(Answer::Yes),
             Self::Letter(count) => letter(text)
                 .filter(|place| *place < count)
@@ -162,17 +164,12 @@ impl Form {
     }
 }
 
-/// The text after a leading block of thoughts; none if the block does not end.
-fn without_thoughts(text: &str) -> Option<&str> {
-    match text.strip_prefix("<think>") {
-        None => Some(text),
-        Some(thoughts) => thoughts.split_once("</think>").map(|(_, after)| after),
-    }
+/// The JSON object that a text is, but for one block of thoughts before it; maybe in a block of code, as models like to write it.
+pub fn object(text: &str) -> Option<serde_json::Map<String, serde_json::Value>> {
+    object_alone(thoughts_apart(text).1?.trim())
 }
 
-/// The JSON object that a text is, maybe in a block of code, as models like to write it.
-pub fn object(text: &str) -> Option<serde_json::Map<String, serde_json::Value>> {
-    let text = without_thoughts(text.trim())?.trim();
+fn object_alone(text: &str) -> Option<serde_json::Map<String, serde_json::Value>> {
     let inside = text
         .strip_prefix("```")
         .and_then(|text| text.strip_suffix("```"));

@@ -104,17 +104,15 @@ impl Loaded {
     }
 
     /// `request` for these networks. If its picture was made by others, no search has found the one that these make.
-    fn take(&self, request: Wanted) -> anyhow::Result<Wanted> {
-        let mut taken = Wanted {
-            model: self.model.clone(),
-            ..request
-        };
-        if taken.found.is_some() {
-            let mut signed = taken.clone();
+    fn take(&self, mut request: Wanted) -> anyhow::Result<Wanted> {
+        let others = request.model.clone();
+        request.put_networks(self.model.clone());
+        if request.found.is_some() {
+            let mut signed = request.clone();
             self.signature()?.sign(&mut signed);
-            taken.found = taken.found.filter(|_| signed.model == request.model);
+            request.found = request.found.filter(|_| signed.model == others);
         }
-        Ok(taken)
+        Ok(request)
     }
 
     /// Lets one thread at a time make pictures; the others wait for it, and for Ctrl-C.

@@ -63,16 +63,21 @@ impl Request {
     }
 
     /// The same request with other values in some fields. No search has found a picture that differs in any of them, unless
-    /// `found` says so.
+    /// `found` says so, and another checkpoint has a classifier of its own, unless `guide` says which.
     #[pyo3(signature = (**fields))]
     fn replace(&self, py: Python, fields: Option<&Bound<pyo3::types::PyDict>>) -> PyResult<Self> {
         let all = self.to_dict(py)?;
-        let mut says_found = false;
+        let (mut says_found, mut says_guide) = (false, false);
         if let Some(fields) = fields {
             all.call_method1("update", (fields,))?;
             says_found = fields.contains("found")?;
+            says_guide = fields.contains("guide")?;
         }
         let mut replaced = Self::new(&all)?;
+        if !says_guide {
+            let model = std::mem::replace(&mut replaced.0.model, self.0.model.clone());
+            replaced.0.put_networks(model);
+        }
         if !says_found && replaced.0 != self.0 {
             replaced.0.found = None;
         }

@@ -248,17 +248,17 @@ pub fn read_answer(json: &Value, address: impl Fn() -> String) -> Result<ChatAns
         });
     }
     let content = content(choice.pointer("/message/content"));
-    let (inside, text, ended) = apart(&content);
+    let (inside, text) = thoughts_apart(&content);
     let thoughts = string(choice.pointer("/message/reasoning_content"))
         .or_else(|| string(choice.pointer("/message/reasoning")));
     let number = |name: &str| json.pointer(name).and_then(Value::as_u64).unwrap_or(0);
     Ok(ChatAnswer {
-        text: text.trim().to_owned(),
-        thoughts: thoughts.or(inside),
-        finish: match ended {
-            true => finish_of(word),
+        text: text.unwrap_or_default().trim().to_owned(),
+        thoughts: thoughts.or_else(|| inside.map(|thoughts| thoughts.trim().to_owned())),
+        finish: match text {
+            Some(_) => finish_of(word),
             // Thoughts without an end: some servers call that the end all the same.
-            false => Finish::Length,
+            None => Finish::Length,
         },
         model: string(json.get("model")),
         fingerprint: string(json.get("system_fingerprint")),
@@ -313,13 +313,13 @@ fn content(value: Option<&Value>) -> String {
     }
 }
 
-/// A leading block of thoughts, what follows it, and whether it ended. One that does not end is all there is.
-fn apart(content: &str) -> (Option<String>, &str, bool) {
-    let Some(rest) = content.trim_start().strip_prefix("<think>") else {
-        return (None, content, true);
-    };
-    match rest.split_once("</think>") {
-        Some((thoughts, text)) => (Some(thoughts.trim().into()), text, true),
-        None => (Some(rest.trim().into()), "", false),
+/// What a model thought first, if its text shows it, and what follows; nothing follows thoughts without an end. Where a model's
+/// template has begun the thoughts in the question, they only end in the answer: all before the first `</think>` is thoughts.
+pub fn thoughts_apart(text: &str) -> (Option<&str>, Option<&str>) {
+    let begun = text.trim_start().strip_prefix("<think>");
+    match begun.unwrap_or(text).split_once("</think>") {
+        Some((thoughts, after)) => (Some(thoughts), Some(after)),
+        None if begun.is_some() => (begun, None),
+        None => (None, Some(text)),
     }
 }

@@ -419,6 +419,32 @@ fn a_model_is_asked_about_a_picture() {
     assert!(last.logprobs.is_some() && last.model.as_deref() == Some("m2"));
 }
 
+/// Templates of models that always think begin the thoughts, so that only their end is in the answer.
+#[test]
+fn thoughts_may_have_begun_in_the_template() {
+    for (content, thoughts, text, finish) in [
+        (
+            "hm, yes?\n</think>\n\nYes",
+            Some("hm, yes?"),
+            "Yes",
+            Finish::Stop,
+        ),
+        ("</think>Yes", Some(""), "Yes", Finish::Stop),
+        ("<think>hm</think>Yes", Some("hm"), "Yes", Finish::Stop),
+        ("<think> hm", Some("hm"), "", Finish::Length),
+        ("Yes", None, "Yes", Finish::Stop),
+    ] {
+        let json = json!({"choices": [{"message": {"content": content}, "finish_reason": "stop"}]});
+        let answer = read_answer(&json, || "http://h".into()).unwrap();
+        let read = (answer.thoughts.as_deref(), answer.text.as_str());
+        assert_eq!(
+            (read, answer.finish),
+            ((thoughts, text), finish),
+            "{content}"
+        );
+    }
+}
+
 #[test]
 fn servers_have_many_words_for_an_end() {
     let read = |word: &str| {

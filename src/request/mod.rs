@@ -233,6 +233,17 @@ impl Request {
             .map_or(&self.prompt, |switch| &switch.to)
     }
 
+    /// Puts `model` in the place of its networks. The classifier that came with another checkpoint is no longer asked for.
+    pub fn put_networks(&mut self, model: ModelRequest) {
+        if model.checkpoint != self.model.checkpoint
+            && let Some(guide) = &mut self.guide
+            && guide.classifier.is_none()
+        {
+            guide.classifier_sha256 = None;
+        }
+        self.model = model;
+    }
+
     /// Checks that the prompt changes within a run of `steps` UNet calls.
     pub fn check_switch(&self, steps: usize) -> Result<(), RequestError> {
         match self.texts()[..] {
@@ -349,6 +360,7 @@ impl Request {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::guidance::steer::Steer;
 
     pub(crate) fn request() -> Request {
         Request {
@@ -400,6 +412,23 @@ pub(crate) mod tests {
         });
         let json = serde_json::to_string(&original).unwrap();
         assert_eq!(serde_json::from_str::<Request>(&json).unwrap(), original);
+    }
+
+    #[test]
+    fn other_networks_have_a_classifier_of_their_own() {
+        let recorded = |checkpoint: &str, classifier: Option<&str>| {
+            let mut request = request();
+            request.guide = Some(GuidanceConfig {
+                classifier: classifier.map(PathBuf::from),
+                classifier_sha256: Some("1".into()),
+                ..GuidanceConfig::new(&Steer)
+            });
+            request.put_networks(ModelRequest::new(checkpoint, Dtype::F16));
+            assert_eq!(request.model, ModelRequest::new(checkpoint, Dtype::F16));
+            request.guide.unwrap().classifier_sha256.is_some()
+        };
+        assert!(recorded("toybox", None) && !recorded("sd15", None));
+        assert!(recorded("sd15", Some("mine.safetensors")));
     }
 
     #[test]

@@ -110,6 +110,9 @@ fn item(words: &[Word], at: usize, parts: &[Part]) -> Result<(Item, usize), Scen
     if word.is_one_of(WHICH) && is_predicate(words, at + 1) {
         return Ok((Item::Which, at + 1));
     }
+    if points(words, at, previous) {
+        return Ok((Item::Context { same_place: true }, at + 1));
+    }
     if word.is_one_of(BE) || is_modal(words, at) {
         return Ok((Item::Be, at + 1));
     }
@@ -138,6 +141,16 @@ fn item(words: &[Word], at: usize, parts: &[Part]) -> Result<(Item, usize), Scen
     Ok((Item::Context { same_place }, end))
 }
 
+/// Whether the word at `at` only says where the thing before it is: "a dog over there left of a cat", and not "left of the
+/// dog there is a cat".
+fn points(words: &[Word], at: usize, previous: Option<&Item>) -> bool {
+    let verb = |next: &Word| next.is_one_of(BE);
+    matches!(previous, Some(Item::Thing(_) | Item::Context { .. }))
+        && words[at].is_one_of(POINTERS)
+        && is_boundary(words, at + 1)
+        && !words.get(at + 1).is_some_and(verb)
+}
+
 /// Whether the word at `at` is a verb of what stands before it.
 fn is_predicate(words: &[Word], at: usize) -> bool {
     let verb = |word: &Word| word.is_one_of(BE) || word.is_one_of(VERBS);
@@ -159,24 +172,37 @@ fn names_after_be(words: &[Word], at: usize, parts: &[Part]) -> bool {
     match there_is {
         true => mention.known || number || mention.count.is_none(),
         // Not "is three years old", and not "a cat is 2 chairs to the left of a dog".
-        false => mention.known && number && is_inverted(parts),
+        false => {
+            let distance = || spatial::phrase(&words[mention.whole.end..]).is_some();
+            mention.known && number && (is_inverted(words, parts) || !distance())
+        }
     }
 }
 
 /// Whether the last clause begins with where something is, and its subject is still to come: "to the left of the dog are", "in a
 /// park are".
-fn is_inverted(parts: &[Part]) -> bool {
-    let ends = |part: &Part| matches!(part.item, Item::Stop | Item::Comma | Item::Frame);
+fn is_inverted(words: &[Word], parts: &[Part]) -> bool {
+    // "in a kitchen with" is a place of this clause; after "in a kitchen where" another begins.
+    let is_place = |frame: &Range<usize>| {
+        words[frame.start].is_one_of(PREPOSITIONS) && !words[frame.end - 1].is_one_of(WHICH)
+    };
+    let ends = |part: &Part| match part.item {
+        Item::Frame => !is_place(&part.words),
+        _ => matches!(part.item, Item::Stop | Item::Comma),
+    };
     let clause = parts.rsplit(ends).next().unwrap_or_default();
     let begins = |at: &usize| {
-        let place = matches!(clause[*at].item, Item::Spatial(_) | Item::Context { .. });
+        let place = matches!(
+            clause[*at].item,
+            Item::Frame | Item::Spatial(_) | Item::Context { .. }
+        );
         place && (*at == 0 || matches!(clause[at - 1].item, Item::And))
     };
     let Some(first) = (0..clause.len()).rev().find(begins) else {
         return false;
     };
     let place = &clause[first..];
-    let of = |part: &&Part| matches!(part.item, Item::Spatial(Spatial::Of(_)));
+    let of = |part: &&Part| matches!(part.item, Item::Frame | Item::Spatial(Spatial::Of(_)));
     let objects = |pair: &&[Part]| {
         matches!(pair[1].item, Item::Thing(_)) && !matches!(pair[0].item, Item::And)
     };

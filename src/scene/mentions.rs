@@ -39,6 +39,9 @@ impl Reader {
             if wants_object {
                 return self.thing_as_object(at, object);
             }
+            if matches!(self.joint, Joint::And | Joint::CommaAnd) {
+                return self.another_object(at, object);
+            }
             // The subject of "to the left of the dog is a cat".
             if let Some(pending) = self.pending.take() {
                 self.state(&[object], &pending);
@@ -117,6 +120,25 @@ impl Reader {
         }
         self.object_of_relation(object)?;
         Ok(if between { at + 2 } else { at + 1 })
+    }
+
+    /// The thing that "and" joins to the object of a phrase of place whose subject is still to come: "to the left of a dog and a
+    /// cat is a bird".
+    fn another_object(&mut self, at: usize, object: usize) -> Result<usize, SceneError> {
+        let Some(pending) = &mut self.pending else {
+            return Ok(at + 1);
+        };
+        if pending.relations.contains(&Relation::Between) {
+            let words = pending.words.start..self.reading.parts[at].words.end;
+            return Err(SceneError::Ambiguous {
+                text: self.text(words),
+                first: format!("{:?} is in between", self.phrase(object)),
+                second: "it is one of what something else is between".to_owned(),
+            });
+        }
+        pending.objects.push(object);
+        self.joint = Joint::Direct;
+        Ok(at + 1)
     }
 
     /// Bare words between commas that are no known noun: "oil painting", "highly detailed".

@@ -1,7 +1,7 @@
 //! Phrases of place: "to the left of", "on top of", "on the right".
 
 use super::Relation;
-use super::vocabulary::{AND, PREPOSITIONS};
+use super::vocabulary::{AND, POINTERS, PREPOSITIONS};
 use super::words::{Kind, Word};
 
 /// A phrase of place, as it stands at some word.
@@ -107,7 +107,11 @@ pub(crate) fn cue(words: &[Word]) -> Option<&Word> {
 /// The phrase of place that begins `words`, and how many words it has.
 pub(crate) fn phrase(words: &[Word]) -> Option<(Spatial, usize)> {
     if let Some(found) = plain(words).or_else(|| side(words)) {
-        return Some(found);
+        // "above there is a lamp": above what stands before it, and not above the lamp.
+        let next = words.get(found.1);
+        let open =
+            matches!(found.0, Spatial::Of(_)) && next.is_some_and(|next| next.is_one_of(POINTERS));
+        return (!open).then_some(found);
     }
     let skip = match words {
         [a, b, ..] if a.is("a") && b.is_one_of("little bit few") => 2,

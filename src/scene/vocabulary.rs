@@ -26,6 +26,9 @@ pub(crate) const WHICH: &str = "which that who where";
 pub(crate) const BE: &str = "is are was were be been being stands stand sits sit lies lie stays rests hangs floats appears stood \
     sat lay seen looks seems remains there here";
 
+/// Of those, the ones that only point at a place where no verb follows: "a dog over there".
+pub(crate) const POINTERS: &str = "there here";
+
 /// Finite verbs that commonly say what a thing does. Participles are known by their endings.
 pub(crate) const VERBS: &str = "runs run jumps walks walk eats eat sleeps sleep plays swims waits waves leans faces chases follows \
     rides ride holds hold reads read carries carry wears wear watches looks look has have flies talks \

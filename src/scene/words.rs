@@ -93,7 +93,7 @@ pub(crate) fn words(prompt: &str) -> Result<Vec<Word>, WeightError> {
             }
         }
     }
-    join_mutual(&mut words);
+    join_phrases(&mut words);
     Ok(words)
 }
 
@@ -113,18 +113,24 @@ const MUTUAL: [&[&str]; 12] = [
     &["far", "from", "each", "other"],
 ];
 
-/// Makes one word of each of [`MUTUAL`], which the grammar knows as "side-by-side".
-fn join_mutual(words: &mut Vec<Word>) {
+/// Phrases in which "over" is no relation: each says what its last word says.
+const POINTING: [&[&str]; 2] = [&["over", "there"], &["over", "here"]];
+
+/// Makes one word of each of [`MUTUAL`], which the grammar knows as "side-by-side", and of [`POINTING`].
+fn join_phrases(words: &mut Vec<Word>) {
+    let mutual = MUTUAL.into_iter().map(|phrase| (phrase, "side-by-side"));
+    let pointing = POINTING.into_iter().map(|phrase| (phrase, phrase[1]));
+    let phrases: Vec<(&[&str], &str)> = mutual.chain(pointing).collect();
     let mut at = 0;
     while at < words.len() {
-        let begins = |phrase: &&[&str]| {
+        let begins = |(phrase, _): &&(&[&str], &str)| {
             let here = words.get(at..at + phrase.len());
             here.is_some_and(|here| here.iter().zip(*phrase).all(|(word, text)| word.is(text)))
         };
-        if let Some(phrase) = MUTUAL.into_iter().find(begins) {
+        if let Some((phrase, meant)) = phrases.iter().find(begins) {
             let end = words[at + phrase.len() - 1].bytes.end;
             words.drain(at + 1..at + phrase.len());
-            words[at].text = "side-by-side".to_owned();
+            words[at].text = (*meant).to_owned();
             words[at].typed = phrase.join(" ");
             words[at].bytes.end = end;
         }

@@ -1,6 +1,6 @@
 //! Why a training cannot begin, or ends.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use prepose_dataset::DatasetError;
 use prepose_optimizer::state::StateError;
@@ -118,8 +118,8 @@ pub enum TrainError {
     Sizes(String),
     /// A loss that is no number.
     #[error(
-        "the loss of step {step} is {loss} at {sample}; the last good state, of step {kept}, is in {}; a lower --rate, or --clip, may help",
-        path.display()
+        "the loss of step {step} is {loss} at {sample}; {}; a lower --rate, or --clip, may help",
+        last_state(*kept, path)
     )]
     NotFinite {
         /// From 1.
@@ -128,7 +128,7 @@ pub enum TrainError {
         loss: f64,
         /// Of which the loss is; or all of the step, where only the gradient is no number.
         sample: String,
-        /// The step of the last state.
+        /// The step of the last state; 0: there is none.
         kept: u64,
         /// The state.
         path: PathBuf,
@@ -141,4 +141,15 @@ pub enum TrainError {
         /// Of how many.
         steps: u64,
     },
+}
+
+/// Where the last good state is.
+fn last_state(kept: u64, path: &Path) -> String {
+    match kept {
+        0 => "no state was kept before it".into(),
+        kept => format!(
+            "the last good state, of step {kept}, is in {}",
+            path.display()
+        ),
+    }
 }

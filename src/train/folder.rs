@@ -29,6 +29,8 @@ use serde_json::Value;
 use super::error::TrainError;
 use super::recipe::{Kind, Recipe, differences};
 use super::trainer::{Step, Trainer};
+use crate::output::png::read_request;
+use crate::request::Request;
 
 /// A training's folder, which is this process's alone.
 pub struct Folder {
@@ -197,6 +199,18 @@ impl Folder {
     /// The file of a sample picture.
     pub fn sample(&self, prompt: usize, step: u64) -> PathBuf {
         self.file(&format!("samples/{prompt:02}-{step:06}.png"))
+    }
+
+    /// Whether the file of a sample picture is there and was made of this request, and not of one from an earlier call. Tiles
+    /// are no part of what was asked for: memory may have forced them.
+    pub fn has_sample(&self, prompt: usize, step: u64, request: &Request) -> bool {
+        read_request(&self.sample(prompt, step)).is_ok_and(|made| {
+            let asked = Request {
+                vae_tiling: request.vae_tiling,
+                ..made
+            };
+            asked == *request
+        })
     }
 
     /// Writes what has come out in the layouts that others read; the files.

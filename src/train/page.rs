@@ -7,6 +7,7 @@ use prepose_draw::plot::{Axis, Chart, Series, Style};
 
 use super::folder::{Folder, Settings};
 use super::trainer::Step;
+use crate::request::Request;
 
 /// Points of a curve, at most.
 const POINTS: usize = 400;
@@ -91,7 +92,7 @@ pub(super) fn curves(log: &[Step]) -> String {
 pub(super) fn page(
     settings: &Settings,
     log: &[Step],
-    prompts: &[String],
+    samples: &[Request],
     folder: &Folder,
 ) -> String {
     let mut body = String::new();
@@ -107,22 +108,18 @@ pub(super) fn page(
         settings.recipe.batch * settings.recipe.accumulate,
     );
     body += &curves(log);
-    for (number, prompt) in prompts.iter().enumerate() {
+    for (number, request) in samples.iter().enumerate() {
+        let prompt = escape(&request.prompt);
         let mut row = String::new();
         for step in 0..=last {
-            if folder.sample(number, step).exists() {
+            if folder.has_sample(number, step, request) {
                 let _ = write!(
                     row,
-                    "<figure><img src=\"samples/{number:02}-{step:06}.png\" alt=\"{} after {step} steps\" loading=\"lazy\"><figcaption>{step}</figcaption></figure>",
-                    escape(prompt)
+                    "<figure><img src=\"samples/{number:02}-{step:06}.png\" alt=\"{prompt} after {step} steps\" loading=\"lazy\"><figcaption>{step}</figcaption></figure>",
                 );
             }
         }
-        let _ = write!(
-            body,
-            "<h2>{}</h2>\n<div class=\"row\">{row}</div>\n",
-            escape(prompt)
-        );
+        let _ = write!(body, "<h2>{prompt}</h2>\n<div class=\"row\">{row}</div>\n");
     }
     let recipe = serde_json::to_string_pretty(settings).unwrap_or_default();
     let _ = write!(body, "<h2>Settings</h2>\n<pre>{}</pre>\n", escape(&recipe));

@@ -245,6 +245,7 @@ impl Recipe {
             ("--rate", self.rate.peak),
             ("--clip", self.clip),
             ("--offset-noise", self.offset),
+            ("--weight-decay", self.optimizer.weight_decay()),
         ];
         for (name, value) in sizes {
             if !(0.0..=1e6).contains(&value) {
@@ -255,6 +256,7 @@ impl Recipe {
                 );
             }
         }
+        self.check_alphas()?;
         if let Some(Average { decay }) = self.average
             && !(0.0..1.0).contains(&decay)
         {
@@ -269,6 +271,34 @@ impl Recipe {
             && !(0.0..=1.0).contains(&share)
         {
             return refuse("--layout-share", share.to_string(), "must be from 0 to 1");
+        }
+        Ok(())
+    }
+
+    /// Refuses alphas of a LoRA by which it changes nothing, or more than numbers can say.
+    fn check_alphas(&self) -> Result<(), TrainError> {
+        let Kind::Lora {
+            rank,
+            alpha,
+            conv_rank,
+            conv_alpha,
+            ..
+        } = self.kind
+        else {
+            return Ok(());
+        };
+        for (name, rank, alpha) in [
+            ("--alpha", rank, alpha),
+            ("--conv-alpha", conv_rank, conv_alpha),
+        ] {
+            // That of a rank of 0 is 0 unless it is named, and the rank is refused where layers are looked for.
+            if rank > 0 && !(alpha > 0.0 && alpha <= 1e6) {
+                return Err(TrainError::Setting {
+                    name,
+                    value: alpha.to_string(),
+                    range: "must be above 0 and at most 1000000; left out, it is the rank",
+                });
+            }
         }
         Ok(())
     }
@@ -310,13 +340,14 @@ fn walk(name: &str, there: &Value, here: &Value, all: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     use prepose_optimizer::draws::Purpose;
+    use prepose_optimizer::{Adafactor, AdamW};
     use serde_json::json;
 
     use super::*;
 
-    #[test]
-    fn adapters_are_told_as_little_as_their_authors_told_theirs() {
-        let recipe: Recipe = serde_json::from_value(json!({
+    /// Of a plain IP-Adapter.
+    fn recipe() -> Recipe {
+        serde_json::from_value(json!({
             "kind": {"ip_adapter": {"new": "plain", "picture_dropout": 0.05, "both_dropout": 0.1}},
             "optimizer": Rule::AdamW(Default::default()),
             "rate": {"peak": 1e-4, "warmup": 0, "decay": "constant"},
@@ -324,7 +355,12 @@ mod tests {
             "weighting": Weighting::Even, "timesteps": "uniform", "offset": 0.0, "dropout": 0.2,
             "flips": "none", "sizes": {"resolution": [64, 64], "buckets": null}, "seed": 3,
         }))
-        .unwrap();
+        .unwrap()
+    }
+
+    #[test]
+    fn adapters_are_told_as_little_as_their_authors_told_theirs() {
+        let recipe = recipe();
         assert!(recipe.check().is_ok());
         let drawn = (0..20_000).map(|number| recipe.seed.uniform(Purpose::Dropout, number));
         let mut counts = [0usize; 4];
@@ -358,6 +394,45 @@ mod tests {
                 .to_string()
                 .contains("the sum of")
         );
+    }
+
+    #[test]
+    fn alphas_and_decays_have_a_range() {
+        let check = |rank: usize, alpha: f64, weight_decay: f64| {
+            let recipe = Recipe {
+                kind: Kind::Lora {
+                    rank,
+                    alpha,
+                    conv_rank: 4,
+                    conv_alpha: 4.0,
+                    layers: Layers::All,
+                },
+                optimizer: Rule::AdamW8bit(AdamW {
+                    weight_decay,
+                    ..AdamW::default()
+                }),
+                ..recipe()
+            };
+            recipe.check().map_err(|error| error.to_string())
+        };
+        assert_eq!(check(4, 0.5, 0.0), Ok(()));
+        assert_eq!(check(4, 1e6, 1e6), Ok(()));
+        // It is the rank that is wrong.
+        assert_eq!(check(0, 0.0, 0.0), Ok(()));
+        for alpha in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            let error = check(4, alpha, 0.0).unwrap_err();
+            let told = format!("--alpha is {alpha}, but must be above 0");
+            assert!(error.starts_with(&told), "{error}");
+        }
+        for decay in [-5.0, f64::NAN, 1e300] {
+            let error = check(4, 4.0, decay).unwrap_err();
+            assert!(error.starts_with("--weight-decay is "), "{error}");
+        }
+        let rule = Rule::Adafactor(Adafactor {
+            weight_decay: 0.25,
+            ..Adafactor::default()
+        });
+        assert_eq!(rule.weight_decay(), 0.25);
     }
 
     #[test]

@@ -321,7 +321,7 @@ impl Training<'_> {
         Ok(())
     }
 
-    /// Makes the pictures that are due, unless they are there.
+    /// Makes the pictures that are due, but for those that are there. What is there of another request is made again.
     fn sample(
         &self,
         trainer: &Trainer,
@@ -331,12 +331,14 @@ impl Training<'_> {
         let (step, every) = (trainer.place().step, self.job.samples.every);
         let is_end = step == 0 || step == self.job.recipe.steps;
         let is_due = is_end || (every > 0 && step.is_multiple_of(every));
-        if !is_due || self.samples.is_empty() {
+        if !is_due {
             return Ok(());
         }
-        let paths = (0..self.samples.len()).map(|prompt| self.folder.sample(prompt, step));
-        let paths: Vec<PathBuf> = paths.collect();
-        if paths.iter().all(|path| path.exists()) {
+        let missing = self.samples.iter().enumerate();
+        let missing: Vec<(usize, &Request)> = missing
+            .filter(|(prompt, request)| !self.folder.has_sample(*prompt, step, request))
+            .collect();
+        if missing.is_empty() {
             return Ok(());
         }
         prepose_store::files::prepare_folder(&self.folder.file("samples"))?;
@@ -345,15 +347,16 @@ impl Training<'_> {
             None => engine.replace_unet(trainer.network()),
         }
         let title = self.device.title();
-        for (request, path) in self.samples.iter().zip(&paths) {
+        for (prompt, request) in missing {
+            let path = self.folder.sample(prompt, step);
             let made =
                 PictureMaker::new(engine, 1).make(std::slice::from_ref(request), None, &mut [])?;
             for picture in &made.pictures {
                 picture
-                    .save(path, &title)
+                    .save(&path, &title)
                     .map_err(crate::make::SaveError::from)?;
             }
-            tell(Event::Sampled(path));
+            tell(Event::Sampled(&path));
         }
         self.page()?;
         Ok(())
@@ -361,12 +364,7 @@ impl Training<'_> {
 
     fn page(&self) -> Result<PathBuf, TrainError> {
         let path = self.folder.file("training.html");
-        let page = page::page(
-            self.settings,
-            &self.log,
-            &self.job.samples.prompts,
-            self.folder,
-        );
+        let page = page::page(self.settings, &self.log, &self.samples, self.folder);
         prepose_store::files::write_atomically(&path, page.as_bytes())?;
         Ok(path)
     }

@@ -148,6 +148,48 @@ fn a_judge_is_asked_in_two_stages_and_both_orders() {
 }
 
 #[test]
+fn questions_without_an_answer_are_told_and_asked_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    provide(folder);
+    let stub = Stub::start(|asked| match asked.before {
+        3 => Reply::error(400, "bad_request", "this picture is not to my taste"),
+        _ => Reply::chat(r#"{"existence": true, "separation": true, "topology": false}"#),
+    })
+    .unwrap();
+    let args = [
+        "corpus",
+        "photos",
+        "--out",
+        "survey",
+        "--json",
+        "--judge",
+        &stub.address,
+        "--judge-model",
+        "vlm",
+    ];
+    let output = prepose().args(args).current_dir(folder).output().unwrap();
+    let told = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(
+        told.contains("1 questions have no answer; the same command asks them again"),
+        "{told}"
+    );
+    let found = read(&stdout(&output));
+    assert_eq!(
+        (&found["asked_now"], &found["unanswered"]),
+        (&json!(10), &json!(1))
+    );
+    assert!(found["notes"].to_string().contains("not to my taste"));
+    let found = read(&works(folder, &args));
+    assert_eq!(
+        (&found["asked_now"], &found["unanswered"]),
+        (&json!(1), &json!(0))
+    );
+    assert_eq!(found["notes"], json!([]));
+}
+
+#[test]
 fn wrong_input_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -177,7 +177,7 @@ fn what_cannot_be_looked_at_is_told_and_the_rest_is_done() {
     }
 }
 
-/// Boxes of low scores have the words that they have their scores from as labels, not only words above 0.25.
+/// Boxes of low scores have the words that they have their scores from as labels; the labels of others are as without them.
 #[test]
 fn each_box_of_a_phrase_has_a_name() {
     let folder = tempfile::tempdir().unwrap();
@@ -199,6 +199,15 @@ fn each_box_of_a_phrase_has_a_name() {
     let found = seen[0]["detections"].as_array().unwrap();
     assert!(found.iter().any(|one| one["score"].as_f64() < Some(0.25)));
     assert!(found.iter().all(|one| one["label"] != ""), "{found:?}");
+    let output = detect(
+        folder.path(),
+        &[&args[..], &["--min-score", "0.3"]].concat(),
+    );
+    let seen = lines(&stdout(&output));
+    let strong = seen[0]["detections"].as_array().unwrap();
+    assert!(!strong.is_empty());
+    // The best come first.
+    assert_eq!(found[..strong.len()], strong[..]);
 }
 
 /// A detector that takes any phrase is asked for what the prompt names, also twice; without a prompt it would find nothing.

@@ -5,9 +5,12 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Stdio;
 
+use prepose::output::png;
+use prepose::picture::Picture;
 use serde_json::Value;
 
 use crate::program::{prepose, prepose_in, refuses, stderr, stdout, works};
+use crate::support::root;
 
 const PROMPT: &str = "a dog to the left of a cat";
 
@@ -75,6 +78,35 @@ fn a_picture_is_made_again_and_changed() {
         folder,
         &["generate", "--again", "plain.png", "--guide-scale", "3"],
         &["not guided", "--guide"],
+    );
+}
+
+/// What was recorded of the classifier of one checkpoint does not count for another, which has its own.
+#[test]
+fn another_checkpoint_has_a_classifier_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let constants = ["--guide-steps", "1", "--guide-updates", "1"];
+    draw(
+        folder,
+        "a.png",
+        &[&["--guide", "steer"][..], &constants].concat(),
+    );
+    // As if a run had made it with a file.
+    let mut made = png::read_request(&folder.join("a.png")).unwrap();
+    made.model.checkpoint = "elsewhere".to_owned();
+    made.guide.as_mut().unwrap().classifier_sha256 = Some("0".repeat(64));
+    let picture = Picture::decode(&fs::read(folder.join("a.png")).unwrap()).unwrap();
+    png::save(&folder.join("b.png"), &picture, &made, "euler", "flex").unwrap();
+    let toybox = root().join("weights/toybox");
+    let checkpoint = ["--checkpoint", toybox.to_str().unwrap()];
+    let again = ["-q", "generate", "--again", "b.png", "-o", "c.png"];
+    works(folder, &[&again[..], &checkpoint].concat());
+    let made = request(folder, "c.png");
+    let guide = &made["guide"];
+    assert_eq!(
+        (&guide["method"], guide.get("classifier_sha256")),
+        (&"steer".into(), None)
     );
 }
 

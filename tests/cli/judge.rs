@@ -413,6 +413,38 @@ fn scenes_in_words_are_not_for_the_oracle() {
     refuses(folder.path(), &judged, &["cannot be used with"]);
 }
 
+/// A model that thinks for as long as it may has not written something else than was asked for.
+#[test]
+fn texts_without_room_are_told_with_what_helps() {
+    let folder = tempfile::tempdir().unwrap();
+    let graph = r#"{"id":"1","objects":["dog.1"],"relationships":[]}"#;
+    fs::write(folder.path().join("graphs.jsonl"), graph).unwrap();
+    let stub = Stub::start(|_| {
+        let message = json!({"content": "", "reasoning_content": "hm"});
+        Reply::Json(
+            200,
+            json!({"choices": [{"message": message, "finish_reason": "length"}]}),
+        )
+    })
+    .unwrap();
+    let args = [
+        "scene",
+        "compose",
+        "graphs.jsonl",
+        "--judge",
+        &stub.address,
+        "--judge-model",
+        "m",
+    ];
+    let output = prepose_in(folder.path(), &args);
+    let told = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    for part in ["left out: 1: ", "(thinking)", "--max-tokens", "--thinking"] {
+        assert!(told.contains(part), "{told}");
+    }
+    assert_eq!(stub.asked()[0].json()["max_tokens"], 8192);
+}
+
 #[test]
 fn scenes_go_into_words_and_back() {
     let folder = tempfile::tempdir().unwrap();

@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::Path;
 
+use prepose::remote::stub::{Reply, Stub};
 use serde_json::{Value, json};
 
 use crate::program::{prepose_in, refuses, stderr, works};
@@ -14,6 +15,10 @@ fn path(name: &str) -> String {
 }
 
 fn refine(more: &[&str]) -> Vec<String> {
+    refine_by("oracle", more)
+}
+
+fn refine_by(judge: &str, more: &[&str]) -> Vec<String> {
     let (checkpoint, adapter) = (
         path("single-file/sd1"),
         path("ip-adapter/plus_sd1.safetensors"),
@@ -21,7 +26,7 @@ fn refine(more: &[&str]) -> Vec<String> {
     let first = ["scene", "refine"];
     let last = [
         "--judge",
-        "oracle",
+        judge,
         "-c",
         &checkpoint,
         "--ip-adapter",
@@ -124,6 +129,35 @@ fn what_is_missing_is_drawn_and_shown() {
     let others = [&args[..], &["--seed".into(), "5".into()]].concat();
     let others: Vec<&str> = others.iter().map(String::as_str).collect();
     refuses(folder, &others, &["different seed", "--out"]);
+}
+
+/// What is missing, and so what is drawn, goes by whoever looks, and by how they are asked; a port of this machine says nothing.
+#[test]
+fn another_judge_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let stubs = [0, 1].map(|_| Stub::start(|_| Reply::chat("No")).unwrap());
+    let by = |stub: &Stub, more: &[&str]| {
+        let url = format!("{}/v1", stub.address);
+        let words = [&["a dog", "--judge-model", "vlm"][..], more].concat();
+        refine_by(&url, &words)
+    };
+    said(folder, &by(&stubs[0], &[]));
+    for (more, what) in [
+        (
+            ["--temperature", "0.5"],
+            "judge_settings.request.temperature",
+        ),
+        (["--judge-seed", "1"], "judge_settings.request.seed"),
+        (["--largest", "64"], "judge_settings.largest"),
+        (["--judge-as", "ours"], "judge_settings.server"),
+    ] {
+        let args = by(&stubs[0], &more);
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let told = format!("different {what};");
+        refuses(folder, &args, &[told.as_str(), "--out"]);
+    }
+    said(folder, &by(&stubs[1], &[]));
 }
 
 /// Only what is drawn again, and only by relations that attention shows.

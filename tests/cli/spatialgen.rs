@@ -187,6 +187,56 @@ fn from_questions_to_a_folder_to_train_on() {
     );
 }
 
+/// Pictures of several models have the same ids.
+#[test]
+fn what_is_added_replaces_no_other_picture() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    provide(folder);
+    fs::create_dir(folder.join("others")).unwrap();
+    fs::copy(
+        folder.join("pictures/000002.png"),
+        folder.join("others/000001.png"),
+    )
+    .unwrap();
+    fs::create_dir(folder.join("judged")).unwrap();
+    let line = json!({"id": "000001", "item": "000001", "picture": "000001.png", "method": null, "asked": "as published",
+        "right": [true, true, true, true, true, true, true, true, true, true]});
+    fs::write(folder.join("judged/judged.jsonl"), format!("{line}\n")).unwrap();
+    let export = |pictures: &str| -> Vec<String> {
+        let args = [
+            "spatialgen",
+            "export",
+            "judged",
+            "--pictures",
+            pictures,
+            "--questions",
+            "ten.jsonl",
+            "--out",
+            "train",
+        ];
+        works(folder, &args);
+        let lines = fs::read_to_string(folder.join("train/metadata.jsonl")).unwrap();
+        let name = |line: &str| read(line)["file_name"].as_str().unwrap().to_owned();
+        lines.lines().map(name).collect()
+    };
+    assert_eq!(export("pictures"), ["000001.png"]);
+    let names = export("others");
+    assert_eq!(names.len(), 2);
+    assert!(names.contains(&"000001.png".to_owned()));
+    let added = names.iter().find(|name| name.starts_with("000001-"));
+    for (name, picture) in [
+        ("000001.png", "pictures/000001.png"),
+        (added.unwrap().as_str(), "others/000001.png"),
+    ] {
+        let there = fs::read(folder.join("train").join(name)).unwrap();
+        assert_eq!(there, fs::read(folder.join(picture)).unwrap(), "{name}");
+    }
+    // The same again adds nothing.
+    assert_eq!(export("others"), names);
+    assert_eq!(export("pictures"), names);
+}
+
 #[test]
 fn the_oracle_says_what_it_cannot_tell() {
     let folder = tempfile::tempdir().unwrap();
@@ -331,6 +381,50 @@ fn proposal(leak: bool) -> String {
         .collect();
     json!({"prompt": "a cat and a dog in a park under a tree ".repeat(6), "questions": questions})
         .to_string()
+}
+
+/// What has no room for its end is no fault of the model's, and the same is asked once more.
+#[test]
+fn proposals_that_are_cut_off_are_told_with_what_helps() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("scenes.txt"), "a library\n").unwrap();
+    let stub = Stub::start(|asked| match asked.before {
+        0 => Reply::Json(
+            200,
+            json!({"choices": [{"message": {"content": "{\"prompt\": \"a"}, "finish_reason": "length"}]}),
+        ),
+        _ => Reply::chat(&proposal(false)),
+    })
+    .unwrap();
+    let propose = |tries: &str| {
+        let args = [
+            "spatialgen",
+            "propose",
+            "scenes.txt",
+            "--judge",
+            &stub.address,
+            "--judge-model",
+            "m",
+            "-o",
+            "mine.jsonl",
+            "--tries",
+            tries,
+        ];
+        prepose().args(args).current_dir(folder).output().unwrap()
+    };
+    let output = propose("1");
+    let told = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    for part in ["left out: a-library-001: ", "(cut)", "--max-tokens"] {
+        assert!(told.contains(part), "{told}");
+    }
+    let output = propose("2");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let [first, second] = [0, 1].map(|at| stub.asked()[at].json());
+    assert_eq!(stub.count(), 2);
+    assert_eq!(first["max_tokens"], 8192);
+    assert_eq!(first["messages"], second["messages"]);
 }
 
 #[test]

@@ -127,6 +127,7 @@ fn grounding_dino_finds_what_transformers_finds() {
             Thresholds {
                 score: run["threshold"].as_f64(),
                 text: run["text_threshold"].as_f64(),
+                weak: false,
             },
         );
         assert_eq!((detector.name(), detector.vocabulary()), ("model", None));
@@ -159,7 +160,7 @@ fn rt_detr_finds_what_transformers_finds() {
         for (i, run) in case(&name)["runs"].as_array().unwrap().iter().enumerate() {
             let threshold = Thresholds {
                 score: run["threshold"].as_f64(),
-                text: None,
+                ..Thresholds::default()
             };
             let detector = load(&name, threshold);
             let labels = ["person", "couch", "tv", "cat", "fire hydrant"];
@@ -191,7 +192,7 @@ fn owl_vit_finds_what_transformers_finds() {
     for (i, run) in case["runs"].as_array().unwrap().iter().enumerate() {
         let threshold = Thresholds {
             score: run["threshold"].as_f64(),
-            text: None,
+            ..Thresholds::default()
         };
         let detector = load("eyes/owl-vit/model", threshold);
         assert_eq!((detector.name(), detector.vocabulary()), ("model", None));

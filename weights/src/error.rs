@@ -80,7 +80,7 @@ pub enum WeightsError {
     /// A checkpoint of SD 2.x that says nothing about what it predicts.
     #[error(
         "{}: this checkpoint of Stable Diffusion 2.x does not say whether it predicts noise or velocity; give \
-         --prediction epsilon (the 512 ones) or --prediction v (the 768 ones)",
+         --prediction epsilon (the 512 ones, SD-Turbo) or --prediction v (the 768 ones)",
         path.display()
     )]
     Prediction {

@@ -234,6 +234,8 @@ pub(crate) const VAE: &str = "first_stage_model.";
 pub(crate) const SD1_TEXT: &str = "cond_stage_model.transformer.";
 /// Where a single file of SD 2.x keeps the text encoder, OpenCLIP's.
 pub(crate) const SD2_TEXT: &str = "cond_stage_model.model.";
+/// Where generative-models keeps OpenCLIP's as the first text encoder: SD-Turbo's, and that of SDXL's refiner.
+pub(crate) const SGM_TEXT: &str = "conditioner.embedders.0.model.";
 /// Where a single file of SDXL keeps the text encoders.
 pub(crate) const SDXL_TEXT: &str = "conditioner.embedders.0.transformer.";
 /// The second one, OpenCLIP's.
@@ -244,8 +246,19 @@ fn full_checkpoint(file: &TensorFile) -> FileKind {
         let mut names = file.names().map(|key| canonical(file, key));
         names.any(|name| name.starts_with(prefix))
     };
-    let family = if has("conditioner.embedders.0.model.") {
-        return FileKind::SdxlRefiner;
+    // How many channels the weight of this name takes.
+    let inputs = |weight: &str| {
+        let key = file.names().find(|key| canonical(file, key) == weight)?;
+        file.info(key)?.shape.get(1).copied()
+    };
+    /// Where SD 2.x attends to its texts, of 1024 channels, and SDXL's refiner does not.
+    const TEXTS: &str =
+        "model.diffusion_model.input_blocks.2.1.transformer_blocks.0.attn2.to_k.weight";
+    let family = if has(SGM_TEXT) {
+        match inputs(TEXTS) {
+            Some(1024) => Family::Sd2,
+            _ => return FileKind::SdxlRefiner,
+        }
     } else if has("embedder.") || has("noise_augmentor.") {
         return FileKind::Variations;
     } else if has(SD2_TEXT) {
@@ -257,10 +270,7 @@ fn full_checkpoint(file: &TensorFile) -> FileKind {
     } else {
         return FileKind::Unet;
     };
-    const FIRST: &str = "model.diffusion_model.input_blocks.0.0.weight";
-    let first = file.names().find(|key| canonical(file, key) == FIRST);
-    let channels = first.and_then(|key| file.info(key)?.shape.get(1).copied());
-    match channels {
+    match inputs("model.diffusion_model.input_blocks.0.0.weight") {
         Some(5) => FileKind::Depth,
         Some(7) => FileKind::Upscaler,
         Some(9) => FileKind::Inpainting,

@@ -41,7 +41,10 @@ impl Prediction {
     /// A file beside it that cannot be read.
     pub(crate) fn stated(path: &Path, file: &TensorFile) -> Result<Option<Self>, WeightsError> {
         let metadata = |key: &str| file.metadata()?.get(key).map(|value| value.to_lowercase());
-        if let Some(Ok(stated)) = metadata("modelspec.prediction_type").map(|kind| kind.parse()) {
+        // The specification's name for it, and ComfyUI's.
+        let keys = ["modelspec.prediction_type", "modelspec.predict_key"];
+        let mut said = keys.into_iter().filter_map(metadata);
+        if let Some(stated) = said.find_map(|kind| kind.parse().ok()) {
             return Ok(Some(stated));
         }
         if let Some(kind) = metadata("modelspec.architecture") {

@@ -11,7 +11,8 @@ use crate::checkpoint::LoadOptions;
 use crate::configs::Configs;
 use crate::error::{Mismatch, WeightsError};
 use crate::family::{
-    self, Family, FileKind, SD1_TEXT, SD2_TEXT, SDXL_TEXT, SDXL_TEXT_2, UNET, VAE, canonical,
+    self, Family, FileKind, SD1_TEXT, SD2_TEXT, SDXL_TEXT, SDXL_TEXT_2, SGM_TEXT, UNET, VAE,
+    canonical,
 };
 use crate::files::Files;
 use crate::folder::{has_projection, insert, projection_view};
@@ -130,10 +131,10 @@ impl Networks {
         let blocks = UnetBlocks::of(&self.unet.config);
         let levels = keys::levels(&self.vae.config);
         let projected = has_projection(&self.text[0]);
-        let text_prefix = match self.family {
-            Family::Sdxl => SDXL_TEXT,
-            Family::Sd1 => SD1_TEXT,
-            Family::Sd2 => SD2_TEXT,
+        let text_prefixes: &[&str] = match self.family {
+            Family::Sdxl => &[SDXL_TEXT],
+            Family::Sd1 => &[SD1_TEXT],
+            Family::Sd2 => &[SD2_TEXT, SGM_TEXT],
         };
         let layers = &self.text[0].config["num_hidden_layers"];
         let layers = layers.as_u64().unwrap_or_default();
@@ -152,7 +153,10 @@ impl Networks {
                 insert(&mut self.unet, file, key, target);
             } else if let Some(rest) = name.strip_prefix(VAE) {
                 insert(&mut self.vae, file, key, keys::vae(rest, levels));
-            } else if let Some(rest) = name.strip_prefix(text_prefix) {
+            } else if let Some(rest) = text_prefixes
+                .iter()
+                .find_map(|prefix| name.strip_prefix(prefix))
+            {
                 let target = match self.family {
                     Family::Sd2 => keys::open_clip_penultimate(rest, layers),
                     _ => keys::clip(rest, projected),

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::support::{
     Expected, Stored, chain, failure, fixture, open, outputs, read_safetensors, write_safetensors,
 };
-use prepose_weights::{LoadOptions, LoraFormat, LoraLayer, LoraSpec};
+use prepose_weights::{LoadOptions, LoraFormat, LoraLayer, LoraSpec, describe_file};
 
 const TOLERANCE: f32 = 2e-5;
 
@@ -83,6 +83,53 @@ fn diffusers() {
         &["sdxl-f16.safetensors"],
         &[spec("diffusers-sdxl", 0.8)],
     );
+}
+
+/// diffusers' first files called the text encoder's projections as the UNet's (`DIFFUSERS_OLD_TO_PEFT`).
+#[test]
+fn diffusers_first_text_encoders() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut tensors = read_safetensors(&fixture("lora/diffusers-sd1.safetensors"));
+    for (name, ..) in &mut tensors {
+        for (projection, old) in [
+            ("q_proj", "to_q"),
+            ("k_proj", "to_k"),
+            ("v_proj", "to_v"),
+            ("out_proj", "to_out"),
+        ] {
+            for (role, old_role) in [("lora_A", "lora.down"), ("lora_B", "lora.up")] {
+                *name = name.replace(
+                    &format!(".{projection}.{role}."),
+                    &format!(".{old}_{old_role}."),
+                );
+            }
+        }
+    }
+    let mut names = tensors.iter().map(|(name, ..)| name);
+    assert!(names.any(|name| name.ends_with(".self_attn.to_out_lora.up.weight")));
+    let path = folder.path().join("old.safetensors");
+    write_safetensors(&path, &tensors);
+    let lora = LoraSpec { path, weight: 0.8 };
+    check("diffusers-sd1", "sd1", &["sd1"], &[lora]);
+}
+
+/// `lora_te_` and `lora_te1_` are one text encoder.
+#[test]
+fn a_weight_named_twice_is_changed_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut tensors = read_safetensors(&fixture("lora/kohya-sd1.safetensors"));
+    let again = tensors.iter().filter_map(|(name, dtype, shape, bytes)| {
+        let rest = name.strip_prefix("lora_te_")?;
+        let name = format!("lora_te1_{rest}");
+        Some((name, *dtype, shape.clone(), bytes.clone()))
+    });
+    let again: Vec<Stored> = again.collect();
+    assert!(!again.is_empty());
+    tensors.extend(again);
+    let path = folder.path().join("twice.safetensors");
+    write_safetensors(&path, &tensors);
+    let lora = LoraSpec { path, weight: 0.8 };
+    check("kohya-sd1", "sd1", &["sd1"], &[lora]);
 }
 
 #[test]
@@ -390,4 +437,60 @@ fn what_is_written_is_read() {
         assert_eq!(found[0], found[1], "{family}");
         assert_ne!(found[0], plain["unet/out"], "{family}");
     }
+}
+
+/// Some files for SDXL have each change of the UNet under both of its names. diffusers leaves the original code's out; here
+/// those have another alpha.
+#[test]
+fn a_change_under_both_names_is_made_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = fixture("single-file/sdxl");
+    let options = |loras| LoadOptions {
+        config: Some(base.clone()),
+        loras,
+        ..LoadOptions::default()
+    };
+    let layers = layers("diffusers-sdxl");
+    let once = folder.path().join("once.safetensors");
+    let file = open(&base, &options(Vec::new()))
+        .lora_file(LoraFormat::Kohya, &layers, &Default::default())
+        .unwrap();
+    std::fs::write(&once, file).unwrap();
+
+    let stored = |values: &[f32]| -> Vec<u8> {
+        let bytes = values.iter().flat_map(|value| value.to_le_bytes());
+        bytes.collect()
+    };
+    let mut tensors = read_safetensors(&once);
+    for (name, _, _, bytes) in &mut tensors {
+        if name.ends_with(".alpha") {
+            *bytes = stored(&[9.0]);
+        }
+    }
+    for layer in &layers {
+        let module = format!("lora_unet_{}", layer.name.replace('.', "_"));
+        for (role, (shape, values)) in [("lora_down", &layer.down), ("lora_up", &layer.up)] {
+            let name = format!("{module}.{role}.weight");
+            tensors.push((name, "F32", shape.clone(), stored(values)));
+        }
+        let alpha = stored(&[layer.alpha]);
+        tensors.push((format!("{module}.alpha"), "F32", Vec::new(), alpha));
+    }
+    let twice = folder.path().join("twice.safetensors");
+    write_safetensors(&twice, &tensors);
+
+    let mut inputs = Expected::read("single-file/expected-sdxl.safetensors");
+    let sample = Expected::read("lora/expected.safetensors").data("sample");
+    inputs.set("unet/sample", sample);
+    let unet = |path: &Path| {
+        let lora = LoraSpec {
+            path: path.to_path_buf(),
+            weight: 1.0,
+        };
+        let merged = open(&base, &options(vec![lora]));
+        outputs(&merged, &inputs).remove("unet/out").unwrap()
+    };
+    assert_eq!(unet(&twice), unet(&once));
+    let described = describe_file(&twice).unwrap().lora.unwrap();
+    assert_eq!(described.modules, layers.len());
 }

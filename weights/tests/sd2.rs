@@ -9,14 +9,15 @@ use prepose_weights::{Family, LoadOptions, Prediction, RandomCheckpoint};
 use serde_json::json;
 
 use crate::support::{
-    Expected, Stored, chain, failure, fixture, open, outputs, read_safetensors, write_safetensors,
+    Expected, Stored, chain, device, failure, fixture, open, outputs, read_safetensors,
+    write_safetensors,
 };
 use crate::wrong_input::copy_folder;
 
 const TOLERANCE: f32 = 2e-5;
 
-/// The fixture's networks as one file: OpenCLIP's transformer with its last layer, which is not used, and the
-/// transformers' projections as 1×1 convolutions, as some tools store them.
+/// The fixture's networks as one file: OpenCLIP's transformer with its last layer, which is not used, and with
+/// transformers' buffer of positions, and the transformers' projections as 1×1 convolutions, as some tools store them.
 fn single() -> Vec<Stored> {
     let text = fs::read_to_string(fixture("gligen/names.json")).unwrap();
     let names: HashMap<String, String> = serde_json::from_str(&text).unwrap();
@@ -103,6 +104,11 @@ fn open_clip() -> Vec<Stored> {
     let bias = find("text_model.final_layer_norm.bias");
     put("text_projection".into(), bias.clone());
     put("logit_scale".into(), bias);
+    let positions = (String::new(), "I64", vec![1, 4], vec![0; 32]);
+    put(
+        "transformer.text_model.embeddings.position_ids".into(),
+        positions,
+    );
     tensors
 }
 
@@ -206,6 +212,12 @@ fn what_it_predicts_is_read_or_asked() {
     );
     assert_eq!(
         of_metadata("d", "modelspec.architecture", "stable-diffusion-v2-512"),
+        epsilon
+    );
+    // As ComfyUI's CheckpointSave writes it.
+    assert_eq!(of_metadata("h", "modelspec.predict_key", "v"), v);
+    assert_eq!(
+        of_metadata("i", "modelspec.predict_key", "epsilon"),
         epsilon
     );
     let of_yaml = |name, yaml| kind(&stated(folder, name, None, Some(yaml)), None);
@@ -325,6 +337,55 @@ fn relatives_are_named() {
         let message = chain(&failure(&path, &with_config()));
         assert!(message.contains(part), "{name}: {message}");
     }
+}
+
+/// SD-Turbo's own file is SD 2.1 in generative-models' naming, which SDXL's refiner has as well. diffusers tells SD 2.x by
+/// 1024 columns in this weight; the refiner's texts have 1280 channels.
+#[test]
+fn generative_models_naming() {
+    const TEXTS: &str =
+        "model.diffusion_model.input_blocks.2.1.transformer_blocks.0.attn2.to_k.weight";
+    let folder = tempfile::tempdir().unwrap();
+    let written = |file: &str, columns: usize| {
+        let mut tensors = single();
+        for (name, _, shape, bytes) in &mut tensors {
+            if let Some(rest) = name.strip_prefix("cond_stage_model.model.") {
+                *name = format!("conditioner.embedders.0.model.{rest}");
+            }
+            if *name == TEXTS {
+                shape[1] = columns;
+                bytes.resize(2 * shape.iter().product::<usize>(), 0);
+            }
+        }
+        let path = folder.path().join(file);
+        write_safetensors(&path, &tensors);
+        path
+    };
+    let turbo = written("turbo.safetensors", 1024);
+    let checkpoint = open(&turbo, &with_config());
+    assert_eq!(checkpoint.family(), Family::Sd2);
+    // Every tensor of the text encoder is found, and none is left.
+    let encoders = checkpoint.load_text_encoders(&device(), FloatDType::F32);
+    assert_eq!(encoders.unwrap().len(), 1);
+    let options = |prediction| LoadOptions {
+        config: None,
+        prediction,
+        ..with_config()
+    };
+    let message = chain(&failure(&turbo, &options(None)));
+    assert!(
+        message.contains("--prediction epsilon (the 512 ones, SD-Turbo)"),
+        "{message}"
+    );
+    let checkpoint = open(&turbo, &options(Some(Prediction::Epsilon)));
+    assert_eq!(checkpoint.scheduler_config()["prediction_type"], "epsilon");
+
+    let refiner = written("refiner.safetensors", 1280);
+    let message = chain(&failure(&refiner, &with_config()));
+    assert!(
+        message.contains("a Stable Diffusion XL refiner"),
+        "{message}"
+    );
 }
 
 /// The embedded configuration makes the published network.

@@ -20,9 +20,11 @@ use prepose::table::Table;
 use prepose_untrusted::escaped;
 use serde_json::{Map, Value, json};
 
+use super::judge::asking::Totals;
 use super::judge::model::ModelArgs;
+use super::judge::results::told;
 use super::progress::Progress;
-use super::{ERROR, OK, interrupt};
+use super::{ERROR, interrupt};
 
 /// Pairs that a judge is asked about at a time.
 const PART: usize = 256;
@@ -59,13 +61,13 @@ pub struct Args {
     /// Leave out pictures whose longer side is more than this many times the shorter one.
     #[arg(long, value_name = "N", default_value_t = Usable::default().ratio, hide_short_help = true)]
     ratio: f64,
+    /// Print one JSON object on standard output.
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     names: Names,
     #[command(flatten)]
     model: ModelArgs,
-    /// Print one JSON object on standard output.
-    #[arg(long)]
-    json: bool,
 }
 
 /// What columns are called.
@@ -166,7 +168,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         (None, Some(model)) => Some(by_model(args, &model, &counts, &stop, &mut cost, quiet)?),
         (None, None) => None,
     };
-    finish(args, &counts, tally.as_ref(), cost)
+    finish(args, &counts, tally.as_ref(), &cost)
 }
 
 /// A pair, its picture's file, and why it is of no use.
@@ -290,7 +292,7 @@ fn by_model(
     Ok(tally)
 }
 
-fn finish(args: &Args, counts: &Counts, tally: Option<&Tally>, cost: Cost) -> anyhow::Result<u8> {
+fn finish(args: &Args, counts: &Counts, tally: Option<&Tally>, cost: &Cost) -> anyhow::Result<u8> {
     let mut tables = vec![funnel(counts, tally)];
     if let Some(tally) = tally {
         tables.extend([tally.table(), published()]);
@@ -307,6 +309,11 @@ fn finish(args: &Args, counts: &Counts, tally: Option<&Tally>, cost: Cost) -> an
             counts.unreadable
         ));
     }
+    if let Some(why) = &cost.failure {
+        notes.push(format!(
+            "some questions have no answer, the first because of this: {why}"
+        ));
+    }
     let mut stdout = std::io::stdout().lock();
     let price = args.model.cost(cost.prompt_tokens, cost.answer_tokens);
     if args.json {
@@ -316,6 +323,7 @@ fn finish(args: &Args, counts: &Counts, tally: Option<&Tally>, cost: Cost) -> an
         }
         report.insert("questions".into(), json!(cost.questions));
         report.insert("asked_now".into(), json!(cost.new));
+        report.insert("unanswered".into(), json!(cost.unanswered));
         report.insert("cost".into(), json!(price));
         report.insert("notes".into(), json!(notes));
         writeln!(stdout, "{}", Value::Object(report))?;
@@ -342,5 +350,8 @@ fn finish(args: &Args, counts: &Counts, tally: Option<&Tally>, cost: Cost) -> an
             escaped(&args.out.display().to_string())
         )?;
     }
-    Ok(interrupt::exit_code().unwrap_or(OK))
+    Ok(told(&Totals {
+        unanswered: cost.unanswered,
+        ..Totals::default()
+    }))
 }

@@ -66,10 +66,8 @@ pub fn again(args: &Args, base: &Request, model: &ModelRequest) -> anyhow::Resul
     let seeds = seeds(args).unwrap_or_else(|| vec![base.seed]);
     let mut requests = Vec::with_capacity(prompts.len() * seeds.len());
     for prompt in prompts {
-        let mut request = Request {
-            model: model.clone(),
-            ..base.clone()
-        };
+        let mut request = base.clone();
+        request.put_networks(model.clone());
         if request.prompt != prompt {
             // Both were about the other prompt.
             request.relations.clear();

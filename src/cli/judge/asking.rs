@@ -9,6 +9,7 @@ use prepose::judge::ask::{Asked, Judge, Manner, Outcome, Questions, ask};
 use prepose::judge::book::Book;
 use prepose::judge::oracle::Oracle;
 use prepose::judge::picture::Pictures;
+use prepose::judge::question::{Answer, Invalid};
 use prepose::output::files::prepare_folder;
 
 use super::model::ModelArgs;
@@ -107,6 +108,21 @@ where
         .unwrap_or_else(PoisonError::into_inner)
         .finish();
     Ok(all)
+}
+
+/// Why an answer is not the JSON object that it should be, and what helps.
+pub fn no_object(answer: Answer) -> String {
+    match answer {
+        Answer::Invalid(why @ (Invalid::Thinking | Invalid::Cut)) => format!(
+            "its tokens were gone before its end ({}); --max-tokens gives the model more of them, --thinking no, with the server's \
+             --dialect, keeps it from thinking first",
+            why.as_str()
+        ),
+        Answer::Invalid(why @ (Invalid::Empty | Invalid::Refused)) => {
+            format!("there is no JSON object in the answer ({})", why.as_str())
+        }
+        _ => "the answer is not a JSON object".into(),
+    }
 }
 
 /// The outcomes of each round.

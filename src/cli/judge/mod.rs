@@ -44,6 +44,13 @@ pub struct Args {
     /// Leave out missing pictures, instead of refusing.
     #[arg(long)]
     partial: bool,
+    /// How often pairs or graphs are resampled for the 95 % intervals.
+    #[arg(long, value_name = "N", default_value_t = Bootstrap::default().draws, hide_short_help = true,
+          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
+    bootstrap: usize,
+    /// Print one JSON object on standard output.
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     ots: ots::Options,
     #[command(flatten)]
@@ -52,13 +59,6 @@ pub struct Args {
     spatialgen: spatialgen::Options,
     #[command(flatten)]
     judge: judging::JudgeArgs,
-    /// How often pairs or graphs are resampled for the 95 % intervals.
-    #[arg(long, value_name = "N", default_value_t = Bootstrap::default().draws, hide_short_help = true,
-          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
-    bootstrap: usize,
-    /// Print one JSON object on standard output.
-    #[arg(long)]
-    json: bool,
 }
 
 /// What can be asked.

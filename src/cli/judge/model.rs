@@ -5,7 +5,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
+use prepose::judge::ask::Judge as _;
 use prepose::judge::chat::{ChatJudge, Sampling};
+use prepose::suite::plan::JudgeId;
 use prepose_remote::chat::{Chat, Dialect};
 use prepose_remote::{Client, Key, Retry, Settings, Timeouts};
 use serde_json::{Map, Value, json};
@@ -133,6 +135,15 @@ pub fn of_texts(option: clap::Arg) -> clap::Arg {
     }
 }
 
+/// An option of a model that writes texts: they are longer than answers about pictures, and so is what is thought before them.
+pub fn of_a_writer(option: clap::Arg) -> clap::Arg {
+    match option.get_id().as_str() {
+        "max_tokens" => option.default_value("8192"),
+        "judge_timeout" => option.default_value("300"),
+        _ => option,
+    }
+}
+
 impl ModelArgs {
     /// Whether no server is named.
     pub fn is_oracle(&self) -> bool {
@@ -167,6 +178,26 @@ impl ModelArgs {
         self.judge_model.as_deref().unwrap_or(ORACLE)
     }
 
+    /// Who it is and how it is asked, as folders keep it whose pictures depend on that.
+    pub fn id(&self) -> anyhow::Result<JudgeId> {
+        if self.is_oracle() {
+            return Ok(JudgeId {
+                model: ORACLE.into(),
+                settings: Value::Null,
+            });
+        }
+        let model = self.model_until(Arc::default(), 0)?;
+        let mut settings = model.settings();
+        let server = settings["server"].as_str().map(without_local_port);
+        if let Some(server) = server {
+            settings["server"] = server.into();
+        }
+        Ok(JudgeId {
+            model: model.model().into(),
+            settings,
+        })
+    }
+
     /// The model, and what ends the asking when it becomes true.
     pub fn model(&self) -> anyhow::Result<(ChatJudge, Arc<AtomicBool>)> {
         self.model_at(0.0)
@@ -190,7 +221,13 @@ impl ModelArgs {
         self.opened(stop, round, 0.0)
     }
 
-    fn opened(&self, stop: Arc<AtomicBool>, round: u64, usual: f64) -> anyhow::Result<ChatJudge> {
+    /// As [`model_until`](Self::model_until), with another temperature where none is given.
+    pub fn opened(
+        &self,
+        stop: Arc<AtomicBool>,
+        round: u64,
+        usual: f64,
+    ) -> anyhow::Result<ChatJudge> {
         let temperature = self.temperature.unwrap_or(usual);
         let (Some(model), Some(address)) = (&self.judge_model, &self.judge) else {
             bail!("--judge needs --judge-model: the model's name on that server");
@@ -244,5 +281,37 @@ impl ModelArgs {
     pub fn cost(&self, question: u64, answer: u64) -> Option<f64> {
         let price = self.price?;
         Some((question as f64 * price.question + answer as f64 * price.answer) / 1e6)
+    }
+}
+
+/// A server's address; without its port if it is on this machine, where the same model may have another one next time.
+fn without_local_port(server: &str) -> String {
+    let local = || {
+        let (scheme, rest) = server.split_once("://")?;
+        let (place, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+        let (host, port) = place.rsplit_once(':')?;
+        let is_local = matches!(host, "localhost" | "[::1]") || host.starts_with("127.");
+        let is_port = port.bytes().all(|byte| byte.is_ascii_digit());
+        (is_local && is_port).then(|| format!("{scheme}://{host}{path}"))
+    };
+    local().unwrap_or_else(|| server.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_local_port;
+
+    #[test]
+    fn ports_of_this_machine_do_not_tell_judges_apart() {
+        for (server, kept) in [
+            ("http://127.0.0.1:8931/v1", "http://127.0.0.1/v1"),
+            ("http://localhost:8000", "http://localhost"),
+            ("http://[::1]:8000/v1?***", "http://[::1]/v1?***"),
+            ("http://[::1]/v1", "http://[::1]/v1"),
+            ("https://example.org:8443/v1", "https://example.org:8443/v1"),
+            ("cluster", "cluster"),
+        ] {
+            assert_eq!(without_local_port(server), kept);
+        }
     }
 }

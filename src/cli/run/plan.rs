@@ -11,7 +11,6 @@ use prepose::suite::{Suite, SuitePrompt};
 
 use super::args::Settings;
 use super::detectors::DetectorSpecs;
-use super::judged::judge_id;
 use crate::cli::memory::Tiling;
 
 /// The most pictures that a run can have: at one a second they take four months.
@@ -162,7 +161,7 @@ fn common(
         );
     }
     let judge = match &args.judge {
-        Some(judge) if methods.iter().any(Method::asks_judge) => Some(judge_id(judge)?),
+        Some(judge) if methods.iter().any(Method::asks_judge) => Some(judge.model.id()?),
         _ => None,
     };
     let config = RunConfig {

@@ -20,8 +20,8 @@ use prepose::output::files::{parent, prepare_folder, write_atomically};
 use prepose_untrusted::{escaped, escaped_json, read_text_or_stdin};
 use serde_json::{Value, json};
 
-use super::judge::asking::BOOK;
-use super::judge::model::{ModelArgs, of_a_server, of_texts};
+use super::judge::asking::{BOOK, no_object};
+use super::judge::model::{ModelArgs, of_a_server, of_a_writer, of_texts};
 use super::progress::Progress;
 use super::{ERROR, OK, interrupt};
 use annotate::Annotate;
@@ -123,7 +123,7 @@ impl Prompts {
 
 /// Whom to ask, and where answers are kept.
 #[derive(Debug, clap::Args)]
-#[command(mut_arg("judge", of_a_server))]
+#[command(mut_arg("judge", of_a_server), mut_args(of_a_writer))]
 struct Asking {
     #[command(flatten)]
     model: ModelArgs,
@@ -176,7 +176,7 @@ impl Asking {
                 (_, Some(text)) => read(at, text),
                 (Outcome::Failed(why), None) => Err(why.clone()),
                 (Outcome::Unasked, None) => Err("it was not asked".into()),
-                (Outcome::Answered(_), None) => Err("the answer is not a JSON object".into()),
+                (Outcome::Answered(answer), None) => Err(no_object(*answer)),
             };
             match line {
                 Ok(new) => {

@@ -20,7 +20,8 @@ use crate::cli::input::count;
 ///
 /// The folder has the form that diffusers' training scripts and Hugging Face's `imagefolder` read: pictures, and a
 /// metadata.jsonl with `file_name` and `text`. A picture passes if enough of its ten questions were answered correctly when it
-/// was judged. Pictures are copied as they are; an existing folder is added to.
+/// was judged. Pictures are copied as they are; an existing folder is added to. A picture whose name another one has there gets
+/// the beginning of its SHA-256 after it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   prepose spatialgen export judged/mine --pictures runs/mine --questions mine.jsonl --out train
@@ -167,7 +168,7 @@ fn passing<'a>(
     Ok((passing, judged))
 }
 
-/// Copies the picture of a line into the folder, and returns its name there, which is none of `names` yet.
+/// Copies the picture of a line into the folder, and returns its name there, which is none of `names` yet and no other picture's.
 fn put(
     args: &Args,
     path: &Path,
@@ -187,7 +188,7 @@ fn put(
         path.display(),
         file.display()
     );
-    let bytes = picture::read(&args.pictures.join(file))?.bytes;
+    let seen = picture::read(&args.pictures.join(file))?;
     let ending = file
         .extension()
         .unwrap_or_default()
@@ -197,13 +198,20 @@ fn put(
         true => c,
         false => '_',
     };
-    let name: String = line.id.chars().map(safe).collect();
-    let name = format!("{}.{ending}", name.trim_start_matches('.'));
+    let stem: String = line.id.chars().map(safe).collect();
+    let stem = stem.trim_start_matches('.');
+    let mut name = format!("{stem}.{ending}");
+    // Ids are of prompts: pictures of several models have the same.
+    let place = args.out.join(&name);
+    if place.exists() && picture::read(&place)?.digest != seen.digest {
+        let short: String = seen.digest.chars().take(8).collect();
+        name = format!("{stem}-{short}.{ending}");
+    }
     ensure!(
         names.insert(name.clone()),
         "two pictures would both be called {name}"
     );
-    write_atomically(&args.out.join(&name), &bytes)
+    write_atomically(&args.out.join(&name), &seen.bytes)
         .with_context(|| format!("cannot write {}", args.out.join(&name).display()))?;
     Ok(name)
 }

@@ -10,14 +10,15 @@ use anyhow::{Context, bail, ensure};
 use prepose::judge::ask::{Asked, Manner, Outcome, ask};
 use prepose::judge::book::Book;
 use prepose::judge::chat::ChatJudge;
-use prepose::judge::question::Question;
+use prepose::judge::question::{Answer, Invalid, Question};
 use prepose::judge::spatialgen::propose::{proposed, question};
 use prepose::judge::spatialgen::{Item, read_lines, to_line};
 use prepose::output::files::{parent, prepare_folder};
 use prepose_untrusted::{escaped, read_text_or_stdin};
 
 use super::write;
-use crate::cli::judge::model::{ModelArgs, of_a_server, of_texts};
+use crate::cli::judge::asking::no_object;
+use crate::cli::judge::model::{ModelArgs, of_a_server, of_a_writer, of_texts};
 use crate::cli::progress::Progress;
 use crate::cli::{ERROR, OK, interrupt};
 
@@ -28,7 +29,7 @@ use crate::cli::{ERROR, OK, interrupt};
 /// then told what is wrong and asked again. The right option's place is drawn at random. The same command resumes where it
 /// stopped. People should read the result before it is used.
 #[derive(Debug, clap::Args)]
-#[command(mut_arg("judge", |judge| of_a_server(judge).required(true)), mut_args(of_texts))]
+#[command(mut_arg("judge", |judge| of_a_server(judge).required(true)), mut_args(|option| of_texts(of_a_writer(option))))]
 #[command(after_help = "Examples:
   prepose spatialgen propose scenes.txt --judge http://localhost:8000/v1 --judge-model Qwen/Qwen3-32B -o mine.jsonl
   prepose spatialgen prompts mine.jsonl -o prompts.jsonl
@@ -57,12 +58,18 @@ pub struct Args {
     answers: Option<PathBuf>,
 }
 
+/// Unless another is given: the likeliest answer would be the same in each try.
+const TEMPERATURE: f64 = 1.0;
+
 /// One that is to be written.
 struct Wanted {
     id: String,
     scene: String,
     number: usize,
+    /// What was wrong with the last answer that could be read, for the model.
     faults: Vec<String>,
+    /// Why there is none yet, for people.
+    why: String,
 }
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
@@ -87,7 +94,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         })
         .collect();
     let mut open = open(&wanted, &items);
-    let (model, stop) = args.model.model_at(1.0)?;
+    let (_, stop) = args.model.model_at(TEMPERATURE)?;
     let folder = parent(&args.out);
     if !folder.as_os_str().is_empty() {
         prepare_folder(folder)?;
@@ -102,6 +109,9 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         if open.is_empty() || stop.load(Ordering::Relaxed) {
             break;
         }
+        // The same may be asked again, which is a round of its own: the book has an answer to it.
+        let round = u64::from(number - 1);
+        let model = args.model.opened(stop.clone(), round, TEMPERATURE)?;
         let asked = ask_for(
             &open,
             args.model.concurrency,
@@ -121,10 +131,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         }
     }
     for one in open.iter().take(5) {
-        eprintln!(
-            "{}",
-            escaped(&format!("left out: {}: {}", one.id, one.faults.join("; ")))
-        );
+        eprintln!("{}", escaped(&format!("left out: {}: {}", one.id, one.why)));
     }
     if !quiet {
         writeln!(
@@ -150,6 +157,7 @@ fn open(wanted: &[(String, String, usize)], there: &HashMap<String, Item>) -> Ve
         scene: scene.clone(),
         number: *number,
         faults: Vec::new(),
+        why: "it was not asked".into(),
     })
     .collect()
 }
@@ -177,7 +185,8 @@ fn ask_for(
     Ok(asked?)
 }
 
-/// Puts what can be used among the items; what is left is open, with what is wrong with it.
+/// Puts what can be used among the items; what is left is open, with what is wrong with it. What is no fault of the model's, as
+/// that there was no room for the end of its answer, it is not told.
 fn take(
     open: Vec<Wanted>,
     asked: Asked,
@@ -187,16 +196,25 @@ fn take(
     let answers = asked.outcomes.into_iter().zip(asked.texts);
     let left = open.into_iter().zip(answers);
     left.filter_map(|(mut one, (outcome, text))| {
-        one.faults = match (outcome, text) {
+        one.why = match (outcome, text) {
             (_, Some(text)) => match proposed(&one.id, &one.scene, &text, key_seed) {
                 Ok(item) => {
                     items.insert(item.id.clone(), item);
                     return None;
                 }
-                Err(faults) => faults,
+                Err(faults) => {
+                    one.faults = faults;
+                    one.faults.join("; ")
+                }
             },
-            (Outcome::Failed(why), None) => vec![why],
-            _ => vec!["it was not a JSON object".into()],
+            (Outcome::Answered(answer), None) => {
+                if let Answer::Invalid(Invalid::Empty | Invalid::Other) = answer {
+                    one.faults = vec!["it was not a JSON object".into()];
+                }
+                no_object(answer)
+            }
+            (Outcome::Failed(why), None) => why,
+            (Outcome::Unasked, None) => "it was not asked".into(),
         };
         Some(one)
     })

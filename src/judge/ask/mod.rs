@@ -210,11 +210,12 @@ impl<F: Fn(usize) -> Question + Sync> Questions for Made<F> {
 }
 
 /// Asks all questions that have no answer in the book; the same question about the same picture is asked once. What fails
-/// is told in its outcome, and the others are asked all the same, unless nothing but failures has come. While a question
-/// waits for its next try, others are asked.
+/// is told in its outcome, and the others are asked all the same, unless nothing but failures has come, now or before. While
+/// a question waits for its next try, others are asked.
 ///
 /// # Errors
-/// The book cannot be written, or the first questions all failed.
+/// The book cannot be written, or the first questions all failed, for other reasons than their pictures, before any answer was
+/// given or found in the book.
 pub fn ask<P, Q>(
     judge: &dyn Judge,
     pictures: &P,

@@ -118,7 +118,9 @@ struct Shared<'a, P: ?Sized, Q: ?Sized> {
     line: Line,
     ended: Mutex<Option<JudgeError>>,
     done: AtomicUsize,
+    /// Answers, new ones and those of the book.
     successes: AtomicUsize,
+    /// Failures that say something of whoever is asked.
     failures: AtomicUsize,
     new: AtomicUsize,
 }
@@ -170,6 +172,8 @@ impl<P: Pictures + ?Sized, Q: Questions + ?Sized> Shared<'_, P, Q> {
         if let Some(kept) = ledger.book.get(key) {
             ledger.use_up(key, kept.prompt_tokens, kept.answer_tokens);
             drop(ledger);
+            // The same judge gave it, in the same manner: it does answer.
+            self.successes.fetch_add(1, Ordering::Relaxed);
             self.settle(at, read(question, &kept));
             return false;
         }
@@ -250,8 +254,10 @@ impl<P: Pictures + ?Sized, Q: Questions + ?Sized> Shared<'_, P, Q> {
         for at in std::iter::once(at).chain(others) {
             self.settle(at, (Outcome::Failed(why.clone()), None));
         }
-        let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
-        let hopeless = failures >= HOPELESS && self.successes.load(Ordering::Relaxed) == 0;
+        // A picture that cannot be used says nothing of whoever is asked.
+        let hopeless = !matches!(error, JudgeError::Picture(_))
+            && self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= HOPELESS
+            && self.successes.load(Ordering::Relaxed) == 0;
         if hopeless || error.is_final() {
             locked(&self.ended).get_or_insert(error);
         }

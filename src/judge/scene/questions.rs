@@ -54,7 +54,7 @@ pub struct Asked {
     pub question: Question,
 }
 
-/// The relations of all graphs, each once, by how often they occur: what wrong options are drawn from.
+/// The relations of all graphs in lower case, each once, by how often they occur: what wrong options are drawn from.
 pub fn vocabulary(graphs: &[Graph]) -> Vec<String> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for edge in graphs.iter().flat_map(|graph| &graph.relationships) {
@@ -76,8 +76,8 @@ pub fn questions(graphs: &[Graph], vocabulary: &[String], rules: &Rules) -> Vec<
     graphs.iter().enumerate().flat_map(of).collect()
 }
 
-/// The questions of one graph and the picture with that number; the wrong options come from what `vocabulary` has for a
-/// relationship.
+/// The questions of one graph and the picture with that number; the wrong options come from what `vocabulary` has, in lower
+/// case, for a relationship.
 pub fn questions_with(
     graph: &Graph,
     number: usize,
@@ -157,7 +157,8 @@ fn relationship(
 ) -> Asked {
     let edge = &graph.relationships[at];
     let [source, target] = [&edge.source, &edge.target].map(|object| name(object));
-    let right = edge.relation.trim().to_owned();
+    // As the wrong ones are written: capitals would give it away.
+    let right = edge.relation.trim().to_lowercase();
     // What the graph says of the same two is no wrong answer.
     let said: BTreeSet<String> = (graph.relationships.iter())
         .filter(|other| {

@@ -1,6 +1,6 @@
 use crate::answers::{Beside, Rounds};
 use crate::ask::Outcome;
-use crate::question::{Answer, End, Form, Invalid};
+use crate::question::{Answer, End, Form, Invalid, object};
 
 #[test]
 fn answers_are_read_strictly() {
@@ -11,6 +11,9 @@ fn answers_are_read_strictly() {
         ("1", Digit(1)),
         (" 3\n", Digit(3)),
         ("<think>It could be 1.</think>\n2", Digit(2)),
+        ("It could be 1.</think>\n\n2", Digit(2)),
+        ("</think>2", Digit(2)),
+        ("It could be 1.</think>", Answer::Invalid(Invalid::Empty)),
         ("4", other),
         ("0", other),
         ("12", other),
@@ -49,6 +52,19 @@ fn answers_are_read_strictly() {
         ("ABC", other),
     ] {
         assert_eq!(Form::Letter(4).read(text, End::Stop), answer, "{text:?}");
+    }
+}
+
+/// Templates of models that always think begin the thoughts, so that only their end is in the answer.
+#[test]
+fn objects_come_after_thoughts_that_began_in_the_template() {
+    let text = "An object {\"b\": 2} is asked for.\n</think>\n\n{\"a\": 1}";
+    assert_eq!(Form::Object.read(text, End::Stop), Answer::Object);
+    assert_eq!(object(text).unwrap()["a"], 1);
+    // One block of thoughts, and no more; both say the same.
+    for text in ["<think>{\"a\": 1}", "</think></think>{\"a\": 1}"] {
+        assert!(object(text).is_none());
+        assert_ne!(Form::Object.read(text, End::Stop), Answer::Object);
     }
 }
 

@@ -92,6 +92,31 @@ fn graphs_have_prompts_levels_and_questions() {
     assert_ne!(other, asked);
 }
 
+/// Wrong options are in lower case.
+#[test]
+fn capitals_give_no_option_away() {
+    let edge = |relation: &str| {
+        format!(
+            r#"{{"id": "{relation}", "objects": ["dog.1", "cat.1"], "relationships": [{{"source": "dog.1", "target": "cat.1", "relation": "{relation}"}}]}}"#
+        )
+    };
+    let graphs = graph::read(&["Holding", "Riding", "Near"].map(edge).join("\n")).unwrap();
+    let asked = questions(&graphs, &vocabulary(&graphs), &Rules::default());
+    let relations = asked.iter().filter_map(|one| match &one.question.about {
+        crate::question::About::Relation(_, options, right) => Some((options, *right)),
+        _ => None,
+    });
+    let mut rights = Vec::new();
+    for (options, right) in relations {
+        let mut sorted = options.clone();
+        sorted.sort();
+        let none = "no visible relationship";
+        assert_eq!(sorted, ["holding", "near", none, "riding"]);
+        rights.push(options[usize::from(right)].as_str());
+    }
+    assert_eq!(rights, ["holding", "riding", "near"]);
+}
+
 #[test]
 fn what_is_no_graph_is_refused() {
     for (text, part) in [

@@ -1,12 +1,12 @@
 use prepose_remote::stub::{Asked as Heard, Reply as Said, Stub};
 use serde_json::json;
 
-use super::{both_orders, manner, model, pairs, pictures};
+use super::{both_orders, manner, model, pairs, pictures, text};
 use crate::answers::{Beside, Rounds};
 use crate::ask::{JudgeError, Outcome, ask};
 use crate::book::{Book, entries};
 use crate::chat::Sampling;
-use crate::question::{Answer, End, Invalid};
+use crate::question::{Answer, End, Invalid, Question};
 
 #[test]
 fn what_cannot_be_answered_ends_early_and_is_told() {
@@ -46,6 +46,55 @@ fn what_cannot_be_answered_ends_early_and_is_told() {
             asked.outcomes.iter().filter(|one| **one == refused).count()
         ),
         (1, 1)
+    );
+}
+
+/// Whoever has answered before is no hopeless case, however many questions fail for good.
+#[test]
+fn what_always_fails_does_not_end_a_judging_that_is_taken_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let named = pictures(folder.path(), 32);
+    let mut questions: Vec<Question> = (pairs(32).iter().enumerate())
+        .map(|(at, case)| case.question(at, false))
+        .collect();
+    // The last 8, so that the first run has answers before it.
+    for question in &mut questions[24..] {
+        question.text += " Not this one.";
+    }
+    let stub = Stub::start(|heard| match text(heard).ends_with("Not this one.") {
+        true => Said::error(400, "bad", "not this one"),
+        false => Said::chat("1"),
+    })
+    .unwrap();
+    let judge = model(&stub, "m", Sampling::default());
+    let path = folder.path().join("answers.jsonl");
+    for new in [24, 0] {
+        let mut book = Book::open(&path).unwrap();
+        let asked = ask(&judge, &named, &questions, &mut book, &manner(1)).unwrap();
+        let failed = asked
+            .outcomes
+            .iter()
+            .filter(|one| matches!(one, Outcome::Failed(_)));
+        assert_eq!((asked.new, failed.count()), (new, 8));
+    }
+}
+
+#[test]
+fn broken_pictures_say_nothing_of_a_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let named = pictures(folder.path(), 11);
+    for (number, one) in named[..10].iter().enumerate() {
+        std::fs::write(&one.path, format!("no picture {number}")).unwrap();
+    }
+    let questions: Vec<Question> = (pairs(11).iter().enumerate())
+        .map(|(at, case)| case.question(at, false))
+        .collect();
+    let stub = Stub::start(|_| Said::chat("1")).unwrap();
+    let judge = model(&stub, "m", Sampling::default());
+    let asked = ask(&judge, &named, &questions, &mut Book::unkept(), &manner(1)).unwrap();
+    assert_eq!((asked.new, stub.count()), (1, 1));
+    assert!(
+        matches!(&asked.outcomes[9], Outcome::Failed(why) if why.contains("cannot be used as a picture"))
     );
 }
 

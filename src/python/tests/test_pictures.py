@@ -76,6 +76,19 @@ def test_a_changed_picture_was_found_by_no_search(engine):
     assert other.score is None and numpy.array_equal(other.array, same.array)
 
 
+def test_another_checkpoint_has_a_classifier_of_its_own(engine):
+    (request,) = engine.requests(PROMPT, seed=1, steps=2)
+    guide = {"method": "steer", "steps": 1, "updates": 1, "classifier_sha256": "0" * 64}
+    model = {**request.to_dict()["model"], "checkpoint": "elsewhere"}
+    elsewhere = request.replace(model=model, guide=guide)
+    assert elsewhere.to_dict()["guide"] == {**guide, "preset": "default"}
+    assert elsewhere.replace(seed=2).to_dict()["guide"]["classifier_sha256"] == "0" * 64
+    other = elsewhere.replace(model={**model, "checkpoint": "toybox"})
+    assert "classifier_sha256" not in other.to_dict()["guide"]
+    (made,) = engine.make(elsewhere)
+    assert "classifier_sha256" not in made.request.to_dict()["guide"]
+
+
 def test_requests_without_making(engine):
     requests = engine.requests([PROMPT, "a tree"], seeds=[7, 8], steps=3)
     assert [(one.prompt, one.seed, one.steps) for one in requests] == [(PROMPT, 7, 3), (PROMPT, 8, 3), ("a tree", 7, 3), ("a tree", 8, 3)]

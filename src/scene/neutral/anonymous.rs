@@ -99,6 +99,8 @@ fn said(
             // After the last one, a comma begins what is said of neither.
             Item::Stop | Item::Comma | Item::And if at > last => break,
             Item::Spatial(_) if shared => break,
+            // It speaks of what comes after it.
+            Item::Be if introduces(reading, at) => {}
             Item::Be => predicate.be(reading, &part.words),
             Item::Which => predicate.own = true,
             Item::Context { .. } => predicate.says(reading, &part.words),
@@ -111,6 +113,19 @@ fn said(
         said.end = at;
     }
     Ok(said)
+}
+
+/// Whether the part at `at` is of a "there is" before the thing that it speaks of: "to the left of the car there is a dog".
+fn introduces(reading: &Reading, at: usize) -> bool {
+    let be = |part: &&Part| matches!(part.item, Item::Be);
+    let before = reading.parts[..at].iter().rev().take_while(be).count();
+    let after = reading.parts[at..].iter().take_while(be).count();
+    let verbs = &reading.parts[at - before..at + after];
+    let follows = reading.parts.get(at + after).map(|part| &part.item);
+    let there = verbs.first().map(|part| &reading.words[part.words.start]);
+    verbs.len() > 1
+        && there.is_some_and(|word| word.is("there"))
+        && matches!(follows, Some(Item::Thing(_)))
 }
 
 /// " in a park": where all of them are, if the last words of a prompt say so and nothing is said of where one of them is.

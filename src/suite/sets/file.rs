@@ -54,7 +54,10 @@ pub(super) fn read_standard_input() -> Result<Suite, SuiteError> {
     let beginning = String::from_utf8_lossy(lines.peek()?).into_owned();
     let first = beginning.trim_start_matches('\u{feff}').trim_start();
     let first = first.lines().next().unwrap_or_default();
-    let is_prompt = |column: &str| column.trim().trim_matches('"') == "prompt";
+    let is_prompt = |column: &str| {
+        let name = column.trim().trim_matches('"').trim();
+        name.eq_ignore_ascii_case("prompt")
+    };
     let format = if first.starts_with('{') {
         Format::Jsonl
     } else if first.split(',').any(is_prompt) {

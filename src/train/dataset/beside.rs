@@ -7,7 +7,7 @@ use prepose_untrusted::read_regular;
 
 use crate::error::DatasetError;
 use crate::open::Options;
-use crate::sample::{Dataset, Layout, Place, Sample};
+use crate::sample::{Dataset, Layout, Place, Sample, Skipped};
 
 /// Endings of pictures.
 pub(crate) const PICTURES: [&str; 4] = ["png", "jpg", "jpeg", "webp"];
@@ -21,16 +21,45 @@ const DEEPEST: usize = 8;
 /// A folder, how often its pictures come, and the caption of those that have none.
 type Folder = (PathBuf, usize, Option<String>);
 
-/// Which of a folder's entries are kohya's: `10_sks dog` is ten times, by default "sks dog".
+/// Which of a folder's entries are kohya's: `10_sks dog` is ten times, by default "sks dog". None where pictures lie beside
+/// them: `2023_summer` is but a name then.
 pub(crate) fn kohya(entries: &[PathBuf]) -> Vec<Folder> {
+    if entries.iter().any(|path| is_picture(path)) {
+        return Vec::new();
+    }
     let folders = entries.iter().filter(|path| path.is_dir());
     folders
+        .filter(|path| !is_output(path))
         .filter_map(|path| {
             let (repeats, name) = path.file_name()?.to_str()?.split_once('_')?;
             let repeats = repeats.parse().ok().filter(|repeats| *repeats <= 10_000)?;
             Some((path.clone(), repeats, Some(name.to_owned())))
         })
         .collect()
+}
+
+/// Reads kohya's folders; pictures in the others among the `entries` of `base` are passed over.
+pub(crate) fn read_kohya(
+    base: &Path,
+    entries: &[PathBuf],
+    folders: &[Folder],
+    options: &Options,
+) -> Result<Dataset, DatasetError> {
+    let mut dataset = read(base, folders, Layout::Kohya, options)?;
+    let others = entries.iter().filter(|path| {
+        let is_kohyas = folders.iter().any(|(folder, ..)| folder == *path);
+        path.is_dir() && !path.is_symlink() && !is_kohyas && !is_output(path)
+    });
+    for folder in others {
+        let mut pictures = Vec::new();
+        // What cannot be read there would not have been trained on either.
+        let _ = walk(folder, 0, &mut pictures);
+        dataset.passed_over.extend(pictures.iter().map(|path| Skipped {
+            name: name_in(base, path),
+            why: "the name of its folder does not say how often it comes, as those of kohya's folders beside it do: 10_sks dog".into(),
+        }));
+    }
+    Ok(dataset)
 }
 
 /// Reads folders of pictures with captions beside them; names are those within `base`.
@@ -45,8 +74,7 @@ pub(crate) fn read(
         let mut pictures = Vec::new();
         walk(folder, 0, &mut pictures)?;
         for path in pictures {
-            let shown = path.strip_prefix(base).unwrap_or(&path);
-            let name = shown.to_string_lossy().into_owned();
+            let name = name_in(base, &path);
             match text(&path) {
                 Err(why) => dataset.skip(name, why),
                 Ok(found) => match found.or(caption.clone()).or(options.caption.clone()) {
@@ -71,18 +99,45 @@ pub(crate) fn read(
     Ok(dataset)
 }
 
+fn name_in(base: &Path, path: &Path) -> String {
+    let inside = path.strip_prefix(base).unwrap_or(path);
+    inside.to_string_lossy().into_owned()
+}
+
+/// Whether an entry is hidden: a program's own notes (`.ipynb_checkpoints`, macOS's `._0.png`), and no data.
+pub(crate) fn is_hidden(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default();
+    name.as_encoded_bytes().starts_with(b".")
+}
+
+/// Whether a folder has what came of data, whose pictures are none: a training, its samples where it is in the folder of its
+/// data, or a run.
+fn is_output(folder: &Path) -> bool {
+    let holds = |folder: &Path, name: &str| folder.join(name).is_file();
+    let is_trainings = |folder: &Path| holds(folder, "training.json");
+    is_trainings(folder)
+        || holds(folder, "run.json")
+        || (folder.ends_with("samples") && folder.parent().is_some_and(is_trainings))
+}
+
+/// Adds the pictures in a folder and those in it, but for what is hidden and what came of data.
 fn walk(folder: &Path, depth: usize, pictures: &mut Vec<PathBuf>) -> Result<(), DatasetError> {
     let mut folders = Vec::new();
     let mut here = Vec::new();
     for entry in fs::read_dir(folder).map_err(|error| DatasetError::io(folder, error))? {
         let entry = entry.map_err(|error| DatasetError::io(folder, error))?;
         let path = entry.path();
+        if is_hidden(&path) {
+            continue;
+        }
         // What is behind a link to a folder may be the folder itself.
         let kind = entry
             .file_type()
             .map_err(|error| DatasetError::io(&path, error))?;
         if kind.is_dir() {
-            folders.push(path);
+            if !is_output(&path) {
+                folders.push(path);
+            }
         } else if is_picture(&path) {
             here.push(path);
         }

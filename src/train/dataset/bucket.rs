@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 /// Width and height in pixels.
 pub type Size = [usize; 2];
 
+/// The longest side of a picture before it is cropped, as of those that are read: very thin ones would take all memory.
+const LONGEST: usize = 16_384;
+
 /// Which sizes there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sizes {
@@ -107,22 +110,32 @@ impl Chooser {
     /// How a picture of this size comes to that of a bucket.
     ///
     /// # Errors
-    /// Why it comes to none: without upscaling a picture may be too small for any.
+    /// Why it comes to none: without upscaling a picture may be too small for any, and a very thin one would be too long before
+    /// it is cropped.
     pub fn fit(&self, picture: Size) -> Result<Fit, String> {
-        match self.sizes.buckets {
+        let [width, height] = picture;
+        let fit = match self.sizes.buckets {
             Some(Buckets {
                 no_upscale: true,
                 step,
                 ..
             }) => self.fit_within(picture, step).ok_or_else(|| {
-                let [width, height] = picture;
                 format!(
                     "it has {width} x {height} pixels, and without upscaling (--no-upscale) a side would be shorter than the step \
                      of buckets, {step} (--bucket-step)"
                 )
-            }),
-            Some(_) => Ok(Fit::covering(picture, self.nearest(picture))),
-            None => Ok(Fit::covering(picture, self.sizes.resolution)),
+            })?,
+            Some(_) => Fit::covering(picture, self.nearest(picture)),
+            None => Fit::covering(picture, self.sizes.resolution),
+        };
+        let [wide, high] = fit.resized;
+        match wide.max(high) <= LONGEST {
+            true => Ok(fit),
+            false => Err(format!(
+                "it has {width} x {height} pixels, and to cover {} x {} it would be resized to {wide} x {high}, where a side \
+                 may have {LONGEST}; crop it",
+                fit.size[0], fit.size[1]
+            )),
         }
     }
 

@@ -34,7 +34,7 @@ pub(crate) fn read(path: &Path, options: &Options) -> Result<Dataset, DatasetErr
     };
     for (row, replaced) in rows.into_iter().zip(replaced) {
         match row {
-            Ok(row) if replaced => dataset.replaced.push(Skipped {
+            Ok(row) if replaced => dataset.passed_over.push(Skipped {
                 name: row.picture.unwrap_or_default(),
                 why: "a later line names the same picture, and the last one counts".into(),
             }),

@@ -75,8 +75,8 @@ impl Place {
 /// `seen` is called after each.
 ///
 /// # Errors
-/// More than the share `most_skipped` of all are of no use, those included that had no caption, but not those lines of which a
-/// later one has the place.
+/// More than the share `most_skipped` of all are of no use, those included that had no caption, but not those that were passed
+/// over.
 pub fn look(
     path: &Path,
     dataset: Dataset,
@@ -87,7 +87,7 @@ pub fn look(
     let Dataset {
         samples,
         mut skipped,
-        replaced,
+        passed_over,
         ..
     } = dataset;
     let all = samples.len() + skipped.len();
@@ -128,7 +128,7 @@ pub fn look(
             first: some(&skipped),
         });
     }
-    skipped.extend(replaced);
+    skipped.extend(passed_over);
     Ok((good, skipped))
 }
 

@@ -92,10 +92,10 @@ pub fn open(path: &Path, options: &Options) -> Result<Dataset, DatasetError> {
         false => Ok(dataset),
         true => Err(DatasetError::Empty {
             path: path.to_owned(),
-            why: match dataset.skipped.first() {
+            why: match dataset.skipped.iter().chain(&dataset.passed_over).next() {
                 Some(first) => format!(
                     "of {} pictures and lines none is of use; the first is {}: {}",
-                    dataset.skipped.len(),
+                    dataset.skipped.len() + dataset.passed_over.len(),
                     prepose_untrusted::printable(&first.name),
                     first.why
                 ),
@@ -114,6 +114,9 @@ fn read_all(path: &Path, layout: Layout, options: &Options) -> Result<(), Datase
     match layout {
         Layout::Run if options.caption_column.is_some() => {
             unread("--caption-column", "the captions of a run are its prompts")
+        }
+        Layout::Run if options.caption.is_some() => {
+            unread("--caption", "the captions of a run are its prompts")
         }
         Layout::Beside | Layout::Kohya if options.caption_column.is_some() => unread(
             "--caption-column",
@@ -150,6 +153,7 @@ fn folder(path: &Path, options: &Options) -> Result<Dataset, DatasetError> {
     for entry in fs::read_dir(path).map_err(|error| DatasetError::io(path, error))? {
         names.push(entry.map_err(|error| DatasetError::io(path, error))?.path());
     }
+    names.retain(|name| !beside::is_hidden(name));
     names.sort();
     let of = |wanted: &str| -> Vec<PathBuf> {
         let files = names
@@ -170,7 +174,7 @@ fn folder(path: &Path, options: &Options) -> Result<Dataset, DatasetError> {
     }
     let kohya = beside::kohya(&names);
     match kohya.is_empty() {
-        false => beside::read(path, &kohya, Layout::Kohya, options),
+        false => beside::read_kohya(path, &names, &kohya, options),
         true => beside::read(path, &[(path.to_owned(), 1, None)], Layout::Beside, options),
     }
 }

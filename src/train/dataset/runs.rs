@@ -1,11 +1,12 @@
 //! A finished run of prepose as pictures with captions: those that the checker was content with.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use prepose_check::manifest::Manifest;
 use prepose_check::sample::sample_of;
 use prepose_check::spatialbench::record::RELEASED_SIZE;
+use prepose_check::spatialbench::verdict::Verdict;
 use prepose_untrusted::read_text;
 use serde_json::Value;
 
@@ -40,19 +41,54 @@ pub(crate) fn read(path: &Path, options: &Options) -> Result<Dataset, DatasetErr
         let all = all.join(", ");
         return Err(wrong(format!("it has no method {unknown:?}; it has {all}")));
     }
+    if let Some(unknown) = options.verdicts.iter().find(|name| !is_verdict(name)) {
+        return Err(wrong(format!(
+            "there is no verdict {unknown:?}; verdicts are PASS, FAIL and UNDECIDABLE, and --verdicts all takes every picture"
+        )));
+    }
     let mut dataset = Dataset::new(Layout::Run);
+    let mut others = BTreeMap::new();
     for method in all {
         if options.methods.is_empty() || options.methods.iter().any(|name| name == method) {
-            of_method(&path.join(method), method, &mut dataset, options)?;
+            let folder = path.join(method);
+            of_method(&folder, method, &mut dataset, &mut others, options)?;
         }
     }
-    Ok(dataset)
+    match dataset.samples.is_empty() && !others.is_empty() {
+        true => Err(wrong(none_taken(&others, options))),
+        false => Ok(dataset),
+    }
+}
+
+fn is_verdict(name: &str) -> bool {
+    let all = [Verdict::Pass, Verdict::Fail, Verdict::Undecidable];
+    all.iter()
+        .any(|verdict| verdict.as_str().eq_ignore_ascii_case(name))
+}
+
+/// How many pictures have verdicts that are not asked for, by these.
+type Others = BTreeMap<String, usize>;
+
+/// Why nothing is left where all pictures have other verdicts than those that are asked for.
+fn none_taken(others: &Others, options: &Options) -> String {
+    let counts = others.iter();
+    let counts: Vec<String> = counts
+        .map(|(verdicts, count)| format!("{count} {verdicts}"))
+        .collect();
+    format!(
+        "of {} pictures none is taken, as --verdicts is {}, and there are {}; name those to take, or take every picture with \
+         --verdicts all",
+        others.values().sum::<usize>(),
+        options.verdicts.join(","),
+        counts.join(", ")
+    )
 }
 
 fn of_method(
     folder: &Path,
     method: &str,
     dataset: &mut Dataset,
+    others: &mut Others,
     options: &Options,
 ) -> Result<(), DatasetError> {
     let manifest = folder.join("manifest.jsonl");
@@ -67,7 +103,7 @@ fn of_method(
     };
     for entry in manifest.entries {
         let found = records.get_mut(&entry.sample_id);
-        let (verdicts, objects) = found.map_or_else(Default::default, std::mem::take);
+        let (mut verdicts, objects) = found.map_or_else(Default::default, std::mem::take);
         let taken = |verdict: &String| {
             let mut wanted = options.verdicts.iter();
             wanted.any(|wanted| wanted.eq_ignore_ascii_case(verdict))
@@ -75,6 +111,13 @@ fn of_method(
         // Of a picture with several relations all count. What is left out here is not of no use: it was not asked for.
         let all_taken = !verdicts.is_empty() && verdicts.iter().all(taken);
         if !options.verdicts.is_empty() && !all_taken {
+            verdicts.sort();
+            verdicts.dedup();
+            let verdicts = match verdicts.is_empty() {
+                true => "without a verdict".to_owned(),
+                false => verdicts.join(" and "),
+            };
+            *others.entry(verdicts).or_default() += 1;
             continue;
         }
         let name = format!("{method}/{}", entry.image_path);

@@ -85,8 +85,9 @@ pub struct Dataset {
     pub samples: Vec<Sample>,
     /// What is of no use, in the same order.
     pub skipped: Vec<Skipped>,
-    /// Lines whose pictures a later line names again. They are left out as well, but nothing is wrong with the data for that.
-    pub replaced: Vec<Skipped>,
+    /// Lines whose pictures a later line names again, and pictures in folders beside kohya's. They are left out as well, but
+    /// nothing is wrong with the data for that.
+    pub passed_over: Vec<Skipped>,
 }
 
 impl Dataset {
@@ -95,7 +96,7 @@ impl Dataset {
             layout,
             samples: Vec::new(),
             skipped: Vec::new(),
-            replaced: Vec::new(),
+            passed_over: Vec::new(),
         }
     }
 

@@ -309,6 +309,54 @@ fn captions_lie_beside_pictures() {
 }
 
 #[test]
+fn what_is_hidden_or_came_of_data_is_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let names = [
+        "0.png",
+        "in/1.png",
+        "._0.png",
+        ".ipynb_checkpoints/0-checkpoint.png",
+        "lora/samples/00-000000.png",
+        "made/psg/images/0.png",
+        "samples/00-000000.png",
+    ];
+    for name in names {
+        write(&path.join(name), png(1));
+    }
+    for name in ["lora/training.json", "made/run.json", "training.json"] {
+        write(&path.join(name), "{}");
+    }
+    let given = Options {
+        caption: Some("a thing".into()),
+        ..Options::default()
+    };
+    let found = |path: &Path| -> Vec<String> {
+        let samples = open(path, &given).unwrap().samples;
+        samples.into_iter().map(|one| one.name).collect()
+    };
+    assert_eq!(found(path), ["0.png", "in/1.png"]);
+    // Samples of nobody's training are pictures like others.
+    fs::remove_file(path.join("training.json")).unwrap();
+    let all = ["0.png", "in/1.png", "samples/00-000000.png"];
+    assert_eq!(found(path), all);
+    // So it is in kohya's folders, of which a training's is none, whatever its name.
+    let kohyas = tempfile::tempdir().unwrap();
+    let path = kohyas.path();
+    let names = [
+        "2_dog/0.png",
+        "2_dog/.ipynb_checkpoints/0-checkpoint.png",
+        "3_lora/samples/00-000000.png",
+    ];
+    for name in names {
+        write(&path.join(name), png(1));
+    }
+    write(&path.join("3_lora/training.json"), "{}");
+    assert_eq!(found(path), ["2_dog/0.png"]);
+    assert!(open(path, &given).unwrap().passed_over.is_empty());
+}
+
+#[test]
 fn kohya_folders_say_how_often() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
@@ -323,8 +371,22 @@ fn kohya_folders_say_how_often() {
         .map(|one| (one.caption.as_str(), one.repeats))
         .collect();
     assert_eq!(found, [("a dog that sits", 1), ("sks dog", 3)]);
-    let (good, _) = looked(path).unwrap();
+    // What lies in a folder that does not say it is named, and is no reason to refuse the data.
+    let (good, skipped) = looked(path).unwrap();
     assert_eq!(items(&good, Flips::None).len(), 4);
+    let names: Vec<_> = skipped.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(names, ["other/w.png"]);
+    assert!(skipped[0].why.contains("does not say how often"));
+    // Beside pictures such a name says nothing.
+    write(&path.join("v.png"), png(4));
+    let given = Options {
+        caption: Some("a thing".into()),
+        ..Options::default()
+    };
+    let dataset = open(path, &given).unwrap();
+    assert_eq!(dataset.layout, Layout::Beside);
+    assert_eq!(dataset.samples.len(), 5);
+    assert!(dataset.samples.iter().all(|one| one.repeats == 1));
 }
 
 #[cfg(feature = "parquet")]
@@ -381,6 +443,35 @@ fn members_of_a_tar_belong_together() {
             .all(|(a, b)| a.abs_diff(b) <= 1),
         "{shades:?}"
     );
+}
+
+#[test]
+fn hidden_members_of_a_tar_do_not_part_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mac.tar");
+    let mut archive = tar::Builder::new(fs::File::create(&path).unwrap());
+    let picture = png(7);
+    let members: [(&str, &[u8]); 4] = [
+        ("./._0.png", b"of a Mac"),
+        ("./0.png", &picture),
+        ("./._0.txt", b"of a Mac"),
+        ("./0.txt", b"a dog"),
+    ];
+    for (name, bytes) in members {
+        // Written by hand: the library leaves the "./" out.
+        let mut header = tar::Header::new_old();
+        header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
+        header.set_size(bytes.len() as u64);
+        header.set_mode(0o644);
+        header.set_cksum();
+        archive.append(&header, bytes).unwrap();
+    }
+    archive.into_inner().unwrap();
+    // A Mac's copy of the file's notes beside it is no archive.
+    write(&folder.path().join("._mac.tar"), "of a Mac");
+    let dataset = open(folder.path(), &Options::default()).unwrap();
+    assert_eq!(told(&dataset), (vec![("mac.tar:./0", "a dog")], vec![]));
+    assert_eq!(dataset.samples[0].picture().unwrap().rgb[0], 7);
 }
 
 #[test]
@@ -442,6 +533,23 @@ fn a_run_gives_what_its_checker_was_content_with() {
     );
     let error = open(path, &with(&[], &["none"])).unwrap_err().to_string();
     assert!(error.contains("psg, plain"), "{error}");
+    let error = |verdicts: &[&str]| {
+        let error = open(path, &with(verdicts, &["psg"])).unwrap_err();
+        assert!(matches!(error, DatasetError::Run { .. }), "{error}");
+        error.to_string()
+    };
+    let unknown = error(&["PASS", "UNDECIDED"]);
+    assert!(unknown.contains("no verdict \"UNDECIDED\""), "{unknown}");
+    // Of the four "two" fails, "one" and "four" pass, and "three" does both.
+    let none = error(&["undecidable"]);
+    for part in [
+        "of 4 pictures none is taken",
+        "--verdicts is undecidable",
+        "1 FAIL, 1 FAIL and PASS, 2 PASS;",
+        "--verdicts all",
+    ] {
+        assert!(none.contains(part), "{none}");
+    }
     fs::remove_file(path.join("psg/eval/per_sample.jsonl")).unwrap();
     let error = open(path, &Options::default()).unwrap_err().to_string();
     assert!(error.contains("--verdicts all"), "{error}");
@@ -540,6 +648,47 @@ fn what_is_too_small_without_upscaling_is_named_and_counted() {
             ..
         })
     ));
+}
+
+#[test]
+fn what_is_too_thin_is_named_before_it_takes_all_memory() {
+    let sizes = |side| Sizes {
+        resolution: [side, side],
+        buckets: None,
+    };
+    // 16384 is 512 * 512 / 16; 512 times 8000 is 4096000.
+    let chooser = sizes(512).chooser();
+    assert_eq!(chooser.fit([16, 512]).unwrap().resized, [512, 16_384]);
+    assert!(chooser.fit([16, 513]).is_err());
+    let why = chooser.fit([1, 8000]).unwrap_err();
+    assert!(
+        why.contains("1 x 8000 pixels") && why.contains("512 x 4096000") && why.contains("crop"),
+        "{why}"
+    );
+    // Without upscaling a long one keeps its shape, too.
+    let buckets = Buckets {
+        shortest: 8,
+        longest: 64,
+        step: 8,
+        no_upscale: true,
+    };
+    let within = Sizes {
+        buckets: Some(buckets),
+        ..sizes(64)
+    };
+    assert!(within.chooser().fit([1, 16_384]).is_err());
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    for number in 0..10u8 {
+        write(&path.join(format!("{number}.txt")), "a thing");
+        write(&path.join(format!("{number}.png")), png(number));
+    }
+    let thin = image::RgbImage::new(1, 8000);
+    thin.save(path.join("4.png")).unwrap();
+    let (good, skipped) = looked(path).unwrap();
+    assert_eq!(good.len(), 9);
+    assert!(skipped[0].name == "4.png" && skipped[0].why.contains("8 x 64000"));
 }
 
 #[test]

@@ -45,7 +45,8 @@ fn archive(path: &Path, dataset: &mut Dataset, options: &Options) -> Result<(), 
         }
         let name = entry.path().map_err(io)?.to_string_lossy().into_owned();
         let base = name.rfind('/').map_or(0, |slash| slash + 1);
-        let Some(dot) = name[base..].find('.') else {
+        // What is hidden (macOS's `._0.png`) has no name before the first dot.
+        let Some(dot @ 1..) = name[base..].find('.') else {
             continue;
         };
         let (key, ending) = (

@@ -152,6 +152,14 @@ impl Rule {
         }
     }
 
+    /// The share of themselves that weights lose at each step, times the learning rate.
+    pub fn weight_decay(&self) -> f64 {
+        match self {
+            Self::AdamW(adam) | Self::AdamW8bit(adam) => adam.weight_decay,
+            Self::Adafactor(adafactor) => adafactor.weight_decay,
+        }
+    }
+
     /// Moves one tensor: step number `step`, from 1, at the learning rate `rate`.
     ///
     /// # Panics

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::Server;
 use crate::run::{finish, prepose};
+use crate::support::root;
 
 pub fn job(server: &Server, body: &Value) -> Value {
     let accepted = server.post("/api/jobs", body);
@@ -139,6 +140,21 @@ fn what_is_left_out_is_said_as_on_the_command_line() {
         (refused.status, refused.json()["error"]["param"].as_str()),
         (400, Some("request.savings"))
     );
+}
+
+/// Its checkpoints have classifiers of their own, whichever one a picture was made with elsewhere.
+#[test]
+fn a_classifier_from_elsewhere_is_not_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let toybox = root().join("weights/toybox");
+    let networks = ["--no-token", "--checkpoint", toybox.to_str().unwrap()];
+    let server = Server::start(folder.path(), &networks);
+    let guide =
+        json!({"method": "steer", "steps": 1, "updates": 1, "classifier_sha256": "0".repeat(64)});
+    let request = json!({"prompt": "a dog to the left of a cat", "steps": 2, "guide": guide});
+    let body = json!({"request": request, "maps": false, "check": false});
+    let state = job(&server, &body);
+    assert_eq!(state["status"], "done", "{state}");
 }
 
 #[test]
@@ -317,6 +333,7 @@ fn it_ends_when_it_is_told_to() {
         &json!({"request": {"prompt": "a cat", "steps": 2}}),
     );
     assert_eq!(state["status"], "done");
+    assert_eq!(server.get("/ready").status, 200);
     assert_eq!(server.terminate(), Some(0));
 }
 
@@ -337,9 +354,11 @@ fn tokens_keep_callers_apart() {
     ] {
         assert_eq!(server.get(path).status, 401, "{path}");
     }
-    for path in ["/", "/health", "/ready", "/openapi.json", "/page/main.js"] {
+    for path in ["/", "/health", "/openapi.json", "/page/main.js"] {
         assert_eq!(server.get(path).status, 200, "{path}");
     }
+    // It may be loading.
+    assert!([200, 503].contains(&server.get("/ready").status));
     let of =
         |token: &str| format!("Authorization: Bearer {token}\nContent-Type: application/json\n");
     let body = json!({"request": {"prompt": "a cat", "steps": 2}}).to_string();

@@ -11,6 +11,7 @@ mod threads;
 use std::fs;
 use std::path::Path;
 
+use prepose::output::png::read_request;
 use serde_json::Value;
 
 use crate::program::{prepose_in, refuses, stderr, stdout, works};
@@ -260,6 +261,58 @@ fn a_loss_that_is_no_number_stops_it_at_the_last_good_state() {
             .to_owned()
     };
     assert_eq!(said(&again), said(&message));
+    // Where none was kept yet, none is named.
+    let other = |arg: &&'static str| match *arg {
+        "1" => "50",
+        "out" => "new",
+        same => same,
+    };
+    let none: Vec<&str> = args.iter().map(other).collect();
+    let message = stderr(&prepose_in(folder, &none));
+    assert!(
+        message.contains("no state was kept") && !message.contains("state.safetensors"),
+        "{message}"
+    );
+    assert!(!folder.join("new/state.safetensors").exists());
+}
+
+#[test]
+fn samples_of_another_prompt_are_made_again_and_are_no_data() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    provide(folder);
+    // In the folder of the data, which the same command still finds as they were.
+    let sampled = |prompt: &str| {
+        let more = [
+            "--steps",
+            "1",
+            "--sample",
+            prompt,
+            "--sample-steps",
+            "1",
+            "--out",
+            "photos/out",
+            "--json",
+        ];
+        let told = works(folder, &small(&more));
+        let lines = told
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap());
+        lines.filter(|line| line["event"] == "sample").count()
+    };
+    assert_eq!(sampled("a dog"), 2);
+    assert_eq!(sampled("a dog"), 0);
+    // Before the first step it was another network.
+    assert_eq!(sampled("a cat"), 1);
+    let made = |name: &str| {
+        let path = folder.join("photos/out/samples").join(name);
+        read_request(&path).unwrap().prompt
+    };
+    assert_eq!(made("00-000000.png"), "a dog");
+    assert_eq!(made("00-000001.png"), "a cat");
+    let page = fs::read_to_string(folder.join("photos/out/training.html")).unwrap();
+    assert!(page.contains("a cat after 1 steps") && !page.contains("00-000000.png"));
+    assert_eq!(sampled("a cat"), 0);
 }
 
 #[test]
@@ -341,6 +394,10 @@ fn what_cannot_be_trained_is_refused() {
         &["--rate is NaN"],
     );
     refuses(folder, &on("photos", &["--betas", "0.9"]), &["--betas"]);
+    for [option, value] in [["--alpha", "0"], ["--weight-decay", "NaN"]] {
+        let told = format!("{option} is {value}");
+        refuses(folder, &on("photos", &[option, value]), &[told.as_str()]);
+    }
     refuses(
         folder,
         &on("photos", &["--checkpoint", "nowhere"]),

@@ -105,6 +105,19 @@ fn neutral_prompts() {
             "Two animals, one to the left of the other.",
         ),
         ("There is a cat and a dog", "There are two animals"),
+        // What introduces the other is not said of the one before.
+        (
+            "to the left of the car there is a dog",
+            "two things, one to the left of the other",
+        ),
+        (
+            "on the left there's a dog and on the right there is a cat",
+            "two animals, one to the left of the other",
+        ),
+        (
+            "a dog over there left of a cat",
+            "two animals, one over there, one to the left of the other",
+        ),
         (
             "a man with a hat and a woman with a scarf",
             "two people, one with a hat and one with a scarf",

@@ -63,6 +63,23 @@ fn what_there_is_needs_no_article() {
             "dog, 2 cats: cats left of dog",
         ),
         ("In the park are two dogs", "2 dogs"),
+        ("in a kitchen with a table are two dogs", "table, 2 dogs"),
+        (
+            "In a garden with a bench are two dogs and a cat",
+            "bench, 2 dogs, cat",
+        ),
+        (
+            "in a room with a bed are two dogs left of a cat",
+            "bed, 2 dogs, cat: dogs left of cat",
+        ),
+        (
+            "the animals in the picture are two dogs and a cat",
+            "some animals, 2 dogs, cat",
+        ),
+        (
+            "the main subjects are two dogs",
+            "some main subjects, 2 dogs",
+        ),
         // Here it says something about what was named.
         ("a dog is three years old", "dog"),
         ("a dog and a cat are there asleep", "dog, cat"),
@@ -76,9 +93,71 @@ fn what_there_is_needs_no_article() {
         "the dog is 3 cars left of the cat",
         "in a park, a cat is 2 chairs left of a dog",
         "a dog left of a cat is 2 chairs left of a bird",
+        "in a kitchen where a cat is 2 chairs left of a dog",
+        "In a park with a lake a cat is 2 chairs left of a dog",
     ] {
         refuses(prompt, "two ways");
     }
+}
+
+/// After a thing "there" only points at it; "over" is no relation before it, and what is "above there" is above nothing named.
+#[test]
+fn there_only_points() {
+    for (prompt, expected) in [
+        (
+            "a dog over there left of a cat",
+            "dog, cat: dog left of cat",
+        ),
+        (
+            "Over there is a dog left of a cat over here.",
+            "dog, cat: dog left of cat",
+        ),
+        (
+            "a dog sleeping there is above a cat",
+            "dog, cat: dog above cat",
+        ),
+        ("a dog over there and a cat", "dog, cat"),
+        (
+            "to the left of the car there is a dog",
+            "car, dog: dog left of car",
+        ),
+        (
+            "on the left there is a dog and on the right there is a cat",
+            "dog, cat: dog left of cat",
+        ),
+    ] {
+        reads(prompt, expected);
+    }
+    refuses("a dog left of a cat over there and a bird", "two ways");
+    refuses("a dog holding a cup there left of a cat", "two ways");
+    refuses("a car, and above there is a dog", "\"above\"");
+    refuses("a dog under there left of a cat", "\"under\"");
+}
+
+#[test]
+fn what_comes_first_may_be_several() {
+    for (prompt, expected) in [
+        (
+            "to the left of a dog and a cat is a bird",
+            "dog, cat, bird: bird left of dog; bird left of cat",
+        ),
+        (
+            "to the left of a dog and a cat are two birds",
+            "dog, cat, 2 birds: birds left of dog; birds left of cat",
+        ),
+        (
+            "next to a man and his dog are two cats",
+            "man, dog, 2 cats: cats near man; cats near dog",
+        ),
+        ("above a car, a bird", "car, bird: bird above car"),
+    ] {
+        reads(prompt, expected);
+    }
+    refuses("to the left of a dog and a cat", "has no subject");
+    refuses(
+        "between a car and a bus and a tree are two dogs",
+        "two ways",
+    );
 }
 
 #[test]

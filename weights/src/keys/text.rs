@@ -32,6 +32,8 @@ pub(crate) fn clip(key: &str, projected: bool) -> Target {
 pub(crate) fn open_clip(key: &str) -> Target {
     match key {
         "logit_scale" | "attn_mask" => return Target::Ignored,
+        // A buffer of transformers' that conversions leave behind.
+        buffer if buffer.ends_with("embeddings.position_ids") => return Target::Ignored,
         "positional_embedding" => {
             return Target::whole("text_model.embeddings.position_embedding.weight");
         }
@@ -141,5 +143,16 @@ mod tests {
             Target::whole("text_model.encoder.layers.0.mlp.fc2.weight")
         );
         assert_eq!(open_clip("visual.conv1.weight"), Target::Unknown);
+    }
+
+    #[test]
+    fn a_buffer_that_is_left_behind_is_ignored() {
+        for key in [
+            "transformer.text_model.embeddings.position_ids",
+            "text_model.embeddings.position_ids",
+        ] {
+            assert_eq!(open_clip(key), Target::Ignored, "{key}");
+            assert_eq!(open_clip_penultimate(key, 23), Target::Ignored, "{key}");
+        }
     }
 }

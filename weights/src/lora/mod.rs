@@ -51,7 +51,8 @@ impl Module {
 }
 
 /// The modules that a LoRA file changes, by the file's names for them, and the tensors that are no
-/// part of a plain LoRA.
+/// part of a plain LoRA. Of a file that has the UNet's blocks under both of their names, diffusers'
+/// count, as in diffusers (`_maybe_map_sgm_blocks_to_diffusers`).
 pub(crate) fn modules(file: &TensorFile) -> (BTreeMap<String, Module>, Vec<String>) {
     let mut modules: BTreeMap<String, Module> = BTreeMap::new();
     let mut others = Vec::new();
@@ -68,6 +69,9 @@ pub(crate) fn modules(file: &TensorFile) -> (BTreeMap<String, Module>, Vec<Strin
             }
             None => others.push(key.to_string()),
         }
+    }
+    if modules.keys().any(|name| names::in_diffusers_blocks(name)) {
+        modules.retain(|name, _| !names::in_original_blocks(name));
     }
     (modules, others)
 }
@@ -111,7 +115,7 @@ fn apply_one(
             ));
         }
     }
-    for (network, parameter, delta) in found.deltas {
+    for ((network, parameter), delta) in found.deltas {
         if let Some(part) = parts.part_mut(network) {
             part.deltas.entry(parameter).or_default().push(delta);
         }
@@ -155,8 +159,8 @@ fn plain_modules(
 /// What the modules of a LoRA change in a checkpoint.
 #[derive(Default)]
 struct Found {
-    /// By network and parameter.
-    deltas: Vec<(Network, String, Delta)>,
+    /// By network and parameter: a weight that the file names twice is changed once.
+    deltas: BTreeMap<(Network, String), Delta>,
     /// Modules that the checkpoint does not have.
     unknown: Vec<String>,
     /// Modules of another shape, in words.
@@ -213,7 +217,7 @@ impl Found {
                 up: up.clone(),
                 scale: spec.weight * scale,
             };
-            found.deltas.push((network, parameter, delta));
+            found.deltas.entry((network, parameter)).or_insert(delta);
         }
         Ok(found)
     }

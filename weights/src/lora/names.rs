@@ -13,7 +13,7 @@ pub(crate) enum Role {
 }
 
 /// Which network a module is in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Network {
     Unet,
     /// The text encoder of this index.
@@ -87,20 +87,48 @@ pub(super) fn network(module: &str) -> Option<(Network, &str, bool)> {
     })
 }
 
+/// Whether a module's name is one for the UNet's blocks in the original code, Stability's and CompVis'.
+pub(super) fn in_original_blocks(module: &str) -> bool {
+    ["input_blocks", "middle_block", "output_blocks"]
+        .iter()
+        .any(|blocks| module.contains(blocks))
+}
+
+/// Whether a module's name is one for the UNet's blocks in diffusers.
+pub(super) fn in_diffusers_blocks(module: &str) -> bool {
+    ["down_blocks", "mid_block", "up_blocks"]
+        .iter()
+        .any(|blocks| module.contains(blocks))
+}
+
 /// The diffusers name of a module, from diffusers' own old and new spellings.
 pub(super) fn diffusers(network: Network, module: &str) -> String {
-    let mut name = module.replace(".processor.", ".");
-    // Old attention processors called the output projection, a list of one, by the list's name.
-    if name.ends_with(".to_out") {
-        name.push_str(".0");
+    let name = module.replace(".processor.", ".");
+    match network {
+        // Old attention processors called the output projection, a list of one, by the list's name.
+        Network::Unet if name.ends_with(".to_out") => format!("{name}.0"),
+        Network::Unet => name,
+        Network::Text(_) => text(&name),
     }
-    if matches!(network, Network::Text(_))
-        && !name.starts_with("text_model.")
-        && name != "text_projection"
-    {
-        name.insert_str(0, "text_model.");
+}
+
+/// As [`diffusers`], for a module of a text encoder.
+fn text(module: &str) -> String {
+    // diffusers' first LoRA files called its projections as the UNet's (`DIFFUSERS_OLD_TO_PEFT`).
+    const PROJECTIONS: [(&str, &str); 4] = [
+        (".to_q", ".q_proj"),
+        (".to_k", ".k_proj"),
+        (".to_v", ".v_proj"),
+        (".to_out", ".out_proj"),
+    ];
+    let renamed = PROJECTIONS
+        .iter()
+        .find_map(|(old, new)| Some(format!("{}{new}", module.strip_suffix(old)?)));
+    let name = renamed.unwrap_or_else(|| module.to_owned());
+    match name.starts_with("text_model.") || name == "text_projection" {
+        true => name,
+        false => format!("text_model.{name}"),
     }
-    name
 }
 
 #[cfg(test)]
@@ -129,6 +157,45 @@ mod tests {
             diffusers(network, rest),
             "text_model.encoder.layers.1.mlp.fc1"
         );
+    }
+
+    /// The names of diffusers' `DIFFUSERS_OLD_TO_PEFT`.
+    #[test]
+    fn text_projections_of_the_first_files() {
+        for (old, new) in [
+            ("to_q", "q_proj"),
+            ("to_k", "k_proj"),
+            ("to_v", "v_proj"),
+            ("to_out", "out_proj"),
+        ] {
+            let attention = "text_model.encoder.layers.0.self_attn";
+            let key = format!("text_encoder.{attention}.{old}_lora.up.weight");
+            let (name, role) = split(&key).unwrap();
+            let (network, rest, kohya) = network(&name).unwrap();
+            assert_eq!((role, network, kohya), (Role::Up, Network::Text(0), false));
+            assert_eq!(diffusers(network, rest), format!("{attention}.{new}"));
+        }
+    }
+
+    #[test]
+    fn blocks_are_told_apart() {
+        for (original, diffusers) in [
+            (
+                "lora_unet_input_blocks_4_1_proj_in",
+                "lora_unet_down_blocks_1_attentions_0_proj_in",
+            ),
+            (
+                "lora_unet_middle_block_1_proj_in",
+                "lora_unet_mid_block_attentions_0_proj_in",
+            ),
+            (
+                "lora_unet_output_blocks_0_1_proj_in",
+                "lora_unet_up_blocks_0_attentions_0_proj_in",
+            ),
+        ] {
+            assert!(in_original_blocks(original) && !in_diffusers_blocks(original));
+            assert!(in_diffusers_blocks(diffusers) && !in_original_blocks(diffusers));
+        }
     }
 
     #[test]

@@ -122,12 +122,10 @@ impl Refine {
         self.sampling.apply(&mut base);
         base.seed = self.seed;
         prepare_folder(&self.out)?;
-        let judge = [
-            self.judge.name(),
-            self.checker.as_deref().unwrap_or_default(),
-        ];
+        let checker = self.checker.as_deref().unwrap_or_default();
         let again = self.feedback();
-        settings::keep(&self.out, &scenes, &base, &again, judge)?;
+        let judge = self.judge.id()?;
+        settings::keep(&self.out, &scenes, &base, &again, (&judge, checker))?;
 
         let stop = interrupt::listen()?;
         let engine = blueprint.load(&networks, &device)?;

@@ -6,6 +6,7 @@ use anyhow::{Context, bail};
 use prepose::make::feedback::Feedback;
 use prepose::output::files::write_atomically;
 use prepose::request::Request;
+use prepose::suite::plan::JudgeId;
 use prepose_untrusted::read_regular;
 use serde_json::{Value, json};
 
@@ -24,14 +25,14 @@ pub fn keep(
     scenes: &[Scene],
     base: &Request,
     again: &Feedback,
-    [judge, checker]: [&str; 2],
+    (judge, checker): (&JudgeId, &str),
 ) -> anyhow::Result<()> {
     let scenes = scenes
         .iter()
         .map(|scene| json!({"graph": scene.graph, "text": scene.text}));
     let settings = json!({
         "scenes": scenes.collect::<Vec<_>>(), "request": base, "scales": again.scales, "guide": again.guide,
-        "judge": judge, "checker": checker,
+        "judge": judge.model, "judge_settings": judge.settings, "checker": checker,
     });
     let path = folder.join(FILE);
     if !path.exists() {

@@ -129,12 +129,16 @@ pub(super) fn request(
         .as_ref()
         .map(|guide| value::<GuidanceConfig>(guide, "request.guide"));
     request.guide = guide.transpose()?;
-    // Files are the server's affair.
-    if (request.guide.as_ref()).is_some_and(|guide| guide.classifier.is_some()) {
-        return Err(Refusal::new(
-            "request.guide.classifier",
-            "classifiers are those that the server's checkpoints come with; leave it out",
-        ));
+    if let Some(guide) = &mut request.guide {
+        // Files are the server's affair.
+        if guide.classifier.is_some() {
+            return Err(Refusal::new(
+                "request.guide.classifier",
+                "classifiers are those that the server's checkpoints come with; leave it out",
+            ));
+        }
+        // It may be that of another checkpoint, by which a picture was made elsewhere.
+        guide.classifier_sha256 = None;
     }
     if let Some(noise) = &wanted.noise {
         request.noise = value(&json!(noise), "request.noise")?;
