@@ -103,6 +103,35 @@ fn manifests_are_read_line_by_line() {
     );
 }
 
+/// The lines of a run name objects as their prompts do, with adjectives, in the plural and numbered.
+#[test]
+fn lines_of_a_run_name_objects_as_their_prompts_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines = [
+        (Some("a red dog left of a cat"), "red dog", "cat"),
+        (Some("two dogs left of cats"), "dogs", "cats"),
+        (Some("a dog and a dog left of a cat"), "dog#2", "cat"),
+        // The prompt does not name them, or there is none.
+        (Some("whatever"), "two red dogs", "cat#1"),
+        (None, "a red dog", "cats"),
+    ];
+    let names: Vec<String> = (1..6).map(|n| format!("{n}.png")).collect();
+    put_plain(
+        folder.path(),
+        &names.iter().map(String::as_str).collect::<Vec<_>>(),
+    );
+    let lines = lines.into_iter().zip(&names).map(|((prompt, a, b), name)| {
+        json!({"image_path": name, "prompt": prompt, "relation": "left_of", "object_a": a, "object_b": b})
+            .to_string()
+    });
+    let text = lines.collect::<Vec<_>>().join("\n");
+    fs::write(folder.path().join("m.jsonl"), text).unwrap();
+    let output = check(folder.path(), &["--manifest", "m.jsonl", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let passed = ["1", "2", "3", "4", "5"].map(|id| (id, "PASS"));
+    assert_eq!(verdicts(&output), expected(passed));
+}
+
 /// What states nothing, or something that the detector does not know, is no mistake.
 #[test]
 fn what_cannot_be_asked_is_skipped() {

@@ -5,7 +5,7 @@ use std::path::Path;
 use prepose::suite::SuitePrompt;
 use prepose::suite::sets;
 
-use crate::program::{prepose_in, stderr, works};
+use crate::program::{prepose_in, stderr, stdout, with_input, works};
 
 #[test]
 fn the_command_lists_and_shows() {
@@ -41,5 +41,32 @@ fn the_command_lists_and_shows() {
         let message = stderr(&output);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {message}");
         assert!(message.contains(part), "{args:?}: {message}");
+    }
+}
+
+/// The names of columns may be in any letters, as in files.
+#[test]
+fn a_table_on_standard_input_is_known_by_its_columns() {
+    for header in [
+        "Prompt_ID,Prompt",
+        "prompt_id,\" PROMPT \"",
+        "prompt_id,prompt",
+    ] {
+        let output = with_input(
+            &["suites", "-"],
+            &format!("{header}\none,a dog left of a cat\n"),
+        );
+        let lines: Vec<SuitePrompt> = (stdout(&output).lines())
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let told: Vec<_> = (lines.iter())
+            .map(|prompt| (&*prompt.prompt_id, &*prompt.prompt))
+            .collect();
+        assert_eq!(
+            told,
+            [("one", "a dog left of a cat")],
+            "{header}: {}",
+            stderr(&output)
+        );
     }
 }

@@ -10,7 +10,9 @@ use prepose::check::spatialbench::Question;
 use prepose::engine::final_prompt;
 use prepose::output::files::parent;
 use prepose::output::png;
-use prepose::prompt::scene::{Scene, SceneObject, StatedRelation};
+use prepose::prompt::scene::{
+    GivenRelation, ObjectName, Relation, Scene, SceneObject, StatedRelation,
+};
 use prepose_untrusted::{printable, read_text_or_stdin};
 
 use super::inputs::{Depths, Inputs, Sample, Told, Vocabulary, depth_map, questions_in};
@@ -110,17 +112,34 @@ fn asked(entry: &Entry, vocabulary: Vocabulary, depth: bool) -> anyhow::Result<Q
         }
         _ => bail!("relation, object_a and object_b go together; one of them is missing"),
     };
-    let object = |name: &str| SceneObject {
-        phrase: name.to_owned(),
-        noun: name.to_owned(),
-        count: Some(1),
-        bytes: 0..0,
-    };
+    let relation: Relation = relation.parse()?;
+    // A run's lines name objects as their prompts do: "red dog", "dogs", "dog#2".
+    let given = [GivenRelation::of_two(a, relation, b)];
+    if let Some(prompt) = &entry.prompt
+        && let Ok(questions) = questions_in(prompt, &given, vocabulary, depth)
+    {
+        return Ok(questions);
+    }
     let scene = Scene {
-        objects: vec![object(a), object(b)],
-        relations: vec![StatedRelation::of_two(0, relation.parse()?, 1)],
+        objects: vec![named(a), named(b)],
+        relations: vec![StatedRelation::of_two(0, relation, 1)],
     };
     Ok(Questions::of_scene(&scene, vocabulary, depth))
+}
+
+/// The object of a name that stands in no prompt: the noun phrase that it is, or else a thing that is called just so.
+fn named(name: &str) -> SceneObject {
+    let phrase = ObjectName::read(name).phrase;
+    let read = Scene::parse(phrase).map(|scene| scene.objects);
+    match read.as_deref() {
+        Ok([object]) => object.clone(),
+        _ => SceneObject {
+            phrase: phrase.to_owned(),
+            noun: phrase.to_owned(),
+            count: Some(1),
+            bytes: 0..0,
+        },
+    }
 }
 
 fn in_words(questions: &[Question], rules: &[RuleQuestion]) -> String {

@@ -61,8 +61,8 @@ pub enum SuiteError {
     },
     /// A prompt that "and" cannot be put into.
     #[error(
-        "\"+and\" puts \"and\" in place of the relation of two objects in each prompt, but {prompt_id} ({prompt:?}) has no \
-         such relation in its text"
+        "\"+and\" puts \"and\" in place of the relation of two objects in each prompt, which cannot be done in {prompt_id} \
+         ({prompt:?}): it needs one relation, said between the two names, and no brackets or quotation marks there"
     )]
     NoAnd {
         /// Its name.

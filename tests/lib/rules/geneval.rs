@@ -1,7 +1,10 @@
 //! GenEval: relations of boxes, whole pictures, its files.
 
+use std::path::Path;
+
 use prepose::check::BoundingBox;
-use prepose::check::rules::geneval;
+use prepose::check::rules::read::Reader;
+use prepose::check::rules::{Wanted, geneval};
 use prepose::prompt::scene::Relation;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -25,6 +28,43 @@ struct GenevalPair {
 struct GenevalPicture {
     detections: Value,
     result: Value,
+}
+
+/// Folders around the pictures may have numbers of their own.
+#[test]
+fn a_path_has_the_number_of_its_prompt() {
+    let line = |n: usize| {
+        let include = [json!({"class": n.to_string(), "count": 1})];
+        json!({"tag": "single_object", "include": include, "prompt": format!("prompt {n}")})
+    };
+    let metadata: Vec<String> = (0..13).map(|n| line(n).to_string()).collect();
+    let reader = Reader::with_geneval_metadata(&metadata.join("\n")).unwrap();
+    let read = |line: &Value| {
+        let text = line.to_string();
+        let (_, case) = reader.read(Path::new("d.jsonl"), &text).next().unwrap();
+        case
+    };
+    for (path, number) in [
+        ("00012/samples/0003.png", 12),
+        ("sd/1.5/00000/samples/0000.png", 0),
+        ("5/00012/samples/00007/0003.png", 12),
+        ("sd/1.5/00012/0003.png", 12),
+        ("/data/7/00012/grid.png", 12),
+        ("sd/1.5/samples/00012.png", 12),
+        ("2.1/00012_3.png", 12),
+        ("00012", 12),
+    ] {
+        for key in ["file", "image_path", "id"] {
+            let case = read(&json!({key: path, "detections": []})).unwrap();
+            let wanted = [Wanted::one(number.to_string())];
+            assert_eq!(case.objects, wanted, "{key} {path}");
+        }
+    }
+    // The path comes before the name.
+    let named = json!({"sample_id": "3", "image_path": "00012/samples/0003.png", "relation": "left of", "detections": []});
+    assert_eq!(read(&named).unwrap().prompt.as_deref(), Some("prompt 12"));
+    let message = read(&json!({"image_path": "1.5/x.png", "detections": []})).unwrap_err();
+    assert!(message.to_string().contains("has no"), "{message}");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use prepose::check::{Detection, Mask};
 use prepose::prompt::scene::{Relation, StatedRelation};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const PLAIN: Options = Options {
     published: false,
@@ -86,6 +86,60 @@ fn read(value: &Value) -> Case {
     let (reader, text) = (Reader::default(), value.to_string());
     let (_, case) = reader.read(Path::new("test.jsonl"), &text).next().unwrap();
     case.unwrap()
+}
+
+/// Instead of what the prompt states, which need not state any.
+#[test]
+fn a_given_relation_counts() {
+    let stated = |line: Value| {
+        let case = read(&line);
+        let names: Vec<String> = case.objects.into_iter().map(|one| one.name).collect();
+        (names.join(", "), case.relations)
+    };
+    let left = vec![StatedRelation::of_two(0, Relation::LeftOf, 1)];
+    for prompt in ["a dog to the right of a cat", "a dog and a cat"] {
+        let line = json!({"prompt": prompt, "relation": "left_of", "detections": []});
+        assert_eq!(stated(line), ("dog, cat".to_owned(), left.clone()));
+    }
+    let file = json!({"file": "a dog on the right of a cat_000012.png", "relation": "left of", "detections": []});
+    assert_eq!(stated(file), ("dog, cat".to_owned(), left));
+    let neutral = json!({"prompt": "a dog left of a cat", "relation": "and", "detections": []});
+    assert_eq!(stated(neutral), ("dog, cat".to_owned(), vec![]));
+
+    let refused = |line: Value| {
+        let (reader, text) = (Reader::default(), line.to_string());
+        let (_, case) = reader.read(Path::new("d.jsonl"), &text).next().unwrap();
+        case.unwrap_err().to_string()
+    };
+    let three =
+        json!({"prompt": "a dog, a cat and a bird", "relation": "left of", "detections": []});
+    assert!(refused(three).contains("two objects, not 3"));
+    let both =
+        json!({"relation": "left of", "relations": ["dog | left of | cat"], "detections": []});
+    assert!(refused(both).contains("both \"relation\" and \"relations\""));
+}
+
+/// VISOR's files and those of GenEval's evaluation say no size.
+#[test]
+fn files_without_a_size_have_the_given_one() {
+    let visor = json!({"1_0": {"classes": ["dog"], "centroid": [[4.0, 4.0]], "recall": 1, "sra": 0, "text": "a dog above a cat"}});
+    let metadata = json!({"tag": "single_object", "include": [{"class": "dog", "count": 1}], "prompt": "a dog"});
+    let geneval = json!({"filename": "x.png", "metadata": metadata.to_string(), "details": "{}"});
+    let own = json!({"prompt": "a dog", "detections": []});
+    for file in [&visor, &geneval, &own] {
+        let size = |given: Option<(usize, usize)>| {
+            let mut reader = Reader::default();
+            reader.size = given;
+            let text = file.to_string();
+            let (_, case) = reader.read(Path::new("d.jsonl"), &text).next().unwrap();
+            case.map(|case| case.size)
+        };
+        assert_eq!(size(None).unwrap(), None, "{file}");
+        assert_eq!(size(Some((640, 480))).unwrap(), Some((640, 480)), "{file}");
+        assert!(size(Some((0, 480))).is_err(), "{file}");
+    }
+    let sized = json!({"prompt": "a dog", "width": 64, "height": 32, "detections": []});
+    assert_eq!(read(&sized).size, Some((64, 32)));
 }
 
 #[derive(Deserialize)]

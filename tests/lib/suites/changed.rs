@@ -32,6 +32,53 @@ fn sets_with_and_in_their_texts() {
     assert!(message.contains("psg3_000"), "{message}");
 }
 
+/// Of one's own prompts, names are whole words, and articles, numbers and weights stay with theirs.
+#[test]
+fn and_joins_whole_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let changed = |text: &str| {
+        let path = folder.path().join("own.jsonl");
+        std::fs::write(&path, text).unwrap();
+        sets::open(&format!("{}+and", path.display()))
+    };
+    let given = r#", "relation": "left of", "object_a": "dog", "object_b": "cat""#;
+    for (prompt, more, expected) in [
+        (
+            "a cartoon of a car to the left of a dog",
+            "",
+            "a cartoon of a car and a dog",
+        ),
+        ("a car at the location left of a cat", "", "a car and a cat"),
+        ("three dogs left of two cats", "", "three dogs and two cats"),
+        (
+            "a (red:1.2) dog left of the 3 cats, [oil painting]",
+            "",
+            "a (red:1.2) dog and the 3 cats, [oil painting]",
+        ),
+        ("dog left of cat", "", "dog and cat"),
+        ("a dog left of a dog", "", "a dog and a dog"),
+        // Read by no rule, and named.
+        ("a dog facing left next to a cat", given, "a dog and a cat"),
+    ] {
+        let suite = changed(&format!(r#"{{"prompt": "{prompt}"{more}}}"#)).unwrap();
+        assert_eq!(suite.prompts[0].prompt, expected);
+    }
+    for prompt in [
+        "(a dog:1.3) left of (a cat:1.2)",
+        "To the left of a dog is a cat",
+        "a dog on the left and a cat on the right",
+        "a dog left of a pair of cats",
+    ] {
+        let message = changed(&format!(r#"{{"prompt": "{prompt}"}}"#))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            message.contains("which cannot be done in line-00001"),
+            "{message}"
+        );
+    }
+}
+
 /// A part of a set has whole pairs.
 #[test]
 fn a_thinned_set_keeps_pairs_together() {

@@ -77,7 +77,7 @@ pub(super) fn metadata(value: &mut Value, lines: &[Value]) -> Result<Option<Valu
     if lines.is_empty() {
         return Ok(None);
     }
-    let keys = ["file", "id", "sample_id"];
+    let keys = ["file", "image_path", "id", "sample_id"];
     let path = keys
         .iter()
         .find_map(|key| value.get(key).and_then(Value::as_str));
@@ -97,16 +97,25 @@ pub(super) fn metadata(value: &mut Value, lines: &[Value]) -> Result<Option<Valu
     line.map(Some).ok_or_else(none)
 }
 
-/// The first folder or name of a path that is a number.
+/// The line's number in a path: the folder of `samples`, or else the last folder that is a number, or else what the file's
+/// name begins with. Other folders may have numbers too: `sd/1.5/00012/samples/0003.png`.
 fn number_of(path: &str) -> Option<usize> {
     let parts = Path::new(path).components();
     let names = parts.filter_map(|part| match part {
         Component::Normal(name) => name.to_str(),
         _ => None,
     });
-    names
-        .filter_map(|name| name.split(['_', '.']).next()?.parse().ok())
-        .next()
+    let names: Vec<&str> = names.collect();
+    let (file, folders) = names.split_last()?;
+    let number = |name: &str| {
+        let digits = name.bytes().all(|letter| letter.is_ascii_digit());
+        name.parse().ok().filter(|_| digits)
+    };
+    let samples = folders.iter().rposition(|name| *name == "samples");
+    let above = samples.and_then(|at| number(folders[at.checked_sub(1)?]));
+    let last = || folders.iter().rev().find_map(|name| number(name));
+    let own = || number(file.split(['_', '.']).next()?);
+    above.or_else(last).or_else(own)
 }
 
 /// Writes what the metadata asks for into a line, in prepose's own keys.
@@ -123,6 +132,8 @@ pub(super) fn ask(value: &mut Value, metadata: &Value) -> Result<(), ReadError> 
     let Value::Object(line) = value else {
         return Ok(());
     };
+    // Nothing else counts.
+    line.remove("relation");
     line.insert("objects".into(), objects.iter().map(object).collect());
     line.insert("relations".into(), relations.iter().map(relation).collect());
     line.insert("prompt".into(), json!(prompt));

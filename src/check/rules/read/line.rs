@@ -133,17 +133,16 @@ pub(super) fn case(
         (!asked).then(|| prompt_of(file?)).flatten()
     });
     let asked = if let Some(relations) = line.relations {
+        if line.relation.is_some() {
+            return Err(ReadError::Both);
+        }
         explicit(line.objects.unwrap_or_default(), &relations)?
     } else if let Some(objects) = line.objects {
         related(objects, line.relation.as_deref())?
     } else if let (Some(a), Some(b)) = (line.object_a, line.object_b) {
         related(vec![a, b], line.relation.as_deref())?
     } else if let Some(prompt) = &prompt {
-        let scene = Scene::parse(prompt).map_err(|error| ReadError::Prompt {
-            prompt: prompt.clone(),
-            error,
-        })?;
-        Case::of_scene("", &scene, Vec::new())
+        in_prompt(prompt, line.relation.as_deref())?
     } else if label.is_some() {
         Case::default()
     } else {
@@ -200,6 +199,19 @@ fn prompt_of(file: &Path) -> Option<String> {
     let name = file.file_stem()?.to_str()?;
     let (prompt, _) = name.split_once('_')?;
     prompt.contains(' ').then(|| prompt.to_owned())
+}
+
+/// The objects of a prompt and what it states, or `relation` between them instead.
+fn in_prompt(prompt: &str, relation: Option<&str>) -> Result<Case, ReadError> {
+    let scene = Scene::parse(prompt).map_err(|error| ReadError::Prompt {
+        prompt: prompt.to_owned(),
+        error,
+    })?;
+    let read = Case::of_scene("", &scene, Vec::new());
+    match relation {
+        Some(_) => related(read.objects, relation),
+        None => Ok(read),
+    }
 }
 
 /// Two objects and a relation between them, or objects alone.

@@ -85,6 +85,9 @@ pub enum ReadError {
     /// A relation of two objects, of which there are more or fewer.
     #[error("\"relation\" is between two objects, not {0}; write \"relations\" for more")]
     Objects(usize),
+    /// Relations in two keys.
+    #[error("both \"relation\" and \"relations\" are given; keep the one that is meant")]
+    Both,
     /// No size of a picture.
     #[error("a picture of {0} x {1} pixels; sides are from 1 to {max}", max = SIDES.end())]
     Size(usize, usize),
@@ -142,7 +145,7 @@ pub enum ReadError {
 
 impl Reader {
     /// A reader that takes what GenEval asks for from the lines of its `evaluation_metadata.jsonl`, for pictures whose path
-    /// has a folder with the line's number, from 0: `00012/samples/0003.png`.
+    /// has the line's number, from 0: `00012/samples/0003.png`, `00012/0003.png` or `00012.png`.
     ///
     /// # Errors
     /// A line that is not JSON.
@@ -177,7 +180,7 @@ impl Reader {
         if let Some(results) = visor::results(text) {
             let cases = results.into_iter();
             return Box::new(cases.map(move |(key, value)| {
-                let case = visor::case(&key, value);
+                let case = visor::case(&key, value).and_then(|case| self.sized(case));
                 (place(key), case)
             }));
         }
@@ -193,12 +196,18 @@ impl Reader {
     fn line(&self, line: &str, number: usize, folder: &Path) -> Result<Case, ReadError> {
         let mut value: Value = json::from_str(line)?;
         if geneval::is_result(&value) {
-            return geneval::result(&value);
+            return self.sized(geneval::result(&value)?);
         }
         if let Some(metadata) = geneval::metadata(&mut value, &self.metadata)? {
             geneval::ask(&mut value, &metadata)?;
         }
-        let case = line::case(serde_json::from_value(value)?, number, folder, self.size)?;
+        let line = serde_json::from_value(value)?;
+        self.sized(line::case(line, number, folder, self.size)?)
+    }
+
+    /// The picture with the size of those that do not say theirs, if it is one.
+    fn sized(&self, mut case: Case) -> Result<Case, ReadError> {
+        case.size = case.size.or(self.size);
         match case.size {
             Some((width, height)) if !SIDES.contains(&width) || !SIDES.contains(&height) => {
                 Err(ReadError::Size(width, height))
