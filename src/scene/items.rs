@@ -171,10 +171,11 @@ fn names_after_be(words: &[Word], at: usize, parts: &[Part]) -> bool {
         verbs.next().is_some_and(|verb| !verb.is("there")) && verbs.any(|word| word.is("there"));
     match there_is {
         true => mention.known || number || mention.count.is_none(),
-        // Not "is three years old", and not "a cat is 2 chairs to the left of a dog".
+        // Not "is three years old" or "is three cars tall", and not "a cat is 2 chairs to the left of a dog".
         false => {
-            let distance = || spatial::phrase(&words[mention.whole.end..]).is_some();
-            mention.known && number && (is_inverted(words, parts) || !distance())
+            let next = words.get(mention.whole.end);
+            let ends = next.is_none_or(|next| next.kind != Kind::Word || next.is_one_of(AND));
+            mention.known && number && (ends || is_inverted(words, parts))
         }
     }
 }

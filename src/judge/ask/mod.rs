@@ -215,7 +215,7 @@ impl<F: Fn(usize) -> Question + Sync> Questions for Made<F> {
 ///
 /// # Errors
 /// The book cannot be written, or the first questions all failed, for other reasons than their pictures, before any answer was
-/// given or found in the book.
+/// given or found in the book. Those of the book do not count where the server cannot be reached.
 pub fn ask<P, Q>(
     judge: &dyn Judge,
     pictures: &P,

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
+use prepose_remote::RemoteError;
 use serde_json::Value;
 
 use super::line::Line;
@@ -254,10 +255,15 @@ impl<P: Pictures + ?Sized, Q: Questions + ?Sized> Shared<'_, P, Q> {
         for at in std::iter::once(at).chain(others) {
             self.settle(at, (Outcome::Failed(why.clone()), None));
         }
+        // What was answered before says nothing of a server that nobody reaches now.
+        let answered = match &error {
+            JudgeError::Remote(RemoteError::NoAnswer { .. }) => &self.new,
+            _ => &self.successes,
+        };
         // A picture that cannot be used says nothing of whoever is asked.
         let hopeless = !matches!(error, JudgeError::Picture(_))
             && self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= HOPELESS
-            && self.successes.load(Ordering::Relaxed) == 0;
+            && answered.load(Ordering::Relaxed) == 0;
         if hopeless || error.is_final() {
             locked(&self.ended).get_or_insert(error);
         }

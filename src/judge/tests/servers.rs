@@ -1,11 +1,13 @@
+use prepose_remote::RemoteError;
 use prepose_remote::stub::{Asked as Heard, Reply as Said, Stub};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{both_orders, manner, model, pairs, pictures, text};
 use crate::answers::{Beside, Rounds};
-use crate::ask::{JudgeError, Outcome, ask};
+use crate::ask::{Judge, JudgeError, Outcome, Reply, ask};
 use crate::book::{Book, entries};
-use crate::chat::Sampling;
+use crate::chat::{ChatJudge, Sampling};
+use crate::picture::{Named, Seen};
 use crate::question::{Answer, End, Invalid, Question};
 
 #[test]
@@ -77,6 +79,44 @@ fn what_always_fails_does_not_end_a_judging_that_is_taken_up() {
             .filter(|one| matches!(one, Outcome::Failed(_)));
         assert_eq!((asked.new, failed.count()), (new, 8));
     }
+}
+
+/// A server that answered yesterday and cannot be reached now.
+struct Gone(ChatJudge);
+
+impl Judge for Gone {
+    fn model(&self) -> &str {
+        self.0.model()
+    }
+
+    fn settings(&self) -> Value {
+        self.0.settings()
+    }
+
+    fn reply(&self, _: &Question, _: Option<(&Named, &Seen)>) -> Result<Reply, JudgeError> {
+        Err(JudgeError::Remote(RemoteError::NoAnswer {
+            address: "http://gone".into(),
+            attempts: 1,
+            why: "connection refused".into(),
+        }))
+    }
+}
+
+#[test]
+fn earlier_answers_say_nothing_of_a_server_that_is_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let named = pictures(folder.path(), 100);
+    let questions: Vec<Question> = (pairs(100).iter().enumerate())
+        .map(|(at, case)| case.question(at, false))
+        .collect();
+    let stub = Stub::start(|_| Said::chat("1")).unwrap();
+    let judge = model(&stub, "m", Sampling::default());
+    let mut book = Book::unkept();
+    let first = ask(&judge, &named, &questions[..4], &mut book, &manner(1)).unwrap();
+    assert_eq!(first.new, 4);
+    let gone = ask(&Gone(judge), &named, &questions, &mut book, &manner(1));
+    let error = gone.unwrap_err().to_string();
+    assert!(error.contains("connection refused"), "{error}");
 }
 
 #[test]

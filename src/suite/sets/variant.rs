@@ -23,8 +23,8 @@ pub(super) fn with_and(mut suite: Suite) -> Result<Suite, SuiteError> {
 }
 
 /// Words that come before a name and belong to it.
-const ARTICLES: &str = "a an the another other some this that these those his her its their several many few both all one \
-    two three four five six seven eight nine ten eleven twelve dozen";
+const ARTICLES: &str = "a an the another other some this that these those my our your his her its their every each several \
+    many few both all one two three four five six seven eight nine ten eleven twelve dozen";
 
 /// What would lose its other half between the names.
 const MARKS: [char; 7] = ['(', ')', '[', ']', '"', '\u{201c}', '\u{201d}'];

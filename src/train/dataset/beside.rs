@@ -21,10 +21,13 @@ const DEEPEST: usize = 8;
 /// A folder, how often its pictures come, and the caption of those that have none.
 type Folder = (PathBuf, usize, Option<String>);
 
-/// Which of a folder's entries are kohya's: `10_sks dog` is ten times, by default "sks dog". None where pictures lie beside
-/// them: `2023_summer` is but a name then.
-pub(crate) fn kohya(entries: &[PathBuf]) -> Vec<Folder> {
-    if entries.iter().any(|path| is_picture(path)) {
+/// Which of a folder's entries are kohya's: `10_sks dog` is ten times, by default "sks dog". None where pictures that have
+/// captions lie beside them: `2023_summer` is but a name then.
+pub(crate) fn kohya(entries: &[PathBuf], options: &Options) -> Vec<Folder> {
+    let is_data = |path: &PathBuf| {
+        is_picture(path) && (options.caption.is_some() || !matches!(text(path), Ok(None)))
+    };
+    if entries.iter().any(is_data) {
         return Vec::new();
     }
     let folders = entries.iter().filter(|path| path.is_dir());
@@ -38,7 +41,7 @@ pub(crate) fn kohya(entries: &[PathBuf]) -> Vec<Folder> {
         .collect()
 }
 
-/// Reads kohya's folders; pictures in the others among the `entries` of `base` are passed over.
+/// Reads kohya's folders; pictures in the others among the `entries` of `base`, and beside them, are passed over.
 pub(crate) fn read_kohya(
     base: &Path,
     entries: &[PathBuf],
@@ -59,6 +62,13 @@ pub(crate) fn read_kohya(
             why: "the name of its folder does not say how often it comes, as those of kohya's folders beside it do: 10_sks dog".into(),
         }));
     }
+    let beside = entries
+        .iter()
+        .filter(|path| is_picture(path) && !path.is_dir());
+    dataset.passed_over.extend(beside.map(|path| Skipped {
+        name: name_in(base, path),
+        why: "it has no caption, and lies beside kohya's folders, not in one".into(),
+    }));
     Ok(dataset)
 }
 

@@ -172,7 +172,7 @@ fn folder(path: &Path, options: &Options) -> Result<Dataset, DatasetError> {
             return crate::parquet::read(&tables, options);
         }
     }
-    let kohya = beside::kohya(&names);
+    let kohya = beside::kohya(&names, options);
     match kohya.is_empty() {
         false => beside::read_kohya(path, &names, &kohya, options),
         true => beside::read(path, &[(path.to_owned(), 1, None)], Layout::Beside, options),

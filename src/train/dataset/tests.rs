@@ -365,6 +365,7 @@ fn kohya_folders_say_how_often() {
     write(&path.join("1_dog/y.txt"), "a dog that sits");
     write(&path.join("0_never/z.png"), png(3));
     write(&path.join("other/w.png"), png(3));
+    write(&path.join("cover.png"), png(4));
     let dataset = open(path, &Options::default()).unwrap();
     assert_eq!(dataset.layout, Layout::Kohya);
     let found: Vec<_> = (dataset.samples.iter())
@@ -375,10 +376,10 @@ fn kohya_folders_say_how_often() {
     let (good, skipped) = looked(path).unwrap();
     assert_eq!(items(&good, Flips::None).len(), 4);
     let names: Vec<_> = skipped.iter().map(|one| one.name.as_str()).collect();
-    assert_eq!(names, ["other/w.png"]);
+    assert_eq!(names, ["other/w.png", "cover.png"]);
     assert!(skipped[0].why.contains("does not say how often"));
-    // Beside pictures such a name says nothing.
-    write(&path.join("v.png"), png(4));
+    assert!(skipped[1].why.contains("beside kohya's folders"));
+    // Beside pictures with captions such a name says nothing.
     let given = Options {
         caption: Some("a thing".into()),
         ..Options::default()

@@ -46,6 +46,7 @@ fn a_path_has_the_number_of_its_prompt() {
     };
     for (path, number) in [
         ("00012/samples/0003.png", 12),
+        ("sd/1.5/00012_a dog/samples/0003.png", 12),
         ("sd/1.5/00000/samples/0000.png", 0),
         ("5/00012/samples/00007/0003.png", 12),
         ("sd/1.5/00012/0003.png", 12),

@@ -82,6 +82,14 @@ fn what_there_is_needs_no_article() {
         ),
         // Here it says something about what was named.
         ("a dog is three years old", "dog"),
+        (
+            "a car is two trucks long, left of a bus",
+            "car, bus: car left of bus",
+        ),
+        (
+            "a giraffe is three cars tall and left of a dog",
+            "giraffe, dog: giraffe left of dog",
+        ),
         ("a dog and a cat are there asleep", "dog, cat"),
     ] {
         reads(prompt, expected);

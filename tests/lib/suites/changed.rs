@@ -56,6 +56,7 @@ fn and_joins_whole_names() {
             "a (red:1.2) dog and the 3 cats, [oil painting]",
         ),
         ("dog left of cat", "", "dog and cat"),
+        ("two cats above my car", "", "two cats and my car"),
         ("a dog left of a dog", "", "a dog and a dog"),
         // Read by no rule, and named.
         ("a dog facing left next to a cat", given, "a dog and a cat"),

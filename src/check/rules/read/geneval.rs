@@ -112,7 +112,9 @@ fn number_of(path: &str) -> Option<usize> {
         name.parse().ok().filter(|_| digits)
     };
     let samples = folders.iter().rposition(|name| *name == "samples");
-    let above = samples.and_then(|at| number(folders[at.checked_sub(1)?]));
+    // "00012", or "00012_a photo of a dog".
+    let led = |name: &str| number(name.split('_').next()?);
+    let above = samples.and_then(|at| led(folders[at.checked_sub(1)?]));
     let last = || folders.iter().rev().find_map(|name| number(name));
     let own = || number(file.split(['_', '.']).next()?);
     above.or_else(last).or_else(own)
