@@ -5,13 +5,20 @@ import { join } from 'node:path';
 
 const fixture = (name) => fileURLToPath(new URL(`../../../fixtures/${name}`, import.meta.url));
 
-export async function showing(plain) {
+export async function showing(toybox) {
+  const own = await open(toybox);
+  assert.equal(await own.locator('#shown-settings').isHidden(), false, 'the toybox has an IP-Adapter of its own');
+  await own.context().close();
+
+  const checkpoint = ['--checkpoint', fixture('single-file/sd1')];
+  const plain = await serve({ folder: join(work, 'not-shown'), more: checkpoint });
   const without = await open(plain);
-  assert.equal(await without.locator('#shown-settings').isHidden(), true, 'the toybox has no IP-Adapter');
+  assert.equal(await without.locator('#shown-settings').isHidden(), true, 'this checkpoint has none');
   assert.equal(await without.locator('[name=act][value=masks]').isHidden(), true);
   await without.context().close();
+  await plain.stop();
 
-  const networks = ['--checkpoint', fixture('single-file/sd1'), '--ip-adapter', fixture('ip-adapter/plus_sd1.safetensors')];
+  const networks = [...checkpoint, '--ip-adapter', fixture('ip-adapter/plus_sd1.safetensors')];
   const server = await serve({ folder: join(work, 'shown'), more: networks });
   const page = await open(server);
   await fillForm(page, { prompt: 'a cat on the left of a dog', method: '', seed: 7, count: 1, search: '', steps: 3, width: 64, height: 64 });
