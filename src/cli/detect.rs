@@ -11,13 +11,11 @@ use prepose::check::vocabulary::label_of;
 use prepose::check::{Detection, json};
 use prepose::detect::{Detector, Thresholds};
 use prepose::device;
-use prepose::engine::final_prompt;
 use prepose::output::files::parent;
-use prepose::output::png;
+use prepose::output::png::{self, Made};
 use prepose::picture::Picture;
 use prepose::prompt::compose::scene_of;
 use prepose::prompt::scene::Scene;
-use prepose::request::Request;
 use prepose_untrusted::{escaped, printable};
 use prepose_weights::TOYBOX;
 use rayon::prelude::*;
@@ -108,10 +106,10 @@ struct Input {
 
 impl Input {
     /// What is known of a picture: its prompt is that of the arguments or, with what is said of its relations, its own.
-    fn new(id: String, path: PathBuf, request: Option<Request>, prompt: Option<&str>) -> Self {
-        let own = || final_prompt(request.as_ref()?).ok();
-        let given = match (&request, prompt) {
-            (Some(request), None) => &*request.relations,
+    fn new(id: String, path: PathBuf, made: Option<Made>, prompt: Option<&str>) -> Self {
+        let own = || made.as_ref()?.final_prompt().ok();
+        let given = match (&made, prompt) {
+            (Some(made), None) => &*made.request.relations,
             _ => &[],
         };
         let prompt = prompt.map(str::to_owned).or_else(own);
@@ -119,7 +117,7 @@ impl Input {
         Self {
             id,
             path,
-            seed: request.map(|request| request.seed),
+            seed: made.map(|made| made.request.seed),
             prompt,
             scene,
         }
@@ -249,9 +247,9 @@ fn inputs(args: &Args, any_phrase: bool) -> (Vec<Input>, Vec<String>) {
             }
         };
         for path in paths {
-            let request = png::read_request(&path).ok();
-            let by_toybox = |request: &Request| request.model.checkpoint == TOYBOX;
-            if args.checker.is_none() && !request.as_ref().is_some_and(by_toybox) {
+            let made = png::read_made(&path).ok();
+            let by_toybox = |made: &Made| made.request.model.checkpoint == TOYBOX;
+            if args.checker.is_none() && !made.as_ref().is_some_and(by_toybox) {
                 let why = anyhow::anyhow!(
                     "it does not say that the toybox made it, and the toybox's detector knows only the toybox's pictures; \
                      choose another with --checker (such as frcnn-v2), or use it anyway with --checker toybox"
@@ -261,7 +259,7 @@ fn inputs(args: &Args, any_phrase: bool) -> (Vec<Input>, Vec<String>) {
             }
             let stem = path.file_stem().unwrap_or_default().to_string_lossy();
             let id = free_name(&stem, &mut names);
-            let one = Input::new(id, path, request, args.prompt.as_deref());
+            let one = Input::new(id, path, made, args.prompt.as_deref());
             if any_phrase && one.asked().is_empty() {
                 let why = match &one.prompt {
                     Some(prompt) => format!(

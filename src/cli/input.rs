@@ -13,6 +13,12 @@ pub const STDIN: &str = "-";
 /// How many characters of a message are shown.
 const LONGEST: usize = 1000;
 
+/// The words that this program was called with, its own name first. Files may have names that are not UTF-8: what is none in a
+/// word is replaced.
+pub fn words() -> impl Iterator<Item = String> {
+    std::env::args_os().map(|word| word.to_string_lossy().into_owned())
+}
+
 /// Errors in the order of their first occurrence, each with its first place and how many more there are.
 pub fn once<P, E: Clone + Eq + Hash>(
     errors: impl IntoIterator<Item = (P, E)>,

@@ -5,8 +5,8 @@ use std::io::Write;
 use std::path::Path;
 
 use prepose::prompt::Prompt;
-use prepose::prompt::compose::first_part;
-use prepose::prompt::neutral::{neutral, swapped};
+use prepose::prompt::compose::{first_part, opening};
+use prepose::prompt::neutral::Opening;
 use prepose::prompt::scene::{GivenRelation, Scene, TokenPolicy};
 use prepose::prompt::schedule::{self, Segment};
 use prepose_weights::tokenizer::{ClipTokenizer, Padding};
@@ -134,8 +134,8 @@ fn read(prompt: &str, args: &Args, tokenizers: &[ClipTokenizer]) -> anyhow::Resu
         prompt: prompt.to_owned(),
         positions: (0..scene.objects.len()).map(of_object).collect(),
         unread: Scene::unread(&read).unwrap_or_default(),
-        neutral: neutral(last).map_err(|error| error.to_string()),
-        swapped: swapped(last).ok(),
+        neutral: opening(Opening::Neutral, last).map_err(|error| error.to_string()),
+        swapped: opening(Opening::Swapped, last).ok(),
         segments,
         scene,
     })

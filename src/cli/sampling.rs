@@ -1,6 +1,6 @@
 //! How pictures are sampled: what `generate`, `run` and the experiments ask alike.
 
-use prepose::engine::Defaults;
+use prepose::engine::{Blueprint, Defaults, EngineError};
 use prepose::request::{DeepCache, Gate, PicturePrompt, Request, Savings};
 use prepose::sampling::StepRange;
 use prepose::sampling::noise::NoiseKind;
@@ -106,6 +106,33 @@ impl SamplingArgs {
         if let Some(noise) = self.noise {
             request.noise = noise;
         }
+    }
+
+    /// Takes out of `requests` what does nothing beside what else was given: what a picture was made with before, or what
+    /// other cells of a sheet have. Something that was given and does nothing anywhere stays, so that it is refused.
+    ///
+    /// # Errors
+    /// A scheduler that does not fit the checkpoint.
+    pub fn drop_inert(
+        &self,
+        requests: &mut [Request],
+        blueprint: &Blueprint,
+    ) -> Result<(), EngineError> {
+        for request in &mut *requests {
+            blueprint.drop_inert(request)?;
+        }
+        let nowhere = |has: fn(&Request) -> bool| !requests.iter().any(has);
+        let eta = nowhere(|request| request.eta.is_some());
+        let spacing = nowhere(|request| request.timestep_spacing.is_some());
+        let guided = nowhere(|request| request.guidance_steps.is_some());
+        if let Some(first) = requests.first_mut() {
+            first.eta = self.eta.filter(|_| eta).or(first.eta);
+            first.timestep_spacing =
+                (self.timestep_spacing.filter(|_| spacing)).or(first.timestep_spacing);
+            first.guidance_steps =
+                (self.guidance_steps.filter(|_| guided)).or(first.guidance_steps);
+        }
+        Ok(())
     }
 }
 

@@ -144,6 +144,13 @@ pub struct Args {
     quality: QualityArgs,
 }
 
+impl Args {
+    /// Whether [`of_texts`] opens networks that look at pictures.
+    pub fn looks(&self) -> bool {
+        self.eyes.look()
+    }
+}
+
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     known::check(&args.rule, &args.given)?;
     if args.rule == JUDGE {

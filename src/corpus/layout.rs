@@ -3,9 +3,9 @@
 //! Boxes answer behind the gate of OTS-Bench's box rule, which is what the paper's first stage asks for: both there, apart from
 //! each other, and beside each other rather than above each other.
 
-use std::collections::HashMap;
-use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read as _, Seek as _};
+mod boxes;
+
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 
 use image::ImageReader;
@@ -13,14 +13,12 @@ use prepose_check::rules::ots::{Side, Unclear, side_or_why};
 use prepose_check::rules::{Options, Wanted};
 use prepose_check::{detected, vocabulary};
 use prepose_untrusted::open_regular;
-use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 use crate::read::PICTURES;
 use crate::survey::{Found, PAIRS};
 
-/// A line of detections is no longer than this.
-const LONGEST: u64 = 1 << 24;
+pub use boxes::Boxes;
 
 /// Which pictures can be used.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -165,12 +163,14 @@ pub fn file(found: &Found, folder: Option<&Path>) -> Option<PathBuf> {
     if path.is_file() {
         return Some(path);
     }
-    let mut endings = PICTURES.iter().map(|ending| {
+    // Cameras write IMG_1.JPG.
+    let endings = PICTURES.map(|ending| [ending.to_owned(), ending.to_ascii_uppercase()]);
+    let mut files = endings.into_iter().flatten().map(|ending| {
         let mut whole = path.clone().into_os_string();
         whole.push(format!(".{ending}"));
         PathBuf::from(whole)
     });
-    endings.find(|path| path.is_file())
+    files.find(|path| path.is_file())
 }
 
 /// Why a pair's picture is of no use, from its first bytes; none if it is of use. Without a file, the size that its source
@@ -196,102 +196,6 @@ pub fn fault(found: &Found, file: Option<&Path>, usable: &Usable) -> Option<Seen
         return Some(Seen::Small);
     }
     (f64::from(longer) > usable.ratio * f64::from(shorter)).then_some(Seen::Long)
-}
-
-/// Where in files the detections of each picture are: 16 bytes for each name of a picture.
-#[derive(Debug, Default)]
-pub struct Boxes {
-    files: Vec<PathBuf>,
-    opened: Vec<BufReader<File>>,
-    places: HashMap<u64, (u32, u64)>,
-}
-
-impl Boxes {
-    /// Reads through files by `prepose detect`. Pictures are known by their files below `folder`, by the files as they are
-    /// written, and by their ids.
-    ///
-    /// # Errors
-    /// A file cannot be read, or a line is none of `prepose detect`.
-    pub fn open(files: &[PathBuf], folder: Option<&Path>) -> Result<Self, LayoutError> {
-        let mut boxes = Self::default();
-        for (number, path) in (0..).zip(files) {
-            let io = |error| LayoutError::Io {
-                path: path.clone(),
-                error,
-            };
-            let mut reader = BufReader::new(open_regular(path).map_err(io)?);
-            let (mut byte, mut line) = (0, Vec::new());
-            for at in 1.. {
-                line.clear();
-                let read = reader
-                    .by_ref()
-                    .take(LONGEST)
-                    .read_until(b'\n', &mut line)
-                    .map_err(io)?;
-                if read == 0 {
-                    break;
-                }
-                let text = String::from_utf8_lossy(&line);
-                if !text.trim().is_empty() {
-                    let found = detected::read(&text).map_err(|error| LayoutError::Line {
-                        path: path.clone(),
-                        line: at,
-                        why: error.to_string(),
-                    })?;
-                    let whole = found.file.as_deref();
-                    let below = whole.and_then(|file| file.strip_prefix(folder?).ok());
-                    let names = [whole, below, Some(Path::new(&found.id))];
-                    let names = names.into_iter().flatten().map(name);
-                    boxes
-                        .places
-                        .extend(names.map(|name| (name, (number, byte))));
-                }
-                byte += read as u64;
-            }
-            boxes.opened.push(reader);
-            boxes.files.push(path.clone());
-        }
-        Ok(boxes)
-    }
-
-    /// What boxes say of a pair, whose picture has this file.
-    ///
-    /// # Errors
-    /// The detections cannot be read any more.
-    pub fn side(
-        &mut self,
-        found: &Found,
-        file: Option<&Path>,
-        options: &Options,
-    ) -> Result<Seen, LayoutError> {
-        let named = found.picture.as_deref().map(Path::new);
-        let stem = named.and_then(|path| path.file_stem()).map(Path::new);
-        let mut names = [file, named, stem].into_iter().flatten().map(name);
-        let place = names.find_map(|name| self.places.get(&name));
-        let Some((number, byte)) = place.copied() else {
-            return Ok(Seen::Unseen);
-        };
-        let at = number as usize;
-        let (Some(reader), Some(path)) = (self.opened.get_mut(at), self.files.get(at)) else {
-            return Ok(Seen::Unseen);
-        };
-        let io = |error| LayoutError::Io {
-            path: path.clone(),
-            error,
-        };
-        let here = reader.stream_position().map_err(io)?;
-        // Mostly the next line: what is in memory already is not read again.
-        let distance = i64::try_from(byte).unwrap_or(0) - i64::try_from(here).unwrap_or(0);
-        reader.seek_relative(distance).map_err(io)?;
-        let mut line = String::new();
-        reader.take(LONGEST).read_line(&mut line).map_err(io)?;
-        let case = detected::read(&line).map_err(|error| LayoutError::Line {
-            path: path.clone(),
-            line: 0,
-            why: error.to_string(),
-        })?;
-        Ok(seen(found, case, options))
-    }
 }
 
 /// What the boxes of one picture say.
@@ -328,11 +232,4 @@ fn seen(found: &Found, picture: detected::Detected, options: &Options) -> Seen {
             Unclear::Close => Seen::Close,
         },
     }
-}
-
-/// A picture's name as 8 bytes of its SHA-256.
-fn name(path: &Path) -> u64 {
-    let digest = Sha256::digest(path.as_os_str().as_encoded_bytes());
-    let eight = digest.iter().take(8);
-    eight.fold(0, |number, byte| number << 8 | u64::from(*byte))
 }

@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 use crate::pairs::{Pair, Why, pair};
-use crate::read::{Columns, Place, ReadError, Row, Source, open};
+use crate::read::{self, Columns, Form, Place, ReadError, Row, Source, open};
 
 /// Captions that are held at a time.
 const PART: usize = 1 << 15;
@@ -80,6 +80,15 @@ struct Progress {
     counts: Counts,
 }
 
+impl Progress {
+    /// Whether it is of the same survey as one that begins now.
+    fn is_of(&self, begun: &Self) -> bool {
+        self.columns == begun.columns
+            && self.sources.len() == begun.sources.len()
+            && (begun.sources.iter().zip(&self.sources)).all(|(now, then)| now.is(then))
+    }
+}
+
 /// A source, with what would tell that it is another one now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Fingerprint {
@@ -87,6 +96,22 @@ struct Fingerprint {
     source: Source,
     /// Of a file.
     bytes: Option<u64>,
+    /// When a file was last written: another one may be as long.
+    #[serde(default)]
+    modified: Option<u64>,
+    /// What is in a folder of texts.
+    #[serde(default)]
+    texts: Option<u64>,
+}
+
+impl Fingerprint {
+    /// Whether it is what a survey that was begun before knew of its source. Earlier ones knew no times.
+    fn is(&self, known: &Self) -> bool {
+        let may_be = |now: Option<u64>, then: Option<u64>| then.is_none() || now == then;
+        (&self.source, self.bytes) == (&known.source, known.bytes)
+            && may_be(self.modified, known.modified)
+            && may_be(self.texts, known.texts)
+    }
 }
 
 /// Why a survey cannot go on.
@@ -204,9 +229,7 @@ impl Survey {
         };
         let at = match read_progress(folder)? {
             None => begun,
-            Some(known) if known.sources == begun.sources && known.columns == begun.columns => {
-                known
-            }
+            Some(known) if known.is_of(&begun) => known,
             Some(_) => return Err(SurveyError::Other(folder.to_owned())),
         };
         let length = pairs.metadata().map_err(io)?.len();
@@ -303,11 +326,15 @@ fn read_progress(folder: &Path) -> Result<Option<Progress>, SurveyError> {
 
 fn fingerprint(source: &Source) -> Fingerprint {
     let metadata = std::fs::metadata(&source.path).ok();
+    let file = metadata.filter(std::fs::Metadata::is_file);
     Fingerprint {
         source: source.clone(),
-        bytes: metadata
-            .filter(std::fs::Metadata::is_file)
-            .map(|file| file.len()),
+        bytes: file.as_ref().map(std::fs::Metadata::len),
+        modified: file.as_ref().and_then(read::modified),
+        // A folder that cannot be read is an error when it is.
+        texts: (source.form == Form::Texts)
+            .then(|| read::fingerprint(&source.path).ok())
+            .flatten(),
     }
 }
 

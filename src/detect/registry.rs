@@ -243,18 +243,23 @@ impl Named {
             Place::Hub(repo) => {
                 let known = hub::catalog(name);
                 let pinned = known.and_then(hub::cached);
-                let newest = || hub::snapshot(repo).map(|folder| folder.join("config.json"));
+                let newest = || hub::downloaded(repo).filter(|folder| is_whole(folder));
                 pinned.or_else(newest).ok_or_else(|| {
-                    not_here(match known {
-                        Some(_) => format!("`prepose pull {name}` fetches them"),
-                        None => format!(
-                            "download the repository {repo} with `huggingface-cli download {repo}`, or give the folder it is in"
-                        ),
-                    })
+                    let given = match known {
+                        Some(_) => name.to_string(),
+                        None => format!("{repo} --revision main"),
+                    };
+                    not_here(format!("`prepose pull {given}` fetches them"))
                 })
             }
         }
     }
+}
+
+/// Whether a detector of transformers is there, and not only the beginning of a download.
+fn is_whole(folder: &Path) -> bool {
+    let has = |name: &str| folder.join(name).exists();
+    has("config.json") && (has("model.safetensors") || has("pytorch_model.bin"))
 }
 
 /// Where torchvision keeps what it has downloaded.
@@ -269,11 +274,49 @@ fn torch_folder() -> PathBuf {
         .unwrap_or_else(|| PathBuf::from("."))
 }
 
-/// The file in `folder` whose name begins so.
+/// The file in `folder` whose name begins so and is that of a whole download, which torch gives a name of its own until then;
+/// of several the first by name.
 fn torch_file(folder: &Path, start: &str) -> Option<PathBuf> {
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    files.map(|file| file.path()).find(|path| {
+    let files = files.map(|file| file.path()).filter(|path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.starts_with(start)
-    })
+        name.starts_with(start) && name.ends_with(".pth")
+    });
+    files.min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn downloads_of_torch_that_have_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let found = || torch_file(folder.path(), "fasterrcnn_resnet50_fpn_v2_coco-");
+        assert_eq!(found(), None);
+        for name in [
+            "fasterrcnn_resnet50_fpn_v2_coco-dd69338a.pth.0a1b2c.partial",
+            "fasterrcnn_resnet50_fpn_v2_coco-dd69338a.pthabc",
+            "fasterrcnn_resnet50_fpn_coco-258fb6c6.pth",
+        ] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        assert_eq!(found(), None);
+        for hash in ["ee69338a", "dd69338a"] {
+            let name = format!("fasterrcnn_resnet50_fpn_v2_coco-{hash}.pth");
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        let name = "fasterrcnn_resnet50_fpn_v2_coco-dd69338a.pth";
+        assert_eq!(found(), Some(folder.path().join(name)));
+    }
+
+    #[test]
+    fn downloads_of_the_hub_that_have_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        for (file, whole) in [("config.json", false), ("model.safetensors", true)] {
+            assert!(!is_whole(folder.path()));
+            std::fs::write(folder.path().join(file), "").unwrap();
+            assert_eq!(is_whole(folder.path()), whole);
+        }
+    }
 }

@@ -1,9 +1,11 @@
 //! What fits into memory, and what is done when a batch does not.
 
+use std::sync::PoisonError;
+
 use prepose_models::unet::Memory;
 
 use super::error::EngineError;
-use super::needs::{Needs, bytes};
+use super::needs::{Needs, bytes, vae_dtype};
 use super::networks::Engine;
 use crate::dtype::Dtype;
 use crate::memory::{OutOfMemory, Room, Shortage, Size, attempt, on_exhaustion};
@@ -31,23 +33,38 @@ impl Engine {
             .needs(request, pictures, &self.opened, self.guidance_memory)
     }
 
-    /// Free memory that can be counted on, with what the text encoders would give back; none if nothing tells.
-    fn usable(&self) -> Option<u64> {
+    /// Free memory that can be counted on for `request`, with what the text encoders would give back; none if nothing
+    /// tells.
+    fn usable(&self, request: &Request) -> Option<u64> {
         let text = match self.has_text_encoders() {
             true => self.blueprint.checkpoint.parameters().text_encoders * bytes(self.dtype),
             false => 0,
         };
-        Some(((self.room().free? + text) as f64 * USABLE) as u64)
+        let usable = ((self.room().free? + text) as f64 * USABLE) as u64;
+        Some(usable.saturating_sub(self.encoder_to_come(request)))
     }
 
-    /// Whether `request` must be decoded in tiles for want of memory.
+    /// The weights of the autoencoder's encoder, if `request` needs it and it is still to be read.
+    fn encoder_to_come(&self, request: &Request) -> u64 {
+        let encoder = self.vae_encoder.lock();
+        let there = encoder.unwrap_or_else(PoisonError::into_inner).is_some();
+        if there || request.init.is_none() {
+            return 0;
+        }
+        let checkpoint = &self.blueprint.checkpoint;
+        let dtype = vae_dtype(checkpoint.family(), self.dtype);
+        checkpoint.parameters().vae_encoder * bytes(dtype)
+    }
+
+    /// Whether `request` must be encoded and decoded in tiles for want of memory.
     ///
     /// # Errors
     /// As [`Blueprint::needs`](super::Blueprint::needs).
     pub fn must_tile(&self, request: &Request) -> Result<bool, EngineError> {
         let needs = self.needs(request, 1)?;
-        let short = self.usable().is_some_and(|usable| needs.decode > usable);
-        Ok(short && needs.decode_tiled < needs.decode)
+        let (whole, tiled) = (needs.autoencoder(false), needs.autoencoder(true));
+        let short = (self.usable(request)).is_some_and(|usable| whole > usable);
+        Ok(short && tiled < whole)
     }
 
     /// How many pictures as `request` the memory has room for at a time: a power of two of at most 16, at least 1.
@@ -56,7 +73,7 @@ impl Engine {
     /// # Errors
     /// As [`Blueprint::needs`](super::Blueprint::needs).
     pub fn roomy_batch(&self, request: &Request) -> Result<usize, EngineError> {
-        let Some(usable) = self.usable() else {
+        let Some(usable) = self.usable(request) else {
             return Ok(1);
         };
         let mut pictures = 1;
@@ -75,7 +92,11 @@ impl Engine {
     pub(super) fn make_room(&self, requests: &[Request]) -> Result<Captures, EngineError> {
         let needs = self.needs(&requests[0], requests.len())?;
         let work = needs.work(requests[0].vae_tiling);
-        let usable = |room: Room| room.free.map(|free| (free as f64 * USABLE) as u64);
+        let encoder = self.encoder_to_come(&requests[0]);
+        let usable = |room: Room| {
+            let counted = |free: u64| ((free as f64 * USABLE) as u64).saturating_sub(encoder);
+            room.free.map(counted)
+        };
         let room = self.room();
         tracing::debug!(
             "a batch of {} takes about {} besides the weights; {} are free",
@@ -107,11 +128,7 @@ impl Engine {
             let shortage = Shortage { bytes: None };
             return Err(self.short(Task::Denoise, &requests[0], requests.len(), shortage));
         }
-        let decode = match requests[0].vae_tiling {
-            true => needs.decode_tiled,
-            false => needs.decode,
-        };
-        let beside = needs.guided.max(decode);
+        let beside = (needs.guided).max(needs.autoencoder(requests[0].vae_tiling));
         let fits = |kept: u64| free.is_none_or(|free| free >= kept + beside);
         Ok(Captures {
             calls: fits(needs.step),
@@ -182,7 +199,8 @@ impl Engine {
         if pictures > 1 && task != Some(Task::Decode) {
             ways.push(format!("--batch {}", pictures / 2));
         }
-        if !request.vae_tiling && may_be(Task::Decode) {
+        let encodes = request.init.is_some() && may_be(Task::Encode);
+        if !request.vae_tiling && (encodes || may_be(Task::Decode)) {
             ways.push("--vae-tiling".to_string());
         }
         let keeps = request.guide.is_some() && self.guidance_memory == Memory::Keep;

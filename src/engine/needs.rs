@@ -28,6 +28,10 @@ pub struct Needs {
     pub step: u64,
     /// A guided pass and its gradient; 0 without guidance.
     pub guided: u64,
+    /// Encoding start pictures, which is done one at a time; 0 without.
+    pub encode: u64,
+    /// Encoding them in tiles.
+    pub encode_tiled: u64,
     /// Decoding, which is done one picture at a time.
     pub decode: u64,
     /// Decoding in tiles.
@@ -40,14 +44,17 @@ impl Needs {
         self.text_encoders + self.unet + self.adapters + self.vae
     }
 
+    /// The most that the autoencoder needs besides its weights.
+    pub fn autoencoder(&self, tiling: bool) -> u64 {
+        match tiling {
+            true => self.encode_tiled.max(self.decode_tiled),
+            false => self.encode.max(self.decode),
+        }
+    }
+
     /// The most that is needed besides the weights.
     pub fn work(&self, tiling: bool) -> u64 {
-        let decode = if tiling {
-            self.decode_tiled
-        } else {
-            self.decode
-        };
-        self.step.max(self.guided).max(decode)
+        self.step.max(self.guided).max(self.autoencoder(tiling))
     }
 
     /// The most that is needed altogether.
@@ -78,7 +85,6 @@ impl Blueprint {
                 0
             };
         let unet = self.checkpoint.unet_config()?;
-        let vae = self.checkpoint.vae_config()?;
         let factor = self.vae_factor();
         let (height, width) = (request.height / factor, request.width / factor);
         let means = means(device, dtype);
@@ -110,13 +116,11 @@ impl Blueprint {
                 recorded + rest
             }
         };
-        let vae_means = self::means(device, vae_dtype);
         let real = |bytes: u64| (bytes as f64 * overhead(device)) as u64;
         // Layers on the way up read what comes from below and what was kept, side by side.
         let unet_scratch = 2 * widest(&unet.block_out_channels);
         let unet_scratch = scratch(device, dtype, unet_scratch);
-        let vae_scratch = scratch(device, vae_dtype, widest(&vae.block_out_channels));
-        Ok(Needs {
+        let needs = Needs {
             text_encoders: parameters.text_encoders * bytes(dtype),
             unet: parameters.unet * bytes(dtype),
             adapters: self.adapter_parameters() * bytes(dtype),
@@ -126,8 +130,47 @@ impl Blueprint {
                 0 => 0,
                 guided => real(guided) + unet_scratch,
             },
-            decode: real(vae.decode_bytes(height, width, vae_means)) + vae_scratch,
-            decode_tiled: real(vae.decode_tiled_bytes(height, width, vae_means)) + vae_scratch,
+            encode: 0,
+            encode_tiled: 0,
+            decode: 0,
+            decode_tiled: 0,
+        };
+        self.with_autoencoder(needs, request, device)
+    }
+
+    /// `needs` with what the autoencoder works in.
+    fn with_autoencoder(
+        &self,
+        needs: Needs,
+        request: &Request,
+        device: &OpenDevice,
+    ) -> Result<Needs, EngineError> {
+        let vae = self.checkpoint.vae_config()?;
+        let dtype = vae_dtype(self.checkpoint.family(), request.model.dtype);
+        let means = means(device, dtype);
+        let scratch = scratch(device, dtype, widest(&vae.block_out_channels));
+        let real = |bytes: u64| (bytes as f64 * overhead(device)) as u64 + scratch;
+        let latents = |side: usize| side / self.vae_factor();
+        let (height, width) = (latents(request.height), latents(request.width));
+        let (encode, encode_tiled) = match &request.init {
+            None => (0, 0),
+            Some(init) => {
+                // At most: the file, which may be smaller than what its latents are made, is not read for this.
+                let (height, width) = init.upscale.map_or((height, width), |upscale| {
+                    (latents(upscale.height), latents(upscale.width))
+                });
+                (
+                    real(vae.encode_bytes(height, width, means)),
+                    real(vae.encode_tiled_bytes(height, width, means)),
+                )
+            }
+        };
+        Ok(Needs {
+            encode,
+            encode_tiled,
+            decode: real(vae.decode_bytes(height, width, means)),
+            decode_tiled: real(vae.decode_tiled_bytes(height, width, means)),
+            ..needs
         })
     }
 

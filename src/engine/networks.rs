@@ -1,5 +1,6 @@
 //! The networks of a checkpoint on a device.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::tensor::Device;
@@ -35,8 +36,8 @@ pub struct Engine {
     pub(super) graphs: StepGraphs,
     /// Of guided passes.
     pub(super) recordings: RecordGraphs,
-    pub(super) tiles_when_short: bool,
-    /// Whether decoding a whole picture fails as CubeCL does when an allocation is refused.
+    pub(super) tiles_when_short: AtomicBool,
+    /// Whether encoding and decoding a whole picture fail as CubeCL does when an allocation is refused.
     #[cfg(test)]
     pub(crate) short_of_memory: bool,
 }
@@ -76,10 +77,14 @@ impl Engine {
     /// Decodes in tiles when memory runs out without, instead of failing: in [`generate`](Self::generate), in searches and
     /// wherever else [`decode_for`](Self::decode_for) is called.
     pub fn tiling_when_short(self, tiles_when_short: bool) -> Self {
-        Self {
-            tiles_when_short,
-            ..self
-        }
+        self.tile_when_short(tiles_when_short);
+        self
+    }
+
+    /// As [`tiling_when_short`](Self::tiling_when_short), of an engine that is shared: for what is decoded from now on.
+    pub fn tile_when_short(&self, tiles_when_short: bool) {
+        let permission = &self.tiles_when_short;
+        permission.store(tiles_when_short, Ordering::Relaxed);
     }
 
     /// The text encoders, read again if they were let go.
@@ -203,7 +208,7 @@ impl Blueprint {
             guidance_memory: Memory::default(),
             graphs: StepGraphs::new(GraphUse::default()),
             recordings: RecordGraphs::new(GraphUse::default()),
-            tiles_when_short: false,
+            tiles_when_short: AtomicBool::new(false),
             #[cfg(test)]
             short_of_memory: false,
         })

@@ -1,5 +1,6 @@
 //! Whole batches: from requests to pictures.
 
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use burn::tensor::Tensor;
@@ -17,8 +18,8 @@ pub struct Generated {
     pub pictures: Vec<Picture>,
     /// Whether they were decoded in tiles: as asked for, or for want of memory.
     pub tiled: bool,
-    /// Recorded passes of guidance, each over the whole batch.
-    pub recorded_passes: usize,
+    /// Recorded passes of guidance, of each picture.
+    pub recorded_passes: Vec<usize>,
     /// Rows through the network, of each picture.
     pub unet_rows: UnetRows,
     /// Spent on text encoding.
@@ -121,8 +122,9 @@ impl Engine {
     ) -> Result<(T, bool), EngineError> {
         let attempt = |tiling| self.with_memory(Task::Decode, request, 1, || decode(tiling));
         let tiled = request.vae_tiling;
+        let may_tile = self.tiles_when_short.load(Ordering::Relaxed);
         match attempt(tiled) {
-            Err(EngineError::OutOfMemory(short)) if self.tiles_when_short && !tiled => {
+            Err(EngineError::OutOfMemory(short)) if may_tile && !tiled => {
                 tracing::warn!("{short}; trying again in tiles");
                 Ok((attempt(true)?, true))
             }

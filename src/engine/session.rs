@@ -15,7 +15,7 @@ use super::upscale::interpolate;
 use crate::guidance::Guidance;
 use crate::guidance::classifier::Classifier;
 use crate::request::{InitImage, Request, Upscale, Upscaler};
-use crate::sampling::denoise::{Denoising, Hook, Run, UnetRows, draw};
+use crate::sampling::denoise::{DenoiseError, Denoising, Hook, Run, UnetRows, draw};
 use crate::sampling::noise::NoiseSource;
 use crate::sampling::schedulers::Schedule;
 
@@ -57,7 +57,6 @@ impl Engine {
             .iter()
             .map(|request| NoiseSource::new(request.noise, request.seed))
             .collect();
-        let latents = self.first_latents(requests, &schedule, start, &mut noise)?;
         let captures = self.make_room(requests)?;
         if !captures.calls {
             self.graphs.release();
@@ -65,6 +64,7 @@ impl Engine {
         if !captures.recordings {
             self.recordings.release();
         }
+        let latents = self.first_latents(requests, &schedule, start, &mut noise)?;
         let mut plugins: Vec<Box<dyn Hook>> = Vec::new();
         if let Some(guidance) = self.guidance(requests)? {
             plugins.push(Box::new(guidance));
@@ -130,19 +130,20 @@ impl Engine {
             let latents = Tensor::cat(latents.collect::<Result<_, _>>()?, 0);
             return Ok(schedule.add_noise(latents, draw(noise, shape, device), start));
         }
-        let mut pictures = Vec::with_capacity(requests.len());
+        let (mut means, mut logvars) = (Vec::new(), Vec::new());
         for request in requests {
             if let Some(init) = &request.init {
-                pictures.push(init_image::load(
-                    init,
-                    request.width,
-                    request.height,
-                    device,
-                )?);
+                // One at a time, so that a batch takes no more memory than a picture.
+                let picture = init_image::load(init, request.width, request.height, device)?;
+                let one = self.encode_picture(picture, first.vae_tiling)?;
+                means.push(one.mean);
+                logvars.push(one.logvar);
             }
         }
-        let pictures = Tensor::cat(pictures, 0);
-        let distribution = self.encode_pictures(pictures, first.vae_tiling)?;
+        let distribution = LatentDistribution {
+            mean: Tensor::cat(means, 0),
+            logvar: Tensor::cat(logvars, 0),
+        };
         // diffusers draws for the autoencoder's distribution first, then the noise to start from.
         let latents = distribution.sample(draw(noise, shape, device));
         let latents = (latents - self.vae.shift_factor()) * self.vae.scaling_factor();
@@ -166,7 +167,7 @@ impl Engine {
             _ => init_image::load_within(init, factor, [width, height], &self.device)?,
         };
         // What comes closest to the latents that the picture was decoded from.
-        let latents = self.encode_pictures(picture, request.vae_tiling)?.mean;
+        let latents = self.encode_picture(picture, request.vae_tiling)?.mean;
         let latents = (latents - self.vae.shift_factor()) * self.vae.scaling_factor();
         let latents = interpolate(latents, [rows, columns], by);
         let wanted = [request.height / factor, request.width / factor];
@@ -177,11 +178,17 @@ impl Engine {
         ))
     }
 
-    pub(super) fn encode_pictures(
+    /// What the autoencoder says of a picture, f32 [1, 3, height, width] in [-1, 1].
+    pub(super) fn encode_picture(
         &self,
-        pictures: Tensor<4>,
+        picture: Tensor<4>,
         tiling: bool,
     ) -> Result<LatentDistribution, EngineError> {
+        #[cfg(test)]
+        assert!(
+            picture.dims()[0] == 1 && (tiling || !self.short_of_memory),
+            "out of device memory allocating 64 bytes"
+        );
         let mut encoder = self
             .vae_encoder
             .lock()
@@ -196,8 +203,8 @@ impl Engine {
             }
         };
         Ok(match tiling {
-            true => encoder.encode_tiled(pictures),
-            false => encoder.encode(pictures),
+            true => encoder.encode_tiled(picture),
+            false => encoder.encode(picture),
         })
     }
 }
@@ -208,11 +215,15 @@ impl Session<'_> {
         self.denoising.remaining()
     }
 
-    /// Recorded passes of guidance so far, each over the whole batch.
-    pub fn recorded_passes(&self) -> usize {
-        (self.plugins.iter())
-            .map(|hook| hook.recorded_passes())
-            .sum()
+    /// Recorded passes of guidance so far, of each picture that is left.
+    pub fn recorded_passes(&self) -> Vec<usize> {
+        let mut passes = vec![0; self.latents().dims()[0]];
+        for hook in &self.plugins {
+            for (all, of_hook) in passes.iter_mut().zip(hook.recorded_passes()) {
+                *all += of_hook;
+            }
+        }
+        passes
     }
 
     /// Rows through the network so far, of each picture that is left; guidance's own passes are not counted.
@@ -245,6 +256,23 @@ impl Session<'_> {
         engine.with_memory(Task::Denoise, request, pictures, || {
             let mut hooks = join(&mut self.plugins, hooks);
             Ok(self.denoising.advance(steps, &mut hooks)?)
+        })
+    }
+
+    /// Runs `read`, which brings something of the batch to the host: a GPU says only then that memory ran out in the
+    /// steps before.
+    ///
+    /// # Errors
+    /// Those of `read`, a device that fails, want of memory.
+    pub fn reading<T>(
+        &self,
+        read: impl FnOnce() -> Result<T, EngineError>,
+    ) -> Result<T, EngineError> {
+        let pictures = self.latents().dims()[0];
+        (self.engine).with_memory(Task::Denoise, &self.request, pictures, || {
+            let waited = self.engine.device.sync();
+            waited.map_err(|error| DenoiseError::Device(format!("{error:?}")))?;
+            read()
         })
     }
 
@@ -288,4 +316,85 @@ fn join<'a>(
         .map(|hook| hook.as_mut() as &mut dyn Hook);
     let hooks = hooks.iter_mut().map(|hook| &mut **hook as &mut dyn Hook);
     plugins.chain(hooks).collect()
+}
+
+#[cfg(test)]
+#[cfg(feature = "toybox")]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::device;
+    use crate::engine::Blueprint;
+    use crate::request::{Dtype, ModelRequest};
+
+    /// An engine, and two requests that start from a picture.
+    fn starts() -> (Engine, [Request; 2]) {
+        crate::memory::silence_panics();
+        let model = ModelRequest::new("toybox", Dtype::F32);
+        let device = device::open("flex".parse().unwrap()).unwrap();
+        let blueprint = Blueprint::open(&model).unwrap();
+        let engine = blueprint.load(&model, &device).unwrap();
+        let one = Request {
+            steps: 2,
+            width: 64,
+            height: 64,
+            init: Some(InitImage {
+                path: Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/pictures/rgb.png"),
+                strength: 1.0,
+                sha256: None,
+                upscale: None,
+            }),
+            ..engine.request("a dog to the left of a cat")
+        };
+        let other = Request {
+            seed: 1,
+            ..one.clone()
+        };
+        (engine, [one, other])
+    }
+
+    #[test]
+    fn start_pictures_are_encoded_one_at_a_time() {
+        let (engine, requests) = starts();
+        // Two at once would fail as if memory had run out.
+        assert_eq!(engine.latents(&requests, &mut []).unwrap().dims()[0], 2);
+    }
+
+    #[test]
+    fn tiles_are_offered_where_a_start_picture_has_no_room() {
+        let (mut engine, requests) = starts();
+        engine.short_of_memory = true;
+        let error = engine.latents(&requests, &mut []).err().unwrap();
+        let short = error.out_of_memory().unwrap();
+        assert!(short.ways.contains(&"--vae-tiling".to_string()));
+        let tiled = requests.map(|request| Request {
+            vae_tiling: true,
+            ..request
+        });
+        assert!(engine.latents(&tiled, &mut []).is_ok());
+    }
+
+    #[test]
+    fn encoding_is_estimated_where_there_is_a_start_picture() {
+        let (engine, [started, _]) = starts();
+        let plain = Request {
+            init: None,
+            ..started.clone()
+        };
+        let needs = |request: &Request| engine.needs(request, 1).unwrap();
+        assert_eq!(needs(&plain).encode, 0);
+        let same = needs(&started);
+        assert!(same.encode > 0 && same.work(false) == needs(&plain).work(false));
+        // One that is cut afterwards is larger than what is decoded.
+        let mut cut = started;
+        if let Some(init) = &mut cut.init {
+            init.upscale = Some(Upscale {
+                by: Upscaler::Lanczos,
+                width: 2048,
+                height: 2048,
+            });
+        }
+        assert_eq!(needs(&cut).work(false), needs(&cut).encode);
+    }
 }

@@ -10,21 +10,18 @@ use crate::prompt::Prompt;
 use crate::prompt::compose::{self, Part};
 use crate::prompt::schedule::{ScheduleError, Segment, first_pass, second_pass, sequence};
 use crate::request::Request;
-use crate::sampling::schedulers::{Schedule, Scheduler, SchedulerKind};
+use crate::sampling::schedulers::{Schedule, Scheduler, SchedulerError, SchedulerKind};
 
 /// Pairs of a prompt and a negative prompt.
 pub(super) type Texts = Vec<(String, String)>;
 
-/// The prompt of the last step of `request`: what the picture should show, with every prompt schedule resolved.
+/// The prompt of the last step of `request`, which takes so many UNet `calls`: what the picture should show, with every
+/// prompt schedule resolved. PNGs say how many; [`Blueprint::steps`] counts them with the checkpoint at hand.
 ///
 /// # Errors
 /// A prompt that changes at a step that the run does not have.
-pub fn final_prompt(request: &Request) -> Result<String, EngineError> {
-    last_prompt(request, request.steps)
-}
-
-pub(super) fn last_prompt(request: &Request, steps: usize) -> Result<String, EngineError> {
-    let last = timeline(request, steps)?.pop();
+pub fn final_prompt(request: &Request, calls: usize) -> Result<String, EngineError> {
+    let last = timeline(request, calls)?.pop();
     Ok(last.map_or_else(|| request.prompt.clone(), |(prompt, _)| prompt))
 }
 
@@ -72,6 +69,22 @@ impl Blueprint {
     ) -> Result<(), EngineError> {
         let (before, steps) = (self.steps(first)?, self.steps(second)?);
         rewrite_prompts(second, |prompt| second_pass(prompt, before, steps))
+    }
+
+    /// Takes out of `request` what does nothing with its scheduler, its guidance scale and this checkpoint: the share of
+    /// fresh noise, the spacing of timesteps, the steps of classifier-free guidance. For a request with which a picture was
+    /// made before: nobody asks for them now. Where somebody does, [`check`](Self::check) refuses them.
+    ///
+    /// # Errors
+    /// As [`scheduler_name`](Self::scheduler_name).
+    pub fn drop_inert(&self, request: &mut Request) -> Result<(), EngineError> {
+        let scheduler = plain_scheduler(&self.checkpoint, request)?;
+        request.eta = request.eta.filter(|_| scheduler.kind().has_eta());
+        let spacing = request.timestep_spacing;
+        request.timestep_spacing = spacing.filter(|_| scheduler.reads_spacing());
+        let guided = self.is_guided(request);
+        request.guidance_steps = request.guidance_steps.filter(|_| guided);
+        Ok(())
     }
 
     /// The texts that the network reads at each of `steps` steps: those of [`timeline`], without the negative prompt where no
@@ -208,22 +221,33 @@ fn beginning(text: &str) -> String {
     }
 }
 
-fn scheduler(checkpoint: &Checkpoint, request: &Request) -> Result<Scheduler, EngineError> {
+/// The scheduler of `request`, without what else it says about sampling.
+fn plain_scheduler(checkpoint: &Checkpoint, request: &Request) -> Result<Scheduler, EngineError> {
     let kind = request
         .scheduler
         .as_deref()
         .map(str::parse::<SchedulerKind>)
         .transpose()?;
     let scheduler = Scheduler::from_config(checkpoint.scheduler_config(), kind)?;
-    let scheduler = match checkpoint.family() {
+    Ok(match checkpoint.family() {
         Family::Sd1 | Family::Sd2 => scheduler.corrected(),
         // SDXL's pipeline takes it as it is.
         Family::Sdxl => scheduler,
-    };
-    Ok(match request.timestep_spacing {
-        Some(spacing) => scheduler.with_spacing(spacing)?,
-        None => scheduler,
     })
+}
+
+fn scheduler(checkpoint: &Checkpoint, request: &Request) -> Result<Scheduler, EngineError> {
+    let scheduler = plain_scheduler(checkpoint, request)?;
+    let Some(spacing) = request.timestep_spacing else {
+        return Ok(scheduler);
+    };
+    let kind = scheduler.kind();
+    let reads = scheduler.reads_spacing();
+    let spaced = scheduler.with_spacing(spacing)?;
+    match reads {
+        true => Ok(spaced),
+        false => Err(SchedulerError::KarrasSpacing(kind).into()),
+    }
 }
 
 /// The schedule of `request` and the index of its first step.

@@ -63,7 +63,7 @@ impl Engine {
     /// The encoder cannot be loaded.
     pub fn picture_latents(&self, picture: &Picture) -> Result<LatentDistribution, EngineError> {
         let picture = picture.to_tensor(&self.device).unsqueeze() * 2.0 - 1.0;
-        self.encode_pictures(picture, false)
+        self.encode_picture(picture, false)
     }
 
     /// What the UNet works on is `(latents − shift) · scale` of the autoencoder's: shift and scale.

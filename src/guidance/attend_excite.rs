@@ -5,10 +5,10 @@ use burn::tensor::{Tensor, TensorData};
 
 use super::gradient::{MapLoss, Stage};
 use super::maps::{MapGroup, Pooling, object_maps, selector, smooth};
+use super::shares::{Texts, TokenRange};
 use super::steps::{Refinement, StepSize};
 use super::{
     GuidanceConfig, GuidanceError, GuidanceMethod, Loss, Needs, Network, Preset, Settings, Target,
-    TokenRange, among_tokens,
 };
 
 /// The method.
@@ -64,7 +64,7 @@ impl Loss for Constants {
     fn passes(&self, targets: &[Target]) -> Result<Vec<Box<dyn MapLoss>>, GuidanceError> {
         Ok(vec![Box::new(BatchLoss {
             constants: self.clone(),
-            text: targets.iter().map(|target| target.text.clone()).collect(),
+            texts: Texts::of(targets),
             objects: targets.iter().map(Target::positions).collect(),
         })])
     }
@@ -73,8 +73,8 @@ impl Loss for Constants {
 /// The loss for a batch.
 struct BatchLoss {
     constants: Constants,
-    /// Positions of the tokens of text.
-    text: Vec<Vec<usize>>,
+    /// Where its texts stand.
+    texts: Texts,
     /// Token positions by sample and object.
     objects: Vec<Vec<Vec<usize>>>,
 }
@@ -93,7 +93,7 @@ impl MapLoss for BatchLoss {
 
     fn losses(&self, maps: &MapGroup, _before: Option<&MapGroup>, _stage: Stage) -> Tensor<1> {
         let device = maps.maps.device().without_autodiff();
-        let shares = among_tokens(maps.maps.clone(), self.constants.range, &self.text);
+        let shares = (self.texts).shares(maps.maps.clone(), self.constants.range);
         let selector = selector(&self.objects, shares.dims()[3], &device);
         let mut images = object_maps(shares, maps.size, selector);
         if self.constants.smoothing {

@@ -9,10 +9,10 @@ use prepose_kernels::matmul;
 use super::boxes::{BBox, Rounding};
 use super::gradient::{MapLoss, Stage};
 use super::maps::{MapGroup, Pooling, object_maps, selector, smooth};
+use super::shares::{Texts, TokenRange};
 use super::steps::{Refinement, StepSize};
 use super::{
     GuidanceConfig, GuidanceError, GuidanceMethod, Loss, Needs, Network, Preset, Settings, Target,
-    TokenRange, among_tokens,
 };
 
 /// The method.
@@ -87,7 +87,7 @@ impl Loss for Constants {
         let (objects, boxes) = (targets.iter()).map(Target::boxed).unzip();
         Ok(vec![Box::new(BatchLoss {
             constants: self.clone(),
-            text: targets.iter().map(|target| target.text.clone()).collect(),
+            texts: Texts::of(targets),
             objects,
             boxes,
         })])
@@ -97,8 +97,8 @@ impl Loss for Constants {
 /// The loss for a batch.
 struct BatchLoss {
     constants: Constants,
-    /// Positions of the tokens of text.
-    text: Vec<Vec<usize>>,
+    /// Where its texts stand.
+    texts: Texts,
     /// Token positions by sample and object, of objects with a box.
     objects: Vec<Vec<Vec<usize>>>,
     boxes: Vec<Vec<BBox>>,
@@ -124,7 +124,7 @@ impl MapLoss for BatchLoss {
         let constants = &self.constants;
         let device = maps.maps.device().without_autodiff();
         let [rows, columns] = maps.size;
-        let shares = among_tokens(maps.maps.clone(), constants.range, &self.text);
+        let shares = (self.texts).shares(maps.maps.clone(), constants.range);
         let selector = selector(&self.objects, shares.dims()[3], &device);
         let most = selector.dims()[2];
         let mut images = object_maps(shares, maps.size, selector);

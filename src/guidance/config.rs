@@ -300,10 +300,15 @@ impl GuidanceConfig {
         let sequence = self.combine == Some(Combination::Sequence);
         let once = self.one_pass || self.method.refinement() == Refinement::None;
         let learned = self.method.is_learned();
+        // What a repeated step ends by is nothing to a method that repeats none.
+        let repeats = |option| reads(option) && self.refine != Some(false);
         let unread = [
             ("steer", self.classifier.is_some() && !learned),
-            ("updates", self.updates.is_some() && !reads("updates")),
-            ("threshold", self.threshold.is_some() && !reads("threshold")),
+            ("updates", self.updates.is_some() && !repeats("updates")),
+            (
+                "threshold",
+                self.threshold.is_some() && !repeats("threshold"),
+            ),
             ("layers", self.layers.is_some() && learned),
             ("resolution", self.resolution.is_some() && learned),
             ("one-pass", self.one_pass && learned),

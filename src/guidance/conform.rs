@@ -7,10 +7,10 @@ use prepose_kernels::matmul;
 
 use super::gradient::{MapLoss, Stage};
 use super::maps::{MapGroup, Pooling, object_maps, selector, smooth};
+use super::shares::{Texts, TokenRange};
 use super::steps::{Refinement, StepSize};
 use super::{
     GuidanceConfig, GuidanceError, GuidanceMethod, Loss, Needs, Network, Preset, Settings, Target,
-    TokenRange, among_tokens,
 };
 use crate::prompt::scene::TokenPolicy;
 
@@ -84,7 +84,7 @@ impl Loss for Constants {
         let (tokens, groups) = targets.iter().map(words).unzip();
         Ok(vec![Box::new(BatchLoss {
             constants: self.clone(),
-            text: targets.iter().map(|target| target.text.clone()).collect(),
+            texts: Texts::of(targets),
             tokens,
             groups,
         })])
@@ -102,8 +102,8 @@ fn words(target: &Target) -> (Vec<Vec<usize>>, Vec<usize>) {
 /// The loss for a batch.
 struct BatchLoss {
     constants: Constants,
-    /// Positions of the tokens of text.
-    text: Vec<Vec<usize>>,
+    /// Where its texts stand.
+    texts: Texts,
     /// By sample and word: its token's position, as [`selector`] wants it.
     tokens: Vec<Vec<Vec<usize>>>,
     /// By sample and word: which object it belongs to.
@@ -137,7 +137,7 @@ impl BatchLoss {
     fn embeddings(&self, maps: &MapGroup) -> Tensor<3> {
         let device = maps.maps.device().without_autodiff();
         let shares = match self.constants.range {
-            Some(range) => among_tokens(maps.maps.clone(), range, &self.text),
+            Some(range) => self.texts.shares(maps.maps.clone(), range),
             None => maps.maps.clone(),
         };
         let selector = selector(&self.tokens, shares.dims()[3], &device);

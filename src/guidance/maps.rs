@@ -8,7 +8,7 @@
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use prepose_kernels::matmul;
 use prepose_models::attention::{AttentionProbe, LayerInfo, Place};
-use prepose_models::unet::{UNet, UNetConfig};
+use prepose_models::unet::{CrossAttention, UNet, UNetConfig};
 
 use super::GuidanceError;
 
@@ -170,6 +170,19 @@ impl LayerFilter {
             && (self.prefixes.is_empty()
                 || (self.prefixes.iter()).any(|prefix| begins(layer.name, prefix)))
     }
+
+    /// The same of a layer of a network that is not there yet.
+    pub fn wants_planned(&self, layer: &CrossAttention) -> bool {
+        self.wants(&LayerInfo {
+            name: &layer.name,
+            place: layer.place,
+            index: 0,
+            height: layer.height,
+            width: layer.width,
+            heads: layer.heads,
+            tokens: 0,
+        })
+    }
 }
 
 /// How the maps of several layers and heads are put together.
@@ -206,6 +219,8 @@ pub struct MapGroup {
     pub selector: Option<Tensor<3>>,
     /// The layers by their index in the order of execution.
     pub layers: Vec<usize>,
+    /// Whether one of them is on the way down.
+    pub down: bool,
     /// How many maps went into each of the G.
     pub count: usize,
 }
@@ -273,6 +288,7 @@ impl AttentionProbe for Recorder {
 
     fn record(&mut self, layer: &LayerInfo, probabilities: Tensor<4>) {
         let size = [layer.height, layer.width];
+        let down = layer.place == Place::Down;
         let probabilities = probabilities.cast(DType::F32);
         match &self.pooling {
             Pooling::Mean => {
@@ -281,6 +297,7 @@ impl AttentionProbe for Recorder {
                     Some(group) => {
                         group.maps = group.maps.clone() + sum;
                         group.layers.push(layer.index);
+                        group.down |= down;
                         group.count += layer.heads;
                     }
                     None => self.groups.push(MapGroup {
@@ -288,6 +305,7 @@ impl AttentionProbe for Recorder {
                         maps: sum,
                         selector: None,
                         layers: vec![layer.index],
+                        down,
                         count: layer.heads,
                     }),
                 }
@@ -300,6 +318,7 @@ impl AttentionProbe for Recorder {
                     maps: matmul(probabilities, selector.clone().unsqueeze_dim(1)),
                     selector: Some(selector),
                     layers: vec![layer.index],
+                    down,
                     count: 1,
                 });
             }

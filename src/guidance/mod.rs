@@ -9,6 +9,7 @@
 //! * [`target`]: what one picture should achieve; [`boxes`]: where an object belongs;
 //! * [`grounding`]: GLIGEN's layers, which are no method but go with each;
 //! * [`maps`]: which maps are read, and their mean;
+//! * `shares`: which tokens compete for attention;
 //! * [`gradient`]: the losses' gradient to the latents; [`update`]: the hook that moves them;
 //! * [`score`]: how well maps obey relations, for search.
 //!
@@ -30,12 +31,12 @@ pub mod method;
 pub mod pos;
 pub mod score;
 mod settings;
+mod shares;
 pub mod steer;
 pub mod steps;
 pub mod target;
 pub mod update;
 
-use burn::tensor::{Tensor, TensorData, activation};
 use thiserror::Error;
 
 pub use config::{Combination, GuidanceConfig, Layers, Network, PosLoss, Preset};
@@ -259,6 +260,15 @@ pub enum GuidanceError {
          network that takes the scale itself, such as LCM's; leave out --attention-half"
     )]
     NoNegativeHalf,
+    /// No layer with one of the heads.
+    #[error(
+        "the layers that are read have none of the heads of --attention-heads, only heads 0 to {}; ask for some of these",
+        there.saturating_sub(1)
+    )]
+    NoHead {
+        /// How many heads one of them has at most.
+        there: usize,
+    },
     /// No such layer.
     #[error(
         "the network has no layer {name:?} that attends to the text; it has {}",
@@ -281,39 +291,4 @@ pub enum GuidanceError {
 fn list(items: impl IntoIterator<Item = impl ToString>) -> String {
     let items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
     items.join(", ")
-}
-
-/// Which tokens compete for attention.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TokenRange {
-    /// Those of text.
-    Text,
-    /// All but the first and the last of the sequence: end and padding compete, as in the authors' code.
-    AllButEnds,
-}
-
-/// Softmax of 100 times mean maps `[B, 1, cells, tokens]` over the tokens of `range`; the others are 0. `text[b]` are
-/// the positions of the tokens of text.
-fn among_tokens(maps: Tensor<4>, range: TokenRange, text: &[Vec<usize>]) -> Tensor<4> {
-    let tokens = maps.dims()[3];
-    let mut mask = vec![0f32; text.len() * tokens];
-    for (row, text) in mask.chunks_mut(tokens).zip(text) {
-        // Far below any score, which is at most 100.
-        let out = -1e4;
-        match range {
-            TokenRange::AllButEnds => {
-                row[0] = out;
-                row[tokens - 1] = out;
-            }
-            // A sample that is left alone may have no text.
-            TokenRange::Text if text.is_empty() => {}
-            TokenRange::Text => {
-                row.fill(out);
-                text.iter().for_each(|position| row[*position] = 0.0);
-            }
-        }
-    }
-    let device = maps.device().without_autodiff();
-    let mask = TensorData::new(mask, [text.len(), 1, 1, tokens]);
-    activation::softmax(maps * 100.0 + Tensor::from_data(mask, &device), 3)
 }

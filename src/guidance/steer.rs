@@ -9,7 +9,7 @@ use prepose_models::steer::cross_entropy;
 
 use super::classifier::{Classifier, RELATIONS, inputs};
 use super::gradient::{MapLoss, NoiseLevel, Stage};
-use super::maps::{LayerRule, MapGroup, Pooling};
+use super::maps::{LayerRule, MIN_SIDE, MapGroup, Pooling};
 use super::pos::Pos;
 use super::steps::{Refinement, StepSize};
 use super::{
@@ -295,7 +295,7 @@ fn by_number(target: &Target) -> Target {
     Target {
         objects: objects.collect(),
         relations: target.relations.clone(),
-        text: Vec::new(),
+        ..Target::default()
     }
 }
 
@@ -311,21 +311,20 @@ struct BatchLoss {
 }
 
 impl BatchLoss {
-    /// The mean maps over all heads of the layers that PoS reads, `[B, 1, cells, objects]`.
+    /// The mean maps over all heads of the layers that PoS reads ([`LayerRule::Size`]), `[B, 1, cells, objects]`.
     fn mean(groups: &[MapGroup]) -> Option<MapGroup> {
-        let usable = |side: usize| side >= super::maps::MIN_SIDE;
-        let sides = groups.iter().map(|group| group.size[0].min(group.size[1]));
-        let smallest = sides.clone().filter(|side| usable(*side)).min();
-        let side = smallest.or(sides.max())?;
-        let read = groups
-            .iter()
-            .filter(|group| group.size[0].min(group.size[1]) == side);
+        let mut down = groups.iter().filter(|group| group.down);
+        let largest = down.clone().next();
+        let smallest = down.rfind(|group| group.size[0].min(group.size[1]) >= MIN_SIDE);
+        let anywhere = || groups.iter().max_by_key(|group| group.size);
+        let size = smallest.or(largest).or_else(anywhere)?.size;
+        let read = groups.iter().filter(|group| group.size == size);
         let heads: Vec<Tensor<4>> = read.clone().map(|group| group.maps.clone()).collect();
-        let first = read.clone().next()?;
         Some(MapGroup {
-            size: first.size,
+            size,
             maps: Tensor::cat(heads, 1).mean_dim(1),
             selector: None,
+            down: read.clone().any(|group| group.down),
             layers: read.flat_map(|group| group.layers.clone()).collect(),
             count: 1,
         })
@@ -396,7 +395,53 @@ impl MapLoss for BatchLoss {
 
 #[cfg(test)]
 mod tests {
+    use burn::tensor::Device;
+
     use super::*;
+
+    /// The size and the layers of the maps that PoS's loss gets beside the classifier's, from two blocks on the way down, the
+    /// middle block and two on the way up with so many cells a side, one layer each.
+    fn read_beside(down: [usize; 2], middle: usize) -> ([usize; 2], Vec<usize>) {
+        let [outer, inner] = down;
+        let sides = [
+            (outer, true),
+            (inner, true),
+            (middle, false),
+            (inner, false),
+            (outer, false),
+        ];
+        let group = |(layer, (side, down)): (usize, (usize, bool))| {
+            let maps = vec![layer as f32; 2 * side * side];
+            let maps = TensorData::new(maps, [1, 2, side * side, 1]);
+            MapGroup {
+                size: [side, side],
+                maps: Tensor::from_data(maps, &Device::flex()),
+                selector: None,
+                layers: vec![layer],
+                down,
+                count: 1,
+            }
+        };
+        let groups: Vec<MapGroup> = sides.into_iter().enumerate().map(group).collect();
+        let mean = BatchLoss::mean(&groups).unwrap();
+        let expected = mean.layers.iter().sum::<usize>() as f32 / mean.layers.len() as f32;
+        let values: Vec<f32> = mean.maps.into_data().iter().collect();
+        let wrong = |value: &f32| (value - expected).abs() > 1e-6;
+        assert!(!values.iter().any(wrong), "{values:?}, not {expected}");
+        assert_eq!(values.len(), mean.size[0] * mean.size[1]);
+        (mean.size, mean.layers)
+    }
+
+    #[test]
+    fn beside_the_classifier_pos_reads_what_it_reads_alone() {
+        // SD 1.x at 512 px, and at 712 px, where the middle block has 12 cells a side as well.
+        assert_eq!(read_beside([32, 16], 8), ([16, 16], vec![1, 3]));
+        assert_eq!(read_beside([45, 23], 12), ([23, 23], vec![1, 3]));
+        // SDXL's middle block has the size of the last one on the way down.
+        assert_eq!(read_beside([64, 32], 32), ([32, 32], vec![1, 2, 3]));
+        // Where nothing has enough cells, the largest.
+        assert_eq!(read_beside([8, 4], 2), ([8, 8], vec![0, 4]));
+    }
 
     #[test]
     fn the_classifier_moves_as_far_beside_pos_as_alone() {

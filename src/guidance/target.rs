@@ -16,6 +16,8 @@ pub struct Target {
     pub relations: Vec<StatedRelation>,
     /// Positions of the tokens of text in the conditioning sequence, without start, end and padding.
     pub text: Vec<usize>,
+    /// Tokens in each chunk of that sequence, start and end included; 0 for a sequence of one chunk.
+    pub chunk: usize,
 }
 
 /// An object that is guided.
@@ -51,6 +53,7 @@ impl Target {
         let parsed = Prompt::parse(prompt, tokenizer)?;
         let mut target = Self {
             text: text_positions(&parsed),
+            chunk: tokenizer.max_length(),
             ..Self::default()
         };
         for object in &scene.objects {
@@ -107,7 +110,7 @@ impl Target {
     }
 
     /// The index of the object that a box is for: by phrase, by noun, or any words of the prompt, which then become an
-    /// object; `dog#2` is the second of several.
+    /// object; `dog#2` is the second of several, and `a dog` is `dog`, as objects' phrases have no article.
     fn find(
         &mut self,
         given: &ObjectBox,
@@ -117,11 +120,19 @@ impl Target {
         policy: TokenPolicy,
     ) -> Result<usize, GuidanceError> {
         let name = ObjectName::read(&given.object);
-        let found = scene.named(&name.phrase.to_lowercase());
+        let core = name.core()?;
+        let mut found = scene.named(&name.phrase.to_lowercase());
+        if found.is_empty() {
+            found = scene.named(&core.to_lowercase());
+        }
         if !found.is_empty() {
             return Ok(found[name.among(found.len(), None)?]);
         }
-        let mut spans = prompt.occurrences(name.phrase, tokenizer)?;
+        let mut spans = prompt.occurrences(&core, tokenizer)?;
+        if spans.is_empty() {
+            // Marks such as apostrophes are lost among the core's words.
+            spans = prompt.occurrences(name.phrase, tokenizer)?;
+        }
         if spans.is_empty() {
             return Err(GuidanceError::BoxWithoutObject(given.object.clone()));
         }

@@ -25,6 +25,8 @@ pub struct Guidance {
     recorder: Option<Recorder>,
     pending: Option<Tensor<4>>,
     losses: Vec<(usize, Tensor<1>)>,
+    /// Recorded passes that each sample needed.
+    recorded: Vec<usize>,
     /// The gradients of each pass, where one serves several steps.
     held: Vec<Held>,
     /// The maps of the last guided pass, and of the last one of the step before.
@@ -43,6 +45,7 @@ impl Guidance {
             held: passes.iter().map(|_| Held::default()).collect(),
             passes,
             awake: vec![true; targets.len()],
+            recorded: vec![0; targets.len()],
             settings,
             memory: Memory::default(),
             targets,
@@ -110,6 +113,13 @@ impl Guidance {
         movement * mask
     }
 
+    /// Counts a pass for the samples that `need` it; the others are along because they are in the same batch.
+    fn count(&mut self, need: &[bool]) {
+        for (passes, needed) in self.recorded.iter_mut().zip(need) {
+            *passes += usize::from(*needed);
+        }
+    }
+
     /// One forward pass, and an update of the samples that `chosen` picks by their losses.
     fn update(
         &mut self,
@@ -156,6 +166,7 @@ impl Guidance {
             }
             let unseen = repeat.quirk && (iteration > 0 || !repeat.looks_first);
             let before = active.clone();
+            self.count(&active);
             let after = &mut active;
             self.update(state, pass, stage, |losses| {
                 let losses: Vec<f32> = losses.to_data().iter().collect();
@@ -189,6 +200,7 @@ impl Guidance {
             if !active.contains(&true) {
                 return;
             }
+            self.count(&active);
             let after = &mut active;
             self.update(state, pass, Stage::Update, |losses| {
                 let losses: Vec<f32> = losses.to_data().iter().collect();
@@ -282,6 +294,7 @@ impl Hook for Guidance {
                     continue;
                 }
             }
+            self.count(&acts_on);
             self.update(state, pass, Stage::Update, |_| acts_on);
         }
         Ok(())
@@ -317,6 +330,7 @@ impl Hook for Guidance {
                 NoiseLevel::of(state),
             );
             self.losses.push((state.step, maps.losses.clone()));
+            self.count(&acts_on);
             let gradient = recording.sample_gradient(&maps);
             self.hold(state.step, 0, &gradient);
             self.pending = Some(self.movement(state, gradient, acts_on));
@@ -340,14 +354,15 @@ impl Hook for Guidance {
     fn retain(&mut self, keep: &[usize]) {
         self.targets = keep.iter().map(|row| self.targets[*row].clone()).collect();
         self.awake = keep.iter().map(|row| self.awake[*row]).collect();
+        self.recorded = keep.iter().map(|row| self.recorded[*row]).collect();
         self.maps = self.maps.iter().map(|maps| maps.select(keep)).collect();
         self.held.iter_mut().for_each(|held| held.retain(keep));
         let passes = self.settings.loss.passes(&self.targets);
         self.passes = passes.expect("targets that were checked");
     }
 
-    fn recorded_passes(&self) -> usize {
-        self.losses.len()
+    fn recorded_passes(&self) -> &[usize] {
+        &self.recorded
     }
 
     fn losses(&self) -> &[(usize, Tensor<1>)] {

@@ -32,12 +32,6 @@ pub enum MakeError {
         /// Why not.
         source: Box<RewardError>,
     },
-    /// No layer had any of the heads that were asked for, or no step that was read ran the whole network.
-    #[error(
-        "no attention maps were read: none of the layers has the heads that --attention-heads asks for, or --deep-cache \
-         leaves the layers out in all steps that --attention-every picks"
-    )]
-    NoMaps,
     /// The checkpoint's files could not be hashed.
     #[error(transparent)]
     Weights(#[from] WeightsError),

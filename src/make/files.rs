@@ -9,7 +9,7 @@ use crate::check::clock;
 use crate::output::attention::MapsError;
 use crate::output::files::{WriteError, append_line, parent, prepare_folder, slug};
 use crate::output::manifest::{self, ManifestLine, Place};
-use crate::output::png::{self, PngError};
+use crate::output::png::{self, PngError, Sampled};
 
 /// Why a picture could not be written.
 #[derive(Debug, Error)]
@@ -35,13 +35,15 @@ impl FinishedPicture {
     /// # Errors
     /// It cannot be encoded or written; nothing is left then.
     pub fn save(&self, path: impl AsRef<Path>, device: &str) -> Result<(), PngError> {
-        png::save(
-            path.as_ref(),
-            &self.picture,
-            &self.request,
-            &self.scheduler,
-            device,
-        )
+        let sampled = self.sampled();
+        png::save(path.as_ref(), &self.picture, &self.request, sampled, device)
+    }
+
+    fn sampled(&self) -> Sampled<'_> {
+        Sampled {
+            scheduler: &self.scheduler,
+            calls: Some(self.calls),
+        }
     }
 
     /// Its line in a manifest; `device` is where it was made, `place` where it stands in its run.
@@ -54,7 +56,7 @@ impl FinishedPicture {
     /// # Errors
     /// The encoder's.
     pub fn to_png(&self, device: &str) -> Result<Vec<u8>, ::png::EncodingError> {
-        png::encode(&self.picture, &self.request, &self.scheduler, device)
+        png::encode(&self.picture, &self.request, self.sampled(), device)
     }
 }
 
@@ -91,17 +93,14 @@ impl PictureWriter {
             prepare_folder(folder)?;
             write_maps(picture, folder, &stem(path))?;
         }
-        let FinishedPicture {
-            request, scheduler, ..
-        } = picture;
-        png::save(path, &picture.picture, request, scheduler, &self.device)?;
+        picture.save(path, &self.device)?;
         let manifest = match &self.manifest {
             Some(path) => path.clone(),
             None => parent(path).join("manifest.jsonl"),
         };
         let place = Place {
             run_id: &self.run_id,
-            prompt_id: &slug(&request.prompt),
+            prompt_id: &slug(&picture.request.prompt),
             image_path: &relative(path, parent(&manifest)),
         };
         let mut line = picture.manifest_line(&self.device, &place);

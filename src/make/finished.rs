@@ -14,6 +14,8 @@ pub struct FinishedPicture {
     pub request: Request,
     /// The scheduler's name, also where the request leaves the choice to the checkpoint.
     pub scheduler: String,
+    /// UNet calls that it took; of a search not those of the other candidates.
+    pub calls: usize,
     /// What it shows.
     pub picture: Picture,
     /// Where the network looked, if that was asked for: an entry for each size of map, the most cells first. Of a

@@ -21,7 +21,7 @@ use crate::engine::Engine;
 use crate::output::attention::ObjectMaps;
 use crate::picture::{Picture, PictureTensor};
 use crate::request::{FoundBy, Request, RewardKind, SearchConfig};
-use crate::sampling::denoise::Hook;
+use crate::sampling::denoise::{Hook, UnetRows};
 use crate::search::{AttentionScorer, Found, PictureScorer, Search};
 
 /// Makes pictures with an engine: plain ones in batches, or the best of several candidates. When memory runs out, it
@@ -159,9 +159,11 @@ impl<'a> PictureMaker<'a> {
         let maps = self.read_maps(maps, requests)?;
         let total = started.elapsed().as_secs_f64();
         let mut pictures = Vec::with_capacity(requests.len());
-        for ((request, picture), maps) in requests.iter().zip(made.pictures).zip(maps) {
+        let each = requests.iter().zip(made.pictures).zip(maps);
+        for (((request, picture), maps), passes) in each.zip(made.recorded_passes) {
             pictures.push(FinishedPicture {
                 scheduler: self.engine.scheduler_name(request)?,
+                calls: self.engine.steps(request),
                 request: Request {
                     vae_tiling: made.tiled,
                     ..request.clone()
@@ -170,10 +172,8 @@ impl<'a> PictureMaker<'a> {
                 maps,
                 cost: Cost {
                     unet_calls: self.engine.steps(request),
-                    guided_calls: made.recorded_passes,
-                    // Told where they are not two a step, or one.
-                    rows: (!request.savings.is_none())
-                        .then_some([made.unet_rows.whole, made.unet_rows.shallow]),
+                    guided_calls: passes,
+                    rows: rows(request, made.unet_rows),
                     candidates: 1,
                     seconds: total / requests.len() as f64,
                 },
@@ -219,7 +219,7 @@ impl<'a> PictureMaker<'a> {
         let cost = Cost {
             unet_calls: found.unet_calls,
             guided_calls: found.recorded_passes,
-            rows: None,
+            rows: rows(request, found.unet_rows),
             candidates: search.best_of,
             seconds: started.elapsed().as_secs_f64(),
         };
@@ -240,6 +240,7 @@ impl<'a> PictureMaker<'a> {
             };
             pictures.push(FinishedPicture {
                 scheduler: self.engine.scheduler_name(&request)?,
+                calls: self.engine.steps(&request),
                 request,
                 picture,
                 maps: Vec::new(),
@@ -319,6 +320,11 @@ impl<'a> PictureMaker<'a> {
     }
 }
 
+/// The rows that `request` took through the network, told where they are not two a step, or one.
+fn rows(request: &Request, UnetRows { whole, shallow }: UnetRows) -> Option<[usize; 2]> {
+    (!request.savings.is_none()).then_some([whole, shallow])
+}
+
 #[cfg(test)]
 #[cfg(feature = "toybox")]
 mod tests {
@@ -385,5 +391,9 @@ mod tests {
             let error = make(&failing, search).err().unwrap();
             assert!(matches!(&error, MakeError::Engine(short) if short.out_of_memory().is_some()));
         }
+        // Each time that an engine is used it may be said anew.
+        failing.tile_when_short(true);
+        let made = make(&failing, None).unwrap();
+        assert!(made.pictures[0].request.vae_tiling);
     }
 }

@@ -1,5 +1,7 @@
 //! Attention maps of finished pictures.
 
+use prepose_weights::WeightsError;
+
 use super::error::MakeError;
 use crate::attention_maps::{AttentionMaps, Half, MapSelection};
 use crate::engine::{Blueprint, EngineError};
@@ -23,13 +25,27 @@ impl MapOptions {
     ///
     /// # Errors
     /// A word that the prompt, or the negative prompt, does not have, no words of the negative prompt, no negative half, layers
-    /// that the network does not have, only steps with another text than the final one.
+    /// that the network does not have, heads that none of these has, only steps with another text than the final one.
     pub fn check(&self, blueprint: &Blueprint, request: &Request) -> Result<(), EngineError> {
         self.objects(blueprint, request)?;
         let factor = blueprint.vae_factor();
         let unet = blueprint.checkpoint().unet_config()?;
         let latents = [request.height / factor, request.width / factor];
-        self.selection.layers.resolve(&unet, latents)?;
+        let filter = self.selection.layers.resolve(&unet, latents)?;
+        if let Some(heads) = &self.selection.heads {
+            let layers = unet.cross_attention_layers(latents[0], latents[1]);
+            let layers = layers.map_err(|source| WeightsError::Config {
+                path: blueprint.checkpoint().path().to_path_buf(),
+                source,
+            })?;
+            let read = layers.iter().filter(|layer| filter.wants_planned(layer));
+            // Names without a layer are refused where the network is there.
+            if let Some(there) = read.map(|layer| layer.heads).max()
+                && heads.iter().all(|head| *head >= there)
+            {
+                return Err(GuidanceError::NoHead { there }.into());
+            }
+        }
         let is_final = match self.selection.half {
             Half::Positive => blueprint.has_final_prompt(request)?,
             Half::Negative => blueprint.has_final_negative(request)?,
@@ -73,7 +89,8 @@ impl MapOptions {
         words.collect()
     }
 
-    /// What `hook` has read, brought to the host: for each of `requests` its maps of each size, the most cells first.
+    /// What `hook` has read, brought to the host: for each of `requests` its maps of each size, the most cells first. Where it
+    /// has read nothing, a warning says so: the pictures are there, and are not to be lost.
     pub(super) fn read(
         &self,
         hook: AttentionMaps,
@@ -84,7 +101,10 @@ impl MapOptions {
         let objects = objects.collect::<Result<Vec<_>, _>>()?;
         let read = ObjectMaps::read(&hook.into_steps(), &objects);
         if read.is_empty() {
-            return Err(MakeError::NoMaps);
+            tracing::warn!(
+                "no attention maps were read, and none are kept: --deep-cache leaves the layers out in all steps that \
+                 --attention-every picks; read more steps, with a smaller --attention-every"
+            );
         }
         let mut pictures = vec![Vec::with_capacity(read.len()); requests.len()];
         for of_size in read {

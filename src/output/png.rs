@@ -4,13 +4,19 @@
 //! most tools read, and `prepose`, the whole [`Request`] as JSON, from which the picture can be made
 //! again.
 
+mod made;
+
+use std::ffi::OsStr;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use png::{BitDepth, ColorType};
 use prepose_untrusted::{MAX_PICTURE, printable, read_regular};
+use prepose_weights::hub;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+
+pub use made::{FirstPass, Made, Sampled};
 
 use super::files::{WriteError, write_atomically};
 use super::texts::{MAX_TEXTS, texts};
@@ -103,18 +109,20 @@ impl PngError {
 struct Stored {
     version: String,
     device: String,
+    /// UNet calls, where the request alone does not say how many.
+    calls: Option<usize>,
     request: serde_json::Value,
 }
 
 /// Writes `picture` to `path` with its request; all of it or nothing.
-pub fn save(
+pub fn save<'a>(
     path: &Path,
     picture: &Picture,
     request: &Request,
-    scheduler: &str,
+    sampled: impl Into<Sampled<'a>>,
     device: &str,
 ) -> Result<(), PngError> {
-    let bytes = encode(picture, request, scheduler, device)
+    let bytes = encode(picture, request, sampled, device)
         .map_err(|source| PngError::encode(path, source))?;
     Ok(write_atomically(path, &bytes)?)
 }
@@ -148,58 +156,56 @@ fn encoder<'a>(bytes: &'a mut Vec<u8>, picture: &Picture) -> png::Encoder<'a, &'
 ///
 /// # Errors
 /// A picture without pixels.
-pub fn encode(
+pub fn encode<'a>(
     picture: &Picture,
     request: &Request,
-    scheduler: &str,
+    sampled: impl Into<Sampled<'a>>,
     device: &str,
 ) -> Result<Vec<u8>, png::EncodingError> {
+    let Sampled { scheduler, calls } = sampled.into();
     encode_with_texts(
         picture,
         [
             (PARAMETERS_KEYWORD, parameters(request, scheduler, None)),
-            (REQUEST_KEYWORD, stored(request, device)),
+            (REQUEST_KEYWORD, stored(request, calls, device)),
         ],
     )
 }
 
-/// The picture that a second pass starts from.
-pub struct FirstPass<'a> {
-    /// Its request.
-    pub request: &'a Request,
-    /// The share of noise that was asked for, which is the strength but for what whole steps allow.
-    pub denoising: f64,
-}
-
 /// The bytes of a picture's file that was made from another one in a second pass. `parameters` has both passes, as the web
-/// UI's "hires fix" has them; the request is the second one's.
+/// UI's "hires fix" has them; the request is the second one's, and so are the calls, but the scheduler is the first one's.
 ///
 /// # Errors
 /// A picture without pixels.
-pub fn encode_second(
+pub fn encode_second<'a>(
     picture: &Picture,
     first: &FirstPass,
     request: &Request,
-    scheduler: &str,
+    sampled: impl Into<Sampled<'a>>,
     device: &str,
 ) -> Result<Vec<u8>, png::EncodingError> {
+    let Sampled { scheduler, calls } = sampled.into();
     let parameters = parameters(first.request, scheduler, Some((first, request)));
     encode_with_texts(
         picture,
         [
             (PARAMETERS_KEYWORD, parameters),
-            (REQUEST_KEYWORD, stored(request, device)),
+            (REQUEST_KEYWORD, stored(request, calls, device)),
         ],
     )
 }
 
-fn stored(request: &Request, device: &str) -> String {
-    serde_json::json!({
+fn stored(request: &Request, calls: Option<usize>, device: &str) -> String {
+    let mut stored = serde_json::json!({
         "version": env!("CARGO_PKG_VERSION"),
         "device": device,
         "request": request,
-    })
-    .to_string()
+    });
+    let expected = request.calls(request.scheduler.as_deref());
+    if let Some(calls) = calls.filter(|calls| *calls != expected) {
+        stored["calls"] = calls.into();
+    }
+    stored.to_string()
 }
 
 /// The bytes of a file with these texts inside, each under its keyword.
@@ -279,13 +285,15 @@ fn parameters(
 }
 
 /// What people call a checkpoint: the last part of its path, without the ending of a weights file. What follows a dot in a
-/// folder's name belongs to the name, as in `sd-1.5`.
+/// folder's name belongs to the name, as in `sd-1.5`. A folder of the hub's cache is called by its repository.
 pub fn model_name(checkpoint: &str) -> String {
     let path = Path::new(checkpoint);
     let ending = path.extension().unwrap_or_default();
     let name = match FILES.iter().any(|file| ending.eq_ignore_ascii_case(file)) {
         true => path.file_stem(),
-        false => path.file_name(),
+        false => hub::repository_of(path)
+            .map(OsStr::new)
+            .or(path.file_name()),
     };
     let name = name.unwrap_or(path.as_os_str());
     name.to_string_lossy().into_owned()
@@ -341,13 +349,33 @@ pub fn read_request(path: &Path) -> Result<Request, PngError> {
     read_request_in(&bytes_of(path)?, path)
 }
 
+/// As [`read_request`], with what the picture took.
+///
+/// # Errors
+/// [`PngError`].
+pub fn read_made(path: &Path) -> Result<Made, PngError> {
+    read_made_in(&bytes_of(path)?, path)
+}
+
 /// The request that made the picture in a file's `bytes`; errors call it `path`.
 ///
 /// # Errors
 /// [`PngError`], but for those of opening.
 pub fn read_request_in(bytes: &[u8], path: &Path) -> Result<Request, PngError> {
+    read_made_in(bytes, path).map(|made| made.request)
+}
+
+/// As [`read_request_in`], with what the picture took.
+///
+/// # Errors
+/// As there.
+pub fn read_made_in(bytes: &[u8], path: &Path) -> Result<Made, PngError> {
     let info = info_in(bytes, path)?;
-    let Some((_, text)) = info.texts.iter().find(|(key, _)| key == REQUEST_KEYWORD) else {
+    let text = |keyword: &str| {
+        let mut texts = info.texts.iter();
+        texts.find_map(|(key, text)| (key == keyword).then_some(text.as_str()))
+    };
+    let Some(request) = text(REQUEST_KEYWORD) else {
         return Err(PngError::NoRequest {
             path: path.to_path_buf(),
         });
@@ -359,8 +387,11 @@ pub fn read_request_in(bytes: &[u8], path: &Path) -> Result<Request, PngError> {
             source,
         }
     };
-    let stored: Stored = serde_json::from_str(text).map_err(broken("an unknown version".into()))?;
-    serde_json::from_value(stored.request).map_err(broken(format!("prepose {}", stored.version)))
+    let stored: Stored =
+        serde_json::from_str(request).map_err(broken("an unknown version".into()))?;
+    let request = serde_json::from_value(stored.request);
+    let request = request.map_err(broken(format!("prepose {}", stored.version)))?;
+    Ok(Made::new(request, stored.calls, text(PARAMETERS_KEYWORD)))
 }
 
 #[cfg(test)]
@@ -426,6 +457,7 @@ mod tests {
             ("stabilityai/sd-1.4/", "sd-1.4"),
             ("models/sd-v1.5.safetensors", "sd-v1.5"),
             ("v1-5-pruned.CKPT", "v1-5-pruned"),
+            ("hub/models--me--sd-1.4/snapshots/0a0b", "sd-1.4"),
             ("..", ".."),
         ] {
             assert_eq!(model_name(checkpoint), name);

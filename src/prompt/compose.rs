@@ -4,6 +4,8 @@
 //! is added up, times its weight. `AND` stands in capitals as a word of its own; a colon with a number at the end of a
 //! part is its weight. In a prompt without `AND` nothing is a weight.
 
+use prepose_scene::neutral::{NeutralError, Opening};
+use prepose_scene::schedule::{self, ScheduleError};
 use prepose_scene::{GivenRelation, Scene, SceneError};
 use thiserror::Error;
 
@@ -82,6 +84,46 @@ pub fn scene_of(prompt: &str, relations: &[GivenRelation]) -> Result<Scene, Read
         given => Scene::with_relations(&first, given)
             .or_else(|_| Scene::with_relations(prompt, given))?,
     })
+}
+
+/// Why a prompt has no other form to begin with.
+#[derive(Debug, Error)]
+pub enum OpeningError {
+    /// As [`parts`].
+    #[error(transparent)]
+    Parts(#[from] PromptError),
+    /// A change that the run does not reach.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
+    /// There is no such form of these words.
+    #[error(transparent)]
+    Neutral(#[from] NeutralError),
+}
+
+/// The `form` of `prompt`, in which nothing is scheduled, to begin with. Of a composed prompt it is that of the first part,
+/// which the objects are read from; the other parts and the weights stay.
+///
+/// # Errors
+/// [`OpeningError`].
+pub fn opening(form: Opening, prompt: &str) -> Result<String, OpeningError> {
+    let texts = split(prompt);
+    let [first, _, ..] = texts[..] else {
+        return Ok(form.of(prompt)?);
+    };
+    parts(prompt)?;
+    let (text, _) = weighted(first);
+    let start = first.len() - first.trim_start().len();
+    let (before, after) = (&prompt[..start], &prompt[start + text.len()..]);
+    Ok(format!("{before}{}{after}", form.of(text)?))
+}
+
+/// The `form` of `prompt` to begin a run of `steps` steps with: the [`opening`] of what the run ends with.
+///
+/// # Errors
+/// [`OpeningError`].
+pub fn opening_of_run(form: Opening, prompt: &str, steps: usize) -> Result<String, OpeningError> {
+    let last = schedule::segments(prompt, steps)?.pop();
+    opening(form, last.as_ref().map_or(prompt, |last| &last.text))
 }
 
 /// What stands between the words `AND`.
@@ -187,6 +229,51 @@ mod tests {
         assert!(matches!(none, ReadError::Scene(_)), "{none}");
         let heavy = scene_of("a dog :101 AND a cat", &[]).unwrap_err();
         assert!(matches!(heavy, ReadError::Parts(_)), "{heavy}");
+    }
+
+    #[test]
+    fn a_form_is_of_what_the_run_ends_with() {
+        let begin = |form, prompt: &str| match opening_of_run(form, prompt, 20) {
+            Ok(text) => text,
+            Err(error) => format!("error: {error}"),
+        };
+        for (prompt, neutral, swapped) in [
+            (
+                "a [red:blue:10] car and a dog",
+                "two things",
+                "a dog and a blue car",
+            ),
+            (
+                "a dog and a [cat:bird:.5]",
+                "two animals",
+                "a bird and a dog",
+            ),
+            (
+                " a dog and a cat :2 AND a tree :0.5 AND a house",
+                " two animals :2 AND a tree :0.5 AND a house",
+                " a cat and a dog :2 AND a tree :0.5 AND a house",
+            ),
+            (
+                "a dog and a [cat:bird:.5][ AND a tree:5]",
+                "two animals AND a tree",
+                "a bird and a dog AND a tree",
+            ),
+        ] {
+            assert_eq!(begin(Opening::Neutral, prompt), neutral);
+            assert_eq!(begin(Opening::Swapped, prompt), swapped);
+        }
+        for (prompt, part) in [
+            ("a dog on grass AND a cat on grass :0.7", "--neutral-prompt"),
+            ("AND a dog and a cat", "no object"),
+            ("a dog and a cat :101 AND a tree", "101"),
+            ("a dog and a [cat:bird:20]", "20 steps"),
+        ] {
+            let message = begin(Opening::Neutral, prompt);
+            assert!(
+                message.starts_with("error: ") && message.contains(part),
+                "{message}"
+            );
+        }
     }
 
     #[test]

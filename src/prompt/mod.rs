@@ -156,7 +156,7 @@ impl Prompt {
         for piece in weights::parse(text)? {
             broken |= piece.begins_chunk;
             for token in tokenizer.encode(&piece.text)? {
-                let bytes = piece.origin[token.bytes.start]..piece.origin[token.bytes.end];
+                let bytes = piece.typed(&token.bytes);
                 let text_token = TextToken::new(token.id, bytes, tokenizer);
                 let begins = std::mem::take(&mut broken);
                 match chunks.last_mut() {

@@ -12,7 +12,6 @@ use prepose::check::spatialbench::record::{DetectorRecord, Detectors};
 use prepose::check::spatialbench::{CheckerConfig, Question, Record, Rule, Secondary, Size, joint};
 use prepose::cli::check::{self, Args};
 use prepose::detect::checker::{Asked, Checked, Checker as Eyes};
-use prepose::engine::final_prompt;
 use prepose::prompt::compose;
 use prepose::prompt::scene::{GivenRelation, Scene};
 use pyo3::prelude::*;
@@ -227,20 +226,20 @@ impl Checker {
         relations: &[GivenRelation],
     ) -> PyResult<Wanted> {
         let id = given.stem().unwrap_or_else(|| number.to_string());
-        if let Some(request) = given.request.as_ref().filter(|_| !self.chosen)
-            && let Some(why) = check::refusal_of_the_toybox(&request.model.checkpoint)
+        if let Some(made) = given.made.as_ref().filter(|_| !self.chosen)
+            && let Some(why) = check::refusal_of_the_toybox(&made.request.model.checkpoint)
         {
             return Err(error::new(py, Class::Check, format!("{id}: {why}")));
         }
-        let own = given.request.as_ref().map(|request| &request.relations);
+        let own = given.made.as_ref().map(|made| &made.request.relations);
         let relations = match (relations, own, prompt) {
             ([], Some(own), None) => own,
             _ => relations,
         };
-        let prompt = match (prompt, &given.request) {
+        let prompt = match (prompt, &given.made) {
             (Some(prompt), _) => prompt.to_owned(),
-            (None, Some(request)) => {
-                final_prompt(request).map_err(|error| error::of(py, Class::Option, error))?
+            (None, Some(made)) => {
+                (made.final_prompt()).map_err(|error| error::of(py, Class::Option, error))?
             }
             (None, None) if relations.is_empty() => {
                 let said = format!(

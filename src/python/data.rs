@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use prepose::check::rules::RULES;
 use prepose::cli::{parse, score, suites};
 use prepose::report::bootstrap::Bootstrap;
-use prepose::report::{Report, judged, paired, published, read, tables};
+use prepose::report::{Report, judged, paired, published, read, source, tables};
 use prepose::suite::sets::{self, SETS};
 use prepose::table::Cell;
 use pyo3::prelude::*;
@@ -14,6 +14,7 @@ use pyo3::types::PyDict;
 use serde_json::{Map, Value, json};
 
 use crate::error::{self, Class, without_gil};
+use crate::fork;
 use crate::values::to_python;
 use crate::words;
 
@@ -87,6 +88,9 @@ pub fn score_texts<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let first = [OsStr::new(rule), OsStr::new("texts")];
     let args: score::Args = words::read("score", &first, options, &NOT_OF_SCORE)?;
+    if args.looks() {
+        fork::refuse(py)?;
+    }
     let said = without_gil(py, Class::Check, || score::of_texts(&args, &texts))?;
     to_python(py, &said)
 }
@@ -149,7 +153,11 @@ pub fn read_runs<'py>(
         return Err(error::new(py, Class::Option, said));
     }
     let said = without_gil(py, Class::Run, || {
+        let mut notes = source::undamaged(&locations)?;
         let report = read(&locations, Vec::new(), eval)?;
+        notes.extend(report.caveats());
+        notes.extend(judged::notes(&report));
+        notes.extend(report.unfinished());
         let rates = tables::rates(&report, &bootstrap);
         let pairs = paired::pairs(&report, &bootstrap);
         let mut all = tables::all(&report, &rates, &pairs);
@@ -169,7 +177,7 @@ pub fn read_runs<'py>(
             "pictures": pictures(&report)?,
             "records": records(&report)?,
             "tables": all.collect::<Vec<_>>(),
-            "notes": report.caveats(),
+            "notes": notes,
         }))
     })?;
     to_python(py, &said)
@@ -194,10 +202,7 @@ fn pictures(report: &Report) -> anyhow::Result<Vec<Value>> {
     for method in &report.methods {
         for picture in &method.pictures {
             let place = &report.places[picture.place];
-            let file = picture
-                .image
-                .as_ref()
-                .map(|image| format!("{}/{}{image}", place.store.location(), place.folder));
+            let file = picture.image.as_ref().map(|image| place.locate(image));
             let prompt = &report.prompts.list()[picture.prompt];
             let verdict = method.verdict(picture);
             let reason = picture.records.iter().map(|&at| &method.records[at]);

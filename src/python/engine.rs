@@ -82,7 +82,7 @@ impl Loaded {
         let signing = Signature::begin(&blueprint, ungrounded);
         let networks = running.apply(blueprint.load(&model, &device)?);
         Ok(Self {
-            networks: networks.tiling_when_short(true),
+            networks,
             model,
             device,
             signing: Mutex::new(Some(signing)),
@@ -202,9 +202,20 @@ impl Engine {
             args.check()?;
             let stored = args.stored()?;
             let blueprint = loaded.networks.blueprint();
-            let mut order = Order::new(&args, stored.as_ref(), &loaded.model, blueprint)?;
+            let sign = |request: &mut Wanted| {
+                loaded.signature()?.sign(request);
+                anyhow::Ok(())
+            };
+            let mut order = Order::new(&args, stored.as_ref(), &loaded.model, blueprint, sign)?;
             order.choose_tiling(&args, &loaded.networks)?;
-            Making::new(loaded, order, args.batch(), args.keeps_all())
+            let tiles_when_short = args.tiles_when_short();
+            Making::new(
+                loaded,
+                order,
+                args.batch(),
+                args.keeps_all(),
+                tiles_when_short,
+            )
         })
     }
 

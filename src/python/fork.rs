@@ -6,8 +6,8 @@ use pyo3::prelude::*;
 
 use crate::error::{self, Class};
 
-/// The process that was the first to open an engine, a checker or an oracle. Children that are forked from it inherit this
-/// number, but not the threads that work for all of these: whoever waits for those waits forever.
+/// The process that was the first to open an engine, a checker, an oracle, or networks that look for a rule. Children that are
+/// forked from it inherit this number, but not the threads that work for all of these: whoever waits for those waits forever.
 static FIRST: OnceLock<u32> = OnceLock::new();
 
 /// Refuses networks to a process whose parent has opened some before the fork.
@@ -22,7 +22,7 @@ pub fn refuse(py: Python) -> PyResult<()> {
     Err(error::new(
         py,
         Class::Engine,
-        "this process was forked from one that had opened an engine, a checker or an oracle, whose threads are not here; \
-         start processes with multiprocessing's \"spawn\", or open engines and checkers only in the children",
+        "this process was forked from one that had opened an engine, a checker, an oracle, or a network to score with, whose \
+         threads are not here; start processes with multiprocessing's \"spawn\", or open such things only in the children",
     ))
 }

@@ -26,6 +26,8 @@ pub struct Making {
     search: Option<SearchConfig>,
     maps: Option<MapOptions>,
     keeps_all: bool,
+    /// Whether pictures are decoded in tiles when memory runs out without.
+    tiles_when_short: bool,
     rest: Mutex<Rest>,
 }
 
@@ -43,6 +45,7 @@ impl Making {
         order: Order,
         batch: BatchSize,
         keeps_all: bool,
+        tiles_when_short: bool,
     ) -> anyhow::Result<Self> {
         let judge = order.load_detector(&loaded.device.device)?;
         let batch = batch.choose(&loaded.networks, &order.requests[0], 1)?;
@@ -50,6 +53,7 @@ impl Making {
             search: order.search,
             maps: order.maps,
             keeps_all,
+            tiles_when_short,
             rest: Mutex::new(Rest {
                 requests: order.requests.into(),
                 batch,
@@ -59,7 +63,7 @@ impl Making {
         })
     }
 
-    /// A picture for each of `requests`, of which there is one at least.
+    /// A picture for each of `requests`, of which there is one at least; in tiles only where its request says so.
     pub fn of_requests(
         loaded: Arc<Loaded>,
         requests: Vec<Wanted>,
@@ -70,6 +74,7 @@ impl Making {
             search: None,
             maps: None,
             keeps_all: false,
+            tiles_when_short: false,
             rest: Mutex::new(Rest {
                 requests: requests.into(),
                 batch,
@@ -88,7 +93,11 @@ impl Making {
         // Another thread may be making pictures.
         py.detach(|| {
             let rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner);
-            rest.requests.iter().cloned().map(Request).collect()
+            rest.requests
+                .iter()
+                .cloned()
+                .map(|request| Request(request, None))
+                .collect()
         })
     }
 
@@ -143,6 +152,7 @@ impl Making {
             .with_judge(judge.as_ref().map(|judge| &**judge as &dyn Detector))
             .with_maps(self.maps.clone())
             .keeping_all(self.keeps_all);
+        (self.loaded.networks).tile_when_short(self.tiles_when_short);
         let made = maker.make(requests_left, self.search.as_ref(), &mut [&mut watch]);
         if let Some(failure) = watch.failure {
             return Err(failure.into());

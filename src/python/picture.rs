@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use prepose::make::FinishedPicture;
-use prepose::output::png;
+use prepose::output::png::{self, Made};
 use prepose::picture::Picture as Pixels;
-use prepose::request::Request as Wanted;
 use prepose_untrusted::read_regular;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -62,7 +61,7 @@ impl Picture {
 
     #[getter]
     fn request(&self) -> Request {
-        Request(self.made.request.clone())
+        Request(self.made.request.clone(), Some(self.made.calls))
     }
 
     #[getter]
@@ -143,7 +142,7 @@ pub struct Given {
     /// What it shows.
     pub pixels: Pixels,
     /// What made it, where it says so.
-    pub request: Option<Wanted>,
+    pub made: Option<Made>,
     /// Its file, where it has one.
     pub path: Option<PathBuf>,
 }
@@ -156,7 +155,10 @@ impl Given {
             let made = &picture.get().made;
             return Ok(Self {
                 pixels: made.picture.clone(),
-                request: Some(made.request.clone()),
+                made: Some(Made {
+                    request: made.request.clone(),
+                    calls: made.calls,
+                }),
                 path: None,
             });
         }
@@ -199,7 +201,7 @@ impl Given {
     fn of(pixels: Pixels) -> PyResult<Self> {
         Ok(Self {
             pixels,
-            request: None,
+            made: None,
             path: None,
         })
     }
@@ -220,7 +222,7 @@ impl Given {
         Ok(Self {
             pixels: decoded(py, bytes, name)?,
             // Pictures of other programs carry none.
-            request: png::read_request_in(bytes, name).ok(),
+            made: png::read_made_in(bytes, name).ok(),
             path: None,
         })
     }

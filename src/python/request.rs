@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use prepose::engine::final_prompt;
-use prepose::output::png;
+use prepose::output::png::{self, Made};
 use prepose::request::Request as Wanted;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -15,9 +15,17 @@ use crate::values::{json_of, to_python};
 /// Everything that decides what one picture looks like; PNGs made by prepose carry it.
 #[pyclass(frozen, module = "prepose._prepose")]
 #[derive(Clone)]
-pub struct Request(pub Wanted);
+pub struct Request(
+    pub Wanted,
+    /// UNet calls of the picture that it is of, where there is one.
+    pub Option<usize>,
+);
 
 impl Request {
+    fn of(Made { request, calls }: Made) -> Self {
+        Self(request, Some(calls))
+    }
+
     fn value(&self, py: Python) -> PyResult<Value> {
         serde_json::to_value(&self.0).map_err(|error| error::of(py, Class::Option, error))
     }
@@ -36,22 +44,22 @@ impl Request {
             let error = anyhow::Error::new(error).context("this is not a request");
             error::of(fields.py(), Class::Option, error)
         });
-        read.map(Self)
+        read.map(|wanted| Self(wanted, None))
     }
 
     /// The request of the PNG at `path`.
     #[staticmethod]
     fn from_png(py: Python, path: PathBuf) -> PyResult<Self> {
-        let read = png::read_request(&path);
-        read.map(Self)
+        let read = png::read_made(&path);
+        read.map(Self::of)
             .map_err(|error| error::of(py, Class::Picture, error))
     }
 
     /// The request of the PNG in `bytes`; None if they are no PNG by prepose.
     #[staticmethod]
     fn _from_png_bytes(bytes: &Bound<PyBytes>) -> Option<Self> {
-        let read = png::read_request_in(bytes.as_bytes(), Path::new("these bytes"));
-        read.ok().map(Self)
+        let read = png::read_made_in(bytes.as_bytes(), Path::new("these bytes"));
+        read.ok().map(Self::of)
     }
 
     fn to_json(&self, py: Python) -> PyResult<String> {
@@ -92,7 +100,9 @@ impl Request {
     /// The prompt of the last step: what the picture should show.
     #[getter]
     fn _final_prompt(&self, py: Python) -> PyResult<String> {
-        final_prompt(&self.0).map_err(|error| error::of(py, Class::Option, error))
+        let scheduler = self.0.scheduler.as_deref();
+        let calls = self.1.unwrap_or_else(|| self.0.calls(scheduler));
+        final_prompt(&self.0, calls).map_err(|error| error::of(py, Class::Option, error))
     }
 
     /// What should hold instead of what the prompt states, as texts with bars.

@@ -79,18 +79,7 @@ fn by_prompt<P: Eq + Hash>(verdicts: impl Iterator<Item = (P, Verdict)>) -> Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn record(prompt: usize, seed: usize, verdict: &str) -> Record {
-        serde_json::from_value(serde_json::json!({
-            "sample_id": format!("m_p{prompt}_seed{seed:04}"), "prompt_id": format!("p{prompt}"),
-            "relation": "left_of", "object_a": "dog", "object_b": "cat",
-            "verdict_raw": verdict, "verdict_reason": null, "conf": 0.5,
-            "conf_components": { "detection": 1.0, "geometry": 1.0, "stability": 1.0, "agreement": 1.0 },
-            "detectors": { "primary": { "type": "toybox", "detections": [] } },
-            "selected": {}, "geometry": { "delta": null, "margin": 0.1, "iou_ab": null }, "overlay_path": null,
-        }))
-        .unwrap()
-    }
+    use crate::testing::record;
 
     #[test]
     fn prompts_are_drawn_and_not_pictures() {

@@ -39,6 +39,14 @@ pub enum SourceError {
         /// Where it is, too.
         second: String,
     },
+    /// Results are not as they were written.
+    #[error("{run} is damaged: {files}; `prepose verify {run} --mend` remakes what it can")]
+    Damaged {
+        /// Where the run is.
+        run: String,
+        /// Some of them, and what has become of each.
+        files: String,
+    },
     /// There is nothing to report yet.
     #[error("no picture is finished yet in {0}")]
     Empty(String),

@@ -43,6 +43,8 @@ mod scored;
 pub mod source;
 mod stats;
 pub mod tables;
+#[cfg(test)]
+mod testing;
 mod titled;
 
 pub use error::SourceError;

@@ -1,6 +1,7 @@
 //! What a report is of.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -88,6 +89,20 @@ pub struct Place {
     pub store: Arc<dyn Store>,
     /// The folder within it, with a slash at its end; empty if it is the store's root.
     pub folder: String,
+}
+
+impl Place {
+    /// Where a file is that the method's folder names: on this machine a path, in an object store an address.
+    pub fn locate(&self, file: &str) -> String {
+        let location = self.store.location();
+        match location.contains("://") {
+            true => format!("{location}/{}{file}", self.folder),
+            // A path from the root stays as it is.
+            false => (Path::new(&location).join(&self.folder).join(file))
+                .to_string_lossy()
+                .into_owned(),
+        }
+    }
 }
 
 /// What one method made.
@@ -256,6 +271,18 @@ impl Report {
         caveats
     }
 
+    /// What is still to be made, in words; none if nothing is.
+    pub fn unfinished(&self) -> Option<String> {
+        let open = self.methods.iter().filter(|method| !method.is_complete());
+        let open: Vec<String> = open
+            .map(|method| {
+                let planned = method.planned.unwrap_or_default();
+                format!("{} {} of {planned}", method.name, method.pictures.len())
+            })
+            .collect();
+        (!open.is_empty()).then(|| format!("not finished; pictures so far: {}", open.join(", ")))
+    }
+
     /// What people say of the pictures.
     pub fn labels(&self) -> impl Iterator<Item = &Label> {
         let pictures = self.methods.iter().flat_map(|method| &method.pictures);
@@ -306,5 +333,38 @@ impl Prompts {
         });
         self.places.insert((run, id.to_owned()), place);
         place
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{method, picture, report};
+    use prepose_store::LocalStore;
+
+    #[test]
+    fn a_file_of_a_method_is_in_its_folder_or_where_its_path_says() {
+        let place = |folder: &str| Place {
+            store: Arc::new(LocalStore::new(Path::new("runs/a"))),
+            folder: folder.into(),
+        };
+        assert_eq!(place("m/").locate("images/1.png"), "runs/a/m/images/1.png");
+        assert_eq!(place("").locate("1.png"), "runs/a/1.png");
+        assert_eq!(place("m/").locate("/else/1.png"), "/else/1.png");
+    }
+
+    #[test]
+    fn what_is_not_finished_is_told() {
+        let mut half = method("half", vec![picture("half", 0, 0)]);
+        half.planned = Some(2);
+        let whole = method("whole", vec![picture("whole", 0, 0)]);
+        let mut report = report(vec![half, whole], Prompts::default());
+        let told = report.unfinished();
+        assert_eq!(
+            told.as_deref(),
+            Some("not finished; pictures so far: half 1 of 2")
+        );
+        report.methods.remove(0);
+        assert_eq!(report.unfinished(), None);
     }
 }

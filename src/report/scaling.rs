@@ -137,55 +137,25 @@ pub fn table(points: &[Point]) -> Table {
 mod tests {
     use super::super::model::{Picture, Prompts};
     use super::*;
+    use crate::testing::{method, picture, record, report};
     use prepose_check::prompt::SuitePrompt;
     use prepose_check::sample::Scores;
-    use prepose_check::spatialbench::Record;
-
-    fn record(verdict: &str) -> Record {
-        serde_json::from_value(serde_json::json!({
-            "sample_id": "m_p0_seed0000", "prompt_id": "p0", "relation": "left_of", "object_a": "dog", "object_b": "cat",
-            "verdict_raw": verdict, "verdict_reason": null, "conf": 0.5,
-            "conf_components": { "detection": 1.0, "geometry": 1.0, "stability": 1.0, "agreement": 1.0 },
-            "detectors": { "primary": { "type": "toybox", "detections": [] } },
-            "selected": {}, "geometry": { "delta": null, "margin": 0.1, "iou_ab": null }, "overlay_path": null,
-        }))
-        .unwrap()
-    }
 
     #[test]
     fn a_picture_passes_if_all_its_relations_hold() {
         let picture = |seed: u64, records: [usize; 2]| Picture {
-            sample_id: format!("m_p0_seed{seed:04}"),
-            prompt: 0,
-            seed,
-            size: None,
-            place: 0,
-            image: None,
-            maps: Vec::new(),
-            masks: Vec::new(),
             records: records.into(),
             scores: Some(Scores::default()),
-            labels: Vec::new(),
+            ..picture("m", 0, seed)
         };
+        let verdicts = ["PASS", "PASS", "PASS", "FAIL"];
         let method = Method {
-            name: "m".into(),
-            run: 0,
-            pictures: vec![picture(0, [0, 1]), picture(1, [2, 3])],
-            records: ["PASS", "PASS", "PASS", "FAIL"].map(record).into(),
-            others: Vec::new(),
-            quality: Vec::new(),
-            planned: None,
-            refused: Vec::new(),
+            records: verdicts.map(|verdict| record(0, 0, verdict)).into(),
+            ..method("m", vec![picture(0, [0, 1]), picture(1, [2, 3])])
         };
         let mut prompts = Prompts::default();
         prompts.find(0, "p0", SuitePrompt::default);
-        let report = Report {
-            runs: Vec::new(),
-            places: Vec::new(),
-            methods: vec![method],
-            prompts,
-            ambiguous_labels: 0,
-        };
+        let report = report(vec![method], prompts);
         // Three relations of four hold, and all of one picture of two.
         assert_eq!(others(&report, &[])[0].pass_rate, Some(0.5));
     }

@@ -234,11 +234,11 @@ mod tests {
     use super::super::model::{Picture, Prompts};
     use super::super::paired;
     use super::*;
-    use prepose_check::prompt::SuitePrompt;
-    use prepose_scene::{Relation, StatedRelation};
+    use crate::testing::{method, picture, related, report};
+    use prepose_scene::Relation;
 
     /// Pictures of three prompts, with what the rules say of each.
-    fn method(name: &str) -> Method {
+    fn scored(name: &str) -> Method {
         let rules = [
             (2, Some(true), Some(1.0)),
             // VISOR and PSE do not score these three.
@@ -250,15 +250,6 @@ mod tests {
         ];
         let prompts = [0, 1, 2, 2, 0];
         let picture = |(seed, (prompt, (found, centre, pse)))| Picture {
-            sample_id: format!("{name}_p{prompt}_seed{seed:04}"),
-            prompt,
-            seed,
-            size: None,
-            place: 0,
-            image: None,
-            maps: Vec::new(),
-            masks: Vec::new(),
-            records: Vec::new(),
             scores: Some(Scores {
                 found: Some(found),
                 objects: 2,
@@ -266,21 +257,10 @@ mod tests {
                 pse,
                 ..Scores::default()
             }),
-            labels: Vec::new(),
+            ..picture(name, prompt, seed)
         };
-        Method {
-            name: name.into(),
-            run: 0,
-            pictures: (0..)
-                .zip(prompts.into_iter().zip(rules))
-                .map(picture)
-                .collect(),
-            records: Vec::new(),
-            others: Vec::new(),
-            quality: Vec::new(),
-            planned: None,
-            refused: Vec::new(),
-        }
+        let pictures = (0..).zip(prompts.into_iter().zip(rules)).map(picture);
+        method(name, pictures.collect())
     }
 
     #[test]
@@ -292,21 +272,9 @@ mod tests {
             // The detector calls both a car.
             ("p2", Relation::LeftOf, ["red car", "blue car"]),
         ] {
-            prompts.find(0, id, || SuitePrompt {
-                prompt_id: id.into(),
-                prompt: id.into(),
-                objects: objects.map(String::from).to_vec(),
-                relations: vec![StatedRelation::of_two(0, relation, 1)],
-                ..SuitePrompt::default()
-            });
+            prompts.find(0, id, || related(id, relation, &objects));
         }
-        let report = Report {
-            runs: Vec::new(),
-            places: Vec::new(),
-            methods: ["one", "two"].map(method).into(),
-            prompts,
-            ambiguous_labels: 0,
-        };
+        let report = report(["one", "two"].map(scored).into(), prompts);
         let methods: Vec<&Method> = report.methods.iter().collect();
         // Of the two pictures of p0 one shows both objects, where they belong.
         let expected = [

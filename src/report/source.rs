@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::error::{SourceError, broken};
 use super::model::{Method, Place, Prompts, Report, RunInfo};
 use super::people::{self, Export};
-pub use damage::{changes_results, damage};
+pub use damage::{changes_results, damage, undamaged};
 use folder::Found;
 use method::Reading;
 use prepose_check::audit::labels::Label;

@@ -68,6 +68,21 @@ pub enum RequestError {
          leave out one of the two"
     )]
     ComposedGuidanceSteps,
+    /// Steps of a guidance that is off.
+    #[error(
+        "--guidance-steps says where classifier-free guidance acts, and at a guidance scale of {scale} there is none; leave it \
+         out, or give a --guidance-scale above 1"
+    )]
+    UnguidedSteps {
+        /// Asked for.
+        scale: f64,
+    },
+    /// Steps of a guidance that the network has inside.
+    #[error(
+        "--guidance-steps says where classifier-free guidance acts, and this checkpoint has none: it was distilled to take the \
+         guidance scale itself (time_cond_proj_dim); leave out --guidance-steps"
+    )]
+    DistilledSteps,
     /// Guidance that begins after the end.
     #[error("--guidance-steps begins with step {first}, but the {steps} steps are counted from 0 to {}", steps - 1)]
     GuidanceSteps {

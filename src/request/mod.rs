@@ -29,7 +29,7 @@ use crate::guidance::grounding::Grounding;
 use crate::prompt::scene::GivenRelation;
 use crate::sampling::StepRange;
 use crate::sampling::noise::NoiseKind;
-use crate::sampling::schedulers::Spacing;
+use crate::sampling::schedulers::{SchedulerKind, Spacing};
 
 /// One picture, as asked for. It is stored whole in the PNG, so that the picture can be made again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -231,6 +231,15 @@ impl Request {
         self.switch
             .as_ref()
             .map_or(&self.prompt, |switch| &switch.to)
+    }
+
+    /// UNet calls that it takes with `scheduler`, as far as these two tell: the steps that are run, and one more by PNDM,
+    /// which makes nine more where the checkpoint asks for the warm-up of its paper.
+    pub fn calls(&self, scheduler: Option<&str>) -> usize {
+        let strength = self.init.as_ref().map_or(1.0, |init| init.strength);
+        let run = (self.steps as f64 * strength) as usize;
+        let pndm = scheduler == Some(SchedulerKind::Pndm.name());
+        run.saturating_add(usize::from(pndm))
     }
 
     /// Puts `model` in the place of its networks. The classifier that came with another checkpoint is no longer asked for.

@@ -29,12 +29,14 @@ impl FromStr for StepRange {
     type Err = String;
 
     fn from_str(given: &str) -> Result<Self, String> {
-        let step = |text: &str| {
-            text.parse::<usize>().map_err(|_| {
-                format!("steps are {given:?}; they look like 0-14, 15- or -14, counted from 0")
-            })
-        };
+        let wrong =
+            || format!("steps are {given:?}; they look like 0-14, 15- or -14, counted from 0");
+        let step = |text: &str| text.parse::<usize>().map_err(|_| wrong());
         let (first, last) = given.split_once('-').unwrap_or((given, given));
+        // All steps are what there is without a range.
+        if first.is_empty() && last.is_empty() {
+            return Err(wrong());
+        }
         Ok(Self {
             first: if first.is_empty() { 0 } else { step(first)? },
             last: if last.is_empty() {
@@ -71,7 +73,7 @@ mod tests {
             assert_eq!(range, StepRange { first, last });
             assert_eq!(range.to_string().parse(), Ok(range));
         }
-        for wrong in ["a", "1-2-3", "1--2"] {
+        for wrong in ["a", "1-2-3", "1--2", "", "-"] {
             let error = wrong.parse::<StepRange>().unwrap_err();
             assert!(error.contains("look like"), "{error}");
         }

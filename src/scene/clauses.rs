@@ -28,6 +28,8 @@ pub(super) struct Pending {
     pub(super) relations: Vec<Relation>,
     pub(super) objects: Vec<usize>,
     pub(super) words: Range<usize>,
+    /// "and" stands before it.
+    pub(super) joined: bool,
 }
 
 /// What stood before an item, other than nouns and verbs.
@@ -61,6 +63,8 @@ pub(super) struct Reader {
     /// A verb was seen after `last`.
     pub(super) predicate: bool,
     pub(super) which: bool,
+    /// What the sentence's last "to the left of which" was about.
+    pub(super) antecedents: Vec<usize>,
     /// A verb was seen whose object is the next thing.
     pub(super) acting: bool,
     pub(super) joint: Joint,
@@ -95,6 +99,7 @@ pub(crate) fn read(prompt: &str) -> Result<Reading, SceneError> {
         loose: None,
         predicate: false,
         which: false,
+        antecedents: vec![],
         acting: false,
         joint: Joint::Comma,
         pending: None,
@@ -148,6 +153,7 @@ impl Reader {
                 }
             }
             Item::Which => {
+                self.of_which(at)?;
                 self.which = true;
                 self.joint = Joint::Direct;
                 // ", which is" after a list speaks of its last member.
@@ -223,6 +229,7 @@ impl Reader {
     fn end_of_sentence(&mut self) -> Result<(), SceneError> {
         self.nothing_pending()?;
         self.subject.clear();
+        self.antecedents.clear();
         self.start_list(vec![]);
         self.joint = Joint::Comma;
         self.in_tags = false;

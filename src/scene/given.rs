@@ -1,15 +1,16 @@
 //! Relations given beside the prompt: `dog | left of | cat`.
 
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::phrase::noun_phrase;
+use super::phrase::{Mention, noun_phrase};
 use super::spatial::{self, Spatial};
-use super::words::{Word, words};
+use super::words::{Word, plain, words};
 
-use super::{Relation, Scene, SceneError, SceneObject, StatedRelation, text};
+use super::{Part, Relation, Scene, SceneError, SceneObject, StatedRelation, read, text};
 
 /// A relation that somebody states in the prompt's own words, beside the prompt.
 ///
@@ -119,6 +120,17 @@ impl<'a> ObjectName<'a> {
         }
     }
 
+    /// The phrase from its core on, without the article and the number that it begins with, as the objects of a scene have it:
+    /// `dog` for `a dog`. What is no noun phrase stays whole.
+    ///
+    /// # Errors
+    /// A weight that cannot be read.
+    pub fn core(self) -> Result<String, SceneError> {
+        let words = words(self.phrase)?;
+        let (core, _) = core(&words);
+        Ok(text(&words, core))
+    }
+
     /// Which of `found` things that the phrase fits is meant, from 0. `otherwise`: which of several, where no number says it.
     ///
     /// # Errors
@@ -144,19 +156,17 @@ impl<'a> ObjectName<'a> {
 impl Scene {
     /// The objects of `prompt` with these relations instead of its own.
     ///
-    /// A phrase is looked for among the prompt's objects, by the whole phrase or the noun alone, and then among its words.
+    /// A phrase is looked for among the prompt's objects, by the whole phrase or the noun alone, and then among its words. There
+    /// `red car` is the object whose name `big red car` has it, and `bear` of `teddy bear` is another object.
     /// `dog#2` is the second of several; without a number `dog | left of | dog` is the first and the second. The prompt
     /// need not be one that [`parse`](Self::parse) can read.
     ///
     /// # Errors
     /// A phrase that the prompt does not have, relations that contradict each other.
     pub fn with_relations(prompt: &str, relations: &[GivenRelation]) -> Result<Self, SceneError> {
-        let words = words(prompt)?;
-        let objects = Self::parse(prompt)
-            .map(|scene| scene.objects)
-            .unwrap_or_default();
+        let source = Source::new(prompt)?;
         let mut scene = Self {
-            objects,
+            objects: source.objects.clone(),
             relations: vec![],
         };
         for given in relations {
@@ -170,7 +180,7 @@ impl Scene {
                 let same =
                     |others: &[String]| others.iter().filter(|other| *other == phrase).count();
                 let repeated = (same(&phrases) > 1).then(|| same(&phrases[..i]));
-                found.push(scene.find(phrase, repeated, prompt, &words)?);
+                found.push(scene.find(phrase, repeated, &source)?);
             }
             let (subject, objects) = (found[0], found[1..].to_vec());
             scene.relations.push(StatedRelation {
@@ -188,24 +198,19 @@ impl Scene {
         &mut self,
         phrase: &str,
         repeated: Option<usize>,
-        prompt: &str,
-        in_prompt: &[Word],
+        source: &Source,
     ) -> Result<usize, SceneError> {
         let name = ObjectName::read(phrase);
         let wanted = words(name.phrase)?;
-        let mention = noun_phrase(&wanted, 0);
-        let core = mention
-            .as_ref()
-            .map_or(0..wanted.len(), |mention| mention.core.start..wanted.len());
-        let sought: Vec<&str> = wanted[core].iter().map(|word| word.text.as_str()).collect();
-        let lower = sought.join(" ");
+        let (core, mention) = core(&wanted);
+        let sought: Vec<&str> = (wanted[core.clone()].iter())
+            .map(|word| word.text.as_str())
+            .collect();
+        let lower = plain(&text(&wanted, core));
         let mut found = self.named(&lower);
         if found.is_empty() && !sought.is_empty() {
-            found = self.add_occurrences(
-                in_prompt,
-                &sought,
-                mention.map_or(lower.clone(), |mention| mention.noun),
-            );
+            let noun = mention.map_or(lower, |mention| mention.noun);
+            found = self.occurrences(source, &sought, &noun);
         }
         if found.is_empty() {
             let objects: Vec<&str> = self
@@ -215,7 +220,7 @@ impl Scene {
                 .collect();
             return Err(SceneError::NotInPrompt {
                 phrase: name.phrase.to_owned(),
-                prompt: prompt.chars().take(200).collect(),
+                prompt: source.prompt.chars().take(200).collect(),
                 objects: if objects.is_empty() {
                     "not known".to_owned()
                 } else {
@@ -226,42 +231,95 @@ impl Scene {
         Ok(found[name.among(found.len(), repeated)?])
     }
 
-    /// The indices of the objects that `name`, in lower case, fits: by the whole phrase, or, where that is none's, by the noun
-    /// alone.
+    /// The indices of the objects that `name` fits, in whatever letter case: by the whole phrase, or, where that is none's, by
+    /// the noun alone.
     pub fn named(&self, name: &str) -> Vec<usize> {
         let fitting = |fits: &dyn Fn(&SceneObject) -> bool| -> Vec<usize> {
             (0..self.objects.len())
                 .filter(|i| fits(&self.objects[*i]))
                 .collect()
         };
-        let by_phrase = fitting(&|object| object.phrase.to_lowercase() == name);
+        let name = plain(name);
+        let by_phrase = fitting(&|object| plain(&object.phrase) == name);
         match by_phrase.is_empty() {
             true => fitting(&|object| object.noun == name),
             false => by_phrase,
         }
     }
 
-    /// Adds every place where the words stand in the prompt as an object.
-    fn add_occurrences(&mut self, in_prompt: &[Word], sought: &[&str], noun: String) -> Vec<usize> {
+    /// What every place where the words stand in the prompt means: the object that is named there by the same noun, or else a
+    /// new one.
+    fn occurrences(&mut self, source: &Source, sought: &[&str], noun: &str) -> Vec<usize> {
+        let words = &source.words;
         let mut found = Vec::new();
-        for start in 0..in_prompt.len().saturating_sub(sought.len() - 1) {
+        for start in 0..words.len().saturating_sub(sought.len() - 1) {
             let range = start..start + sought.len();
-            if in_prompt[range.clone()]
-                .iter()
-                .map(|word| word.text.as_str())
-                .eq(sought.iter().copied())
-            {
-                found.push(self.objects.len());
+            let here = words[range.clone()].iter().map(|word| &*word.text);
+            if !here.eq(sought.iter().copied()) {
+                continue;
+            }
+            // "red car" of "big red car", but not "bear" of "teddy bear".
+            let known = (source.object_at(&range)).filter(|at| self.objects[*at].noun == noun);
+            let object = known.unwrap_or_else(|| {
                 self.objects.push(SceneObject {
-                    phrase: text(in_prompt, range.clone()),
-                    noun: noun.clone(),
+                    phrase: text(words, range.clone()),
+                    noun: noun.to_owned(),
                     count: Some(1),
-                    bytes: in_prompt[range.start].bytes.start..in_prompt[range.end - 1].bytes.end,
+                    bytes: words[range.start].bytes.start..words[range.end - 1].bytes.end,
                 });
+                self.objects.len() - 1
+            });
+            if !found.contains(&object) {
+                found.push(object);
             }
         }
         found
     }
+}
+
+/// A prompt whose objects are looked for.
+struct Source<'a> {
+    prompt: &'a str,
+    words: Vec<Word>,
+    /// None if the prompt cannot be read.
+    objects: Vec<SceneObject>,
+    /// The words that name an object, and which.
+    mentions: Vec<(Range<usize>, usize)>,
+}
+
+impl<'a> Source<'a> {
+    fn new(prompt: &'a str) -> Result<Self, SceneError> {
+        let Ok(reading) = read(prompt) else {
+            return Ok(Self {
+                prompt,
+                words: words(prompt)?,
+                objects: vec![],
+                mentions: vec![],
+            });
+        };
+        let parts = reading.parts.into_iter().zip(reading.objects_of_parts);
+        let mention = |(part, object): (Part, Option<usize>)| Some((part.words, object?));
+        Ok(Self {
+            prompt,
+            words: reading.words,
+            objects: reading.scene.objects,
+            mentions: parts.filter_map(mention).collect(),
+        })
+    }
+
+    /// The object in whose name the words are.
+    fn object_at(&self, words: &Range<usize>) -> Option<usize> {
+        let names =
+            |(of, _): &&(Range<usize>, usize)| of.start <= words.start && words.end <= of.end;
+        self.mentions.iter().find(names).map(|(_, object)| *object)
+    }
+}
+
+/// The words of a phrase without the article and the number that it begins with, and the noun phrase that it begins with.
+fn core(words: &[Word]) -> (Range<usize>, Option<Mention>) {
+    let mention = noun_phrase(words, 0);
+    let start = (mention.as_ref()).map_or(0, |mention| mention.core.start);
+    (start..words.len(), mention)
 }
 
 /// The relation that a phrase names, whole: "to the left of", "left", "hidden by".

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::phrase::{
     Mention, Reference, is_adverb, is_boundary, is_modal, is_participle, is_participle_alone,
-    noun_phrase,
+    noun_phrase, shares_noun,
 };
 use super::spatial::{self, Spatial};
 use super::vocabulary::*;
@@ -107,7 +107,10 @@ fn item(words: &[Word], at: usize, parts: &[Part]) -> Result<(Item, usize), Scen
     {
         return Ok((Item::Comma, at + 1));
     }
-    if word.is_one_of(WHICH) && is_predicate(words, at + 1) {
+    // "to the left of which a cat sits"
+    let of_place = matches!(previous, Some(Item::Spatial(Spatial::Of(_))));
+    let stands_for_it = of_place && word.is_one_of("which whom");
+    if stands_for_it || (word.is_one_of(WHICH) && is_predicate(words, at + 1)) {
         return Ok((Item::Which, at + 1));
     }
     if points(words, at, previous) {
@@ -133,6 +136,7 @@ fn item(words: &[Word], at: usize, parts: &[Part]) -> Result<(Item, usize), Scen
         && !is_participle_alone(words, &mention)
     {
         refuse_cue(words, mention.core.clone())?;
+        refuse_nameless(words, &mention)?;
         let end = mention.whole.end;
         return Ok((Item::Thing(mention), end));
     }
@@ -311,6 +315,24 @@ fn refuse_cue(words: &[Word], range: Range<usize>) -> Result<(), SceneError> {
                 words,
                 range.start.saturating_sub(2)..(range.end + 1).min(words.len()),
             ),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Refuses what is like a name and is none: "the second", and "a red" of "a red and a blue car".
+fn refuse_nameless(words: &[Word], mention: &Mention) -> Result<(), SceneError> {
+    let definite = mention.reference == Reference::Definite && mention.core.len() == 1;
+    if definite && words[mention.core.start].is_one_of(ORDINALS) {
+        return Err(SceneError::Reference {
+            text: text(words, mention.whole.clone()),
+        });
+    }
+    match shares_noun(words, mention) {
+        Some(next) => Err(SceneError::Ambiguous {
+            text: text(words, mention.whole.start..next.whole.end),
+            first: format!("{:?} is a thing", text(words, mention.core.clone())),
+            second: format!("it says what another {:?} is like", next.noun),
         }),
         None => Ok(()),
     }

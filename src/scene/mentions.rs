@@ -4,6 +4,7 @@ use super::clauses::{Joint, Reader};
 use super::items::Item;
 use super::phrase::{Mention, Reference};
 use super::vocabulary::PICTURES;
+use super::words::plain;
 use super::{Relation, SceneError, SceneObject, text};
 
 impl Reader {
@@ -167,7 +168,7 @@ impl Reader {
     pub(super) fn resolve(&mut self, mention: &Mention, speaks: bool) -> Result<usize, SceneError> {
         let words = &self.reading.words;
         let phrase = text(words, mention.core.clone());
-        let lower = phrase.to_lowercase();
+        let lower = plain(&phrase);
         let objects = &self.reading.scene.objects;
         let unclear = || SceneError::Reference {
             text: text(words, mention.whole.clone()),
@@ -191,17 +192,13 @@ impl Reader {
             Reference::New => vec![],
             Reference::Definite => {
                 let described = |object: &SceneObject| {
-                    let known: Vec<String> = object
-                        .phrase
-                        .to_lowercase()
-                        .split(' ')
-                        .map(str::to_owned)
-                        .collect();
+                    let known = plain(&object.phrase);
+                    let known: Vec<&str> = known.split(' ').collect();
                     let noun = mention.noun.split(' ').count();
                     let adjectives: Vec<&str> = lower.split(' ').collect();
                     adjectives[..adjectives.len().saturating_sub(noun)]
                         .iter()
-                        .all(|word| known.iter().any(|k| k == word))
+                        .all(|word| known.contains(word))
                 };
                 (0..objects.len())
                     .filter(|i| same_noun(&objects[*i]) && described(&objects[*i]))
@@ -217,7 +214,7 @@ impl Reader {
                         .any(|stated| stated.subject == *i || stated.objects.contains(i))
                 };
                 (0..objects.len())
-                    .filter(|i| objects[*i].phrase.to_lowercase() == lower && related(i))
+                    .filter(|i| plain(&objects[*i].phrase) == lower && related(i))
                     .collect()
             }
             Reference::Bare => vec![],

@@ -14,7 +14,9 @@
 //! [`swapped`]: the other order of mention, each object with what is said of it.
 
 mod anonymous;
+mod edits;
 mod reversed;
+mod standing;
 mod verbs;
 
 use serde::{Deserialize, Serialize};

@@ -95,7 +95,8 @@ const IRREGULAR: &str = "person/people man/men woman/women child/children mouse/
     scarf/scarves ox/oxen gentleman/gentlemen policeman/policemen businessman/businessmen \
     businesswoman/businesswomen fireman/firemen snowman/snowmen bus/buses tomato/tomatoes \
     potato/potatoes hero/heroes shoe/shoes cookie/cookies pie/pies tie/ties movie/movies zombie/zombies \
-    axe/axes lens/lenses octopus/octopuses";
+    axe/axes lens/lenses gas/gases octopus/octopuses walrus/walruses virus/viruses rhinoceros/rhinoceroses \
+    hippopotamus/hippopotamuses thermos/thermoses calf/calves half/halves";
 
 /// The same in singular and plural, or without a singular.
 const UNCHANGED: &str = "sheep fish deer goldfish shrimp scissors skis glasses sunglasses trousers pants shorts jeans \
@@ -118,8 +119,9 @@ fn singular_word(word: &str) -> String {
     if listed(UNCHANGED, word) {
         return word.to_owned();
     }
-    let irregular = IRREGULAR.split(' ').filter_map(|pair| pair.split_once('/'));
-    if let Some((singular, _)) = irregular.into_iter().find(|(_, plural)| *plural == word) {
+    let mut irregular = IRREGULAR.split(' ').filter_map(|pair| pair.split_once('/'));
+    // "lens" is no plural, though it looks like one.
+    if let Some((singular, _)) = irregular.find(|(one, several)| [*one, *several].contains(&word)) {
         return singular.to_owned();
     }
     let ending = |ending: &str| word.strip_suffix(ending).filter(|stem| stem.len() > 1);
@@ -255,6 +257,17 @@ mod tests {
             ("sandwichs", "sandwich"),
             ("knifes", "knife"),
             ("tennis", "tennis"),
+            ("lens", "lens"),
+            ("camera lenses", "camera lens"),
+            ("gas", "gas"),
+            ("gases", "gas"),
+            ("walruses", "walrus"),
+            ("walrus", "walrus"),
+            ("viruses", "virus"),
+            ("virus", "virus"),
+            ("rhinoceros", "rhinoceros"),
+            ("thermos", "thermos"),
+            ("calves", "calf"),
         ] {
             assert_eq!(singular(plural), one);
         }

@@ -234,6 +234,24 @@ pub(crate) fn is_participle_alone(words: &[Word], mention: &Mention) -> bool {
         && is_participle(&words[mention.core.start])
 }
 
+/// "a red" before "and a blue car": adjectives alone, and the mention whose noun they may share.
+pub(crate) fn shares_noun(words: &[Word], mention: &Mention) -> Option<Mention> {
+    let describes = |word: &Word| word.is_one_of(ADJECTIVES);
+    let named = |mention: &Mention| mention.whole.start < mention.core.start;
+    if mention.known || !named(mention) || !words[mention.core.clone()].iter().all(describes) {
+        return None;
+    }
+    let joins = |word: &&Word| word.kind == Kind::Comma || word.is_one_of(AND);
+    let joints = words[mention.whole.end..].iter().take_while(joins).count();
+    let after = mention.whole.end + joints;
+    let and = words[mention.whole.end..after]
+        .iter()
+        .any(|word| word.is_one_of(AND));
+    let next = noun_phrase(words, after).filter(|_| and)?;
+    let core = &words[next.core.clone()];
+    (named(&next) && describes(&core[0]) && !core.iter().all(describes)).then_some(next)
+}
+
 /// "red and white car", "big, red car": the word at `at` joins two adjectives.
 fn joins_adjectives(words: &[Word], start: usize, at: usize) -> bool {
     let joint = words

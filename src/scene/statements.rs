@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::clauses::{Joint, Pending, Reader};
-use super::items::Item;
+use super::items::{Item, Part};
 use super::phrase::Reference;
 use super::spatial::{Spatial, combined};
 use super::{Relation, SceneError, StatedRelation};
@@ -70,9 +70,50 @@ impl Reader {
             relations: vec![relation],
             objects: vec![],
             words,
+            joined: matches!(self.joint, Joint::And | Joint::CommaAnd),
         });
         self.joint = Joint::Direct;
         Ok(())
+    }
+
+    /// "which" right after a phrase of place: what was named just before it is the object, and the subject is still to come, as
+    /// in "a cat, to the left of which is a dog". After "and" it means what it meant in the clause before.
+    pub(super) fn of_which(&mut self, at: usize) -> Result<(), SceneError> {
+        let phrase = |at| matches!(self.item(at), Some(Item::Spatial(Spatial::Of(_))));
+        let right_after = at.checked_sub(1).is_some_and(phrase);
+        let open = |pending: &mut Pending| right_after && pending.objects.is_empty();
+        let Some(mut pending) = self.pending.take_if(open) else {
+            return Ok(());
+        };
+        let antecedents = match (self.antecedents.is_empty(), pending.joined) {
+            (true, _) => self.named_right_before(at, &pending),
+            (false, true) if !self.after_relation && self.last == self.subject => {
+                Some(self.antecedents.clone())
+            }
+            (false, _) => None,
+        };
+        let needed = 1 + usize::from(pending.relations.contains(&Relation::Between));
+        let objects = antecedents.filter(|objects| objects.len() == needed);
+        let objects = objects.ok_or_else(|| SceneError::Reference {
+            text: self.text(pending.words.start..self.reading.parts[at].words.end),
+        })?;
+        self.antecedents.clone_from(&objects);
+        pending.subjects = None;
+        pending.objects = objects;
+        self.pending = Some(pending);
+        Ok(())
+    }
+
+    /// What a pending relation, whose phrase of place ends before part `at`, speaks of, if nothing else stands between the two.
+    fn named_right_before(&self, at: usize, pending: &Pending) -> Option<Vec<usize>> {
+        let before = &self.reading.parts[..at];
+        let phrase = (before.iter()).rposition(|part| part.words.start <= pending.words.start)?;
+        let joint = |part: &Part| matches!(part.item, Item::And | Item::Comma);
+        let named = (before[..phrase].iter()).rposition(|part| !joint(part))?;
+        let named = self.reading.objects_of_parts[named]?;
+        let last = &self.last;
+        let meant = last.last() == Some(&named) && pending.subjects.as_ref() == Some(last);
+        meant.then(|| last.clone())
     }
 
     /// The subjects that stand directly before the relation at `at`.
@@ -172,6 +213,18 @@ impl Reader {
         }
         match self.last.last() {
             Some(last) if self.joint == Joint::Direct || !follows(next) => {
+                let between = match self.joint {
+                    Joint::Direct => self.carried,
+                    _ => self.loose,
+                };
+                if let Some(between) = between {
+                    let words = self.reading.parts[at].words.clone();
+                    return Err(SceneError::Ambiguous {
+                        text: self.text_of(between.saturating_sub(1), at),
+                        first: format!("{:?} speaks of {:?}", self.text(words), self.phrase(*last)),
+                        second: "of what stands in between".to_owned(),
+                    });
+                }
                 self.places.push((*last, place));
             }
             _ => self.place_to_come = Some(place),

@@ -182,3 +182,27 @@ fn names_have_numbers() {
         assert_eq!(read(text), (text, None));
     }
 }
+
+#[test]
+fn the_core_of_a_name_is_the_phrase_of_the_object() {
+    for (name, core) in [
+        ("dog", "dog"),
+        ("a dog", "dog"),
+        ("A Red Dog", "Red Dog"),
+        ("the other dog#2", "dog"),
+        ("two (red:1.2) dogs", "red dogs"),
+        ("3 dogs", "dogs"),
+        ("it", "it"),
+        ("the", "the"),
+        ("salt & pepper", "salt & pepper"),
+    ] {
+        assert_eq!(ObjectName::read(name).core().unwrap(), core, "{name}");
+    }
+    assert!(ObjectName::read("a (dog:1e9)").core().is_err());
+    let scene = Scene::parse("two dogs and a red cat on a chair").unwrap();
+    let named = |name| scene.named(&ObjectName::read(name).core().unwrap().to_lowercase());
+    assert_eq!(
+        ["two dogs", "a dog", "The Red Cat", "the cat", "a bird"].map(named),
+        [vec![0], vec![0], vec![1], vec![1], vec![]]
+    );
+}

@@ -17,10 +17,13 @@ pub(crate) const AND: &str = "and while but then plus whereas";
 
 pub(crate) const OR: &str = "or nor either neither";
 
-pub(crate) const NOT: &str = "not no never isn't aren't none";
+pub(crate) const NOT: &str = "not no never nowhere isn't aren't none";
 
 /// Begin a clause about the noun before them.
-pub(crate) const WHICH: &str = "which that who where";
+pub(crate) const WHICH: &str = "which that who whom where";
+
+/// After "the" and without a noun they mean one of several that were named, in an order that is not kept.
+pub(crate) const ORDINALS: &str = "first second third fourth fifth last former latter others";
 
 /// Verbs that say no more than that something is somewhere.
 pub(crate) const BE: &str = "is are was were be been being stands stand sits sit lies lie stays rests hangs floats appears stood \

@@ -1,5 +1,7 @@
 //! AUTOMATIC1111's notation for weights: `(word)`, `[word]`, `(word:1.3)`, `BREAK`.
 
+use std::ops::Range;
+
 use thiserror::Error;
 
 /// The largest weight, in either direction; beyond it the hidden states are only noise.
@@ -28,6 +30,22 @@ pub struct Piece {
     pub weight: f32,
     /// It stands after a `BREAK`.
     pub begins_chunk: bool,
+}
+
+impl Piece {
+    /// The bytes of the prompt as typed, from the first to the last character, that `bytes` of the text come from.
+    ///
+    /// # Panics
+    /// `bytes` are not within the text.
+    pub fn typed(&self, bytes: &Range<usize>) -> Range<usize> {
+        let start = self.origin[bytes.start];
+        // Before the next character a weight, brackets and a backslash may stand.
+        let end = match bytes.is_empty() {
+            true => start,
+            false => self.origin[bytes.end - 1] + 1,
+        };
+        start..end
+    }
 }
 
 /// What a bracket multiplies the weight by unless it says otherwise.
@@ -230,6 +248,27 @@ mod tests {
                 for (i, c) in piece.text.char_indices() {
                     assert!(prompt[piece.origin[i]..].starts_with(c), "{prompt:?} {c:?}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn notation_around_words_is_no_part_of_them() {
+        for (prompt, words) in [
+            ("a (red car:1.0) here", &["red", "car"][..]),
+            ("[(red car)] here", &["red", "car"]),
+            (r"a \(big cat\) here", &["(", "big", "cat", ")"]),
+            ("a (café:1.0)é", &["café"]),
+            ("a (dog)", &["dog", ""]),
+        ] {
+            let pieces = parse(prompt).unwrap();
+            for word in words {
+                let within = |piece: &Piece| {
+                    let start = piece.text.find(word)?;
+                    Some(piece.typed(&(start..start + word.len())))
+                };
+                let found = pieces.iter().find_map(within).unwrap();
+                assert_eq!(&prompt[found], *word, "{prompt}");
             }
         }
     }

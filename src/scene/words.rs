@@ -2,6 +2,9 @@
 
 use std::ops::Range;
 
+use unicode_normalization_alignments::UnicodeNormalization;
+use unicode_normalization_alignments::char::is_combining_mark;
+
 use crate::spatial::{self, Spatial};
 use crate::weights::{self, WeightError};
 
@@ -18,7 +21,7 @@ pub(crate) enum Kind {
 /// A word or a mark.
 #[derive(Debug, Clone)]
 pub(crate) struct Word {
-    /// In lower case.
+    /// As it is compared ([`plain`]).
     pub text: String,
     /// As typed, without the brackets of weights.
     pub typed: String,
@@ -147,6 +150,23 @@ fn mark(kind: Kind, bytes: Range<usize>) -> Word {
     }
 }
 
+/// Text as it is compared: in lower case, an accent and its letter as one character, apostrophes straight.
+pub(crate) fn plain(text: &str) -> String {
+    let lower = text.to_lowercase();
+    let composed = lower.as_str().nfc().map(|(letter, _)| letter);
+    let straight = composed.map(|letter| match letter {
+        '\u{2019}' => '\'',
+        letter => letter,
+    });
+    straight.collect()
+}
+
+/// Whether the character belongs to the letter before it: an accent of its own, as macOS writes file names, or what joins
+/// letters that are written apart.
+fn is_mark(c: char) -> bool {
+    is_combining_mark(c) || matches!(c, '\u{200c}' | '\u{200d}')
+}
+
 /// Whether the letter continues a word: a hyphen, an apostrophe or a decimal point does so between letters.
 fn belongs(letters: &[(char, usize)], i: usize) -> bool {
     let c = letters[i].0;
@@ -158,7 +178,8 @@ fn belongs(letters: &[(char, usize)], i: usize) -> bool {
         && letters
             .get(i + 1)
             .is_some_and(|next| next.0.is_ascii_digit());
-    c.is_alphanumeric() || ("-'\u{2019}_".contains(c) && after) || (c == '.' && digits)
+    let marks = i > 0 && is_mark(c);
+    c.is_alphanumeric() || marks || ("-'\u{2019}_".contains(c) && after) || (c == '.' && digits)
 }
 
 /// How many of the letters, from the first on, are a word of textual inversion, such as `<cat-toy>`; none if none are.
@@ -187,7 +208,7 @@ fn word(letters: &[(char, usize)]) -> Word {
     let typed: String = letters.iter().map(|letter| letter.0).collect();
     let (last, at) = letters[letters.len() - 1];
     Word {
-        text: typed.to_lowercase().replace('\u{2019}', "'"),
+        text: plain(&typed),
         typed,
         bytes: letters[0].1..at + last.len_utf8(),
         kind: Kind::Word,

@@ -6,7 +6,7 @@ use super::attention::AttentionScorer;
 use super::scorer::Scorer;
 use crate::engine::{Blueprint, Engine, EngineError, Session};
 use crate::request::{Request, RewardKind, SearchConfig};
-use crate::sampling::denoise::{DenoiseError, Hook};
+use crate::sampling::denoise::{DenoiseError, Hook, UnetRows};
 
 /// Checks a search for `request` as far as possible without weights and without a detector.
 ///
@@ -85,6 +85,8 @@ pub struct Found {
     pub unet_calls: usize,
     /// Recorded passes of guidance of all candidates together.
     pub recorded_passes: usize,
+    /// Rows through the network of all candidates together; guidance's own passes are not counted.
+    pub unet_rows: UnetRows,
 }
 
 /// The seed of candidate `index` of a search that began with `seed`. The first is `seed` itself, so the search
@@ -114,8 +116,17 @@ struct Group<'a, M> {
     scorer: M,
     /// Index of the candidate of each row.
     rows: Vec<usize>,
-    /// Recorded passes of guidance, one for each row that took part.
+}
+
+/// How far a search has come.
+struct Progress {
+    candidates: Vec<Candidate>,
+    /// As in [`Found`].
     recorded_passes: usize,
+    unet_rows: UnetRows,
+    /// The candidates that went through all steps, in no order, and the final latents of each batch of them.
+    finished: Vec<usize>,
+    latents: Vec<Tensor<4>>,
 }
 
 impl Search<'_> {
@@ -129,26 +140,18 @@ impl Search<'_> {
         scorer: impl Fn(&[Request]) -> Result<M, EngineError>,
         hooks: &mut [&mut dyn Hook],
     ) -> Result<Found, EngineError> {
-        let mut candidates: Vec<Candidate> = (0..self.config.best_of)
-            .map(|index| Candidate {
-                index,
-                seed: candidate_seed(self.request.seed, index),
-                score: f64::NEG_INFINITY,
-                steps: 0,
-            })
-            .collect();
+        let mut progress = Progress::new(self.request.seed, self.config.best_of);
         let steps = self.engine.steps(self.request);
         let scored = scored(self.engine.blueprint(), self.request, self.config)?;
         let rounds = self.config.rounds(steps, scored);
 
         let mut groups = Vec::new();
-        let mut recorded_passes = 0;
         let all: Vec<usize> = (0..self.config.best_of).collect();
         // Without pruning each batch is finished before the next begins, so only results are kept.
         for rows in all.chunks(self.batch) {
             let requests: Vec<Request> = (rows.iter())
                 .map(|&row| Request {
-                    seed: candidates[row].seed,
+                    seed: progress.candidates[row].seed,
                     ..self.request.clone()
                 })
                 .collect();
@@ -159,48 +162,69 @@ impl Search<'_> {
                 session,
                 scorer,
                 rows: rows.to_vec(),
-                recorded_passes: 0,
             };
             let until = rounds.first().map_or(steps, |round| round.after);
-            group.advance(until, &mut candidates, hooks)?;
-            groups.push(group);
+            group.advance(until, &mut progress, hooks)?;
+            match rounds.is_empty() {
+                true => group.finish(&mut progress)?,
+                false => groups.push(group),
+            }
         }
         for (round, next) in rounds.iter().zip(1..) {
             let mut alive: Vec<usize> =
                 groups.iter().flat_map(|group| group.rows.clone()).collect();
-            best_first(&mut alive, &candidates);
+            best_first(&mut alive, &progress.candidates);
             alive.truncate(round.keep);
-            groups.retain_mut(|group| {
-                let alive = group.retain(&alive, hooks);
-                if !alive {
-                    recorded_passes += group.recorded_passes;
-                }
-                alive
-            });
+            groups.retain_mut(|group| group.retain(&alive, hooks));
             let until = rounds.get(next).map_or(steps, |round| round.after);
             for group in &mut groups {
-                group.advance(until - round.after, &mut candidates, hooks)?;
+                group.advance(until - round.after, &mut progress, hooks)?;
             }
         }
-
-        let mut finished = Vec::new();
-        let mut latents = Vec::new();
         for group in groups {
-            recorded_passes += group.recorded_passes;
-            finished.extend(group.rows);
-            latents.push(group.session.finish()?);
+            group.finish(&mut progress)?;
         }
+        Ok(progress.found())
+    }
+}
+
+impl Progress {
+    fn new(seed: u64, candidates: usize) -> Self {
+        let candidate = |index| Candidate {
+            index,
+            seed: candidate_seed(seed, index),
+            score: f64::NEG_INFINITY,
+            steps: 0,
+        };
+        Self {
+            candidates: (0..candidates).map(candidate).collect(),
+            recorded_passes: 0,
+            unet_rows: UnetRows::default(),
+            finished: Vec::new(),
+            latents: Vec::new(),
+        }
+    }
+
+    fn found(self) -> Found {
+        let Self {
+            candidates,
+            recorded_passes,
+            unet_rows,
+            finished,
+            latents,
+        } = self;
         let latents = Tensor::cat(latents, 0);
         let mut order: Vec<usize> = (0..finished.len()).collect();
         order.sort_by(|&a, &b| compare(&candidates[finished[a]], &candidates[finished[b]]));
         let rows = order.iter().map(|&row| latents.clone().narrow(0, row, 1));
-        Ok(Found {
+        Found {
             latents: Tensor::cat(rows.collect(), 0),
             finished: order.iter().map(|&row| finished[row]).collect(),
             unet_calls: candidates.iter().map(|candidate| candidate.steps).sum(),
             recorded_passes,
+            unet_rows,
             candidates,
-        })
+        }
     }
 }
 
@@ -209,18 +233,36 @@ impl<M: Scorer> Group<'_, M> {
     fn advance(
         &mut self,
         steps: usize,
-        candidates: &mut [Candidate],
+        progress: &mut Progress,
         hooks: &mut [&mut dyn Hook],
     ) -> Result<(), EngineError> {
-        let before = self.session.recorded_passes();
+        let (passes, rows) = self.taken();
         tell(hooks, &self.rows);
         (self.session).advance(steps, &mut join(&mut self.scorer, hooks))?;
-        self.recorded_passes += (self.session.recorded_passes() - before) * self.rows.len();
-        let scores = self.scorer.scores().map_err(DenoiseError::Hook)?;
+        let (passes_now, rows_now) = self.taken();
+        progress.recorded_passes += passes_now - passes;
+        progress.unet_rows.whole += (rows_now.whole - rows.whole) * self.rows.len();
+        progress.unet_rows.shallow += (rows_now.shallow - rows.shallow) * self.rows.len();
+        let scorer = &mut self.scorer;
+        let scores =
+            (self.session).reading(|| Ok(scorer.scores().map_err(DenoiseError::Hook)?))?;
         for (&row, score) in self.rows.iter().zip(scores) {
-            candidates[row].score = score;
-            candidates[row].steps += steps;
+            progress.candidates[row].score = score;
+            progress.candidates[row].steps += steps;
         }
+        Ok(())
+    }
+
+    /// Recorded passes so far of the rows that are left, together, and rows through the network of each.
+    fn taken(&self) -> (usize, UnetRows) {
+        let passes = self.session.recorded_passes().iter().sum();
+        (passes, self.session.unet_rows())
+    }
+
+    /// Keeps of a batch whose steps are all taken only what comes of it.
+    fn finish(self, progress: &mut Progress) -> Result<(), EngineError> {
+        progress.latents.push(self.session.finish()?);
+        progress.finished.extend(self.rows);
         Ok(())
     }
 

@@ -58,6 +58,59 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// Refuses a picture of a size in the field `param` that is too large.
+    pub(crate) fn check_pixels(
+        &self,
+        param: &'static str,
+        [width, height]: [usize; 2],
+    ) -> Result<(), Refusal> {
+        match width.saturating_mul(height) > self.pixels {
+            true => {
+                let message = format!("a picture may have {} pixels", self.pixels);
+                Err(Refusal::new(param, message))
+            }
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses more steps in the field `param` than a picture may take.
+    fn check_steps(&self, param: &'static str, steps: usize) -> Result<(), Refusal> {
+        match steps > self.steps {
+            true => {
+                let message = format!("a picture may take {} steps", self.steps);
+                Err(Refusal::new(param, message))
+            }
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses a plan in which something that was left to the checkpoint comes to more than there may be.
+    fn check_plan(&self, plan: &Plan) -> Result<(), Refusal> {
+        for unit in &plan.units {
+            let of = |name: &str| {
+                let number = unit.request[name].as_u64().unwrap_or(0);
+                usize::try_from(number).unwrap_or(usize::MAX)
+            };
+            let own = |refused: Refusal, found: String| Refusal {
+                message: format!(
+                    "{}, and with what is the checkpoint's own it has {found}",
+                    refused.message
+                ),
+                ..refused
+            };
+            let size = [of("width"), of("height")];
+            let [width, height] = size;
+            self.check_pixels("request.width", size)
+                .map_err(|refused| own(refused, format!("{width}x{height}")))?;
+            let steps = of("steps");
+            self.check_steps("request.steps", steps)
+                .map_err(|refused| own(refused, steps.to_string()))?;
+        }
+        Ok(())
+    }
+}
+
 /// The most pictures that one request shows to the network.
 const MOST_SHOWN: usize = 16;
 
@@ -180,27 +233,13 @@ impl App {
             return Err(Problem::from(Refusal::new(param, message)));
         }
         // Before anything is allocated for them.
-        let area = wanted
-            .request
-            .width
-            .unwrap_or(1)
-            .saturating_mul(wanted.request.height.unwrap_or(1));
-        let second = wanted.second_pass.as_ref();
-        let larger = second.map(|pass| pass.width.saturating_mul(pass.height));
-        for (param, area) in [("request.width", Some(area)), ("second_pass.width", larger)] {
-            if area.is_some_and(|area| area > limits.pixels) {
-                let message = format!("a picture may have {} pixels", limits.pixels);
-                return Err(Problem::from(Refusal::new(param, message)));
-            }
-        }
-        for (param, steps) in [
-            ("request.steps", wanted.request.steps),
-            ("second_pass.steps", second.and_then(|pass| pass.steps)),
-        ] {
-            if steps.is_some_and(|steps| steps > limits.steps) {
-                let message = format!("a picture may take {} steps", limits.steps);
-                return Err(Problem::from(Refusal::new(param, message)));
-            }
+        let request = &wanted.request;
+        let said = [request.width, request.height].map(|side| side.unwrap_or(1));
+        limits.check_pixels("request.width", said)?;
+        limits.check_steps("request.steps", request.steps.unwrap_or(1))?;
+        if let Some(second) = &wanted.second_pass {
+            limits.check_pixels("second_pass.width", [second.width, second.height])?;
+            limits.check_steps("second_pass.steps", second.steps.unwrap_or(1))?;
         }
         let shown = wanted.request.pictures.len();
         if shown > MOST_SHOWN {
@@ -216,6 +255,7 @@ impl App {
             sent.push(taken.kept);
         }
         let mut plan = self.studio.plan(wanted)?;
+        limits.check_plan(&plan)?;
         for unit in &mut plan.units {
             unit.sent.clone_from(&sent);
         }
@@ -296,5 +336,104 @@ impl App {
             retry_after: Some(seconds as u64),
             ..Problem::new(StatusCode::TOO_MANY_REQUESTS, message).code("rate_limit_exceeded")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::queue::tests::unit;
+    use crate::studio::{Maker, Taken, Unit};
+
+    /// Has a checkpoint of 512 × 512 pixels and 50 steps.
+    struct Own;
+
+    impl Studio for Own {
+        fn about(&self) -> Value {
+            Value::Null
+        }
+
+        fn read(&self, _: &str) -> Value {
+            Value::Null
+        }
+
+        fn plan(&self, wanted: &Wanted) -> Result<Plan, Refusal> {
+            let request = &wanted.request;
+            let [width, height] = [request.width, request.height].map(|side| side.unwrap_or(512));
+            let steps = request.steps.unwrap_or(50);
+            let request = json!({"width": width, "height": height, "steps": steps});
+            Ok(Plan {
+                units: vec![Unit {
+                    request,
+                    ..unit("a", 1)
+                }],
+                steps,
+                size: [width, height],
+            })
+        }
+
+        fn spell(&self, _: &Wanted) -> Result<[String; 2], Refusal> {
+            Err(Refusal::new(None, "not here"))
+        }
+
+        fn take_in(&self, _: &[u8]) -> Result<Taken, Refusal> {
+            Err(Refusal::new(None, "not here"))
+        }
+
+        fn refresh_loras(&self) -> Result<(), Refusal> {
+            Err(Refusal::new(None, "not here"))
+        }
+
+        fn maker(&self) -> Box<dyn Maker> {
+            panic!("there is no device");
+        }
+    }
+
+    #[test]
+    fn what_is_left_to_the_checkpoint_is_limited_too() {
+        let app = App::new(Setup {
+            studio: Box::new(Own),
+            guard: Guard::new(&[], Vec::new(), Vec::new()),
+            limits: Limits {
+                pixels: 512 * 1024,
+                steps: 50,
+                ..Limits::default()
+            },
+            gallery: None,
+            runs: None,
+            page: None,
+            any_model: false,
+        });
+        let planned = |request: Value| {
+            let mut wanted: Wanted = serde_json::from_value(json!({"request": request})).unwrap();
+            app.plan(&mut wanted).map(|_| ())
+        };
+        assert!(planned(json!({"prompt": "a cat", "height": 1024})).is_ok());
+        assert!(planned(json!({"prompt": "a cat", "steps": 50})).is_ok());
+        for (request, param, why) in [
+            (json!({"height": 8192}), "request.width", "512x8192"),
+            (json!({"width": 1032}), "request.width", "1032x512"),
+            (json!({"steps": 51}), "request.steps", "50 steps"),
+        ] {
+            let mut asked = json!({"prompt": "a cat"});
+            for (name, value) in request.as_object().unwrap() {
+                asked[name] = value.clone();
+            }
+            let refused = planned(asked).unwrap_err();
+            assert_eq!(refused.param.as_deref(), Some(param));
+            assert!(refused.message.contains(why), "{}", refused.message);
+        }
+        // Where nothing is said of the steps, the checkpoint's are counted.
+        let few = Limits {
+            steps: 20,
+            ..app.limits
+        };
+        let wanted = Wanted::of(crate::wire::RequestWanted::default());
+        let plan = Own.plan(&wanted).unwrap();
+        let refused = few.check_plan(&plan).unwrap_err();
+        assert_eq!(refused.param, Some("request.steps"));
+        assert!(refused.message.contains("it has 50"), "{refused}");
     }
 }

@@ -68,7 +68,11 @@ pub fn over_white(bytes: Vec<u8>, pixels: u64, param: &'static str) -> Result<Ve
 }
 
 /// The picture the right way up, if [`clean`] takes it.
-fn decode(bytes: &[u8], pixels: u64, param: &'static str) -> Result<DynamicImage, Refusal> {
+pub(crate) fn decode(
+    bytes: &[u8],
+    pixels: u64,
+    param: &'static str,
+) -> Result<DynamicImage, Refusal> {
     let wrong = |message: String| Refusal::new(param, message);
     let unreadable = "not a readable PNG, JPEG or WebP picture";
     let reader = || ImageReader::new(Cursor::new(bytes)).with_guessed_format();
@@ -97,7 +101,7 @@ fn decode(bytes: &[u8], pixels: u64, param: &'static str) -> Result<DynamicImage
 }
 
 /// The PNG of a picture.
-fn encode(picture: &DynamicImage, param: &'static str) -> Result<Vec<u8>, Refusal> {
+pub(crate) fn encode(picture: &DynamicImage, param: &'static str) -> Result<Vec<u8>, Refusal> {
     let mut png = Vec::new();
     let written = picture.write_to(&mut Cursor::new(&mut png), ImageFormat::Png);
     written.map_err(|error| Refusal::new(param, format!("the picture cannot be used: {error}")))?;

@@ -34,6 +34,12 @@ pub trait Studio: Send + Sync + 'static {
     /// It cannot be kept.
     fn take_in(&self, png: &[u8]) -> Result<Taken, Refusal>;
 
+    /// Looks again which LoRAs there are.
+    ///
+    /// # Errors
+    /// That cannot be seen; those that were there are kept.
+    fn refresh_loras(&self) -> Result<(), Refusal>;
+
     /// The one that makes the pictures; called once, on its own thread.
     fn maker(&self) -> Box<dyn Maker>;
 }
@@ -122,7 +128,7 @@ pub struct Unit {
     pub previews: usize,
     /// Whether maps and losses are sent.
     pub maps: bool,
-    /// The request in the words of the wire, with this seed.
+    /// The request in the words of the wire, with this seed, and with the size and steps that were left to the checkpoint.
     pub request: Value,
     /// The pictures that were sent with it, which [`App`](crate::App) puts here.
     pub sent: Vec<Kept>,

@@ -305,6 +305,10 @@ pub(crate) mod tests {
             Err(Refusal::new(None, "not here"))
         }
 
+        fn refresh_loras(&self) -> Result<(), Refusal> {
+            Err(Refusal::new(None, "the folder is gone"))
+        }
+
         fn maker(&self) -> Box<dyn Maker> {
             panic!("there is no device");
         }

@@ -23,7 +23,10 @@ pub fn request(plan: &Plan, blueprint: &Blueprint, job: Job) -> Result<Request, 
     };
     let prompt = &plan.prompts[job.prompt];
     let method = &config.methods[job.method];
+    let edit = prompt.edit.as_ref();
     let plain = Request {
+        // Moments are counted in the steps that are run, which of a picture that is changed are the last ones.
+        init: edit.map(|edit| start(prompt, edit, job.seed)).transpose()?,
         negative_prompt: sampling.negative_prompt.clone(),
         width: sampling.width,
         height: sampling.height,
@@ -45,25 +48,11 @@ pub fn request(plan: &Plan, blueprint: &Blueprint, job: Job) -> Result<Request, 
         None => Vec::new(),
     };
     let mut request = method.request(&plain, prompt, job.seed, &levels)?;
-    if let Some(edit) = &prompt.edit {
-        request.init = Some(start(prompt, edit, job.seed)?);
+    if goes_by_boxes(&request) {
+        give_boxes(&mut request, prompt)?;
     }
-    if goes_by_boxes(method) {
-        let boxes = prompt.boxes.iter().map(|given| given.parse());
-        let boxes: Result<Vec<ObjectBox>, _> = boxes.collect();
-        request.boxes = boxes.map_err(|source| RunError::Box {
-            prompt_id: prompt.prompt_id.clone(),
-            source,
-        })?;
-    }
-    if needs_scene(method) && !prompt.relations.is_empty() {
-        // The set knows what its prompts say, also where English leaves it open or says something else.
-        let read = blueprint.scene(&request);
-        request.relations = given_relations(&prompt.objects, &prompt.relations);
-        let given = blueprint.scene(&request);
-        if matches!((read, given), (Ok(read), Ok(given)) if read.relations == given.relations) {
-            request.relations.clear();
-        }
+    if needs_scene(method) {
+        give_relations(&mut request, prompt, blueprint);
     }
     blueprint.check(&mut request)?;
     if let Some(search) = &method.search {
@@ -72,8 +61,46 @@ pub fn request(plan: &Plan, blueprint: &Blueprint, job: Job) -> Result<Request, 
     Ok(request)
 }
 
-/// The picture that a prompt changes.
-fn start(prompt: &SuitePrompt, edit: &Edit, seed: u64) -> Result<InitImage, RunError> {
+/// Gives `request` the relations that a set knows of `prompt`, also where English leaves them open or says something else. Where
+/// the text itself says them, or the set knows of none, it stays as it is.
+pub fn give_relations(request: &mut Request, prompt: &SuitePrompt, blueprint: &Blueprint) {
+    if prompt.relations.is_empty() {
+        return;
+    }
+    let with = |relations| Request {
+        relations,
+        ..request.clone()
+    };
+    let read = blueprint.scene(&with(Vec::new()));
+    let told = with(given_relations(&prompt.objects, &prompt.relations));
+    let given = blueprint.scene(&told);
+    if !matches!((read, given), (Ok(read), Ok(given)) if read.relations == given.relations) {
+        request.relations = told.relations;
+    }
+}
+
+/// Gives `request` the boxes that a set has for the things of `prompt`, if it has any.
+///
+/// # Errors
+/// A box that is none.
+pub fn give_boxes(request: &mut Request, prompt: &SuitePrompt) -> Result<(), RunError> {
+    if prompt.boxes.is_empty() {
+        return Ok(());
+    }
+    let boxes = prompt.boxes.iter().map(|given| given.parse());
+    let boxes: Result<Vec<ObjectBox>, _> = boxes.collect();
+    request.boxes = boxes.map_err(|source| RunError::Box {
+        prompt_id: prompt.prompt_id.clone(),
+        source,
+    })?;
+    Ok(())
+}
+
+/// The picture of `seed` that a prompt changes.
+///
+/// # Errors
+/// It is still to be made.
+pub fn start(prompt: &SuitePrompt, edit: &Edit, seed: u64) -> Result<InitImage, RunError> {
     let path = edit.path(seed).ok_or_else(|| RunError::NoPicture {
         prompt_id: prompt.prompt_id.clone(),
     })?;
@@ -90,10 +117,10 @@ fn needs_scene(method: &Method) -> bool {
     method.guide.is_some() || method.search.is_some() || method.ground.is_some()
 }
 
-/// Whether a method puts things into boxes.
-fn goes_by_boxes(method: &Method) -> bool {
+/// Whether `request` puts things into boxes.
+pub fn goes_by_boxes(request: &Request) -> bool {
     let guided = |guide: &GuidanceConfig| guide.method.needs() == Needs::Boxes;
-    method.ground.is_some() || method.guide.as_ref().is_some_and(guided)
+    request.ground.is_some() || request.guide.as_ref().is_some_and(guided)
 }
 
 /// Checks every prompt with every method as far as possible without weights. `labels` are those of the run's detector;
@@ -160,4 +187,51 @@ pub fn batch_size(batch: BatchSize, plan: &Plan, engine: &Engine) -> Result<usiz
         }
     }
     Ok(least)
+}
+
+#[cfg(test)]
+#[cfg(feature = "toybox")]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::suite::tests::plan;
+
+    #[test]
+    fn the_prompt_of_a_change_begins_with_the_steps_that_are_run() {
+        let methods = [
+            "delayed-order-0.5",
+            "swapped-order-sigma4",
+            "delayed-order-3",
+        ];
+        let mut plan = plan(1, 1, &methods);
+        let model = plan.config.model.clone().unwrap();
+        let blueprint = Blueprint::open(&model).unwrap();
+        let sampling = plan.config.sampling.as_mut().unwrap();
+        (sampling.steps, sampling.width, sampling.height) = (20, 64, 64);
+        let moments = |plan: &Plan| {
+            [0, 1, 2].map(|method| {
+                let request = request(plan, &blueprint, plan.job(method)).unwrap();
+                let levels = blueprint.noise_levels(&request).unwrap();
+                (request.delay_order.unwrap().steps, levels)
+            })
+        };
+        plan.prompts[0].prompt = "a dog to the left of a cat".into();
+        plan.prompts[0].objects = vec!["dog".into(), "cat".into()];
+        let [half, noisy, three] = moments(&plan);
+        assert_eq!((half.0, half.1.len(), three.0), (10, 20, 3));
+        let before = noisy.1.iter().filter(|level| **level > 4.0).count();
+        assert_eq!(noisy.0, before);
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let picture = root.join("fixtures/pictures/rgb.png").display().to_string();
+        plan.prompts[0].edit = Some(Edit {
+            picture: Some(picture),
+            strength: Some(0.9),
+            ..Edit::default()
+        });
+        // Two steps fewer, the noisiest of all.
+        let [half, noisy, three] = moments(&plan);
+        assert_eq!((half.0, half.1.len(), three.0), (9, 18, 3));
+        assert_eq!(noisy.0, before - 2);
+    }
 }

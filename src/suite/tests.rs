@@ -174,6 +174,7 @@ impl Maker for Stub<'_> {
                 ..crate::request::tests::request()
             },
             scheduler: "ddim".into(),
+            calls: 20,
             picture: Picture {
                 width: 8,
                 height: 8,

@@ -253,6 +253,52 @@ fn wrong_studies_are_refused() {
         &["agree", "ratings", "people.csv"],
         &["no column that has only numbers"],
     );
+    write("grades.csv", "id,code\na,2\nb,0\n");
+    let decisions = |people: &'static str, more: &'static [&'static str]| {
+        let args = [
+            "agree",
+            "decisions",
+            "--people",
+            people,
+            "--metrics",
+            "pse.csv",
+        ];
+        [&args[..], more].concat()
+    };
+    write("pse.csv", "id,pse\na,0.7\nb,0.2\n");
+    refuses(
+        at,
+        &decisions("grades.csv", &[]),
+        &["about a is \"2\", which is neither 0 nor 1", "--right"],
+    );
+    refuses(
+        at,
+        &decisions("people.csv", &["--grades", "wrong,right"]),
+        &["--grades"],
+    );
+    refuses(
+        at,
+        &decisions("people.csv", &["--right", "wight"]),
+        &["nobody says \"wight\"", "right, wrong"],
+    );
+    works(at, &decisions("grades.csv", &["--right", "2"]));
+    let weighted = [
+        "agree",
+        "labels",
+        "people.csv",
+        "people.csv",
+        "--weights",
+        "linear",
+    ];
+    refuses(
+        at,
+        &weighted,
+        &["right, wrong have none of their own", "--words"],
+    );
+    works(at, &[&weighted[..], &["--words", "wrong,right"]].concat());
+    write("grades-too.csv", "id,code\na,0\nb,10\n");
+    let numbers = ["agree", "labels", "grades.csv", "grades-too.csv"];
+    works(at, &[&numbers[..], &["--weights", "quadratic"]].concat());
     let output = prepose_in(at, &["agree", "labels", "people.csv", "--words"]);
     assert_eq!(
         output.status.code(),
@@ -342,4 +388,68 @@ fn pages_ask_for_words_numbers_and_choices() {
     let export = r#"[{"sample_id":"1","overall":5,"notes":"","timestamp":""},{"sample_id":"2","overall":7,"notes":"","timestamp":""}]"#;
     fs::write(at.join("labels_filled.json"), export).unwrap();
     assert!(works(at, &["agree", "ratings", "labels_filled.json"]).contains("6.0000"));
+    // What made which picture is in the table, and not in the export.
+    let by = ["agree", "ratings", "labels_filled.json", "--by", "model"];
+    refuses(
+        at,
+        &by,
+        &["no column \"model\" in labels_filled", "it has overall"],
+    );
+    fs::write(
+        at.join("made.csv"),
+        "id,picture,model\n1,a.png,plain\n2,b.png,tuned\n",
+    )
+    .unwrap();
+    let with = ["agree", "ratings", "labels_filled.json", "made.csv"];
+    let printed = works(at, &[&with[..], &["--by", "model"]].concat());
+    assert!(
+        printed.contains("plain") && printed.contains("7.0000") && !printed.contains("no model"),
+        "{printed}"
+    );
+}
+
+/// A run's own lines: of what is in them, scores are metrics.
+#[test]
+fn scores_of_a_run_are_metrics() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = |number: u64, pse: f64| {
+        serde_json::json!({
+            "sample_id": format!("psg_{number}_seed0000"), "prompt_id": format!("p{number}"), "seed": 0,
+            "unet_calls": 20, "guided_calls": 0, "candidates": 1, "seconds": 0.5, "found": 2, "objects": 2,
+            "each_found": [true, true], "centre": pse > 0.5, "each_centre": null, "geneval": pse > 0.4,
+            "t2i": null, "hrs": null, "pse": pse, "each_pse": null, "side": "left", "level": null
+        })
+    };
+    let (mut scores, mut people) = (String::new(), "id,label\n".to_owned());
+    for number in 0..12 {
+        let pse = (number * 7 % 12) as f64 / 12.0;
+        scores += &format!("{}\n", line(number, pse));
+        let word = if pse > 0.5 { "right" } else { "wrong" };
+        people += &format!("psg_{number}_seed0000,{word}\n");
+    }
+    fs::write(folder.path().join("scores.jsonl"), scores).unwrap();
+    fs::write(folder.path().join("anna.csv"), people).unwrap();
+    let args = [
+        "agree",
+        "correlation",
+        "--people",
+        "anna.csv",
+        "--grades",
+        "missing,wrong,right",
+        "--metrics",
+        "scores.jsonl",
+        "--json",
+    ];
+    let found: Value = serde_json::from_str(&works(folder.path(), &args)).unwrap();
+    let rows = found["correlations"].as_array().unwrap();
+    let names: Vec<&str> = (rows.iter())
+        .map(|row| row["metric"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["centre", "geneval", "pse"]);
+    close(&rows[0]["spearman"], &Value::from(1.0));
+    refuses(
+        folder.path(),
+        &[&args[..], &["--columns", "side"]].concat(),
+        &["\"left\"", "--columns"],
+    );
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::json;
 
 use crate::check_pictures::{check, dog_cat, records};
-use crate::program::{prepose_in, stderr};
+use crate::program::{prepose, prepose_in, stderr};
 use crate::support::fixture;
 
 fn folder(case: &str) -> String {
@@ -101,6 +101,50 @@ fn what_a_detector_cannot_do_is_said() {
             message.contains(part),
             "{args:?}: {message:?} lacks {part:?}"
         );
+    }
+}
+
+/// `prepose pull PekingU/rtdetr_v2_r18vd --revision COMMIT` notes no branch.
+#[test]
+fn what_was_pulled_at_a_commit_is_found_by_its_name() {
+    let place = tempfile::tempdir().unwrap();
+    let hub = place.path().join("hub");
+    let snapshot = hub.join("models--PekingU--rtdetr_v2_r18vd/snapshots");
+    let snapshot = snapshot.join("0a".repeat(20));
+    fs::create_dir_all(&snapshot).unwrap();
+    let picture = dog_cat();
+    let look = |checker: &str| {
+        let relation = "cat | left of | fire hydrant";
+        let mut command = prepose();
+        command.args(["check", "--device", "flex", "--json", "--checker", checker]);
+        command.args(["--relation", relation]).arg(&picture);
+        command.env("HF_HUB_CACHE", &hub).current_dir(place.path());
+        command.output().unwrap()
+    };
+    let original = fixture("eyes/rt-detr/basic");
+    let name = "rtdetr-v2-r18";
+    for file in [
+        "config.json",
+        "preprocessor_config.json",
+        "model.safetensors",
+    ] {
+        // The beginning of a download is none.
+        let output = look(name);
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        let hint = "`prepose pull PekingU/rtdetr_v2_r18vd --revision main`";
+        assert!(message.contains(hint), "{message}");
+        fs::copy(original.join(file), snapshot.join(file)).unwrap();
+    }
+    for (checker, recorded) in [
+        (name, name),
+        // The folder that `pull` prints is called by a commit.
+        (snapshot.to_str().unwrap(), "rtdetr_v2_r18vd"),
+    ] {
+        let output = look(checker);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let primary = &records(&output)[0]["detectors"]["primary"];
+        assert_eq!(primary["type"], recorded);
     }
 }
 

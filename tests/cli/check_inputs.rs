@@ -7,6 +7,7 @@ use std::process::Output;
 
 use prepose::output::png;
 use prepose::picture::Picture;
+use prepose::request::{PromptSwitch, Request};
 use serde_json::{Value, json};
 
 use crate::check_pictures::{check, dog_cat, records};
@@ -294,6 +295,54 @@ fn lines_of_an_earlier_picture_do_not_judge_a_later_one() {
         "{message}"
     );
     assert!(records(&output).is_empty());
+}
+
+/// A picture by prepose should show the prompt of its last step, with the relations that were given beside it.
+#[test]
+fn lines_without_a_relation_leave_the_word_to_the_picture() {
+    let folder = tempfile::tempdir().unwrap();
+    let picture = Picture::decode(&fs::read(dog_cat()).unwrap()).unwrap();
+    let made = png::read_request(&dog_cat()).unwrap();
+    let wrong = "a cat to the left of a dog";
+    let put = |name: &str, request: &Request| {
+        png::save(
+            &folder.path().join(name),
+            &picture,
+            request,
+            "euler",
+            "flex",
+        )
+        .unwrap();
+    };
+    let mut switched = made.clone();
+    switched.prompt = wrong.to_owned();
+    switched.switch = Some(PromptSwitch {
+        to: made.prompt.clone(),
+        at: 1,
+    });
+    put("switched.png", &switched);
+    let mut given = made.clone();
+    given.prompt = wrong.to_owned();
+    given.relations = vec!["dog | left of | cat".parse().unwrap()];
+    put("given.png", &given);
+    put("stated.png", &given);
+    let mut stated = json!({"relation": "left_of", "object_a": "cat", "object_b": "dog"});
+    stated["image_path"] = json!("stated.png");
+    stated["prompt"] = json!(wrong);
+    let lines = ["switched.png", "given.png"]
+        .map(|name| json!({"image_path": name, "prompt": wrong}))
+        .into_iter()
+        .chain([stated]);
+    let text = lines.map(|line| line.to_string()).collect::<Vec<_>>();
+    fs::write(folder.path().join("m.jsonl"), text.join("\n")).unwrap();
+    let output = check(folder.path(), &["--manifest", "m.jsonl", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let all = [("switched", "PASS"), ("given", "PASS"), ("stated", "FAIL")];
+    assert_eq!(verdicts(&output), expected(all));
+    let prompts: Vec<Value> = (records(&output).into_iter())
+        .map(|record| record["prompt"].clone())
+        .collect();
+    assert_eq!(prompts, [made.prompt.as_str(), wrong, wrong]);
 }
 
 #[test]

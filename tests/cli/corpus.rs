@@ -189,6 +189,125 @@ fn questions_without_an_answer_are_told_and_asked_again() {
     assert_eq!(found["notes"], json!([]));
 }
 
+/// Rates of some of the pairs would look like those of all.
+#[cfg(unix)]
+#[test]
+fn tables_are_of_all_pairs_or_not_written() {
+    use std::io::{BufRead, BufReader, Read};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+    use std::time::Duration;
+
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    provide(folder);
+    let asker = Arc::new(AtomicU32::new(0));
+    let heard = Arc::new(AtomicBool::new(false));
+    let (to_stop, was_heard) = (Arc::clone(&asker), Arc::clone(&heard));
+    let stub = Stub::start(move |asked| {
+        let until = |done: &dyn Fn() -> bool| {
+            while !done() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        };
+        if asked.before == 3 {
+            until(&|| to_stop.load(Ordering::SeqCst) > 0);
+            let id = to_stop.swap(0, Ordering::SeqCst).to_string();
+            let kill = std::process::Command::new("kill")
+                .args(["-INT", &id])
+                .status();
+            assert!(kill.unwrap().success());
+            // What is answered after it was heard is the last.
+            until(&|| was_heard.load(Ordering::SeqCst));
+        }
+        Reply::chat(r#"{"existence": true, "separation": true, "topology": false}"#)
+    })
+    .unwrap();
+    let args = [
+        "corpus",
+        "photos",
+        "--out",
+        "survey",
+        "--json",
+        "--judge",
+        &stub.address,
+        "--judge-model",
+        "vlm",
+        "--concurrency",
+        "1",
+    ];
+    let mut child = prepose()
+        .args(args)
+        .current_dir(folder)
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    asker.store(child.id(), Ordering::SeqCst);
+    let mut told = String::new();
+    let mut says = BufReader::new(child.stderr.take().unwrap());
+    while !told.contains("interrupt again") && says.read_line(&mut told).unwrap() > 0 {}
+    heard.store(true, Ordering::SeqCst);
+    says.read_to_string(&mut told).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{told}");
+    assert!(
+        told.contains("stopped after 0 of 12 pairs, and no table was written; answers are kept"),
+        "{told}"
+    );
+    assert_eq!(stdout(&output), "");
+    for name in [
+        "funnel.csv",
+        "alignment.csv",
+        "layouts.jsonl",
+        "layouts.jsonl.part",
+    ] {
+        assert!(!folder.join("survey").join(name).exists(), "{name}");
+    }
+    // One picture is too small to ask about.
+    let found = read(&works(folder, &args));
+    assert_eq!(
+        (&found["asked_now"], &found["unanswered"]),
+        (&json!(7), &json!(0))
+    );
+    let lines = fs::read_to_string(folder.join("survey/layouts.jsonl")).unwrap();
+    assert_eq!(lines.lines().count(), 12);
+}
+
+/// What the detector saw in one folder is not said of pictures called the same in another.
+#[test]
+fn boxes_are_those_of_the_picture_in_its_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for part in ["data/train", "data/test"] {
+        fs::create_dir_all(folder.join(part)).unwrap();
+        let picture = image::RgbImage::new(200, 200);
+        picture.save(folder.join(part).join("0001.png")).unwrap();
+        fs::write(folder.join(part).join("0001.txt"), "a dog and a cat").unwrap();
+    }
+    let line = json!({"id": "0001", "file": "./data/train/0001.png", "width": 200, "height": 200, "detections": [
+        {"label": "dog", "score": 0.9, "box_xyxy": [0, 50, 40, 90]},
+        {"label": "cat", "score": 0.9, "box_xyxy": [120, 60, 160, 100]},
+    ]});
+    fs::write(folder.join("found.jsonl"), format!("{line}\n")).unwrap();
+    let args = [
+        "corpus",
+        "data",
+        "--detections",
+        "found.jsonl",
+        "--out",
+        "survey",
+        "--json",
+    ];
+    let found = read(&works(folder, &args));
+    let count = |what: &str| {
+        let rows = found["funnel"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["what"] == what);
+        row.map_or(0, |row| row["count"].as_u64().unwrap())
+    };
+    assert_eq!((count("first on the left"), count("not looked at")), (1, 1));
+}
+
 #[test]
 fn wrong_input_is_refused() {
     let folder = tempfile::tempdir().unwrap();

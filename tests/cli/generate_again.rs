@@ -81,6 +81,65 @@ fn a_picture_is_made_again_and_changed() {
     );
 }
 
+/// What a picture was made with and does nothing beside what is asked for is no obstacle; what is asked for itself is.
+#[test]
+fn settings_that_do_nothing_any_more_are_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let tcd = ["--scheduler", "tcd", "--eta", "0.5"];
+    draw(folder, "a.png", &tcd);
+    draw(folder, "b.png", &["--timestep-spacing", "trailing"]);
+    draw(folder, "c.png", &["--guidance-steps", "0-1"]);
+    let again = |from: &str, more: &[&str]| {
+        let args = ["-q", "generate", "--again", from, "-o", "again.png"];
+        works(folder, &[&args[..], more].concat());
+        request(folder, "again.png")
+    };
+    assert_eq!(again("a.png", &[]), request(folder, "a.png"));
+    for (from, key, more) in [
+        ("a.png", "eta", ["--scheduler", "ddim"]),
+        ("b.png", "timestep_spacing", ["--scheduler", "lcm"]),
+        (
+            "b.png",
+            "timestep_spacing",
+            ["--scheduler", "dpmpp_2m_karras"],
+        ),
+        ("c.png", "guidance_steps", ["--guidance-scale", "1"]),
+    ] {
+        assert!(request(folder, from).get(key).is_some());
+        assert_eq!(again(from, &more).get(key), None, "{more:?}");
+    }
+    // Also where the steps are counted for something else.
+    let delayed = ["--scheduler", "ddim", "--delay-order", "1"];
+    assert_eq!(again("a.png", &delayed).get("eta"), None);
+    let ddim = ["generate", "--again", "a.png", "--scheduler", "ddim"];
+    refuses(folder, &[&ddim[..], &["--eta", "0.5"]].concat(), &["--eta"]);
+    let unguided = ["generate", PROMPT, "--guidance-scale", "1"];
+    refuses(
+        folder,
+        &[&unguided[..], &["--guidance-steps", "0-1"]].concat(),
+        &["--guidance-steps", "above 1"],
+    );
+
+    // On a sheet they are those of the cells in which they act.
+    let sheet = |axis| {
+        [
+            "generate", PROMPT, "--steps", "2", "--seed", "1", "--eta", "0.5", "--x", axis,
+            "--grid", "s.png",
+        ]
+    };
+    works(
+        folder,
+        &[&sheet("scheduler=tcd,ddim")[..], &["-q", "-o", "cells"]].concat(),
+    );
+    let eta = |name: &str| request(&folder.join("cells"), name).get("eta").is_some();
+    let made = fs::read_dir(folder.join("cells")).unwrap();
+    let names = made.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let pictures = names.filter(|name| name.ends_with(".png"));
+    assert_eq!(pictures.filter(|name| eta(name)).count(), 1);
+    refuses(folder, &sheet("scheduler=euler,ddim"), &["--eta"]);
+}
+
 /// What was recorded of the classifier of one checkpoint does not count for another, which has its own.
 #[test]
 fn another_checkpoint_has_a_classifier_of_its_own() {
@@ -108,6 +167,21 @@ fn another_checkpoint_has_a_classifier_of_its_own() {
         (&guide["method"], guide.get("classifier_sha256")),
         (&"steer".into(), None)
     );
+}
+
+#[test]
+fn recorded_limits_of_repeated_steps_are_left_out_where_none_is_repeated() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let guide = ["--guide", "steer", "--guide-steps", "1"];
+    let limits = ["--guide-updates", "1", "--guide-threshold", "0"];
+    draw(folder, "a.png", &[guide, limits].concat());
+    let again = ["-q", "generate", "--again", "a.png", "-o", "b.png"];
+    works(folder, &[&again[..], &["--guide-refine", "false"]].concat());
+    let made = request(folder, "b.png");
+    let guide = &made["guide"];
+    assert_eq!(guide["refine"], false);
+    assert!(guide["updates"].is_null() && guide["threshold"].is_null());
 }
 
 #[test]
@@ -262,6 +336,121 @@ fn prompts_come_from_files_and_standard_input() {
         &["generate", "--prompts", "none.txt"],
         &["none.txt", "no such file"],
     );
+}
+
+/// As if it had been typed.
+#[test]
+fn what_a_file_says_of_a_prompt_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let asked = |more: &[&str]| {
+        let args = [
+            "-q", "generate", "--steps", "3", "--json", "-o", "out", "--seed", "1",
+        ];
+        let made = works(folder, &[&args[..], more].concat());
+        let request = |line: &str| serde_json::from_str::<Value>(line).unwrap()["request"].clone();
+        made.lines().map(request).collect::<Vec<_>>()
+    };
+    let put = |line: Value| fs::write(folder.join("p.jsonl"), line.to_string()).unwrap();
+    let (prompt, boxes) = (
+        "a dog and a cat",
+        ["dog: 0.05,0.25,0.35,0.75", "cat: 0.65,0.25,0.95,0.75"],
+    );
+    put(serde_json::json!({
+        "prompt": prompt, "relation": "left of", "object_a": "dog", "object_b": "cat", "neutral": "two pets",
+        "boxes": boxes,
+    }));
+    let from_file = ["--prompts", "p.jsonl"];
+    let guided = ["--guide", "boxdiff", "--delay-order", "1"];
+    let typed = |relation: &str, neutral: &str, boxes: [&str; 2]| {
+        let [a, b] = boxes;
+        let said = ["--relation", relation, "--neutral-prompt", neutral];
+        let said = [&said[..], &["--box", a, "--box", b]].concat();
+        let request = asked(&[&[prompt][..], &guided, &said[..]].concat());
+        let over = asked(&[&from_file[..], &guided, &said[..]].concat());
+        assert_eq!(over, request);
+        request
+    };
+    let told = typed("dog | left of | cat", "two pets", boxes);
+    assert_eq!(asked(&[&from_file[..], &guided].concat()), told);
+    let moved = [boxes[0], "cat: 0.5,0.25,0.95,0.75"];
+    assert_ne!(typed("cat | left of | dog", "two animals", moved), told);
+    // Boxes are for what goes by them, relations also for whoever judges the picture.
+    let plain = asked(&from_file);
+    let relations = serde_json::json!(["dog | left of | cat"]);
+    assert_eq!(
+        (plain[0].get("boxes"), plain[0].get("relations")),
+        (None, Some(&relations))
+    );
+    let axes = ["--x", "guide=none,pos,boxdiff", "--grid", "s.png"];
+    let cells = asked(&[&from_file[..], &axes].concat());
+    let boxed = cells.iter().map(|cell| cell.get("boxes").is_some());
+    assert!(boxed.eq([false, false, true]));
+    // The form to begin with is that of what the run ends with.
+    let begins = |prompt: &str| {
+        let asked = asked(&[prompt, "--delay-order", "1"]);
+        asked[0]["delay_order"]["neutral_prompt"].clone()
+    };
+    assert_eq!(begins("a [red:blue:2] car and a dog"), "two things");
+    let composed = begins("a dog and a cat AND grass :0.5");
+    assert_eq!(composed, "two animals AND grass :0.5");
+    // Where the text itself says the relation, it need not be given.
+    put(
+        serde_json::json!({"prompt": PROMPT, "relation": "left of", "object_a": "dog", "object_b": "cat"}),
+    );
+    assert_eq!(asked(&from_file)[0].get("relations"), None);
+}
+
+#[test]
+fn the_picture_that_a_files_prompt_changes_is_its_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for name in ["start-0001.png", "start-0002.png"] {
+        fs::copy(root().join("docs/dog-cat.png"), folder.join(name)).unwrap();
+    }
+    let put = |edit: Value| {
+        let line = serde_json::json!({"prompt": "a dog", "edit": edit}).to_string();
+        fs::write(folder.join("p.jsonl"), line).unwrap();
+    };
+    let args = [
+        "-q",
+        "generate",
+        "--prompts",
+        "p.jsonl",
+        "--steps",
+        "4",
+        "--json",
+        "-o",
+        "out",
+        "--seeds",
+        "1-2",
+    ];
+    let starts = |more: &[&str]| {
+        let made = works(folder, &[&args[..], more].concat());
+        let start = |line: &str| {
+            let line: Value = serde_json::from_str(line).unwrap();
+            let init = &line["request"]["init"];
+            let path = init["path"].as_str().unwrap().to_owned();
+            (path, init["strength"].as_f64().unwrap())
+        };
+        made.lines().map(start).collect::<Vec<_>>()
+    };
+    let expected = |all: [(&str, f64); 2]| all.map(|(path, share)| (path.to_owned(), share));
+    put(serde_json::json!({"picture": "start-{seed}.png", "strength": 0.5}));
+    let both = ["start-0001.png", "start-0002.png"];
+    assert_eq!(starts(&[]), expected(both.map(|path| (path, 0.5))));
+    let more = ["--strength", "0.25"];
+    assert_eq!(starts(&more), expected(both.map(|path| (path, 0.25))));
+    let other = ["--init-image", "start-0002.png"];
+    assert_eq!(starts(&other), expected([(both[1], 0.8); 2]));
+    let sheet = ["--grid", "s.png"];
+    refuses(
+        folder,
+        &[&args[..], &sheet].concat(),
+        &["for each seed", "--grid"],
+    );
+    put(serde_json::json!({"seed": "a dog on the left and a cat on the right"}));
+    refuses(folder, &args, &["still to be made"]);
 }
 
 #[test]

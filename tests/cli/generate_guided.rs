@@ -98,6 +98,10 @@ fn impossible_changes_and_searches_are_refused_before_anything_is_loaded() {
     changed(&["--switch-to", " ", "--switch-at", "3"], &["empty"]);
     changed(&["--delay-order", "0"], &["1 to 9"]);
     changed(&["--neutral-prompt", "two animals"], &["--delay-order"]);
+    changed(
+        &["a [dog:cat:12] and a bird", "--delay-order", "2"],
+        &["changes after step 12", "10 steps"],
+    );
     refuses(
         &["generate", "a [dog:cat:12]", "--steps", "10"],
         &["12", "10 steps"],
@@ -105,6 +109,11 @@ fn impossible_changes_and_searches_are_refused_before_anything_is_loaded() {
     refuses(
         &["generate", "a quiet evening", "--delay-order", "2"],
         &["--neutral-prompt"],
+    );
+    // "two animals" would be those of neither part.
+    refuses(
+        &["generate", "a dog AND a cat :0.7", "--delay-order", "2"],
+        &["\"a dog\" names one object", "--neutral-prompt"],
     );
     changed(&["--best-of", "0"], &["at least 1"]);
     changed(&["--best-of", "4", "--prune=3,3"], &["ascend"]);
@@ -121,6 +130,10 @@ fn impossible_changes_and_searches_are_refused_before_anything_is_loaded() {
     changed(
         &["--attention-maps", "maps", "--attention-layers", "attic"],
         &["attic", "mid_block"],
+    );
+    changed(
+        &["--attention-maps", "maps", "--attention-heads", "99,100"],
+        &["--attention-heads", "heads 0 to"],
     );
 }
 

@@ -79,6 +79,14 @@ fn a_composed_prompt_is_read_from_its_first_part() {
     let first = found("a dog left of a cat");
     assert_eq!(first[0].as_array().unwrap().len(), 2);
     assert_eq!(found("a dog left of a cat AND a bird :0.5"), first);
+    let output = parse(&["a dog and a [cat:pig:.5] :2 AND a bird", "-c", "clip"]);
+    let text = stdout(&output);
+    for form in [
+        "neutral    two animals :2 AND a bird",
+        "swapped    a pig and a dog :2 AND a bird",
+    ] {
+        assert!(text.contains(form), "{text}");
+    }
 }
 
 #[test]

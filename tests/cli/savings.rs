@@ -100,6 +100,15 @@ fn what_is_wrong_is_said() {
             &["--scheduler", "tcd", "--timestep-spacing", "trailing"],
             "distilled",
         ),
+        (
+            &[
+                "--scheduler",
+                "dpmpp_2m_karras",
+                "--timestep-spacing",
+                "trailing",
+            ],
+            "Karras",
+        ),
     ] {
         let args = ["generate", PROMPT, "--steps", "5", "-o", "a.png"];
         refuses(folder.path(), &[&args[..], more].concat(), &[why]);

@@ -1,19 +1,23 @@
 //! The one way to make pictures: batches, searches, attention maps, cancellation, and memory that runs out.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::atomic::AtomicBool;
 
 use prepose::attention_maps::{AttentionMaps, Half, MapSelection};
 use prepose::device;
-use prepose::engine::{Blueprint, Engine};
+use prepose::engine::{Blueprint, Engine, EngineError};
+use prepose::guidance::maps::LayerRule;
 use prepose::make::{MakeError, MapOptions, PictureMaker, PictureWriter, check};
 use prepose::output::manifest::ManifestLine;
 use prepose::output::png::read_request;
 use prepose::request::{
-    DelayedOrder, Dtype, ModelRequest, Pruning, Request, RewardKind, SearchConfig,
+    DeepCache, DelayedOrder, Dtype, ModelRequest, Pruning, Request, RewardKind, Savings,
+    SearchConfig,
 };
 use prepose::sampling::StepRange;
 use prepose::sampling::denoise::{Hook, HookError, State};
-use prepose::search::unet_calls;
+use prepose::search::{Scorer, Search, unet_calls};
 
 fn model() -> ModelRequest {
     ModelRequest::new("toybox", Dtype::F32)
@@ -195,6 +199,79 @@ fn maps_are_those_of_steps_with_the_final_prompt() {
     assert!(refused.contains("once every 5 steps"), "{refused}");
 }
 
+#[test]
+fn heads_that_no_layer_has_are_refused_and_those_that_one_has_are_not() {
+    let engine = engine();
+    let blueprint = engine.blueprint();
+    let one = requests(&engine, PROMPT, 0..1).remove(0);
+    let check = |heads: Vec<usize>, layers: LayerRule| {
+        let options = MapOptions {
+            selection: MapSelection {
+                heads: Some(heads),
+                layers,
+                ..MapSelection::default()
+            },
+            ..MapOptions::default()
+        };
+        options.check(blueprint, &one)
+    };
+    let unet = blueprint.checkpoint().unet_config().unwrap();
+    let layers = unet.cross_attention_layers(8, 8).unwrap();
+    let of = |block: &str| {
+        let of = layers.iter().filter(|layer| layer.name.starts_with(block));
+        of.map(|layer| layer.heads).max().unwrap()
+    };
+    let (all, middle) = (of(""), of("mid_block"));
+    let named = |name: &str| LayerRule::Named(vec![name.to_owned()]);
+    let default = MapSelection::default().layers;
+    check(vec![all, 0], default.clone()).unwrap();
+    check(vec![all - 1], LayerRule::Named(Vec::new())).unwrap();
+    check(vec![middle - 1], named("mid_block")).unwrap();
+    for (heads, layers, there) in [
+        (vec![all], default, None),
+        (vec![all, all + 7], LayerRule::Named(Vec::new()), Some(all)),
+        (vec![middle], named("mid_block"), Some(middle)),
+    ] {
+        let refused = check(heads, layers).unwrap_err().to_string();
+        let last = there.map_or_else(String::new, |there| format!("heads 0 to {};", there - 1));
+        assert!(
+            refused.contains("--attention-heads") && refused.contains(&last),
+            "{refused}"
+        );
+    }
+}
+
+#[test]
+fn pictures_are_kept_where_no_step_has_maps() {
+    let engine = engine();
+    let blueprint = engine.blueprint();
+    // Steps 0 and 1 have the neutral prompt. The network is whole in steps 0, 2 and 4.
+    let one = [Request {
+        savings: Savings {
+            deep_cache: Some(DeepCache {
+                every: 2,
+                branch: 0,
+            }),
+            ..Savings::default()
+        },
+        ..delayed(blueprint, 2, 5)
+    }];
+    let options = MapOptions {
+        selection: MapSelection {
+            every: 3,
+            ..MapSelection::default()
+        },
+        ..MapOptions::default()
+    };
+    options.check(blueprint, &one[0]).unwrap();
+    for search in [None, Some(best_of(2, RewardKind::Attention))] {
+        let mut maker = PictureMaker::new(&engine, 2).with_maps(Some(options.clone()));
+        let made = maker.make(&one, search.as_ref(), &mut []).unwrap();
+        assert_eq!(made.pictures.len(), 1);
+        assert!(made.pictures[0].maps.is_empty());
+    }
+}
+
 /// Maps of the negative half.
 fn negative_half(words: &[&str], every: usize) -> MapOptions {
     MapOptions {
@@ -324,6 +401,109 @@ fn memory_that_runs_out_halves_the_batch() {
     let mut maker = PictureMaker::new(&engine, 5).without_halving();
     let error = maker.make(&five, None, &mut [&mut Greedy]).err().unwrap();
     assert!(matches!(&error, MakeError::Engine(short) if short.out_of_memory().is_some()));
+}
+
+/// Scores candidates by nothing, and counts itself.
+struct Counted {
+    rows: usize,
+    alive: Rc<Cell<usize>>,
+    fails: bool,
+}
+
+impl Hook for Counted {
+    fn retain(&mut self, keep: &[usize]) {
+        self.rows = keep.len();
+    }
+}
+
+impl Scorer for Counted {
+    fn scores(&mut self) -> Result<Vec<f64>, HookError> {
+        // As a tensor that is read from a GPU whose memory ran out.
+        assert!(!self.fails, "out of device memory allocating 64 bytes");
+        Ok(vec![0.0; self.rows])
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.alive.set(self.alive.get() - 1);
+    }
+}
+
+/// The most batches that a search kept at a time.
+fn kept_batches(engine: &Engine, search: &SearchConfig, fails: bool) -> Result<usize, EngineError> {
+    let one = requests(engine, PROMPT, 0..1).remove(0);
+    let search = Search {
+        engine,
+        request: &one,
+        config: search,
+        batch: 2,
+    };
+    let (alive, most) = (Rc::new(Cell::new(0)), Cell::new(0));
+    let scorer = |requests: &[Request]| {
+        alive.set(alive.get() + 1);
+        most.set(most.get().max(alive.get()));
+        Ok(Counted {
+            rows: requests.len(),
+            alive: alive.clone(),
+            fails,
+        })
+    };
+    let found = search.run(scorer, &mut [])?;
+    assert_eq!(found.latents.dims()[0], found.finished.len());
+    Ok(most.get())
+}
+
+#[test]
+fn of_a_batch_whose_candidates_are_finished_only_these_are_kept() {
+    let engine = engine();
+    let plain = best_of(6, RewardKind::Judge);
+    assert_eq!(kept_batches(&engine, &plain, false).unwrap(), 1);
+    let pruned = SearchConfig {
+        pruning: Some(Pruning::After(vec![1])),
+        ..plain
+    };
+    assert_eq!(kept_batches(&engine, &pruned, false).unwrap(), 3);
+}
+
+#[test]
+fn memory_that_runs_out_where_candidates_are_scored_is_an_error_that_says_so() {
+    prepose::memory::silence_panics();
+    let engine = engine();
+    let error = kept_batches(&engine, &best_of(2, RewardKind::Judge), true).unwrap_err();
+    assert!(error.out_of_memory().is_some(), "{error}");
+}
+
+#[test]
+fn a_search_tells_the_rows_of_all_its_candidates() {
+    let engine = engine();
+    let one = Request {
+        steps: 4,
+        savings: Savings {
+            deep_cache: Some(DeepCache {
+                every: 2,
+                branch: 0,
+            }),
+            ..Savings::default()
+        },
+        ..requests(&engine, PROMPT, 0..1).remove(0)
+    };
+    let rows = |search: Option<&SearchConfig>| {
+        let mut maker = PictureMaker::new(&engine, 2);
+        let one = std::slice::from_ref(&one);
+        let made = maker.make(one, search, &mut []).unwrap();
+        made.pictures[0].cost.rows.unwrap()
+    };
+    // Both halves of two steps of each kind.
+    assert_eq!(rows(None), [4, 4]);
+    let plain = best_of(3, RewardKind::Attention);
+    assert_eq!(rows(Some(&plain)), [12, 12]);
+    // Of four candidates two are left after two steps.
+    let pruned = SearchConfig {
+        pruning: Some(Pruning::After(vec![2])),
+        ..best_of(4, RewardKind::Attention)
+    };
+    assert_eq!(rows(Some(&pruned)), [4 * 2 + 2 * 2, 4 * 2 + 2 * 2]);
 }
 
 #[test]

@@ -281,6 +281,14 @@ fn objects_have_token_positions() {
         [vec![2, 3], vec![7]]
     );
     assert_eq!(mean("a red dog left of a cat"), [vec![2, 3], vec![7]]);
+    // Where the weight stays as it is, too; and other notation around the phrase.
+    assert_eq!(
+        mean("a (red car:1.0) to the left of a [(cat)]"),
+        [vec![2, 3], vec![9]]
+    );
+    assert_eq!(mean(r"a (dog:1.0) left of \(big cat\)")[0], [2]);
+    let big_cat = &mean(r"a dog left of \(big cat\)")[1];
+    assert_eq!(big_cat, &[6, 7]);
     // Each its own occurrence.
     assert_eq!(mean("a dog left of a dog"), [vec![2], vec![6]]);
     assert_eq!(

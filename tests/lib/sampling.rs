@@ -184,6 +184,26 @@ fn other_spacings_follow_diffusers() {
 }
 
 #[test]
+fn who_reads_the_spacing_visits_other_noise_levels_by_it() {
+    for karras in [false, true] {
+        let config = json!({
+            "_class_name": "DDIMScheduler", "beta_start": 0.00085, "beta_end": 0.012,
+            "beta_schedule": "scaled_linear", "steps_offset": 1, "use_karras_sigmas": karras,
+        });
+        for kind in SchedulerKind::ALL {
+            let scheduler = Scheduler::from_config(&config, Some(kind)).unwrap();
+            let visited = |spacing| {
+                let schedule = scheduler.clone().with_spacing(spacing).ok()?;
+                let schedule = schedule.schedule(10).unwrap();
+                Some((schedule.timesteps().to_vec(), schedule.sigmas().to_vec()))
+            };
+            let differ = visited(Spacing::Leading) != visited(Spacing::Trailing);
+            assert_eq!(scheduler.reads_spacing(), differ, "{kind}, {karras}");
+        }
+    }
+}
+
+#[test]
 fn trajectories_of_diffusers() {
     let (case, expected) = fixture("schedulers");
     let mut failures = Vec::new();

@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::agreement;
 use crate::error::WeightsError;
 use crate::family::Family;
-use crate::files::{Files, MemoryFolder};
+use crate::files::{Files, MemoryFolder, short_name};
 use crate::folder::open_folder;
 use crate::gligen::{self, GligenFormat};
 use crate::hash::{FileHash, hash_file};
@@ -184,18 +184,9 @@ impl Checkpoint {
                 },
             })?
             .is_dir();
-        let name = match (known, is_folder) {
-            (Some(known), _) => known.name.to_string(),
-            (None, true) => path
-                .file_name()
-                .unwrap_or(path.as_os_str())
-                .to_string_lossy()
-                .into_owned(),
-            (None, false) => path
-                .file_stem()
-                .unwrap_or(path.as_os_str())
-                .to_string_lossy()
-                .into_owned(),
+        let name = match known {
+            Some(known) => known.name.to_string(),
+            None => short_name(&path, is_folder),
         };
         let parts = if is_folder {
             refuse_config(&path, options)?;
@@ -206,7 +197,7 @@ impl Checkpoint {
         Ok((name, path, parts))
     }
 
-    /// A short name: the file's or folder's, or the known name.
+    /// A short name: the file's or folder's, its repository's in the hub's cache, or the known name.
     pub fn name(&self) -> &str {
         &self.name
     }

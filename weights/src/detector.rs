@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::error::WeightsError;
 use crate::family;
-use crate::files::{Files, read_json};
+use crate::files::{Files, read_json, short_name};
 use crate::hash::{FileHash, hash_file};
 use crate::hub;
 use crate::part::{Part, View};
@@ -55,17 +55,14 @@ impl DetectorWeights {
                 source,
             },
         })?;
-        let name = |path: &Path| {
-            let name = path.file_name().unwrap_or(path.as_os_str());
-            name.to_string_lossy().into_owned()
-        };
         if kind.is_dir() {
-            return Self::from_folder(&Files::Folder(path.clone()), &name(&path));
+            return Self::from_folder(&Files::Folder(path.clone()), &short_name(&path, true));
         }
         let file = Arc::new(TensorFile::open(&path)?);
         let config = path.with_file_name("config.json");
         if config.exists() {
-            let folder = path.parent().map(name).unwrap_or_default();
+            let folder = path.parent().map(|folder| short_name(folder, true));
+            let folder = folder.unwrap_or_default();
             let part = Part::new("detector", &path, read_json(&config)?, &config);
             return Self::new(part, file, &folder);
         }

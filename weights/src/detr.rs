@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::error::WeightsError;
 use crate::family::{self, FileKind};
-use crate::files::Files;
+use crate::files::{Files, TRANSFORMERS_WEIGHTS as WEIGHTS, short_name};
 use crate::hash::{FileHash, hash_file};
 use crate::hub;
 use crate::part::{Part, View};
@@ -23,8 +23,6 @@ use crate::wordpiece::BertTokenizer;
 use preparation::Preparation;
 
 const CONFIG: &str = "config.json";
-/// The files that the weights may be in, the first that is there.
-const WEIGHTS: [&str; 3] = ["model.safetensors", "pytorch_model.bin", "model.pth"];
 
 /// A detector that transformers writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,9 +106,8 @@ impl<C: DeserializeOwned> Opened<C> {
                 part.insert(name, &file, key, View::Whole);
             }
         }
-        let name = folder.file_name().unwrap_or(folder.as_os_str());
         Ok(Self {
-            name: name.to_string_lossy().into_owned(),
+            name: short_name(folder, true),
             config,
             part,
             file,

@@ -1,6 +1,7 @@
 //! The files of a folder, on the disk or in the binary, and the JSON in them.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,10 +10,21 @@ use prepose_untrusted::read_regular;
 use serde_json::Value;
 
 use crate::error::WeightsError;
+use crate::hub;
 
 /// The largest text that is read, in bytes; the largest of a checkpoint, `tokenizer.json`, has a few million. What is made
 /// of JSON can take some twenty times as much.
 const MAX_TEXT: u64 = 1 << 24;
+
+/// The files in which networks of transformers are opened, the first that is there.
+pub(crate) const TRANSFORMERS_WEIGHTS: [&str; 3] =
+    ["model.safetensors", "pytorch_model.bin", "model.pth"];
+/// Those of networks that look at pictures by their authors' names, which are looked for after transformers'.
+pub(crate) const AUTHORS_WEIGHTS: [&str; 3] = [
+    "open_clip_model.safetensors",
+    "open_clip_pytorch_model.bin",
+    "ImageReward.pt",
+];
 
 /// The files of a folder.
 #[derive(Debug, Clone)]
@@ -110,6 +122,19 @@ impl Files {
     }
 }
 
+/// What records call what lies at `path`: a file by its name without the ending, a folder by its name, or by its repository's
+/// in the hub's cache.
+pub(crate) fn short_name(path: &Path, is_folder: bool) -> String {
+    let own = match is_folder {
+        true => hub::repository_of(path)
+            .map(OsStr::new)
+            .or(path.file_name()),
+        false => path.file_stem(),
+    };
+    let own = own.unwrap_or(path.as_os_str());
+    own.to_string_lossy().into_owned()
+}
+
 /// Reads the JSON file at `path`.
 pub(crate) fn read_json(path: &Path) -> Result<Value, WeightsError> {
     let bytes = read_regular(path, MAX_TEXT).map_err(|source| WeightsError::Io {
@@ -141,6 +166,24 @@ pub(crate) fn parse_json(path: &Path, bytes: &[u8]) -> Result<Value, WeightsErro
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn short_names() {
+        for (path, is_folder, name) in [
+            ("models/sd-1.5", true, "sd-1.5"),
+            ("models/sd-1.5.safetensors", false, "sd-1.5"),
+            ("hub/models--me--tiny-sd/snapshots/0a0b", true, "tiny-sd"),
+            (
+                "hub/models--me--tiny-sd/snapshots/0a0b/tiny.ckpt",
+                false,
+                "tiny",
+            ),
+            ("me/tiny-sd", true, "tiny-sd"),
+            ("..", true, ".."),
+        ] {
+            assert_eq!(short_name(Path::new(path), is_folder), name);
+        }
+    }
 
     #[test]
     fn pythons_numbers_are_read() {

@@ -170,9 +170,10 @@ pub(crate) fn weight_files(
     files: &Files,
     part: &str,
 ) -> Result<Vec<Arc<TensorFile>>, WeightsError> {
-    let (safetensors, bin) = match part {
-        p if p.starts_with("text_encoder") => ("model", "pytorch_model"),
-        _ => ("diffusion_pytorch_model", "diffusion_pytorch_model"),
+    let is_text = part.starts_with("text_encoder");
+    let (safetensors, bin) = match is_text {
+        true => ("model", "pytorch_model"),
+        false => ("diffusion_pytorch_model", "diffusion_pytorch_model"),
     };
     let below = |name: &str| {
         if part.is_empty() {
@@ -185,15 +186,17 @@ pub(crate) fn weight_files(
     for (stem, extension) in [(safetensors, "safetensors"), (bin, "bin")] {
         for variant in ["", ".fp16"] {
             let name = below(&format!("{stem}{variant}.{extension}"));
-            if files.has(&name) {
-                return Ok(vec![files.tensors(&name)?]);
-            }
-            tried.push(name);
             // diffusers puts the variant after `index`, transformers in the same place.
             let index = below(&format!("{stem}.{extension}.index{variant}.json"));
-            if files.has(&index) {
+            let is_split = files.has(&index);
+            // Of both, one is older: diffusers reads the shards then, and transformers the whole file.
+            if files.has(&name) && (is_text || !is_split) {
+                return Ok(vec![files.tensors(&name)?]);
+            }
+            if is_split {
                 return shards(files, &index, part);
             }
+            tried.push(name);
         }
     }
     Err(WeightsError::Folder {

@@ -64,16 +64,40 @@ impl Prediction {
             path: sidecar,
             source,
         })?;
-        let text = String::from_utf8_lossy(&text);
-        let lines = text.lines().filter_map(|line| line.split_once(':'));
-        let said = lines.filter(|(key, _)| key.trim() == "parameterization");
-        let mut said = said.map(|(_, value)| value.trim().trim_matches(['"', '\'']));
-        // Without the line it is latent-diffusion's default.
-        Ok(Some(match said.next_back() {
-            Some("v") => Self::V,
-            _ => Self::Epsilon,
-        }))
+        Ok(Self::in_yaml(&String::from_utf8_lossy(&text)))
     }
+
+    /// What a configuration of latent-diffusion or of generative-models says; none where that is something else than
+    /// noise or velocity.
+    fn in_yaml(text: &str) -> Option<Self> {
+        let lines = text.lines().filter_map(|line| line.split_once(':'));
+        let lines: Vec<_> = lines
+            .map(|(key, value)| (key.trim(), scalar(value)))
+            .collect();
+        // generative-models names a class for it.
+        if lines.iter().any(|(key, _)| *key == "denoiser_config") {
+            let mut classes = lines.iter().filter(|(key, _)| *key == "target");
+            return classes.find_map(|(_, class)| match class.rsplit('.').next() {
+                Some("VScaling") => Some(Self::V),
+                Some("EpsScaling") => Some(Self::Epsilon),
+                _ => None,
+            });
+        }
+        let said = lines.iter().rfind(|(key, _)| *key == "parameterization");
+        match said.map(|(_, value)| *value) {
+            Some("v") => Some(Self::V),
+            // Without the line it is latent-diffusion's default.
+            Some("eps") | None => Some(Self::Epsilon),
+            Some(_) => None,
+        }
+    }
+}
+
+/// The plain or quoted value of a line of YAML, without the comment behind it.
+fn scalar(value: &str) -> &str {
+    let comment = [" #", "\t#"].iter().filter_map(|mark| value.find(mark));
+    let end = comment.min().unwrap_or(value.len());
+    value[..end].trim().trim_matches(['"', '\''])
 }
 
 impl fmt::Display for Prediction {
@@ -95,6 +119,46 @@ impl FromStr for Prediction {
             other => Err(format!(
                 "{other:?} is not a prediction; there are epsilon and v"
             )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn configurations_in_yaml() {
+        let (v, epsilon) = (Some(Prediction::V), Some(Prediction::Epsilon));
+        let ldm = |line: &str| {
+            format!(
+                "model:\n  target: ldm.models.diffusion.ddpm.LatentDiffusion\n  params:\n    {line}\n    timesteps: 1000\n"
+            )
+        };
+        for (line, expected) in [
+            (r#"parameterization: "v""#, v),
+            (r#"parameterization: "v"  # the 768 model"#, v),
+            ("parameterization: v\t# \"eps\" for the 512 one", v),
+            ("parameterization: 'eps' # not \"v\"", epsilon),
+            ("# parameterization: \"v\"", epsilon),
+            ("parameterization: x0", None),
+            ("parameterization: # v", None),
+        ] {
+            assert_eq!(Prediction::in_yaml(&ldm(line)), expected, "{line}");
+        }
+        let sgm = |class: &str| {
+            format!(
+                "model:\n  target: sgm.models.diffusion.DiffusionEngine\n  params:\n    denoiser_config:\n      \
+                 target: sgm.modules.diffusionmodules.denoiser.DiscreteDenoiser\n      params:\n        \
+                 scaling_config:\n          target: sgm.modules.diffusionmodules.denoiser_scaling.{class}\n"
+            )
+        };
+        for (class, expected) in [
+            ("VScaling", v),
+            ("EpsScaling # as published", epsilon),
+            ("EDMScaling", None),
+        ] {
+            assert_eq!(Prediction::in_yaml(&sgm(class)), expected, "{class}");
         }
     }
 }

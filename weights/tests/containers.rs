@@ -1,8 +1,9 @@
 //! The same weights in every container give the same outputs, and those of diffusers.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use crate::support::{Expected, fixture, open, outputs};
+use crate::support::{Expected, chain, failure, fixture, open, outputs};
+use crate::wrong_input::copy_folder;
 use prepose_weights::{Checkpoint, Family, LoadOptions, describe_file};
 
 const TOLERANCE: f32 = 2e-5;
@@ -55,6 +56,26 @@ fn sd1() {
 #[test]
 fn sdxl() {
     same_everywhere("sdxl", &["sdxl", "sdxl-f16.safetensors"]);
+}
+
+/// diffusers' networks are looked for in shards first, and transformers' in a whole file, as both do it.
+#[test]
+fn a_whole_file_beside_shards() {
+    let expected = Expected::read("single-file/expected-sdxl.safetensors");
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("sdxl");
+    copy_folder(&fixture("single-file/sdxl"), &copy);
+    for part in ["unet", "vae"] {
+        let older = copy.join(part).join("diffusion_pytorch_model.safetensors");
+        std::fs::write(older, "what was here before").unwrap();
+    }
+    let of = |path: &Path| outputs(&open(path, &LoadOptions::default()), &expected);
+    assert_eq!(of(&copy), of(&fixture("single-file/sdxl")));
+
+    let whole = copy.join("text_encoder/model.safetensors");
+    std::fs::write(&whole, "no tensors").unwrap();
+    let message = chain(&failure(&copy, &LoadOptions::default()));
+    assert!(message.contains(&*whole.to_string_lossy()), "{message}");
 }
 
 #[test]

@@ -309,6 +309,39 @@ fn pefts_own_files() {
     assert_ne!(unet(&pefts), unet(&stated));
 }
 
+/// Their base lacks what they began with: added to the whole one they would change pictures by that as well.
+#[test]
+fn loras_that_began_with_the_checkpoints_weights() {
+    let folder = tempfile::tempdir().unwrap();
+    let pefts = folder.path().join("adapter_model.safetensors");
+    let mut tensors = read_safetensors(&fixture("lora/diffusers-sd1.safetensors"));
+    for (name, ..) in &mut tensors {
+        *name = name.replacen("unet.", "base_model.model.", 1);
+    }
+    write_safetensors(&pefts, &tensors);
+    let begun = |value: &str| {
+        let config = format!(r#"{{"r": 4, "lora_alpha": 4, "init_lora_weights": {value}}}"#);
+        std::fs::write(folder.path().join("adapter_config.json"), config).unwrap();
+        message(&pefts)
+    };
+    for value in [
+        "pissa",
+        "pissa_niter_16",
+        "OLoRA",
+        "loftq",
+        "corda",
+        "lora_ga",
+    ] {
+        let refused = begun(&format!("{value:?}"));
+        for part in [
+            &*value.to_lowercase(),
+            "path_initial_model_for_weight_conversion",
+        ] {
+            assert!(refused.contains(part), "{refused}");
+        }
+    }
+}
+
 #[test]
 fn a_weight_of_zero_changes_nothing() {
     let expected = Expected::read("single-file/expected-sd1.safetensors");

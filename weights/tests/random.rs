@@ -115,6 +115,32 @@ fn what_an_empty_negative_prompt_means_is_kept() {
     }
 }
 
+/// Without a class, what is there says whether a text encoder projects its output.
+#[test]
+fn projections_of_configurations_without_a_class_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let [original, written] = ["original", "written"].map(|name| folder.path().join(name));
+    copy_folder(&fixture("sdxl-tiny"), &original);
+    let config = original.join("text_encoder_2/config.json");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert!(
+        json.as_object_mut()
+            .unwrap()
+            .remove("architectures")
+            .is_some()
+    );
+    std::fs::write(&config, json.to_string()).unwrap();
+
+    let trained = Checkpoint::open(&original, &LoadOptions::default()).unwrap();
+    trained.write_trained(&HashMap::new(), &written).unwrap();
+    let bytes = file(&written, "text_encoder_2/model.safetensors");
+    let tensors = SafeTensors::deserialize(&bytes).unwrap();
+    assert!(tensors.tensor("text_projection.weight").is_ok());
+    let read = Checkpoint::open(&written, &LoadOptions::default()).unwrap();
+    read.load_text_encoders(&device(), FloatDType::F32).unwrap();
+}
+
 #[test]
 fn nothing_is_overwritten() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-"""`fixtures/perturb/`: what Pillow makes of pictures that are made brighter, darker, blurred, smaller and larger again."""
+"""`fixtures/perturb/`: what Pillow makes of pictures that are made brighter, darker, blurred, smaller and larger again, and of
+bilinear resizing as detectors' pictures are prepared with it."""
 
 import hashlib
 from pathlib import Path
@@ -26,6 +27,9 @@ PERTURBATIONS = [
     {"type": "resize", "scale": 1.0},
     {"type": "resize", "scale": 1.7},
 ]
+# Sides of the "tall" picture (30 × 90) and of "odd" (61 × 37): Pillow 13 begins with the height where that is shrunk by
+# more than twice as many pixels as the width; one of them is on the border.
+BILINEAR = {"tall": [(30, 29), (40, 80), (10, 50), (10, 49), (64, 64)], "odd": [(32, 32), (80, 20), (64, 64)]}
 
 
 def perturbed(picture, kind):
@@ -45,6 +49,7 @@ def make():
     pictures = {
         "whole": Image.open(DOCS / "dog-cat.png").convert("RGB"),
         "odd": small.crop((left, top, left + 61, top + 37)),
+        "tall": small.crop((left, top - 60, left + 30, top + 30)),
         # Every value next to every other.
         "noise": Image.fromarray(np.random.default_rng(0).integers(0, 256, (31, 43, 3), dtype=np.uint8)),
     }
@@ -58,4 +63,10 @@ def make():
                 case["expected"] = f"{name}-{number:02}.png"
                 result.save(folder / case["expected"], optimize=True)
             cases.append(case)
-    write_json(folder / "case.json", {"pillow": PIL.__version__, "cases": cases})
+    bilinear = [
+        {"picture": name, "size": size, "sha256": hashlib.sha256(resized.tobytes()).hexdigest()}
+        for name, sizes in BILINEAR.items()
+        for size in sizes
+        for resized in [pictures[name].resize(size, Image.Resampling.BILINEAR)]
+    ]
+    write_json(folder / "case.json", {"pillow": PIL.__version__, "cases": cases, "bilinear": bilinear})

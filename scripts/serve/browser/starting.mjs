@@ -102,6 +102,28 @@ export async function starting() {
   assert.equal(await page.inputValue('#noise'), 'philox');
   await loaded(page);
   step('the request of a picture brings its LoRAs and its noise back');
+
+  // Of what it began with the server has the hash alone; the rest is copied.
+  const image = Buffer.from(bytes).toString('base64');
+  const before = (await api(page, 'pictures?limit=1')).body.pictures[0].id;
+  const twice = { request: { prompt: 'a bus', steps: 2, seed: 5, init: { image, strength: 0.5 } }, second_pass: { width: 192, height: 192, strength: 0.5 }, maps: false };
+  assert.equal((await api(page, 'jobs', 'POST', twice)).status, 202);
+  let made = before;
+  for (let tries = 0; made === before; tries++) {
+    assert.ok(tries < 600, 'no picture came');
+    await page.waitForTimeout(200);
+    made = (await api(page, 'pictures?limit=1')).body.pictures[0].id;
+  }
+  await page.evaluate((id) => { location.hash = `#/history/${id}`; }, made);
+  await page.locator('#detail').getByRole('button', { name: 'Copy as…' }).click();
+  await page.locator('#spell-forms [data-value=command]').click();
+  await page.waitForFunction(() => document.getElementById('spell-text').textContent.startsWith('prepose'));
+  assert.match(await page.locator('#spell-text').textContent(), /without the second pass.*without the start picture/);
+  assert.match(await page.locator('#spell-lacks').innerText(), /without the start picture/);
+  await page.locator('#spell-forms [data-value=json]').click();
+  assert.match(await page.locator('#spell-text').textContent(), /"second_pass": \{\s*"width": 192/);
+  await page.keyboard.press('Escape');
+  step('a copy has the second pass, and says that the start picture is not in it');
   await page.context().close();
   await server.stop();
 }

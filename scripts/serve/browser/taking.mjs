@@ -60,6 +60,15 @@ export async function taking(server) {
   for (const [name, content, why] of [['text.png', Buffer.from('no picture'), /no PNG/], ['bare.png', png(), /carries no request/], ['cut.png', big.subarray(0, 30), /cut short/], ['junk.png', png(text('prepose', '{')), /carries no request/]]) {
     assert.match(await drop(page, name, content), why, name);
   }
+  const places = [{ object: 'dog', box: [0, 0.2, 0.4, 0.8] }, { object: 'cat', box: [0.6, 0.2, 1, 0.8] }];
+  const grounded = { prompt: 'a dog to the left of a cat', seed: 1, boxes: places, ground: { share: 0.5 }, relations: ['dog | left of | cat'], guide: { method: 'pos', updates: 2, threshold: 0.5, classifier: 'mine.safetensors' } };
+  assert.match(await drop(page, 'grounded.png', png(text('prepose', JSON.stringify(grounded)))), /guide classifier, guide updates, guide threshold, relations\.$/);
+  assert.match(await page.locator('#acts-said').textContent(), /first 50 % of the steps/);
+  await page.click('#copy-form');
+  await page.locator('#spell-forms [data-value=command]').click();
+  await page.waitForFunction(() => /--ground=0\.5/.test(document.getElementById('spell-text').textContent), null, { timeout: 30_000 });
+  await page.keyboard.press('Escape');
+  await drop(page, 'plain.png', big);
   step('markup, large seeds, AUTOMATIC1111’s form, and files that carry nothing');
 
   await fillForm(page, { prompt: 'a dog to the left of a cat', negative_prompt: `it's "dim" & $HOME`, method: 'pos', width: 128, height: 128 });

@@ -68,8 +68,13 @@ pub fn every_threshold(judgements: &[Judgement]) -> Vec<f64> {
     thresholds
 }
 
-/// Thresholds from 0 to 1 at a distance of `step`, in 0..=1; the last is 1 whatever the step.
+/// The least distance of [`even_thresholds`]: a curve has no use for more than ten thousand points.
+pub const LEAST_STEP: f64 = 1e-4;
+
+/// Thresholds from 0 to 1 at a distance of `step`, which is at most 1, and taken for [`LEAST_STEP`] if it is less; the last is
+/// 1 whatever the step.
 pub fn even_thresholds(step: f64) -> Vec<f64> {
+    let step = step.max(LEAST_STEP);
     let steps = (1.0 / step).round_ties_even() as usize;
     let mut thresholds: Vec<f64> = (0..steps).map(|i| i as f64 * step).collect();
     thresholds.push(1.0);
@@ -128,6 +133,7 @@ mod tests {
         assert_eq!(even_thresholds(0.3).len(), 4);
         assert_eq!(even_thresholds(0.3)[3], 1.0);
         assert_eq!(even_thresholds(0.05).len(), 21);
+        assert_eq!(even_thresholds(1e-20).len(), 10_001);
     }
 
     #[test]

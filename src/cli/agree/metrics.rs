@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::ensure;
 use prepose::audit::study::metrics;
-use prepose::audit::study::raters::{Rater, Together, Worth, raters, together};
+use prepose::audit::study::raters::{self, Rater, Together, Worth, raters, together};
 use serde_json::{Map, json};
 
 use super::Output;
@@ -19,23 +19,15 @@ struct Compared {
     /// What metrics say, by the same ids: any number of files, such as the scores.jsonl of a run.
     #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
     metrics: Vec<PathBuf>,
-    /// The metrics' columns [default: all].
+    /// The metrics' columns [default: all with numbers, but for a run's seeds, times and counts].
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     columns: Vec<String>,
     /// The column with what people say [default: human_verdict, label, choice, code, answer or verdict].
     #[arg(long, value_name = "NAME")]
     label: Option<String>,
     /// The words of people that mean yes; all others mean no.
-    #[arg(
-        long,
-        value_name = "WORDS",
-        value_delimiter = ',',
-        conflicts_with = "grades"
-    )]
-    right: Vec<String>,
-    /// People's words from the worst to the best: worth 0, 1, 2 and so on.
     #[arg(long, value_name = "WORDS", value_delimiter = ',')]
-    grades: Vec<String>,
+    right: Vec<String>,
     /// Use the mean of what several people say, instead of what most of them say.
     #[arg(long)]
     mean: bool,
@@ -49,15 +41,15 @@ struct Compared {
 }
 
 impl Compared {
-    fn read(&self) -> anyhow::Result<(Together, Vec<Rater>)> {
-        let worth = match (self.right.as_slice(), self.grades.as_slice()) {
-            ([], []) => Worth::Number,
-            ([], grades) => Worth::Grade(grades.to_vec()),
-            (right, _) => Worth::Right(right.to_vec()),
+    /// What people say, `worth` that much where nothing says which words are right, and the metrics.
+    fn read(&self, worth: Worth) -> anyhow::Result<(Together, Vec<Rater>)> {
+        let worth = match self.right.as_slice() {
+            [] => worth,
+            right => Worth::Right(right.to_vec()),
         };
         let people = raters(&sheets(&self.people)?, self.label.as_slice())?;
         let people = together(&people, &worth, self.mean)?;
-        let metrics = raters(&sheets(&self.metrics)?, &self.columns)?;
+        let metrics = raters::metrics(&sheets(&self.metrics)?, &self.columns)?;
         Ok((people, metrics))
     }
 
@@ -82,12 +74,24 @@ impl Compared {
 pub struct Correlation {
     #[command(flatten)]
     compared: Compared,
+    /// People's words from the worst to the best: worth 0, 1, 2 and so on.
+    #[arg(
+        long,
+        value_name = "WORDS",
+        value_delimiter = ',',
+        conflicts_with = "right"
+    )]
+    grades: Vec<String>,
 }
 
 impl Correlation {
     pub fn run(&self) -> anyhow::Result<u8> {
         let given = &self.compared;
-        let (people, of) = given.read()?;
+        let worth = match self.grades.as_slice() {
+            [] => Worth::Number,
+            grades => Worth::Grade(grades.to_vec()),
+        };
+        let (people, of) = given.read(worth)?;
         let bootstrap = given.draws.bootstrap();
         let table = metrics::correlations(&people, &of, &bootstrap, given.published)?;
         let (more, notes) = given.notes(&people);
@@ -96,6 +100,8 @@ impl Correlation {
 }
 
 /// What metrics get right as a yes or no: precision, recall, accuracy, specificity and F1, with 95 % intervals.
+///
+/// People's words are a yes or a no by --right, or are 0 and 1.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   prepose agree decisions --people anna.json --right right --metrics scores.jsonl --columns pse,t2i --threshold pse=0.5,t2i=0.1")]
@@ -129,7 +135,7 @@ fn parse_threshold(text: &str) -> Result<Threshold, String> {
 impl Decisions {
     pub fn run(&self) -> anyhow::Result<u8> {
         let given = &self.compared;
-        let (people, of) = given.read()?;
+        let (people, of) = given.read(Worth::Truth)?;
         for name in self.threshold.iter().filter_map(|one| one.name.as_ref()) {
             let known: Vec<&str> = of.iter().map(|metric| metric.name.as_str()).collect();
             ensure!(

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use prepose::audit::study::labels::{All, all, best, categories, matrix, pairwise};
+use prepose::audit::study::labels::{All, all, best, categories, have_order, matrix, pairwise};
 use prepose::audit::study::raters::{Rater, raters};
 use prepose::audit::study::sheet::Sheet;
 use prepose::audit::study::{ots, ratings};
@@ -39,7 +39,7 @@ struct Words {
     /// The words, in order [default: those that occur, sorted by number, then alphabetically].
     #[arg(long, value_name = "WORDS", value_delimiter = ',')]
     words: Vec<String>,
-    /// How far apart two words are, for kappa.
+    /// How far apart two words are, for kappa; words that are no numbers need --words for it.
     #[arg(long, value_enum, default_value = "none")]
     weights: Apart,
     #[command(flatten)]
@@ -57,6 +57,9 @@ impl Words {
         shown: [&Rater; 2],
     ) -> anyhow::Result<u8> {
         let words = categories(raters, &self.words)?;
+        if self.words.is_empty() && !matches!(self.weights, Apart::None) {
+            have_order(&words)?;
+        }
         let bootstrap = self.draws.bootstrap();
         let pairs = pairwise(raters, &words, self.weights.into(), &bootstrap)?;
         let confusion = matrix(shown[0], shown[1], &words)?;
@@ -174,12 +177,13 @@ impl Choices {
 /// Means and spreads on scales, with 95 % intervals over items and how far people agree.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  prepose agree ratings anna.json ben.json --by model --axes overall,alignment,fidelity --published")]
+  prepose agree ratings anna.json ben.json --axes overall,alignment,fidelity
+  prepose agree ratings anna.json ben.json pictures.csv --by model --published   # pictures.csv: id, picture, model")]
 pub struct Ratings {
-    /// A file for each person.
+    /// A file for each person; after them maybe the table that the labelling page was made from, for --by.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The column by which items are grouped.
+    /// The column by which items are grouped; any of the files may have it.
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
     /// The columns with ratings [default: all that hold numbers].

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::ensure;
 use prepose::audit::agreement::Agreement;
 use prepose::audit::annotators::Between;
-use prepose::audit::curve::{Point, ZeroCoverage, curve, even_thresholds, every_threshold};
+use prepose::audit::curve::{
+    LEAST_STEP, Point, ZeroCoverage, curve, even_thresholds, every_threshold,
+};
 use prepose::audit::plot::{Series, risk_coverage};
 use prepose::check::json;
 use prepose::output::files::{prepare_folder, write_atomically};
@@ -32,7 +34,7 @@ pub struct Args {
     /// The folder to write to.
     #[arg(short, long, value_name = "FOLDER")]
     out: PathBuf,
-    /// The step between the curve's confidence thresholds [default: every confidence that occurs].
+    /// The step between the curve's confidence thresholds, from 0.0001 to 1 [default: every confidence that occurs].
     #[arg(long, value_name = "STEP")]
     tau_step: Option<f64>,
     /// What the risk is where nothing is decided: 0 as in the released curves, or 1 as in the first of them.
@@ -55,6 +57,8 @@ struct Metrics {
     n_samples_with_human_labels: usize,
     /// How far several people agree with each other.
     annotators: Vec<Between>,
+    /// How far all of them agree, if there are three or more.
+    krippendorff_alpha: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -67,8 +71,8 @@ struct Sweep {
 pub fn run(args: &Args) -> anyhow::Result<u8> {
     if let Some(step) = args.tau_step {
         ensure!(
-            step > 0.0 && step <= 1.0,
-            "--tau-step is {step}; it must be more than 0 and at most 1"
+            (LEAST_STEP..=1.0).contains(&step),
+            "--tau-step is {step}; it must be at least {LEAST_STEP} and at most 1"
         );
     }
     let Read {
@@ -99,6 +103,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
                 n_samples_with_eval_results: judgements.len(),
                 n_samples_with_human_labels: audit.human_verdicts().count(),
                 annotators: between.clone(),
+                krippendorff_alpha: alpha.filter(|_| args.judged.labels.len() > 2),
             }
         })
         .collect();

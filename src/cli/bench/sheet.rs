@@ -16,7 +16,7 @@ use super::args::Args;
 use super::plan::{Subject, default_weights, matmul};
 use super::start;
 use super::worker::Worker;
-use crate::cli::OK;
+use crate::cli::{OK, input};
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     args.check()?;
@@ -69,7 +69,7 @@ fn read_plan(path: &Path) -> anyhow::Result<Plan> {
 fn command_line() -> String {
     const PLACES: [&str; 3] = ["-o", "--out", "--weights"];
     let mut command = "prepose".to_string();
-    let mut words = std::env::args().skip(1);
+    let mut words = input::words().skip(1);
     while let Some(word) = words.next() {
         if PLACES.contains(&word.as_str()) {
             words.next();

@@ -7,7 +7,6 @@ use anyhow::{Context, anyhow, bail};
 use prepose::check::ask::{AskError, Questions, RuleQuestion};
 use prepose::check::manifest::free_name;
 use prepose::check::spatialbench::Question;
-use prepose::engine::final_prompt;
 use prepose::output::png;
 use prepose::prompt::compose::scene_of;
 use prepose::prompt::scene::GivenRelation;
@@ -232,8 +231,8 @@ impl Wanted<'_> {
 
     /// What a picture should show.
     fn of(&self, path: &Path) -> anyhow::Result<Shown> {
-        let request = png::read_request(path);
-        let seed = request.as_ref().ok().map(|request| request.seed);
+        let made = png::read_made(path);
+        let seed = made.as_ref().ok().map(|made| made.request.seed);
         let shown = |prompt: String, relations: &[GivenRelation]| {
             let depth = depth_map(self.depth.maps, path);
             let known = depth.is_some() || self.depth.seen;
@@ -249,11 +248,11 @@ impl Wanted<'_> {
             return shown(prompt.to_owned(), self.relations);
         }
         if self.relations.is_empty() {
-            let request = request.map_err(|error| no_prompt(path, error))?;
-            return shown(final_prompt(&request)?, &request.relations);
+            let made = made.map_err(|error| no_prompt(path, error))?;
+            return shown(made.final_prompt()?, &made.request.relations);
         }
         // The picture's own words may have "dog#2" of them; the relations alone are enough.
-        let own = request.ok().and_then(|request| final_prompt(&request).ok());
+        let own = made.ok().and_then(|made| made.final_prompt().ok());
         match own.map(|prompt| shown(prompt, self.relations)) {
             Some(Ok(shown)) => Ok(shown),
             _ => shown(in_words(self.relations), self.relations),

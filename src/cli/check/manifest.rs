@@ -7,7 +7,6 @@ use anyhow::{Context, bail};
 use prepose::check::ask::{AskError, Questions, RuleQuestion};
 use prepose::check::manifest::{Entry, Manifest};
 use prepose::check::spatialbench::Question;
-use prepose::engine::final_prompt;
 use prepose::output::files::parent;
 use prepose::output::png;
 use prepose::prompt::scene::{
@@ -79,16 +78,20 @@ fn sample(
     };
     let seen = depth.seen;
     let depth = depth_map(depth.maps, &path);
+    let own = match &entry.prompt {
+        Some(prompt) => own_words(&path, prompt)?,
+        None => None,
+    };
+    // What a line itself says of the picture's relation counts before all else.
+    let own = own.filter(|_| entry.relation.is_none());
     let Questions {
         checker: questions,
         rules,
         unasked,
-    } = asked(&entry, vocabulary, depth.is_some() || seen)?;
-    if let Some(prompt) = &entry.prompt {
-        agrees(&path, prompt)?;
-    }
+    } = asked(&entry, own.as_ref(), vocabulary, depth.is_some() || seen)?;
+    let prompt = own.map(|own| own.prompt).or(entry.prompt);
     let sample = Sample {
-        prompt: entry.prompt.unwrap_or_else(|| in_words(&questions, &rules)),
+        prompt: prompt.unwrap_or_else(|| in_words(&questions, &rules)),
         id: entry.sample_id,
         prompt_id: entry.prompt_id,
         path,
@@ -100,11 +103,27 @@ fn sample(
     Ok((sample, unasked))
 }
 
-/// What a line asks: its relation, or else what its prompt states.
-fn asked(entry: &Entry, vocabulary: Vocabulary, depth: bool) -> anyhow::Result<Questions> {
+/// What a picture by prepose says that it should show.
+struct Own {
+    /// That of its last step.
+    prompt: String,
+    /// Given instead of what the prompt states.
+    relations: Vec<GivenRelation>,
+}
+
+/// What a line asks: its relation, or else what the picture itself says, or else what its prompt states.
+fn asked(
+    entry: &Entry,
+    own: Option<&Own>,
+    vocabulary: Vocabulary,
+    depth: bool,
+) -> anyhow::Result<Questions> {
     let (relation, a, b) = match (&entry.relation, &entry.object_a, &entry.object_b) {
         (Some(relation), Some(a), Some(b)) => (relation, a, b),
         (None, None, None) => {
+            if let Some(own) = own {
+                return questions_in(&own.prompt, &own.relations, vocabulary, depth);
+            }
             let prompt = entry.prompt.as_deref().context(
                 "neither a \"prompt\", nor a \"relation\" with \"object_a\" and \"object_b\": nothing to check",
             )?;
@@ -153,16 +172,17 @@ fn in_words(questions: &[Question], rules: &[RuleQuestion]) -> String {
     each.chain(rules).collect::<Vec<_>>().join(", ")
 }
 
-/// A picture by prepose carries its request: a line with another prompt is of an earlier picture of that name, and would
-/// judge this one for what nobody asked of it.
-fn agrees(path: &Path, prompt: &str) -> anyhow::Result<()> {
-    let Ok(request) = png::read_request(path) else {
+/// What the picture itself says, if it was made from `prompt`. A picture by prepose carries its request: a line with another
+/// prompt is of an earlier picture of that name, and would judge this one for what nobody asked of it.
+fn own_words(path: &Path, prompt: &str) -> anyhow::Result<Option<Own>> {
+    let Ok(made) = png::read_made(path) else {
         // Of another program, or not to be read, which is told when it is looked at.
-        return Ok(());
+        return Ok(None);
     };
-    let last = final_prompt(&request).unwrap_or_default();
-    if request.prompt == prompt || last == prompt {
-        return Ok(());
+    let (last, request) = (made.final_prompt().ok(), made.request);
+    if request.prompt == prompt || last.as_deref() == Some(prompt) {
+        let relations = request.relations;
+        return Ok(last.map(|prompt| Own { prompt, relations }));
     }
     bail!(
         "it says \"{}\", but {} itself says that it was made from \"{}\": the line is for an earlier picture of this name; \

@@ -1,7 +1,9 @@
 //! `prepose corpus`
 
+mod lines;
+
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -12,10 +14,11 @@ use prepose::corpus::layout::{self, Boxes, Seen, Usable};
 use prepose::corpus::rates::{Tally, funnel, published};
 use prepose::corpus::read::{Columns, sources};
 use prepose::corpus::survey::{Counts, Found, survey};
-use prepose::judge::ask::Manner;
+use prepose::judge::ask::{JudgeError, Manner};
 use prepose::judge::book::Book;
 use prepose::judge::picture::Named;
 use prepose::output::files::{prepare_folder, write_atomically};
+use prepose::remote::RemoteError;
 use prepose::table::Table;
 use prepose_untrusted::escaped;
 use serde_json::{Map, Value, json};
@@ -25,6 +28,7 @@ use super::judge::model::ModelArgs;
 use super::judge::results::told;
 use super::progress::Progress;
 use super::{ERROR, interrupt};
+use lines::Lines;
 
 /// Pairs that a judge is asked about at a time.
 const PART: usize = 256;
@@ -35,7 +39,7 @@ const PART: usize = 256;
 ///
 /// First, all captions are read, and those that name two things joined by "and" or a word of nearness are kept; this needs no
 /// pictures. Then boxes or a vision-language model say which of the two is on the left. The same command
-/// resumes where it stopped.
+/// resumes where it stopped: captions that were read and questions that were answered are not read or asked again.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   prepose corpus captions.parquet --out survey                       # the text alone: how many pairs there are
@@ -164,11 +168,14 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     }
     let mut cost = Cost::default();
     let tally = match (boxes, model) {
-        (Some(boxes), _) => Some(by_boxes(args, boxes, &stop)?),
-        (None, Some(model)) => Some(by_model(args, &model, &counts, &stop, &mut cost, quiet)?),
-        (None, None) => None,
+        (Some(boxes), _) => by_boxes(args, boxes, &counts, &stop)?,
+        (None, Some(model)) => by_model(args, &model, &counts, &stop, &mut cost, quiet)?,
+        (None, None) => return finish(args, &counts, None, &cost),
     };
-    finish(args, &counts, tally.as_ref(), &cost)
+    match tally {
+        Some(tally) => finish(args, &counts, Some(&tally), &cost),
+        None => Ok(interrupt::exit_code().unwrap_or(ERROR)),
+    }
 }
 
 /// A pair, its picture's file, and why it is of no use.
@@ -187,47 +194,21 @@ fn looked(args: &Args) -> anyhow::Result<impl Iterator<Item = anyhow::Result<Loo
     }))
 }
 
-/// Where what was seen of each pair is written.
-struct Lines {
-    path: PathBuf,
-    file: std::io::BufWriter<std::fs::File>,
-}
-
-impl Lines {
-    fn create(folder: &Path) -> anyhow::Result<Self> {
-        let path = folder.join("layouts.jsonl");
-        let file = std::fs::File::create(&path)
-            .with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(Self {
-            path,
-            file: std::io::BufWriter::new(file),
-        })
-    }
-
-    fn add(&mut self, found: &Found, seen: Seen, exchanged: Option<Seen>) -> anyhow::Result<()> {
-        let line = json!({
-            "caption": found.caption,
-            "first": found.first,
-            "second": found.second,
-            "picture": found.picture,
-            "seen": seen.as_str(),
-            "seen_exchanged": exchanged.map(Seen::as_str),
-        });
-        writeln!(self.file, "{line}")
-            .with_context(|| format!("cannot write {}", self.path.display()))
-    }
-
-    fn finish(mut self) -> anyhow::Result<()> {
-        self.file
-            .flush()
-            .with_context(|| format!("cannot write {}", self.path.display()))
-    }
-}
-
-fn by_boxes(args: &Args, mut boxes: Boxes, stop: &AtomicBool) -> anyhow::Result<Tally> {
+/// None if it was stopped, which is said then.
+fn by_boxes(
+    args: &Args,
+    mut boxes: Boxes,
+    counts: &Counts,
+    stop: &AtomicBool,
+) -> anyhow::Result<Option<Tally>> {
     let mut tally = Tally::default();
     let mut lines = Lines::create(&args.out)?;
-    for looked in looked(args)? {
+    for (done, looked) in (0..).zip(looked(args)?) {
+        if stop.load(Ordering::Relaxed) {
+            let next = "the same command looks at all of them again";
+            lines.stopped(done, counts, next);
+            return Ok(None);
+        }
         let (found, file, fault) = looked?;
         let seen = match fault {
             Some(fault) => fault,
@@ -235,14 +216,12 @@ fn by_boxes(args: &Args, mut boxes: Boxes, stop: &AtomicBool) -> anyhow::Result<
         };
         tally.add(&found, seen);
         lines.add(&found, seen, None)?;
-        if stop.load(Ordering::Relaxed) {
-            break;
-        }
     }
     lines.finish()?;
-    Ok(tally)
+    Ok(Some(tally))
 }
 
+/// None if it was stopped, which is said then.
 fn by_model(
     args: &Args,
     model: &prepose::judge::chat::ChatJudge,
@@ -250,7 +229,7 @@ fn by_model(
     stop: &AtomicBool,
     cost: &mut Cost,
     quiet: bool,
-) -> anyhow::Result<Tally> {
+) -> anyhow::Result<Option<Tally>> {
     let mut book = Book::open(&args.out.join("answers.jsonl"))?;
     let mut tally = Tally::default();
     let mut lines = Lines::create(&args.out)?;
@@ -261,11 +240,13 @@ fn by_model(
         stop,
     };
     let mut looked = looked(args)?;
+    let mut done = 0;
     loop {
         let part: Vec<Looked> = looked.by_ref().take(PART).collect::<anyhow::Result<_>>()?;
-        if part.is_empty() || stop.load(Ordering::Relaxed) {
+        if part.is_empty() {
             break;
         }
+        let many = part.len() as u64;
         let mut asked = Vec::new();
         for (found, file, fault) in part {
             bar.advance(1);
@@ -281,7 +262,18 @@ fn by_model(
                 }
             }
         }
-        let told = sides(model, &asked, &mut book, &manner, cost)?;
+        let told = match sides(model, &asked, &mut book, &manner, cost) {
+            Ok(_) | Err(JudgeError::Remote(RemoteError::Stopped))
+                if stop.load(Ordering::Relaxed) =>
+            {
+                bar.finish();
+                let next = "answers are kept, and the same command asks only what is left";
+                lines.stopped(done, counts, next);
+                return Ok(None);
+            }
+            told => told?,
+        };
+        done += many;
         for ((found, _), told) in asked.iter().zip(told) {
             tally.add_told(found, told);
             lines.add(found, told.published, Some(told.exchanged))?;
@@ -289,7 +281,7 @@ fn by_model(
     }
     bar.finish();
     lines.finish()?;
-    Ok(tally)
+    Ok(Some(tally))
 }
 
 fn finish(args: &Args, counts: &Counts, tally: Option<&Tally>, cost: &Cost) -> anyhow::Result<u8> {

@@ -47,6 +47,9 @@ pub struct Args {
     /// Each argument is a separate prompt; - reads prompts from standard input, one per line.
     pub(super) prompts: Vec<String>,
     /// A file of prompts: .jsonl, .csv, or one per line; - is standard input. May be repeated.
+    ///
+    /// What a file says of a prompt besides its text (relations, boxes, a neutral prompt, a picture to change) counts
+    /// where no other option says it (docs/suites.md).
     #[arg(
         long = "prompts",
         id = "prompt_files",
@@ -215,9 +218,15 @@ impl Args {
     }
 
     /// Whether pictures are decoded in tiles when memory runs out without.
-    pub(super) fn tiles_when_short(&self) -> bool {
+    pub fn tiles_when_short(&self) -> bool {
         let tiling = self.sampling.vae_tiling.unwrap_or(Tiling::Auto);
         !self.stays_tiled() && tiling == Tiling::Auto
+    }
+
+    /// Whether something besides a request's own guidance reads objects or relations.
+    pub(super) fn reads_scene(&self) -> bool {
+        let maps = self.maps.attention_maps.is_some() && self.maps.attention_words.is_empty();
+        self.search.config().is_some() || maps
     }
 
     /// Whom to ask for the prompts' relations.
@@ -226,10 +235,7 @@ impl Args {
     /// Nothing that was asked for reads them.
     pub(super) fn extractor(&self) -> anyhow::Result<Option<Extractor>> {
         let extractor = self.guide.extract.extractor()?;
-        let maps = self.maps.attention_maps.is_some() && self.maps.attention_words.is_empty();
-        let reads_scene = (self.guide.is_asked() || self.again.is_some())
-            || self.search.config().is_some()
-            || maps;
+        let reads_scene = self.guide.is_asked() || self.again.is_some() || self.reads_scene();
         if extractor.is_some() && !reads_scene {
             bail!(
                 "--extract-with is for what reads objects or relations: --guide, --best-of, \

@@ -120,7 +120,7 @@ impl Planned {
             model.show_toybox();
         }
         let blueprint = Blueprint::open(&model)?;
-        let order = Order::new(args, stored.as_ref(), &model, &blueprint)?;
+        let order = Order::new(args, stored.as_ref(), &model, &blueprint, |_| Ok(()))?;
         if let (Some(_), Some(folder)) = (&order.maps, &args.maps.attention_maps) {
             prepare_folder(folder)?;
         }
@@ -150,7 +150,8 @@ pub struct Order {
 }
 
 impl Order {
-    /// What `args` ask of `blueprint`, which is that of `model`; `stored` is the request of the picture that is made again.
+    /// What `args` ask of `blueprint`, which is that of `model`; `stored` is the request of the picture that is made again, and
+    /// `sign` puts into a request which files its picture is made from, where `model` does not say it.
     ///
     /// # Errors
     /// All that can be wrong without a look at the weights.
@@ -159,6 +160,7 @@ impl Order {
         stored: Option<&Request>,
         model: &ModelRequest,
         blueprint: &Blueprint,
+        sign: impl Fn(&mut Request) -> anyhow::Result<()>,
     ) -> anyhow::Result<Self> {
         let extractor = args.extractor()?;
         let base = match (&args.again, stored) {
@@ -166,7 +168,7 @@ impl Order {
             _ => None,
         };
         let requests = match &base {
-            Some(base) => requests::again(args, base, model)?,
+            Some(base) => requests::again(args, base, model, blueprint)?,
             None => requests::fresh(args, model, blueprint)?,
         };
         // Without a sheet the same picture may be asked for twice.
@@ -177,11 +179,12 @@ impl Order {
             }
             None => (requests, None),
         };
+        args.sampling.drop_inert(&mut requests, blueprint)?;
         if let Some(extractor) = &extractor {
             give_relations(extractor, blueprint, &mut requests)?;
         }
         if let Some(base) = &base {
-            requests::forget_search(base, &mut requests);
+            requests::forget_search(base, &mut requests, sign)?;
         }
         let mut order = Self {
             requests,

@@ -13,7 +13,9 @@ use prepose::output::sheet;
 use prepose::picture::Picture;
 use prepose::request::{DeepCache, Gate, Request};
 use prepose::sampling::schedulers::SchedulerKind;
+use prepose::suite::requests::goes_by_boxes;
 use prepose_draw::grid::Grid;
+use prepose_untrusted::printable;
 
 use super::options::GuideArgs;
 use super::targets::names_picture;
@@ -74,11 +76,7 @@ impl SheetArgs {
         }
         let of_seeds = axes.iter().any(|axis| axis.name == "seed");
         let seeds = distinct(requests.iter().map(|request| request.seed));
-        // The first of each prompt stands for all, which differ in their seeds alone.
-        let mut bases: HashMap<&str, &Request> = HashMap::new();
-        for request in requests {
-            bases.entry(&request.prompt).or_insert(request);
-        }
+        let bases = bases(requests)?;
         let prompts = distinct(requests.iter().map(|request| &*request.prompt));
         ensure!(
             !of_seeds || seeds.len() == 1,
@@ -109,8 +107,16 @@ impl SheetArgs {
                     rows.push(labels.collect::<Vec<_>>().join(", "));
                     for x in &columns {
                         let mut request = Request::clone(base);
-                        for change in [seed, y, x] {
+                        let mut changes = [seed, y, x];
+                        // A method comes with constants of its own, which the other side may change.
+                        changes.sort_by_key(|change| !matches!(change, Change::Guide(_)));
+                        for change in changes {
                             change.apply(&mut request, guide)?;
+                        }
+                        let boxed = goes_by_boxes(&request) || !guide.boxes.is_empty();
+                        if self.chooses_guide() && !boxed {
+                            // Boxes that the prompt's file gives are for methods that go by them; others refuse them.
+                            request.boxes.clear();
                         }
                         cells.push(request);
                     }
@@ -123,6 +129,28 @@ impl SheetArgs {
             .collect();
         Ok((cells, Layout { columns, rows }))
     }
+}
+
+/// The first request of each prompt, which stands for all of that prompt.
+///
+/// # Errors
+/// They differ in more than their seeds.
+fn bases(requests: &[Request]) -> anyhow::Result<HashMap<&str, &Request>> {
+    let mut bases: HashMap<&str, &Request> = HashMap::new();
+    for request in requests {
+        let base = *bases.entry(&request.prompt).or_insert(request);
+        let twin = Request {
+            seed: base.seed,
+            ..request.clone()
+        };
+        ensure!(
+            twin == *base,
+            "--grid: the pictures of \"{}\" differ in more than their seeds: their file gives them other relations, \
+             boxes, neutral prompts or start pictures; leave out --grid",
+            printable(&request.prompt)
+        );
+    }
+    Ok(bases)
 }
 
 /// Without repetitions, in the order of first mention.
@@ -367,6 +395,45 @@ impl Change {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::tests::request;
+    use prepose::guidance::METHODS;
+
+    #[test]
+    fn each_method_has_the_constants_of_its_row() {
+        let mut base = request();
+        base.guide = Some(GuideArgs::default().config(METHODS[0]));
+        let guides = |x: &str, y: &str| {
+            let sheet = SheetArgs {
+                grid: None,
+                x: Some(x.parse().unwrap()),
+                y: Some(y.parse().unwrap()),
+            };
+            let cells = sheet.lay_out(std::slice::from_ref(&base), &GuideArgs::default());
+            let (cells, _) = cells.unwrap();
+            let guides = cells.into_iter().map(|cell| cell.guide.unwrap());
+            guides.collect::<Vec<_>>()
+        };
+        let methods = "guide=pos,boxdiff";
+        let scales = |x, y| guides(x, y).into_iter().map(|guide| guide.scale);
+        let fives = [5.0, 5.0, 40.0, 40.0].map(Some);
+        assert!(scales(methods, "guide-scale=5,40").eq(fives));
+        let pairs = [5.0, 40.0, 5.0, 40.0].map(Some);
+        assert!(scales("guide-scale=5,40", methods).eq(pairs));
+        let steps = guides(methods, "guide-steps=2,3");
+        assert!(
+            steps
+                .iter()
+                .map(|guide| guide.steps)
+                .eq([2, 2, 3, 3].map(Some::<usize>))
+        );
+        let every = guides(methods, "guide-every=1,2");
+        assert!(
+            every
+                .iter()
+                .map(|guide| guide.every)
+                .eq([1, 1, 2, 2].map(Some::<usize>))
+        );
+    }
 
     #[test]
     fn axes_are_read() {

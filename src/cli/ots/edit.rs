@@ -12,7 +12,7 @@ use prepose::suite::{Edit, Suite, SuitePrompt};
 use prepose_untrusted::read_text_or_stdin;
 use serde::Deserialize;
 
-use crate::cli::run::{Settings, carry_out_suite, open_workflow};
+use crate::cli::run::{Settings, carry_out_suite, open_workflow, wishes};
 use crate::cli::{OK, experiment};
 
 /// Image to image: who in a picture of two does what an instruction asks for.
@@ -135,8 +135,9 @@ fn check_source(args: &Args) -> anyhow::Result<()> {
         );
         return Ok(());
     };
+    let (_, graph) = open_workflow(path, &wishes(&args.settings)?)?;
     ensure!(
-        open_workflow(path)?.1.begins_with_picture(),
+        graph.begins_with_picture(),
         "{} does not begin with a picture: write {{image}} in place of the picture's name into its LoadImage node",
         path.display()
     );

@@ -16,7 +16,6 @@ use prepose::report::pictures::{self, Addresses, Keep};
 use prepose::report::published::{self, Beside};
 use prepose::report::tables::{self, Titled};
 use prepose::report::{Report, judged, page, paired, people, read, source};
-use prepose::store::ledger::named;
 use prepose_untrusted::{escaped, printable, read_text_or_stdin};
 
 use super::OK;
@@ -113,7 +112,9 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         args.bootstrap
     );
     let given = read_labels(&args.labels)?;
-    undamaged(&args.runs)?;
+    for told in source::undamaged(&args.runs)? {
+        tracing::warn!("{told}");
+    }
     let report = read(&args.runs, given, args.eval.as_deref())?;
     if let Some(name) = &args.eval {
         ensure!(
@@ -171,7 +172,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
         return Ok(OK);
     }
     if !quiet {
-        for note in notes.into_iter().chain(unfinished(&report)) {
+        for note in notes.into_iter().chain(report.unfinished()) {
             eprintln!("note: {}", escaped(&note));
         }
     }
@@ -227,24 +228,6 @@ fn read_labels(files: &[PathBuf]) -> anyhow::Result<Vec<Label>> {
         people::add(read, &mut given);
     }
     Ok(given)
-}
-
-/// Refuses runs whose results are not as they were written, and tells of other damage.
-fn undamaged(runs: &[String]) -> anyhow::Result<()> {
-    for (run, damage) in source::damage(runs)? {
-        let (results, shown): (Vec<_>, Vec<_>) =
-            damage.into_iter().partition(source::changes_results);
-        ensure!(
-            results.is_empty(),
-            "{run} is damaged: {}; `prepose verify {run} --mend` remakes what it can",
-            named(&results)
-        );
-        tracing::warn!(
-            "not as they were written in {run}: {}; `prepose verify --mend` remakes what it can",
-            named(&shown)
-        );
-    }
-    Ok(())
 }
 
 /// Within the run if it is one in a folder of this machine.
@@ -317,18 +300,4 @@ fn write_beside(out: &Path, beside: &Beside) -> anyhow::Result<Vec<PathBuf>> {
     put(file("md"), beside.markdown().as_bytes())?;
     put(file("html"), page::beside(beside).as_bytes())?;
     Ok(written)
-}
-
-/// What is still to be made.
-fn unfinished(report: &Report) -> Option<String> {
-    let open: Vec<String> = report
-        .methods
-        .iter()
-        .filter(|method| !method.is_complete())
-        .map(|method| {
-            let planned = method.planned.unwrap_or_default();
-            format!("{} {} of {planned}", method.name, method.pictures.len())
-        })
-        .collect();
-    (!open.is_empty()).then(|| format!("not finished; pictures so far: {}", open.join(", ")))
 }

@@ -3,8 +3,9 @@
 use super::args::Settings;
 use super::secrets::names_a_secret;
 use super::source_args::SourceArgs;
+use super::workflow::open_workflow;
 use anyhow::{Context, bail, ensure};
-use prepose::remote::images::{ComfyUi, Extra, ImageServer, OpenAiImages, WebUi, Workflow};
+use prepose::remote::images::{ComfyUi, Extra, ImageServer, OpenAiImages, WebUi};
 use prepose::remote::{self, Client, Key, Timeouts};
 use prepose::sources::folder::{Layout, Wanted};
 use prepose::sources::{Editing, Endpoint, Folder, Patience, Process, Source, Wishes};
@@ -15,7 +16,7 @@ use prepose::suite::elsewhere;
 use prepose::suite::folder::RunFolder;
 use prepose::suite::growth::union;
 use prepose::suite::plan::{Interface, Job, Plan, SourceId};
-use prepose_untrusted::{printable, read_text};
+use prepose_untrusted::printable;
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -233,7 +234,7 @@ fn open_folder(root: &Path, layout: &Layout, prompts: &[SuitePrompt]) -> anyhow:
 }
 
 /// What is asked for besides the prompt.
-fn wishes(settings: &Settings) -> anyhow::Result<Wishes> {
+pub fn wishes(settings: &Settings) -> anyhow::Result<Wishes> {
     let asked = &settings.sampling;
     let size = asked.size.map(|(width, height)| {
         Ok::<_, std::num::TryFromIntError>([width.try_into()?, height.try_into()?])
@@ -268,7 +269,7 @@ fn endpoint(
         Some(_) => Interface::ComfyUi,
         None => Interface::OpenAi,
     });
-    let (server, workflow) = server(args, interface, client, &fields)?;
+    let (server, workflow) = server(args, interface, client, &fields, &wishes)?;
     let from_graph = args.workflow.as_deref().and_then(Path::file_stem);
     let from_graph = from_graph.map(|stem| stem.to_string_lossy().into_owned());
     let name = args
@@ -310,11 +311,12 @@ fn server(
     interface: Interface,
     client: Client,
     fields: &Map<String, Value>,
+    wishes: &Wishes,
 ) -> anyhow::Result<(Box<dyn ImageServer>, Option<String>)> {
     let extra = Extra(fields.clone());
     let server: Box<dyn ImageServer> = match (interface, &args.workflow, &args.endpoint_model) {
         (Interface::ComfyUi, Some(path), None) if fields.is_empty() => {
-            let (text, graph) = open_workflow(path)?;
+            let (text, graph) = open_workflow(path, wishes)?;
             let hash = sha256(text.as_bytes());
             return Ok((Box::new(ComfyUi::new(client, graph)), Some(hash)));
         }
@@ -329,17 +331,18 @@ fn server(
         (Interface::OpenAi, None, None) => {
             bail!("--endpoint-model NAME says which of the server's models makes the pictures")
         }
+        (Interface::WebUi, None, Some(_)) if names_checkpoint(fields) => bail!(
+            "--endpoint-model and override_settings in --endpoint-set both name a checkpoint; leave one of them out"
+        ),
         (Interface::WebUi, None, model) => Box::new(WebUi::new(client, model.clone(), extra)),
     };
     Ok((server, None))
 }
 
-/// A file with ComfyUI's graph: its text, and what it says.
-pub fn open_workflow(path: &Path) -> anyhow::Result<(String, Workflow)> {
-    let text = read_text(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let graph = Workflow::parse(&text);
-    let graph = graph.with_context(|| format!("{} cannot be used", path.display()))?;
-    Ok((text, graph))
+/// Whether the web UI's settings among the fields that are sent besides say which checkpoint it is to be.
+fn names_checkpoint(fields: &Map<String, Value>) -> bool {
+    let settings = fields.get("override_settings");
+    settings.is_some_and(|settings| settings.get("sd_model_checkpoint").is_some())
 }
 
 /// Options that are about an engine that is not used.

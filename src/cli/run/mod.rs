@@ -8,6 +8,7 @@ mod plan;
 mod secrets;
 mod source_args;
 mod watch;
+mod workflow;
 
 use std::io::Write;
 
@@ -34,16 +35,17 @@ use prepose::suite::{Suite, sets};
 use args::Preset;
 pub use args::{Args, Settings, of_one_piece, seeds_by_default};
 pub use detectors::DetectorSpecs;
-pub use elsewhere::{Opened, open_workflow};
+pub use elsewhere::{Opened, wishes};
 use judged::{check_judge, judge_finished, open_model};
 pub use plan::prompts;
 use plan::{plan, plan_elsewhere, shard};
 pub use watch::RunProgress;
 use watch::{Totals, summary};
+pub use workflow::open_workflow;
 
 use super::judge::prompted::PromptedArgs;
 use super::memory::RunningArgs;
-use super::{OK, interrupt, report};
+use super::{OK, input, interrupt, report};
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let mut settings = args.settings.clone();
@@ -169,7 +171,7 @@ fn carry_out_elsewhere(
         return Ok(folder);
     }
     let (device, _) = args.model.open()?;
-    let command = secrets::command_line(std::env::args());
+    let command = secrets::command_line(input::words());
     let mut invocation = Invocation::new(&folder, command, device.title());
     invocation.begun()?;
     let batch = match args.batch {
@@ -316,7 +318,7 @@ impl Making<'_> {
         blueprint: Blueprint,
         progress: &mut RunProgress,
     ) -> anyhow::Result<()> {
-        let command = secrets::command_line(std::env::args());
+        let command = secrets::command_line(input::words());
         let device = self.device;
         let mut invocation = Invocation::new(folder, command, device.title());
         invocation.begun()?;

@@ -62,6 +62,11 @@ pub struct EyeArgs {
 }
 
 impl EyeArgs {
+    /// Whether a network looks for a rule that reads detections.
+    pub fn look(&self) -> bool {
+        self.depth.is_some() || self.masks.is_some()
+    }
+
     /// The network for `clip-score`.
     pub fn clip(&self) -> anyhow::Result<ClipScorer> {
         let Some(path) = &self.clip else {
@@ -111,7 +116,7 @@ impl Eyes {
             published,
             ..Self::default()
         };
-        if args.depth.is_none() && args.masks.is_none() {
+        if !args.look() {
             return Ok(eyes);
         }
         let device = args.device()?.device;

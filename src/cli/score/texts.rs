@@ -5,13 +5,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use prepose::check::manifest::Manifest;
-use prepose::engine::final_prompt;
 use prepose::eyes::{ClipScorer, EyeError, PROMPT_OF_PAPER, RewardScorer, clip_score};
-use prepose::output::png;
+use prepose::output::png::{self, Made};
 use prepose::picture::Picture;
 use prepose::prompt::compose::first_part;
 use prepose::prompt::scene::weights::{self, Piece};
-use prepose::request::Request;
 use prepose_untrusted::read_text_or_stdin;
 use serde_json::json;
 
@@ -156,8 +154,8 @@ type Found = Result<Pair, (String, String)>;
 
 /// The words that a picture was last made for: those of the prompt that its run ended with, of several parts of the first, without
 /// weights and `BREAK`.
-fn words(request: &Request) -> anyhow::Result<String> {
-    let last = final_prompt(request)?;
+fn words(made: &Made) -> anyhow::Result<String> {
+    let last = made.final_prompt()?;
     let pieces = weights::parse(&first_part(&last)?)?;
     let text = |piece: Piece| match piece.begins_chunk {
         true => format!(" {}", piece.text),
@@ -172,11 +170,11 @@ fn words(request: &Request) -> anyhow::Result<String> {
 /// # Errors
 /// A prompt that cannot be read.
 pub(super) fn caption(path: &Path, prompt: &str) -> anyhow::Result<String> {
-    let made_from = |request: &Request| {
-        request.prompt == prompt || final_prompt(request).is_ok_and(|last| last == prompt)
+    let made_from = |made: &Made| {
+        made.request.prompt == prompt || made.final_prompt().is_ok_and(|last| last == prompt)
     };
-    match png::read_request(path) {
-        Ok(request) if made_from(&request) => words(&request),
+    match png::read_made(path) {
+        Ok(made) if made_from(&made) => words(&made),
         _ => Ok(prompt.to_owned()),
     }
 }
@@ -188,9 +186,9 @@ fn pairs_of(file: &Path) -> anyhow::Result<Vec<Found>> {
         .is_some_and(|ending| ending.eq_ignore_ascii_case("png"))
     {
         let place = file.display().to_string();
-        let prompt = png::read_request(file)
+        let prompt = png::read_made(file)
             .map_err(anyhow::Error::from)
-            .and_then(|request| words(&request));
+            .and_then(|made| words(&made));
         let pair = prompt.map(|text| Pair {
             place: place.clone(),
             path: file.to_path_buf(),

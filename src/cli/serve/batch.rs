@@ -6,15 +6,15 @@ use std::time::Instant;
 use burn::tensor::Tensor;
 use prepose::detect::checker::Checker;
 use prepose::engine::{EngineError, Session};
-use prepose::output::png::{self, FirstPass};
+use prepose::output::png::{self, FirstPass, Sampled};
 use prepose::picture::Picture;
 use prepose::request::{PictureRegion, Request};
-use prepose::sampling::denoise::Hook;
-use prepose::search::{AttentionScorer, Scorer};
+use prepose::search::AttentionScorer;
 use prepose_serve::{Batch, Finished, Trouble, Unit, Watch};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use super::course::{Course, Traced};
 use super::eye::Eye;
 use super::maker::{Loaded, Order};
 use super::plan::{Second, told};
@@ -29,25 +29,6 @@ pub struct Studio<'a> {
     pub loaded: &'a Loaded,
     /// Who looks at finished pictures.
     pub checker: Option<&'a Checker>,
-}
-
-/// A batch on its way: which of its units is in which row.
-struct Course<'a, 'b> {
-    batch: &'a Batch,
-    rows: Vec<usize>,
-    objects: Vec<Vec<(String, Vec<usize>)>>,
-    eye: Eye,
-    scorer: Option<AttentionScorer>,
-    losses: usize,
-    /// Whether maps and losses are told.
-    traced: bool,
-    /// Calls of the network so far.
-    calls: usize,
-    /// Recorded passes of guidance so far.
-    guided: usize,
-    /// Whether previews are decoded in tiles, because memory ran out without.
-    tiled: bool,
-    watch: &'b mut dyn Watch,
 }
 
 impl Studio<'_> {
@@ -82,7 +63,7 @@ impl Studio<'_> {
             losses: 0,
             traced: maps,
             calls: 0,
-            guided: 0,
+            guided: vec![0; firsts.len()],
             tiled: false,
             watch,
         };
@@ -108,7 +89,7 @@ impl Studio<'_> {
             let picture = decoded.remove(0);
             requests[unit].vae_tiling = tiled;
             let seconds_taken = denoised + started.elapsed().as_secs_f64();
-            let cost = json!({"unet_calls": course.calls, "guided_passes": course.guided, "seconds": seconds_taken});
+            let cost = json!({"unet_calls": course.calls, "guided_passes": course.guided[unit], "seconds": seconds_taken});
             let second = seconds.as_ref().map(|seconds| seconds[unit]);
             let written = second.map(|second| second.as_written(&firsts[unit]));
             let first = second.zip(written.as_ref());
@@ -145,7 +126,9 @@ impl Studio<'_> {
                 return Ok(None);
             }
         }
-        course.guided += session.recorded_passes();
+        for (unit, passes) in course.rows.iter().zip(session.recorded_passes()) {
+            course.guided[*unit] += passes;
+        }
         session.finish().map(Some)
     }
 
@@ -210,30 +193,19 @@ impl Studio<'_> {
             .filter(|row| course.watch.seen(course.rows[*row]))
             .collect();
         if course.traced {
-            let newest: Vec<f32> = match session.losses().skip(course.losses).last() {
-                Some((_, losses)) => losses.to_data().iter::<f32>().collect(),
-                None => Vec::new(),
-            };
-            course.losses = session.losses().count();
-            let scores = course
-                .scorer
-                .as_mut()
-                .and_then(|scorer| scorer.scores().ok())
-                .unwrap_or_default();
+            let Traced {
+                losses,
+                scores,
+                maps,
+            } = session.reading(|| Ok(course.read(session)))?;
             for (row, &unit) in course.rows.iter().enumerate() {
                 let pos = scores
                     .get(row)
                     .map(|score| *score as f32)
                     .filter(|score| score.is_finite());
-                let loss = newest.get(row).copied().filter(|loss| loss.is_finite());
+                let loss = losses.get(row).copied().filter(|loss| loss.is_finite());
                 course.watch.trace(unit, 0, step, loss, pos);
             }
-            let objects: Vec<_> = course
-                .rows
-                .iter()
-                .map(|unit| course.objects[*unit].clone())
-                .collect();
-            let maps = course.eye.maps(&objects);
             for &row in &seen {
                 if let Some(maps) = maps.get(row).filter(|maps| !maps.is_empty()) {
                     course.watch.maps(course.rows[row], 0, step, maps);
@@ -307,15 +279,19 @@ impl Studio<'_> {
         let scheduler = (self.loaded.engine)
             .scheduler_name(first.as_ref().map_or(request, |first| first.request))
             .map_err(|error| trouble(&error, 1))?;
+        let sampled = Sampled {
+            scheduler: &scheduler,
+            calls: Some(self.loaded.engine.steps(request)),
+        };
         let (public, device) = (self.public(request), self.shared.device.title());
         let png = match first {
-            None => png::encode(picture, &public, &scheduler, &device),
+            None => png::encode(picture, &public, sampled, &device),
             Some(first) => {
                 let first = FirstPass {
                     request: &self.public(first.request),
                     ..first
                 };
-                png::encode_second(picture, &first, &public, &scheduler, &device)
+                png::encode_second(picture, &first, &public, sampled, &device)
             }
         };
         png.map_err(|error| Trouble::Failed(told(&error)))
@@ -354,30 +330,6 @@ impl Studio<'_> {
             }
         }
         public
-    }
-}
-
-impl Course<'_, '_> {
-    fn with_hooks<T>(&mut self, act: impl FnOnce(&mut [&mut dyn Hook]) -> T) -> T {
-        let mut hooks: Vec<&mut dyn Hook> = Vec::new();
-        hooks.extend(self.scorer.as_mut().map(|scorer| scorer as &mut dyn Hook));
-        hooks.push(&mut self.eye);
-        act(&mut hooks)
-    }
-
-    /// Goes on without the rows that nobody wants any more; false if there are no others.
-    fn drop_unwanted(&mut self, session: &mut Session) -> bool {
-        let keep: Vec<usize> = (0..self.rows.len())
-            .filter(|row| self.watch.wanted(self.rows[*row]))
-            .collect();
-        if keep.is_empty() {
-            return false;
-        }
-        if keep.len() < self.rows.len() {
-            self.with_hooks(|hooks| session.retain(&keep, hooks));
-            self.rows = keep.iter().map(|row| self.rows[*row]).collect();
-        }
-        true
     }
 }
 

@@ -9,7 +9,7 @@ use prepose::detect::checker::Checker;
 use prepose::engine::{Blueprint, Engine};
 use prepose::make::Signature;
 use prepose::memory::Room;
-use prepose::request::{ModelRequest, Request, SearchConfig};
+use prepose::request::{ModelRequest, Request, RewardKind, SearchConfig};
 use prepose_models::unet::Memory;
 use prepose_serve::{Batch, Maker, Trouble, Unit, Watch};
 
@@ -27,7 +27,9 @@ pub struct Making {
     shared: Arc<Shared>,
     /// The last one used stands last.
     loaded: Vec<(ModelRequest, Loaded)>,
-    checker: Option<Result<Checker, String>>,
+    /// How often the folder of LoRAs had been read again when something was last loaded.
+    readings: u64,
+    checker: Option<Checker>,
 }
 
 /// A checkpoint on the device.
@@ -74,6 +76,7 @@ impl Making {
         Self {
             shared,
             loaded: Vec::new(),
+            readings: 0,
             checker: None,
         }
     }
@@ -81,6 +84,12 @@ impl Making {
     /// Loads the checkpoint of `request` if need be; others go where memory would run short.
     fn load(&mut self, request: &Request) -> Result<(), String> {
         let model = &request.model;
+        let readings = self.shared.loras.readings();
+        if self.readings != readings {
+            // A file may be another one under its old name.
+            self.loaded.retain(|(known, _)| known.loras.is_empty());
+            self.readings = readings;
+        }
         if let Some(at) = self.loaded.iter().position(|(known, _)| known == model) {
             let used = self.loaded.remove(at);
             self.loaded.push(used);
@@ -91,7 +100,7 @@ impl Making {
         let needs = blueprint
             .needs(request, 1, device, Memory::Keep)
             .map_err(|error| told(&error))?;
-        let wanted = needs.weights() + needs.step.max(needs.decode) + needs.guided;
+        let wanted = needs.weights() + needs.step.max(needs.autoencoder(false)) + needs.guided;
         while !self.loaded.is_empty() && Room::of(device).free.is_some_and(|free| free < wanted) {
             let (old, _) = self.loaded.remove(0);
             tracing::info!("{} is unloaded to make room", old.checkpoint);
@@ -117,45 +126,39 @@ impl Making {
         Ok(())
     }
 
-    /// Loads the checker once.
-    fn prepare_checker(&mut self) {
+    /// Loads the checker once. What could not be loaded is tried again the next time: memory may have run short.
+    fn prepare_checker(&mut self) -> Result<(), String> {
         let Some(detector) = self
             .shared
             .detector
             .as_ref()
             .filter(|_| self.checker.is_none())
         else {
-            return;
+            return Ok(());
         };
         let device = &self.shared.device.device;
         let loaded = checker::load(detector, device, &DetectorParams::default());
-        self.checker = Some(
-            loaded
-                .map_err(|error| format!("{error:#}"))
-                .map(|primary| Checker {
-                    primary,
-                    secondary: None,
-                    rule: Rule::default(),
-                    device: device.clone(),
-                    batch: 8,
-                }),
-        );
+        let primary = loaded.map_err(|error| told(&*error))?;
+        self.checker = Some(Checker {
+            primary,
+            secondary: None,
+            rule: Rule::default(),
+            device: device.clone(),
+            batch: 8,
+        });
+        Ok(())
     }
 
-    fn studio(&self) -> Result<Studio<'_>, Trouble> {
+    /// What makes a batch, and who looks at its pictures if anybody is to.
+    fn studio(&self, looked_at: bool) -> Result<Studio<'_>, Trouble> {
         let (_, loaded) = self
             .loaded
             .last()
             .ok_or_else(|| Trouble::Failed("no checkpoint is loaded".into()))?;
-        let checker = match &self.checker {
-            Some(Ok(checker)) => Some(checker),
-            Some(Err(why)) => return Err(Trouble::Failed(why.clone())),
-            None => None,
-        };
         Ok(Studio {
             shared: &self.shared,
             loaded,
-            checker,
+            checker: self.checker.as_ref().filter(|_| looked_at),
         })
     }
 }
@@ -177,10 +180,17 @@ impl Maker for Making {
             return Ok(());
         };
         self.load(first.largest()).map_err(Trouble::Failed)?;
-        if batch.iter().any(|unit| unit.check) || first.search.is_some() {
-            self.prepare_checker();
+        let scored =
+            (first.search.as_ref()).is_some_and(|search| search.reward != RewardKind::Attention);
+        let looked_at = scored || batch.iter().any(|unit| unit.check);
+        if looked_at && let Err(why) = self.prepare_checker() {
+            // Without it there is no best of several; pictures alone are there all the same.
+            if scored {
+                return Err(Trouble::Failed(why));
+            }
+            tracing::warn!("pictures are not checked: {why}");
         }
-        let studio = self.studio()?;
+        let studio = self.studio(looked_at)?;
         match &first.search {
             Some(search) => searching::search(&studio, &batch[0], &first.request, search, watch),
             None => studio.batch(batch, &orders, watch),

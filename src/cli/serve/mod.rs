@@ -1,8 +1,10 @@
 //! `prepose serve`
 
 mod batch;
+mod course;
 mod eye;
 mod inbox;
+mod loras;
 mod maker;
 mod plan;
 mod reading;
@@ -30,6 +32,7 @@ use prepose_weights::TOYBOX;
 
 use super::{OK, checker, interrupt, model};
 use inbox::Inbox;
+use loras::Loras;
 use studio::{Model, Shared, Shop};
 
 /// What a file of tokens may have.
@@ -308,12 +311,7 @@ impl Args {
                 .then_some(TOYBOX),
         };
         let detector = checker.map(checker::open).transpose()?;
-        let loras = self
-            .loras
-            .as_deref()
-            .map(studio::loras)
-            .transpose()?
-            .unwrap_or_default();
+        let loras = Loras::open(self.loras.as_deref())?;
         let inbox = Inbox::new().context("cannot make a folder for pictures that are sent")?;
         Ok(Shop(Arc::new(Shared {
             models,

@@ -103,10 +103,10 @@ fn command(wanted: &Wanted, adapters: &[String]) -> String {
     match &request["guidance_steps"] {
         Value::Object(range) => {
             let step = |name: &str| range.get(name).filter(|step| !step.is_null());
-            let step = |name| step(name).map(Value::to_string).unwrap_or_default();
+            let step = |name, none: &str| step(name).map_or(none.to_string(), Value::to_string);
             words.add_text(
                 "--guidance-steps",
-                format!("{}-{}", step("first"), step("last")),
+                format!("{}-{}", step("first", "0"), step("last", "")),
             );
         }
         text => words.add("--guidance-steps", text),
@@ -235,12 +235,20 @@ fn guidance(words: &mut Words, guide: &Value) {
         ("distance", "--guide-distance"),
         ("updates", "--guide-updates"),
         ("threshold", "--guide-threshold"),
+        ("tokens", "--guide-tokens"),
         ("every", "--guide-every"),
     ] {
         match &guide[name] {
             Value::Bool(flag) => words.add_text(option, flag.to_string()),
             value => words.add(option, value),
         }
+    }
+    match guide["layers"]["named"].as_array() {
+        Some(names) => {
+            let names: Vec<&str> = names.iter().filter_map(Value::as_str).collect();
+            words.add_text("--guide-layers", names.join(","));
+        }
+        None => words.add("--guide-layers", &guide["layers"]),
     }
     words.add("--guide-one-pass", &guide["one_pass"]);
     words.add("--guide-extrapolate", &guide["extrapolate"]);
@@ -292,6 +300,29 @@ fn python(wanted: &Wanted) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_guidance_reads_is_in_the_command_line() {
+        let command = |layers: Value| {
+            let guide = json!({"method": "pos", "layers": layers, "tokens": "first"});
+            let request = json!({"prompt": "a cat", "guide": guide});
+            let wanted = serde_json::from_value(json!({"request": request})).unwrap();
+            let [command, _] = spell(&wanted, &[]);
+            command
+        };
+        for (layers, said) in [
+            (json!("cheap"), "--guide-layers cheap"),
+            (
+                json!({"named": ["up_blocks.1", "mid_block"]}),
+                "--guide-layers up_blocks.1,mid_block",
+            ),
+        ] {
+            let command = command(layers);
+            assert!(command.contains("--guide-tokens first"), "{command}");
+            assert!(command.contains(said), "{command}");
+        }
+        assert!(!command(Value::Null).contains("--guide-layers"));
+    }
 
     #[test]
     fn of_a_composed_prompt_the_first_part_is_read() {

@@ -1,8 +1,6 @@
 //! What makes pictures, as the server sees it.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
 use prepose::detect::OpenDetector;
@@ -18,6 +16,7 @@ use prepose_weights::{Family, TOYBOX};
 use serde_json::{Value, json};
 
 use super::inbox::Inbox;
+use super::loras::Loras;
 use super::maker::Making;
 use super::{plan, reading};
 use crate::cli::toybox;
@@ -91,8 +90,8 @@ pub fn give_adapters(models: &mut [Model], adapters: &[Adapter]) -> anyhow::Resu
 pub struct Shared {
     /// The checkpoints; the first is the default one.
     pub models: Vec<Model>,
-    /// LoRA files by name.
-    pub loras: BTreeMap<String, PathBuf>,
+    /// LoRA files that requests can name.
+    pub loras: Loras,
     /// Who looks at finished pictures.
     pub detector: Option<OpenDetector>,
     /// What it knows; none for any phrase.
@@ -109,28 +108,6 @@ pub struct Shared {
 
 /// The studio.
 pub struct Shop(pub Arc<Shared>);
-
-/// The LoRA files of a folder by name.
-pub fn loras(folder: &Path) -> anyhow::Result<BTreeMap<String, PathBuf>> {
-    let entries = std::fs::read_dir(folder);
-    let entries =
-        entries.with_context(|| format!("cannot read the folder of LoRAs {}", folder.display()))?;
-    let mut found = BTreeMap::new();
-    for entry in entries.flatten() {
-        let path = entry.path();
-        let is_one = path
-            .extension()
-            .is_some_and(|ending| ending == "safetensors");
-        if let Some(name) = path
-            .file_stem()
-            .and_then(|name| name.to_str())
-            .filter(|_| is_one)
-        {
-            found.insert(name.to_owned(), path.clone());
-        }
-    }
-    Ok(found)
-}
 
 /// The files' names.
 pub fn names(adapters: &[Adapter]) -> Vec<String> {
@@ -193,6 +170,7 @@ impl Studio for Shop {
         let rewards = rewards.map(|(name, about, available)| json!({"name": name, "about": about, "available": available}));
         let loras: Vec<Value> = shared
             .loras
+            .files()
             .keys()
             .map(|name| json!({"name": name}))
             .collect();
@@ -238,6 +216,21 @@ impl Studio for Shop {
             image: format!("sha256:{}", kept.hash),
             kept,
         })
+    }
+
+    fn refresh_loras(&self) -> Result<(), Refusal> {
+        let shared = &self.0;
+        shared.loras.read_again().map_err(|error| {
+            tracing::error!("{error:#}");
+            Refusal::new(
+                None,
+                "the server cannot read its folder of LoRAs any more (--loras)",
+            )
+        })?;
+        // A file may be another one under its old name.
+        let mut opened = shared.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.retain(|(networks, _)| networks.loras.is_empty());
+        Ok(())
     }
 
     fn maker(&self) -> Box<dyn Maker> {

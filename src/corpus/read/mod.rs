@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
-pub(crate) use folder::PICTURES;
+pub(crate) use folder::{PICTURES, fingerprint, is_picture, modified};
 
 /// A caption with what is known of its picture.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -226,6 +226,31 @@ fn tables_and_folders_are_read() {
     assert!(error.contains("is not a file of captions"), "{error}");
 }
 
+#[test]
+fn texts_are_found_whatever_writes_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let texts = folder.path();
+    for (name, text) in [
+        ("IMG_1.TXT", "\u{feff}a dog and a cat\r\n"),
+        ("IMG_1.JPG", ""),
+        ("IMG_2.txt", "two"),
+        ("IMG_2.WebP", ""),
+        ("IMG_2.png", ""),
+    ] {
+        fs::write(texts.join(name), text).unwrap();
+    }
+    let (found, passed, _) = rows(texts, Place::default(), 10).unwrap();
+    let found: Vec<_> = found
+        .iter()
+        .map(|row| (row.caption.as_str(), row.picture.as_deref()))
+        .collect();
+    let expected = vec![
+        ("a dog and a cat", Some("IMG_1.JPG")),
+        ("two", Some("IMG_2.png")),
+    ];
+    assert_eq!((found, passed), (expected, 0));
+}
+
 #[cfg(feature = "parquet")]
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]

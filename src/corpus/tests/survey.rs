@@ -200,6 +200,142 @@ fn boxes_answer_behind_the_gate() {
     assert!(error.contains("found.jsonl: line 1: "), "{error}");
 }
 
+/// A line of `prepose detect` with a dog on the left of a sofa.
+fn line(id: &str, file: &str) -> String {
+    let line = serde_json::json!({"id": id, "file": file, "width": 200, "height": 200, "detections": [
+        {"label": "dog", "score": 0.9, "box_xyxy": [0, 50, 40, 90]},
+        {"label": "couch", "score": 0.9, "box_xyxy": [120, 60, 160, 100]},
+    ]});
+    format!("{line}\n")
+}
+
+#[test]
+fn boxes_of_a_picture_called_the_same_are_not_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    for part in ["train", "test"] {
+        fs::create_dir(at(part)).unwrap();
+        fs::write(at(part).join("0001.png"), "").unwrap();
+    }
+    let seen = |lines: &[String], part: &str, pictures: Option<&Path>| {
+        fs::write(at("found.jsonl"), lines.concat()).unwrap();
+        let mut boxes = Boxes::open(&[at("found.jsonl")], pictures).unwrap();
+        let mut found = two("dog", "sofa", "0001.png");
+        found.folder = at(part);
+        let file = layout::file(&found, pictures);
+        boxes
+            .side(&found, file.as_deref(), &Options::default())
+            .unwrap()
+    };
+    let written = |part: &str| at(part).join("0001.png").display().to_string();
+    let train = [line("0001", &written("train"))];
+    assert_eq!(seen(&train, "train", None), Seen::Left);
+    assert_eq!(seen(&train, "test", None), Seen::Unseen);
+    // Both, written in another way.
+    let other = |part: &str| format!("{}/./{part}/0001.png", folder.path().display());
+    let nothing = line("0001-2", &other("test")).replace("dog", "cat");
+    let both = [line("0001", &other("train")), nothing];
+    assert_eq!(seen(&both, "train", None), Seen::Left);
+    assert_eq!(seen(&both, "test", None), Seen::Missing);
+    // Looked at elsewhere, or before the folder was moved.
+    let moved = [line("0001", "old/train/0001.png")];
+    assert_eq!(seen(&moved, "train", None), Seen::Left);
+    assert_eq!(seen(&moved, "test", None), Seen::Unseen);
+    assert_eq!(seen(&moved, "test", Some(&at("test"))), Seen::Left);
+    let two_of_them = [&moved[..], &[line("0001-2", "old/more/0001.png")]].concat();
+    assert_eq!(seen(&two_of_them, "train", None), Seen::Unseen);
+    // Pictures that are not there, with keys for names.
+    let keyed = |lines: &[String], key: &str| {
+        fs::write(at("found.jsonl"), lines.concat()).unwrap();
+        let mut boxes = Boxes::open(&[at("found.jsonl")], None).unwrap();
+        let found = two("dog", "sofa", key);
+        boxes.side(&found, None, &Options::default()).unwrap()
+    };
+    let lines = [line("000000012", "laion/00000/000000012.jpg")];
+    assert_eq!(keyed(&lines, "000000012"), Seen::Left);
+    assert_eq!(keyed(&lines, "00000/000000012"), Seen::Left);
+    assert_eq!(keyed(&lines, "00001/000000012"), Seen::Unseen);
+    let by_id = line("mine", "x").replace("\"file\":\"x\",", "");
+    assert_eq!(keyed(&[by_id], "a/mine.png"), Seen::Left);
+}
+
+#[test]
+fn endings_may_be_in_capitals() {
+    let folder = tempfile::tempdir().unwrap();
+    image::RgbImage::new(120, 110)
+        .save(folder.path().join("small.jpg"))
+        .unwrap();
+    fs::rename(
+        folder.path().join("small.jpg"),
+        folder.path().join("IMG_1.JPG"),
+    )
+    .unwrap();
+    let found = two("dog", "sofa", "IMG_1");
+    let file = layout::file(&found, Some(folder.path()));
+    assert!(file.is_some());
+    assert_eq!(
+        layout::fault(&found, file.as_deref(), &Usable::default()),
+        None
+    );
+}
+
+#[test]
+fn a_survey_notices_that_its_captions_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| {
+        let path = folder.path().join(name);
+        fs::create_dir_all(&path).unwrap();
+        path
+    };
+    let survey = |source: &Path, out: &str| {
+        let all = sources(&[source.to_owned()]).unwrap();
+        run(&all, &at(out), u64::MAX)
+    };
+    let changed = |result: Result<(Counts, bool), SurveyError>| {
+        let error = result.unwrap_err().to_string();
+        assert!(error.contains("they have changed since"), "{error}");
+    };
+    let set = |path: &Path, seconds: u64| {
+        let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+        let file = fs::File::options().write(true).open(path).unwrap();
+        file.set_modified(time).unwrap();
+    };
+    let texts = at("texts");
+    for (name, text) in [("1.txt", "a dog and a cat"), ("2.txt", "a cat and a dog")] {
+        fs::write(texts.join(name), text).unwrap();
+        set(&texts.join(name), 1000);
+    }
+    assert_eq!(survey(&texts, "of-texts").unwrap().0.pairs, 2);
+    assert_eq!(survey(&texts, "of-texts").unwrap().0.pairs, 2);
+    // Of the same length, at another time.
+    fs::write(texts.join("2.txt"), "a cow and a dog").unwrap();
+    set(&texts.join("2.txt"), 1001);
+    changed(survey(&texts, "of-texts"));
+    survey(&texts, "of-three").unwrap();
+    fs::write(texts.join("3.txt"), "a car and a dog").unwrap();
+    changed(survey(&texts, "of-three"));
+    survey(&texts, "of-pictures").unwrap();
+    fs::write(texts.join("3.png"), "").unwrap();
+    changed(survey(&texts, "of-pictures"));
+
+    let lines = folder.path().join("captions.jsonl");
+    captions(&lines, 30);
+    set(&lines, 1000);
+    survey(&lines, "of-lines").unwrap();
+    survey(&lines, "of-lines").unwrap();
+    set(&lines, 1001);
+    changed(survey(&lines, "of-lines"));
+    // One that an earlier prepose began knows no times.
+    let progress = at("of-lines").join("survey.json");
+    let text = fs::read_to_string(&progress).unwrap();
+    let mut earlier: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let source = earlier["sources"][0].as_object_mut().unwrap();
+    assert!(source.remove("modified").is_some_and(|time| time.is_u64()));
+    source.remove("texts");
+    fs::write(&progress, earlier.to_string()).unwrap();
+    survey(&lines, "of-lines").unwrap();
+}
+
 #[test]
 fn pictures_that_are_of_no_use_are_left_out() {
     let folder = tempfile::tempdir().unwrap();

@@ -22,7 +22,7 @@ impl Blueprint {
         self.check_clip_skip(request)?;
         let steps = self.steps(request)?;
         request.check_switch(steps)?;
-        request.check_guidance_steps(steps)?;
+        self.check_guidance_steps(request, steps)?;
         let mut texts = timeline(request, steps)?;
         texts.dedup();
         // Brackets alone are no prompt either; a schedule may be without one for some steps.
@@ -77,6 +77,20 @@ impl Blueprint {
             true => Err(RequestError::ComposedGuidanceSteps.into()),
             false => Ok(()),
         }
+    }
+
+    /// Refuses steps of classifier-free guidance where there is none.
+    fn check_guidance_steps(&self, request: &Request, steps: usize) -> Result<(), EngineError> {
+        request.check_guidance_steps(steps)?;
+        if request.guidance_steps.is_none() || self.is_guided(request) {
+            return Ok(());
+        }
+        let scale = request.guidance_scale;
+        Err(match self.distilled {
+            true => RequestError::DistilledSteps,
+            false => RequestError::UnguidedSteps { scale },
+        }
+        .into())
     }
 
     /// Refuses to leave out more layers than the shortest text encoder has.

@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 
 use crate::engine::adapters::SeenPictures;
 use crate::engine::error::EngineError;
-use crate::engine::texts::{last_prompt, parse, parts, schedule};
+use crate::engine::texts::{final_prompt, parse, parts, schedule};
 use crate::guidance::boxes::ObjectBox;
 use crate::guidance::{GuidanceConfig, GuidanceError, Needs, Network, Settings, Target};
 use crate::prompt::scene::Scene;
@@ -270,7 +270,7 @@ impl Blueprint {
     /// # Errors
     /// A schedule that cannot be followed.
     pub fn final_text(&self, request: &Request) -> Result<String, EngineError> {
-        let text = last_prompt(request, self.steps(request)?)?;
+        let text = final_prompt(request, self.steps(request)?)?;
         let first = parts(&text)?.into_iter().next();
         Ok(first.map_or(text, |part| part.text))
     }

@@ -59,6 +59,8 @@ def score(rule: str, detections: Union[Path, Iterable[Any]], **options: Unpack[S
             objects and relation), width, height, detections with label, score and box_xyxy; the checker's records as well.
         options: those of `prepose score`: published, min_score, size, metadata, masks, depth.
 
+    After a fork, neither masks nor depth can be used if networks were opened before.
+
     Raises:
         CheckError: no picture could be read.
         OptionError: no such rule, or an option that makes no sense.

@@ -16,7 +16,7 @@ class Run:
     """The results of one or several runs.
 
     Attributes:
-        notes: what a reader has to know before comparing the methods.
+        notes: what a reader has to know before comparing the methods: what is not finished, too.
 
     `pictures`, `records` and `table` return data frames of pandas if that is installed, else of polars, else a list of
     dictionaries. `frame="pandas"`, `"polars"` or `"dicts"` chooses between them.
@@ -61,7 +61,7 @@ def read_run(*locations: Path, eval: Optional[str] = None, bootstrap: Optional[i
         bootstrap, seed: how often prompts are resampled for confidence intervals, and the seed for that.
 
     Raises:
-        RunError: something is missing, is broken, or is there twice.
+        RunError: something is missing, is damaged or broken, or is there twice.
     """
     return Run(_prepose.read_runs([os.fspath(one) for one in locations], eval, bootstrap, seed))
 

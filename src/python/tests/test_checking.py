@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 
 import numpy
 import prepose
@@ -155,6 +156,39 @@ def test_runs_as_data_frames(run, lines):
     assert set(read.table("main_results", "dicts")[0]) and "main_results" in read.tables
     with pytest.raises(prepose.OptionError, match="there is no table"):
         read.table("none")
+
+
+def test_what_a_reader_should_know_of_a_run(run, tmp_path):
+    copied = shutil.copytree(run, tmp_path / "copied")
+    assert not any("not finished" in note or "digests" in note for note in prepose.read_run(copied).notes)
+    config = json.loads((copied / "run.json").read_text())
+    config["methods"].append({**config["methods"][0], "name": "more"})
+    (copied / "run.json").write_text(json.dumps(config))
+    with pytest.raises(prepose.RunError, match=r"is damaged: run\.json"):
+        prepose.read_run(copied)
+    # Without digests nobody knows of that.
+    (copied / "digests.jsonl").unlink()
+    notes = prepose.read_run(copied).notes
+    assert any("digests.jsonl" in note for note in notes)
+    assert any("not finished" in note and "more 0 of 8" in note for note in notes)
+
+
+def test_what_a_judge_noted_of_a_run(run, tmp_path):
+    copied = shutil.copytree(run, tmp_path / "copied")
+    (copied / "judged").mkdir()
+    (copied / "judged" / "judged.json").write_text(json.dumps({"judge": "oracle", "notes": ["it says yes"], "tables": []}))
+    assert "Judge oracle: it says yes" in prepose.read_run(copied).notes
+
+
+def test_pictures_elsewhere_are_where_their_path_says(guided, tmp_path):
+    guided.save(tmp_path / "a.png")
+    folder = tmp_path / "method"
+    folder.mkdir()
+    named = [str(tmp_path / "a.png"), "../a.png"]
+    lines = [json.dumps({"image_path": path, "prompt": PROMPT, "sample_id": path[-8:]}) for path in named]
+    (folder / "manifest.jsonl").write_text("\n".join(lines))
+    rows = prepose.read_run(folder).pictures("dicts")
+    assert [row["path"] for row in rows] == [named[0], str(folder / "../a.png")]
 
 
 def test_judges(guided, tmp_path):

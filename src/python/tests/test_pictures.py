@@ -61,12 +61,17 @@ def test_requests_are_data(engine, guided):
         request.replace(sede=1)
 
 
-def test_a_changed_picture_was_found_by_no_search(engine):
+def test_a_changed_picture_was_found_by_no_search(engine, tmp_path):
     (best,) = engine.generate(PROMPT, seed=0, steps=3, best_of=2)
     request, fields = best.request, best.request.to_dict()
     (same,) = engine.make(request.replace(seed=request.seed))
     assert same.request == request and same.score == fields["found"]["score"]
     (other,) = engine.make(request.replace(steps=2))
+    assert other.score is None and "found" not in other.request.to_dict()
+    best.save(tmp_path / "best.png")
+    (same,) = engine.generate(again=tmp_path / "best.png")
+    assert same.request == request and same.score == fields["found"]["score"]
+    (other,) = engine.generate(again=tmp_path / "best.png", steps=2)
     assert other.score is None and "found" not in other.request.to_dict()
     # Unless it is said.
     assert request.replace(steps=2, found=fields["found"]).to_dict()["found"] == fields["found"]

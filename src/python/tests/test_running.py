@@ -138,6 +138,8 @@ def test_nothing_is_opened_after_a_fork():
             lambda: checker.detect(picture),
             lambda: checker.check(picture, prompt="a dog to the left of a cat"),
             lambda: prepose.Judge(device="flex").ask(picture, prompt="a dog"),
+            lambda: prepose.score("pse", [{"prompt": "a dog"}], masks="sam.pth", device="flex"),
+            lambda: prepose.score("pse", [{"prompt": "a dog"}], depth="depth.pth", device="flex"),
         ]
         child = os.fork()
         if child == 0:
@@ -153,7 +155,31 @@ def test_nothing_is_opened_after_a_fork():
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=False)
-    assert done.stdout.strip() == "5", done.stderr
+    assert done.stdout.strip() == "7", done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_networks_to_score_with_are_not_used_after_a_fork():
+    program = """
+        import os, signal, prepose
+        def score():
+            prepose.score("pse", [{"prompt": "a dog"}], masks="nowhere", device="flex")
+        try:
+            score()
+        except prepose.CheckpointError as error:
+            assert "nowhere" in str(error)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)
+            try:
+                score()
+            except prepose.EngineError as error:
+                os._exit(7 if "forked" in str(error) else 8)
+            os._exit(9)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "7", done.stderr
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")

@@ -87,19 +87,25 @@ pub trait ImageServer: Send + Sync {
 }
 
 /// Fields that are sent besides, as the server has them; `"{seed}"` stands for the picture's seed, and `"{strength}"` for how
-/// much of the picture to begin with is changed: without such a picture the field is not sent.
+/// much of the picture to begin with is changed: without such a picture the field is not sent. What an object has is added to
+/// what is in the object of the same name that is sent anyway.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Extra(pub Map<String, Value>);
 
 impl Extra {
     fn add_to(&self, body: &mut Value, request: &PictureRequest) {
         for (name, value) in &self.0 {
-            body[name] = match (value.as_str(), request.strength) {
+            let value = match (value.as_str(), request.strength) {
                 (Some("{seed}"), _) => request.seed.into(),
                 (Some("{strength}"), Some(strength)) => strength.into(),
                 (Some("{strength}"), None) => continue,
                 _ => value.clone(),
             };
+            let known = body.get_mut(name).and_then(Value::as_object_mut);
+            match (known, value) {
+                (Some(known), Value::Object(more)) => known.extend(more),
+                (_, value) => body[name] = value,
+            }
         }
     }
 }

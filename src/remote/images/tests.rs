@@ -175,6 +175,32 @@ fn the_web_ui_is_spoken_to() {
     );
 }
 
+#[test]
+fn other_settings_of_the_web_ui_stand_beside_its_model() {
+    let stub = serve(|_| Reply::Json(200, json!({"images": [encoded(PNG)], "info": "{}"})));
+    let mut extra = Extra::default();
+    extra.0.insert(
+        "override_settings".into(),
+        json!({"CLIP_stop_at_last_layers": 2}),
+    );
+    extra.0.insert("seed".into(), json!(-1));
+    for (model, settings) in [
+        (
+            Some("a"),
+            json!({"sd_model_checkpoint": "a", "CLIP_stop_at_last_layers": 2}),
+        ),
+        (None, json!({"CLIP_stop_at_last_layers": 2})),
+    ] {
+        let model = model.map(str::to_owned);
+        let server = WebUi::new(client(&stub.address), model, extra.clone());
+        server.make(&request()).unwrap();
+        let sent = stub.asked().pop().unwrap().json();
+        assert_eq!(sent["override_settings"], settings);
+        // What is no object is replaced.
+        assert_eq!(sent["seed"], -1);
+    }
+}
+
 fn graph() -> Value {
     json!({
         "3": {"class_type": "KSampler", "inputs": {"seed": 1, "steps": 20, "cfg": 7.0, "model": ["4", 0]}},
@@ -336,6 +362,25 @@ fn graphs_that_fail_say_why() {
         json!({}),
     );
     assert!(error.contains("left out parts of the graph"), "{error}");
+}
+
+#[test]
+fn graphs_have_places_for_wishes_or_none() {
+    let takes = |graph: &Value| {
+        let graph = Workflow::parse(&graph.to_string()).unwrap();
+        [
+            graph.takes_steps(),
+            graph.takes_guidance_scale(),
+            graph.takes_negative_prompt(),
+        ]
+    };
+    let mut graph = graph();
+    assert_eq!(takes(&graph), [true; 3]);
+    // Steps that come from another node, a guider without cfg, and no text for what should not be there.
+    graph["3"]["inputs"] = json!({"seed": 1, "steps": ["12", 0], "guidance": 3.5});
+    graph["7"]["inputs"] = json!({"text": "blur"});
+    graph["9"]["inputs"]["filename_prefix"] = json!("{negative_prompt}");
+    assert_eq!(takes(&graph), [false; 3]);
 }
 
 #[test]

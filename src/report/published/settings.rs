@@ -104,20 +104,21 @@ fn of_row(report: &Report, row: &Row) -> Settings {
         Some(value.as_str().map_or_else(|| value.to_string(), Into::into))
     };
     let number = |path: &str| Some(config?.pointer(path)?.as_f64()?.to_string());
-    let side = |name: &str| {
+    // What was asked of a source that makes the pictures elsewhere.
+    let [width, height] = [("width", 0), ("height", 1)].map(|(name, side)| {
         let sampling = text(&format!("/sampling/{name}"));
-        sampling.or_else(|| text(&format!("/source/wishes/{name}")))
-    };
+        sampling.or_else(|| text(&format!("/source/wishes/size/{side}")))
+    });
     let records = row.calibrated.unwrap_or_default();
     let checker =
         checker(config).filter(|checker| margin(records) == Some(checker.geometry.margin));
     Settings {
         model: text("/model/checkpoint").or_else(|| text("/source/name")),
         scheduler: text("/sampling/scheduler"),
-        steps: text("/sampling/steps"),
-        guidance: number("/sampling/guidance_scale"),
-        size: (side("width").zip(side("height")))
-            .map(|(width, height)| format!("{width}x{height}")),
+        steps: text("/sampling/steps").or_else(|| text("/source/wishes/steps")),
+        guidance: number("/sampling/guidance_scale")
+            .or_else(|| number("/source/wishes/guidance_scale")),
+        size: (width.zip(height)).map(|(width, height)| format!("{width}x{height}")),
         prompts: Some(measured::prompts(records).to_string()),
         pictures_per_prompt: Some(measured::pictures_per_prompt(records).to_string()),
         detector: records

@@ -106,6 +106,27 @@ fn rows_stand_above_what_they_are_compared_with() {
     );
 }
 
+/// Of pictures that were made elsewhere.
+#[test]
+fn what_was_asked_of_a_source_is_compared() {
+    let mut report = read(&[fixture("sd15_promptonly")], Vec::new(), None).unwrap();
+    report.runs[0].config = Some(serde_json::json!({
+        "suite": {"name": "spatialbench-uc"},
+        "methods": [{"name": "sd15_promptonly"}],
+        "source": {
+            "kind": "endpoint", "name": "elsewhere",
+            "wishes": {"size": [512, 768], "steps": 30, "guidance_scale": 7.5},
+        },
+    }));
+    let beside = beside(&report, &Bootstrap::default()).unwrap();
+    let csv = table(&beside, "spatialbench_uc_settings").to_csv();
+    let row = csv.lines().nth(1).unwrap();
+    assert!(
+        row.contains("\"elsewhere\",,\"30\",\"7.5\",\"512x768\""),
+        "{csv}"
+    );
+}
+
 #[test]
 fn the_checkers_settings_decide_the_table() {
     // Of this method only the records of the uncalibrated checker are in the fixture.

@@ -192,9 +192,10 @@ pub trait Hook {
     /// The batch shrinks to its rows `keep`, in that order.
     fn retain(&mut self, _keep: &[usize]) {}
 
-    /// Recorded passes of the whole batch so far, those instead of the loop's own included: what a guidance costs.
-    fn recorded_passes(&self) -> usize {
-        0
+    /// Recorded passes so far for each picture that is in the batch, those instead of the loop's own included: what a
+    /// guidance costs it, whatever its neighbours need. Empty if there are none.
+    fn recorded_passes(&self) -> &[usize] {
+        &[]
     }
 
     /// Every evaluation of a guidance's loss so far: the step, from 0, and the loss of each picture that was in the batch

@@ -111,6 +111,16 @@ impl Scheduler {
         }
     }
 
+    /// Whether other timesteps make a difference: not where a method has its own, and not to solvers on Karras' noise
+    /// levels, which they spread over all of training.
+    pub fn reads_spacing(&self) -> bool {
+        let solver = matches!(
+            self.kind,
+            SchedulerKind::Dpmpp2m | SchedulerKind::Dpmpp2mKarras | SchedulerKind::UniPc
+        );
+        !self.kind.is_distilled() && !(self.karras && solver)
+    }
+
     /// As diffusers' `StableDiffusionPipeline`, for SD 1.x and 2.x, corrects the scheduler that it is given, whatever an outdated
     /// file says: `steps_offset` is 1, and nothing is clipped, since latents are not confined to the range of pixels.
     pub fn corrected(self) -> Self {
@@ -138,6 +148,11 @@ impl Scheduler {
 }
 
 impl SchedulerKind {
+    /// Whether its steps have a share of fresh noise that can be chosen.
+    pub fn has_eta(self) -> bool {
+        self == SchedulerKind::Tcd
+    }
+
     /// Steps in noise levels σ, not in ᾱ.
     pub(super) fn uses_sigmas(self) -> bool {
         !matches!(

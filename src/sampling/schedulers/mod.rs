@@ -235,6 +235,12 @@ pub enum SchedulerError {
         "{0} takes the timesteps that it was distilled for; leave out --timestep-spacing, or take another --scheduler"
     )]
     NoSpacing(SchedulerKind),
+    /// Noise levels that go by no timesteps.
+    #[error(
+        "{0} spreads its steps over the noise levels of Karras et al., whatever the timesteps; leave out --timestep-spacing, or \
+         take another --scheduler"
+    )]
+    KarrasSpacing(SchedulerKind),
     /// No share.
     #[error("eta is {0}, but must be a share from 0 to 1")]
     Eta(f64),

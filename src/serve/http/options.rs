@@ -41,9 +41,19 @@ pub const UPSCALERS: [(&str, &str); 7] = [
 /// There is no such sampler, or it does not go by that schedule.
 pub fn scheduler(sampler: &str, schedule: &str) -> Result<Option<String>, Refusal> {
     let schedule = schedule.trim().to_lowercase();
-    let mut sampler = sampler.trim().to_lowercase();
+    let sampler = sampler.trim().to_lowercase();
     if sampler.is_empty() {
-        return Ok(None);
+        // The checkpoint's own scheduler has its own schedule.
+        return match &*schedule {
+            "" | "automatic" => Ok(None),
+            other => Err(Refusal::new(
+                "scheduler",
+                format!(
+                    "the schedule {:?} needs a sampler beside it: give sampler_name as well, or leave scheduler out",
+                    prepose_untrusted::printable(other).to_string()
+                ),
+            )),
+        };
     }
     if let Some((_, label)) = SCHEDULES
         .iter()
@@ -54,14 +64,11 @@ pub fn scheduler(sampler: &str, schedule: &str) -> Result<Option<String>, Refusa
             format!("{label} is a schedule, no sampler"),
         ));
     }
-    if matches!(&*schedule, "karras") && !sampler.ends_with("karras") {
-        sampler = format!("{sampler} karras");
-    }
     let found = SAMPLERS.iter().find(|(ours, label, others)| {
         sampler == *ours || sampler == label.to_lowercase() || others.contains(&&*sampler)
     });
     let known = SAMPLERS.map(|(_, label, _)| label).join(", ");
-    let (ours, ..) = found.ok_or_else(|| {
+    let (ours, label, _) = found.ok_or_else(|| {
         Refusal::new(
             "sampler_name",
             format!(
@@ -73,6 +80,12 @@ pub fn scheduler(sampler: &str, schedule: &str) -> Result<Option<String>, Refusa
     let ours = match (*ours, &*schedule) {
         // The web UI's name, which since its version 1.9 has Karras' schedule unless another is named; our own name says it all.
         ("dpmpp_2m", "" | "automatic") if sampler != "dpmpp_2m" => "dpmpp_2m_karras",
+        ("dpmpp_2m" | "dpmpp_2m_karras", "karras") => "dpmpp_2m_karras",
+        (_, "karras") => {
+            let message =
+                format!("{label} does not go by Karras' schedule here, DPM++ 2M alone does");
+            return Err(Refusal::new("scheduler", message));
+        }
         (ours, _) => ours,
     };
     match &*schedule {
@@ -166,31 +179,56 @@ pub fn ours(fields: &Map<String, Value>, wanted: &mut Wanted) -> Result<(), Refu
     Ok(())
 }
 
-/// `<lora:name:weight>` in the prompt that is the field `param`, as AUTOMATIC1111 takes them; returns the prompt without.
+/// `<lora:name:weight>` in the prompt that is the field `param`, as AUTOMATIC1111 takes them, also called `lyco`; returns the
+/// prompt without.
 ///
 /// # Errors
-/// One of them does not come to one weight.
+/// One of them does not come to one weight, or something else is called in this way.
 pub fn loras(prompt: &str, param: &'static str) -> Result<(String, Vec<LoraWanted>), Refusal> {
     let (mut rest, mut text, mut found) = (prompt, String::new(), Vec::new());
-    while let Some(at) = rest.find("<lora:") {
-        let Some(end) = rest[at..].find('>') else {
-            break;
-        };
+    while let Some(Extra { at, kind, said }) = extra(rest) {
+        if !matches!(kind, "lora" | "lyco") {
+            let [kind, said] = [kind, said].map(prepose_untrusted::printable);
+            let message = format!(
+                "<{kind}:{said}>: there is nothing called {kind} here; only LoRAs are named like this, as <lora:ink:0.7>"
+            );
+            return Err(Refusal::new(param, message));
+        }
         text.push_str(&rest[..at]);
-        found.push(lora(&rest[at + 6..at + end], param)?);
-        rest = &rest[at + end + 1..];
+        found.push(lora(kind, said, param)?);
+        rest = &rest[at + kind.len() + said.len() + "<:>".len()..];
     }
     text.push_str(rest);
     Ok((text.trim().to_owned(), found))
 }
 
+/// `<kind:said>` in a prompt, which begins at `at`.
+struct Extra<'a> {
+    at: usize,
+    kind: &'a str,
+    said: &'a str,
+}
+
+/// The first `<kind:said>`, as the web UI finds them in `extra_networks.py`: by `<(\w+):([^>]+)>`. A LoRA without a name is one, too.
+fn extra(prompt: &str) -> Option<Extra<'_>> {
+    let mut openings = prompt.match_indices('<');
+    openings.find_map(|(at, _)| {
+        let (kind, after) = prompt[at + 1..].split_once(':')?;
+        let (said, _) = after.split_once('>')?;
+        let word = |letter: char| letter.is_alphanumeric() || letter == '_';
+        let is_one = !kind.is_empty() && kind.chars().all(word);
+        (is_one && (kind == "lora" || !said.is_empty())).then_some(Extra { at, kind, said })
+    })
+}
+
 /// What stands in `<lora:…>`: a name, and, by the rule of the web UI's `extra_networks_lora.py`, the weight in the text encoder
 /// and that in the UNet, in this order or as `te=` and `unet=`. The first is 1 if it is not there, and the second is the first.
 /// Here both have one weight.
-fn lora(said: &str, param: &'static str) -> Result<LoraWanted, Refusal> {
+fn lora(kind: &str, said: &str, param: &'static str) -> Result<LoraWanted, Refusal> {
     let refused = |why: &str| {
         let said = prepose_untrusted::printable(said);
-        let message = format!("<lora:{said}>: {why}; write <lora:NAME:WEIGHT>, as <lora:ink:0.7>");
+        let message =
+            format!("<{kind}:{said}>: {why}; write <{kind}:NAME:WEIGHT>, as <{kind}:ink:0.7>");
         Refusal::new(param, message)
     };
     let number = |text: &str| {
@@ -266,9 +304,25 @@ mod tests {
         }
         assert_eq!(of("DPM++ 2M", "Normal"), "dpmpp_2m");
         assert_eq!(of("DPM++ 2M", "Uniform"), "dpmpp_2m");
-        assert_eq!(of("", "karras"), "");
+        // Every name that `samplers` lists, with the schedule beside it.
+        for name in [
+            "DPM++ 2M",
+            "dpmpp_2m",
+            "k_dpmpp_2m",
+            "k_dpmpp_2m_ka",
+            "dpmpp_2m_karras",
+        ] {
+            assert_eq!(of(name, "Karras"), "dpmpp_2m_karras", "{name}");
+        }
+        assert_eq!(of("k_dpmpp_2m", "Normal"), "dpmpp_2m");
+        assert_eq!(of("", ""), "");
+        assert_eq!(of("", "Automatic"), "");
         for (sampler, schedule) in [
+            ("", "karras"),
+            ("", "Normal"),
             ("DDIM", "karras"),
+            ("k_euler_a", "karras"),
+            ("Euler Karras", ""),
             ("Heun", ""),
             ("Euler", "sgm_uniform"),
             ("Karras", ""),
@@ -277,6 +331,44 @@ mod tests {
                 scheduler(sampler, schedule).is_err(),
                 "{sampler} {schedule}"
             );
+        }
+        let message = scheduler("k_euler", "Karras").unwrap_err().message;
+        assert!(
+            message.starts_with("Euler does not go by Karras"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn other_networks_in_prompts_are_refused_by_name() {
+        let (text, found) = loras("a <lyco:ink:0.5> dog <lora:chalk>", "prompt").unwrap();
+        assert_eq!(text, "a  dog");
+        let found: Vec<(&str, f64)> = found
+            .iter()
+            .map(|one| (one.name.as_str(), one.weight))
+            .collect();
+        assert_eq!(found, [("ink", 0.5), ("chalk", 1.0)]);
+        for (kind, prompt) in [
+            ("hypernet", "a dog <lora:ink> <hypernet:style:0.5>"),
+            ("Lora", "a dog <Lora:ink:1>"),
+            ("b", "a < dog <b:c d>"),
+        ] {
+            let refused = loras(prompt, "prompt").unwrap_err();
+            assert_eq!(refused.param, Some("prompt"));
+            let why = format!("there is nothing called {kind} here");
+            assert!(refused.message.contains(&why), "{refused}");
+        }
+        let refused = loras("a dog <lyco:ink:a>", "prompt").unwrap_err();
+        assert!(refused.message.starts_with("<lyco:ink:a>: "), "{refused}");
+        // Nothing of that kind: the words stay.
+        for prompt in [
+            "a < b: c > d",
+            "<a dog: red>",
+            "<3:>",
+            "<:x>",
+            "a <hypernet:x",
+        ] {
+            assert_eq!(loras(prompt, "prompt").unwrap().0, prompt);
         }
     }
 

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::body::{self, Typed};
 use super::native::{answer, aside};
-use super::sdapi::{Told, model_named};
+use super::sdapi::{Fields, Told, model_named, refuse_standing};
 use super::{Shared, openai, options};
 use crate::app::App;
 use crate::picture;
@@ -27,9 +27,8 @@ const EMPTY: [&str; 7] = [
     "realesrgan-models",
 ];
 /// What there is nothing to do for.
-const NOTHING: [&str; 6] = [
+const NOTHING: [&str; 5] = [
     "refresh-checkpoints",
-    "refresh-loras",
     "refresh-vae",
     "refresh-embeddings",
     "unload-checkpoint",
@@ -44,6 +43,7 @@ pub fn routes() -> Router<Arc<App>> {
         .route("/sdapi/v1/samplers", get(samplers))
         .route("/sdapi/v1/schedulers", get(schedulers))
         .route("/sdapi/v1/loras", get(loras))
+        .route("/sdapi/v1/refresh-loras", post(refresh_loras))
         .route("/sdapi/v1/upscalers", get(upscalers))
         .route("/sdapi/v1/latent-upscale-modes", get(latent_upscale_modes))
         .route(
@@ -106,6 +106,12 @@ async fn loras(State(app): Shared) -> Response<Body> {
     answer(&json!(loras))
 }
 
+async fn refresh_loras(State(app): Shared) -> Told {
+    let seen = aside(&app, |app| app.studio.refresh_loras().map_err(Into::into));
+    seen.await?;
+    Ok(answer(&json!(null)))
+}
+
 async fn upscalers() -> Response<Body> {
     let of = |(name, scale): (&str, u32)| json!({"name": name, "model_name": null, "model_path": null, "model_url": null, "scale": scale});
     answer(&json!([("None", 1), ("Lanczos", 4)].map(of)))
@@ -153,6 +159,7 @@ async fn set(State(app): Shared, request: Request) -> Told {
             return Err(crate::problem::Refusal::new("sd_model_checkpoint", message).into());
         }
     }
+    refuse_standing(&Fields(fields))?;
     Ok(answer(&json!(null)))
 }
 

@@ -1,6 +1,6 @@
 // What the drawn boxes are for: relations between objects, boxes that a method or GLIGEN's layers hold objects in, regions in which
 // parts of a composed prompt act, or masks of pictures that are shown to the network.
-import { $, element, plural, say } from './dom.js';
+import { $, element, number, plural, say } from './dom.js';
 import * as boxes from './boxes.js';
 import { partsOf, reading, setPrompt } from './prompt.js';
 import { canShow, shownNames } from './shown.js';
@@ -15,6 +15,9 @@ const KINDS = [
 export let act = 'relations';
 /** Relations that a request came with and no box says, as `dog | left of | cat`. */
 let given = [];
+/** The share of the steps in which GLIGEN's layers act: the one of the command line, unless a request came with another. */
+const SHARE = 0.3;
+export let share = SHARE;
 let onAct = () => {};
 
 /** Called with the new act when somebody chooses it. */
@@ -31,6 +34,12 @@ export function setAct(kind) {
 /** Relations in place of those that the prompt states. */
 export function give(relations) {
   given = relations;
+  show();
+}
+
+/** The share of the steps that a request names for GLIGEN's layers; the usual one without. */
+export function giveShare(given) {
+  share = Number.isFinite(given) ? given : SHARE;
   show();
 }
 
@@ -101,7 +110,7 @@ export function actsFor(prompt) {
     return said.length ? { relations: said.map((one) => one.join(' | ')) } : {};
   }
   if (act === 'boxes') return { boxes: placed };
-  if (act === 'ground') return { boxes: placed, ground: { share: 0.3 } };
+  if (act === 'ground') return { boxes: placed, ground: { share } };
   // They go with the pictures.
   if (act === 'masks') return {};
   const parts = partsOf(prompt);
@@ -139,6 +148,8 @@ export function show() {
     if (parts.length < 2) line.replaceChildren('The prompt has no parts joined by AND. ', element('button', { type: 'button', onclick: writeParts }, 'Write each boxed object as a part'));
     else if (lost.length) line.replaceChildren(`No part of the prompt names ${lost.join(', ')}.`);
     else line.replaceChildren(`${new Set(all.map(({ object }) => partOf(object, parts))).size} of ${parts.length} parts are kept to their boxes.`);
+  } else if (act === 'ground' && share !== SHARE) {
+    line.replaceChildren(`GLIGEN’s layers act in the first ${number(share * 100)} % of the steps. `, element('button', { type: 'button', onclick: () => { giveShare(undefined); onAct(act); } }, `Take ${number(SHARE * 100)} %`));
   } else line.replaceChildren();
 }
 

@@ -46,7 +46,6 @@ function show() {
   pane.update({ address: api.pictureAddress(showing), width: request.width, height: request.height, alt: request.prompt, verdict: boxed ? verdict : null });
   const button = (text, act, more = {}) => element('button', { type: 'button', onclick: act, ...more }, text);
   const toggle = button('Boxes', () => { boxed = !boxed; toggle.setAttribute('aria-pressed', String(boxed)); pane.update({ address: api.pictureAddress(showing), width: request.width, height: request.height, alt: request.prompt, verdict: boxed ? verdict : null }); }, { class: 'toggle', 'aria-pressed': String(boxed) });
-  const body = { request: asAsked(request), seeds: [request.seed] };
   const problem = element('p', { class: 'problem', role: 'alert', hidden: true });
   facts.replaceChildren(
     element('p', { class: 'lead' }, request.prompt),
@@ -56,7 +55,7 @@ function show() {
       verdict?.detections?.length ? toggle : null, button('Use request', () => { dialog.close(); acts.use(request); }, { class: 'main' }),
       button('Start from it', () => begin(problem, startFrom)),
       canShow() ? button('Show it to the network', () => begin(problem, showFrom)) : null,
-      button('Copy as…', () => acts.copy(body), { 'aria-haspopup': 'dialog' }),
+      button('Copy as…', () => acts.copy(asAsked(request)), { 'aria-haspopup': 'dialog' }),
       element('a', { href: api.pictureAddress(showing), download: '' }, 'Download the PNG'),
       button('Delete', () => remove(problem), { class: 'quiet' })),
     problem);

@@ -3,7 +3,7 @@
 import { $, kept, stepsSaid } from './dom.js';
 import { writeExact } from './png.js';
 import * as boxes from './boxes.js';
-import { act, actsFor, give, setAct } from './acts.js';
+import { act, actsFor, give, giveShare, setAct, share } from './acts.js';
 import { setPrompt } from './prompt.js';
 import { fillLoras, loras, lorasOf } from './loras.js';
 import { fillStart, startImage } from './start.js';
@@ -110,11 +110,12 @@ export function body() {
 /** A body as JSON for people. */
 export const asJson = (given, indent) => writeExact(given, indent);
 
-const ASKED = ['prompt', 'negative_prompt', 'seed', 'width', 'height', 'steps', 'guidance_scale', 'guidance_steps', 'scheduler', 'relations', 'boxes', 'regions', 'ground', 'guide', 'clip_skip', 'noise', 'loras', 'timestep_spacing', 'savings'];
+const ASKED = ['prompt', 'negative_prompt', 'seed', 'width', 'height', 'steps', 'guidance_scale', 'guidance_steps', 'scheduler', 'relations', 'boxes', 'regions', 'ground', 'guide', 'clip_skip', 'noise', 'loras', 'timestep_spacing', 'savings', 'init', 'pictures'];
 /** What a finished picture's request asks for, as it would be sent: without where files are and what found it. */
 export function asAsked(request) {
   const fields = Object.entries(request).filter(([name]) => ASKED.includes(name));
-  return { ...Object.fromEntries(fields), checkpoint: request.checkpoint ?? request.model?.checkpoint };
+  const asked = { ...Object.fromEntries(fields), checkpoint: request.checkpoint ?? request.model?.checkpoint };
+  return { request: asked, seeds: [request.seed], second_pass: request.second_pass };
 }
 
 const set = (name, value) => {
@@ -151,14 +152,14 @@ export function fill(request, extras = {}) {
   at('method').dispatchEvent(new Event('change', { bubbles: true }));
   set('preset', guided.preset ?? 'default');
   for (const [field, value] of [['guide_steps', guided.steps], ['from_step', guided.from_step], ['scale', guided.scale], ['refine', guided.refine], ['loss', guided.loss], ['combine', guided.combine], ['distance', guided.distance]]) at(field).value = value ?? '';
-  for (const name of ['resolution', 'smoothing', 'layers', 'tokens', 'every', 'extrapolate']) if (guided[name] !== undefined) left.push(`guide ${name}`);
+  for (const name of ['resolution', 'smoothing', 'layers', 'tokens', 'every', 'extrapolate', 'classifier', 'updates', 'threshold']) if ((guided[name] ?? null) !== null) left.push(`guide ${name}`);
   if (guided.one_pass) left.push('guide one_pass');
   const search = extras.search;
   set('search', search ? (search.pruning ? 'prune' : 'full') : '');
   if (search) { set('best_of', search.best_of); set('reward', search.reward); }
   set('count', extras.count ?? 1);
   if (extras.plain !== undefined) set('plain', extras.plain);
-  fillBoxes(request);
+  left.push(...fillBoxes(request));
   form.dispatchEvent(new Event('input', { bubbles: true }));
   form.dispatchEvent(new Event('change', { bubbles: true }));
   return left;
@@ -168,38 +169,53 @@ export function fill(request, extras = {}) {
 const shownOf = (request) => (Array.isArray(request.pictures) ? request.pictures : []);
 const shownBoxes = (request) => (shownNames().length ? shownOf(request) : []).map(({ region }, i) => ({ object: `picture ${i + 1}`, box: region?.box })).filter(({ box }) => box);
 
+/** Fills the board. Returns the names of what it has no place for beside the boxes. */
 function fillBoxes(request) {
   const good = (box) => Array.isArray(box) && box.length === 4 && box.every((share) => Number.isFinite(share));
+  const relations = (Array.isArray(request.relations) ? request.relations : []).filter((one) => typeof one === 'string').slice(0, 20);
+  giveShare(request.ground?.share);
+  let taken = 'relations';
   if (Array.isArray(request.regions) && request.regions.length) {
     const parts = String(request.prompt).split(/\bAND\b/);
     boxes.replace(request.regions.filter(({ box }) => good(box)).map(({ part, box }) => ({ object: (parts[part - 1] ?? `part ${part}`).trim(), box })));
     setAct('regions');
+    taken = 'regions';
   } else if (Array.isArray(request.boxes) && request.boxes.length) {
     boxes.replace(request.boxes.filter(({ box }) => good(box)).map(({ object, box }) => ({ object: String(object), box })));
     setAct(request.ground ? 'ground' : 'boxes');
+    taken = 'boxes';
   } else if (shownBoxes(request).length) {
     boxes.replace(shownBoxes(request).filter(({ box }) => good(box)));
     setAct('masks');
+    taken = 'masks';
   } else {
     boxes.replace([]);
-    give((Array.isArray(request.relations) ? request.relations : []).filter((one) => typeof one === 'string').slice(0, 20));
+    give(relations);
   }
+  const has = (name) => Array.isArray(request[name]) && request[name].length > 0;
+  return [
+    has('relations') && (taken !== 'relations' || relations.length < request.relations.length) && 'relations',
+    has('boxes') && taken !== 'boxes' && 'boxes',
+    taken !== 'masks' && shownBoxes(request).length > 0 && 'boxes of shown pictures',
+    request.ground && act !== 'ground' && 'GLIGEN',
+  ].filter(Boolean);
 }
 
 /** Keeps what is in the form for the next visit. */
 export function keep() {
   const values = {};
   for (const field of form.elements) if (field.name) values[field.name] = field.type === 'checkbox' ? field.checked : field.value;
-  kept.write('form', { values, boxes: boxes.all().map(({ object, box }) => ({ object, box })), act, loras: loras() });
+  kept.write('form', { values, boxes: boxes.all().map(({ object, box }) => ({ object, box })), act, share, loras: loras() });
 }
 
 /** Brings it back; for a first visit, what shows most. */
 export function bringBack(first) {
-  const { values = {}, boxes: placed = [], act: how, loras: merged = [] } = kept.read('form', {});
+  const { values = {}, boxes: placed = [], act: how, share: part, loras: merged = [] } = kept.read('form', {});
   for (const [name, value] of Object.entries({ ...first, ...values })) if (name !== 'prompt') set(name, value);
   if (!at('seed').value) at('seed').value = '0';
   if (Array.isArray(placed)) boxes.replace(placed.filter(({ object, box }) => typeof object === 'string' && Array.isArray(box) && box.length === 4 && box.every(Number.isFinite)));
   if (Array.isArray(merged)) fillLoras(lorasOf({ loras: merged }));
+  giveShare(part);
   if (how) setAct(how);
   setPrompt(typeof values.prompt === 'string' ? values.prompt : first.prompt);
 }

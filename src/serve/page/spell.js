@@ -8,9 +8,27 @@ let form = 'command';
 let texts = {};
 let files = [];
 
+/** Of a finished job the server knows pictures that were sent by their hashes alone. */
+const isThere = (image) => typeof image === 'string' && !image.startsWith('sha256:');
+
+/** `body` without the pictures that are not there any more, and what those were, in words. */
+function parted(body) {
+  const { init, pictures = [], ...request } = body.request;
+  const gone = [];
+  if (isThere(init?.image)) request.init = init;
+  else if (init) gone.push('the start picture');
+  if (!pictures.every(({ image, region }) => isThere(image) && (!region?.mask || isThere(region.mask)))) gone.push('the shown pictures');
+  else if (pictures.length) request.pictures = pictures;
+  return [{ ...body, request }, gone];
+}
+
 /** Opens the dialog for what would be sent. */
-export async function openSpell(body) {
+export async function openSpell(given) {
   texts = {};
+  const [body, gone] = parted(given);
+  const lacks = gone.length ? `without ${gone.join(' and ')}, which the server has not kept` : '';
+  $('spell-lacks').hidden = !lacks;
+  say($('spell-lacks'), lacks && `The copy is ${lacks}.`);
   const { init, pictures = [] } = body.request;
   // As the server names them.
   files = [init && 'start.png', ...pictures.flatMap(({ region }, i) => [`picture-${i + 1}.png`, region?.mask && `mask-${i + 1}.png`])].filter(Boolean);
@@ -24,7 +42,14 @@ export async function openSpell(body) {
     texts = { json: asJson(body, 2), wrong: error.message };
     if (!texts[form]) form = 'json';
   }
+  if (lacks) texts = noted(texts, lacks);
   show();
+}
+
+/** The texts with a comment, where there can be one. */
+function noted({ command, python, curl, ...others }, lacks) {
+  const behind = (text) => text && `${text}  # ${lacks}`;
+  return { ...others, command: behind(command), python: python && `# ${lacks}\n${python}`, curl: behind(curl) };
 }
 
 function show(waiting) {

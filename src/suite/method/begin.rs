@@ -7,7 +7,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::{MOST_NOISES, MethodError};
-use crate::prompt::neutral::{NeutralError, Opening};
+use crate::prompt::compose::{OpeningError, opening_of_run};
+use crate::prompt::neutral::Opening;
 use crate::request::DelayedOrder;
 use crate::suite::SuitePrompt;
 
@@ -52,14 +53,14 @@ impl Begin {
     ///
     /// # Errors
     /// The prompt has no such form, and the set gives none.
-    pub fn order(self, prompt: &SuitePrompt, levels: &[f64]) -> Result<DelayedOrder, NeutralError> {
+    pub fn order(self, prompt: &SuitePrompt, levels: &[f64]) -> Result<DelayedOrder, OpeningError> {
         let given = match self.with {
             Opening::Neutral => &prompt.neutral,
             Opening::Swapped => &prompt.reverse,
         };
         let neutral_prompt = match given {
             Some(text) => text.clone(),
-            None => self.with.of(&prompt.prompt)?,
+            None => opening_of_run(self.with, &prompt.prompt, levels.len())?,
         };
         Ok(DelayedOrder {
             neutral_prompt,
@@ -149,6 +150,23 @@ impl From<Moment> for Written {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_prompt_that_changes_begins_with_a_form_of_what_it_ends_with() {
+        let begin = |with, prompt: &str| {
+            let prompt = SuitePrompt {
+                prompt: prompt.to_owned(),
+                ..SuitePrompt::default()
+            };
+            let until = Moment::Steps(2);
+            Begin { with, until }.order(&prompt, &[1.0; 20])
+        };
+        let neutral = begin(Opening::Neutral, "a [red:blue:10] car and a dog").unwrap();
+        assert_eq!((&*neutral.neutral_prompt, neutral.steps), ("two things", 2));
+        let swapped = begin(Opening::Swapped, "a dog and a cat AND a tree :0.5").unwrap();
+        assert_eq!(swapped.neutral_prompt, "a cat and a dog AND a tree :0.5");
+        assert!(begin(Opening::Neutral, "a dog AND a cat").is_err());
+    }
 
     #[test]
     fn a_moment_is_steps_a_share_or_a_noise_level() {

@@ -6,7 +6,7 @@ use prepose_untrusted::printable;
 use thiserror::Error;
 
 use super::{MOST_METHODS, MOST_NOISES, Method};
-use crate::prompt::neutral::NeutralError;
+use crate::prompt::compose::OpeningError;
 
 /// Why something is no method.
 #[derive(Debug, Error)]
@@ -102,7 +102,7 @@ pub enum MethodError {
         /// Which prompt.
         prompt: String,
         /// Why not.
-        source: Box<NeutralError>,
+        source: Box<OpeningError>,
     },
 }
 

@@ -5,6 +5,7 @@
 mod compbench;
 mod entities;
 mod error;
+mod fields;
 mod file;
 mod geneval;
 mod lines;

@@ -104,6 +104,7 @@ fn names_need_not_be_utf_8() {
         (output.status.code(), message, program::stdout(&output))
     };
     let odd = OsStr::from_bytes(b"odd-\xff.png");
+    let odd_folder = OsStr::from_bytes(b"odd-\xff");
     let text = OsStr::new;
     let generate = ["-q", "generate", "a dog", "--steps", "2", "--json"].map(text);
     let (code, message, line) = run(&[&generate[..], &[text("-o"), odd]].concat());
@@ -113,6 +114,34 @@ fn names_need_not_be_utf_8() {
     let (code, message, line) = run(&[text("info"), odd, text("--json")]);
     assert_eq!(code, Some(0), "{message}");
     assert!(line.contains("\"request\""), "{line}");
+
+    // Commands that keep how they were called.
+    let methods = OsStr::from_bytes(b"methods-\xff.toml");
+    std::fs::write(
+        folder.path().join(methods),
+        "[[method]]\nname = \"plain\"\n",
+    )
+    .unwrap();
+    let options = [
+        "--limit", "1", "--seeds", "0", "--steps", "1", "--size", "64",
+    ];
+    let more = ["--checker", "none", "--out", "run", "--methods"];
+    let options: Vec<&OsStr> = [&options[..], &more]
+        .concat()
+        .into_iter()
+        .map(text)
+        .collect();
+    let begin = ["run", "ots-objects"].map(text);
+    let (code, message, _) = run(&[&begin[..], &options[..], &[methods]].concat());
+    assert_eq!(code, Some(0), "{message}");
+    let kept = std::fs::read_dir(folder.path().join("run/provenance")).unwrap();
+    let kept = kept.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
+    assert!(kept.collect::<String>().contains("methods-\u{fffd}.toml"));
+    let options = [
+        "bench", "sheet", "-c", "toybox", "--only", "unet", "--budget", "1ms", "-o",
+    ];
+    let (code, message, _) = run(&[&options.map(text)[..], &[odd_folder]].concat());
+    assert_eq!(code, Some(0), "{message}");
 
     // The picture could not say what it was made from.
     for option in ["--init-image", "--vae", "--lora", "--config"] {

@@ -49,6 +49,35 @@ fn several_people_label() {
         ),
         (&66.into(), &serde_json::json!([0, 1]))
     );
+    assert_eq!(both["krippendorff_alpha"], Value::Null, "of two, kappa");
+    let three = [
+        "audit",
+        "analyze",
+        "--records",
+        &records,
+        "--labels",
+        &labels,
+        "second.json",
+        "again.json",
+        "--out",
+        "three",
+    ];
+    fs::copy(
+        fixture("labels_filled.json"),
+        folder.path().join("again.json"),
+    )
+    .unwrap();
+    let printed = works(folder.path(), &three);
+    let alpha = float(&read("three")["krippendorff_alpha"]);
+    assert!(
+        printed.contains(&format!("Krippendorff's alpha {alpha:.4}")),
+        "{printed}"
+    );
+    for step in ["1e-20", "0", "1.5", "nan"] {
+        let args = [&three[..], &["--tau-step", step]].concat();
+        let parts = ["--tau-step is", "at least 0.0001 and at most 1"];
+        refuses(folder.path(), &args, &parts);
+    }
     let alone = [
         "audit",
         "analyze",

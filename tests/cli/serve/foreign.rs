@@ -76,6 +76,39 @@ fn openai_clients_get_pictures() {
 }
 
 #[test]
+fn webui_clients_refresh_loras() {
+    let folder = tempfile::tempdir().unwrap();
+    let loras = folder.path().join("loras");
+    std::fs::create_dir(&loras).unwrap();
+    let server = Server::start(
+        folder.path(),
+        &["--no-token", "--loras", loras.to_str().unwrap()],
+    );
+    let names = || {
+        let listed = server.get("/sdapi/v1/loras").json();
+        let names = listed.as_array().unwrap().iter();
+        names.map(|lora| lora["name"].clone()).collect::<Vec<_>>()
+    };
+    let refresh = || server.post("/sdapi/v1/refresh-loras", &json!({})).status;
+    std::fs::copy(
+        fixture("lora/kohya-sd1.safetensors"),
+        loras.join("chalk.safetensors"),
+    )
+    .unwrap();
+    let body = json!({"prompt": "a cat <lora:chalk:1>", "steps": 1});
+    let is_known = || {
+        let told = server.post("/sdapi/v1/txt2img", &body).text();
+        !told.contains("there is no LoRA")
+    };
+    assert!(names().is_empty() && !is_known());
+    assert_eq!((refresh(), names()), (200, vec![json!("chalk")]));
+    assert!(is_known());
+    std::fs::remove_dir_all(&loras).unwrap();
+    assert_ne!(refresh(), 200);
+    assert_eq!(names(), [json!("chalk")]);
+}
+
+#[test]
 fn webui_clients_get_pictures() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &["--no-token"]);
@@ -115,6 +148,10 @@ fn webui_clients_get_pictures() {
             "{list}"
         );
     }
+    // Some clients send all settings back.
+    let settings = server.get("/sdapi/v1/options").json();
+    let sent_back = server.post("/sdapi/v1/options", &settings);
+    assert_eq!(sent_back.status, 200, "{}", sent_back.text());
     let nulls = json!({"prompt": "a dog to the left of a cat", "negative_prompt": null, "styles": null, "seed": 4.0, "steps": 3.0, "width": 130, "height": 128,
                        "cfg_scale": null, "sampler_name": "DPM++ 2M", "scheduler": "Karras", "batch_size": 2, "n_iter": null, "script_args": [],
                        "override_settings": {}, "alwayson_scripts": {"prepose": {"args": [{"guide": {"method": "pos"}, "check": true}]}}});

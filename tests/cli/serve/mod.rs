@@ -1,5 +1,6 @@
 //! `prepose serve`, asked over real connections.
 
+mod checker;
 mod foreign;
 mod malformed;
 mod native;

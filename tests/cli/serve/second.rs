@@ -51,6 +51,25 @@ fn a_second_pass_is_image_to_image_from_the_first() {
     assert!(status == 400 && text.contains("no second pass"), "{text}");
 }
 
+/// What the first pass's scheduler reads and the second pass's does not is the first one's alone.
+#[test]
+fn a_second_pass_by_another_scheduler_has_no_settings_of_the_first_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &["--no-token"]);
+    let request = json!({"prompt": "a cat", "steps": 2, "seed": 3, "width": 64, "height": 64, "timestep_spacing": "trailing"});
+    let second =
+        json!({"width": 96, "height": 96, "steps": 1, "strength": 0.5, "scheduler": "lcm"});
+    let body = json!({"request": request, "second_pass": second, "maps": false, "check": false});
+    let state = job(&server, &body);
+    assert_eq!(state["status"], "done", "{state}");
+    let id = of(&state, "picture")[0]["id"].as_str().unwrap();
+    let file = folder.path().join("served.png");
+    std::fs::write(&file, server.get(&format!("/api/pictures/{id}.png")).body).unwrap();
+    let made = read_request(&file).unwrap();
+    assert_eq!(made.scheduler.as_deref(), Some("lcm"));
+    assert_eq!(made.timestep_spacing, None);
+}
+
 /// Changes of prompts are counted through both passes, as in the web UI's "hires fix"; all else must fit into the second pass.
 #[test]
 fn a_second_pass_goes_on_where_the_first_one_ended() {

@@ -385,6 +385,8 @@ fn comfyui_changes_pictures_by_a_graph_of_its_own() {
     graph["1"] = json!({"class_type": "LoadImage", "inputs": {"image": "{image}"}});
     graph["3"]["inputs"]["denoise"] = json!("{strength}");
     fs::write(folder.path().join("change.json"), graph.to_string()).unwrap();
+    graph["3"]["inputs"]["steps"] = json!(20);
+    fs::write(folder.path().join("stepped.json"), graph.to_string()).unwrap();
     let with = |more: &[&str]| {
         let args = [&["--endpoint", &stub.address, "--workflow"], more].concat();
         edit(folder.path(), &args)
@@ -394,6 +396,46 @@ fn comfyui_changes_pictures_by_a_graph_of_its_own() {
         (
             &["make.json", "--edit-workflow", "make.json"],
             "make.json does not begin with a picture",
+        ),
+        (
+            &[
+                "make.json",
+                "--edit-workflow",
+                "change.json",
+                "--steps",
+                "9",
+            ],
+            "--steps would do nothing, since change.json has no place for it",
+        ),
+        (
+            &[
+                "make.json",
+                "--edit-workflow",
+                "stepped.json",
+                "--steps",
+                "9",
+            ],
+            "--steps would do nothing, since make.json has no place for it",
+        ),
+        (
+            &[
+                "make.json",
+                "--edit-workflow",
+                "stepped.json",
+                "--guidance-scale",
+                "3",
+            ],
+            "give a node a number called cfg",
+        ),
+        (
+            &[
+                "make.json",
+                "--edit-workflow",
+                "change.json",
+                "--negative-prompt",
+                "blur",
+            ],
+            "write {negative_prompt} into the text",
         ),
         (
             &["change.json", "--edit-workflow", "change.json"],

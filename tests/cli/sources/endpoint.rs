@@ -297,6 +297,15 @@ fn wrong_servers_and_keys_have_one_clear_message_each() {
             "there are openai, comfyui and webui",
         ),
         (&["--endpoint-kind", "webui"], "it has no model \"m-1\""),
+        (
+            &[
+                "--endpoint-kind",
+                "webui",
+                "--endpoint-set",
+                "override_settings={\"sd_model_checkpoint\": \"m-2\"}",
+            ],
+            "both name a checkpoint",
+        ),
         (&["--endpoint-set", "api_key=SECRET"], "looks like a secret"),
         (&["--parallel", "0"], "--parallel is 0"),
         (

@@ -37,6 +37,7 @@ fn losses_on_given_maps_and_their_gradients() {
         maps: maps.unsqueeze_dim(1),
         selector: None,
         layers: vec![0],
+        down: false,
         count: 1,
     };
     let (nothing, before) = (Vec::new(), vec![group(expected.tensor("maps_before"))]);
@@ -116,6 +117,7 @@ fn layout_follows_no_head_that_gives_nothing() {
             maps: maps.clone(),
             selector: None,
             layers: vec![0],
+            down: true,
             count: 1,
         };
         let losses = loss.losses(&group, None, Stage::Update);

@@ -2,7 +2,7 @@
 
 use prepose::engine::Blueprint;
 use prepose::guidance::boxes::ObjectBox;
-use prepose::guidance::{GuidanceConfig, Method, Network, Target};
+use prepose::guidance::{GuidanceConfig, Method, Network, Preset, Target};
 use prepose::prompt::scene::Scene;
 
 use super::support::*;
@@ -49,6 +49,15 @@ fn wrong_input_is_refused() {
             "the paper's loss",
         ),
         (r#"{"method": "steer+pos", "refine": true}"#, "\"refine\""),
+        // Nothing is repeated until anything.
+        (
+            r#"{"method": "steer", "refine": false, "updates": 4}"#,
+            "does not read the option \"updates\"",
+        ),
+        (
+            r#"{"method": "steer", "refine": false, "threshold": 0.1}"#,
+            "does not read the option \"threshold\"",
+        ),
         (
             r#"{"method": "pos", "from_step": 18446744073709551615}"#,
             "cannot be guided",
@@ -67,6 +76,13 @@ fn wrong_input_is_refused() {
             "{config}: {}",
             refused(config)
         );
+    }
+    for works in [
+        r#"{"method": "steer", "updates": 4, "threshold": 0.1}"#,
+        r#"{"method": "steer", "refine": true, "updates": 4, "threshold": 0.1}"#,
+    ] {
+        let config: GuidanceConfig = serde_json::from_str(works).unwrap();
+        assert!(config.settings(Network::Toybox).is_ok(), "{works}");
     }
     assert!(serde_json::from_str::<GuidanceConfig>(r#"{"method": "pos", "sclae": 1}"#).is_err());
     assert!(
@@ -103,6 +119,10 @@ fn wrong_input_is_refused() {
         (
             refused("layout", beside, &["dog: 0,0,1,1", "dog: 0,0,.5,1"]),
             "two boxes",
+        ),
+        (
+            refused("layout", beside, &["dog: 0,0,1,1", "a dog: 0,0,.5,1"]),
+            "two boxes for \"a dog\"",
         ),
         (
             refused("boxdiff", "a black dog and a white dog", &["dog: 0,0,.5,1"]),
@@ -151,5 +171,48 @@ fn boxes_name_one_of_several_by_number() {
             [Some(boxes[1].bbox), Some(boxes[0].bbox)],
             "{prompt}"
         );
+    }
+}
+
+/// GLIGEN's phrases have articles, and the same boxes serve methods that guide by the attention to a word.
+#[test]
+fn boxes_name_objects_with_their_articles() {
+    let blueprint = Blueprint::open(&model("toybox")).unwrap();
+    let tokenizer = &blueprint.checkpoint().tokenizers().unwrap()[0];
+    for preset in [Preset::Default, Preset::Sd14Reference] {
+        let config = GuidanceConfig {
+            preset,
+            ..GuidanceConfig::new("boxdiff".parse::<Method>().unwrap())
+        };
+        let settings = config.settings(Network::Toybox).unwrap();
+        let target = |prompt: &str, boxes: &[&str]| {
+            let boxes: Vec<ObjectBox> = boxes.iter().map(|text| text.parse().unwrap()).collect();
+            let scene = Scene::parse(prompt).unwrap();
+            Target::new(&settings, prompt, &scene, &boxes, tokenizer).unwrap()
+        };
+        for (prompt, with, without) in [
+            (
+                "a dog and a cat",
+                ["a dog: 0,0,.5,1", "The Cat: .5,0,1,1"],
+                ["dog: 0,0,.5,1", "cat: .5,0,1,1"],
+            ),
+            (
+                "two dogs and a red cat",
+                ["two dogs: 0,0,.5,1", "a red cat: .5,0,1,1"],
+                ["dogs: 0,0,.5,1", "red cat: .5,0,1,1"],
+            ),
+            (
+                "a black dog and a white dog",
+                ["the dog#2: 0,0,.5,1", "a black dog: .5,0,1,1"],
+                ["dog#2: 0,0,.5,1", "black dog: .5,0,1,1"],
+            ),
+            (
+                "a dog on the grass",
+                ["a dog: 0,0,.5,1", "the grass: .5,0,1,1"],
+                ["dog: 0,0,.5,1", "grass: .5,0,1,1"],
+            ),
+        ] {
+            assert_eq!(target(prompt, &with), target(prompt, &without), "{prompt}");
+        }
     }
 }

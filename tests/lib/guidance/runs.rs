@@ -133,6 +133,50 @@ fn guidance_works_with_every_scheduler() {
 }
 
 #[test]
+fn a_picture_is_charged_for_its_own_passes_alone() {
+    let engine = engine("toybox");
+    let pos = GuidanceConfig {
+        steps: Some(2),
+        ..GuidanceConfig::new(&Pos)
+    };
+    let refined = GuidanceConfig {
+        refine: Some(true),
+        ..pos.clone()
+    };
+    let one_pass = GuidanceConfig {
+        one_pass: true,
+        ..pos.clone()
+    };
+    for config in [pos, refined, one_pass] {
+        let settings = config.settings(Network::Toybox).unwrap();
+        let guided = PROMPTS.map(|(prompt, relation)| {
+            let request = Request {
+                steps: 4,
+                ..request(prompt, 7, "ddim")
+            };
+            let target = target_of(&engine, &settings, prompt, relation);
+            (request, target)
+        });
+        let plain = Request {
+            prompt: "a dog and a cat".into(),
+            ..guided[0].0.clone()
+        };
+        let mut all = guided.to_vec();
+        all.push((plain, Target::default()));
+        let passes = |pictures: &[(Request, Target)]| {
+            let (requests, targets): (Vec<_>, Vec<_>) = pictures.iter().cloned().unzip();
+            let mut guidance = Guidance::new(settings.clone(), targets).unwrap();
+            engine.latents(&requests, &mut [&mut guidance]).unwrap();
+            guidance.recorded_passes().to_vec()
+        };
+        let together = passes(&all);
+        let alone: Vec<usize> = all.chunks(1).flat_map(passes).collect();
+        assert_eq!(together, alone, "{config:?}");
+        assert!(together[0] > 0 && together[2] == 0, "{together:?}");
+    }
+}
+
+#[test]
 fn a_picture_without_a_target_is_left_alone() {
     let engine = engine("toybox");
     let (guided, relation) = PROMPTS[0];

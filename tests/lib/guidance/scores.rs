@@ -18,6 +18,7 @@ fn scores_follow_the_maps() {
         maps: Tensor::from_data(TensorData::new(maps, [1, 1, 24, 3]), &Device::flex()),
         selector: None,
         layers: vec![0],
+        down: true,
         count: 1,
     };
     let score = |relation: &str| {
@@ -33,6 +34,7 @@ fn scores_follow_the_maps() {
                 objects: vec![1],
             }],
             text: vec![1, 2],
+            ..Target::default()
         };
         let options = ScoreOptions {
             smoothing: false,

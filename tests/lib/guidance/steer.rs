@@ -59,6 +59,7 @@ fn scores_losses_and_gradients_as_in_pytorch() {
                 maps: maps.autodiff().require_grad(),
                 selector: None,
                 layers: vec![number],
+                down: true,
                 count: 1,
             }
         })
@@ -98,6 +99,7 @@ fn targets(relations: &[Relation]) -> Vec<Target> {
             .map(|relation| StatedRelation::of_two(0, *relation, 1))
             .collect(),
         text: (1..7).collect(),
+        chunk: 77,
     };
     vec![one.clone(), one]
 }

@@ -92,6 +92,7 @@ pub fn target(value: &Value) -> Target {
             .map(stated)
             .collect(),
         text: (1..index(&value["end"])).collect(),
+        chunk: 77,
     }
 }
 

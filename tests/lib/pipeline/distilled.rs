@@ -3,6 +3,7 @@
 use prepose::attention_maps::{Half, MapSelection};
 use prepose::make::MapOptions;
 use prepose::request::{DeepCache, Dtype, Gate, ModelRequest, Request, Savings};
+use prepose::sampling::StepRange;
 use safetensors::SafeTensors;
 use safetensors::tensor::TensorView;
 use serde_json::{Value, json};
@@ -66,6 +67,17 @@ fn they_are_told_the_scale_and_have_no_negative_half() {
     };
     let error = told.engine.blueprint().check(&mut composed).unwrap_err();
     assert!(error.to_string().contains("AND"), "{error}");
+    let mut stepwise = Request {
+        guidance_steps: Some(StepRange {
+            first: 0,
+            last: None,
+        }),
+        ..at(&told, 7.5, "")
+    };
+    let error = told.engine.blueprint().check(&mut stepwise).unwrap_err();
+    assert!(error.to_string().contains("distilled"), "{error}");
+    told.engine.blueprint().drop_inert(&mut stepwise).unwrap();
+    assert_eq!(stepwise, at(&told, 7.5, ""));
     // Nor maps of the half that there is not.
     let maps = MapOptions {
         selection: MapSelection {

@@ -75,6 +75,11 @@ fn what_cannot_be_is_refused() {
     assert!(late.contains("begins with step 6"), "{late}");
     let backwards = refused(&|request| request.guidance_steps = guided(3, Some(2)));
     assert!(backwards.contains("not before the first"), "{backwards}");
+    let unguided = refused(&|request| {
+        request.guidance_scale = 1.0;
+        request.guidance_steps = guided(0, Some(2));
+    });
+    assert!(unguided.contains("above 1"), "{unguided}");
     let composed = refused(&|request| {
         request.prompt = "a cat AND a dog".into();
         request.guidance_steps = guided(0, Some(2));

@@ -395,6 +395,49 @@ fn given_relations() {
         &["dog | front | cat", "dog|top|cat"],
         "dog, cat: dog in front of cat; dog above cat",
     );
+    // By a part of an object's phrase that ends with its noun.
+    says(
+        "a big red car and a dog",
+        &["red car | left of | dog", "car | above | dog"],
+        "big red car, dog: big red car left of dog; big red car above dog",
+    );
+    says(
+        "two brown dogs and a cat",
+        &["dogs | left of | cat"],
+        "2 brown dogs, cat: brown dogs left of cat",
+    );
+    says(
+        "a big, red car and a dog",
+        &["big, red car | left of | dog"],
+        "big red car, dog: big red car left of dog",
+    );
+    says(
+        "a children\u{2019}s toy and a dog",
+        &[
+            "children's toy | left of | dog",
+            "dog | above | children\u{2019}s toy",
+        ],
+        "children\u{2019}s toy, dog: children\u{2019}s toy left of dog; dog above children\u{2019}s toy",
+    );
+    says(
+        "a big red dog and a small red dog",
+        &[
+            "red dog | left of | red dog",
+            "red dog#2 | below | red dog#1",
+        ],
+        "big red dog, small red dog: big red dog left of small red dog; small red dog below big red dog",
+    );
+    says(
+        "a big red car and a dog. The red car is big.",
+        &["red car | left of | dog"],
+        "big red car, dog: big red car left of dog",
+    );
+    // Another thing than what the phrase is about.
+    says(
+        "a teddy bear and a cup of coffee",
+        &["bear | left of | coffee"],
+        "teddy bear, cup of coffee, bear, coffee: bear left of coffee",
+    );
     // Of words that the rules refuse, or pass over.
     says(
         "a dog facing left, a cat",

@@ -1,5 +1,7 @@
 //! Small words: numbers, "there is", modal verbs, joined words of place.
 
+use prepose::prompt::scene::Scene;
+
 use super::{reads, refuses};
 
 #[test]
@@ -261,4 +263,122 @@ fn words_of_place_may_be_joined() {
     }
     refuses("a woman, top_hat_left", "\"top_hat_left\"");
     reads("a left-handed man", "left-handed man");
+}
+
+#[test]
+fn which_stands_for_what_was_named_before() {
+    for (prompt, expected) in [
+        (
+            "a cat, to the left of which is a dog",
+            "cat, dog: dog left of cat",
+        ),
+        (
+            "a table, on top of which is a cat",
+            "table, cat: cat above table",
+        ),
+        (
+            "a table under which there is a dog",
+            "table, dog: dog below table",
+        ),
+        (
+            "a dog, behind which stands a man",
+            "dog, man: man behind dog",
+        ),
+        (
+            "a man, behind whom stands a dog",
+            "man, dog: dog behind man",
+        ),
+        (
+            "a table, on top of which a cat sits, and a dog",
+            "table, cat, dog: cat above table",
+        ),
+        (
+            "a chair, to the left of which stands a dog and to the right of which stands a cat",
+            "chair, dog, cat: dog left of chair; cat right of chair",
+        ),
+        (
+            "a dog and a cat, between which is a bird",
+            "dog, cat, bird: bird between dog and cat",
+        ),
+        (
+            "a table, on top of which is a cat. A chair, under which is a dog.",
+            "table, cat, chair, dog: cat above table; dog below chair",
+        ),
+        ("a dog that is left of a cat", "dog, cat: dog left of cat"),
+    ] {
+        reads(prompt, expected);
+    }
+    for prompt in [
+        "a dog and a chair, to the left of which stands a cat",
+        "a dog sitting on a table, on top of which is a cat",
+        "a dog left of a cat, above which is a bird",
+        "a table, on top of which is a cat, under which is a mouse",
+        "a table, on top of which is a cat next to a dog and under which is a mouse",
+        "To the left of which is a dog",
+    ] {
+        refuses(prompt, "which\" means");
+    }
+}
+
+#[test]
+fn a_side_is_of_what_stands_right_before_it() {
+    for prompt in [
+        "a table with a cat on the left and a dog on the right",
+        "a wall with a clock at the top and a painting at the bottom",
+        "a dog, with a cat on the left and a bird on the right",
+        "a dog chasing a cat on the left and a bird on the right",
+    ] {
+        refuses(prompt, "two ways");
+    }
+    for prompt in [
+        "a dog sitting on a chair on the left and a cat on the right",
+        "a dog in a garden on the left and a cat on the right",
+        "a dog holding a ball is on the left and a cat is on the right",
+        "on the left a dog holding a ball, on the right a cat",
+        "In a park on the left a dog, on the right a cat",
+    ] {
+        reads(prompt, "dog, cat: dog left of cat");
+    }
+}
+
+#[test]
+fn what_has_no_noun_is_refused() {
+    refuses("a red and a blue car", "another \"car\"");
+    refuses("a red, a blue, and a green car", "\"blue\" is a thing");
+    refuses("one red and one blue car", "two ways");
+    refuses(
+        "two cats, the first to the left of the second",
+        "\"the first\"",
+    );
+    refuses("a cat and a dog, the latter above a car", "\"the latter\"");
+    refuses("a cat nowhere near a dog", "not there");
+    for (prompt, expected) in [
+        ("an orange and a red apple", "orange, red apple"),
+        ("a glass and a red car", "glass, red car"),
+        ("a light and a chair", "light, chair"),
+        ("a red and blue car", "red and blue car"),
+        ("the first dog and the second cat", "first dog, second cat"),
+    ] {
+        reads(prompt, expected);
+    }
+}
+
+/// As macOS decomposes them, accents are characters of their own.
+#[test]
+fn accents_belong_to_their_letters() {
+    for prompt in [
+        "a nin\u{303}o left of a cafe\u{301}",
+        "a niño left of a café",
+        "a nin\u{303}o and a café. The niño is left of the cafe\u{301}.",
+    ] {
+        let scene = Scene::parse(prompt).unwrap();
+        let nouns: Vec<&str> = scene.objects.iter().map(|object| &*object.noun).collect();
+        assert_eq!((nouns, scene.relations.len()), (vec!["niño", "café"], 1));
+        assert_eq!(
+            prompt[scene.objects[0].bytes.clone()],
+            scene.objects[0].phrase
+        );
+    }
+    // Marks between letters of other scripts, and letters that are joined or kept apart.
+    reads("a हिन्दी and a نمی\u{200c}خواهم", "हिन्दी, نمی\u{200c}خواهم");
 }

@@ -170,6 +170,9 @@ impl SafetensorsFile {
                 let what = format!("{extra} stray bytes follow its last tensor");
                 Err(broken(what, AGAIN))
             }
+            Some(needed) if needed == bytes.len() && tensors.is_empty() => {
+                Err(broken("it holds no tensors".into(), REWRITE))
+            }
             Some(needed) if needed == bytes.len() => Ok(Self {
                 tensors,
                 metadata: header.metadata,
@@ -346,6 +349,12 @@ mod tests {
                 "header is not valid: tensor a",
             ),
             (r#"{"a":{"dtype":"F32""#, 8, "header is not valid"),
+            ("{}", 0, "it holds no tensors"),
+            (
+                r#"{"__metadata__":{"format":"pt"}}"#,
+                0,
+                "it holds no tensors",
+            ),
             (
                 r#"{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}}"#,
                 6,

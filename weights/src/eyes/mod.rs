@@ -22,22 +22,13 @@ use serde_json::Value;
 
 use crate::error::WeightsError;
 use crate::family;
-use crate::files::{Files, read_json};
+use crate::files::{AUTHORS_WEIGHTS, Files, TRANSFORMERS_WEIGHTS, read_json, short_name};
 use crate::hash::{FileHash, hash_file};
 use crate::hub;
 use crate::part::Part;
 pub(crate) use keys::kind;
 use keys::target;
 
-/// The files that a folder may have its weights in, the first that is there.
-const WEIGHTS: [&str; 6] = [
-    "model.safetensors",
-    "pytorch_model.bin",
-    "open_clip_model.safetensors",
-    "open_clip_pytorch_model.bin",
-    "model.pth",
-    "ImageReward.pt",
-];
 const CONFIG: &str = "config.json";
 
 /// A network that looks at pictures.
@@ -162,14 +153,15 @@ impl EyeWeights {
         let weights = match metadata.is_dir() {
             true => weights_of(&path).ok_or_else(|| WeightsError::Folder {
                 path: path.clone(),
-                what: format!("no weights here: none of {}", WEIGHTS.join(", ")),
+                what: format!(
+                    "no weights here: none of {}",
+                    [TRANSFORMERS_WEIGHTS, AUTHORS_WEIGHTS].concat().join(", ")
+                ),
                 hint: "give the folder of a network, or its file of weights".into(),
             })?,
             false => path.clone(),
         };
-        let named = given.file_stem().filter(|_| !metadata.is_dir());
-        let named = named.or(given.file_name()).unwrap_or(given.as_os_str());
-        let name = named.to_string_lossy().into_owned();
+        let name = short_name(given, metadata.is_dir());
         let folder = weights.parent().unwrap_or(Path::new("")).to_path_buf();
         let file = Arc::new(TensorFile::open(&weights)?);
         Self::of(name, file, Files::Folder(folder))
@@ -179,7 +171,7 @@ impl EyeWeights {
     #[cfg(feature = "toybox")]
     pub(crate) fn toybox() -> Result<Self, WeightsError> {
         let files = crate::toybox::clip_files();
-        let file = files.tensors(WEIGHTS[0])?;
+        let file = files.tensors(TRANSFORMERS_WEIGHTS[0])?;
         Self::of(crate::TOYBOX_CLIP.to_owned(), file, files)
     }
 
@@ -298,9 +290,9 @@ impl EyeWeights {
 
 /// The file of weights in a folder.
 fn weights_of(folder: &Path) -> Option<PathBuf> {
-    let files = WEIGHTS.iter().map(|name| folder.join(name));
-    let mut there = files.filter(|path| path.symlink_metadata().is_ok());
-    there.next()
+    let names = TRANSFORMERS_WEIGHTS.into_iter().chain(AUTHORS_WEIGHTS);
+    let mut files = names.map(|name| folder.join(name));
+    files.find(|path| path.symlink_metadata().is_ok())
 }
 
 /// The file of weights in a folder that is one of these networks, as its configuration says; for descriptions.

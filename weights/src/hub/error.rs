@@ -49,7 +49,7 @@ pub enum HubError {
     Token,
     /// A repository from which prepose cannot tell what to take.
     #[error(
-        "{repo} is neither a diffusers checkpoint nor a network of transformers; name the file to pull as {repo}/FILE: {files}"
+        "{repo} is neither a diffusers checkpoint nor a network of transformers in one file; name the file to pull as {repo}/FILE: {files}"
     )]
     Choose {
         /// Owner and name.

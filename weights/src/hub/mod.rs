@@ -43,11 +43,6 @@ fn cached_in(known: &Known, settings: &HubSettings) -> Option<PathBuf> {
         .then(|| snapshot.join(known.files[0].path))
 }
 
-/// Where the newest revision of a repository's main branch lies that was ever downloaded, by this or another program.
-pub fn snapshot(repo: &str) -> Option<PathBuf> {
-    cache::RepoCache::new(&HubSettings::from_env().cache, repo).main()
-}
-
 /// `path`, or where the known checkpoint of that name lies.
 pub(crate) fn resolve(path: &Path) -> Result<PathBuf, WeightsError> {
     match catalog(&path.to_string_lossy()) {
@@ -60,7 +55,7 @@ pub(crate) fn resolve(path: &Path) -> Result<PathBuf, WeightsError> {
 
 /// The folder of the repository `OWNER/NAME` on this machine, as its branch `main` was when this or another program last
 /// downloaded it; where it never was, of the only commit that was.
-pub(crate) fn downloaded(name: &str) -> Option<PathBuf> {
+pub fn downloaded(name: &str) -> Option<PathBuf> {
     downloaded_in(name, &HubSettings::from_env())
 }
 
@@ -73,6 +68,14 @@ fn downloaded_in(name: &str, settings: &HubSettings) -> Option<PathBuf> {
     }
     let repo = cache::RepoCache::new(&settings.cache, name);
     repo.main().or_else(|| repo.only())
+}
+
+/// What the repository is called, without its owner, whose folder in the cache this is: the folder's own name is a commit.
+pub fn repository_of(folder: &Path) -> Option<&str> {
+    let snapshots = folder.parent().filter(|above| above.ends_with("snapshots"));
+    let repo = snapshots?.parent()?.file_name()?.to_str()?;
+    let repo = repo.strip_prefix("models--")?;
+    Some(repo.split_once("--").map_or(repo, |(_, name)| name))
 }
 
 /// What to try when `given` is neither a path nor a known name.
@@ -134,6 +137,24 @@ mod tests {
         let weights = snapshot.join("diffusion_pytorch_model.safetensors");
         std::fs::write(&weights, "").unwrap();
         assert_eq!(cached_in(known, &settings), Some(weights));
+    }
+
+    #[test]
+    fn folders_of_the_cache_are_called_by_their_repositories() {
+        for (folder, name) in [
+            (
+                "/c/hub/models--me--my-model/snapshots/0a0b",
+                Some("my-model"),
+            ),
+            ("hub/models--bert/snapshots/0a0b/", Some("bert")),
+            ("/c/hub/models--me--my-model/blobs/0a0b", None),
+            ("/c/hub/models--me--my-model/snapshots/0a0b/unet", None),
+            ("/c/runs/snapshots/0a0b", None),
+            ("snapshots/0a0b", None),
+            ("my-model", None),
+        ] {
+            assert_eq!(repository_of(Path::new(folder)), name, "{folder}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use prepose_untrusted::redact_address;
 
 use super::{CATALOG, HubError, HubSettings, PullRequest, catalog};
+use crate::files::{AUTHORS_WEIGHTS, TRANSFORMERS_WEIGHTS};
 
 /// A file to download.
 pub(super) struct Wanted {
@@ -136,16 +137,15 @@ pub(super) fn folder_files(repo: &str, names: &[String]) -> Result<Vec<String>, 
     if names.iter().any(|name| name == "model_index.json") {
         return diffusers_files(repo, names);
     }
-    let chosen = transformers_files(names);
-    if chosen.is_empty() {
-        let is_weights = |name: &&String| name.ends_with(".safetensors");
+    network_files(names).ok_or_else(|| {
+        const ENDS: [&str; 5] = [".safetensors", ".ckpt", ".bin", ".pt", ".pth"];
+        let is_weights = |name: &&String| ENDS.iter().any(|end| name.ends_with(end));
         let weights: Vec<String> = names.iter().filter(is_weights).cloned().collect();
-        return Err(HubError::Choose {
+        HubError::Choose {
             repo: repo.into(),
             files: crate::error::list(&weights),
-        });
-    }
-    Ok(chosen)
+        }
+    })
 }
 
 fn diffusers_files(repo: &str, names: &[String]) -> Result<Vec<String>, HubError> {
@@ -162,11 +162,7 @@ fn diffusers_files(repo: &str, names: &[String]) -> Result<Vec<String>, HubError
         }
     }
     for part in PARTS {
-        let stems = match part.starts_with("text") {
-            true => TRANSFORMERS,
-            false => ["diffusion_pytorch_model"; 2],
-        };
-        let weights = weights(names, &format!("{part}/"), stems);
+        let weights = part_weights(names, part);
         if weights.is_empty() && names.contains(&format!("{part}/config.json")) {
             return Err(HubError::NoWeights {
                 repo: repo.into(),
@@ -178,10 +174,13 @@ fn diffusers_files(repo: &str, names: &[String]) -> Result<Vec<String>, HubError
     Ok(chosen)
 }
 
-/// The files of a network that transformers has written; none if it is something else.
-fn transformers_files(names: &[String]) -> Vec<String> {
+/// The files of a network that transformers or its authors have written, in one file of weights as it is opened; none if it is
+/// something else.
+fn network_files(names: &[String]) -> Option<Vec<String>> {
     const CONFIG: &str = "config.json";
-    const BESIDE: [&str; 9] = [
+    const BESIDE: [&str; 10] = [
+        // Tensors alone do not say all of a CLIP by its authors' names.
+        "open_clip_config.json",
         "preprocessor_config.json",
         "processor_config.json",
         "tokenizer.json",
@@ -192,30 +191,34 @@ fn transformers_files(names: &[String]) -> Vec<String> {
         "merges.txt",
         "vocab.txt",
     ];
-    let weights = weights(names, "", TRANSFORMERS);
-    if weights.is_empty() || !names.iter().any(|name| name == CONFIG) {
-        return Vec::new();
-    }
+    let has = |file: &str| names.iter().any(|name| name == file);
+    let first = |files: [&'static str; 3]| files.into_iter().find(|file| has(file));
+    // Only an author's name for a file says without a configuration what is in it.
+    let transformers = first(TRANSFORMERS_WEIGHTS).filter(|_| has(CONFIG));
+    let weights = transformers.or_else(|| first(AUTHORS_WEIGHTS))?;
     let beside = names.iter().map(String::as_str);
     let beside = beside.filter(|name| *name == CONFIG || BESIDE.contains(name));
-    beside.map(String::from).chain(weights).collect()
+    Some(beside.chain([weights]).map(String::from).collect())
 }
 
-/// What transformers calls its weights, as safetensors and as pickles.
-const TRANSFORMERS: [&str; 2] = ["model", "pytorch_model"];
-
-/// The weights that loading would take of those in `folder`, which ends with a slash or is empty: one file, or shards with
-/// their index. `stems` are the names of safetensors and of pickles; none if there are no such files.
-fn weights(names: &[String], folder: &str, stems: [&str; 2]) -> Vec<String> {
+/// The weights that loading would take of the folder `part` of a checkpoint: one file, or shards with their index; none if
+/// there are no such files.
+fn part_weights(names: &[String], part: &str) -> Vec<String> {
+    let is_text = part.starts_with("text");
+    let stems = match is_text {
+        true => ["model", "pytorch_model"],
+        false => ["diffusion_pytorch_model"; 2],
+    };
     for (stem, extension) in stems.into_iter().zip(["safetensors", "bin"]) {
         for variant in ["", ".fp16"] {
-            let whole = format!("{folder}{stem}{variant}.{extension}");
-            if names.contains(&whole) {
+            let whole = format!("{part}/{stem}{variant}.{extension}");
+            let index = format!("{part}/{stem}.{extension}.index{variant}.json");
+            let is_split = names.contains(&index);
+            if names.contains(&whole) && (is_text || !is_split) {
                 return vec![whole];
             }
-            let index = format!("{folder}{stem}.{extension}.index{variant}.json");
-            if names.contains(&index) {
-                let start = format!("{folder}{stem}{variant}-");
+            if is_split {
+                let start = format!("{part}/{stem}{variant}-");
                 let is_shard =
                     |name: &&String| name.starts_with(&start) && name.ends_with(extension);
                 let shards = names.iter().filter(is_shard).cloned();
@@ -321,6 +324,10 @@ mod tests {
             "unet/diffusion_pytorch_model.safetensors.index.json",
             "unet/diffusion_pytorch_model-00001-of-00002.safetensors",
             "unet/diffusion_pytorch_model-00002-of-00002.safetensors",
+            // What was there before the shards: diffusers passes over it, and transformers would not.
+            "unet/diffusion_pytorch_model.safetensors",
+            "text_encoder/model.safetensors.index.json",
+            "text_encoder/model-00001-of-00001.safetensors",
             "vae/config.json",
             "vae/diffusion_pytorch_model.fp16.safetensors",
             "vae_1_0/config.json",
@@ -407,10 +414,34 @@ mod tests {
                 "vocab.txt",
             ]
         );
-        // A part of a diffusers folder, or a tokenizer alone.
-        for other in ["diffusion_pytorch_model.safetensors", "vocab.txt"] {
+        // A part of a diffusers folder, a tokenizer alone, or what nothing here opens.
+        for other in [
+            "diffusion_pytorch_model.safetensors",
+            "vocab.txt",
+            "model.fp16.safetensors",
+            "model.safetensors.index.json",
+            "model-00001-of-00002.safetensors",
+        ] {
             let error = folder_files("a/b", &["config.json", other].map(String::from));
             assert!(matches!(error, Err(HubError::Choose { .. })), "{error:?}");
         }
+        // Without a configuration, too.
+        let names = [
+            "README.md",
+            "open_clip_config.json",
+            "open_clip_model.safetensors",
+            "vocab.json",
+        ]
+        .map(String::from);
+        assert_eq!(
+            folder_files("a/b", &names).unwrap(),
+            [
+                "open_clip_config.json",
+                "vocab.json",
+                "open_clip_model.safetensors",
+            ]
+        );
+        let error = folder_files("a/b", &["model.safetensors".to_string()]);
+        assert!(matches!(error, Err(HubError::Choose { .. })), "{error:?}");
     }
 }

@@ -16,6 +16,10 @@ const MAX_METADATA: usize = 1 << 24;
 /// Where peft keeps its configuration, in the folder of the weights.
 const ADAPTER_CONFIG: &str = "adapter_config.json";
 
+/// How a LoRA can begin with a part of the weights that it changes, which training takes out of them
+/// (`init_lora_weights`: PiSSA, OLoRA, LoftQ, CorDA, LoRA-GA): its file fits what is left, and no checkpoint.
+const TAKEN_OUT: [&str; 5] = ["pissa", "olora", "loftq", "corda", "lora_ga"];
+
 /// The alphas of each network, by what its modules' names begin with.
 #[derive(Debug, Default)]
 pub(super) struct Alphas(HashMap<String, NetworkAlphas>);
@@ -32,13 +36,18 @@ impl Alphas {
     /// Reads `lora_adapter_metadata`, and if the names are `peft`'s own, the configuration beside the file.
     ///
     /// # Errors
-    /// [`WeightsError::Lora`] if there is no such configuration, or one that cannot be followed; what reading it can run into.
+    /// [`WeightsError::Lora`] if there is no such configuration, or one that cannot be followed, or if it was trained on other
+    /// weights than a checkpoint's; what reading it can run into.
     pub fn read(file: &TensorFile, peft: bool) -> Result<Self, WeightsError> {
         let mut alphas = Self::default();
         let refused = |what| WeightsError::Lora {
             path: file.path().to_path_buf(),
             what,
             hint: "use a version of it in kohya's naming, which has its alphas as tensors".into(),
+        };
+        let mut note = |network: &str, setting: &str, value: &Value| {
+            refuse_other_weights(file, setting, value)?;
+            alphas.set(network, setting, value).map_err(refused)
         };
         let table = file
             .metadata()
@@ -47,13 +56,13 @@ impl Alphas {
             .and_then(|text| serde_json::from_str::<Value>(text).ok());
         for (key, value) in table.iter().filter_map(Value::as_object).flatten() {
             if let Some((network, setting)) = key.split_once('.') {
-                alphas.set(network, setting, value).map_err(refused)?;
+                note(network, setting, value)?;
             }
         }
         if peft {
             let config = adapter_config(file)?;
             for (setting, value) in config.as_object().into_iter().flatten() {
-                alphas.set(PEFT, setting, value).map_err(refused)?;
+                note(PEFT, setting, value)?;
             }
         }
         Ok(alphas)
@@ -104,6 +113,28 @@ impl Alphas {
             Some(alpha) => alpha / rank as f32,
         }
     }
+}
+
+/// Refuses a LoRA that belongs to other weights than a checkpoint has, by one of peft's settings.
+fn refuse_other_weights(
+    file: &TensorFile,
+    setting: &str,
+    value: &Value,
+) -> Result<(), WeightsError> {
+    let begun = value.as_str().filter(|_| setting == "init_lora_weights");
+    let begun = begun.unwrap_or_default().to_lowercase();
+    if !TAKEN_OUT.iter().any(|kind| begun.starts_with(kind)) {
+        return Ok(());
+    }
+    Err(WeightsError::Lora {
+        path: file.path().to_path_buf(),
+        what: format!(
+            "this LoRA began with a part of the checkpoint's weights, which training took out of them \
+             (init_lora_weights is {begun:?}), so it cannot be added to the whole ones"
+        ),
+        hint: "have peft convert it to a plain LoRA: save_pretrained with path_initial_model_for_weight_conversion"
+            .into(),
+    })
 }
 
 /// Whether peft's `pattern` is for the module of this name (`get_pattern_key`): it is the end of the name, from a dot on, or
@@ -188,5 +219,41 @@ mod tests {
         let value = json!({"layers.[0-3].to_q": 2});
         let refused = Alphas::default().set("unet", "alpha_pattern", &value);
         assert!(refused.unwrap_err().contains("\"layers.[0-3].to_q\""));
+    }
+
+    #[test]
+    fn loras_that_began_with_the_checkpoints_weights_are_refused() {
+        let read = |value: Value| {
+            let settings = json!({"unet.r": 4, "unet.init_lora_weights": value}).to_string();
+            let header = json!({
+                "__metadata__": {"lora_adapter_metadata": settings},
+                "a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]},
+            });
+            let header = header.to_string();
+            let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+            bytes.extend_from_slice(header.as_bytes());
+            bytes.push(0);
+            Alphas::read(&TensorFile::from_bytes("x".into(), bytes).unwrap(), false)
+        };
+        for taken_out in [
+            "pissa",
+            "pissa_niter_16",
+            "olora",
+            "loftq",
+            "corda",
+            "lora_ga",
+        ] {
+            let error = read(json!(taken_out)).unwrap_err().to_string();
+            assert!(error.contains(taken_out), "{error}");
+        }
+        for plain in [
+            json!(true),
+            json!(false),
+            json!("gaussian"),
+            json!("eva"),
+            json!(null),
+        ] {
+            assert!(read(plain).is_ok());
+        }
     }
 }

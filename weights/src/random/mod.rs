@@ -17,7 +17,7 @@ use std::path::Path;
 use burn::tensor::{FloatDType, TensorData};
 use prepose_models::ConfigError;
 use prepose_models::clip::{ClipTextConfig, ClipTextModel};
-use prepose_models::params::{Params, Wanted, outline};
+use prepose_models::params::{Params, Wanted, outline_of};
 use prepose_models::unet::{UNet, UNetConfig};
 use prepose_models::vae::{AutoencoderKl, VaeConfig};
 use serde::de::DeserializeOwned;
@@ -68,7 +68,7 @@ impl RandomCheckpoint {
         let names = ["unet", "vae"].into_iter().chain(texts.iter().copied());
         let configs = names.map(|name| (name, standard(family, name)));
         let networks = configs
-            .map(|(name, (config, path))| Network::new(name, config, &path))
+            .map(|(name, (config, path))| Network::new(name, config, &path, &|_| false))
             .collect::<Result<_, _>>()?;
         let (scheduler, _) = standard(family, "scheduler");
         let paddings = ["tokenizer", "tokenizer_2"]
@@ -90,7 +90,10 @@ impl RandomCheckpoint {
     pub(crate) fn like(parts: &Parts, dtype: FloatDType, seed: u64) -> Result<Self, WeightsError> {
         let networks = [&parts.unet, &parts.vae].into_iter().chain(&parts.text);
         let networks = networks
-            .map(|part| Network::new(part.name, part.config.clone(), &part.config_path))
+            .map(|part| {
+                let has = |name: &str| part.entries.contains_key(name);
+                Network::new(part.name, part.config.clone(), &part.config_path, &has)
+            })
             .collect::<Result<_, _>>()?;
         let mut index = model_index(parts.family, &parts.scheduler);
         // What no network or scheduler says of how pictures are made.
@@ -287,17 +290,27 @@ impl RandomCheckpoint {
 }
 
 impl Network {
-    fn new(name: &'static str, config: Value, path: &Path) -> Result<Self, WeightsError> {
+    /// The network of a configuration, of whose parameters `has` says which are there: some networks take what is.
+    fn new(
+        name: &'static str,
+        config: Value,
+        path: &Path,
+        has: &dyn Fn(&str) -> bool,
+    ) -> Result<Self, WeightsError> {
         let tensors = match name {
-            "unet" => tensors(name, &config, path, |config: &UNetConfig, params| {
+            "unet" => tensors(name, &config, path, has, |config: &UNetConfig, params| {
                 UNet::load(config, params)
             }),
-            "vae" => tensors(name, &config, path, |config: &VaeConfig, params| {
+            "vae" => tensors(name, &config, path, has, |config: &VaeConfig, params| {
                 AutoencoderKl::load(config, params)
             }),
-            _ => tensors(name, &config, path, |config: &ClipTextConfig, params| {
-                ClipTextModel::load(config, params)
-            }),
+            _ => tensors(
+                name,
+                &config,
+                path,
+                has,
+                |config: &ClipTextConfig, params| ClipTextModel::load(config, params),
+            ),
         }?;
         Ok(Self {
             name,
@@ -312,10 +325,11 @@ fn tensors<C: DeserializeOwned, T>(
     name: &str,
     config: &Value,
     path: &Path,
+    has: &dyn Fn(&str) -> bool,
     build: impl FnOnce(&C, Params) -> Result<T, ConfigError>,
 ) -> Result<Vec<Wanted>, WeightsError> {
     let config: C = read(config, name, path)?;
-    outline(|params| build(&config, params)).map_err(|source| WeightsError::Config {
+    outline_of(has, |params| build(&config, params)).map_err(|source| WeightsError::Config {
         path: path.to_path_buf(),
         source,
     })

@@ -8,7 +8,7 @@ use prepose_statistics::agreement::{
 };
 use prepose_statistics::bootstrap::Bootstrap;
 
-use super::raters::{Rater, RaterError, in_common};
+use super::raters::{Rater, RaterError, in_common, some};
 use super::sheet::Sheet;
 
 /// The words that were said, in the order of `given` or else by number and alphabet, each once.
@@ -34,6 +34,18 @@ pub fn categories(raters: &[Rater], given: &[String]) -> Result<Vec<String>, Rat
         }
     }
     Ok(given.to_vec())
+}
+
+/// Whether words that nobody put in order have one all the same: as numbers, which is the order of [`categories`].
+///
+/// # Errors
+/// One is no number: its place in the alphabet says nothing.
+pub fn have_order(words: &[String]) -> Result<(), RaterError> {
+    let is_number = |word: &String| word.parse().is_ok_and(f64::is_finite);
+    match words.iter().all(is_number) {
+        true => Ok(()),
+        false => Err(RaterError::NoOrder(some(words))),
+    }
 }
 
 /// What one rater's words are in the list of categories.

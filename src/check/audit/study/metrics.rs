@@ -1,14 +1,12 @@
 //! Metrics against people: how far their numbers go together, and what they get right as a yes or no.
 
-use std::collections::BTreeMap;
-
 use prepose_draw::table::{Cell, Table};
 use prepose_statistics::binary::Confusion;
 use prepose_statistics::bootstrap::{Bootstrap, Interval};
 use prepose_statistics::correlation::{kendall_tau_b, pearson, spearman};
 
 use super::published::{PSG_1, PSG_2};
-use super::raters::{Rater, RaterError, Together, Worth, in_common};
+use super::raters::{Rater, RaterError, Together, in_common};
 
 type Correlation = fn(&[f64], &[f64]) -> Option<f64>;
 
@@ -66,7 +64,8 @@ pub fn correlations(
     Ok(table("correlations", &["metric", "items"], &names, rows))
 }
 
-/// What the metrics get right as a yes or no, a number of at least its threshold being a yes: precision, recall, accuracy,
+/// What the metrics get right as a yes or no, a number of at least its threshold being a yes, and one of people's above a half
+/// (see [`Worth`](super::raters::Worth); grades mean neither): precision, recall, accuracy,
 /// specificity and F1 with their 95 % intervals over items. With `published`, the rows of PSG's table 2 below, as they are
 /// printed.
 ///
@@ -118,7 +117,7 @@ pub fn decisions(
 
 /// What people and a metric say of the same items.
 fn pairs(people: &Together, metric: &Rater) -> Result<Vec<(f64, f64)>, RaterError> {
-    let values: BTreeMap<String, f64> = Worth::Number.values(metric)?;
+    let values = metric.numbers("; name the columns that are metrics with --columns")?;
     let pairs = in_common(["people", &metric.name], &people.values, &values)?;
     Ok(pairs.into_iter().map(|(a, b)| (*a, *b)).collect())
 }

@@ -1,21 +1,22 @@
 //! Ratings on scales: means, spreads, and how far people agree.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use prepose_draw::table::{Cell, Table};
 use prepose_statistics::agreement::{Level, krippendorff_alpha};
 use prepose_statistics::bootstrap::Bootstrap;
 
 use super::published::OTS_19;
-use super::raters::{RaterError, Worth, raters};
+use super::raters::{RaterError, raters, some};
 use super::sheet::Sheet;
 
 /// What the items are grouped by when nothing says so.
 const EVERYTHING: &str = "all";
 
-/// The mean, its 95 % interval over items, and the standard deviation of each axis, by what column `by` says; several
-/// people's ratings of an item are drawn together. α is Krippendorff's with the distances of the scale. With `published`,
-/// the rows of table 19 of Order Is Not Layout below.
+/// The mean, its 95 % interval over items, and the standard deviation of each axis, by what column `by` says of an item in any
+/// of the sheets; several people's ratings of an item are drawn together. A sheet with that column and without ratings is no
+/// person's. α is Krippendorff's with the distances of the scale. With `published`, the rows of table 19 of Order Is Not
+/// Layout below.
 ///
 /// # Errors
 /// A rating is no number, or a column is not there.
@@ -30,20 +31,26 @@ pub fn ratings(
         [] => all_axes(sheets, by),
         axes => axes.to_vec(),
     };
+    let of_items = by.map(|by| groups(sheets, by)).transpose()?;
+    let ungrouped = by.map_or(EVERYTHING.to_owned(), |by| format!("(no {by})"));
+    let has = |sheet: &Sheet, name: &str| sheet.columns.iter().any(|column| column == name);
+    let is_person = |sheet: &&Sheet| {
+        !by.is_some_and(|by| has(sheet, by)) || axes.iter().any(|axis| has(sheet, axis))
+    };
+    let sheets: Vec<Sheet> = sheets.iter().filter(is_person).cloned().collect();
     // Axis by axis, group by group, item by item: what each person said.
     let mut rows = Vec::new();
     for axis in &axes {
-        let people = raters(sheets, std::slice::from_ref(axis))?;
-        let values = people.iter().map(|rater| Worth::Number.values(rater));
+        let people = raters(&sheets, std::slice::from_ref(axis))?;
+        let values = people
+            .iter()
+            .map(|rater| rater.numbers("; name the columns with ratings with --axes"));
         let values = values.collect::<Result<Vec<_>, _>>()?;
-        let mut groups: BTreeMap<String, BTreeMap<&String, Vec<Option<f64>>>> = BTreeMap::new();
-        for (person, sheet) in sheets.iter().enumerate() {
-            for (item, row) in &sheet.rows {
-                let Some(value) = values[person].get(item) else {
-                    continue;
-                };
-                let group = by.map_or(EVERYTHING, |by| row.get(by).map_or("", String::as_str));
-                let units = groups.entry(group.to_owned()).or_default();
+        let mut groups: BTreeMap<&str, BTreeMap<&String, Vec<Option<f64>>>> = BTreeMap::new();
+        for (person, values) in values.iter().enumerate() {
+            for (item, value) in values {
+                let group = (of_items.as_ref()).and_then(|groups| groups.get(item).copied());
+                let units = groups.entry(group.unwrap_or(&ungrouped)).or_default();
                 let unit = units
                     .entry(item)
                     .or_insert_with(|| vec![None; sheets.len()]);
@@ -51,7 +58,7 @@ pub fn ratings(
             }
         }
         for (group, units) in groups {
-            rows.push(row(&group, axis, units.into_values().collect(), bootstrap));
+            rows.push(row(group, axis, units.into_values().collect(), bootstrap));
         }
     }
     if published {
@@ -81,6 +88,26 @@ pub fn ratings(
         "alpha",
     ];
     Ok(Table::new("ratings", &columns, rows.into_iter()))
+}
+
+/// What column `by` says of each item, in the first sheet that says something.
+fn groups<'a>(sheets: &'a [Sheet], by: &str) -> Result<HashMap<&'a String, &'a str>, RaterError> {
+    let mut groups = HashMap::new();
+    for (item, row) in sheets.iter().flat_map(|sheet| &sheet.rows) {
+        if let Some(group) = row.get(by) {
+            groups.entry(item).or_insert(group.as_str());
+        }
+    }
+    if !groups.is_empty() {
+        return Ok(groups);
+    }
+    let names: Vec<&str> = sheets.iter().map(|sheet| sheet.name.as_str()).collect();
+    let there: BTreeSet<&String> = sheets.iter().flat_map(|sheet| &sheet.columns).collect();
+    Err(RaterError::NoColumn {
+        name: by.to_owned(),
+        sheet: names.join(" or "),
+        there: some(there),
+    })
 }
 
 /// The columns of all sheets that hold numbers alone.

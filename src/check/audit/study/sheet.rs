@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-/// What names the thing that a row is about, the first that is there.
+/// What names the thing that a row is about, the first that is there; see [`id_key`].
 const IDS: [&str; 4] = ["id", "sample_id", "custom_id", "item"];
 /// What is written beside labels and says nothing that could be compared.
 const ASIDE: [&str; 3] = ["notes", "timestamp", "prompt"];
@@ -105,8 +105,7 @@ impl Sheet {
         };
         let mut seen: HashMap<String, usize> = HashMap::new();
         for (number, object) in (1..).zip(&objects) {
-            let key = (IDS.iter()).find(|key| object.get(**key).and_then(word).is_some());
-            let key = *key.ok_or(SheetError::NoId(number))?;
+            let key = id_key(object).ok_or(SheetError::NoId(number))?;
             let id = object.get(key).and_then(word).unwrap_or_default();
             if let Some(first) = seen.insert(id.clone(), number).filter(|_| once) {
                 let second = number;
@@ -131,6 +130,14 @@ impl Sheet {
             false => Ok(sheet),
         }
     }
+}
+
+/// Which key of a row names what it is about. Answers of OpenAI's batches have an `id` as well, which is that of the request
+/// and new each time.
+fn id_key(row: &Map<String, Value>) -> Option<&'static str> {
+    let named = |key: &&str| row.get(*key).and_then(word).is_some();
+    let batch = Some("custom_id").filter(|_| row.contains_key("response"));
+    batch.filter(named).or_else(|| IDS.into_iter().find(named))
 }
 
 /// The rows of a text, in whichever of the forms it is.

@@ -2,13 +2,14 @@ use prepose_draw::table::{Cell, Table};
 use prepose_statistics::agreement::Weights;
 use prepose_statistics::bootstrap::Bootstrap;
 
-use super::labels::{all, best, categories, matrix, pairwise};
+use super::labels::{all, best, categories, have_order, matrix, pairwise};
 use super::metrics::{correlations, decisions};
 use super::published;
-use super::raters::{Rater, Worth, raters, together};
+use super::raters::{Rater, Worth, metrics as run_metrics, raters, together};
 use super::ratings::ratings;
 use super::sheet::Sheet;
 use super::{metrics, ots};
+use crate::sample::Scores;
 
 fn sheet(name: &str, text: &str) -> Sheet {
     Sheet::read(name, text).unwrap()
@@ -49,6 +50,21 @@ fn sheets_are_tables_lists_and_lines() {
     assert_eq!(read[0].columns, ["label"]);
     let batch = r#"{"custom_id":"a","response":{"body":{"choices":[{"message":{"content":" 2 "}}]}},"error":null}"#;
     assert_eq!(sheet("x", batch).rows[0].1["answer"], "2");
+}
+
+/// As OpenAI writes them: the `id` is that of the request, whose answer may be none.
+#[test]
+fn batches_are_about_what_was_asked() {
+    let whole = r#"{"id": "batch_req_123", "custom_id": "picture_1", "response": {"status_code": 200, "request_id": "req_123", "body": {"id": "chatcmpl-123", "object": "chat.completion", "created": 1711652795, "model": "gpt-4o-mini", "choices": [{"index": 0, "message": {"role": "assistant", "content": "1"}, "logprobs": null, "finish_reason": "stop"}], "usage": {"prompt_tokens": 22, "completion_tokens": 2, "total_tokens": 24}, "system_fingerprint": "fp_123"}}, "error": null}"#;
+    let failed = r#"{"id": "batch_req_124", "custom_id": "picture_2", "response": null, "error": {"code": "batch_expired", "message": "This request could not be executed before the completion window expired."}}"#;
+    let read = sheet("judge", &format!("{whole}\n{failed}\n"));
+    let ids: Vec<&str> = read.rows.iter().map(|(id, _)| id.as_str()).collect();
+    assert_eq!(ids, ["picture_1", "picture_2"]);
+    assert_eq!(read.columns, ["answer"]);
+    assert_eq!(read.rows[0].1["answer"], "1");
+    // Elsewhere an id is one.
+    let other = sheet("x", r#"{"id": "a", "custom_id": "b", "label": "right"}"#);
+    assert_eq!(other.rows[0].0, "a");
 }
 
 #[test]
@@ -107,6 +123,87 @@ fn people_are_taken_together_by_majority_or_mean() {
             .contains("is not a number: \"right\"; say which"),
         "{error}"
     );
+}
+
+#[test]
+fn a_yes_is_said_to_be_one() {
+    let anna = |of: &[(&str, &str)]| [words("anna", of)];
+    let truth = together(
+        &anna(&[("1", "true"), ("2", "0"), ("3", "1.0")]),
+        &Worth::Truth,
+        false,
+    );
+    let values: Vec<f64> = truth.unwrap().values.into_values().collect();
+    assert_eq!(values, [1.0, 0.0, 1.0]);
+    // On a scale from 0 to 2, only the worst would be a no.
+    for word in ["2", "0.7", "right"] {
+        let error = together(&anna(&[("1", "1"), ("2", word)]), &Worth::Truth, false);
+        let error = error.unwrap_err().to_string();
+        assert!(
+            error.contains(&format!("about 2 is {word:?}, which is neither 0 nor 1"))
+                && error.contains("--right"),
+            "{error}"
+        );
+    }
+    let people = anna(&[("1", "Right"), ("2", "wrong")]);
+    let right = |words: &[&str]| {
+        let words = words.iter().map(ToString::to_string).collect();
+        together(&people, &Worth::Right(words), false)
+    };
+    assert!(right(&["right"]).is_ok());
+    let error = right(&["right", "wight"]).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "nobody says \"wight\", which --right names; what is said is Right, wrong"
+    );
+}
+
+/// `scores.jsonl`, as a run writes it.
+#[test]
+fn what_a_run_writes_are_metrics() {
+    let line = |number: u64, side: &str| {
+        let scores = Scores {
+            sample_id: format!("psg_{number}_seed0000"),
+            prompt_id: number.to_string(),
+            seconds: 1.5,
+            found: Some(2),
+            each_found: Some(vec![true, true]),
+            objects: 2,
+            centre: Some(number.is_multiple_of(2)),
+            t2i: Some(0.1 * number as f64),
+            side: Some(side.into()),
+            ..Scores::default()
+        };
+        crate::json::to_line(&scores).unwrap() + "\n"
+    };
+    let text: String = (0..8).map(|number| line(number, "left")).collect();
+    let read = sheet("scores", &text);
+    let of_run = run_metrics(std::slice::from_ref(&read), &[]).unwrap();
+    let names: Vec<&str> = of_run.iter().map(|metric| metric.name.as_str()).collect();
+    assert_eq!(names, ["centre", "t2i"]);
+    let all = read.rows.iter();
+    let people = Rater {
+        name: "people".into(),
+        said: all
+            .map(|(id, row)| (id.clone(), row["t2i"].clone()))
+            .collect(),
+    };
+    let people = together(&[people], &Worth::Number, false).unwrap();
+    let table = correlations(&people, &of_run, &Bootstrap::default(), false).unwrap();
+    assert_eq!(number(&table, 1, "spearman"), 1.0);
+    // What is asked for is taken, or it is said what is wrong with it.
+    let named = run_metrics(&[read], &["found".into(), "side".into()]).unwrap();
+    let error = correlations(&people, &named[1..], &Bootstrap::default(), false);
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.contains("is not a number: \"left\"; name the columns that are metrics"),
+        "{error}"
+    );
+    let mixed = sheet("x", "id,pse,centre,why\na,0.5,1,\nb,none,1,far\n");
+    let names: Vec<String> = (run_metrics(&[mixed], &[]).unwrap().into_iter())
+        .map(|metric| metric.name)
+        .collect();
+    assert_eq!(names, ["pse", "centre"], "a wrong number is no word");
 }
 
 #[test]
@@ -188,6 +285,22 @@ fn words_agree_beyond_chance() {
 }
 
 #[test]
+fn the_alphabet_is_no_order() {
+    let in_order = |words: &[&str]| {
+        let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+        have_order(&words)
+    };
+    assert_eq!(in_order(&["-1", "0", "2.5"]), Ok(()));
+    let error = in_order(&["missing", "right", "wrong"]).unwrap_err();
+    let told = error.to_string();
+    assert!(
+        told.contains("missing, right, wrong have none of their own") && told.contains("--words"),
+        "{told}"
+    );
+    assert!(in_order(&["1", "nan"]).is_err());
+}
+
+#[test]
 fn a_score_chooses_the_best() {
     let text = "id,model,score\nq1,sd,0.5\nq1,sdxl,0.75\nq2,sd,0.5\nq2,sdxl,0.5\n";
     let sheet = Sheet::read_candidates("scores", text).unwrap();
@@ -234,6 +347,41 @@ fn ratings_have_means_and_spreads() {
         (4.5, 6.5)
     );
     assert_eq!(table.rows.len(), 4 + 12);
+}
+
+/// What a page exports has no groups: they are in the table that the page was made from, or in one person's file.
+#[test]
+fn groups_are_found_by_item() {
+    let anna = sheet(
+        "anna",
+        r#"[{"sample_id":"a","overall":4},{"sample_id":"b","overall":6}]"#,
+    );
+    let ben = sheet("ben", "id,model,overall\nb,x,8\nc,y,2\n");
+    let pictures = sheet(
+        "pictures",
+        "id,picture,model,steps\na,a.png,x,20\nb,b.png,x,20\n",
+    );
+    let by =
+        |sheets: &[Sheet], by: &str| ratings(sheets, Some(by), &[], &Bootstrap::default(), false);
+    let table = by(&[anna.clone(), ben.clone()], "model").unwrap();
+    let rows: Vec<Vec<String>> = (table.rows.iter())
+        .map(|row| row[..4].iter().map(Cell::text).collect())
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            ["(no model)", "overall", "1", "4.0000"],
+            ["x", "overall", "1", "7.0000"],
+            ["y", "overall", "1", "2.0000"],
+        ]
+    );
+    let table = by(&[anna.clone(), pictures.clone()], "model").unwrap();
+    assert_eq!((table.rows.len(), number(&table, 0, "mean")), (1, 5.0));
+    let error = by(&[anna, pictures], "modle").unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "there is no column \"modle\" in anna or pictures; it has model, overall, picture, steps"
+    );
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Changes of the prompt on the way.
 
-use prepose::prompt::neutral::neutral;
+use prepose::prompt::compose::opening_of_run;
+use prepose::prompt::neutral::Opening;
 
 /// Change the prompt on the way (docs/prompts.md).
 #[derive(Debug, Default, clap::Args)]
@@ -48,15 +49,20 @@ impl ChangeArgs {
         self.switch_to.clone().zip(self.switch_at)
     }
 
-    /// The neutral prompt for `prompt`.
+    /// The neutral prompt for `prompt` in a run of `steps` steps; `known` is that of the file that the prompt is from.
     ///
     /// # Errors
     /// None is given, and none can be derived.
-    pub(in crate::cli::generate) fn neutral(&self, prompt: &str) -> anyhow::Result<String> {
-        match &self.neutral_prompt {
-            Some(given) => Ok(given.clone()),
+    pub(in crate::cli::generate) fn neutral(
+        &self,
+        prompt: &str,
+        known: Option<&str>,
+        steps: usize,
+    ) -> anyhow::Result<String> {
+        match self.neutral_prompt.as_deref().or(known) {
+            Some(given) => Ok(given.to_owned()),
             None => {
-                let derived = neutral(prompt)?;
+                let derived = opening_of_run(Opening::Neutral, prompt, steps)?;
                 tracing::info!("the first steps use {derived:?}, the neutral form of {prompt:?}");
                 Ok(derived)
             }

@@ -227,6 +227,10 @@ impl GuideArgs {
             // Recorded was another one.
             config.classifier_sha256 = None;
         }
+        if self.guide_refine == Some(false) {
+            // Where no step is repeated, recorded limits of that would be refused.
+            (config.updates, config.threshold) = (None, None);
+        }
         put(&self.guide_updates, &mut config.updates);
         put(&self.guide_threshold, &mut config.threshold);
         config.extrapolate |= self.guide_extrapolate;

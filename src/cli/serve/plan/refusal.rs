@@ -47,7 +47,11 @@ pub(super) fn refused(error: &EngineError, otherwise: &'static str) -> Refusal {
             _ => otherwise,
         },
         EngineError::Request(RequestError::ClipSkip { .. }) => "request.clip_skip",
-        EngineError::Request(RequestError::GuidanceSteps { .. }) => "request.guidance_steps",
+        EngineError::Request(
+            RequestError::GuidanceSteps { .. }
+            | RequestError::UnguidedSteps { .. }
+            | RequestError::DistilledSteps,
+        ) => "request.guidance_steps",
         EngineError::Request(
             RequestError::Gate { .. }
             | RequestError::Branch { .. }
@@ -56,7 +60,9 @@ pub(super) fn refused(error: &EngineError, otherwise: &'static str) -> Refusal {
             | RequestError::GatedComposition
             | RequestError::GatedGuidance { .. },
         ) => "request.savings",
-        EngineError::Scheduler(SchedulerError::NoSpacing(_)) => "request.timestep_spacing",
+        EngineError::Scheduler(SchedulerError::NoSpacing(_) | SchedulerError::KarrasSpacing(_)) => {
+            "request.timestep_spacing"
+        }
         EngineError::Request(RequestError::Region { .. } | RequestError::SmallRegion { .. }) => {
             "request.regions"
         }

@@ -58,9 +58,10 @@ pub(super) fn networks(
         }
         networks.adapters.clone_from(&model.adapters);
     }
+    let files = shared.loras.files();
     for lora in &wanted.loras {
-        let path = shared.loras.get(&lora.name).ok_or_else(|| {
-            let known: Vec<&str> = shared.loras.keys().map(String::as_str).collect();
+        let path = files.get(&lora.name).ok_or_else(|| {
+            let known: Vec<&str> = files.keys().map(String::as_str).collect();
             let name = prepose_untrusted::printable(&lora.name).to_string();
             let known = if known.is_empty() {
                 "none".into()

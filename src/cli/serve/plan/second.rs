@@ -127,6 +127,9 @@ fn request_over(
         }),
         ..first.clone()
     };
+    // With another scheduler the first pass's settings may do nothing.
+    let dropped = blueprint.drop_inert(&mut request);
+    dropped.map_err(|error| refused_second(&error, "second_pass"))?;
     if request.ground.is_none() {
         // They were guidance's.
         request.boxes.clear();

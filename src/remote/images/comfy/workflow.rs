@@ -5,6 +5,12 @@ use thiserror::Error;
 
 use crate::images::PictureRequest;
 
+/// Inputs by the names that ComfyUI's nodes give them, and a place in a text.
+const STEPS: &str = "steps";
+const SCALE: &str = "cfg";
+const FILE: &str = "filename_prefix";
+const NEGATIVE: &str = "{negative_prompt}";
+
 /// A graph in the form that ComfyUI's "Export (API)" writes, with places for what changes from picture to picture.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workflow(Map<String, Value>);
@@ -68,17 +74,41 @@ impl Workflow {
         Ok(workflow)
     }
 
-    /// The inputs that are seeds by their names.
-    fn seeds(&self) -> impl Iterator<Item = (&str, &str)> {
-        let inputs = self.0.iter().flat_map(|(id, node)| {
+    /// All inputs: their nodes' ids, their names, and what is in them.
+    fn inputs(&self) -> impl Iterator<Item = (&str, &str, &Value)> {
+        self.0.iter().flat_map(|(id, node)| {
             let inputs = node.get("inputs").and_then(Value::as_object);
             inputs
                 .into_iter()
                 .flatten()
                 .map(move |(name, value)| (id.as_str(), name.as_str(), value))
-        });
-        inputs.filter_map(|(id, name, value)| {
+        })
+    }
+
+    /// The inputs that are seeds by their names.
+    fn seeds(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.inputs().filter_map(|(id, name, value)| {
             (matches!(name, "seed" | "noise_seed") && value.is_number()).then_some((id, name))
+        })
+    }
+
+    /// Whether the number of steps has a place in it: a number called `steps`.
+    pub fn takes_steps(&self) -> bool {
+        self.inputs()
+            .any(|(_, name, value)| name == STEPS && value.is_number())
+    }
+
+    /// Whether the strength of classifier-free guidance has one: a number called `cfg`.
+    pub fn takes_guidance_scale(&self) -> bool {
+        self.inputs()
+            .any(|(_, name, value)| name == SCALE && value.is_number())
+    }
+
+    /// Whether what a picture should not show has one: `{negative_prompt}` in a text.
+    pub fn takes_negative_prompt(&self) -> bool {
+        self.inputs().any(|(_, name, value)| {
+            let text = value.as_str().filter(|_| name != FILE);
+            text.is_some_and(|text| text.contains(NEGATIVE))
         })
     }
 
@@ -113,13 +143,13 @@ impl Workflow {
                         *value = json!(height)
                     }
                     // Otherwise a graph that was made before is not made again, and gives no picture.
-                    ("filename_prefix", _) => *value = json!(format!("prepose-{}", request.name)),
-                    ("steps", _) if value.is_number() => {
+                    (FILE, _) => *value = json!(format!("prepose-{}", request.name)),
+                    (STEPS, _) if value.is_number() => {
                         if let Some(steps) = request.steps {
                             *value = json!(steps);
                         }
                     }
-                    ("cfg", _) if value.is_number() => {
+                    (SCALE, _) if value.is_number() => {
                         if let Some(scale) = request.guidance_scale {
                             *value = json!(scale);
                         }
@@ -154,7 +184,7 @@ fn fill(value: &mut Value, request: &PictureRequest, image: &str) {
                 rest = &rest[at..];
                 let places = [
                     ("{prompt}", request.prompt),
-                    ("{negative_prompt}", request.negative_prompt),
+                    (NEGATIVE, request.negative_prompt),
                     ("{image}", image),
                 ];
                 match places

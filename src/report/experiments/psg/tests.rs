@@ -1,17 +1,7 @@
 use super::*;
 use crate::experiments::Compared;
+use crate::testing::related;
 use prepose_scene::StatedRelation;
-
-/// A prompt with a relation between its first two objects.
-fn prompt(id: &str, relation: Relation, objects: &[&str]) -> SuitePrompt {
-    SuitePrompt {
-        prompt_id: id.into(),
-        prompt: id.into(),
-        objects: objects.iter().map(|&object| object.into()).collect(),
-        relations: vec![StatedRelation::of_two(0, relation, 1)],
-        ..SuitePrompt::default()
-    }
-}
 
 /// A method by what a scaling curve goes by.
 fn compared(guided: bool, best_of: usize) -> Compared {
@@ -50,12 +40,12 @@ fn value(table: &Table, row: usize, column: &str) -> String {
 #[test]
 fn visor_by_method_relation_and_object() {
     let prompts = vec![
-        prompt("p0", Relation::LeftOf, &["dog", "cat"]),
-        prompt("p1", Relation::Above, &["dog", "cat"]),
+        related("p0", Relation::LeftOf, &["dog", "cat"]),
+        related("p1", Relation::Above, &["dog", "cat"]),
         // Without a relation there is nothing to score.
         SuitePrompt {
             relations: Vec::new(),
-            ..prompt("p2", Relation::Above, &["dog", "cat"])
+            ..related("p2", Relation::Above, &["dog", "cat"])
         },
     ];
     let seen = vec![
@@ -109,7 +99,7 @@ fn relations_of_a_prompt_count_one_by_one() {
     let stated = |relation, b| StatedRelation::of_two(0, relation, b);
     let three = SuitePrompt {
         relations: vec![stated(Relation::LeftOf, 1), stated(Relation::Above, 2)],
-        ..prompt("p0", Relation::LeftOf, &["dog", "cat", "car"])
+        ..related("p0", Relation::LeftOf, &["dog", "cat", "car"])
     };
     let seen = |seed, each: [bool; 3], centres: [Option<bool>; 2], pse: [f64; 2]| Scores {
         seed,
@@ -171,11 +161,11 @@ fn partly_scored() -> Pictures {
     Pictures {
         steps: 20,
         prompts: vec![
-            prompt("p0", Relation::LeftOf, &["dog", "cat"]),
-            prompt("p1", Relation::Near, &["dog", "cat"]),
+            related("p0", Relation::LeftOf, &["dog", "cat"]),
+            related("p1", Relation::Near, &["dog", "cat"]),
             // The detector calls both a car: neither rule scores it, whether there is a car or not.
-            prompt("p2", Relation::LeftOf, &["red car", "blue car"]),
-            prompt("p3", Relation::AboveLeft, &["dog", "cat"]),
+            related("p2", Relation::LeftOf, &["red car", "blue car"]),
+            related("p3", Relation::AboveLeft, &["dog", "cat"]),
         ],
         methods: vec![(
             compared(false, 1),
@@ -233,7 +223,7 @@ fn curves_ascend_by_noises() {
     };
     let pictures = Pictures {
         steps: 20,
-        prompts: vec![prompt("p0", Relation::LeftOf, &["dog", "cat"])],
+        prompts: vec![related("p0", Relation::LeftOf, &["dog", "cat"])],
         methods: (methods.as_flattened().iter().rev())
             .map(|&(guided, best_of)| (compared(guided, best_of), seen(best_of)))
             .collect(),

@@ -53,7 +53,65 @@ impl Fields {
         }
     }
 
-    pub fn flag(&self, name: &'static str, otherwise: bool) -> bool {
-        self.get(name).and_then(Value::as_bool).unwrap_or(otherwise)
+    /// Whether something is to be; `otherwise` if nothing is said. Also as 0 or 1 and in words, as the web UI's own reader (pydantic)
+    /// takes it.
+    pub fn flag(&self, name: &'static str, otherwise: bool) -> Result<bool, Refusal> {
+        let Some(value) = self.get(name) else {
+            return Ok(otherwise);
+        };
+        let said = match value {
+            Value::Bool(flag) => Some(*flag),
+            Value::Number(number) => match number.as_f64() {
+                Some(0.0) => Some(false),
+                Some(1.0) => Some(true),
+                _ => None,
+            },
+            Value::String(word) => match &*word.trim().to_lowercase() {
+                "true" | "1" | "yes" | "y" | "on" | "t" => Some(true),
+                "false" | "0" | "no" | "n" | "off" | "f" => Some(false),
+                _ => None,
+            },
+            _ => None,
+        };
+        said.ok_or_else(|| Refusal::new(name, format!("{name} is true or false")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn flags_are_said_in_many_ways() {
+        let flag = |value: Value| {
+            let fields = json!({"enable_hr": value});
+            Fields(fields.as_object().unwrap().clone()).flag("enable_hr", true)
+        };
+        for yes in [
+            json!(true),
+            json!(1),
+            json!(1.0),
+            json!("True"),
+            json!("on"),
+            json!(null),
+        ] {
+            assert_eq!(flag(yes.clone()), Ok(true), "{yes}");
+        }
+        for no in [
+            json!(false),
+            json!(0),
+            json!("0"),
+            json!("no"),
+            json!(" FALSE "),
+        ] {
+            assert_eq!(flag(no.clone()), Ok(false), "{no}");
+        }
+        for wrong in [json!(2), json!(""), json!("maybe"), json!([]), json!({})] {
+            let refused = flag(wrong.clone()).unwrap_err();
+            assert_eq!(refused.param, Some("enable_hr"), "{wrong}");
+            assert_eq!(refused.message, "enable_hr is true or false");
+        }
     }
 }

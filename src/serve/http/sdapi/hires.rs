@@ -1,6 +1,7 @@
 //! `enable_hr`: a second pass at a higher resolution, which the web UI calls hires fix.
 
 use super::super::{openai, options};
+use super::wanted::sampler_of;
 use super::{Fields, model_named};
 use crate::app::App;
 use crate::problem::Refusal;
@@ -17,7 +18,7 @@ pub fn second_pass(
     size: [usize; 2],
     edits: bool,
 ) -> Result<Option<SecondPassWanted>, Refusal> {
-    if !fields.flag("enable_hr", false) {
+    if !fields.flag("enable_hr", false)? {
         return Ok(None);
     }
     if edits {
@@ -44,9 +45,12 @@ pub fn second_pass(
     let scheduler = match (sampler, schedule) {
         (None, None) => None,
         _ => {
-            let sampler = sampler.or(fields.text("sampler_name")?);
+            let sampler = match sampler {
+                Some(sampler) => sampler,
+                None => sampler_of(fields)?,
+            };
             let schedule = schedule.or(fields.text("scheduler")?);
-            options::scheduler(sampler.unwrap_or_default(), schedule.unwrap_or_default())?
+            options::scheduler(sampler, schedule.unwrap_or_default())?
         }
     };
     let prompt = given(fields, "hr_prompt", "")?;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::super::{openai, options, sdlists};
 use super::Fields;
-use super::wanted::denoising;
+use super::start::denoising;
 use crate::app::App;
 use crate::studio::Finished;
 use crate::wire::Wanted;

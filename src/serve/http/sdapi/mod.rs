@@ -5,6 +5,8 @@ mod fields;
 mod hires;
 mod info;
 mod progress;
+mod settings;
+mod start;
 mod wanted;
 
 use std::sync::Arc;
@@ -27,9 +29,10 @@ use crate::guard::Caller;
 use crate::jobs::{Api, Note, Status};
 use crate::problem::{Problem, Refusal};
 use crate::studio::Finished;
-use fields::Fields;
+pub(super) use fields::Fields;
 use info::info;
 use progress::{internal_progress, progress};
+pub(super) use settings::refuse_standing;
 use wanted::wanted;
 
 /// The routes.
@@ -83,6 +86,9 @@ async fn img2img(
 async fn make(app: Arc<App>, caller: Caller, fields: Map<String, Value>, edits: bool) -> Told {
     let fields = Arc::new(Fields(fields));
     let task = fields.text("force_task_id")?.map(str::to_owned);
+    // Before anything is made: what is wrong with them is said at once.
+    let sends = fields.flag("send_images", true)?;
+    let echoes = fields.flag("include_init_images", false)?;
     let mine = fields.clone();
     let planned = aside(&app, move |app| {
         let wanted = wanted(app, &mine, edits)?;
@@ -102,7 +108,7 @@ async fn make(app: Arc<App>, caller: Caller, fields: Map<String, Value>, edits: 
     }
     pictures.sort_by_key(|(lane, _)| *lane);
     let info = info(&app, &fields, &wanted, &pictures, awaited.size);
-    let images: Vec<String> = match fields.flag("send_images", true) {
+    let images: Vec<String> = match sends {
         true => pictures
             .iter()
             .map(|(_, picture)| STANDARD.encode(&picture.png))
@@ -110,7 +116,7 @@ async fn make(app: Arc<App>, caller: Caller, fields: Map<String, Value>, edits: 
         false => Vec::new(),
     };
     let mut echo = fields.0.clone();
-    if !fields.flag("include_init_images", false) {
+    if !echoes {
         echo.remove("init_images");
         echo.remove("mask");
     }

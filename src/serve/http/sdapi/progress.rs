@@ -63,7 +63,8 @@ pub async fn internal_progress(
         )
     });
     let (status, step, of, preview) = state.unwrap_or((Status::Done, 1, 1, None));
-    let preview = preview.filter(|_| fields.flag("live_preview", true));
+    let seen = fields.flag("live_preview", true)?;
+    let preview = preview.filter(|_| seen);
     Ok(answer(&json!({
         "active": status == Status::Running, "queued": status == Status::Queued, "completed": status.is_final(),
         "progress": step as f64 / of.max(1) as f64, "eta": null,

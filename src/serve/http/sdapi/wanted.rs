@@ -1,11 +1,10 @@
 //! From this interface's fields to ours.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::super::options;
-use super::{Fields, hires, model_named};
+use super::{Fields, hires, model_named, settings, start};
 use crate::app::App;
-use crate::picture;
 use crate::problem::Refusal;
 use crate::wire::{RequestWanted, Wanted};
 
@@ -23,6 +22,7 @@ pub fn wanted(app: &App, fields: &Fields, edits: bool) -> Result<Wanted, Refusal
     let mut wanted = Wanted::of(plain(app, fields, prompt)?);
     // Before whatever goes by them: the strength counts steps, and sizes and what clip skip does are the checkpoint's.
     own(fields, &mut wanted)?;
+    refuse_eta(fields, wanted.request.scheduler.as_deref())?;
     let request = &mut wanted.request;
     request.loras.extend(loras);
 
@@ -44,14 +44,15 @@ pub fn wanted(app: &App, fields: &Fields, edits: bool) -> Result<Wanted, Refusal
         let asked = fields.at_least_one(name)?;
         *into = into.or(asked.map(|asked| side(asked.min(1 << 20), factor)));
     }
-    if edits {
-        request.init = Some(begin_with(app, fields, request.steps.unwrap_or(STEPS))?);
-    }
     let or = |side: Option<usize>, name: &str| {
         side.or_else(|| facts[name].as_u64().map(|side| side as usize))
             .unwrap_or(512)
     };
     let first = [or(request.width, "width"), or(request.height, "height")];
+    if edits {
+        let steps = request.steps.unwrap_or(STEPS);
+        request.init = Some(start::begin_with(app, fields, steps, first)?);
+    }
     let second_pass = hires::second_pass(app, fields, request, first, edits)?;
     let seed = fields.whole("seed")?.filter(|seed| *seed >= 0);
     let seed = seed.map(|seed| seed as u64);
@@ -65,15 +66,22 @@ pub fn wanted(app: &App, fields: &Fields, edits: bool) -> Result<Wanted, Refusal
 }
 
 /// The settings that hold for this request alone.
-fn overrides(fields: &Fields) -> Fields {
-    let overrides = fields.get("override_settings").and_then(Value::as_object);
-    Fields(overrides.cloned().unwrap_or_default())
+fn overrides(fields: &Fields) -> Result<Fields, Refusal> {
+    const NAME: &str = "override_settings";
+    match fields.get(NAME) {
+        None => Ok(Fields(Map::new())),
+        Some(Value::Object(settings)) => Ok(Fields(settings.clone())),
+        Some(_) => Err(Refusal::new(
+            NAME,
+            "override_settings is an object of settings",
+        )),
+    }
 }
 
 /// What `CLIP_stop_at_last_layers` leaves out of the text encoder of a checkpoint with these facts. In the web UI only that of
 /// SD 1.x goes by it: OpenCLIP's never do, and SDXL's other one only with `sdxl_clip_l_skip`, which is off.
 fn clip_skip(fields: &Fields, facts: &Value) -> Result<Option<usize>, Refusal> {
-    let last = overrides(fields).whole("CLIP_stop_at_last_layers")?;
+    let last = settings::last_layer(&overrides(fields)?)?;
     let goes_by_it = facts["family"]
         .as_str()
         .is_none_or(|family| family == "sd1");
@@ -90,19 +98,42 @@ fn plain(app: &App, fields: &Fields, prompt: String) -> Result<RequestWanted, Re
         guidance_scale: Some(fields.number("cfg_scale")?.unwrap_or(7.0)),
         ..RequestWanted::default()
     };
-    let overrides = overrides(fields);
+    let overrides = overrides(fields)?;
+    settings::refuse_missing(&overrides)?;
+    request.noise = settings::noise(&overrides)?.map(str::to_owned);
     let model = overrides.get("sd_model_checkpoint").and_then(Value::as_str);
     if let Some(model) = model.filter(|name| !name.is_empty()) {
         request.checkpoint = Some(model_named(app, model)?);
     }
+    let schedule = fields.text("scheduler")?.unwrap_or_default();
+    request.scheduler = options::scheduler(sampler_of(fields)?, schedule)?;
+    Ok(request)
+}
+
+/// The sampler that is named; empty if none is.
+pub(super) fn sampler_of(fields: &Fields) -> Result<&str, Refusal> {
     let sampler = fields
         .text("sampler_name")?
         .or(fields.text("sampler_index")?);
-    let sampler = sampler
-        .filter(|name| !name.eq_ignore_ascii_case("automatic"))
-        .unwrap_or_default();
-    request.scheduler = options::scheduler(sampler, fields.text("scheduler")?.unwrap_or_default())?;
-    Ok(request)
+    let sampler = sampler.filter(|name| !name.eq_ignore_ascii_case("automatic"));
+    Ok(sampler.unwrap_or_default())
+}
+
+/// Refuses another share of noise between steps than a scheduler has here. Of the web UI's samplers only two go by `eta`, each
+/// with its own share where nobody names one; clients such as webuiapi send 1 with all of them.
+fn refuse_eta(fields: &Fields, scheduler: Option<&str>) -> Result<(), Refusal> {
+    let own = match scheduler {
+        Some("euler_a") => 1.0,
+        Some("ddim") => 0.0,
+        _ => return Ok(()),
+    };
+    match fields.number("eta")? {
+        Some(eta) if eta != own => Err(Refusal::new(
+            "eta",
+            format!("eta is {eta}, but this sampler has {own} here; send {own}, or leave it out"),
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// How many pictures are wanted.
@@ -122,17 +153,21 @@ fn pictures(app: &App, fields: &Fields) -> Result<usize, Refusal> {
 /// Refuses what would change the picture and is not there.
 fn refuse_unsupported(fields: &Fields) -> Result<(), Refusal> {
     let named = |value: &Value| !matches!(value.as_str(), Some("" | "None" | "none"));
-    let subseed = fields.number("subseed_strength")?;
-    let resized = |name| {
-        let side = fields.number(name);
-        side.map(|side| side.is_some_and(|side| side > 0.0))
+    let above_zero = |name| {
+        let number = fields.number(name);
+        number.map(|number| number.is_some_and(|number| number > 0.0))
     };
+    let subseed = fields.number("subseed_strength")?;
     let styles = fields.get("styles").and_then(Value::as_array);
     for (name, asked, way) in [
-        ("tiling", fields.flag("tiling", false), "pictures that tile"),
+        (
+            "tiling",
+            fields.flag("tiling", false)?,
+            "pictures that tile",
+        ),
         (
             "restore_faces",
-            fields.flag("restore_faces", false),
+            fields.flag("restore_faces", false)?,
             "mending faces",
         ),
         (
@@ -142,13 +177,24 @@ fn refuse_unsupported(fields: &Fields) -> Result<(), Refusal> {
         ),
         (
             "seed_resize_from_w",
-            resized("seed_resize_from_w")?,
+            above_zero("seed_resize_from_w")?,
             "the noise of another width",
         ),
         (
             "seed_resize_from_h",
-            resized("seed_resize_from_h")?,
+            above_zero("seed_resize_from_h")?,
             "the noise of another height",
+        ),
+        // `s_tmin`, `s_tmax` and `s_noise` are about this noise.
+        (
+            "s_churn",
+            above_zero("s_churn")?,
+            "noise between Euler's steps",
+        ),
+        (
+            "s_min_uncond",
+            above_zero("s_min_uncond")?,
+            "leaving the negative prompt out of some steps",
         ),
         (
             "refiner_checkpoint",
@@ -226,59 +272,6 @@ fn own(fields: &Fields, wanted: &mut Wanted) -> Result<(), Refusal> {
 
 /// What `steps` is where clients leave it out.
 const STEPS: usize = 50;
-
-/// What `denoising_strength` is where clients leave it out.
-const DENOISING: f64 = 0.75;
-
-/// The share of the noise that was asked for.
-pub(super) fn denoising(fields: &Fields) -> Result<f64, Refusal> {
-    let denoising = fields.number("denoising_strength")?.unwrap_or(DENOISING);
-    if !(0.0..=1.0).contains(&denoising) {
-        let message = format!("denoising_strength is {denoising}; it is from 0 to 1");
-        return Err(Refusal::new("denoising_strength", message));
-    }
-    Ok(denoising)
-}
-
-/// The steps that the web UI makes of a schedule of `steps`: `t_enc + 1` in `setup_img2img_steps` and `sample_img2img`, one more
-/// than diffusers and we make of the same share.
-fn steps_made(steps: usize, denoising: f64) -> usize {
-    (denoising.min(0.999) * steps as f64) as usize + 1
-}
-
-/// Our strength that makes the last `made` of `steps` steps.
-fn strength(steps: usize, made: usize) -> f64 {
-    let share = made as f64 / steps as f64;
-    match (steps as f64 * share) as usize == made {
-        true => share,
-        // Rounding took one away.
-        false => share.next_up(),
-    }
-}
-
-fn begin_with(app: &App, fields: &Fields, steps: usize) -> Result<crate::wire::Init, Refusal> {
-    if fields.get("mask").is_some() {
-        return Err(Refusal::new(
-            "mask",
-            "masks are not supported; leave it out",
-        ));
-    }
-    let images = fields.get("init_images").and_then(Value::as_array);
-    let first = images
-        .and_then(|images| images.first())
-        .and_then(Value::as_str);
-    let first = first.ok_or_else(|| {
-        Refusal::new(
-            "init_images",
-            "init_images has no picture: give one in base64",
-        )
-    })?;
-    let bytes = picture::from_base64(first, "init_images")?;
-    // As the web UI does, whose `img2img_background_color` is white.
-    let bytes = picture::over_white(bytes, app.limits.pixels_sent, "init_images")?;
-    let made = steps_made(steps, denoising(fields)?);
-    Ok(options::init(&bytes, strength(steps, made)))
-}
 
 #[cfg(test)]
 mod tests {
@@ -394,6 +387,114 @@ mod tests {
     }
 
     #[test]
+    fn start_pictures_are_cut_and_filled() {
+        let start = |more: Value| {
+            let mut body = json!({"prompt": "a cat", "width": 64, "height": 128});
+            for (name, value) in more.as_object().unwrap() {
+                body[name] = value.clone();
+            }
+            let wanted = of(&body, true)?;
+            Ok::<String, Refusal>(wanted.request.init.unwrap().image)
+        };
+        let size = |image: &str| {
+            let picture = image::load_from_memory(&STANDARD.decode(image).unwrap()).unwrap();
+            [picture.width(), picture.height()]
+        };
+        let sent = row(&[[0, 0, 0, 255], [255; 4]]);
+        for (mode, expected) in [(0, [2, 1]), (1, [64, 128]), (2, [64, 128])] {
+            let made = start(json!({"init_images": [sent], "resize_mode": mode}));
+            assert_eq!(size(&made.unwrap()), expected, "{mode}");
+        }
+        // Of the middle both halves are seen, and so they are where all is.
+        let picture = |mode: usize| {
+            let made = start(json!({"init_images": [sent], "resize_mode": mode})).unwrap();
+            let picture = image::load_from_memory(&STANDARD.decode(made).unwrap()).unwrap();
+            picture.into_rgb8()
+        };
+        let [cut, filled] = [picture(1), picture(2)];
+        assert!(cut.get_pixel(0, 64)[0] > 0 && filled.get_pixel(0, 64)[0] == 0);
+        assert!(filled.get_pixel(63, 0)[0] == 255 && filled.get_pixel(63, 127)[0] == 255);
+        // Nothing to be cut, and nothing to be stretched.
+        let own = json!({"prepose": {"args": [{"width": 2, "height": 1}]}});
+        for more in [
+            json!({"init_images": [sent], "resize_mode": 1, "width": 128, "height": 64}),
+            json!({"init_images": [sent], "resize_mode": 3, "alwayson_scripts": own}),
+        ] {
+            assert_eq!(size(&start(more).unwrap()), [2, 1]);
+        }
+        let long = row(&[[0, 0, 0, 255]; 4000]);
+        for (more, param, why) in [
+            (
+                json!({"init_images": [sent, sent]}),
+                "init_images",
+                "has 2 pictures",
+            ),
+            (json!({"init_images": []}), "init_images", "has no picture"),
+            (
+                json!({"init_images": [sent], "resize_mode": 3}),
+                "resize_mode",
+                "is not supported",
+            ),
+            (
+                json!({"init_images": [sent], "resize_mode": 4}),
+                "resize_mode",
+                "not 4",
+            ),
+            (
+                json!({"init_images": [long], "resize_mode": 1}),
+                "resize_mode",
+                "too large",
+            ),
+            (
+                json!({"init_images": [sent], "resize_mode": 1, "width": 1 << 20}),
+                "width",
+                "a picture may have",
+            ),
+        ] {
+            let refused = start(more.clone()).unwrap_err();
+            assert_eq!(refused.param, Some(param), "{more:.200}");
+            assert!(refused.message.contains(why), "{refused}");
+        }
+    }
+
+    #[test]
+    fn noise_is_whose_it_is_asked_to_be() {
+        let noise = |source: Value, ours: Value| {
+            let body = json!({"prompt": "a cat", "override_settings": {"randn_source": source},
+                              "alwayson_scripts": {"prepose": {"args": [ours]}}});
+            of(&body, false).map(|wanted| wanted.request.noise)
+        };
+        assert_eq!(noise(json!("GPU"), json!({})), Ok(None));
+        assert_eq!(noise(json!("CPU"), json!({})), Ok(Some("torch".into())));
+        assert_eq!(noise(json!("NV"), json!({})), Ok(Some("philox".into())));
+        let ours = noise(json!("NV"), json!({"noise": "torch"}));
+        assert_eq!(ours, Ok(Some("torch".into())));
+        assert!(noise(json!("TPU"), json!({})).is_err());
+    }
+
+    #[test]
+    fn only_the_samplers_own_share_of_noise_is_there() {
+        let with = |sampler: Value, eta: Value| {
+            let body = json!({"prompt": "a cat", "sampler_name": sampler, "eta": eta});
+            of(&body, false).map(|_| ())
+        };
+        for (sampler, eta) in [
+            (json!("Euler a"), json!(1)),
+            (json!("DDIM"), json!(0.0)),
+            (json!("DDIM"), json!(null)),
+            // The web UI has none in these; clients send it nevertheless.
+            (json!("Euler"), json!(1.0)),
+            (json!(null), json!(1.0)),
+        ] {
+            assert_eq!(with(sampler.clone(), eta), Ok(()), "{sampler}");
+        }
+        for (sampler, eta) in [("Euler a", 0.5), ("k_euler_a", 0.0), ("DDIM", 1.0)] {
+            let refused = with(json!(sampler), json!(eta)).unwrap_err();
+            assert_eq!(refused.param, Some("eta"), "{sampler}");
+        }
+    }
+
+    #[test]
     fn whole_numbers_in_settings_may_be_floats() {
         let skip = |setting: Value| {
             let body = json!({"prompt": "a cat", "override_settings": {"CLIP_stop_at_last_layers": setting}});
@@ -462,6 +563,10 @@ mod tests {
             ("refiner_checkpoint", json!("refiner")),
             ("styles", json!(["nope"])),
             ("tiling", json!(true)),
+            ("tiling", json!(1)),
+            ("restore_faces", json!("true")),
+            ("s_churn", json!(0.4)),
+            ("s_min_uncond", json!(2)),
         ] {
             let refused = with(name, value).unwrap_err();
             assert_eq!(refused.param, Some(name));
@@ -474,38 +579,31 @@ mod tests {
             ("refiner_checkpoint", json!("None")),
             ("refiner_checkpoint", json!("")),
             ("styles", json!([])),
+            ("tiling", json!(0)),
+            ("s_churn", json!(0)),
+            ("s_noise", json!(1.0)),
+            (
+                "override_settings",
+                json!({"sd_vae": "None", "samples_format": "jpg"}),
+            ),
             ("alwayson_scripts", json!({})),
         ] {
             assert_eq!(with(name, value.clone()), Ok(()), "{name}: {value}");
         }
-    }
-
-    #[test]
-    fn as_many_steps_are_made_as_the_web_ui_makes() {
-        // What its progress bar counts to.
-        for (steps, denoising, made) in [
-            (20, 0.75, 16),
-            (20, 0.5, 11),
-            (20, 1.0, 20),
-            (50, 0.75, 38),
-            (1, 0.75, 1),
-            (20, 0.0, 1),
-            (7, 0.3, 3),
+        for (settings, param) in [
+            (json!({"sd_vae": "other.safetensors"}), "sd_vae"),
+            (
+                json!({"eta_noise_seed_delta": 31337}),
+                "eta_noise_seed_delta",
+            ),
+            (json!([]), "override_settings"),
         ] {
-            assert_eq!(steps_made(steps, denoising), made, "{steps} {denoising}");
+            let refused = with("override_settings", settings).unwrap_err();
+            assert_eq!(refused.param, Some(param));
         }
-        // And ours comes to the same, whatever is asked for.
-        for steps in 1..=150 {
-            for percent in 0..=100 {
-                let made = steps_made(steps, f64::from(percent) / 100.0);
-                let strength = strength(steps, made);
-                assert_eq!(
-                    (steps as f64 * strength) as usize,
-                    made,
-                    "{steps} {percent}"
-                );
-                assert!(strength > 0.0 && strength <= 1.0, "{steps} {percent}");
-            }
-        }
+        let refused = with("enable_hr", json!("perhaps")).unwrap_err();
+        assert_eq!(refused.message, "enable_hr is true or false");
+        let schedule = with("scheduler", json!("Karras")).unwrap_err();
+        assert!(schedule.message.contains("needs a sampler"), "{schedule}");
     }
 }

@@ -59,6 +59,20 @@ pub fn foreign() -> Vec<Case> {
         ),
         sent("/sdapi/v1/txt2img", JSON, "[]", 422, "an object"),
         sent(
+            "/sdapi/v1/options",
+            JSON,
+            "{\"CLIP_stop_at_last_layers\": 2}",
+            400,
+            "override_settings.CLIP_stop_at_last_layers",
+        ),
+        sent(
+            "/sdapi/v1/options",
+            JSON,
+            "{\"sd_vae\": \"other.safetensors\"}",
+            400,
+            "sd_vae",
+        ),
+        sent(
             "/sdapi/v1/txt2img",
             JSON,
             "{\"prompt\": 3}",
