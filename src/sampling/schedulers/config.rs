@@ -118,7 +118,7 @@ impl Scheduler {
             self.kind,
             SchedulerKind::Dpmpp2m | SchedulerKind::Dpmpp2mKarras | SchedulerKind::UniPc
         );
-        !self.kind.is_distilled() && !(self.karras && solver)
+        !(self.kind.is_distilled() || self.karras && solver)
     }
 
     /// As diffusers' `StableDiffusionPipeline`, for SD 1.x and 2.x, corrects the scheduler that it is given, whatever an outdated
