@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
+use crate::sample::sample_of;
+
 /// One line of a manifest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ManifestLine {
@@ -239,6 +241,16 @@ pub fn free_name(stem: &str, taken: &mut HashSet<String>) -> String {
     name
 }
 
+/// The id of a picture that is checked, by `name`: as [`free_name`], but never one that ends in `_relation` and a number.
+/// That is how the records of a picture with several relations are told apart, and by such an id [`sample_of`] would take
+/// the picture's own records for those of another picture: `x_relation1` becomes `x_relation1-1`.
+pub fn free_id(name: &str, taken: &mut HashSet<String>) -> String {
+    match sample_of(name) == name {
+        true => free_name(name, taken),
+        false => free_name(&format!("{name}-1"), taken),
+    }
+}
+
 /// A line as it is written.
 struct Line {
     sample_id: Option<String>,
@@ -330,6 +342,35 @@ mod tests {
         ];
         assert_eq!(names, expected);
         assert_eq!(manifest.entries[2].size, Some([64, 32]));
+    }
+
+    #[test]
+    fn no_id_reads_as_a_record_of_another_picture() {
+        let names = [
+            "x_relation1",
+            "x_relation2",
+            "x_relation1-1",
+            "spatial_relation",
+            "x_relation1",
+            "x",
+            "x",
+        ];
+        let mut taken = HashSet::new();
+        let ids = names.map(|name| free_id(name, &mut taken));
+        let expected = [
+            "x_relation1-1",
+            "x_relation2-1",
+            "x_relation1-1-2",
+            "spatial_relation",
+            "x_relation1-1-3",
+            "x",
+            "x-2",
+        ];
+        assert_eq!(ids, expected);
+        for id in &ids {
+            assert_eq!(sample_of(id), id);
+            assert_eq!(sample_of(&format!("{id}_relation12")), id);
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What is known of one finished picture.
 
+use std::iter::repeat;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,7 @@ use crate::rules::{
 };
 use crate::spatialbench::Record;
 use crate::{Detection, json};
-use prepose_scene::{Scene, StatedRelation};
+use prepose_scene::{Scene, SceneObject, StatedRelation};
 
 /// A finished picture: what is in `samples/` while the run goes on, and in the run's files at its end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -90,7 +91,7 @@ pub struct Scores {
     pub found: Option<usize>,
     /// How many there are.
     pub objects: usize,
-    /// For each object, in the order of mention, whether it was found.
+    /// For each object, in the order of mention, whether it was found; the second of a label, if two such were.
     pub each_found: Option<Vec<bool>>,
     /// VISOR: whether all relations hold by the centres; none if an object of one is missing.
     pub centre: Option<bool>,
@@ -153,14 +154,18 @@ impl Scores {
             prompt_id: self.prompt_id.clone(),
             prompt: Some(prompt.prompt.clone()),
             size: Some(size),
-            objects: labels.iter().map(Wanted::one).collect(),
+            objects: wanted(prompt, labels),
             relations: prompt.relations.clone(),
             detections: detections.to_vec(),
             depth,
             ..Case::default()
         };
-        let here: Vec<bool> = (labels.iter())
-            .map(|label| !case.found(label, 0.0).is_empty())
+        // One detection is not two objects of one label.
+        let here: Vec<bool> = (labels.iter().enumerate())
+            .map(|(nth, label)| {
+                let same = |other: &&String| other.eq_ignore_ascii_case(label);
+                case.found(label, 0.0).len() > labels[..nth].iter().filter(same).count()
+            })
             .collect();
         self.found = Some(here.iter().filter(|here| **here).count());
         self.each_found = Some(here);
@@ -207,6 +212,39 @@ impl Scores {
         }
         self
     }
+
+    /// What VISOR counts of the picture, both objects alike; none if it does not score it: nobody looked, or `prompt` states no
+    /// relation or one that [`visor::counts`] says no to.
+    pub fn visor(&self, prompt: &SuitePrompt) -> Option<Found> {
+        let both = self.found? >= self.objects;
+        let mut relations = prompt.relations.iter();
+        let counts = |stated| visor::counts(stated, self.centre, self.pse);
+        (!prompt.relations.is_empty() && relations.all(counts)).then_some(Found {
+            first: both,
+            second: both,
+            right: self.centre == Some(true),
+        })
+    }
+}
+
+/// What should be there, by the detector's words, as often as the prompt's text says of the objects that it names.
+fn wanted(prompt: &SuitePrompt, labels: &[String]) -> Vec<Wanted> {
+    let mut named = Scene::parse(&prompt.prompt).unwrap_or_default().objects;
+    let mut count = |object: &str| {
+        let is = |one: &SceneObject| {
+            one.phrase.eq_ignore_ascii_case(object) || one.noun.eq_ignore_ascii_case(object)
+        };
+        // Of two that have one name each is another's.
+        let at = named.iter().position(is)?;
+        named.remove(at).count
+    };
+    let counts = prompt.objects.iter().map(|object| count(object));
+    let counts = counts.map(|count| count.unwrap_or(1)).chain(repeat(1));
+    let of = |(label, count): (&String, usize)| Wanted {
+        name: label.clone(),
+        count,
+    };
+    labels.iter().zip(counts).map(of).collect()
 }
 
 /// Whether the text of a prompt leaves open on which side its objects are.
@@ -228,10 +266,115 @@ fn centres(case: &Case, options: &Options) -> Vec<Option<bool>> {
     case.relations.iter().map(of).collect()
 }
 
-/// The picture that a record is about: its id without what tells the relations of a prompt apart.
+/// The picture that a record is about: its id without what tells the relations of a prompt apart, `_relation` and a number.
 pub fn sample_of(record_id: &str) -> &str {
+    let is_number =
+        |text: &str| !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit());
     match record_id.rsplit_once("_relation") {
-        Some((id, number)) if number.bytes().all(|digit| digit.is_ascii_digit()) => id,
+        Some((id, number)) if is_number(number) => id,
         _ => record_id,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::BoundingBox;
+    use prepose_scene::Relation;
+
+    /// Of a prompt with "left of" between two objects, and detections 100 pixels apart.
+    fn looked(text: &str, objects: [&str; 2], labels: [&str; 2], found: &[&str]) -> Scores {
+        let prompt = SuitePrompt {
+            prompt: text.into(),
+            objects: objects.map(String::from).to_vec(),
+            relations: vec![StatedRelation::of_two(0, Relation::LeftOf, 1)],
+            ..SuitePrompt::default()
+        };
+        let detections = found.iter().zip(0..).map(|(label, nth)| Detection {
+            label: (*label).into(),
+            score: 0.9,
+            bbox: BoundingBox::new(f64::from(100 * nth), 0.0, f64::from(100 * nth + 50), 50.0),
+            mask: None,
+        });
+        let detections: Vec<Detection> = detections.collect();
+        let labels = labels.map(String::from);
+        Scores::unseen("s", &prompt, 0, Cost::default()).look(
+            &prompt,
+            &labels,
+            (512, 512),
+            &detections,
+            None,
+            false,
+        )
+    }
+
+    #[test]
+    fn geneval_wants_as_many_as_the_prompt_says() {
+        let geneval = |text: &str, object: &str, found: &[&str]| {
+            looked(text, [object, "cat"], ["dog", "cat"], found).geneval
+        };
+        let two = "two dogs to the left of a cat";
+        for object in ["dogs", "dog"] {
+            assert_eq!(geneval(two, object, &["dog", "cat"]), Some(false));
+            assert_eq!(geneval(two, object, &["dog", "dog", "cat"]), Some(true));
+        }
+        let one = "a dog to the left of a cat";
+        assert_eq!(geneval(one, "dog", &["dog", "cat"]), Some(true));
+        // A text that says nothing of them.
+        assert_eq!(geneval("morning", "dog", &["dog", "cat"]), Some(true));
+    }
+
+    #[test]
+    fn visor_does_not_score_all_pictures() {
+        let prompt = |relations: &[Relation]| SuitePrompt {
+            relations: (relations.iter())
+                .map(|relation| StatedRelation::of_two(0, *relation, 1))
+                .collect(),
+            ..SuitePrompt::default()
+        };
+        let scores = |found, centre, pse| Scores {
+            found,
+            objects: 2,
+            centre,
+            pse,
+            ..Scores::default()
+        };
+        let left = [Relation::LeftOf];
+        let right =
+            |scores: &Scores, relations: &[Relation]| Some(scores.visor(&prompt(relations))?.right);
+        let seen = scores(Some(2), Some(true), Some(1.0));
+        assert_eq!(right(&seen, &left), Some(true));
+        // An object that is missing is not where it should be.
+        let missing = scores(Some(1), None, Some(0.0));
+        assert_eq!(right(&missing, &left), Some(false));
+        // Near is none of its relations, and a text may state none.
+        for relations in [&[][..], &[Relation::Near], &[left[0], Relation::Near]] {
+            assert_eq!(right(&missing, relations), None);
+            assert_eq!(right(&scores(Some(2), None, None), relations), None);
+        }
+        // Two objects of one label, and nobody who looked.
+        assert_eq!(right(&scores(Some(2), None, None), &left), None);
+        assert_eq!(right(&scores(None, None, None), &left), None);
+    }
+
+    #[test]
+    fn one_detection_is_not_two_objects() {
+        let look = |found: &[&str]| {
+            let text = "a cat to the left of a kitten";
+            looked(text, ["cat", "kitten"], ["cat", "Cat"], found)
+        };
+        for (found, each) in [
+            (&[][..], [false, false]),
+            (&["cat"], [true, false]),
+            (&["cat", "cat"], [true, true]),
+        ] {
+            let scores = look(found);
+            assert_eq!(scores.each_found, Some(each.to_vec()));
+            assert_eq!(scores.found, Some(found.len()));
+            assert_eq!(
+                (scores.geneval, scores.centre, scores.pse, scores.hrs),
+                (None, None, None, None)
+            );
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! `prepose detect`
 
+mod asked;
+
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -7,15 +9,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use prepose::check::manifest::free_name;
-use prepose::check::vocabulary::label_of;
 use prepose::check::{Detection, json};
 use prepose::detect::{Detector, Thresholds};
 use prepose::device;
 use prepose::output::files::parent;
 use prepose::output::png::{self, Made};
 use prepose::picture::Picture;
-use prepose::prompt::compose::scene_of;
-use prepose::prompt::scene::Scene;
 use prepose_untrusted::{escaped, printable};
 use prepose_weights::TOYBOX;
 use rayon::prelude::*;
@@ -26,15 +25,17 @@ use super::detecting::DetectingArgs;
 use super::input::count;
 use super::progress::Progress;
 use super::{ERROR, OK, checker, input};
+use asked::{Input, Wanted};
 
 /// Write down what a detector sees in pictures: boxes, scores, masks.
 ///
 /// They are written as the JSON lines that `prepose score` reads.
 ///
 /// Pictures may have any name. A picture's line says what it should show if that is known, from --prompt or from a PNG made by
-/// prepose, with the objects in the detector's words.
+/// prepose, with the objects in the detector's words. Where the detector has no word for one of them, this is reported, and
+/// `prepose score` leaves the picture out if its relations need it; that is an error only with --prompt.
 ///
-/// Exit codes: 0 everything was looked at, 2 an error; what was found in the other pictures is still written.
+/// Exit codes: 0 everything was looked at, 2 an error; what was found is still written.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   prepose detect out/ -o out/detections.jsonl
@@ -83,82 +84,18 @@ struct Line<'a> {
     prompt: Option<&'a str>,
     /// In the detector's words.
     #[serde(skip_serializing_if = "Option::is_none")]
-    objects: Option<Vec<String>>,
+    objects: Option<Vec<Wanted>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     relations: Option<Vec<String>>,
+    /// What the prompt names and the detector has no word for; there are no `objects` if the relations need it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unknown_objects: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     seed: Option<u64>,
     width: usize,
     height: usize,
     detector: &'a str,
     detections: Vec<Detection>,
-}
-
-/// A picture to look at.
-struct Input {
-    id: String,
-    path: PathBuf,
-    seed: Option<u64>,
-    /// What it should show, in words, and what these say.
-    prompt: Option<String>,
-    scene: Option<Scene>,
-}
-
-impl Input {
-    /// What is known of a picture: its prompt is that of the arguments or, with what is said of its relations, its own.
-    fn new(id: String, path: PathBuf, made: Option<Made>, prompt: Option<&str>) -> Self {
-        let own = || made.as_ref()?.final_prompt().ok();
-        let given = match (&made, prompt) {
-            (Some(made), None) => &*made.request.relations,
-            _ => &[],
-        };
-        let prompt = prompt.map(str::to_owned).or_else(own);
-        let scene = (prompt.as_ref()).and_then(|prompt| scene_of(prompt, given).ok());
-        Self {
-            id,
-            path,
-            seed: made.map(|made| made.request.seed),
-            prompt,
-            scene,
-        }
-    }
-
-    /// What a detector that takes any phrase is asked for: each thing once, also where the prompt names two of them.
-    fn asked(&self) -> Vec<String> {
-        let mut asked: Vec<String> = Vec::new();
-        for object in self.scene.iter().flat_map(|scene| &scene.objects) {
-            // Without a vocabulary all phrases are known.
-            let label = label_of(None, object).unwrap_or_default();
-            if !asked.contains(&label) {
-                asked.push(label);
-            }
-        }
-        asked
-    }
-
-    /// What it should show, where names tell all of it apart: the objects in the words of a detector with this vocabulary, and
-    /// the relations.
-    fn shown(&self, vocabulary: Option<&[String]>) -> Option<(Vec<String>, Vec<String>)> {
-        let scene = self.scene.as_ref()?;
-        let label = |object| label_of(vocabulary, object).ok();
-        let objects: Vec<String> = scene.objects.iter().map(label).collect::<Option<_>>()?;
-        let unique: HashSet<&String> = objects.iter().collect();
-        // Names could not tell two dogs apart.
-        if unique.len() < objects.len() {
-            return None;
-        }
-        let relations = scene.relations.iter().map(|stated| {
-            let others: Vec<&str> = stated.objects.iter().map(|&at| &*objects[at]).collect();
-            format!(
-                "{} | {} | {}",
-                objects[stated.subject],
-                stated.relation,
-                others.join(" | ")
-            )
-        });
-        let relations = relations.collect();
-        Some((objects, relations))
-    }
 }
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
@@ -187,6 +124,8 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
             },
             pictures: 0,
             found: 0,
+            unknown: Vec::new(),
+            is_wrong: false,
         };
         let mut progress = Progress::new(inputs.len() as u64, "pictures", quiet || args.json);
         for batch in inputs.chunks(args.detecting.batch) {
@@ -214,6 +153,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
             progress.advance(batch.len() as u64);
         }
         progress.finish();
+        problems.extend(looking.tell_unknown());
         if !quiet && !args.json {
             writeln!(
                 std::io::stdout().lock(),
@@ -299,6 +239,10 @@ struct Looking<'a> {
     pictures: usize,
     /// Detections so far.
     found: usize,
+    /// Pictures whose prompts name something that the detector does not know, and what that is.
+    unknown: Vec<(String, String)>,
+    /// Whether no rule can score such a picture.
+    is_wrong: bool,
 }
 
 impl Looking<'_> {
@@ -311,16 +255,27 @@ impl Looking<'_> {
     ) -> anyhow::Result<()> {
         self.pictures += 1;
         self.found += found.len();
-        let (objects, relations) = one.shown(self.detector.vocabulary()).unzip();
+        let shown = one.shown(self.detector.vocabulary());
+        let place = one.path.display().to_string();
+        let (is_wrong, then) = match shown.objects {
+            None => (true, "`prepose score` leaves the picture out"),
+            Some(_) => (false, "`prepose score geneval` leaves the picture out"),
+        };
+        self.is_wrong |= is_wrong && !shown.unknown.is_empty();
+        let told_of = shown.unknown.iter();
+        (self.unknown).extend(told_of.map(|error| (place.clone(), format!("{error}; {then}"))));
         let told: Vec<String> = (found.iter())
             .map(|one| format!("{} {:.2}", one.label, one.score))
             .collect();
         let line = Line {
             id: &one.id,
-            file: one.path.display().to_string(),
+            file: place,
             prompt: one.prompt.as_deref(),
-            objects,
-            relations: relations.filter(|relations: &Vec<String>| !relations.is_empty()),
+            objects: shown.objects,
+            relations: shown.relations,
+            unknown_objects: (shown.unknown.into_iter())
+                .map(|error| error.object)
+                .collect(),
             seed: one.seed,
             width: picture.width,
             height: picture.height,
@@ -341,6 +296,21 @@ impl Looking<'_> {
             progress.println(&escaped(&format!("{}: {told}", one.path.display())))?;
         }
         Ok(())
+    }
+
+    /// Tells what the detector has no words for, once where it is the same: what is wrong, as the user said what should be
+    /// there, is returned, and the rest is only noted.
+    fn tell_unknown(&self) -> Vec<String> {
+        let wrong = self.args.prompt.is_some() && self.is_wrong;
+        let kind = if wrong { "error" } else { "note" };
+        let told = input::once(self.unknown.iter().map(|(place, why)| (place, why)));
+        let lines = told.into_iter();
+        let lines = lines.map(|(place, why, more)| input::line(kind, place, why, more));
+        if wrong {
+            return lines.collect();
+        }
+        lines.for_each(|line| eprintln!("{line}"));
+        Vec::new()
     }
 
     fn flush(&mut self) -> anyhow::Result<()> {

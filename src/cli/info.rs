@@ -3,14 +3,14 @@
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use prepose::output::png::{self, PngInfo};
 use prepose_untrusted::{escaped, escaped_line, open_regular, printable};
 use prepose_weights::{TOYBOX, describe_file};
 
 use super::{OK, toybox};
 
-/// Describe a file: a checkpoint, a LoRA, an autoencoder, or a picture with its request.
+/// Describe a file: a checkpoint, a LoRA, an autoencoder, what else came out of a training, or a picture with its request.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   prepose info toybox                       # the built-in checkpoint, and the objects that it can draw
@@ -48,8 +48,19 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         }
         return Ok(OK);
     }
-    let path = outcome(&args.path).unwrap_or_else(|| args.path.clone());
-    let description = describe_file(&path)?;
+    let is_training = args.path.join("training.json").is_file();
+    let outcome = is_training.then(|| outcome(&args.path)).flatten();
+    let description = match (
+        describe_file(outcome.as_ref().unwrap_or(&args.path)),
+        outcome,
+    ) {
+        (Err(_), None) if is_training => bail!(
+            "{} is the folder of a training that has not ended: nothing has come out of it yet; the command that began it \
+             goes on with it",
+            args.path.display()
+        ),
+        (description, _) => description?,
+    };
     let objects = match args.path == Path::new(TOYBOX) {
         true => Some(toybox::objects()?),
         false => None,
@@ -76,12 +87,16 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     Ok(OK)
 }
 
-/// What came out of a training, if this is the folder of one.
+/// What has come out of a training in its folder.
 fn outcome(path: &Path) -> Option<PathBuf> {
-    if !path.join("training.json").is_file() {
-        return None;
-    }
-    let files = ["lora.safetensors", "checkpoint"].map(|name| path.join(name));
+    let files = [
+        "lora.safetensors",
+        "checkpoint",
+        "gligen.safetensors",
+        "ip_adapter.safetensors",
+        "steer.safetensors",
+    ];
+    let files = files.map(|name| path.join(name));
     files.into_iter().find(|path| path.exists())
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use prepose::check::json;
 use prepose::store;
 use prepose::suite::merge::{find, merge};
+use prepose_untrusted::escaped;
 use serde_json::json;
 
 use super::OK;
@@ -15,7 +16,9 @@ use super::progress::Progress;
 /// Join the shards of a run into the run that one machine would have made.
 ///
 /// Shards that are unfinished, missing, damaged or of another run are refused, and then nothing is written. Pictures
-/// are linked where shards and run are on the same disk. The command can be killed and run again.
+/// are linked where shards and run are on the same disk. A checker's records of a second look and a judge's answers are
+/// joined as well; what is of a part alone, such as figures of picture quality, is left out and named. The command
+/// can be killed and run again.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Folders of shards, or of runs that hold some (RUN for RUN/shard-000-of-004 and the others); s3://, gs:// and az:// too
@@ -51,12 +54,21 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
             "shards": merged.shards,
             "pictures": merged.pictures,
             "copied": merged.copied,
+            "answers": merged.answers,
+            "left_out": merged.left.iter().map(ToString::to_string).collect::<Vec<_>>(),
         });
         writeln!(stdout, "{}", json::to_line(&summary)?)?;
     } else if !quiet {
+        for left in &merged.left {
+            eprintln!("note: {}", escaped(&left.to_string()));
+        }
+        let answers = match merged.answers {
+            0 => String::new(),
+            new => format!(", and {} of a judge", count(new, "answer")),
+        };
         writeln!(
             stdout,
-            "joined {} of {} in {}; files put there: {}",
+            "joined {} of {} in {}; files put there: {}{answers}",
             count(merged.pictures, "picture"),
             count(merged.shards, "shard"),
             args.out,

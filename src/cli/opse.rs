@@ -15,7 +15,7 @@ use prepose::suite::method::Method;
 use prepose::suite::plan::Job;
 use prepose::suite::run::{Runner, Watcher};
 use prepose::suite::sample::{Sample, Scores};
-use prepose::suite::sets;
+use prepose::suite::{SuitePrompt, sets};
 use serde_json::json;
 
 use super::input::count;
@@ -244,14 +244,14 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// The score of a picture.
-fn score(scores: &Scores, of: &str) -> Option<f64> {
+/// The score of a picture of `prompt`; none if the rule does not score it.
+fn score(prompt: &SuitePrompt, scores: &Scores, of: &str) -> Option<f64> {
     let truth = |value: Option<bool>| value.map(|value| f64::from(u8::from(value)));
     match of {
         "pse" => scores.pse,
         "t2i" => scores.t2i,
         // An object that is missing is not where it should be.
-        "centre" => truth(scores.centre.or(Some(false))),
+        "centre" => truth(scores.visor(prompt).map(|found| found.right)),
         "geneval" => truth(scores.geneval),
         _ => truth(scores.hrs),
     }
@@ -283,7 +283,8 @@ impl Arm {
             .collect();
         let mut known = HashMap::new();
         folder.samples(0, |sample| {
-            known.insert(sample.index, score(&sample.scores, &args.of));
+            let prompt = &plan.prompts[plan.job(sample.index).prompt];
+            known.insert(sample.index, score(prompt, &sample.scores, &args.of));
             Ok(())
         })?;
         known.extend(
@@ -349,7 +350,8 @@ impl Arm {
             ),
         };
         self.made += 1;
-        let score = score(&sample.scores, looking.of);
+        let prompt = &self.folder.plan().prompts[job.prompt];
+        let score = score(prompt, &sample.scores, looking.of);
         self.known.insert(job.index, score);
         Ok(score)
     }
@@ -357,6 +359,8 @@ impl Arm {
 
 #[cfg(test)]
 mod tests {
+    use prepose::prompt::scene::{Relation, StatedRelation};
+
     use super::*;
 
     #[test]
@@ -367,5 +371,30 @@ mod tests {
         );
         assert_eq!(words("  a  \"\"  b "), ["a", "", "b"]);
         assert!(words(" ").is_empty());
+    }
+
+    #[test]
+    fn visor_says_nothing_of_prompts_without_its_relations() {
+        let prompt = |relation: Option<Relation>| SuitePrompt {
+            relations: (relation.into_iter())
+                .map(|relation| StatedRelation::of_two(0, relation, 1))
+                .collect(),
+            ..SuitePrompt::default()
+        };
+        let scores = |found, centre, pse| Scores {
+            found: Some(found),
+            objects: 2,
+            centre,
+            pse,
+            ..Scores::default()
+        };
+        let missing = scores(1, None, Some(0.0));
+        let left = prompt(Some(Relation::LeftOf));
+        assert_eq!(score(&left, &missing, "centre"), Some(0.0));
+        let there = scores(2, Some(true), Some(1.0));
+        assert_eq!(score(&left, &there, "centre"), Some(1.0));
+        for other in [None, Some(Relation::Near)] {
+            assert_eq!(score(&prompt(other), &missing, "centre"), None);
+        }
     }
 }

@@ -237,7 +237,10 @@ impl Asked {
         let scored = self.of_texts(rule, &texts)?;
         if scored.pictures.is_empty() {
             scored.told();
-            bail!("there is no picture in {}", list(files));
+            match scored.unread.is_empty() {
+                true => bail!("there is no picture in {}", list(files)),
+                false => bail!("no picture in {} can be scored", list(files)),
+            }
         }
         Ok(scored)
     }
@@ -250,7 +253,7 @@ impl Asked {
             .flat_map(|(path, text)| self.reader.read(path, text));
         let mut cases = all.filter_map(|(place, case)| {
             let case = case.map_err(anyhow::Error::from);
-            match case.and_then(|case| self.eyes.complete(case)) {
+            match case.and_then(|case| self.eyes.complete(case.known()?)) {
                 Ok(case) => {
                     pictures.push((place, case.id.clone()));
                     Some(case)

@@ -176,16 +176,24 @@ fn tell(
     let run = prepose_untrusted::escaped(run);
     match (all.len(), left.len()) {
         (0, _) => writeln!(stdout, "{run}: all files are as they were written")?,
+        (1, 0) => writeln!(stdout, "{run}: 1 file was remade")?,
         (found, 0) => writeln!(stdout, "{run}: {found} files were remade")?,
-        (_, left) if args.mend => {
-            writeln!(stdout, "{run}: {left} files are not as they were written")?
-        }
+        (_, left) if args.mend => writeln!(stdout, "{run}: {}", damaged(left))?,
         (_, left) => writeln!(
             stdout,
-            "{run}: {left} files are not as they were written; --mend remakes what it can"
+            "{run}: {}; --mend remakes what it can",
+            damaged(left)
         )?,
     }
     Ok(())
+}
+
+/// So many files in words.
+fn damaged(files: usize) -> String {
+    match files {
+        1 => "1 file is not as it was written".into(),
+        files => format!("{files} files are not as they were written"),
+    }
 }
 
 /// Makes again what was there once.

@@ -1,5 +1,8 @@
 //! Grounding DINO as a detector: what a picture's phrases name.
 
+use std::collections::BTreeSet;
+use std::fmt::Display;
+
 use burn::tensor::{Device, Tensor, TensorData};
 use prepose_models::grounding_dino::{Grounded, GroundingDino};
 use prepose_weights::{BertTokenizer, GroundingDinoWeights, WeightsError};
@@ -20,7 +23,7 @@ const MEAN: [f32; 3] = [0.485, 0.456, 0.406];
 const STD: [f32; 3] = [0.229, 0.224, 0.225];
 
 /// Grounding DINO with the thresholds and the labels of SpatialBench-UC's wrapper: it is asked for `a dog. a cat.`, and a box has
-/// the words that its query belongs to as its label.
+/// the words that its query belongs to as its label. Where these are all the words of a phrase, the label is the phrase.
 #[derive(Debug)]
 pub struct GroundingDinoDetector {
     name: String,
@@ -64,20 +67,15 @@ impl GroundingDinoDetector {
         })
     }
 
-    /// The tokens of a question for `phrases`; none if there is no phrase.
-    fn question(&self, phrases: &[String]) -> Result<Option<Vec<u32>>, DetectError> {
-        let Some(text) = caption(phrases)? else {
-            return Ok(None);
-        };
+    /// The question for `phrases`; none if there is no phrase.
+    fn question(&self, phrases: &[String]) -> Result<Option<Question>, DetectError> {
         let most = self.network.config().max_text_len;
-        let ids = self.tokenizer.encode(&text);
-        let ids = ids.map_err(|error| DetectError::Text(error.to_string()))?;
-        match ids.len() > most {
-            true => Err(DetectError::LongText {
-                tokens: ids.len(),
+        match Question::new(&self.tokenizer, phrases)? {
+            Some(question) if question.ids.len() > most => Err(DetectError::LongText {
+                tokens: question.ids.len(),
                 most,
             }),
-            false => Ok(Some(ids)),
+            question => Ok(question),
         }
     }
 
@@ -93,27 +91,27 @@ impl GroundingDinoDetector {
         for (i, picture) in pictures.iter().enumerate() {
             let (height, width) = (picture.height, picture.width);
             let phrases = queries.get(i).map_or(&[][..], Vec::as_slice);
-            if let Some(ids) = self.question(phrases)? {
+            if let Some(question) = self.question(phrases)? {
                 let size = resized([height, width], self.sides);
-                asked.push((i, (ids, size)));
+                asked.push((i, (question, size)));
             }
         }
         let groups = alike(asked);
-        let mut looks: Vec<(&[u32], &[usize])> = Vec::new();
+        let mut looks: Vec<(&Question, &[usize])> = Vec::new();
         let mut reading = Reading::default();
-        for ((ids, size), places) in &groups {
+        for ((question, size), places) in &groups {
             for places in places.chunks(TOGETHER) {
                 let some: Vec<&Picture> = places.iter().map(|i| pictures[*i]).collect();
-                let Grounded { logits, boxes, .. } = self.look(&some, *size, ids);
+                let Grounded { logits, boxes, .. } = self.look(&some, *size, &question.ids);
                 reading = reading.with(logits).with(boxes);
-                looks.push((ids, places));
+                looks.push((question, places));
             }
         }
         let read = reading.numbers();
-        for ((ids, places), numbers) in looks.into_iter().zip(read.as_chunks::<2>().0) {
+        for ((question, places), numbers) in looks.into_iter().zip(read.as_chunks::<2>().0) {
             let each = of_each(numbers, places.len());
             for (i, (logits, boxes)) in places.iter().zip(each) {
-                found[*i] = self.detections(logits, boxes, pictures[*i], ids)?;
+                found[*i] = self.detections(logits, boxes, pictures[*i], question)?;
             }
         }
         Ok(found)
@@ -138,13 +136,13 @@ impl GroundingDinoDetector {
         logits: &[f32],
         boxes: &[f32],
         picture: &Picture,
-        ids: &[u32],
+        question: &Question,
     ) -> Result<Vec<Detection>, DetectError> {
         let (boxes, _) = boxes.as_chunks::<4>();
         let tokens = (logits.len() / boxes.len().max(1)).max(1);
         let mut found: Vec<Detection> = Vec::new();
         for (logits, at) in logits.chunks(tokens).zip(boxes) {
-            found.extend(self.detection(logits, *at, picture, ids)?);
+            found.extend(self.detection(logits, *at, picture, question)?);
         }
         best_first(&mut found);
         Ok(found)
@@ -156,7 +154,7 @@ impl GroundingDinoDetector {
         logits: &[f32],
         at: [f32; 4],
         picture: &Picture,
-        ids: &[u32],
+        question: &Question,
     ) -> Result<Option<Detection>, DetectError> {
         let best = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let score = f64::from(probability(best));
@@ -165,9 +163,9 @@ impl GroundingDinoDetector {
         if !above {
             return Ok(None);
         }
-        let mut label = self.named(logits, ids, self.text_threshold)?;
+        let mut label = self.named(logits, question, self.text_threshold)?;
         if self.weak && label.is_empty() {
-            label = self.named(logits, ids, score / 2.0)?;
+            label = self.named(logits, question, score / 2.0)?;
         }
         Ok(Some(Detection {
             label,
@@ -177,17 +175,66 @@ impl GroundingDinoDetector {
         }))
     }
 
-    /// The words whose scores are above `least`.
-    fn named(&self, logits: &[f32], ids: &[u32], least: f64) -> Result<String, DetectError> {
+    /// The words whose scores are above `least`, or the phrase whose words they all are.
+    fn named(
+        &self,
+        logits: &[f32],
+        question: &Question,
+        least: f64,
+    ) -> Result<String, DetectError> {
         // The first token is never part of a label.
-        let words = ids.iter().zip(logits).skip(1);
+        let words = question.ids.iter().zip(logits).skip(1);
         let words: Vec<u32> = words
             .filter(|(_, logit)| f64::from(probability(**logit)) > least)
             .map(|(id, _)| *id)
             .collect();
-        let text = self.tokenizer.decode(&words);
-        let text = text.map_err(|error| DetectError::Text(error.to_string()))?;
-        Ok(label(&text))
+        let text = self.tokenizer.decode(&words).map_err(no_text)?;
+        Ok(question.as_asked(label(&text)))
+    }
+}
+
+fn no_text(error: impl Display) -> DetectError {
+    DetectError::Text(error.to_string())
+}
+
+/// What is asked about pictures.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Question {
+    /// The tokens of its text.
+    ids: Vec<u32>,
+    /// The phrases, trimmed and in lower case, each after the label that all of its words make: tokens have no accents and
+    /// stand apart from signs, so that a `t-shirt` is a `t - shirt` there.
+    phrases: BTreeSet<(String, String)>,
+}
+
+impl Question {
+    /// The question for `phrases`; none if there is no phrase.
+    fn new(tokenizer: &BertTokenizer, phrases: &[String]) -> Result<Option<Self>, DetectError> {
+        let Some(text) = caption(phrases)? else {
+            return Ok(None);
+        };
+        let ids = tokenizer.encode(&text).map_err(no_text)?;
+        let mut labelled = BTreeSet::new();
+        for phrase in phrases {
+            let own = tokenizer.encode(&asked(phrase)?).map_err(no_text)?;
+            // Without the tokens before and behind every text.
+            let own = own.get(1..own.len().saturating_sub(1)).unwrap_or_default();
+            let own = tokenizer.decode(own).map_err(no_text)?;
+            labelled.insert((label(&own), phrase.trim().to_lowercase()));
+        }
+        Ok(Some(Self {
+            ids,
+            phrases: labelled,
+        }))
+    }
+
+    /// A label as the one phrase was asked that has it; the label itself if none has, or several.
+    fn as_asked(&self, label: String) -> String {
+        let mut phrases = self.phrases.iter().filter(|(own, _)| *own == label);
+        match (phrases.next(), phrases.next()) {
+            (Some((_, phrase)), None) => phrase.clone(),
+            _ => label,
+        }
     }
 }
 
@@ -195,18 +242,23 @@ impl GroundingDinoDetector {
 fn caption(phrases: &[String]) -> Result<Option<String>, DetectError> {
     let mut all: Vec<String> = Vec::new();
     for phrase in phrases {
-        // A full stop or a question mark within a phrase would end it.
-        let words = phrase.to_lowercase().replace(['.', '?'], " ");
-        let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
-        if words.is_empty() {
-            return Err(DetectError::EmptyPhrase(phrase.clone()));
-        }
-        let question = format!("a {words}.");
+        let question = asked(phrase)?;
         if !all.contains(&question) {
             all.push(question);
         }
     }
     Ok((!all.is_empty()).then(|| all.join(" ")))
+}
+
+/// The part of a question that asks for one phrase.
+fn asked(phrase: &str) -> Result<String, DetectError> {
+    // A full stop or a question mark within a phrase would end it.
+    let words = phrase.to_lowercase().replace(['.', '?'], " ");
+    let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
+    match words.is_empty() {
+        true => Err(DetectError::EmptyPhrase(phrase.to_owned())),
+        false => Ok(format!("a {words}.")),
+    }
 }
 
 /// A label as SpatialBench-UC's wrapper cleans it: lower case, without one article before and one full stop behind.
@@ -271,6 +323,8 @@ impl Detector for GroundingDinoDetector {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -305,6 +359,39 @@ mod tests {
         ] {
             assert_eq!(label(text), want);
         }
+    }
+
+    #[test]
+    fn labels_are_the_phrases_that_were_asked() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
+        let weights = GroundingDinoWeights::open(&folder.join("eyes/grounding-dino/model"));
+        let weights = weights.unwrap();
+        let ask = |phrases: &[&str]| {
+            let phrases: Vec<String> = phrases.iter().map(ToString::to_string).collect();
+            let question = Question::new(weights.tokenizer(), &phrases)
+                .unwrap()
+                .unwrap();
+            move |label: &str| question.as_asked(label.into())
+        };
+        let given = ask(&["teddy-bear", "Cól", "cow'x", "co. il", " Fire Hydrant "]);
+        for (label, phrase) in [
+            ("teddy - bear", "teddy-bear"),
+            ("col", "cól"),
+            ("cow ' x", "cow'x"),
+            ("co il", "co. il"),
+            ("fire hydrant", "fire hydrant"),
+            // Of several phrases, of a part of one, of none.
+            ("fire hydrant. a col", "fire hydrant. a col"),
+            ("fire", "fire"),
+            ("- bear", "- bear"),
+            ("dog", "dog"),
+            ("", ""),
+        ] {
+            assert_eq!(given(label), phrase);
+        }
+        // Nobody can say which of the two it is.
+        let given = ask(&["cól", "col", "cat", "CAT"]);
+        assert_eq!((given("col"), given("cat")), ("col".into(), "cat".into()));
     }
 
     #[test]

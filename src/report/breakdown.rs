@@ -37,8 +37,14 @@ fn lacks(record: &Record, object: &str) -> (bool, bool) {
     let reason = record.verdict_reason.as_deref().unwrap_or_default();
     let missing = reason.strip_prefix("missing: ");
     let missing = missing.is_some_and(|names| names.split(", ").any(|name| name == object));
-    let several = reason.strip_prefix("ambiguous: multiple ");
-    (missing, several == Some(object))
+    let ambiguous = reason.strip_prefix("ambiguous: ").and_then(|why| {
+        let several = why.strip_prefix("multiple ");
+        several.or_else(|| {
+            why.strip_prefix("both are ")?
+                .strip_suffix(" to the detector")
+        })
+    });
+    (missing, ambiguous == Some(object))
 }
 
 /// Everything that a relation's verdict counts for.

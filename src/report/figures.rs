@@ -5,7 +5,7 @@ mod searches;
 mod verdicts;
 
 use super::bootstrap::Rates;
-use super::model::Report;
+use super::model::{Counted, Report};
 use super::paired::Pair;
 use prepose_check::audit::plot as audit;
 use prepose_draw::plot::{Drawing, NARROW, Plot, WIDTH};
@@ -43,10 +43,14 @@ pub fn all(
         });
     };
     let checked = report.checked();
+    let counted = report.counted();
+    let what = counted.as_str();
     if !checked.is_empty() {
         add(
             "pass_rate",
-            "Dots: passes of all pictures. Lines: 95 % bootstrap intervals; prompts are drawn again, not pictures.",
+            &format!(
+                "Dots: passes of all {what}. Lines: 95 % bootstrap intervals; prompts are drawn again, not {what}."
+            ),
             verdicts::pass_rate(&checked, rates),
         );
         if let Some(plot) = verdicts::differences(&checked, pairs) {
@@ -59,13 +63,19 @@ pub fn all(
         }
         add(
             "coverage_accuracy",
-            "How much the checker decides, and how much of that passes. Lines: 95 % bootstrap intervals.",
-            verdicts::coverage_accuracy(&checked, rates),
+            &format!(
+                "How much the checker decides{}, and how much of that passes. Lines: 95 % bootstrap intervals.",
+                match counted {
+                    Counted::Pictures => "",
+                    Counted::Relations => " of all relations",
+                }
+            ),
+            verdicts::coverage_accuracy(&checked, rates, what),
         );
         add(
             "abstentions",
-            "What the checker says of all pictures, and where it says nothing, why.",
-            verdicts::abstentions(&checked),
+            &format!("What the checker says of all {what}, and where it says nothing, why."),
+            verdicts::abstentions(&checked, what),
         );
         if let Some(drawing) = verdicts::counterfactual(&checked) {
             add(
@@ -93,8 +103,8 @@ pub fn all(
         );
         add(
             "confidence_histogram",
-            "How sure the checker is of the pictures that it decides.",
-            confidence::histogram(&checked),
+            &format!("How sure the checker is of the {what} that it decides."),
+            confidence::histogram(&checked, what),
         );
     }
     for (name, drawing) in searches::all(report) {

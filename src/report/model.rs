@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::judged::Judged;
 use super::lines::Segmentation;
 use super::quality::Assessment;
+use super::source::MissingShards;
 use prepose_check::audit::labels::Label;
 use prepose_check::prompt::SuitePrompt;
 use prepose_check::sample::Scores;
@@ -36,6 +37,8 @@ pub struct RunInfo {
     pub locations: Vec<String>,
     /// `run.json`, without which shard it is.
     pub config: Option<Value>,
+    /// Shards of it that are not here, if some are.
+    pub missing: Option<MissingShards>,
     /// `provenance/*.json`, by their names.
     pub provenance: Vec<(String, Value)>,
     /// What a judge says of its pictures; of shards, of each.
@@ -101,6 +104,25 @@ impl Place {
             false => (Path::new(&location).join(&self.folder).join(file))
                 .to_string_lossy()
                 .into_owned(),
+        }
+    }
+}
+
+/// What a checker's records are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counted {
+    /// No picture has several.
+    Pictures,
+    /// Some pictures have several.
+    Relations,
+}
+
+impl Counted {
+    /// In a text.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pictures => "pictures",
+            Self::Relations => "relations",
         }
     }
 }
@@ -235,6 +257,16 @@ impl Report {
             .collect()
     }
 
+    /// What the checker's tables and plots count: its records, of which a picture has one for each relation of its
+    /// prompt.
+    pub(crate) fn counted(&self) -> Counted {
+        let mut pictures = self.methods.iter().flat_map(|method| &method.pictures);
+        match pictures.any(|picture| picture.records.len() > 1) {
+            true => Counted::Relations,
+            false => Counted::Pictures,
+        }
+    }
+
     /// What a reader has to know before comparing the methods.
     pub fn caveats(&self) -> Vec<String> {
         let checked = self.checked();
@@ -256,6 +288,15 @@ impl Report {
                 self.ambiguous_labels
             ));
         }
+        caveats.extend(self.runs.iter().filter_map(|run| {
+            let missing = run.missing.as_ref()?;
+            Some(format!(
+                "{} has {} shards, and this report lacks no. {}.",
+                run.name(),
+                missing.count,
+                missing.named()
+            ))
+        }));
         caveats.extend(self.methods.iter().filter_map(|method| {
             let [width, height] = self.runs[method.run].asked_size()?;
             let other = |picture: &&Picture| picture.size.is_some_and(|size| size != [width, height]);

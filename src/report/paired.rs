@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::bootstrap::{Bootstrap, Estimate};
 use super::model::{Method, Picture, Report};
-use super::stats::found;
 use prepose_check::python_random::PythonRandom;
 use prepose_check::spatialbench::Verdict;
 use prepose_draw::table::{Cell, Table};
@@ -30,7 +29,7 @@ const MEASURES: [Measure; 3] = [
         name: "VISOR_uncond",
         of: |report, _, picture| {
             let prompt = &report.prompts.list()[picture.prompt];
-            let found = found(prompt, picture.scores.as_ref()?)?;
+            let found = picture.scores.as_ref()?.visor(prompt)?;
             Some(f64::from(u8::from(found.right)))
         },
     },

@@ -1,7 +1,7 @@
 //! What searching longer brings: methods that try several noises, by how many.
 
 use super::model::{Method, Report};
-use super::stats::{found, mean};
+use super::stats::mean;
 use prepose_check::spatialbench::Counts;
 use prepose_draw::table::{Cell, Table};
 
@@ -91,7 +91,7 @@ fn point(report: &Report, method: &Method, family: &str) -> Option<Point> {
     let seen = || scored().filter(|scored| scored.found.is_some());
     let right = method.pictures.iter().filter_map(|picture| {
         let prompt = &report.prompts.list()[picture.prompt];
-        let found = found(prompt, picture.scores.as_ref()?)?;
+        let found = picture.scores.as_ref()?.visor(prompt)?;
         Some(f64::from(u8::from(found.right)))
     });
     let verdicts = method.pictures.iter().filter_map(|p| method.verdict(p));

@@ -3,7 +3,7 @@
 use super::breakdown;
 use super::model::{Method, Report};
 use super::scaling;
-use super::stats::{found, mean};
+use super::stats::mean;
 use super::titled::{Tables, name};
 use prepose_check::rules::visor;
 use prepose_check::sample::Scores;
@@ -86,7 +86,7 @@ fn visor(report: &Report, methods: &[&Method]) -> Table {
     let rows = methods.iter().filter_map(|method| {
         let counted = seen(method).filter_map(|(prompt, scored)| {
             let prompt = &prompts[prompt];
-            Some((prompt.prompt_id.as_str(), found(prompt, scored)?))
+            Some((prompt.prompt_id.as_str(), scored.visor(prompt)?))
         });
         let scores = visor::scores(counted, false);
         let percent = |value: Option<f64>| value.map_or(Cell::Empty, |v| Cell::Rate(v / 100.0));

@@ -3,6 +3,7 @@
 mod damage;
 mod folder;
 mod method;
+mod shards;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use folder::Found;
 use method::Reading;
 use prepose_check::audit::labels::Label;
 use prepose_store::{self as store, Store};
+pub use shards::MissingShards;
 
 /// Reads runs, folders of single methods, folders of methods as SpatialBench-UC released them, and shards, which are put
 /// together. `labels` may be of pictures of all runs, and count before those in a run or beside it, which are of its pictures; a
@@ -120,6 +122,15 @@ fn read_group(
         provenance.extend(found.provenance()?);
         judged.extend(found.judged()?);
     }
+    let missing = shards::missing(group);
+    // A shard that was asked for by itself is a run of its own; several are of the whole one.
+    let is_alone = group.len() == 1 && group[0].is_given_shard();
+    if missing.is_some() && !is_alone {
+        for method in &mut report.methods[first..] {
+            let all = group[0].planned_in_all();
+            method.planned = all.map(|all| all.saturating_sub(method.refused.len()));
+        }
+    }
     if group.iter().any(|found| found.config.is_some()) {
         for method in &mut report.methods[first..] {
             in_order(method);
@@ -128,6 +139,7 @@ fn read_group(
     report.runs.push(RunInfo {
         locations: group.iter().map(Found::location).collect(),
         config: group[0].config.clone(),
+        missing,
         provenance,
         judged,
     });

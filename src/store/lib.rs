@@ -119,6 +119,15 @@ pub trait Store: Send + Sync {
     /// It cannot be written; nothing is left of it.
     fn put_new(&self, name: &str, bytes: &[u8]) -> Result<bool, StoreError>;
 
+    /// Refuses, before anything is written, a name that nothing can be written to: it, or a folder on its way, leads out
+    /// of the store.
+    ///
+    /// # Errors
+    /// [`StoreError::Name`], [`StoreError::Link`].
+    fn check_place(&self, name: &str) -> Result<(), StoreError> {
+        check_name(name)
+    }
+
     /// Every file below `folder` (all files for an empty name), in the order of their names.
     ///
     /// # Errors

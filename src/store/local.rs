@@ -183,6 +183,10 @@ impl Store for LocalStore {
         }
     }
 
+    fn check_place(&self, name: &str) -> Result<(), StoreError> {
+        self.own_path("write", name).map(drop)
+    }
+
     fn list(&self, folder: &str) -> Result<Vec<Entry>, StoreError> {
         let path = match folder {
             "" => self.root.clone(),
@@ -299,6 +303,7 @@ mod tests {
             store.put("psg/samples/thesis.txt", b""),
             store.put_new("psg/samples/new", b"").map(drop),
             store.remove("psg/samples/thesis.txt"),
+            store.check_place("psg/samples/a/b"),
         ] {
             let error = done.unwrap_err().to_string();
             assert!(error.contains("psg/samples is a link"), "{error}");
@@ -311,6 +316,7 @@ mod tests {
         // The run's own folder may be a link.
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(&root, &link).unwrap();
+        LocalStore::new(&link).check_place("a/b").unwrap();
         LocalStore::new(&link).put("a/b", b"1").unwrap();
         assert_eq!(store.get("a/b").unwrap().unwrap(), b"1");
     }

@@ -26,6 +26,7 @@ use crate::store::ledger::{Ledger, Listed, Look};
 
 pub use claim::News;
 pub use error::FolderError;
+pub(in crate::suite) use fold::provenance_of;
 pub(in crate::suite) use received::RECEIVED;
 pub(in crate::suite) use state::Finished;
 

@@ -226,6 +226,30 @@ fn the_papers_preset_is_its_sampling_and_decisions() {
         (&json!(2), &json!(7.5))
     );
     assert_eq!(sampling["scheduler"], "unipc", "{run}");
+    // How pictures from elsewhere are made is not the preset's to say.
+    let there = [
+        "run",
+        "spatialbench-uc",
+        "--preset",
+        "paper",
+        "--checker",
+        "toybox",
+        "--secondary",
+        "none",
+        "--known-objects",
+        "--limit",
+        "1",
+        "--seeds",
+        "0",
+        "--pictures",
+        "made/prompt-only",
+        "--device",
+        "flex",
+        "--out",
+        "measured",
+    ];
+    let output = prepose_in(place.path(), &there);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let other = ["run", "visor", "--preset", "paper", "--out", "other"];
     let output = prepose_in(place.path(), &other);
     assert_eq!(output.status.code(), Some(2));

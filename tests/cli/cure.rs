@@ -191,6 +191,7 @@ fn what_makes_no_sense_is_refused() {
     refused("--shard 0/2", &["no shards"]);
     refused("--lora a.safetensors", &["--lora changes the checkpoint"]);
     refused("--by exchange,exchange", &["names the same one twice"]);
+    refused("--by mirror,exchange,mirror", &["names the same one twice"]);
     refused("--by turning", &["turning", "mirror", "exchange"]);
     refused("--most-prompts 1", &["--most-prompts is 1"]);
     refused("--suite spatialbench-uc", &["do not just name two objects"]);

@@ -136,6 +136,81 @@ fn lines_go_where_they_are_wanted() {
     assert_eq!(seen[0]["detector"], "toybox");
 }
 
+/// What a prompt asks for is in the line as the detector calls it: as often as the prompt says, and not at all where it has no
+/// word for something. What `score` makes of it.
+#[test]
+fn lines_ask_for_what_the_prompt_says() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path();
+    put(folder);
+    let seen = |prompt: &str, code: i32| {
+        let args = ["pictures/plain.webp", "--checker", "toybox"];
+        let output = detect(
+            folder,
+            &[&args[..], &["--prompt", prompt, "-o", "seen.jsonl"]].concat(),
+        );
+        assert_eq!(output.status.code(), Some(code), "{}", stderr(&output));
+        let text = fs::read_to_string(folder.join("seen.jsonl")).unwrap();
+        (lines(&text).remove(0), stderr(&output))
+    };
+    let scored = |rule: &str| {
+        let output = prepose_in(folder, &["score", rule, "seen.jsonl", "--json"]);
+        (output.status.code(), stdout(&output), stderr(&output))
+    };
+    let (line, told) = seen("a dog to the left of a unicorn", 2);
+    let part = "plain.webp: the checker does not know \"unicorn\"";
+    assert!(told.contains(part), "{told}");
+    assert_eq!(line["unknown_objects"], serde_json::json!(["unicorn"]));
+    assert!(line.get("objects").is_none() && line.get("relations").is_none());
+    assert!(!line["detections"].as_array().unwrap().is_empty());
+    for rule in ["visor", "geneval", "t2i-compbench"] {
+        let (code, said, told) = scored(rule);
+        assert_eq!(code, Some(2), "{rule}: {said}");
+        assert!(told.contains("does not know unicorn"), "{rule}: {told}");
+    }
+    // What no relation needs leaves out only where all objects must be there.
+    let (line, told) = seen("a dog to the left of a cat, and a unicorn", 0);
+    let part = "\"unicorn\"";
+    assert!(told.starts_with("note: ") && told.contains(part), "{told}");
+    assert_eq!(
+        line["objects"],
+        serde_json::json!(["dog", "cat", "unicorn"])
+    );
+    assert_eq!(
+        line["relations"],
+        serde_json::json!(["dog | left of | cat"])
+    );
+    for (rule, code) in [("visor", 0), ("t2i-compbench", 0), ("geneval", 2)] {
+        let (scored, said, told) = scored(rule);
+        assert_eq!(scored, Some(code), "{rule}: {said} {told}");
+    }
+    // One word for both: what must tell them apart says so.
+    let (line, _) = seen("a cat to the left of a kitten", 0);
+    assert_eq!(line["objects"], serde_json::json!(["cat", "cat"]));
+    assert_eq!(line["relations"][0], "cat | left of | cat#2");
+    for rule in ["visor", "geneval", "pse"] {
+        let (code, said, told) = scored(rule);
+        assert_eq!(code, Some(2), "{rule}: {said}");
+        assert!(told.contains("cannot tell them apart"), "{rule}: {told}");
+    }
+    // There is one dog.
+    for (prompt, count, right) in [
+        (
+            "two dogs",
+            serde_json::json!({"name": "dog", "count": 2}),
+            0.0,
+        ),
+        ("a dog", serde_json::json!("dog"), 1.0),
+    ] {
+        let (line, _) = seen(prompt, 0);
+        assert_eq!(line["objects"], serde_json::json!([count]));
+        let (code, said, told) = scored("geneval");
+        assert_eq!(code, Some(0), "{told}");
+        let said: Value = serde_json::from_str(&said).unwrap();
+        assert_eq!(said["pictures"][0]["score"], right, "{prompt}: {said}");
+    }
+}
+
 #[test]
 fn what_cannot_be_looked_at_is_told_and_the_rest_is_done() {
     let folder = tempfile::tempdir().unwrap();
@@ -233,11 +308,12 @@ fn what_finds_only_what_it_is_asked_for_is_asked() {
     let one = lines(&stdout(&one));
     assert_eq!(one[0]["objects"], serde_json::json!(["corgi"]));
     assert!(!one[0]["detections"].as_array().unwrap().is_empty());
-    // Names cannot tell two of them apart, but they are looked for.
+    // Names cannot tell two of them apart, which is for the rules to say, but they are looked for.
     let two = with(&["--prompt", "a corgi to the left of a corgi"]);
     assert_eq!(two.status.code(), Some(0), "{}", stderr(&two));
     let two = lines(&stdout(&two));
-    assert!(two[0].get("objects").is_none(), "{}", two[0]);
+    assert_eq!(two[0]["objects"], serde_json::json!(["corgi", "corgi"]));
+    assert_eq!(two[0]["relations"][0], "corgi | left of | corgi#2");
     assert_eq!(two[0]["detections"], one[0]["detections"]);
     // Nothing says what to look for.
     for (more, part) in [

@@ -91,6 +91,57 @@ fn pairs_are_proposed_checked_and_kept() {
 }
 
 #[test]
+fn what_is_there_and_came_of_no_notes_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let stub = Stub::start(|asked| {
+        Reply::chat(&match agent(asked) {
+            "scout" => json!({"candidates": [], "notes": ""}).to_string(),
+            "critic" => json!({"directives": [], "scores": {}}).to_string(),
+            _ => json!({"pairs": [
+                pair("Q key", "P key", "keyboard", "The Q key and the P key on a keyboard."),
+                pair("liver", "spleen", "anatomy", "The liver and the spleen in a body."),
+            ]})
+            .to_string(),
+        })
+    })
+    .unwrap();
+    let [out, notes] = ["pairs.jsonl", "pairs.pairs.jsonl"].map(|name| folder.join(name));
+    let refused = |text: &str, fragment: &str| {
+        fs::write(&out, text).unwrap();
+        let asked = stub.asked().len();
+        let output = propose(folder, &stub, &["--pairs", "2"]);
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        let told = stderr(&output);
+        assert!(
+            told.contains(fragment) && told.contains("move it away"),
+            "{told}"
+        );
+        assert_eq!(stub.asked().len(), asked);
+        assert_eq!(fs::read_to_string(&out).unwrap(), text);
+    };
+    // A set of somebody's own.
+    let own = "{\"prompt\": \"a dog left of a cat\"}\n";
+    refused(own, "no pairs in pairs.pairs.jsonl");
+    assert!(!notes.exists());
+    fs::remove_file(&out).unwrap();
+    let output = propose(folder, &stub, &["--pairs", "2"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let whole = fs::read_to_string(&out).unwrap();
+    // A person's own choice of the pairs.
+    let (first, rest) = whole.split_at(whole.match_indices('\n').nth(1).unwrap().0 + 1);
+    refused(rest, "not what comes of the pairs in pairs.pairs.jsonl");
+    refused(own, "not what comes of the pairs in pairs.pairs.jsonl");
+    // A kill between the two files leaves fewer pairs in --out than in the notes, or none of them.
+    for left in [first, ""] {
+        fs::write(&out, left).unwrap();
+        let output = propose(folder, &stub, &["--pairs", "2"]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert_eq!(fs::read_to_string(&out).unwrap(), whole);
+    }
+}
+
+#[test]
 fn what_a_server_says_instead_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

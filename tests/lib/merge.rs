@@ -7,14 +7,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use prepose::check::spatialbench::read_records;
+use prepose::judge::book::{Book, Entry, entries};
 use prepose::output::manifest::ManifestLine;
 use prepose::prompt::scene::StatedRelation;
 use prepose::store::ledger::{LEDGER, Look};
-use prepose::store::{LocalStore, Store};
+use prepose::store::{LocalStore, Store, StoreError};
 use prepose::suite::Suite;
 use prepose::suite::SuitePrompt;
 use prepose::suite::folder::RunFolder;
-use prepose::suite::merge::{MergeError, Merged, find, merge};
+use prepose::suite::merge::{MergeError, Merged, Why, find, merge};
 use prepose::suite::plan::{Job, Plan, RunConfig};
 use prepose::suite::sample::{Sample, Scores};
 use serde_json::json;
@@ -569,6 +570,319 @@ fn shards_grow() {
         "{error}"
     );
     assert_same(&path("out"), &path("whole"));
+}
+
+/// Puts a file into a folder of a run.
+fn put(run: &Path, name: &str, text: &str) {
+    let store = LocalStore::new(run);
+    store.put(name, text.as_bytes()).unwrap();
+}
+
+fn text(run: &Path, name: &str) -> Option<String> {
+    let bytes = LocalStore::new(run).get(name).unwrap();
+    bytes.map(|bytes| String::from_utf8(bytes).unwrap())
+}
+
+/// What the joined run does not get, by name.
+fn left(merged: Merged) -> Vec<(String, usize, Why)> {
+    let left = merged.left.into_iter();
+    left.map(|one| (one.name, one.others, one.why)).collect()
+}
+
+/// What somebody measured of a shard's pictures is not of the run's, and is not taken for it.
+#[test]
+fn what_is_of_a_part_is_left_out_and_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let (run, out) = (folder.path().join("run"), folder.path().join("out"));
+    make(&folder.path().join("whole"), plan(None), 100);
+    shards(&run, 2);
+    let shard = |index: usize| run.join(format!("shard-00{index}-of-002"));
+    put(&shard(0), "plain/quality/figures.json", "[]");
+    put(&shard(1), "plain/quality/figures.json", "[]");
+    put(&shard(1), "plain/quality/clip-1/000000.safetensors", "");
+    put(&shard(1), "audit/labels_filled.json", "[]");
+    put(&shard(1), "other/refused/other_p9_seed0000.json", "{}");
+    put(&shard(1), "other/notes.txt", "mine");
+    // A book of answers of another judge, and answers of other rules beside no records.
+    put(&shard(0), "judged/other/answers.jsonl", "");
+    put(&shard(0), "plain/eval_near/rules.jsonl", "");
+    put(&out, "plain/quality/figures.json", "[1]");
+    // A run writes these itself.
+    put(&shard(0), "plain/received/something", "");
+    let merged = join(&[&run], &out).unwrap();
+    let told = merged.left.iter().map(ToString::to_string);
+    let told = told.collect::<Vec<_>>().join("\n");
+    assert_eq!(
+        left(merged),
+        [
+            ("audit".to_string(), 0, Why::Foreign),
+            ("judged/other".to_string(), 0, Why::Foreign),
+            ("other/notes.txt".to_string(), 0, Why::Foreign),
+            ("plain/eval_near/rules.jsonl".to_string(), 0, Why::Foreign),
+            ("plain/quality".to_string(), 1, Why::Quality),
+        ]
+    );
+    assert!(
+        told.contains("plain/quality in ") && told.contains("-000-of-002 and in another shard ("),
+        "{told}"
+    );
+    assert_eq!(
+        text(&out, "other/refused/other_p9_seed0000.json").as_deref(),
+        Some("{}")
+    );
+    // What the joined run has from before is nobody's to take away, and is told of.
+    let stays = |line: &&str| line.ends_with("is from before, and stays");
+    let staying: Vec<&str> = told.lines().filter(stays).collect();
+    assert!(
+        staying.len() == 1 && staying[0].contains("plain/quality"),
+        "{told}"
+    );
+    fs::remove_dir_all(out.join("plain/quality")).unwrap();
+    fs::remove_dir_all(out.join("other/refused")).unwrap();
+    assert_same(&out, &folder.path().join("whole"));
+}
+
+/// Records of a second look are joined like the run's own where all shards have them, and else left where they are.
+#[test]
+fn a_second_look_is_joined_if_it_is_of_all_pictures() {
+    let folder = tempfile::tempdir().unwrap();
+    let (run, out) = (folder.path().join("run"), folder.path().join("out"));
+    shards(&run, 2);
+    let shard = |index: usize| run.join(format!("shard-00{index}-of-002"));
+    let own = |index: usize, method: &str| {
+        text(&shard(index), &format!("{method}/eval/per_sample.jsonl")).unwrap()
+    };
+    for index in 0..2 {
+        let again = own(index, "plain").replace("\"conf\": ", "\"more\": 1, \"conf\": ");
+        put(&shard(index), "plain/eval_again/per_sample.jsonl", &again);
+        put(
+            &shard(index),
+            "plain/eval_again/checker_config.yaml",
+            "a: 2\n",
+        );
+        let overlay = format!("plain/eval_again/overlays/{index}.png");
+        put(&shard(index), &overlay, "drawn");
+        put(
+            &shard(index),
+            "other/eval_new/per_sample.jsonl",
+            &own(index, "other"),
+        );
+        let settings = format!("a: {index}\n");
+        put(
+            &shard(index),
+            "other/eval_new/checker_config.yaml",
+            &settings,
+        );
+    }
+    // A detector that does not know what one of the prompts names.
+    for index in 0..2 {
+        let known = |line: &&str| !line.contains("_p2_");
+        let all = own(index, "plain");
+        let lines: Vec<&str> = all.lines().filter(known).collect();
+        assert!(!lines.is_empty() && lines.len() < all.lines().count());
+        let file = "plain/eval_few/per_sample.jsonl";
+        put(&shard(index), file, &(lines.join("\n") + "\n"));
+    }
+    // Figures of a part, as earlier versions left them in the joined run.
+    put(&out, "plain/eval_again/metrics.json", "{}");
+    let before = own(0, "other");
+    put(&shard(0), "other/eval_half/per_sample.jsonl", &before);
+    let some: Vec<&str> = before.lines().take(1).collect();
+    put(
+        &shard(0),
+        "other/eval_cut/per_sample.jsonl",
+        &(some.join("\n") + "\n"),
+    );
+    put(
+        &shard(1),
+        "other/eval_cut/per_sample.jsonl",
+        &own(1, "other"),
+    );
+    put(&shard(1), "other/eval_torn/per_sample.jsonl", "{\n");
+    for _ in 0..2 {
+        let merged = join(&[&run], &out).unwrap();
+        let left = left(merged);
+        let names: Vec<&str> = left.iter().map(|(name, ..)| name.as_str()).collect();
+        let all = [
+            "other/eval_cut",
+            "other/eval_half",
+            "other/eval_new",
+            "other/eval_torn",
+        ];
+        assert_eq!(names, all);
+        assert!(matches!(&left[0].2, Why::Silent(id) if id.starts_with("other_p")));
+        assert!(matches!(&left[1].2, Why::Lacking(shard) if shard.ends_with("shard-001-of-002")));
+        assert_eq!(left[2].2, Why::Settings);
+        assert!(matches!(&left[3].2, Why::Broken(shard) if shard.ends_with("shard-001-of-002")));
+        for name in all {
+            assert!(!out.join(name).exists(), "{name}");
+        }
+        let joined = text(&out, "plain/eval_again/per_sample.jsonl").unwrap();
+        let as_own = joined.replace("\"more\": 1, ", "");
+        assert_ne!(joined, as_own);
+        assert_eq!(text(&out, "plain/eval/per_sample.jsonl").unwrap(), as_own);
+        let few = text(&out, "plain/eval_few/per_sample.jsonl").unwrap();
+        assert!(few.contains("plain_p1_seed0000") && few.contains("plain_p1_seed0007"));
+        let metrics = |eval: &str| text(&out, &format!("plain/{eval}/metrics.json"));
+        assert_eq!(metrics("eval_again"), metrics("eval"));
+        let settings = text(&out, "plain/eval_again/checker_config.yaml");
+        assert_eq!(settings.as_deref(), Some("a: 2\n"));
+        assert!(out.join("plain/eval_again/overlays/1.png").exists());
+    }
+}
+
+/// An answer of a judge, who was paid for it.
+fn answer(key: &str) -> Entry {
+    Entry {
+        key: key.into(),
+        question: "q".into(),
+        model: "m".into(),
+        picture: "p".into(),
+        system: None,
+        text: "What is there?".into(),
+        settings: json!({}),
+        answer: format!("the answer to {key}"),
+        thoughts: None,
+        end: serde_json::from_value(json!("stop")).unwrap(),
+        prompt_tokens: 1,
+        answer_tokens: 1,
+    }
+}
+
+#[test]
+fn no_answer_of_a_judge_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let (run, out) = (folder.path().join("run"), folder.path().join("out"));
+    shards(&run, 2);
+    let shard = |index: usize| run.join(format!("shard-00{index}-of-002"));
+    let book = |run: &Path| {
+        fs::create_dir_all(run.join("judged")).unwrap();
+        Book::open(&run.join("judged/answers.jsonl")).unwrap()
+    };
+    for index in 0..2 {
+        let mut book = book(&shard(index));
+        book.add(answer("both")).unwrap();
+        book.add(answer(&format!("of {index}"))).unwrap();
+        put(&shard(index), "judged/judged.json", "{}");
+    }
+    // A kill leaves half a line.
+    let path = shard(1).join("judged/answers.jsonl");
+    let half = fs::read_to_string(&path).unwrap() + "{\"key\": ";
+    fs::write(&path, half).unwrap();
+    book(&out).add(answer("own")).unwrap();
+
+    let held = book(&out);
+    let error = join(&[&run], &out).unwrap_err().to_string();
+    assert!(error.contains("is being written by another"), "{error}");
+    assert!(!out.join("run.json").exists());
+    drop(held);
+    for new in [3, 0] {
+        let merged = join(&[&run], &out).unwrap();
+        assert_eq!(merged.answers, new);
+        assert_eq!(left(merged), [("judged".to_string(), 1, Why::Tables)]);
+        let bytes = fs::read(out.join("judged/answers.jsonl")).unwrap();
+        let there = entries(&bytes).unwrap().into_iter();
+        let keys: Vec<String> = there.map(|entry| entry.key).collect();
+        assert_eq!(keys, ["own", "both", "of 0", "of 1"]);
+        assert!(!out.join("judged/judged.json").exists());
+    }
+
+    fs::write(&path, "no answer\n").unwrap();
+    let out = folder.path().join("out2");
+    let error = anyhow::Error::from(join(&[&run], &out).unwrap_err());
+    let message = format!("{error:#}");
+    assert!(
+        message.contains("shard-001-of-002/judged/answers.jsonl cannot be joined: ")
+            && message.contains("line 1 is not a judge's answer"),
+        "{message}"
+    );
+    assert!(!out.exists());
+}
+
+/// A store that is no folder of this machine.
+struct Afar(LocalStore);
+
+impl Store for Afar {
+    fn location(&self) -> String {
+        self.0.location()
+    }
+
+    fn get(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.0.get(name)
+    }
+
+    fn put(&self, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
+        self.0.put(name, bytes)
+    }
+
+    fn put_new(&self, name: &str, bytes: &[u8]) -> Result<bool, StoreError> {
+        self.0.put_new(name, bytes)
+    }
+
+    fn list(&self, folder: &str) -> Result<Vec<prepose::store::Entry>, StoreError> {
+        self.0.list(folder)
+    }
+
+    fn remove(&self, name: &str) -> Result<(), StoreError> {
+        self.0.remove(name)
+    }
+}
+
+#[test]
+fn answers_reach_an_object_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let (run, out) = (folder.path().join("run"), folder.path().join("out"));
+    make(&folder.path().join("whole"), plan(None), 100);
+    shards(&run, 2);
+    let line = |key: &str| serde_json::to_string(&answer(key)).unwrap() + "\n";
+    put(
+        &run.join("shard-000-of-002"),
+        "judged/answers.jsonl",
+        &(line("a") + &line("own")),
+    );
+    put(
+        &run.join("shard-001-of-002"),
+        "judged/answers.jsonl",
+        &line("b"),
+    );
+    // Somebody copied it while it was written.
+    put(
+        &out,
+        "judged/answers.jsonl",
+        &(line("own") + "{\"key\": \"x"),
+    );
+    for new in [2, 0] {
+        let shards = find(&[run.display().to_string()]).unwrap();
+        let store = Arc::new(Afar(LocalStore::new(&out)));
+        assert_eq!(merge(shards, store, &|_, _| {}).unwrap().answers, new);
+        let all = line("own") + &line("a") + &line("b");
+        assert_eq!(text(&out, "judged/answers.jsonl"), Some(all));
+    }
+    fs::remove_dir_all(out.join("judged")).unwrap();
+    assert_same(&out, &folder.path().join("whole"));
+}
+
+/// What a link leads to is not part of the joined run.
+#[cfg(unix)]
+#[test]
+fn nothing_is_put_through_a_link() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    shards(&path("run"), 2);
+    for name in ["plain", "plain/images", "other/eval", "provenance"] {
+        let (out, elsewhere) = (path("out"), path("elsewhere"));
+        fs::create_dir(&elsewhere).unwrap();
+        fs::create_dir_all(out.join(name).parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, out.join(name)).unwrap();
+        let error = join(&[&path("run")], &out).unwrap_err().to_string();
+        assert!(error.contains(&format!(": {name} is a link")), "{error}");
+        assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0, "{name}");
+        for begun in ["run.json", "prompts.jsonl", LEDGER] {
+            assert!(!out.join(begun).exists(), "{name}: {begun}");
+        }
+        fs::remove_dir_all(&out).unwrap();
+        fs::remove_dir(&elsewhere).unwrap();
+    }
 }
 
 #[test]

@@ -44,7 +44,7 @@ pub struct Description {
     /// What a LoRA changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lora: Option<LoraDescription>,
-    /// What guidance learned of the checkpoint, where a classifier comes with it.
+    /// What guidance learned of a checkpoint, where a classifier comes with it or is the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steer: Option<SteerConfig>,
     /// The scheduler's class, in a diffusers folder.
@@ -185,6 +185,7 @@ fn describe_tensors(path: &Path, file: &TensorFile) -> Description {
     if kind == FileKind::Lora {
         description.lora = Some(describe_lora(file));
     }
+    description.steer = SteerConfig::of(file);
     description
 }
 

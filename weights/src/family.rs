@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::eyes::{self, EyeKind};
 use crate::ip_adapter;
 use crate::keys::is_gligen;
+use crate::steer::SteerConfig;
 
 /// An architecture that prepose runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -81,6 +82,8 @@ pub enum FileKind {
     OwlVit,
     /// Learned embeddings of words.
     TextualInversion,
+    /// A classifier of relations, as `prepose train steer` writes it.
+    Steer,
     /// None of these.
     Unknown,
 }
@@ -114,6 +117,7 @@ impl FileKind {
             Self::RtDetr => "an RT-DETR",
             Self::OwlVit => "an OWL-ViT",
             Self::TextualInversion => "a textual inversion embedding",
+            Self::Steer => "a classifier of relations",
             Self::Unknown => "a file of tensors of an unknown kind",
         }
     }
@@ -130,6 +134,9 @@ impl FileKind {
                 "give it with --gligen, next to the checkpoint of SD 1.x that it is for"
             }
             Self::OtherGligen => "use the GLIGEN checkpoint for text boxes",
+            Self::Steer => {
+                "give it with --guide steer --steer, next to the checkpoint that it was trained for"
+            }
             Self::IpAdapter => "give it with --ip-adapter, next to the checkpoint that it is for",
             Self::Inpainting
             | Self::PictureEditing
@@ -220,8 +227,18 @@ pub(crate) fn kind(file: &TensorFile) -> FileKind {
     if contains("encoder.layers.0.self_attn.") || contains("transformer.resblocks.") {
         return FileKind::TextEncoder;
     }
-    if has("emb_params") || has("string_to_param") || has("clip_l") || has("clip_g") {
+    // diffusers' have the trained words as names.
+    let is_word = |name: &str| name.starts_with('<') && name.ends_with('>');
+    if has("emb_params")
+        || has("string_to_param")
+        || has("clip_l")
+        || has("clip_g")
+        || has("<") && file.names().all(is_word)
+    {
         return FileKind::TextualInversion;
+    }
+    if SteerConfig::of(file).is_some() {
+        return FileKind::Steer;
     }
     FileKind::Unknown
 }

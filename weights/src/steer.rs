@@ -49,6 +49,13 @@ pub struct SteerConfig {
     pub wrong_words: bool,
 }
 
+impl SteerConfig {
+    /// What a file says of itself, if it is a classifier; its weights are not looked at.
+    pub(crate) fn of(file: &TensorFile) -> Option<Self> {
+        serde_json::from_str(file.metadata()?.get(KEY)?).ok()
+    }
+}
+
 /// Why a file is no classifier for a checkpoint.
 #[derive(Debug, Error)]
 pub enum SteerError {

@@ -31,6 +31,20 @@ fn it_is_whole() {
 }
 
 #[test]
+fn what_comes_with_it_says_what_it_is() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("toybox");
+    for (file, kind) in [
+        ("gligen/gligen.safetensors", "a file of GLIGEN layers"),
+        ("ip-adapter/ip_adapter.safetensors", "an IP-Adapter"),
+        ("steer/steer.safetensors", "a classifier of relations"),
+    ] {
+        let description = describe_file(&folder.join(file)).unwrap();
+        assert_eq!(description.kind.name(), kind, "{file}");
+        assert_eq!(description.steer.is_some(), file.starts_with("steer"));
+    }
+}
+
+#[test]
 fn the_folder_is_the_same() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("toybox");
     let hashes = |path: &Path| {

@@ -322,6 +322,7 @@ fn other_families_are_named() {
             "a text encoder",
         ),
         ("inversion", vec![one("emb_params")], "textual inversion"),
+        ("word", vec![one("<cat-toy>")], "textual inversion"),
         ("resnet", vec![one("layer1.0.conv1.weight")], "unknown kind"),
     ];
     for (name, tensors, part) in cases {

@@ -21,6 +21,8 @@ pub struct Case {
     pub size: Option<(usize, usize)>,
     /// What was asked for, in the order of mention.
     pub objects: Vec<Wanted>,
+    /// What was asked for and the detector that looked has no label for, so that nobody can say whether it is there.
+    pub unknown: Vec<String>,
     /// How they should stand; indices into [`objects`](Self::objects).
     pub relations: Vec<StatedRelation>,
     /// What was found, in any order.
@@ -84,6 +86,34 @@ impl Case {
             relations: scene.relations.clone(),
             detections,
             ..Self::default()
+        }
+    }
+
+    /// The picture, if the detector that looked has labels for all that the relations are between, or where there are none,
+    /// for all that was asked for.
+    ///
+    /// # Errors
+    /// [`RuleError::Unknown`].
+    pub fn known(self) -> Result<Self, RuleError> {
+        let same = |a: &str, b: &str| a.to_lowercase() == b.to_lowercase();
+        let is_between = |unknown: &String| {
+            let mut between = self.relations.iter().flat_map(|stated| {
+                std::iter::once(stated.subject).chain(stated.objects.iter().copied())
+            });
+            between.any(|object| same(self.name_of(object), unknown))
+        };
+        // One that is none of the objects is called otherwise among them, and nobody knows which it is.
+        let is_elsewhere = |unknown: &String| {
+            let mut objects = self.objects.iter();
+            objects.any(|object| same(&object.name, unknown)) && !is_between(unknown)
+        };
+        let is_known = match self.relations.is_empty() {
+            true => self.unknown.is_empty(),
+            false => self.unknown.iter().all(is_elsewhere),
+        };
+        match is_known {
+            true => Ok(self),
+            false => Err(RuleError::Unknown(self.unknown)),
         }
     }
 

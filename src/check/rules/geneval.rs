@@ -54,37 +54,56 @@ pub fn relations(a: &BoundingBox, b: &BoundingBox) -> Vec<Relation> {
     held.map(|(_, relation)| relation).collect()
 }
 
-/// The detections of an object, best first, by GenEval's name or by COCO's, which is another for three things (`computer
-/// mouse`).
+/// The detections that count of a name, best first.
 fn found<'a>(case: &'a Case, name: &str, options: &Options) -> Vec<&'a Detection> {
-    let mut found = case.found_with(name, options, MIN_SCORE);
-    if let Some(coco) = alias(&name.to_lowercase()) {
-        found.extend(case.found_with(coco, options, MIN_SCORE));
-        found.sort_by(|a, b| b.score.total_cmp(&a.score));
+    case.found_with(name, options, MIN_SCORE)
+}
+
+/// What the detections of an object are called: as it is, or else, if there are none, as COCO calls it (`mouse` for
+/// GenEval's `computer mouse`), if there is such a word.
+fn called(case: &Case, name: &str, options: &Options) -> String {
+    match alias(&name.to_lowercase()) {
+        Some(coco) if found(case, name, options).is_empty() => coco.to_owned(),
+        _ => name.to_lowercase(),
     }
-    found.truncate(MOST);
-    found
 }
 
 /// Judges one picture: right if every object is there as often as it should be, and all of the most certain ones, as many
-/// as were asked for, stand to each other as they should.
+/// as were asked for, stand to each other as they should. Objects whose detections are called the same ("a man and a
+/// woman", which are both COCO's `person`) need one each, as often as they should be there; the first has the best ones.
+/// More than 16 of an object are never needed.
 ///
 /// # Errors
-/// A relation that is not left of, right of, above or below.
+/// An object that the detector has no label for, a relation that is not left of, right of, above or below, or one of two
+/// objects whose detections are called the same.
 pub fn judge(case: &Case, options: &Options) -> Result<Outcome, RuleError> {
+    if !case.unknown.is_empty() {
+        return Err(RuleError::Unknown(case.unknown.clone()));
+    }
+    let names = case.objects.iter();
+    let names = names.map(|wanted| called(case, &wanted.name, options));
+    let names: Vec<String> = names.collect();
     let mut found_of = Vec::new();
     let mut missing = Vec::new();
-    for wanted in &case.objects {
-        let mut found = found(case, &wanted.name, options);
-        found.truncate(wanted.count);
-        if found.len() < wanted.count {
+    for (at, wanted) in case.objects.iter().enumerate() {
+        let count = wanted.count.min(MOST);
+        // No detection is two of the objects.
+        let others = names[..at].iter().zip(&case.objects);
+        let same = others.filter(|(name, _)| **name == names[at]);
+        let taken = same.map(|(_, other)| other.count.min(MOST)).sum();
+        let found = found(case, &names[at], options).into_iter();
+        let left: Vec<&Detection> = found.skip(taken).take(count).collect();
+        if left.len() < count {
             missing.push(wanted.name.as_str());
         }
-        found_of.push(found);
+        found_of.push(left);
     }
     let mut wrong = Vec::new();
     for stated in &case.relations {
         let (subject, object) = case.names(stated, Geneval.name(), KNOWN)?;
+        if names[stated.subject] == names[stated.objects[0]] {
+            return Err(RuleError::SameName(names[stated.subject].clone()));
+        }
         for a in &found_of[stated.subject] {
             for b in &found_of[stated.objects[0]] {
                 let held = relations(&a.bbox, &b.bbox);
@@ -143,5 +162,96 @@ impl Rule for Geneval {
             ),
         ];
         Report { outcomes, figures }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::Wanted;
+    use prepose_scene::StatedRelation;
+
+    fn judged(
+        wanted: &[(&str, usize)],
+        left: Option<[usize; 2]>,
+        found: &[(&str, f64)],
+    ) -> Result<Outcome, RuleError> {
+        let wanted = wanted.iter().map(|(name, count)| Wanted {
+            name: (*name).into(),
+            count: *count,
+        });
+        let detections = found.iter().zip(1..).map(|((label, x), nth)| Detection {
+            label: (*label).into(),
+            score: 1.0 - 0.01 * f64::from(nth),
+            bbox: BoundingBox::new(*x, 0.0, x + 10.0, 10.0),
+            mask: None,
+        });
+        let relations = left.map(|[a, b]| StatedRelation::of_two(a, Relation::LeftOf, b));
+        let case = Case {
+            objects: wanted.collect(),
+            relations: relations.into_iter().collect(),
+            detections: detections.collect(),
+            ..Case::default()
+        };
+        judge(&case, &Options::default())
+    }
+
+    #[test]
+    fn no_detection_is_two_objects() {
+        let pair = [("man", 1), ("woman", 1)];
+        for (wanted, found, missing) in [
+            (&pair[..], &[("person", 0.0)][..], &["woman"][..]),
+            (&pair, &[("person", 0.0), ("person", 50.0)], &[]),
+            (&pair, &[("man", 0.0), ("woman", 50.0)], &[]),
+            (&pair, &[("man", 0.0), ("man", 50.0)], &["woman"]),
+            (&pair, &[], &["man", "woman"]),
+            (&[("kitten", 1), ("cat", 1)], &[("cat", 0.0)], &["cat"]),
+            (&[("Dog", 1), ("dog", 1)], &[("dog", 0.0)], &["dog"]),
+            (
+                &[("man", 2), ("woman", 1)],
+                &[("person", 0.0), ("person", 50.0)],
+                &["woman"],
+            ),
+            (&[("computer mouse", 1)], &[("mouse", 0.0)], &[]),
+            (&[("sofa", 1)], &[("couch", 0.0)], &[]),
+            (
+                &[("dog", usize::MAX), ("dog", usize::MAX)],
+                &[],
+                &["dog", "dog"],
+            ),
+        ] {
+            let outcome = judged(wanted, None, found).unwrap();
+            assert_eq!(outcome.missing, missing, "{wanted:?} {found:?}");
+            assert_eq!(outcome.score == Some(1.0), missing.is_empty());
+        }
+    }
+
+    #[test]
+    fn labels_must_tell_the_objects_of_a_relation_apart() {
+        let judged = |names: [&str; 2], found: &[(&str, f64)]| {
+            judged(&names.map(|name| (name, 1)), Some([0, 1]), found)
+        };
+        let people = [("person", 0.0), ("person", 50.0)];
+        for (names, found) in [
+            (["man", "woman"], &people[..]),
+            // Whatever is found, it would not tell them apart.
+            (["man", "woman"], &people[..1]),
+            (["man", "woman"], &people[..0]),
+            (["person", "person"], &people),
+            (["cat", "kitten"], &[("cat", 0.0), ("cat", 50.0)]),
+        ] {
+            let error = judged(names, found).unwrap_err();
+            assert!(matches!(error, RuleError::SameName(_)), "{names:?} {error}");
+        }
+        let apart = [("kitten", 50.0), ("cat", 0.0)];
+        let score = |names| judged(names, &apart).unwrap().score;
+        assert_eq!(score(["cat", "kitten"]), Some(1.0));
+        assert_eq!(score(["kitten", "cat"]), Some(0.0));
+        assert_eq!(judged(["man", "dog"], &[]).unwrap().score, Some(0.0));
+        // The second of a name has the second best.
+        let three = [("man", 1), ("woman", 1), ("dog", 1)];
+        let found = [("person", 0.0), ("person", 50.0), ("dog", 25.0)];
+        let score = |at| self::judged(&three, Some([at, 2]), &found).unwrap().score;
+        assert_eq!([score(0), score(1)], [Some(1.0), Some(0.0)]);
     }
 }

@@ -200,6 +200,13 @@ pub enum RuleError {
     /// Two objects that a label cannot tell apart.
     #[error("both objects are called {0:?}, and labels cannot tell them apart")]
     SameName(String),
+    /// Objects that the detector has no labels for, so that it cannot have found them.
+    #[error(
+        "the detector that looked does not know {}; let another look, or say in its labels what was asked for, in \
+         \"objects\" and \"relation\" or \"relations\"",
+        .0.join(", ")
+    )]
+    Unknown(Vec<String>),
     /// A rule of two objects.
     #[error("{rule} needs two objects, and the picture's prompt names {found}")]
     NotTwoObjects {

@@ -85,6 +85,16 @@ pub(super) fn label(name: &str) -> &str {
     }
 }
 
+/// What an object's detections in a picture are called: its own name where one that counts has it, as those of detectors
+/// that take phrases do (`man`), else what T2I-CompBench's detector calls it (`person`). `published`: always the latter.
+pub(super) fn called<'a>(case: &Case, name: &'a str, options: &Options) -> &'a str {
+    let own = || !case.found_with(name, options, MIN_SCORE).is_empty();
+    match !options.published && own() {
+        true => name,
+        false => label(name),
+    }
+}
+
 /// A picture's relation and the boxes of its two objects in the frame, best first.
 struct Scene<'a> {
     names: [&'a str; 2],
@@ -98,7 +108,7 @@ impl<'a> Scene<'a> {
         let (subject, relation, object) = case.only_pair(T2i.name(), KNOWN)?;
         let (width, height) = case.size.ok_or(RuleError::NoSize(T2i.name()))?;
         let (frame_width, frame_height) = frame((width, height));
-        let names = [label(subject), label(object)];
+        let names = [subject, object].map(|name| called(case, name, options));
         Ok(Self {
             names,
             relation,
@@ -126,8 +136,8 @@ impl<'a> Scene<'a> {
 ///
 /// Each object is its best detection. Two objects with the same label are two detections, whichever way round is better.
 ///
-/// `published`: two objects with the same label are the same detection, and the phrase of place is looked for in the prompt
-/// as typed: "on top of", without "the", always counts as wrong.
+/// `published`: two objects with the same label are the same detection, a box labelled `man` is no man, and the phrase of
+/// place is looked for in the prompt as typed: "on top of", without "the", always counts as wrong.
 ///
 /// # Errors
 /// Not exactly one relation, one that is not in the plane, or an unknown size of the picture.
@@ -204,6 +214,8 @@ pub(super) fn report(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rules::Wanted;
+    use prepose_scene::StatedRelation;
 
     #[test]
     fn the_frame_is_torchvisions() {
@@ -213,5 +225,49 @@ mod tests {
         assert_eq!(frame((768, 512)), (480, 320));
         assert_eq!(frame((479, 479)), (479, 479));
         assert_eq!(frame((479, 480)), (479, 480));
+    }
+
+    #[test]
+    fn people_are_who_their_labels_say() {
+        let judged = |object: &str, labels: [&str; 2], published| {
+            let at = |label: &str, score, x| Detection {
+                label: label.into(),
+                score,
+                bbox: BoundingBox::new(x, 0.0, x + 50.0, 50.0),
+                mask: None,
+            };
+            let case = Case {
+                size: Some((479, 479)),
+                objects: ["man", object].map(Wanted::one).to_vec(),
+                relations: vec![StatedRelation::of_two(0, Relation::LeftOf, 1)],
+                detections: vec![at(labels[0], 0.9, 0.0), at(labels[1], 0.8, 200.0)],
+                ..Case::default()
+            };
+            let options = Options {
+                published,
+                ..Options::default()
+            };
+            judge(&case, &options).unwrap()
+        };
+        let there = 0.425 + 0.5;
+        for (object, labels, score) in [
+            ("dog", ["man", "dog"], there),
+            ("dog", ["Man", "dog"], there),
+            ("dog", ["person", "dog"], there),
+            ("woman", ["man", "woman"], there),
+            ("woman", ["person", "woman"], there),
+            // One and the same to the detector: in the better order.
+            ("woman", ["person", "person"], there),
+            ("man", ["man", "man"], there),
+            // The right way round where labels say so.
+            ("woman", ["woman", "man"], 0.0),
+            ("woman", ["man", "man"], 0.0),
+        ] {
+            let outcome = judged(object, labels, false);
+            let close = (outcome.score.unwrap() - score).abs() < 1e-12;
+            assert!(close, "{object} {labels:?} {outcome:?}");
+        }
+        let published = judged("dog", ["man", "dog"], true);
+        assert_eq!(published.missing, ["person"]);
     }
 }

@@ -1,7 +1,7 @@
 //! T2I-CompBench's 3D spatial score, by UniDet and DPT (Huang et al., arXiv 2307.06350, second version).
 
 use super::depth::DepthMap;
-use super::t2i::{MIN_SCORE, label, report};
+use super::t2i::{MIN_SCORE, called, label, report};
 use super::{Case, Options, Outcome, Report, Rule, RuleError};
 use crate::{BoundingBox, Detection};
 use prepose_scene::Relation;
@@ -51,7 +51,7 @@ pub fn position(
     }
 }
 
-/// The detections of both objects. A label that *contains* the name counts ("teddy bear" is a bear).
+/// The detections of both objects. A label that *contains* the name counts ("teddy bear" is a bear), but for people.
 ///
 /// `published`: of an object that is found before the other, the last detection up to the other's first.
 fn choose<'a>(
@@ -72,9 +72,14 @@ fn choose<'a>(
     at.map(|at| at.map(|at| found[at]))
 }
 
+/// One of the words that T2I-CompBench takes for `person` is the whole label: a woman is no man.
 fn is(detection: &Detection, name: &str) -> bool {
-    let label = detection.label.to_lowercase();
-    label.contains(&name.to_lowercase())
+    let found = detection.label.trim().to_lowercase();
+    let name = name.to_lowercase();
+    match label(&name) == name {
+        true => found.contains(&name),
+        false => found == name,
+    }
 }
 
 /// Where two names have the same best detection, which cannot be both: the name that is its whole label keeps it, else the
@@ -108,7 +113,7 @@ pub fn judge(case: &Case, options: &Options) -> Result<Outcome, RuleError> {
         .depth
         .as_ref()
         .ok_or(RuleError::NoDepth(T2iDepth.name()))?;
-    let names = [label(subject), label(object)];
+    let names = [subject, object].map(|name| called(case, name, options));
     let cut = options.cut(MIN_SCORE);
     let mut found: Vec<&Detection> = case.detections.iter().filter(|d| d.score > cut).collect();
     found.sort_by(|a, b| b.score.total_cmp(&a.score));
@@ -146,5 +151,56 @@ impl Rule for T2iDepth {
 
     fn score(&self, cases: &mut dyn Iterator<Item = Case>, options: &Options) -> Report {
         report(cases, |case| judge(&case, options))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::rules::Wanted;
+    use crate::rules::depth::DepthMap;
+    use prepose_scene::StatedRelation;
+
+    #[test]
+    fn people_are_who_their_labels_say() {
+        // Near on the right.
+        let depths = (0..100).map(|x| if x < 50 { 1.0 } else { 9.0 });
+        let depth = Arc::new(DepthMap::new(100, 1, depths.collect()).unwrap());
+        let judged = |subject: &str, labels: [&str; 2]| {
+            let at = |label: &str, score, x| Detection {
+                label: label.into(),
+                score,
+                bbox: BoundingBox::new(x, 0.0, x + 60.0, 1.0),
+                mask: None,
+            };
+            let case = Case {
+                size: Some((100, 1)),
+                objects: [subject, "woman"].map(Wanted::one).to_vec(),
+                relations: vec![StatedRelation::of_two(0, Relation::Behind, 1)],
+                detections: vec![at(labels[0], 0.9, 0.0), at(labels[1], 0.8, 40.0)],
+                depth: Some(depth.clone()),
+                ..Case::default()
+            };
+            judge(&case, &Options::default()).unwrap()
+        };
+        // 20 of 100 columns are common, two fifths of what is needed.
+        let there = 0.425 + 0.4 / 2.0;
+        for (subject, labels, score) in [
+            ("dog", ["dog", "woman"], there),
+            ("dog", ["dog", "person"], there),
+            ("man", ["man", "woman"], there),
+            ("man", ["person", "person"], there),
+            // A label that has the name in it is not the name.
+            ("man", ["snowman", "person"], 0.2),
+            ("man", ["man", "dog"], 0.225),
+            // The man is not the better of both.
+            ("man", ["woman", "man"], 0.425),
+        ] {
+            let outcome = judged(subject, labels);
+            let close = (outcome.score.unwrap() - score).abs() < 1e-12;
+            assert!(close, "{subject} {labels:?} {outcome:?}");
+        }
     }
 }

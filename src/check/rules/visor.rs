@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{Case, Figure, Options, Outcome, Report, Rule, RuleError, Value};
 use crate::BoundingBox;
-use prepose_scene::Relation;
+use prepose_scene::{Relation, StatedRelation};
 
 /// OWL-ViT's threshold in the authors' notebook.
 const MIN_SCORE: f64 = 0.1;
@@ -35,6 +35,13 @@ pub fn holds(relation: Relation, a: &BoundingBox, b: &BoundingBox) -> bool {
 /// Whether VISOR scores such relations: left of, right of, above and below.
 pub fn knows(relation: Relation) -> bool {
     KNOWN.contains(&relation)
+}
+
+/// Whether VISOR scores a relation of a picture of which its rule says `centre` and PSE's `pse`: one to the left, to the
+/// right, above or below, between objects with two labels. Both rules refuse objects with one label, where a missing object
+/// makes PSE 0.
+pub fn counts(stated: &StatedRelation, centre: Option<bool>, pse: Option<f64>) -> bool {
+    knows(stated.relation) && (centre.is_some() || pse.is_some())
 }
 
 /// What was found in one picture.

@@ -117,7 +117,7 @@ pub struct DetectorRecord {
     pub detections: Vec<Detection>,
 }
 
-/// What the verdict is about; nothing where an object is missing.
+/// What the verdict is about; nothing where an object is missing, or both have one label.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SelectedBoxes {
     /// The subject's box.

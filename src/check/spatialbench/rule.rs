@@ -1,7 +1,7 @@
 //! From detections to a verdict and how sure it is.
 //!
-//! The decision, in this order: each object's best detection, else *missing*; a second one nearly as good, else
-//! *ambiguous*; for left and right an overlap of the two, else *high overlap*; the centres within the margin, else *near
+//! The decision, in this order: each object's best detection, else *missing*; two labels, and no second one nearly as good,
+//! else *ambiguous*; for left and right an overlap of the two, else *high overlap*; the centres within the margin, else *near
 //! boundary*; what is left passes or fails. Then the verdict has to hold under perturbations, else *unstable*, and a
 //! secondary detector agrees or not, which only moves the confidence.
 
@@ -65,6 +65,11 @@ impl Rule {
                 .collect();
             return Ok(undecidable(Reason::Missing(missing), None, None));
         };
+        // The best boxes would be one and the same.
+        if question.object_a.to_lowercase() == question.object_b.to_lowercase() {
+            let reason = Reason::OneLabel(question.object_a.clone());
+            return Ok(undecidable(reason, None, None));
+        }
         let selected = Selected {
             a: a.clone(),
             b: b.clone(),

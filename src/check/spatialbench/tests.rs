@@ -94,6 +94,30 @@ fn two_of_a_kind_are_ambiguous() {
 }
 
 #[test]
+fn one_box_is_not_two_things_of_one_label() {
+    let look = |relation, detections: &[Detection]| {
+        let question = Question {
+            object_a: "DOG".into(),
+            ..ask(relation)
+        };
+        Rule::default().look(&question, SIZE, detections).unwrap()
+    };
+    let nothing = look(Relation::LeftOf, &[cat(0.9, 100.0)]);
+    assert_eq!(nothing.reason.unwrap().to_string(), "missing: DOG, Dog");
+    let one = [dog(0.9, 100.0)];
+    let two = [dog(0.9, 100.0), dog(0.5, 400.0)];
+    for relation in [Relation::LeftOf, Relation::Above] {
+        for detections in [&one[..], &two] {
+            let look = look(relation, detections);
+            assert_eq!(look.verdict, Verdict::Undecidable);
+            assert!(look.is_final() && look.selected.is_none() && look.geometry.is_none());
+            let reason = look.reason.unwrap().to_string();
+            assert_eq!(reason, "ambiguous: both are DOG to the detector");
+        }
+    }
+}
+
+#[test]
 fn a_speck_makes_nothing_ambiguous_but_as_published() {
     let speck = found("cat", 0.89, [0.0, 0.0, 10.0, 10.0]);
     let detections = [cat(0.9, 100.0), dog(0.8, 400.0), speck];

@@ -47,6 +47,9 @@ pub enum Reason {
     Missing(Vec<String>),
     /// This object was found more than once, nearly equally well.
     Ambiguous(String),
+    /// Both objects have this label, and boxes of it do not say which of the two they are: "a man to the left of a woman",
+    /// both of which COCO's detectors call `person`. No released record is about such a pair.
+    OneLabel(String),
     /// The objects overlap too much to say which is left and which is right.
     HighOverlap {
         /// Intersection over union.
@@ -75,7 +78,7 @@ impl Reason {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Missing(_) => "missing",
-            Self::Ambiguous(_) => "ambiguous",
+            Self::Ambiguous(_) | Self::OneLabel(_) => "ambiguous",
             Self::HighOverlap { .. } => "high_overlap",
             Self::NearBoundary { .. } => "near_boundary",
             Self::Unstable { .. } => "unstable",
@@ -89,6 +92,7 @@ impl fmt::Display for Reason {
         match self {
             Self::Missing(objects) => write!(f, "{name}: {}", objects.join(", ")),
             Self::Ambiguous(object) => write!(f, "{name}: multiple {object}"),
+            Self::OneLabel(label) => write!(f, "{name}: both are {label} to the detector"),
             Self::HighOverlap { iou, max } => {
                 write!(f, "{name}: IoU={iou:.2} > {}", float(*max))
             }
@@ -120,6 +124,10 @@ mod tests {
                 "missing: teddy bear, bear",
             ),
             (Reason::Ambiguous("bed".into()), "ambiguous: multiple bed"),
+            (
+                Reason::OneLabel("person".into()),
+                "ambiguous: both are person to the detector",
+            ),
             (
                 Reason::HighOverlap {
                     iou: 0.5393817873854924,

@@ -49,7 +49,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     }
     let sheet = Sheet {
         machine,
-        command: command_line(),
+        command: command_line(input::words().skip(1)),
         budget_seconds: args.budget.as_secs_f64(),
         seconds: started.elapsed().as_secs_f64(),
         cuts: measuring.cuts,
@@ -66,18 +66,28 @@ fn read_plan(path: &Path) -> anyhow::Result<Plan> {
 }
 
 /// As it was typed, but for where things lie on this machine.
-fn command_line() -> String {
-    const PLACES: [&str; 3] = ["-o", "--out", "--weights"];
+fn command_line(mut words: impl Iterator<Item = String>) -> String {
+    const PLACES: [&str; 3] = ["--out", "--output", "--weights"];
     let mut command = "prepose".to_string();
-    let mut words = input::words().skip(1);
     while let Some(word) = words.next() {
-        if PLACES.contains(&word.as_str()) {
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (&*word, None),
+        };
+        // -o FOLDER, -oFOLDER, and behind a -q or a -v.
+        let short = word
+            .strip_prefix('-')
+            .map(|word| word.trim_start_matches(['q', 'v']));
+        let in_word = match short.and_then(|word| word.strip_prefix('o')) {
+            Some(value) => !value.is_empty(),
+            None if PLACES.contains(&name) => value.is_some(),
+            None => {
+                command = format!("{command} {word}");
+                continue;
+            }
+        };
+        if !in_word {
             words.next();
-        } else if !PLACES
-            .iter()
-            .any(|place| word.starts_with(&format!("{place}=")))
-        {
-            command = format!("{command} {word}");
         }
     }
     command
@@ -270,15 +280,25 @@ impl Measuring<'_> {
     }
 }
 
+/// A name that neither of two files in the folder has.
+fn free(folder: &Path, name: &str) -> String {
+    let is_taken = |stem: &str| {
+        let mut endings = ["json", "md"].iter();
+        endings.any(|ending| folder.join(format!("{stem}.{ending}")).exists())
+    };
+    let mut stem = name.to_owned();
+    let mut number = 1;
+    while is_taken(&stem) {
+        number += 1;
+        stem = format!("{name}-{number}");
+    }
+    stem
+}
+
 /// Both files, and where they are.
 fn write(sheet: &Sheet, args: &Args) -> anyhow::Result<()> {
     let json = sheet.to_json();
-    let mut stem = sheet.machine.slug();
-    let mut number = 1;
-    while args.out.join(format!("{stem}.json")).exists() {
-        number += 1;
-        stem = format!("{}-{number}", sheet.machine.slug());
-    }
+    let stem = free(&args.out, &sheet.machine.slug());
     for (extension, text) in [("json", format!("{json:#}\n")), ("md", sheet.to_markdown())] {
         let path = args.out.join(format!("{stem}.{extension}"));
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
@@ -297,6 +317,38 @@ mod tests {
     use clap::{Args as _, Command, FromArgMatches as _};
 
     use super::*;
+
+    #[test]
+    fn nothing_that_is_there_is_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(free(folder.path(), "cpu"), "cpu");
+        // One of the two may be gone, or be somebody's own.
+        for (file, next) in [("cpu.md", "cpu-2"), ("cpu-2.json", "cpu-3")] {
+            std::fs::write(folder.path().join(file), "").unwrap();
+            assert_eq!(free(folder.path(), "cpu"), next);
+        }
+    }
+
+    #[test]
+    fn a_command_is_shown_without_places() {
+        for place in [
+            "-o here",
+            "-ohere",
+            "-o=here",
+            "-qo here",
+            "--out here",
+            "--out=here",
+            "--output here",
+            "--output=here",
+            "--weights here",
+            "--weights=here",
+        ] {
+            let line = format!("bench sheet -c toybox {place} --only unet");
+            let words = line.split(' ').map(str::to_owned);
+            let shown = "prepose bench sheet -c toybox --only unet";
+            assert_eq!(command_line(words), shown, "{place}");
+        }
+    }
 
     #[test]
     fn pictures_are_as_large_as_one_call_of_the_first_batch_can_be() {

@@ -1,5 +1,6 @@
 //! Pictures, a batch at a time, through the checker.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -42,6 +43,7 @@ impl CheckRun<'_> {
             prepare_folder(&folder.join(OVERLAYS))?;
         }
         let mut problems = Vec::new();
+        let mut taken = HashSet::new();
         for batch in samples.chunks(self.checker.batch) {
             let read: Vec<_> = (batch.par_iter())
                 .map(|sample| read_picture(&sample.path))
@@ -65,7 +67,7 @@ impl CheckRun<'_> {
             }
             let checked = self.checker.check(&asked)?;
             for ((sample, asked), checked) in readable.iter().zip(&asked).zip(checked) {
-                let records = self.records(sample, asked, &checked)?;
+                let records = self.records(sample, asked, &checked, &mut taken)?;
                 let size = [asked.picture.width as u32, asked.picture.height as u32];
                 let answers = match Answer::of(sample, size, &checked) {
                     Ok(answers) => answers,
@@ -81,12 +83,13 @@ impl CheckRun<'_> {
         Ok(problems)
     }
 
-    /// A record for each question about a picture, with its overlay written.
+    /// A record for each question about a picture, with its overlay written under a name that is not among the `taken`.
     fn records(
         &self,
         sample: &Sample,
         asked: &Asked,
         checked: &Checked,
+        taken: &mut HashSet<String>,
     ) -> anyhow::Result<Vec<Record>> {
         let mut records = self
             .checker
@@ -94,7 +97,7 @@ impl CheckRun<'_> {
         if let Some(folder) = self.overlays {
             let decided = asked.questions.iter().zip(&checked.decisions);
             for (record, (question, decision)) in records.iter_mut().zip(decided) {
-                let path = PathBuf::from(OVERLAYS).join(file_name(&record.sample_id));
+                let path = PathBuf::from(OVERLAYS).join(file_name(&record.sample_id, taken));
                 let drawn = overlay(question, checked, decision).over(&asked.picture);
                 save_plain(&folder.join(&path), &drawn)?;
                 record.overlay_path = Some(path.to_string_lossy().into_owned());
@@ -140,18 +143,53 @@ fn overlay<'a>(question: &Question, checked: &'a Checked, decision: &'a Decision
     }
 }
 
-/// A sample's name as a file name.
-fn file_name(sample_id: &str) -> String {
-    let plain = |letter: char| match letter {
-        'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '_' | '.' => letter,
-        _ => '_',
-    };
-    format!("{}.png", sample_id.chars().map(plain).collect::<String>())
+/// The most bytes that a file's name has of an id: file systems take up to 255, and a number and an ending come after it.
+const LONGEST: usize = 200;
+
+/// A sample's name as a file name that is none of the `taken`. These are in lower case, since many file systems know no
+/// difference.
+fn file_name(sample_id: &str, taken: &mut HashSet<String>) -> String {
+    let mut stem = String::new();
+    for letter in sample_id.chars() {
+        let plain = letter.is_alphanumeric() || "-_.".contains(letter);
+        let letter = if plain { letter } else { '_' };
+        if stem.len() + letter.len_utf8() > LONGEST {
+            break;
+        }
+        stem.push(letter);
+    }
+    let mut name = stem.clone();
+    let mut number = 1;
+    while !taken.insert(name.to_lowercase()) {
+        number += 1;
+        name = format!("{stem}-{number}");
+    }
+    format!("{name}.png")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn overlays_have_names_of_their_own() {
+        let mut taken = HashSet::new();
+        let ids = ["狗", "猫", "Hund", "hund", "a b", "a/b", "a_b-2", "été.1"];
+        let names = ids.map(|id| file_name(id, &mut taken));
+        let expected = [
+            "狗.png",
+            "猫.png",
+            "Hund.png",
+            "hund-2.png",
+            "a_b.png",
+            "a_b-2.png",
+            "a_b-2-2.png",
+            "été.1.png",
+        ];
+        assert_eq!(names, expected);
+        let long = [1, 2].map(|_| file_name(&"狗".repeat(90), &mut taken));
+        assert!(long[0] != long[1] && long.iter().all(|name| name.len() < 210));
+    }
 
     #[test]
     fn photos_are_turned_as_their_exif_data_say() {

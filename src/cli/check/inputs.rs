@@ -5,21 +5,25 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use prepose::check::ask::{AskError, Questions, RuleQuestion};
-use prepose::check::manifest::free_name;
+use prepose::check::manifest::free_id;
 use prepose::check::spatialbench::Question;
 use prepose::output::png;
 use prepose::prompt::compose::scene_of;
-use prepose::prompt::scene::GivenRelation;
+use prepose::prompt::scene::{GivenRelation, Scene};
 use prepose_untrusted::printable;
 use prepose_weights::TOYBOX;
 
 /// A picture and what is asked of it.
 pub(super) struct Sample {
+    /// Never ends in `_relation` and a number, as its records do where there are several: by [`free_id`].
     pub id: String,
     pub prompt_id: String,
     pub path: PathBuf,
     /// What it should show, in words.
     pub prompt: String,
+    /// What all questions are about: the prompt's objects, and its relations or those that were given instead. Who else is
+    /// asked about the picture must be asked about the same.
+    pub scene: Scene,
     pub seed: u64,
     pub questions: Vec<Question>,
     /// What is asked of the published rules.
@@ -131,9 +135,10 @@ pub fn depth_map(folder: Option<&Path>, picture: &Path) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// What a picture should show, in words, of which seed it is if it says so, and the questions.
+/// What a picture should show, in words and as it is asked, of which seed it is if it says so, and the questions.
 struct Shown {
     prompt: String,
+    scene: Scene,
     seed: Option<u64>,
     asked: Questions,
     depth: Option<PathBuf>,
@@ -157,6 +162,7 @@ pub(super) fn from_pictures(paths: &[PathBuf], wanted: &Wanted) -> Inputs {
             match wanted.of(&path) {
                 Ok(Shown {
                     prompt,
+                    scene,
                     seed,
                     asked,
                     depth,
@@ -165,12 +171,13 @@ pub(super) fn from_pictures(paths: &[PathBuf], wanted: &Wanted) -> Inputs {
                     let seed = seed.unwrap_or(*count);
                     *count += 1;
                     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-                    let id = free_name(&stem, &mut names);
+                    let id = free_id(&stem, &mut names);
                     let place = path.display().to_string();
                     let sample = Sample {
                         prompt_id: prompt.clone(),
                         id,
                         prompt,
+                        scene,
                         seed,
                         path,
                         questions: asked.checker,
@@ -236,9 +243,10 @@ impl Wanted<'_> {
         let shown = |prompt: String, relations: &[GivenRelation]| {
             let depth = depth_map(self.depth.maps, path);
             let known = depth.is_some() || self.depth.seen;
-            let asked = questions_in(&prompt, relations, self.vocabulary, known)?;
+            let (scene, asked) = questions_in(&prompt, relations, self.vocabulary, known)?;
             anyhow::Ok(Shown {
                 prompt,
+                scene,
                 seed,
                 asked,
                 depth,
@@ -287,7 +295,7 @@ fn no_prompt(path: &Path, error: png::PngError) -> anyhow::Error {
     }
 }
 
-/// What `prompt` states, or `relations` instead.
+/// What `prompt` states, or `relations` instead: the scene, and what is asked about it.
 ///
 /// # Errors
 /// A prompt that cannot be read.
@@ -296,10 +304,11 @@ pub(super) fn questions_in(
     relations: &[GivenRelation],
     vocabulary: Vocabulary,
     depth: bool,
-) -> anyhow::Result<Questions> {
+) -> anyhow::Result<(Scene, Questions)> {
     let scene = scene_of(prompt, relations)
         .with_context(|| format!("cannot read the prompt \"{}\"", printable(prompt)))?;
-    Ok(Questions::of_scene(&scene, vocabulary, depth))
+    let questions = Questions::of_scene(&scene, vocabulary, depth);
+    Ok((scene, questions))
 }
 
 /// Leaves out the pictures that the toybox's detector must not look at unasked: those that say that another checkpoint made

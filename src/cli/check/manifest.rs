@@ -1,11 +1,12 @@
 //! What is checked: pictures with their prompts in a manifest.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use prepose::check::ask::{AskError, Questions, RuleQuestion};
-use prepose::check::manifest::{Entry, Manifest};
+use prepose::check::manifest::{Entry, Manifest, free_id};
+use prepose::check::sample::sample_of;
 use prepose::check::spatialbench::Question;
 use prepose::output::files::parent;
 use prepose::output::png;
@@ -19,6 +20,8 @@ use crate::cli::input::STDIN;
 
 /// The pictures of a manifest: prepose's, a SpatialBench-UC run's, or any lines of JSON with a picture and its prompt. Paths
 /// are relative to the manifest, or else to the current folder.
+///
+/// Ids are the lines', except those that would read as the records of another picture ([`free_id`]).
 ///
 /// # Errors
 /// A manifest that cannot be read or has no line.
@@ -45,7 +48,9 @@ pub(super) fn from_manifest(
         inputs.problems.push(Told::new(place(line), error));
     }
     let mut names: HashMap<String, usize> = HashMap::new();
-    for entry in manifest.entries {
+    let ids = manifest.entries.iter().map(|entry| &entry.sample_id);
+    let mut taken: HashSet<String> = ids.cloned().collect();
+    for mut entry in manifest.entries {
         let place = place(entry.line);
         let first = *names.entry(entry.sample_id.clone()).or_insert(entry.line);
         if first != entry.line {
@@ -55,6 +60,9 @@ pub(super) fn from_manifest(
             );
             inputs.problems.push(Told::new(place, why));
             continue;
+        }
+        if sample_of(&entry.sample_id) != entry.sample_id {
+            entry.sample_id = free_id(&entry.sample_id, &mut taken);
         }
         match sample(entry, file, vocabulary, depth) {
             Ok((sample, unasked)) => inputs.add(place, sample, &unasked, false),
@@ -84,17 +92,19 @@ fn sample(
     };
     // What a line itself says of the picture's relation counts before all else.
     let own = own.filter(|_| entry.relation.is_none());
+    let (scene, asked) = asked(&entry, own.as_ref(), vocabulary, depth.is_some() || seen)?;
     let Questions {
         checker: questions,
         rules,
         unasked,
-    } = asked(&entry, own.as_ref(), vocabulary, depth.is_some() || seen)?;
+    } = asked;
     let prompt = own.map(|own| own.prompt).or(entry.prompt);
     let sample = Sample {
         prompt: prompt.unwrap_or_else(|| in_words(&questions, &rules)),
         id: entry.sample_id,
         prompt_id: entry.prompt_id,
         path,
+        scene,
         seed: entry.seed,
         questions,
         rules,
@@ -111,13 +121,14 @@ struct Own {
     relations: Vec<GivenRelation>,
 }
 
-/// What a line asks: its relation, or else what the picture itself says, or else what its prompt states.
+/// What a line asks, and about which scene: its relation, or else what the picture itself says, or else what its prompt
+/// states.
 fn asked(
     entry: &Entry,
     own: Option<&Own>,
     vocabulary: Vocabulary,
     depth: bool,
-) -> anyhow::Result<Questions> {
+) -> anyhow::Result<(Scene, Questions)> {
     let (relation, a, b) = match (&entry.relation, &entry.object_a, &entry.object_b) {
         (Some(relation), Some(a), Some(b)) => (relation, a, b),
         (None, None, None) => {
@@ -135,15 +146,16 @@ fn asked(
     // A run's lines name objects as their prompts do: "red dog", "dogs", "dog#2".
     let given = [GivenRelation::of_two(a, relation, b)];
     if let Some(prompt) = &entry.prompt
-        && let Ok(questions) = questions_in(prompt, &given, vocabulary, depth)
+        && let Ok(asked) = questions_in(prompt, &given, vocabulary, depth)
     {
-        return Ok(questions);
+        return Ok(asked);
     }
     let scene = Scene {
         objects: vec![named(a), named(b)],
         relations: vec![StatedRelation::of_two(0, relation, 1)],
     };
-    Ok(Questions::of_scene(&scene, vocabulary, depth))
+    let questions = Questions::of_scene(&scene, vocabulary, depth);
+    Ok((scene, questions))
 }
 
 /// The object of a name that stands in no prompt: the noun phrase that it is, or else a thing that is called just so.

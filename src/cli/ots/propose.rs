@@ -4,13 +4,13 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use prepose::output::files::{parent, prepare_folder, write_atomically};
 use prepose::remote::chat::{Chat, ChatRequest, Dialect, Message, Role};
 use prepose::remote::{Client, Key, RemoteError, Settings, Timeouts};
 use prepose::suite::plan::prompts_file;
 use prepose::suite::propose::{Archive, Pair, Question};
-use prepose_untrusted::{printable, read_text_or_stdin};
+use prepose_untrusted::{printable, read_text, read_text_or_stdin};
 
 use crate::cli::OK;
 
@@ -19,7 +19,8 @@ use crate::cli::OK;
 /// It takes the three roles of OTS-Bench in turn: a scout proposes, a critic reviews, a curator writes the pairs down.
 ///
 /// The pairs go to --out, and what settles each of them to NAME.pairs.jsonl beside it. The same command continues from
-/// there. People should read the pairs before they are used: a model may be sure of something that is not true.
+/// there; a file that is something else is not overwritten. People should read the pairs before they are used: a model
+/// may be sure of something that is not true.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   prepose ots propose --chat http://localhost:8080/v1 --chat-model qwen3 --pairs 40 -o pairs.jsonl
@@ -59,6 +60,9 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     let mut archive = Archive::default();
     if notes.exists() {
         read(&notes, &mut archive)?;
+    }
+    if args.out.exists() {
+        check_out(&args.out, &notes, &archive)?;
     }
     let chat = chat(args)?;
     let target = usize::try_from(args.pairs)?;
@@ -146,6 +150,27 @@ fn read(path: &Path, archive: &mut Archive) -> anyhow::Result<()> {
         archive.add(pair);
     }
     Ok(())
+}
+
+/// Refuses to overwrite what is not of the archive. A call that was killed between its two files left --out with fewer pairs.
+fn check_out(out: &Path, notes: &Path, archive: &Archive) -> anyhow::Result<()> {
+    let text = read_text(out).with_context(|| format!("cannot read {}", out.display()))?;
+    let whole = prompts_file(&archive.prompts())?;
+    let is_start = whole.starts_with(&text) && (text.is_empty() || text.ends_with('\n'));
+    if is_start {
+        return Ok(());
+    }
+    let (out, notes) = (out.display(), notes.display());
+    match archive.pairs() {
+        [] => bail!(
+            "{out} is there, but no pairs in {notes} that it came of; it would be overwritten: give another --out, or move it \
+             away"
+        ),
+        _ => bail!(
+            "{out} is not what comes of the pairs in {notes}, and would be overwritten: give another --out, or move it away, \
+             and it is made again from {notes}. A pair that is not wanted is deleted there"
+        ),
+    }
 }
 
 fn write(args: &Args, notes: &Path, archive: &Archive) -> anyhow::Result<()> {

@@ -7,6 +7,7 @@ use prepose::sampling::schedulers::SchedulerKind;
 use prepose::suite::method::Method;
 use prepose::suite::shard::Shard;
 
+use super::detectors::NONE;
 use super::source_args::SourceArgs;
 use crate::cli::judge::prompted::PromptedArgs;
 use crate::cli::looking::LookingArgs;
@@ -40,6 +41,9 @@ pub struct Args {
     #[command(flatten)]
     pub settings: Settings,
     /// Use the sampling and checker settings of the set's paper wherever no others are given (docs/detectors.md).
+    ///
+    /// Pictures from elsewhere are made as their source is set, so that only the checker's settings are used for them;
+    /// with --checker none only those of sampling are.
     #[arg(long, value_name = "NAME", value_enum)]
     pub preset: Option<Preset>,
     #[command(flatten)]
@@ -201,13 +205,19 @@ impl Preset {
     /// The set whose paper it is.
     pub const SUITE: &str = "spatialbench-uc";
 
-    /// Puts what the paper has where nothing was said.
+    /// Puts what the paper has where nothing was said, but nothing that would be refused beside what was said: nobody can
+    /// leave out an option that is the preset's.
     pub fn apply(self, settings: &mut Settings) {
-        let sampling = &mut settings.sampling;
-        sampling.steps.get_or_insert(30);
-        sampling.guidance_scale.get_or_insert(7.5);
-        sampling.scheduler.get_or_insert(SchedulerKind::UniPc);
+        if !settings.source.is_given() {
+            let sampling = &mut settings.sampling;
+            sampling.steps.get_or_insert(30);
+            sampling.guidance_scale.get_or_insert(7.5);
+            sampling.scheduler.get_or_insert(SchedulerKind::UniPc);
+        }
         settings.checker.get_or_insert_with(|| "frcnn-v2".into());
+        if settings.checker() == NONE {
+            return;
+        }
         settings
             .secondary
             .get_or_insert_with(|| "grounding-dino-base".into());
@@ -246,4 +256,50 @@ fn search_by_method(text: &str) -> Result<String, String> {
     Err(format!(
         "a search is a method here: write --method best-of-{text}"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args as _, Command, FromArgMatches as _};
+
+    use super::*;
+    use crate::cli::run::detectors::DetectorSpecs;
+
+    fn with_preset(options: &[&str]) -> Settings {
+        let line = ["run", "spatialbench-uc", "--out", "r"];
+        let line = line.iter().chain(options).copied();
+        let command = Args::augment_args(Command::new("run"));
+        let matches = command.try_get_matches_from(line).unwrap();
+        let mut settings = Args::from_arg_matches(&matches).unwrap().settings;
+        Preset::Paper.apply(&mut settings);
+        settings
+    }
+
+    #[test]
+    fn a_preset_sets_nothing_that_is_refused() {
+        let here = with_preset(&["--steps", "2"]);
+        assert_eq!(here.sampling.steps, Some(2));
+        assert_eq!(here.sampling.guidance_scale, Some(7.5));
+        assert_eq!(here.sampling.scheduler, Some(SchedulerKind::UniPc));
+        let second = Some("grounding-dino-base");
+        for source in [
+            &["--pictures", "there", "--layout", "geneval"][..],
+            &["--endpoint", "http://localhost:1", "--endpoint-model", "m"],
+            &["--maker", "program"],
+        ] {
+            let elsewhere = with_preset(source);
+            let sampling = &elsewhere.sampling;
+            assert!(sampling.steps.is_none() && sampling.guidance_scale.is_none());
+            assert!(sampling.scheduler.is_none());
+            for settings in [&here, &elsewhere] {
+                assert_eq!(settings.checker(), "frcnn-v2");
+                assert_eq!(settings.secondary.as_deref(), second);
+                assert!(settings.published);
+            }
+        }
+        let unseen = with_preset(&["--checker", "none"]);
+        assert_eq!(unseen.sampling.steps, Some(30));
+        assert!(unseen.secondary.is_none() && !unseen.published);
+        assert!(DetectorSpecs::open(&unseen).is_ok());
+    }
 }

@@ -32,7 +32,7 @@ fn seen(asked: &Asked, file: &Path) -> anyhow::Result<Seen> {
     let (mut cases, mut places, mut unread) = (Vec::new(), Vec::new(), Vec::new());
     for (place, case) in asked.reader.read(file, &text) {
         let case = case.map_err(anyhow::Error::from);
-        match case.and_then(|case| asked.eyes.complete(case)) {
+        match case.and_then(|case| asked.eyes.complete(case.known()?)) {
             Ok(case) => {
                 places.push(place);
                 cases.push(case);
@@ -52,7 +52,11 @@ fn seen(asked: &Asked, file: &Path) -> anyhow::Result<Seen> {
     let code = scored.told();
     ensure!(
         !cases.is_empty(),
-        "there is no picture in {}",
+        "{} in {}",
+        match scored.unread.is_empty() {
+            true => "there is no picture",
+            false => "there is no picture that can be scored",
+        },
         file.display()
     );
     Ok(Seen {

@@ -4,7 +4,7 @@ mod args;
 mod steer;
 mod told;
 
-use prepose::train::recipe::{Kind, Layers};
+use prepose::train::recipe::Kind;
 use prepose::train::run::{Job, run as train};
 
 use super::run::{of_one_piece, seeds_by_default};
@@ -60,19 +60,7 @@ fn of_a_run(pictures: clap::Arg) -> clap::Arg {
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<u8> {
     match &args.command {
         Command::Lora(args) => {
-            let alpha = args.alpha.unwrap_or(args.rank as f64);
-            let conv_rank = args.conv_rank.unwrap_or(args.rank);
-            let kind = Kind::Lora {
-                rank: args.rank,
-                alpha,
-                conv_rank,
-                conv_alpha: args.conv_alpha.unwrap_or(conv_rank as f64),
-                layers: match args.conv_rank {
-                    Some(_) => Layers::All,
-                    None => args.layers,
-                },
-            };
-            let job = args.common.job(kind, Usual::with_rate(1e-4))?;
+            let job = args.common.job(args.kind()?, Usual::with_rate(1e-4))?;
             carry_out(&args.common, &job, quiet)
         }
         Command::Steer(args) => steer::run(args, quiet),

@@ -44,7 +44,7 @@ pub struct SteerArgs {
         help_heading = "Pictures"
     )]
     leave_out: String,
-    /// Make at most N pictures.
+    /// Make at most N pictures; each prompt has one of each of --seeds.
     #[arg(
         long,
         value_name = "N",
@@ -230,16 +230,11 @@ impl SteerArgs {
             source.endpoint.is_none() && source.maker.is_none() && !layout,
             "the maps are of the checkpoint that makes the pictures; they cannot come from elsewhere (--pictures takes those of a run)"
         );
-        for (what, place) in [
-            ("--out", Some(settings.out.clone())),
-            (
-                "--pictures",
-                self.pictures().map(|path| path.display().to_string()),
-            ),
-        ] {
-            if let Some(place) = place {
-                ensure!(
-                    !place.contains("://"),
+        let pictures = self.pictures().map(|path| path.display().to_string());
+        let out = Some(settings.out.clone());
+        for (what, place) in [("--out", out), ("--pictures", pictures)] {
+            if let Some(place) = place.filter(|place| place.contains("://")) {
+                bail!(
                     "{what} {place} is not a folder on this machine, where trainings read and keep their files"
                 );
             }
@@ -255,9 +250,14 @@ impl SteerArgs {
             "--absent is {}, but must be from 0 to 1",
             self.absent
         );
+        let least = match (self.pictures(), &settings.seeds) {
+            (None, Some(seeds)) => seeds.0.len().max(1),
+            _ => 1,
+        };
         ensure!(
-            self.most_pictures > 0,
-            "--most-pictures 0 leaves nothing to train on"
+            self.most_pictures >= least,
+            "--most-pictures is {}, but must be at least {least}: each prompt has a picture of each of --seeds",
+            self.most_pictures
         );
         Ok(())
     }
@@ -279,7 +279,7 @@ impl SteerArgs {
         settings.known_objects = true;
         settings.json = false;
         let seeds = settings.seeds.get_or_insert_with(|| Seeds(vec![1000]));
-        let most = self.most_pictures.div_ceil(seeds.0.len().max(1));
+        let most = self.most_pictures / seeds.0.len().max(1);
         let detectors = DetectorSpecs::open(&settings)?;
         let suite = sets::open(&self.suite)?;
         let mut suite = known_prompts(suite, &settings, &detectors)?;

@@ -8,7 +8,7 @@ mod scaling;
 use self::published::{PUBLISHED, PUBLISHED_SEVERAL, Published};
 pub use self::scaling::{Point, points, scaling};
 use super::{Pictures, Results, percent, published};
-use crate::stats::{mean, visor_scores};
+use crate::stats::mean;
 use prepose_check::prompt::SuitePrompt;
 use prepose_check::rules::visor::{self, Found};
 use prepose_check::sample::Scores;
@@ -51,7 +51,7 @@ fn stated<'a>(pictures: &'a Pictures, seen: &'a [(usize, Scores)]) -> Vec<Stated
                 Some(each) => each.get(number).copied().flatten(),
                 None => scores.pse,
             };
-            let found = visor_scores(said, centre, pse).then(|| Found {
+            let found = visor::counts(said, centre, pse).then(|| Found {
                 first: here(said.subject),
                 second: said.objects.iter().all(|&object| here(object)),
                 right: centre == Some(true),

@@ -13,7 +13,7 @@ pub(super) fn by_threshold(methods: &[&Method]) -> Plot {
         let mut sure: Vec<f64> = decided(method).collect();
         sure.sort_by(f64::total_cmp);
         let total = method.records.len().max(1) as f64;
-        // Just above each confidence one picture less is decided.
+        // Just above each confidence one less is decided.
         let mut points = vec![(0.0, percent(sure.len() as f64 / total))];
         for (below, conf) in sure.iter().enumerate() {
             points.push((
@@ -58,8 +58,8 @@ fn decided(method: &Method) -> impl Iterator<Item = f64> {
     decided.map(|record| record.conf)
 }
 
-/// How many of the decided pictures have each confidence.
-pub(super) fn histogram(methods: &[&Method]) -> Plot {
+/// How many of the decided pictures, or relations (`what`), have each confidence.
+pub(super) fn histogram(methods: &[&Method], what: &str) -> Plot {
     let series: Vec<Series> = methods
         .iter()
         .enumerate()
@@ -87,7 +87,7 @@ pub(super) fn histogram(methods: &[&Method]) -> Plot {
         .collect();
     let highest: Vec<f64> = series.iter().flat_map(|s| &s.points).map(|p| p.1).collect();
     Chart {
-        title: "Confidence of decided pictures".into(),
+        title: format!("Confidence of decided {what}"),
         x: Axis::linear("confidence", 0.0, 1.0),
         y: Axis::from_zero("of the decided (%)", highest, 5.0),
         series,

@@ -59,7 +59,8 @@ pub(super) fn differences(methods: &[&Method], pairs: &[Pair]) -> Option<Plot> {
     })
 }
 
-pub(super) fn coverage_accuracy(methods: &[&Method], rates: &[Rates]) -> Plot {
+/// `what` is what was decided, pictures or relations.
+pub(super) fn coverage_accuracy(methods: &[&Method], rates: &[Rates], what: &str) -> Plot {
     let series = methods
         .iter()
         .zip(rates)
@@ -73,7 +74,7 @@ pub(super) fn coverage_accuracy(methods: &[&Method], rates: &[Rates]) -> Plot {
             series
         });
     Chart {
-        title: "Decided pictures, and passes of them".into(),
+        title: format!("Decided {what}, and passes of them"),
         x: Axis::linear("decided (%)", 0.0, 100.0),
         y: Axis::linear("passes of the decided (%)", 0.0, 100.0),
         series: series.collect(),
@@ -92,7 +93,8 @@ const REASONS: [(&str, Ink); 6] = [
     ("other", Ink::Series(6)),
 ];
 
-pub(super) fn abstentions(methods: &[&Method]) -> Plot {
+/// `what` is what verdicts are of, pictures or relations.
+pub(super) fn abstentions(methods: &[&Method], what: &str) -> Plot {
     let mut rows = Vec::new();
     for method in methods {
         let metrics = Metrics::of(&method.records, Buckets::Name);
@@ -116,7 +118,7 @@ pub(super) fn abstentions(methods: &[&Method]) -> Plot {
     parts.extend(REASONS.map(|(name, ink)| (name.replace('_', " "), ink)));
     Parts {
         title: "Verdicts and abstentions".into(),
-        label: "share of all pictures".into(),
+        label: format!("share of all {what}"),
         parts,
         rows,
     }

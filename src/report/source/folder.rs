@@ -216,14 +216,25 @@ impl Found {
         judged::read(self.store.as_ref(), &self.root)
     }
 
-    /// How many pictures this run, or shard of one, is to have of a method; `prompts` are the run's.
-    pub fn planned(&self, method: &str, prompts: &[SuitePrompt]) -> Option<usize> {
+    /// Whether it is a shard that was given itself, and not found in a folder of shards.
+    pub fn is_given_shard(&self) -> bool {
+        self.shard.is_some() && self.root.is_empty()
+    }
+
+    /// How many pictures the whole run is to have of each method, whichever shard of it this is.
+    pub fn planned_in_all(&self) -> Option<usize> {
         let config = self.config.as_ref()?;
         let seeds = config.get("seeds")?.as_array()?;
+        let prompts = usize::try_from(config.get("prompts")?.as_u64()?).ok()?;
+        prompts.checked_mul(seeds.len())
+    }
+
+    /// How many pictures this run, or shard of one, is to have of a method; `prompts` are the run's.
+    pub fn planned(&self, method: &str, prompts: &[SuitePrompt]) -> Option<usize> {
         let Some((index, count)) = self.shard else {
-            let prompts = usize::try_from(config.get("prompts")?.as_u64()?).ok()?;
-            return prompts.checked_mul(seeds.len());
+            return self.planned_in_all();
         };
+        let seeds = self.config.as_ref()?.get("seeds")?.as_array()?;
         let seeds: Vec<u64> = seeds.iter().map(Value::as_u64).collect::<Option<_>>()?;
         let of_prompt = |prompt: &SuitePrompt| {
             let turn = shards::turn(method, &prompt.prompt_id);

@@ -73,20 +73,19 @@ impl Folded {
         }
         Ok(())
     }
+}
 
-    /// Where the metrics come from: as old as the newest picture.
-    fn provenance(&self) -> Provenance {
-        let newest = self.newest.as_ref();
-        let time = newest.map_or("", |line| line.timestamp_utc.as_str());
-        Provenance {
-            timestamp_utc: time.replace('Z', "+00:00"),
-            manifest: Some("../manifest.jsonl".into()),
-            config: None,
-            code_version: json!({
-                "prepose": newest.map(|line| &line.code_version.prepose),
-                "git_commit": newest.and_then(|line| line.code_version.git_commit.as_ref()),
-            }),
-        }
+/// Where the metrics of pictures come from, of which this is the newest one's line: they are as old as that.
+pub(in crate::suite) fn provenance_of(newest: Option<&ManifestLine>) -> Provenance {
+    let time = newest.map_or("", |line| line.timestamp_utc.as_str());
+    Provenance {
+        timestamp_utc: time.replace('Z', "+00:00"),
+        manifest: Some("../manifest.jsonl".into()),
+        config: None,
+        code_version: json!({
+            "prepose": newest.map(|line| &line.code_version.prepose),
+            "git_commit": newest.and_then(|line| line.code_version.git_commit.as_ref()),
+        }),
     }
 }
 
@@ -228,7 +227,7 @@ impl RunFolder {
         if let Some(checker) = &self.plan.config.checker {
             files.push(("per_sample.jsonl".into(), std::mem::take(&mut folded.lines)));
             files.push(("checker_config.yaml".into(), checker.config_file()));
-            let provenance = folded.provenance();
+            let provenance = provenance_of(folded.newest.as_ref());
             let records = &folded.records;
             files.extend(summary_files(
                 records,

@@ -1,5 +1,6 @@
 //! Whether shards are one whole run, undamaged, and the joined one is not another; their pictures are not looked at.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::MergeError;
@@ -48,6 +49,21 @@ pub(super) fn has_no_more(out: &Arc<dyn Store>, plan: &Plan) -> Result<(), Merge
         there: there.len(),
         lacking: there.len() - shared,
     })
+}
+
+/// Refuses a joined run in which a folder that one of these files goes into is a link.
+pub(super) fn has_no_links<'a>(
+    out: &dyn Store,
+    names: impl Iterator<Item = &'a str>,
+) -> Result<(), MergeError> {
+    let mut folders = HashSet::new();
+    for name in names {
+        let folder = name.rsplit_once('/').map_or("", |(folder, _)| folder);
+        if folders.insert(folder) {
+            out.check_place(name)?;
+        }
+    }
+    Ok(())
 }
 
 /// The plan of the whole run, if the shards are all of it: what any of them has, as some may not have grown yet.

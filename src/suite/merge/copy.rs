@@ -9,9 +9,14 @@ use super::MergeError;
 use crate::store::ledger::Ledger;
 use crate::store::{Entry, Store, StoreError};
 use crate::suite::folder::RunFolder;
+use crate::suite::plan::Plan;
+use crate::suite::shard::Shard;
 
 /// Files that are under way at once: an object store takes its time, but for many at once no more.
 const AT_ONCE: usize = 16;
+
+/// The folders of a method whose files belong to one picture each.
+pub(super) const OF_PICTURES: [&str; 4] = ["images", "maps", "origin", "refused"];
 
 /// A file to copy.
 pub(super) struct Copy {
@@ -23,6 +28,89 @@ pub(super) struct Copy {
     pub to: String,
     /// Its size.
     pub bytes: u64,
+}
+
+impl Copy {
+    /// A file of a shard that has the same name in the joined run.
+    fn of(shard: usize, entry: Entry) -> Self {
+        Self {
+            shard,
+            from: entry.name.clone(),
+            to: entry.name,
+            bytes: entry.bytes,
+        }
+    }
+}
+
+/// The pictures of a method, and what is drawn or noted beside each. What is of several pictures is joined line by
+/// line, made anew from all of them, or left out.
+pub(super) fn files(
+    shards: &[RunFolder],
+    plan: &Plan,
+    method: usize,
+) -> Result<Vec<Copy>, MergeError> {
+    let folder = plan.config.methods[method].name.as_str();
+    let own = format!("{folder}/");
+    let is_of_picture = |name: &str| {
+        let within = name
+            .strip_prefix(&own)
+            .and_then(|name| name.split_once('/'));
+        within.is_some_and(|(part, _)| OF_PICTURES.contains(&part))
+    };
+    let mut copies = Vec::new();
+    for (place, run) in shards.iter().enumerate() {
+        let entries = run.store().list(folder)?.into_iter();
+        let of_pictures = entries.filter(|entry| is_of_picture(&entry.name));
+        copies.extend(of_pictures.map(|entry| Copy::of(place, entry)));
+    }
+    Ok(once(copies))
+}
+
+/// The files of one folder of some shards, by the places of these.
+pub(super) fn folder(
+    shards: &[RunFolder],
+    places: &[usize],
+    folder: &str,
+) -> Result<Vec<Copy>, MergeError> {
+    let mut copies = Vec::new();
+    for &place in places {
+        let entries = shards[place].store().list(folder)?.into_iter();
+        copies.extend(entries.map(|entry| Copy::of(place, entry)));
+    }
+    Ok(once(copies))
+}
+
+/// Each file once, from the first shard that has it, in the order of their names.
+fn once(mut copies: Vec<Copy>) -> Vec<Copy> {
+    copies.sort_by(|a, b| (&a.to, a.shard).cmp(&(&b.to, b.shard)));
+    copies.dedup_by(|later, first| later.to == first.to);
+    copies
+}
+
+/// How each shard came about, under the shard's name.
+pub(super) fn provenance(shards: &[RunFolder]) -> Result<Vec<Copy>, MergeError> {
+    let mut copies: Vec<Copy> = Vec::new();
+    for (place, run) in shards.iter().enumerate() {
+        let shard = run
+            .plan()
+            .config
+            .shard
+            .map(Shard::folder)
+            .unwrap_or_default();
+        for entry in run.store().list("provenance")? {
+            let file = entry.name.replacen("provenance/", "", 1).replace('/', "-");
+            let to = format!("provenance/{shard}-{file}");
+            if copies.iter().all(|copy| copy.to != to) {
+                copies.push(Copy {
+                    shard: place,
+                    from: entry.name,
+                    to,
+                    bytes: entry.bytes,
+                });
+            }
+        }
+    }
+    Ok(copies)
 }
 
 /// Puts all files in their place that are not there already, and says how many that were.
@@ -111,6 +199,8 @@ fn one(
     out: &dyn Store,
     doubtful: bool,
 ) -> Result<bool, MergeError> {
+    // Giving a file a second name does not go through the store, which would look.
+    out.check_place(&copy.to)?;
     if is_linked(shard, copy, out) {
         return Ok(true);
     }

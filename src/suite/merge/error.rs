@@ -1,5 +1,6 @@
 use thiserror::Error;
 
+use crate::judge::book::BookError;
 use crate::store::StoreError;
 use crate::store::ledger::{Damage, named};
 use crate::suite::folder::FolderError;
@@ -132,6 +133,17 @@ pub enum MergeError {
         /// Those of them that are not in the shards' plan.
         lacking: usize,
     },
+    /// A shard's book of a judge's answers.
+    #[error("the judge's answers in {file} cannot be joined")]
+    Answers {
+        /// The book.
+        file: String,
+        /// What is wrong with it.
+        source: BookError,
+    },
+    /// The joined run's book of a judge's answers.
+    #[error(transparent)]
+    Book(#[from] BookError),
     /// A file that was listed and cannot be had.
     #[error("{name} in {location} was there a moment ago; is something else at work there?")]
     Vanished {

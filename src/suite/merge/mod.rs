@@ -1,24 +1,30 @@
 //! Joining the shards of a run into the run that one machine would have made.
 //!
 //! What the shards hold is checked as a whole before anything is written: the same settings and prompts, every picture of the
-//! plan there once. The joined run differs from an undivided one in times, machines and provenance only. Joining can be
-//! killed and said again.
+//! plan there once. The joined run differs from an undivided one in times, machines and provenance only. What was made
+//! of a shard's pictures afterwards is joined where that can be, and else named. Joining can be killed and said again.
 
+mod answers;
+mod beside;
 mod checks;
 mod copy;
 mod error;
+mod evaluations;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::folder::{CONFIG, Finished, RECEIVED, RunFolder};
+use super::folder::{CONFIG, Finished, RunFolder};
 use super::plan::{Job, Plan};
 use super::sample::Sample;
 use super::shard::Shard;
+use crate::check::spatialbench::results::TABLES;
 use crate::store::ledger::LEDGER;
 use crate::store::{self, Store};
 
-use checks::{has_no_more, same_run, undamaged};
+use beside::{Beside, Evaluation};
+pub use beside::{LeftOut, Why};
+use checks::{has_no_links, has_no_more, same_run, undamaged};
 use copy::Copy;
 pub use error::MergeError;
 
@@ -31,6 +37,10 @@ pub struct Merged {
     pub pictures: usize,
     /// Pictures and other files that were put in their place; the others were there already.
     pub copied: usize,
+    /// Answers of a judge that the joined run did not have.
+    pub answers: usize,
+    /// What the joined run does not get.
+    pub left: Vec<LeftOut>,
 }
 
 /// The shards at `locations`, where a folder that holds shards stands for all of them.
@@ -105,23 +115,28 @@ pub fn merge(
     }
     shards.sort_by_key(|run| run.plan().config.shard);
     let plan = same_run(&shards)?;
-    let methods = plan.config.methods.len();
     undamaged(&shards)?;
-    // All of it before anything is written, and not kept: the samples of one method are many already.
-    let mut copies = Vec::new();
-    for method in 0..methods {
-        let samples = samples(&shards, &plan, method)?;
-        same_number_of_records(&shards, &plan, &samples)?;
-        copies.extend(files(&shards, &plan, method)?);
-    }
-    copies.extend(provenance(&shards)?);
+    let mut joining = Joining::of(&shards, &plan)?;
+    let is_judged = answers::check(&shards, &*out)?;
 
     let pictures = plan.len();
     has_no_more(&out, &plan)?;
+    let tables = joining.tables(&plan);
+    let book = is_judged.then_some(answers::BOOK);
+    let names = (joining.copies.iter().map(|copy| copy.to.as_str()))
+        .chain(tables.iter().map(String::as_str))
+        .chain(book);
+    has_no_links(&*out, names)?;
     let out = RunFolder::claim(out, plan)?;
-    let copied = copy::all(&shards, &copies, &**out.store(), progress)?;
-    for method in 0..methods {
+    beside::look_in_joined(&mut joining.left, &**out.store())?;
+    let answers = match is_judged {
+        true => answers::join(&shards, &**out.store())?,
+        false => 0,
+    };
+    let copied = copy::all(&shards, &joining.copies, &**out.store(), progress)?;
+    for method in 0..out.plan().config.methods.len() {
         let samples = samples(&shards, out.plan(), method)?;
+        joining.write_evaluations(&shards, &out, method, &samples)?;
         let all = samples.len();
         out.write(method, all, |each| {
             let mut samples = samples.into_iter();
@@ -132,7 +147,76 @@ pub fn merge(
         shards: shards.len(),
         pictures,
         copied,
+        answers,
+        left: joining.left,
     })
+}
+
+/// What becomes of the files of shards whose pictures are all there; not the text of any, which may be much.
+struct Joining {
+    copies: Vec<Copy>,
+    evaluations: Vec<Evaluation>,
+    left: Vec<LeftOut>,
+}
+
+impl Joining {
+    /// Looks at all of it before anything is written, and keeps none: the samples of one method are many already.
+    fn of(shards: &[RunFolder], plan: &Plan) -> Result<Self, MergeError> {
+        let Beside { evaluations, left } = Beside::of(shards, plan)?;
+        let mut joining = Self {
+            copies: Vec::new(),
+            evaluations: Vec::new(),
+            left,
+        };
+        let mut rest = evaluations.into_iter().peekable();
+        for method in 0..plan.config.methods.len() {
+            let samples = samples(shards, plan, method)?;
+            same_number_of_records(shards, plan, &samples)?;
+            joining.copies.extend(copy::files(shards, plan, method)?);
+            while let Some(evaluation) = rest.next_if(|one| one.method == method) {
+                match evaluations::joined(shards, plan, &samples, &evaluation)? {
+                    Ok(_) => {
+                        let overlays = evaluation.overlays();
+                        let drawn = copy::folder(shards, &evaluation.places, &overlays)?;
+                        joining.copies.extend(drawn);
+                        joining.evaluations.push(evaluation);
+                    }
+                    Err(why) => joining.left.push(evaluation.left_out(shards, why)),
+                }
+            }
+        }
+        joining.copies.extend(copy::provenance(shards)?);
+        Ok(joining)
+    }
+
+    /// Names of files that are written anew, one in each of the folders of tables.
+    fn tables(&self, plan: &Plan) -> Vec<String> {
+        let methods = plan.config.methods.iter();
+        let own = methods.map(|method| format!("{}/eval", method.name));
+        let others = self.evaluations.iter().map(|one| one.folder.clone());
+        own.chain(others)
+            .map(|folder| format!("{folder}/{TABLES}/main_results.csv"))
+            .collect()
+    }
+
+    /// Writes the records that a checker left of a method's pictures when it looked at them again, and what follows from
+    /// them.
+    fn write_evaluations(
+        &mut self,
+        shards: &[RunFolder],
+        out: &RunFolder,
+        method: usize,
+        samples: &[Found],
+    ) -> Result<(), MergeError> {
+        for evaluation in self.evaluations.iter().filter(|one| one.method == method) {
+            match evaluations::joined(shards, out.plan(), samples, evaluation)? {
+                Ok(joined) => joined.write(&**out.store(), &evaluation.folder, samples)?,
+                // Somebody has changed it since it was looked at.
+                Err(why) => self.left.push(evaluation.left_out(shards, why)),
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A finished picture, the index of the shard's folder that it is from, and its job in the whole run.
@@ -269,59 +353,4 @@ fn same_number_of_records(
             sample_id: finished.sample.manifest.sample_id.clone(),
         }),
     }
-}
-
-/// The pictures of a method, and what else is beside them; not what is joined line by line.
-fn files(shards: &[RunFolder], plan: &Plan, method: usize) -> Result<Vec<Copy>, MergeError> {
-    let mut copies: HashMap<String, Copy> = HashMap::new();
-    let folder = plan.config.methods[method].name.as_str();
-    for (place, run) in shards.iter().enumerate() {
-        let joined = [
-            format!("{folder}/manifest.jsonl"),
-            format!("{folder}/samples/"),
-            format!("{folder}/eval/"),
-            // All pictures are there, so that nothing will be made of it any more.
-            format!("{folder}/{RECEIVED}/"),
-        ];
-        for entry in run.store().list(folder)? {
-            if joined.iter().any(|start| entry.name.starts_with(start)) {
-                continue;
-            }
-            copies.entry(entry.name.clone()).or_insert(Copy {
-                shard: place,
-                from: entry.name.clone(),
-                to: entry.name,
-                bytes: entry.bytes,
-            });
-        }
-    }
-    let mut copies: Vec<_> = copies.into_values().collect();
-    copies.sort_by(|a, b| a.to.cmp(&b.to));
-    Ok(copies)
-}
-
-/// How each shard came about, under the shard's name.
-fn provenance(shards: &[RunFolder]) -> Result<Vec<Copy>, MergeError> {
-    let mut copies: Vec<Copy> = Vec::new();
-    for (place, run) in shards.iter().enumerate() {
-        let shard = run
-            .plan()
-            .config
-            .shard
-            .map(Shard::folder)
-            .unwrap_or_default();
-        for entry in run.store().list("provenance")? {
-            let file = entry.name.replacen("provenance/", "", 1).replace('/', "-");
-            let to = format!("provenance/{shard}-{file}");
-            if copies.iter().all(|copy| copy.to != to) {
-                copies.push(Copy {
-                    shard: place,
-                    from: entry.name,
-                    to,
-                    bytes: entry.bytes,
-                });
-            }
-        }
-    }
-    Ok(copies)
 }

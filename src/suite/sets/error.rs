@@ -134,6 +134,11 @@ pub enum LineError {
     /// A column twice.
     #[error("two columns are called {0:?}")]
     TwiceColumn(String),
+    /// A column for what CSV has no form for.
+    #[error(
+        "the column {0:?} is read only in .jsonl files; write the prompts as JSON Lines, or leave the column out"
+    )]
+    OnlyJsonl(String),
     /// A key that is almost one that means something.
     #[error("{found:?} means nothing here; did you mean {meant:?}?")]
     Key {

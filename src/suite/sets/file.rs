@@ -6,7 +6,7 @@ use std::path::Path;
 use super::error::{LINE_LIMIT, LineError, SuiteError};
 use super::lines::Lines;
 use super::pairs;
-use super::record::{Given, Row, check_key};
+use super::record::{COLUMNS, Given, KEYS, Row, check_key};
 use crate::suite::{Suite, SuitePrompt};
 
 /// More prompts than anybody makes pictures of; it keeps an endless file from filling the memory.
@@ -261,7 +261,11 @@ fn ends_open(line: &str, mut open: bool) -> bool {
 fn check_columns(columns: &[String]) -> Result<(), LineError> {
     let names: Vec<&str> = columns.iter().map(String::as_str).collect();
     for (i, name) in names.iter().enumerate() {
-        check_key(name, &names)?;
+        // It would be dropped without a word.
+        if KEYS.contains(name) && !COLUMNS.contains(name) {
+            return Err(LineError::OnlyJsonl((*name).to_owned()));
+        }
+        check_key(name, &names, &COLUMNS)?;
         if !name.is_empty() && names[..i].contains(name) {
             return Err(LineError::TwiceColumn((*name).to_owned()));
         }
@@ -284,12 +288,14 @@ fn row(columns: &[String], fields: &[String]) -> Result<Row, LineError> {
         let place = columns.iter().position(|column| column == name)?;
         Some(fields[place].trim().to_owned()).filter(|text| !text.is_empty())
     };
+    let tags = field("tags").unwrap_or_default();
+    let tags = tags.split(';').map(str::trim).filter(|tag| !tag.is_empty());
     Ok(Row {
         prompt_id: field("prompt_id"),
         prompt: field("prompt").unwrap_or_default(),
         given: Given::one(field("relation"), field("object_a"), field("object_b"))?,
         counterpart: field("counterpart"),
-        tags: Vec::new(),
+        tags: tags.map(str::to_owned).collect(),
         neutral: field("neutral"),
         reverse: field("reverse"),
         edit: None,

@@ -13,7 +13,7 @@ use crate::suite::{Edit, SuitePrompt};
 const STEPS: usize = 1_000;
 
 /// Keys and columns that mean something; those of SpatialBench-UC's own file are among them.
-const KEYS: [&str; 15] = [
+pub(super) const KEYS: [&str; 15] = [
     "prompt",
     "prompt_id",
     "relation",
@@ -29,6 +29,19 @@ const KEYS: [&str; 15] = [
     "reverse",
     "edit",
     "boxes",
+];
+
+/// Those of them that are read as columns of CSV, where there are no lists and objects; tags stand between semicolons.
+pub(super) const COLUMNS: [&str; 9] = [
+    "prompt",
+    "prompt_id",
+    "relation",
+    "object_a",
+    "object_b",
+    "counterpart",
+    "tags",
+    "neutral",
+    "reverse",
 ];
 
 /// What is given of a prompt.
@@ -79,11 +92,11 @@ impl Given {
     }
 }
 
-/// Refuses a key that is no key but nearly one that is not there. `others` may be any.
-pub(super) fn check_key(key: &str, keys: &[&str]) -> Result<(), LineError> {
-    let near = |known: &&str| strsim::normalized_damerau_levenshtein(key, known) >= 0.75;
-    match KEYS.into_iter().find(near) {
-        Some(meant) if !KEYS.contains(&key) && !keys.contains(&meant) => Err(LineError::Key {
+/// Refuses a key that is none of the `known` but nearly one that is not among the line's `keys`. Others may be any.
+pub(super) fn check_key(key: &str, keys: &[&str], known: &[&'static str]) -> Result<(), LineError> {
+    let near = |name: &&str| strsim::normalized_damerau_levenshtein(key, name) >= 0.75;
+    match known.iter().copied().find(near) {
+        Some(meant) if !known.contains(&key) && !keys.contains(&meant) => Err(LineError::Key {
             found: key.into(),
             meant,
         }),
@@ -100,7 +113,7 @@ impl Row {
         })?;
         let keys: Vec<&str> = fields.keys().map(String::as_str).collect();
         for key in &keys {
-            check_key(key, &keys)?;
+            check_key(key, &keys, &KEYS)?;
         }
         let relation = text(&fields, "relation")?;
         let (a, b) = (object(&fields, "object_a")?, object(&fields, "object_b")?);

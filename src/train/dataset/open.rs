@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use prepose_check::spatialbench::Verdict;
 use prepose_corpus::read::Columns;
 
 use crate::error::DatasetError;
@@ -16,8 +17,8 @@ pub struct Options {
     pub caption_column: Option<String>,
     /// The caption of pictures that have none; none: they are left out.
     pub caption: Option<String>,
-    /// Of a run: the verdicts whose pictures are taken; empty: all pictures.
-    pub verdicts: Vec<String>,
+    /// Of a run: the verdicts whose pictures are taken; empty: all pictures; none: those that are PASS.
+    pub verdicts: Option<Vec<String>>,
     /// Of a run: the methods whose pictures are taken; empty: all.
     pub methods: Vec<String>,
     /// Whether phrases with boxes are wanted; pictures without any are left out then.
@@ -33,7 +34,7 @@ impl Default for Options {
         Self {
             caption_column: None,
             caption: None,
-            verdicts: vec!["PASS".into()],
+            verdicts: None,
             methods: Vec::new(),
             objects: false,
             shown: false,
@@ -43,6 +44,14 @@ impl Default for Options {
 }
 
 impl Options {
+    /// The verdicts whose pictures are taken; empty: all pictures.
+    pub(crate) fn verdicts(&self) -> Vec<&str> {
+        match &self.verdicts {
+            Some(named) => named.iter().map(String::as_str).collect(),
+            None => vec![Verdict::Pass.as_str()],
+        }
+    }
+
     pub(crate) fn columns(&self) -> Columns {
         let usual = Columns {
             objects: match self.objects {
@@ -124,6 +133,7 @@ fn read_all(path: &Path, layout: Layout, options: &Options) -> Result<(), Datase
         ),
         Layout::Run => Ok(()),
         _ if !options.methods.is_empty() => unread("--methods", "it is no run"),
+        _ if options.verdicts.is_some() => unread("--verdicts", "it is no run"),
         _ => Ok(()),
     }
 }

@@ -41,7 +41,11 @@ pub(crate) fn read(path: &Path, options: &Options) -> Result<Dataset, DatasetErr
         let all = all.join(", ");
         return Err(wrong(format!("it has no method {unknown:?}; it has {all}")));
     }
-    if let Some(unknown) = options.verdicts.iter().find(|name| !is_verdict(name)) {
+    if let Some(unknown) = options
+        .verdicts()
+        .into_iter()
+        .find(|name| !is_verdict(name))
+    {
         return Err(wrong(format!(
             "there is no verdict {unknown:?}; verdicts are PASS, FAIL and UNDECIDABLE, and --verdicts all takes every picture"
         )));
@@ -79,7 +83,7 @@ fn none_taken(others: &Others, options: &Options) -> String {
         "of {} pictures none is taken, as --verdicts is {}, and there are {}; name those to take, or take every picture with \
          --verdicts all",
         others.values().sum::<usize>(),
-        options.verdicts.join(","),
+        options.verdicts().join(","),
         counts.join(", ")
     )
 }
@@ -97,7 +101,8 @@ fn of_method(
     for (line, error) in &manifest.broken {
         dataset.skip(format!("{method}/manifest.jsonl:{line}"), error.to_string());
     }
-    let mut records = match options.verdicts.is_empty() && !options.objects {
+    let wanted = options.verdicts();
+    let mut records = match wanted.is_empty() && !options.objects {
         true => HashMap::new(),
         false => records(folder, options.objects)?,
     };
@@ -105,12 +110,12 @@ fn of_method(
         let found = records.get_mut(&entry.sample_id);
         let (mut verdicts, objects) = found.map_or_else(Default::default, std::mem::take);
         let taken = |verdict: &String| {
-            let mut wanted = options.verdicts.iter();
+            let mut wanted = wanted.iter();
             wanted.any(|wanted| wanted.eq_ignore_ascii_case(verdict))
         };
         // Of a picture with several relations all count. What is left out here is not of no use: it was not asked for.
         let all_taken = !verdicts.is_empty() && verdicts.iter().all(taken);
-        if !options.verdicts.is_empty() && !all_taken {
+        if !wanted.is_empty() && !all_taken {
             verdicts.sort();
             verdicts.dedup();
             let verdicts = match verdicts.is_empty() {

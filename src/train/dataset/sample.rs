@@ -85,8 +85,8 @@ pub struct Dataset {
     pub samples: Vec<Sample>,
     /// What is of no use, in the same order.
     pub skipped: Vec<Skipped>,
-    /// Lines whose pictures a later line names again, and pictures in folders beside kohya's. They are left out as well, but
-    /// nothing is wrong with the data for that.
+    /// Lines whose pictures a later line names again, pictures in folders beside kohya's, and links that are not followed. They
+    /// are left out as well, but nothing is wrong with the data for that.
     pub passed_over: Vec<Skipped>,
 }
 

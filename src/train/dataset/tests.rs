@@ -2,6 +2,7 @@
 
 mod objects;
 mod order;
+mod passed;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -156,6 +157,14 @@ fn options_of_another_layout_are_refused() {
     };
     refused(&column, "--caption-column says nothing of");
     refused(&methods, "--methods says nothing of");
+    // All of what is no run's would be no better.
+    for named in [vec!["FAIL".to_owned()], Vec::new()] {
+        let verdicts = Options {
+            verdicts: Some(named),
+            ..Options::default()
+        };
+        refused(&verdicts, "--verdicts says nothing of");
+    }
     write(
         &path.join("metadata.jsonl"),
         r#"{"file_name": "a.png", "about": "an a"}"#,
@@ -169,12 +178,12 @@ fn options_of_another_layout_are_refused() {
     );
     write(&path.join("psg/a.png"), png(1));
     let all = Options {
-        verdicts: Vec::new(),
+        verdicts: Some(Vec::new()),
         ..column
     };
     refused(&all, "--caption-column says nothing of");
     let all = Options {
-        verdicts: Vec::new(),
+        verdicts: Some(Vec::new()),
         ..methods
     };
     assert_eq!(open(path, &all).unwrap().samples.len(), 1);
@@ -515,7 +524,7 @@ fn a_run_gives_what_its_checker_was_content_with() {
         );
     }
     let with = |verdicts: &[&str], methods: &[&str]| Options {
-        verdicts: verdicts.iter().map(ToString::to_string).collect(),
+        verdicts: Some(verdicts.iter().map(ToString::to_string).collect()),
         methods: methods.iter().map(ToString::to_string).collect(),
         ..Options::default()
     };

@@ -1,11 +1,11 @@
 //! webdataset's tar files: members of a sample follow each other and share their name up to the first dot.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use prepose_untrusted::open_regular;
 use serde_json::Value;
-use std::io::Read as _;
 
 use crate::beside::PICTURES;
 use crate::error::DatasetError;
@@ -15,14 +15,29 @@ use crate::sample::{Dataset, Layout, Place, Sample};
 
 /// Longer texts are no captions.
 const LONGEST: u64 = 1 << 16;
+/// Notes may have lists of all kinds beside the caption.
+const LONGEST_JSON: u64 = 1 << 24;
 
 /// What belongs together.
 #[derive(Default)]
 struct Group {
     key: String,
     picture: Option<Place>,
-    /// Texts by their ending.
-    texts: BTreeMap<String, String>,
+    /// Texts by their ending, or what is wrong with them.
+    texts: BTreeMap<String, Result<String, String>>,
+}
+
+impl Group {
+    fn text(&self, ending: &str) -> Result<Option<&str>, String> {
+        let text = self.texts.get(ending).map(Result::as_deref);
+        text.transpose().map_err(Clone::clone)
+    }
+
+    fn json(&self) -> Result<Option<Value>, String> {
+        let json = self.text("json")?.map(serde_json::from_str);
+        json.transpose()
+            .map_err(|error| format!("its .json is broken: {error}"))
+    }
 }
 
 /// Reads tar files, one after the other.
@@ -64,54 +79,61 @@ fn archive(path: &Path, dataset: &mut Dataset, options: &Options) -> Result<(), 
                 offset: entry.raw_file_position(),
                 length,
             });
-        } else if ["txt", "caption", "json"].contains(&ending.as_str()) && length <= LONGEST {
-            let mut text = String::new();
-            if entry.read_to_string(&mut text).is_ok() {
-                group.texts.insert(ending, text);
-            }
+        } else if ["txt", "caption", "json"].contains(&ending.as_str()) {
+            let text = text(&mut entry, length, &ending);
+            group.texts.insert(ending, text);
         }
     }
     finish(group, path, dataset, options);
     Ok(())
 }
 
-fn finish(group: Group, path: &Path, dataset: &mut Dataset, options: &Options) {
+/// A text of a sample, or what is wrong with it.
+fn text(entry: &mut impl Read, length: u64, ending: &str) -> Result<String, String> {
+    let longest = match ending {
+        "json" => LONGEST_JSON,
+        _ => LONGEST,
+    };
+    if length > longest {
+        return Err(format!(
+            "its .{ending} has {length} bytes; at most {longest} are read"
+        ));
+    }
+    let mut bytes = Vec::new();
+    let read = entry.read_to_end(&mut bytes);
+    read.map_err(|error| format!("its .{ending} cannot be read: {error}"))?;
+    let text = String::from_utf8(bytes).map_err(|_| format!("its .{ending} is not UTF-8"))?;
+    Ok(text.trim_start_matches('\u{feff}').to_owned())
+}
+
+fn finish(mut group: Group, path: &Path, dataset: &mut Dataset, options: &Options) {
     if group.key.is_empty() {
         return;
     }
     let file = path.file_name().unwrap_or_default().to_string_lossy();
     let name = format!("{file}:{}", group.key);
-    let json: Option<Value> = group
-        .texts
-        .get("json")
-        .and_then(|text| serde_json::from_str(text).ok());
+    let json = group.json();
     // img2dataset writes down what it could not fetch.
-    let status = json.as_ref().and_then(|json| json["status"].as_str());
+    let noted = json.as_ref().ok().and_then(Option::as_ref);
+    let status = noted.and_then(|json| json["status"].as_str());
     if let Some(status) = status.filter(|status| *status != "success") {
         return dataset.skip(name, format!("its status is {status:?}"));
     }
-    let Some(place) = group.picture else {
+    let Some(place) = group.picture.take() else {
         return dataset.skip(name, "there is no picture of that name");
     };
-    let of_json = || {
-        let mut names = options.columns().caption.into_iter();
-        names.find_map(|name| Some(json.as_ref()?[&name].as_str()?.to_owned()))
-    };
-    let beside = ["txt", "caption"]
-        .iter()
-        .find_map(|ending| group.texts.get(*ending).cloned());
-    let found = match options.caption_column {
-        Some(_) => of_json(),
-        None => beside.or_else(of_json),
-    };
-    let found = found
-        .map(|text| text.trim().to_owned())
-        .filter(|text| !text.is_empty());
-    let listed = json.as_ref().and_then(|json| json.get(objects::KEY));
-    let objects = match listed.filter(|_| options.objects).map(objects::read) {
-        Some(Err(why)) => return dataset.skip(name, why),
-        Some(Ok(objects)) => objects,
-        None => Vec::new(),
+    // What is wrong with a text is no matter where another one counts.
+    let found = caption(&group, &json, options).and_then(|caption| {
+        let objects = match options.objects {
+            true => json.as_ref().map_err(Clone::clone)?.as_ref(),
+            false => None,
+        };
+        let objects = objects.and_then(|json| json.get(objects::KEY));
+        Ok((caption, objects.map_or(Ok(Vec::new()), objects::read)?))
+    });
+    let (found, objects) = match found {
+        Ok(found) => found,
+        Err(why) => return dataset.skip(name, why),
     };
     match found.or_else(|| options.caption.clone()) {
         Some(caption) => dataset.samples.push(Sample {
@@ -127,4 +149,27 @@ fn finish(group: Group, path: &Path, dataset: &mut Dataset, options: &Options) {
             "it has no caption: neither a .txt nor a caption in a .json",
         ),
     }
+}
+
+/// The caption of a sample, if there is one, or why it cannot be read.
+fn caption(
+    group: &Group,
+    json: &Result<Option<Value>, String>,
+    options: &Options,
+) -> Result<Option<String>, String> {
+    let mut found = None;
+    if options.caption_column.is_none() {
+        found = match group.text("txt")? {
+            Some(text) => Some(text.to_owned()),
+            None => group.text("caption")?.map(str::to_owned),
+        };
+    }
+    if found.is_none() {
+        let json = json.as_ref().map_err(Clone::clone)?.as_ref();
+        let mut names = options.columns().caption.into_iter();
+        found = names.find_map(|name| Some(json?[&name].as_str()?.to_owned()));
+    }
+    Ok(found
+        .map(|text| text.trim().to_owned())
+        .filter(|text| !text.is_empty()))
 }

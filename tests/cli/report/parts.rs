@@ -99,6 +99,24 @@ fn shards_are_one_run() {
         (&summary["complete"], &summary["pictures"]),
         (&json!(true), &json!(8))
     );
+    // What a missing shard was to make is not there.
+    std::fs::remove_dir_all(folder.path().join("parts/shard-001-of-003")).unwrap();
+    let output = prepose_in(folder.path(), &["report", "parts", "-o", "d"]);
+    let message = stderr(&output);
+    assert!(output.status.success(), "{message}");
+    assert!(
+        message.contains("not finished")
+            && message.contains("parts has 3 shards, and this report lacks no. 1."),
+        "{message}"
+    );
+    assert!(page(&folder.path().join("d")).contains("Not finished"));
+    let summary = works(folder.path(), &["report", "parts", "-o", "d", "--json"]);
+    let summary: Value = serde_json::from_str(&summary).unwrap();
+    assert_eq!(
+        (&summary["complete"], &summary["pictures"]),
+        (&json!(false), &json!(16))
+    );
+    assert_eq!(summary["methods"][0]["planned"], 8);
 }
 
 #[test]

@@ -116,9 +116,13 @@ fn all_damage_is_named_and_mended_to_the_byte() {
                     text.contains(&format!("{wanted}{called}")),
                     "{name} {way}: {text}"
                 );
-                assert!(text.contains("1 files are not"), "{name} {way}: {text}");
+                assert!(
+                    text.contains("1 file is not as it was"),
+                    "{name} {way}: {text}"
+                );
             }
             let (text, code) = said(&["verify", out, "--mend", "--device", "flex"]);
+            assert!(!text.contains(": 1 files"), "{name} {way}: {text}");
             if name.starts_with("provenance/") {
                 assert!(text.contains("cannot be remade"), "{name} {way}: {text}");
                 assert_eq!(code, Some(1), "{name} {way}: {text}");

@@ -277,6 +277,25 @@ fn a_loss_that_is_no_number_stops_it_at_the_last_good_state() {
 }
 
 #[test]
+fn info_says_what_came_out_of_a_training() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let toybox = Path::new(env!("CARGO_MANIFEST_DIR")).join("weights/toybox");
+    for (name, file, kind) in [
+        ("gligen", "gligen.safetensors", "a file of GLIGEN layers"),
+        ("ip-adapter", "ip_adapter.safetensors", "an IP-Adapter"),
+        ("steer", "steer.safetensors", "a classifier of relations"),
+    ] {
+        fs::create_dir(folder.join(name)).unwrap();
+        fs::write(folder.join(name).join("training.json"), "{}").unwrap();
+        refuses(folder, &["info", name], &[name, "has not ended"]);
+        fs::copy(toybox.join(name).join(file), folder.join(name).join(file)).unwrap();
+        let told = works(folder, &["info", name]);
+        assert!(told.contains(kind), "{told}");
+    }
+}
+
+#[test]
 fn samples_of_another_prompt_are_made_again_and_are_no_data() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -393,7 +412,26 @@ fn what_cannot_be_trained_is_refused() {
         &on("photos", &["--rate", "NaN"]),
         &["--rate is NaN"],
     );
-    refuses(folder, &on("photos", &["--betas", "0.9"]), &["--betas"]);
+    let two = "--betas takes two numbers";
+    for (options, told) in [
+        (&["--betas", "0.9"][..], two),
+        (&["--betas", "0.1,0.2,0.3"], two),
+        (
+            &["--optimizer", "adafactor", "--betas", "0.9,0.99"],
+            "--betas is AdamW's",
+        ),
+        (
+            &["--optimizer", "adafactor", "--eps", "1e-3"],
+            "--eps is AdamW's",
+        ),
+        (&["--verdicts", "FAIL"], "--verdicts says nothing of photos"),
+        (&["--conv-alpha", "3"], "--conv-rank or --layers all"),
+        (&["--sample-every", "5"], "--sample <PROMPT>"),
+        (&["--sample-steps", "5"], "--sample <PROMPT>"),
+        (&["--sample-seed", "5"], "--sample <PROMPT>"),
+    ] {
+        refuses(folder, &on("photos", options), &[told]);
+    }
     for [option, value] in [["--alpha", "0"], ["--weight-decay", "NaN"]] {
         let told = format!("{option} is {value}");
         refuses(folder, &on("photos", &[option, value]), &[told.as_str()]);

@@ -195,6 +195,33 @@ fn a_classifier_is_trained_resumed_and_used() {
         &["train", "steer", "--pictures", "nowhere", "--out", "none"],
         &["nowhere"],
     );
+    let at_most = |number: &'static str| {
+        [
+            "train",
+            "steer",
+            "--most-pictures",
+            number,
+            "--seeds",
+            "0-3",
+            "--steps",
+            "1",
+            "--train-steps",
+            "1",
+            "--device",
+            "flex",
+            "--out",
+            "made",
+        ]
+    };
+    refuses(
+        folder,
+        &at_most("3"),
+        &["--most-pictures is 3", "at least 4"],
+    );
+    // Seven would be one prompt's pictures and three of another's. They show nothing yet.
+    prepose_in(folder, &at_most("7"));
+    let made = folder.join("made/pictures/prompt-only/manifest.jsonl");
+    assert_eq!(fs::read_to_string(made).unwrap().lines().count(), 4);
     refuses(
         folder,
         &[

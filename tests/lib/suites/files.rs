@@ -84,6 +84,13 @@ fn files_of_ones_own() {
             "p3: dog, cat; 0 right of 1",
         ],
     );
+    let tagged = reads(
+        "csv",
+        "prompt,tags,neutral,reverse\na dog left of a cat,pets; indoors;,two pets,\na cat,,,\n",
+        &["line-00002: dog, cat; 0 left of 1", "line-00003: cat"],
+    );
+    assert_eq!(tagged.prompts[0].tags, ["pets", "indoors"]);
+    assert!(tagged.prompts[1].tags.is_empty());
     // A quotation mark within a field is one; at the beginning it opens a field of several lines.
     reads(
         "csv",

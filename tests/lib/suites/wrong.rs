@@ -108,6 +108,23 @@ fn wrong_csv() {
     );
     refuses("csv", "promt\na dog\n", &["mean \"prompt\""]);
     refuses("csv", "prompt,prompt\na,b\n", &["two columns"]);
+    for column in [
+        "objects",
+        "relations",
+        "counterfactual",
+        "difficulty_tags",
+        "edit",
+        "boxes",
+    ] {
+        refuses(
+            "csv",
+            format!("prompt,{column}\na dog,\n"),
+            &["line 1", &format!("{column:?} is read only in .jsonl")],
+        );
+    }
+    // What CSV does not read is not suggested.
+    assert!(open("csv", "prompt,edits\na dog,2\n").is_ok());
+    refuses("csv", "prompt,tag\na dog,a\n", &["mean \"tags\""]);
     refuses(
         "csv",
         "prompt\na dog, a cat\n",

@@ -29,6 +29,8 @@ pub(super) struct Line {
     object_b: Option<Object>,
     relation: Option<String>,
     relations: Option<Vec<String>>,
+    #[serde(default)]
+    unknown_objects: Vec<String>,
     detections: Option<Vec<LineDetection>>,
     detectors: Option<Detectors>,
     depth: Option<PathBuf>,
@@ -132,6 +134,8 @@ pub(super) fn case(
         let asked = line.objects.is_some() || line.object_a.is_some() || line.relations.is_some();
         (!asked).then(|| prompt_of(file?)).flatten()
     });
+    let from_prompt = line.relations.is_none() && line.objects.is_none() && line.object_a.is_none();
+    let mut unknown = line.unknown_objects;
     let asked = if let Some(relations) = line.relations {
         if line.relation.is_some() {
             return Err(ReadError::Both);
@@ -148,6 +152,14 @@ pub(super) fn case(
     } else {
         return Err(ReadError::NothingAsked);
     };
+    if !from_prompt {
+        // What is called otherwise now, somebody has said in labels.
+        let asks = |name: &String| {
+            let name = name.to_lowercase();
+            asked.objects.iter().any(|object| object.name == name)
+        };
+        unknown.retain(asks);
+    }
     let id = id.unwrap_or_else(|| format!("line {number}"));
     let read = |path: PathBuf| read_depth(&folder.join(path)).map(Arc::new);
     let prompt_id = line.prompt_id.or_else(|| prompt.clone());
@@ -162,6 +174,7 @@ pub(super) fn case(
         depth: line.depth.map(read).transpose()?,
         picture: line.file.map(|file| folder.join(file)),
         label,
+        unknown,
         ..asked
     })
 }
@@ -239,7 +252,8 @@ pub(super) fn related(
     })
 }
 
-/// Relations written as `dog | left of | cat`, whose names are objects in the order of mention, after those given.
+/// Relations written as `dog | left of | cat`, whose names are objects in the order of mention, after those given; `dog#2`
+/// is the second dog among those.
 fn explicit(objects: Vec<Object>, relations: &[String]) -> Result<Case, ReadError> {
     let mut objects: Vec<Wanted> = objects.into_iter().map(Into::into).collect();
     let mut stated = Vec::new();
@@ -256,7 +270,7 @@ fn explicit(objects: Vec<Object>, relations: &[String]) -> Result<Case, ReadErro
         }
         let mut index = |name: &str| {
             let name = name.to_lowercase();
-            let at = objects.iter().position(|object| object.name == name);
+            let at = position(&objects, &name);
             at.unwrap_or_else(|| {
                 objects.push(Wanted::one(name));
                 objects.len() - 1
@@ -275,6 +289,20 @@ fn explicit(objects: Vec<Object>, relations: &[String]) -> Result<Case, ReadErro
     })
 }
 
+/// Where the object of that name is: the first, or that with the number behind a `#`.
+fn position(objects: &[Wanted], name: &str) -> Option<usize> {
+    let called = |name: &str, nth: usize| {
+        let all = objects.iter().enumerate();
+        let mut all = all.filter(|(_, object)| object.name == name);
+        Some(all.nth(nth)?.0)
+    };
+    called(name, 0).or_else(|| {
+        let (name, number) = name.rsplit_once('#')?;
+        let number: usize = number.parse().ok()?;
+        called(name.trim(), number.checked_sub(1)?)
+    })
+}
+
 /// A relation by any of its names; also by HRS-Bench's, which no prompt could be read by alone.
 fn relation_named(name: &str) -> Result<Relation, ReadError> {
     match name.trim() {
@@ -283,5 +311,44 @@ fn relation_named(name: &str) -> Result<Relation, ReadError> {
         name => name
             .parse()
             .map_err(|error: SceneError| ReadError::Relation(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_detector_has_no_label_for_leaves_the_picture_out() {
+        let read = |text: &str| {
+            let line: Line = serde_json::from_str(text).unwrap();
+            case(line, 1, Path::new("."), None).unwrap().known()
+        };
+        let asked = r#"{"prompt": "a dog to the left of a unicorn", "unknown_objects": ["unicorn"], "detections": []"#;
+        let error = read(&format!("{asked}}}")).unwrap_err().to_string();
+        assert!(error.contains("does not know unicorn; "), "{error}");
+        // Where somebody has said it in labels since.
+        let told = format!(r#"{asked}, "objects": ["dog", "horse"], "relation": "left of"}}"#);
+        assert_eq!(read(&told).unwrap().objects[1], Wanted::one("horse"));
+        // What no relation needs is known to be unknown, and that is all.
+        let more = r#""objects": ["dog", "cat", "unicorn"], "relations": ["dog | left of | cat"]"#;
+        let read_more = read(&format!("{asked}, {more}}}")).unwrap();
+        assert_eq!(read_more.unknown, ["unicorn"]);
+        let between = more.replace("| cat", "| Unicorn");
+        assert!(read(&format!("{asked}, {between}}}")).is_err());
+        let alone = more.split(", \"relations\"").next().unwrap();
+        assert!(read(&format!("{asked}, {alone}}}")).is_err());
+    }
+
+    #[test]
+    fn the_second_of_a_name_has_its_number() {
+        let objects = ["cat", "dog", "cat"].map(|name| Object::Name(name.into()));
+        let relations = ["cat | left of | dog", "Cat#2 | above | cup"].map(String::from);
+        let case = explicit(objects.into(), &relations).unwrap();
+        let ends = |at: usize| (case.relations[at].subject, case.relations[at].objects[0]);
+        assert_eq!([ends(0), ends(1)], [(0, 1), (2, 3)]);
+        // There is no third; it is a name like others.
+        let case = explicit(Vec::new(), &["cat#3 | above | cup".into()]).unwrap();
+        assert_eq!(case.objects[0].name, "cat#3");
     }
 }

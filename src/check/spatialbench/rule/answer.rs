@@ -20,7 +20,7 @@ pub struct Look {
     pub verdict: Verdict,
     /// Why it is undecidable.
     pub reason: Option<Reason>,
-    /// None where an object is missing.
+    /// None where an object is missing, or both have one label.
     pub selected: Option<Selected>,
     /// None where an object is missing or ambiguous.
     pub geometry: Option<Geometry>,
@@ -32,7 +32,12 @@ impl Look {
     pub fn is_final(&self) -> bool {
         matches!(
             self.reason,
-            Some(Reason::Missing(_) | Reason::Ambiguous(_) | Reason::HighOverlap { .. })
+            Some(
+                Reason::Missing(_)
+                    | Reason::Ambiguous(_)
+                    | Reason::OneLabel(_)
+                    | Reason::HighOverlap { .. }
+            )
         )
     }
 }
@@ -74,7 +79,7 @@ pub struct Decision {
     pub confidence: f64,
     /// What it is made of.
     pub components: Components,
-    /// The two detections, unless one is missing.
+    /// The two detections, unless one is missing or both objects have one label.
     pub selected: Option<Selected>,
     /// How they lie, unless one is missing or ambiguous.
     pub geometry: Option<Geometry>,

@@ -203,9 +203,11 @@ impl Args {
             self.most_pairs >= 1 && !self.pair_seeds.0.is_empty(),
             "--most-pairs 0 leaves nothing to train on"
         );
-        let mut by = self.by.clone();
-        by.dedup();
-        ensure!(by.len() == self.by.len(), "--by names the same one twice");
+        let mut by = self.by.iter().enumerate();
+        ensure!(
+            by.all(|(at, one)| !self.by[..at].contains(one)),
+            "--by names the same one twice"
+        );
         Ok(())
     }
 

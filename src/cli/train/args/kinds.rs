@@ -16,21 +16,47 @@ use crate::cli::model::parse_adapter;
 pub struct LoraArgs {
     /// The rank of the changes to linear layers and 1x1 convolutions.
     #[arg(long, value_name = "N", default_value_t = 16, help_heading = "LoRA")]
-    pub rank: usize,
+    rank: usize,
     /// The change is scaled by this number divided by the rank [default: the rank].
     #[arg(long, value_name = "NUMBER", help_heading = "LoRA")]
-    pub alpha: Option<f64>,
+    alpha: Option<f64>,
     /// Which layers are changed.
     #[arg(long, value_enum, default_value_t, help_heading = "LoRA")]
-    pub layers: Layers,
+    layers: Layers,
     /// The rank of the changes to larger convolutions; implies --layers all [default: the rank].
     #[arg(long, value_name = "N", help_heading = "LoRA")]
-    pub conv_rank: Option<usize>,
+    conv_rank: Option<usize>,
     /// As --alpha, for larger convolutions [default: their rank].
     #[arg(long, value_name = "NUMBER", help_heading = "LoRA")]
-    pub conv_alpha: Option<f64>,
+    conv_alpha: Option<f64>,
     #[command(flatten)]
     pub common: Common,
+}
+
+impl LoraArgs {
+    /// What is trained.
+    ///
+    /// # Errors
+    /// A number for layers that are not changed.
+    pub fn kind(&self) -> anyhow::Result<Kind> {
+        let layers = match self.conv_rank {
+            Some(_) => Layers::All,
+            None => self.layers,
+        };
+        anyhow::ensure!(
+            self.conv_alpha.is_none() || layers == Layers::All,
+            "--conv-alpha is for larger convolutions, and none are changed; give --conv-rank or --layers all as well, or leave \
+             it out"
+        );
+        let conv_rank = self.conv_rank.unwrap_or(self.rank);
+        Ok(Kind::Lora {
+            rank: self.rank,
+            alpha: self.alpha.unwrap_or(self.rank as f64),
+            conv_rank,
+            conv_alpha: self.conv_alpha.unwrap_or(conv_rank as f64),
+            layers,
+        })
+    }
 }
 
 /// `prepose train unet`

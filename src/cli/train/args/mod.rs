@@ -112,24 +112,18 @@ struct Steps {
     /// Weight decay [default: 0.01; 0 with Adafactor and for GLIGEN's layers].
     #[arg(long, value_name = "NUMBER", hide_short_help = true)]
     weight_decay: Option<f64>,
-    /// AdamW's betas.
+    /// AdamW's betas [default: 0.9,0.999].
     #[arg(
         long,
         value_name = "A,B",
         value_delimiter = ',',
         num_args = 1,
-        default_value = "0.9,0.999",
         hide_short_help = true
     )]
-    betas: Vec<f64>,
-    /// AdamW's epsilon.
-    #[arg(
-        long,
-        value_name = "NUMBER",
-        default_value_t = 1e-8,
-        hide_short_help = true
-    )]
-    eps: f64,
+    betas: Option<Vec<f64>>,
+    /// AdamW's epsilon [default: 1e-8].
+    #[arg(long, value_name = "NUMBER", hide_short_help = true)]
+    eps: Option<f64>,
     /// Clip the gradient to this norm; 0 does not clip [default: 1; 0 for GLIGEN's layers and an IP-Adapter].
     #[arg(long, value_name = "NUMBER")]
     clip: Option<f64>,
@@ -183,13 +177,25 @@ struct Kept {
     #[arg(long, value_name = "PROMPT")]
     sample: Vec<String>,
     /// Steps between sample pictures.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "sample")]
     sample_every: u64,
     /// Denoising steps of sample pictures.
-    #[arg(long, value_name = "N", default_value_t = 20, hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 20,
+        requires = "sample",
+        hide_short_help = true
+    )]
     sample_steps: usize,
     /// The seed of sample pictures.
-    #[arg(long, value_name = "N", default_value_t = 0, hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        requires = "sample",
+        hide_short_help = true
+    )]
     sample_seed: u64,
     /// Where to keep latents and the encoders' outputs for captions and pictures, to share them between trainings
     /// [default: within --out].
@@ -274,7 +280,17 @@ impl Common {
 
 impl Steps {
     fn rule(&self, usual: Usual) -> anyhow::Result<Rule> {
-        let (Some(beta1), Some(beta2)) = (self.betas.first(), self.betas.get(1)) else {
+        let of_adamw = [
+            ("--betas", self.betas.is_some()),
+            ("--eps", self.eps.is_some()),
+        ];
+        for (option, is_given) in of_adamw {
+            anyhow::ensure!(
+                !is_given || self.optimizer != Optimizer::Adafactor,
+                "{option} is AdamW's, and Adafactor has no such number; leave it out, or choose --optimizer adamw"
+            );
+        }
+        let [beta1, beta2] = self.betas.as_deref().unwrap_or(&[0.9, 0.999]) else {
             anyhow::bail!("--betas takes two numbers, such as 0.9,0.999");
         };
         for beta in [beta1, beta2] {
@@ -283,11 +299,12 @@ impl Steps {
                 "a beta is {beta}, but must be from 0 to below 1"
             );
         }
-        anyhow::ensure!(self.eps > 0.0, "--eps is {}, but must be above 0", self.eps);
+        let eps = self.eps.unwrap_or(1e-8);
+        anyhow::ensure!(eps > 0.0, "--eps is {eps}, but must be above 0");
         let adam = AdamW {
             beta1: *beta1,
             beta2: *beta2,
-            eps: self.eps,
+            eps,
             weight_decay: self.weight_decay.unwrap_or(usual.weight_decay),
         };
         Ok(match self.optimizer {

@@ -68,15 +68,14 @@ pub struct Pictures {
     /// The caption for pictures that have none.
     #[arg(long, value_name = "TEXT")]
     caption: Option<String>,
-    /// From a run: take the pictures with these verdicts, or all.
+    /// From a run: take the pictures with these verdicts, or all [default: PASS].
     #[arg(
         long,
         value_name = "LIST",
         value_delimiter = ',',
-        default_value = "PASS",
         hide_short_help = true
     )]
-    verdicts: Vec<String>,
+    verdicts: Option<Vec<String>>,
     /// From a run: take the pictures of these methods [default: all].
     #[arg(
         long,
@@ -123,14 +122,15 @@ impl Pictures {
 
     /// What is taken of the data, where pictures come with `beside`.
     pub fn options(&self, beside: Beside) -> Options {
-        let mut verdicts = self.verdicts.iter();
+        let all = |verdict: &String| verdict.eq_ignore_ascii_case("all");
+        let verdicts = |named: &Vec<String>| match named.iter().any(all) {
+            true => Vec::new(),
+            false => named.clone(),
+        };
         Options {
             caption_column: self.caption_column.clone(),
             caption: self.caption.clone(),
-            verdicts: match verdicts.any(|verdict| verdict.eq_ignore_ascii_case("all")) {
-                true => Vec::new(),
-                false => self.verdicts.clone(),
-            },
+            verdicts: self.verdicts.as_ref().map(verdicts),
             methods: self.methods.clone(),
             objects: beside == Beside::Objects,
             shown: beside == Beside::Shown,
@@ -176,6 +176,19 @@ mod tests {
     struct Program {
         #[command(flatten)]
         pictures: Pictures,
+    }
+
+    #[test]
+    fn verdicts_are_those_that_are_named() {
+        let verdicts = |more: &[&str]| {
+            let args = [&["train"], more].concat();
+            let pictures = Program::try_parse_from(args).unwrap().pictures;
+            pictures.options(Beside::Nothing).verdicts
+        };
+        assert_eq!(verdicts(&[]), None);
+        let two = vec!["PASS".to_owned(), "fail".to_owned()];
+        assert_eq!(verdicts(&["--verdicts", "PASS,fail"]), Some(two));
+        assert_eq!(verdicts(&["--verdicts", "PASS,All"]), Some(Vec::new()));
     }
 
     #[test]

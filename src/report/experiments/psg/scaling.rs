@@ -2,7 +2,7 @@
 
 use super::super::{Pictures, Results, percent, published};
 use super::published::PUBLISHED_SCALING;
-use crate::stats::{found, mean};
+use crate::stats::mean;
 use prepose_check::sample::Scores;
 use prepose_draw::plot::{Axis, Chart, Drawing, Note, Series, Style};
 use prepose_draw::table::{Cell, Table};
@@ -49,7 +49,7 @@ pub fn points(pictures: &Pictures) -> Vec<Point> {
                 seconds: of(|scores| scores.seconds)?,
                 pse: mean(seen.iter().filter_map(|(_, scores)| scores.pse)),
                 centre: mean(seen.iter().filter_map(|(prompt, scores)| {
-                    let found = found(&pictures.prompts[*prompt], scores)?;
+                    let found = scores.visor(&pictures.prompts[*prompt])?;
                     Some(f64::from(u8::from(found.right)))
                 })),
             })
